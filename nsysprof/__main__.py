@@ -1,0 +1,5 @@
+"""`python -m nsysprof`."""
+
+from nsysprof.cli import main
+
+main()

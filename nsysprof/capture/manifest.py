@@ -1,0 +1,143 @@
+"""The manifest of a capture folder: what was asked, on what, which steps ran, and what to know about the result."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import io
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nsysprof import __version__
+from nsysprof.case import Case
+from nsysprof.errors import OutputError, TraceError
+from nsysprof.notes import Note
+from nsysprof.samples import Samples
+
+# History of the format. 1: first.
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+SAMPLES = "samples.json"
+RESULTS = "results.csv"
+NSYS_TRACE = "nsys.sqlite"
+TORCH_TRACE = "torch.sqlite"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One program that ran: its command line, exit code (None: killed or not ended) and duration."""
+
+    name: str
+    argv: tuple[str, ...]
+    exit_code: int | None
+    duration_ns: int
+
+
+@dataclass
+class Manifest:
+    """Grows while the capture runs and is rewritten after each step, so that an interruption loses nothing."""
+
+    cases: tuple[Case, ...]
+    range_keys: tuple[str, ...]
+    profiler: str
+    traced_calls: int
+    method: str
+    created_utc: str
+    complete: bool = False
+    environment: dict[str, Any] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format_version": FORMAT_VERSION,
+            "nsysprof_version": __version__,
+            "created_utc": self.created_utc,
+            "complete": self.complete,
+            "profiler": self.profiler,
+            "method": self.method,
+            "traced_calls": self.traced_calls,
+            "range_keys": list(self.range_keys),
+            "cases": [case.to_json() for case in self.cases],
+            "environment": self.environment,
+            "steps": [
+                {"name": s.name, "argv": list(s.argv), "exit_code": s.exit_code, "duration_ns": s.duration_ns}
+                for s in self.steps
+            ],
+            "notes": [note.to_json() for note in self.notes],
+        }
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Manifest:
+        return Manifest(
+            cases=tuple(Case.from_json(cell) for cell in data["cases"]),
+            range_keys=tuple(data["range_keys"]),
+            profiler=data["profiler"],
+            traced_calls=data["traced_calls"],
+            method=data["method"],
+            created_utc=data["created_utc"],
+            complete=data["complete"],
+            environment=data["environment"],
+            steps=[
+                Step(s["name"], tuple(s["argv"]), s["exit_code"], s["duration_ns"]) for s in data["steps"]
+            ],
+            notes=[Note.from_json(note) for note in data["notes"]],
+        )
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file in one step: a kill or a full disk leaves the old one whole. Raises OutputError."""
+    scratch = path.with_name(f".{path.name}.part")
+    try:
+        scratch.write_text(text, encoding="utf-8")
+        os.replace(scratch, path)
+    except OSError as error:
+        raise output_error(path, error) from error
+
+
+def output_error(path: Path, error: OSError) -> OutputError:
+    """The OutputError for a failed write, with the next step for the usual causes."""
+    if error.errno == errno.ENOSPC:
+        return OutputError(f"No space left for {path}.", "Free some space or choose another disk with --out.")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return OutputError(f"{path} cannot be written: {error.strerror}.", "Choose another folder with --out.")
+    return OutputError(f"{path} cannot be written: {error.strerror or error}.", "Choose another folder with --out.")
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    write_text(folder / MANIFEST, json.dumps(manifest.to_json(), indent=1, ensure_ascii=False) + "\n")
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Raises TraceError when the manifest is missing, not ours, or of a newer format."""
+    path = folder / MANIFEST
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["format_version"] > FORMAT_VERSION:
+            raise TraceError(
+                f"{path} was written by a newer nsysprof ({data.get('nsysprof_version')}).", "Update nsysprof."
+            )
+        return Manifest.from_json(data)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TraceError(
+            f"{path} is not a capture's manifest: {error}.", "Give the trace inside the folder instead."
+        ) from error
+
+
+def write_samples(folder: Path, samples: dict[str, Samples]) -> None:
+    """All raw samples by range name."""
+    data = {"format_version": FORMAT_VERSION, "samples": {name: s.to_json() for name, s in samples.items()}}
+    write_text(folder / SAMPLES, json.dumps(data, indent=1) + "\n")
+
+
+def write_results(folder: Path, columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
+    """One row a case; unknown is empty."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n", restval="")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({key: "" if row.get(key) is None else row[key] for key in columns})
+    write_text(folder / RESULTS, text.getvalue())

@@ -1,0 +1,84 @@
+"""The command lines of nsys, and what its failures mean."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+from nsysprof.errors import ToolFailedError
+
+# Every option whose default differs between versions is given: --kill and the capture range have changed before.
+_PROFILE_OPTIONS = (
+    "--trace=cuda,nvtx",
+    "--sample=none",
+    "--cpuctxsw=none",
+    "--cuda-memory-usage=true",
+    "--cuda-graph-trace=node",
+    "--cuda-flush-interval=1000",
+    "--capture-range=none",
+    "--kill=none",
+    "--wait=all",
+    "--stats=false",
+    "--force-overwrite=true",
+)
+
+_MEANINGS = (
+    (
+        r"Unable to retrieve the importer version|libdw\.so",
+        "nsys recorded but cannot import its own recording: a library it needs (libdw) is missing.",
+        "Install it (Debian and Ubuntu: apt-get install libdw1), then run again.",
+    ),
+    (
+        r"[Nn]o space left on device",
+        "nsys ran out of disk space.",
+        "Free some space, or choose another disk with --out and TMPDIR.",
+    ),
+    (
+        r"unrecognised option|unrecognized option|Illegal --",
+        "This nsys does not know one of the options.",
+        "Use nsys 2022.4 or newer (--nsys).",
+    ),
+    (
+        r"[Pp]ermission denied|Operation not permitted",
+        "nsys was not permitted to profile.",
+        "Check that the output folder and TMPDIR are writable, and perf_event_paranoid.",
+    ),
+)
+
+
+def profile_argv(nsys: Path, report: Path, program: list[str]) -> list[str]:
+    """`nsys profile` of `program`, writing `report` (without suffix)."""
+    return [str(nsys), "profile", *_PROFILE_OPTIONS, f"--output={report}", *program]
+
+
+def export_argv(nsys: Path, report: Path, sqlite: Path) -> list[str]:
+    """`nsys export` of a .nsys-rep into SQLite."""
+    return [
+        str(nsys), "export", "--type=sqlite", "--force-overwrite=true", f"--output={sqlite}", str(report),
+    ]  # fmt: skip
+
+
+def explain_failure(step: str, exit_code: int | None, log: str) -> ToolFailedError:
+    """The error for a failed nsys step, with the cause recognised in its output where there is one."""
+    for pattern, text, next_step in _MEANINGS:
+        if re.search(pattern, log):
+            return ToolFailedError(text, next_step)
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    said = next((line for line in reversed(lines) if re.search(r"rror|ailed|annot|No reports", line)), "")
+    said = said or (lines[-1] if lines else "nothing")
+    return ToolFailedError(
+        f"nsys {step} failed (exit code {exit_code}). It said: {said[:300]}",
+        "Its whole output is in the capture's logs. --profiler torch works without nsys.",
+    )
+
+
+def export_sqlite(nsys: Path, report: Path, sqlite: Path, log: Path) -> tuple[list[str], int]:
+    """Export a report; returns the command and its exit code. Raises ToolFailedError when no SQLite came of it."""
+    argv = export_argv(nsys, report, sqlite)
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False)
+    text = done.stdout + done.stderr
+    log.write_text(text, encoding="utf-8")
+    if done.returncode != 0 or not sqlite.exists() or sqlite.stat().st_size == 0:
+        raise explain_failure("export", done.returncode, text)
+    return argv, done.returncode

@@ -1,0 +1,257 @@
+"""`nsysprof capture`: the grid, untraced and then under a profiler, into a capture folder."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nsysprof.case import BACKENDS, DTYPES, PASSES, expand_grid
+from nsysprof.cli.options import parse_names, parse_sizes
+from nsysprof.errors import DataLossError, MissingToolError, UsageError
+
+if TYPE_CHECKING:
+    from nsysprof.analysis.results import Analysis
+    from nsysprof.capture.plan import CapturePlan
+    from nsysprof.capture.run import Captured
+
+_GRID = "Grid"
+_MEASUREMENT = "Measurement"
+_OUTPUT = "Output"
+
+
+def capture(
+    backends: Annotated[
+        str, typer.Option(help=f"Of {', '.join(BACKENDS)}, or module:function.", rich_help_panel=_GRID)
+    ] = "math,flash",
+    seq: Annotated[str, typer.Option(help="Sequence lengths.", rich_help_panel=_GRID)] = "1024,2048,4096",
+    batch: Annotated[str, typer.Option(help="Batch sizes.", rich_help_panel=_GRID)] = "1",
+    heads: Annotated[str, typer.Option(help="Head counts.", rich_help_panel=_GRID)] = "8",
+    head_dim: Annotated[str, typer.Option(help="Head dimensions.", rich_help_panel=_GRID)] = "64",
+    dtype: Annotated[
+        str,
+        typer.Option(help=f"Of {', '.join(DTYPES)}. Default: fp16 on a GPU, fp32 on the CPU.", rich_help_panel=_GRID),
+    ] = "",
+    causal: Annotated[bool, typer.Option(help="Causal mask.", rich_help_panel=_GRID)] = True,
+    pass_: Annotated[
+        str, typer.Option("--pass", help=f"Of {', '.join(PASSES)}.", rich_help_panel=_GRID)
+    ] = "fwd",
+    profiler: Annotated[
+        str,
+        typer.Option(
+            help="auto, nsys, torch or none. auto: nsys where there is one and a GPU, else torch's own.",
+            rich_help_panel=_MEASUREMENT,
+        ),
+    ] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cuda or cpu.", rich_help_panel=_MEASUREMENT)] = "auto",
+    samples: Annotated[
+        int, typer.Option(help="Untraced samples a case.", rich_help_panel=_MEASUREMENT)
+    ] = 50,
+    sample_seconds: Annotated[
+        float,
+        typer.Option(help="Take fewer samples (never under 10) than fit this time.", rich_help_panel=_MEASUREMENT),
+    ] = 3.0,
+    warmup: Annotated[int, typer.Option(help="Warm-up calls a case.", rich_help_panel=_MEASUREMENT)] = 10,
+    traced_calls: Annotated[
+        int, typer.Option(help="Calls inside each case's NVTX range.", rich_help_panel=_MEASUREMENT)
+    ] = 10,
+    case_timeout: Annotated[
+        float, typer.Option(help="Seconds after which a case is given up.", rich_help_panel=_MEASUREMENT)
+    ] = 300.0,
+    nsys: Annotated[
+        Path | None, typer.Option(help="The nsys to use.", rich_help_panel=_MEASUREMENT)
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Capture folder. Default: traces/DATE-TIME.", rich_help_panel=_OUTPUT)
+    ] = None,
+    force: Annotated[bool, typer.Option(help="Replace an older capture.", rich_help_panel=_OUTPUT)] = False,
+    dry_run: Annotated[bool, typer.Option(help="Print the plan and stop.", rich_help_panel=_OUTPUT)] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.", rich_help_panel=_OUTPUT)] = False,
+) -> None:
+    """Measure attention backends over a grid: untraced latency first, then launches and memory under a profiler.
+
+    Latency and torch's peak memory come from the untraced pass; kernels, launches and copies from the traced one.
+    """
+    from nsysprof.capture.folder import prepare_folder
+
+    plan, nsys_path = _make_plan(
+        grid=dict(
+            backends=parse_names(backends),
+            seqs=parse_sizes("--seq", seq),
+            batches=parse_sizes("--batch", batch),
+            heads=parse_sizes("--heads", heads),
+            head_dims=parse_sizes("--head-dim", head_dim),
+            causals=[causal],
+            passes=parse_names(pass_),
+        ),
+        dtypes=parse_names(dtype),
+        profiler=profiler,
+        device=device,
+        nsys=nsys,
+        numbers=dict(
+            samples=samples,
+            sample_seconds=sample_seconds,
+            warmup=warmup,
+            traced_calls=traced_calls,
+            case_timeout_s=case_timeout,
+        ),
+    )
+    folder = out or Path("traces") / datetime.now().strftime("%Y%m%d-%H%M%S")
+    if dry_run:
+        _print_plan(plan, folder, nsys_path, as_json)
+        return
+    prepare_folder(folder, force=force)
+    captured = _run(plan, folder, nsys_path, fall_back=profiler == "auto", quiet=as_json)
+    _finish(captured, folder, as_json)
+
+
+def _make_plan(
+    grid: dict[str, Any],
+    dtypes: list[str],
+    profiler: str,
+    device: str,
+    nsys: Path | None,
+    numbers: dict[str, Any],
+) -> tuple[CapturePlan, Path | None]:
+    from nsysprof.capture.find_nsys import find_nsys
+    from nsysprof.capture.plan import DEVICES, PROFILERS, plan_capture
+    from nsysprof.environment import collect_gpus, collect_host
+
+    _check_choice("--profiler", profiler, PROFILERS)
+    _check_choice("--device", device, DEVICES)
+    cases_dtype = dtypes or ["fp16"]
+    expand_grid(**grid, dtypes=cases_dtype)  # complain about the grid before looking at the machine
+    _require_torch()
+    gpus = collect_gpus() if device != "cpu" else []
+    settled_device = _settle_device(device, bool(gpus), profiler)
+    nsys_path = find_nsys(nsys) if profiler in ("auto", "nsys") else None
+    settled = _settle_profiler(profiler, settled_device, nsys_path)
+    if not dtypes:
+        cases_dtype = ["fp16" if settled_device == "cuda" else "fp32"]
+    memory = gpus[0]["memory_bytes"] if settled_device == "cuda" else collect_host()["memory_bytes"]
+    plan = plan_capture(
+        expand_grid(**grid, dtypes=cases_dtype),
+        profiler=settled,
+        device=settled_device,
+        memory_bytes=memory,
+        **numbers,
+    )
+    return plan, nsys_path
+
+
+def _check_choice(option: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise UsageError(f"Unknown {option} '{value}'.", f"Known: {', '.join(known)}.")
+
+
+def _require_torch() -> None:
+    for module in ("torch", "nvtx", "pynvml"):
+        if importlib.util.find_spec(module) is None:
+            raise MissingToolError(
+                f"capture needs the Python package {module}, which is not installed.",
+                "pip install 'nsysprof[torch]'",
+            )
+
+
+def _settle_device(device: str, has_gpu: bool, profiler: str) -> str:
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    has_gpu = has_gpu and visible not in ("", "-1")
+    if device == "cuda" and not has_gpu:
+        raise MissingToolError(
+            "--device cuda, but no NVIDIA GPU can be used here.", "Use --device cpu, or check nvidia-smi."
+        )
+    if device == "auto" and profiler == "nsys" and not has_gpu:
+        raise MissingToolError(
+            "--profiler nsys, but there is no NVIDIA GPU here to trace.",
+            "Use --profiler torch for operators on the CPU, or add --device cpu to record NVTX ranges alone.",
+        )
+    return ("cuda" if has_gpu else "cpu") if device == "auto" else device
+
+
+def _settle_profiler(profiler: str, device: str, nsys: Path | None) -> str:
+    if profiler == "nsys" and nsys is None:
+        raise MissingToolError(
+            "--profiler nsys, but nsys was not found.",
+            "Install Nsight Systems, or name it with --nsys or NSYSPROF_NSYS; --profiler torch works without.",
+        )
+    if profiler != "auto":
+        return profiler
+    return "nsys" if nsys is not None and device == "cuda" else "torch"
+
+
+def _print_plan(plan: CapturePlan, folder: Path, nsys: Path | None, as_json: bool) -> None:
+    ranges = [plan.range_of(case) for case in plan.cases]
+    if as_json:
+        cells = [{**case.to_json(), "range": name} for case, name in zip(plan.cases, ranges, strict=True)]
+        data = {"profiler": plan.profiler, "device": plan.device, "out": str(folder), "cases": cells}
+        typer.echo(json.dumps(data, indent=1))
+        return
+    using = f"{plan.profiler} ({nsys})" if plan.profiler == "nsys" else plan.profiler
+    typer.echo(f"{len(plan.cases)} cases on {plan.device}, traced by {using}, into {folder}")
+    typer.echo(
+        f"each: {plan.warmup} warm-up calls, up to {plan.samples} untraced samples in {plan.sample_seconds:g} s, "
+        f"{plan.traced_calls} traced calls"
+    )
+    for case, name in zip(plan.cases, ranges, strict=True):
+        typer.echo(
+            f"  {name}  B={case.batch} H={case.heads} S={case.seq} D={case.head_dim} {case.dtype} "
+            f"{'causal' if case.causal else 'full'} {case.pass_}"
+        )
+
+
+def _run(plan: CapturePlan, folder: Path, nsys: Path | None, *, fall_back: bool, quiet: bool) -> Captured:
+    from nsysprof.analysis.results import RESULT_COLUMNS
+    from nsysprof.capture.run import run_capture
+    from nsysprof.cli.progress import capture_progress
+
+    with capture_progress(len(plan.cases), quiet=quiet) as on_progress:
+        return run_capture(
+            plan,
+            folder,
+            nsys=nsys,
+            fall_back=fall_back,
+            result_columns=RESULT_COLUMNS,
+            on_progress=on_progress,
+        )
+
+
+def _finish(captured: Captured, folder: Path, as_json: bool) -> None:
+    """Fill results.csv from the trace, say what the profiler lost, and tell the user where things are."""
+    from nsysprof.capture.manifest import write_manifest, write_text
+    from nsysprof.capture.run import interrupted_error
+    from nsysprof.cli.console import print_results
+    from nsysprof.notes import Severity
+
+    lost: list[Any] = []
+    if captured.trace is not None:
+        analysis = _analyze(captured.trace)
+        results = _fill(folder, analysis)
+        write_text(folder / "results.csv", results.to_csv(index=False, lineterminator="\n"))
+        lost = [note for note in analysis.notes if note.severity is Severity.ERROR]
+        if captured.progress.plan.device == "cpu" and captured.manifest.profiler == "nsys":
+            lost = []  # NVTX ranges alone were asked for
+        captured.manifest.notes += lost
+        write_manifest(folder, captured.manifest)
+    print_results(folder, captured.manifest, as_json=as_json)
+    if captured.interrupted:
+        raise interrupted_error(folder, captured.progress)
+    if lost:
+        raise DataLossError(lost[0].text, lost[0].next_step)
+
+
+def _analyze(trace: Path) -> Analysis:
+    from nsysprof.cli.analyze import analyze_trace
+
+    return analyze_trace(trace)
+
+
+def _fill(folder: Path, analysis: Analysis) -> Any:
+    from nsysprof.analysis.cases import fill_results
+    from nsysprof.cli.record import read_results
+
+    return fill_results(read_results(folder), analysis)

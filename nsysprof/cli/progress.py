@@ -1,0 +1,78 @@
+"""Progress on long work: a bar on a terminal, one line a case elsewhere, on stderr so that stdout stays clean."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from nsysprof.capture.collect import CaseOutcome, Progress
+
+_PASS_TITLES = {"timed": "untraced", "traced": "traced"}
+
+
+@contextmanager
+def capture_progress(cases: int, *, quiet: bool) -> Iterator[Callable[[str, Progress], None]]:
+    """A callback for run_capture that shows the pass, the case, the count and the time left."""
+    if quiet:
+        yield lambda _pass, _progress: None
+    elif sys.stderr.isatty():
+        yield from _bars(cases)
+    else:
+        yield _lines(cases)
+
+
+def _state(outcome: CaseOutcome, pass_name: str) -> str:
+    return outcome.status if pass_name == "timed" else outcome.traced
+
+
+def _count(progress: Progress, pass_name: str) -> int:
+    return sum(_state(outcome, pass_name) != "not_run" for outcome in progress.outcomes)
+
+
+def _lines(cases: int) -> Callable[[str, Progress], None]:
+    said: set[tuple[str, int]] = set()
+    started: dict[str, float] = {}
+
+    def show(pass_name: str, progress: Progress) -> None:
+        if pass_name not in started:
+            started[pass_name] = time.monotonic()
+            typer.echo(f"{_PASS_TITLES[pass_name]} pass:", err=True)
+        for index, outcome in enumerate(progress.outcomes):
+            state = _state(outcome, pass_name)
+            if state == "not_run" or (pass_name, index) in said:
+                continue
+            said.add((pass_name, index))
+            done = _count(progress, pass_name)
+            each = (time.monotonic() - started[pass_name]) / done
+            name = progress.plan.range_of(progress.plan.cases[index])
+            typer.echo(f"  [{done}/{cases}] {name}: {state}, about {each * (cases - done):.0f} s left", err=True)
+
+    return show
+
+
+def _bars(cases: int) -> Iterator[Callable[[str, Progress], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[case]}", markup=False),
+    )  # fmt: skip
+    with Bars(*columns, console=Console(stderr=True)) as bars:
+        tasks = {}
+
+        def show(pass_name: str, progress: Progress) -> None:
+            if pass_name not in tasks:
+                tasks[pass_name] = bars.add_task(_PASS_TITLES[pass_name], total=cases, case="")
+            current = progress.current
+            name = "" if current is None else progress.plan.range_of(progress.plan.cases[current])
+            bars.update(tasks[pass_name], completed=_count(progress, pass_name), case=name)
+
+        yield show

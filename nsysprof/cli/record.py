@@ -1,0 +1,59 @@
+"""Reads a capture folder's own files into the CaptureRecord that reports show beside the trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nsysprof.errors import TraceError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from nsysprof.analysis.results import CaptureRecord
+
+
+def read_results(folder: Path) -> pd.DataFrame:
+    """results.csv with the columns RESULT_COLUMNS; integers stay integers, unknown is NA. Raises TraceError."""
+    import pandas as pd
+
+    from nsysprof.analysis.results import RESULT_COLUMNS
+
+    path = folder / "results.csv"
+    try:
+        table = pd.read_csv(path, dtype="string", keep_default_na=False, na_values=[""])
+    except (OSError, ValueError) as error:
+        raise TraceError(f"{path} cannot be read: {error}.", "Capture again, or give the trace alone.") from error
+    missing = [column for column in RESULT_COLUMNS if column not in table]
+    if missing:
+        raise TraceError(
+            f"{path} lacks the columns {', '.join(missing)}.", "It was not written by nsysprof capture."
+        )
+    for column in RESULT_COLUMNS:
+        if column in ("batch", "heads", "seq", "head_dim", "samples", "traced_calls") or column.endswith(
+            ("_ns", "_bytes", "_count")
+        ):
+            table[column] = pd.to_numeric(table[column], errors="coerce").astype("Int64")
+    table["reason"] = table["reason"].fillna("")
+    return table[list(RESULT_COLUMNS)]
+
+
+def read_record(folder: Path) -> CaptureRecord | None:
+    """The capture's manifest and results, or None for a folder without a manifest."""
+    from nsysprof.analysis.results import CaptureRecord
+    from nsysprof.capture.manifest import MANIFEST, read_manifest
+
+    if not (folder / MANIFEST).exists():
+        return None
+    manifest = read_manifest(folder)
+    return CaptureRecord(
+        title=folder.resolve().name,
+        results=read_results(folder),
+        environment=manifest.environment,
+        method=manifest.method,
+        notes=tuple(manifest.notes),
+        steps=tuple(
+            {"name": s.name, "argv": list(s.argv), "exit_code": s.exit_code, "duration_ns": s.duration_ns}
+            for s in manifest.steps
+        ),
+    )

@@ -1,0 +1,155 @@
+"""Environment: what a measurement ran on, and which of it must match before two captures may be compared."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+# Two captures are comparable when these agree; clocks vary by nature and are recorded beside them.
+COMPARABLE_FIELDS = (
+    "gpu_name",
+    "gpu_count",
+    "driver_version",
+    "cuda_version",
+    "torch_version",
+    "cudnn_loaded_version",
+    "cublas_loaded_version",
+    "device",
+    "cpu_model",
+    "nsys_version",
+)
+
+
+def comparable_hash(environment: dict[str, Any]) -> str:
+    """Twelve hex digits over COMPARABLE_FIELDS: equal hashes mean comparable captures."""
+    subset = {key: environment.get(key) for key in COMPARABLE_FIELDS}
+    return hashlib.sha256(json.dumps(subset, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def collect_host() -> dict[str, Any]:
+    """CPU, operating system, Python and git commit. No host or user name, by design: captures get shared."""
+    return {
+        "os": f"{platform.system()} {platform.release()}",
+        "python_version": platform.python_version(),
+        "cpu_model": _cpu_model(),
+        "cpu_count": os.cpu_count(),
+        "memory_bytes": _host_memory_bytes(),
+        "git_commit": _git_commit(),
+    }
+
+
+def collect_gpus() -> list[dict[str, Any]]:
+    """Name, UUID, memory and driver of every GPU that NVML sees; empty without NVIDIA driver or nvidia-ml-py."""
+    try:
+        import pynvml
+    except ImportError:
+        return []
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return []
+    try:
+        driver = _text(pynvml.nvmlSystemGetDriverVersion())
+        gpus = []
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+            gpus.append(
+                {
+                    "index": index,
+                    "name": _text(pynvml.nvmlDeviceGetName(handle)),
+                    "uuid": _text(pynvml.nvmlDeviceGetUUID(handle)),
+                    "memory_bytes": int(memory.total),
+                    "driver_version": driver,
+                }
+            )
+        return gpus
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def read_clocks(uuid: str) -> dict[str, Any] | None:
+    """SM and memory clock (MHz), temperature (C), power (W) and throttle reasons (bit mask) of the GPU with this UUID.
+
+    By UUID and never by index: NVML ignores CUDA_VISIBLE_DEVICES. None where NVML cannot answer.
+    """
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    try:
+        pynvml.nvmlInit()
+        handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+        return {
+            "sm_clock_mhz": int(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)),
+            "memory_clock_mhz": int(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_MEM)),
+            "temperature_c": int(pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)),
+            "power_w": round(pynvml.nvmlDeviceGetPowerUsage(handle) / 1000, 1),
+            "throttle_reasons": throttle_names(
+                int(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
+            ),
+        }
+    except pynvml.NVMLError:
+        return None
+
+
+# Bits of nvmlClocksEventReasons (nvml.h). Idle is the only one that is not a throttle.
+_THROTTLE_BITS = {
+    0x1: "gpu_idle",
+    0x2: "applications_clocks_setting",
+    0x4: "sw_power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal_slowdown",
+    0x40: "hw_thermal_slowdown",
+    0x80: "hw_power_brake_slowdown",
+    0x100: "display_clock_setting",
+}
+
+
+def throttle_names(mask: int) -> list[str]:
+    """The names of the bits set in an NVML clock-event mask; an unknown bit keeps its number."""
+    names = [name for bit, name in _THROTTLE_BITS.items() if mask & bit]
+    unknown = mask & ~sum(_THROTTLE_BITS)
+    return [*names, f"unknown_0x{unknown:x}"] if unknown else names
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _cpu_model() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _host_memory_bytes() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _git_commit() -> str | None:
+    """The commit of the working directory's repository, with `-dirty` when it has changes."""
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None

@@ -1,0 +1,81 @@
+"""Job: the file by which `capture` tells the measured processes what to do; Event: the lines they answer with."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from nsysprof.case import Case
+
+
+@dataclass(frozen=True)
+class Job:
+    """One pass over a grid.
+
+    pass_name: "timed" (untraced latency and memory) or "traced" (a fixed number of calls in an NVTX range).
+    profiler: "nsys", "torch" or "none"; says who records the traced pass.
+    events_path: JSON lines, appended by supervisor and worker. stop_path: exists when the pass shall end early.
+    torch_trace_path: the SQLite that the embedded profiler writes.
+    """
+
+    cases: tuple[Case, ...]
+    range_keys: tuple[str, ...]
+    pass_name: str
+    profiler: str
+    device: str
+    samples: int
+    sample_seconds: float
+    warmup: int
+    traced_calls: int
+    case_timeout_s: float
+    events_path: str
+    stop_path: str
+    torch_trace_path: str
+    skip: tuple[int, ...] = ()
+
+    def write(self, path: Path) -> None:
+        data = asdict(self)
+        data["cases"] = [case.to_json() for case in self.cases]
+        path.write_text(json.dumps(data, indent=1), encoding="utf-8")
+
+    @staticmethod
+    def read(path: Path) -> Job:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        data["cases"] = tuple(Case.from_json(cell) for cell in data["cases"])
+        data["range_keys"] = tuple(data["range_keys"])
+        data["skip"] = tuple(data["skip"])
+        return Job(**data)
+
+
+def append_event(path: str, event: str, **fields: Any) -> None:
+    """Append one JSON line in a single write, so that a kill never leaves another writer's line broken."""
+    line = json.dumps({"event": event, **fields}, ensure_ascii=True) + "\n"
+    with Path(path).open("ab", buffering=0) as stream:
+        stream.write(line.encode())
+
+
+class EventReader:
+    """Reads complete lines that were appended since the last call."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        self._offset = 0
+
+    def read(self) -> list[dict[str, Any]]:
+        try:
+            with self._path.open("rb") as stream:
+                stream.seek(self._offset)
+                chunk = stream.read()
+        except FileNotFoundError:
+            return []
+        whole = chunk.rfind(b"\n") + 1
+        self._offset += whole
+        events: list[dict[str, Any]] = []
+        for line in chunk[:whole].splitlines():
+            try:
+                events.append(json.loads(line))
+            except ValueError:
+                continue  # a writer killed in mid-line; the next line is whole again
+        return events

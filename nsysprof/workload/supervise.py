@@ -1,0 +1,131 @@
+"""Keeps one worker alive over the grid: a dead or hanging one costs its case, and another takes the rest.
+
+Run as `python -m nsysprof.workload.supervise JOB.json`, under the profiler in the traced pass, so that all workers land
+in one trace. Imports no torch, so that it neither holds GPU memory nor disturbs the timing.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from nsysprof import __version__
+from nsysprof.environment import read_clocks
+from nsysprof.job import EventReader, Job, append_event
+from nsysprof.workload.worker import REPLACE_ME
+
+_POLL_S = 0.05
+_CLOCKS_EVERY_S = 0.5
+_KILL_GRACE_S = 5.0
+_STARTUP_S = 300.0  # importing torch from a cold network disk
+
+
+def main(arguments: list[str]) -> int:
+    job_path = Path(arguments[0])
+    job = Job.read(job_path)
+    if job.pass_name == "traced" and job.profiler == "nsys":
+        _announce()
+    pending = [index for index in range(len(job.cases)) if index not in job.skip]
+    reader = EventReader(job.events_path)
+    clocks = _ClockSampler(job.events_path)
+    while pending and not Path(job.stop_path).exists():
+        pending = _run_worker(job_path, job, pending, reader, clocks)
+    return 0
+
+
+def _announce() -> None:
+    """A short range at the start of the trace that names this tool."""
+    from nsysprof.workload.nvtx_ranges import annotate
+
+    with annotate(f"nsysprof {__version__}"):
+        time.sleep(0.001)
+
+
+class _ClockSampler:
+    """Samples the clocks of the worker's GPU from this process, so that no measured call waits for NVML."""
+
+    def __init__(self, events_path: str) -> None:
+        self._events_path = events_path
+        self._uuid: str | None = None
+        self._next = 0.0
+
+    def notice(self, event: dict[str, Any]) -> None:
+        if event["event"] == "environment":
+            self._uuid = event["facts"].get("gpu_uuid")
+
+    def sample(self, case: int | None) -> None:
+        if self._uuid and time.monotonic() >= self._next:
+            self._next = time.monotonic() + _CLOCKS_EVERY_S
+            clocks = read_clocks(self._uuid)
+            if clocks is not None:
+                append_event(self._events_path, "clocks", case=case, time_ns=time.time_ns(), **clocks)
+
+
+def _run_worker(
+    job_path: Path, job: Job, pending: list[int], reader: EventReader, clocks: _ClockSampler
+) -> list[int]:
+    """Run one worker until it ends, hangs or is told to stop; return the cases still to do."""
+    indices = ",".join(map(str, pending))
+    command = [sys.executable, "-m", "nsysprof.workload.worker", str(job_path), indices]
+    worker = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    left = list(pending)
+    current: int | None = None
+    deadline = time.monotonic() + _STARTUP_S
+    verdict: tuple[str, str] | None = None
+    while True:
+        code = worker.poll()
+        for event in reader.read():
+            clocks.notice(event)
+            if event["event"] == "start":
+                current, deadline = event["case"], time.monotonic() + job.case_timeout_s
+            elif event["event"] == "done":
+                left.remove(event["case"])
+                current, deadline = None, time.monotonic() + _STARTUP_S
+        if code is not None:
+            break
+        if Path(job.stop_path).exists():
+            _end(worker)
+            return left
+        if time.monotonic() > deadline:
+            limit = job.case_timeout_s if current is not None else _STARTUP_S
+            verdict = ("timeout", f"no result within {limit:g} s; the process was ended")
+            _end(worker)
+            continue
+        clocks.sample(current)
+        time.sleep(_POLL_S)
+    if code in (0, REPLACE_ME) and current is None:
+        return left if code == REPLACE_ME else []
+    status, reason = verdict or ("crashed", _exit_text(code))
+    # A worker that dies before its first case would die again: give up on all. Else only the current case is lost.
+    lost = list(left) if current is None and left == pending else ([current] if current is not None else [])
+    for index in lost:
+        append_event(job.events_path, "done", case=index, status=status, reason=reason)
+        left.remove(index)
+    reader.read()  # our own lines
+    return left
+
+
+def _end(worker: subprocess.Popen[bytes]) -> None:
+    worker.terminate()
+    try:
+        worker.wait(_KILL_GRACE_S)
+    except subprocess.TimeoutExpired:
+        worker.kill()
+        worker.wait()
+
+
+def _exit_text(code: int) -> str:
+    if code < 0:
+        try:
+            return f"the process died of {signal.Signals(-code).name}"
+        except ValueError:
+            return f"the process died of signal {-code}"
+    return f"the process ended with exit code {code}; its last words are in the capture's logs"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,107 @@
+"""The measured process: takes the cases one by one and says what became of each.
+
+Run as `python -m nsysprof.workload.worker JOB.json 3,4,5`. Faults that leave the process usable (out of memory, an
+ineligible backend) fail their case alone; after one that does not (an illegal address poisons the CUDA context) the
+process ends with REPLACE_ME, and the supervisor starts another for the rest.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from nsysprof.case import Case
+from nsysprof.range_name import format_range
+from nsysprof.job import Job, append_event
+
+REPLACE_ME = 75  # EX_TEMPFAIL
+
+
+def main(arguments: list[str]) -> int:
+    job = Job.read(Path(arguments[0]))
+    indices = [int(part) for part in arguments[1].split(",")]
+    warnings.simplefilter("ignore")  # torch's warnings become reasons, or nothing
+    from nsysprof.workload.loaded_libraries import collect_torch
+
+    append_event(job.events_path, "environment", facts=collect_torch(job.device))
+    recorder = _Recorder(job)
+    try:
+        for index in indices:
+            if Path(job.stop_path).exists():
+                break
+            append_event(job.events_path, "start", case=index)
+            outcome, poisoned = _measure(job, job.cases[index], recorder)
+            append_event(job.events_path, "done", case=index, **outcome)
+            if poisoned:
+                return REPLACE_ME
+    finally:
+        recorder.close()
+    return 0
+
+
+class _Recorder:
+    """The traced pass under one profiler: NVTX ranges for nsys, sessions of torch.profiler for the embedded one."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._trace: Any = None
+        if job.pass_name == "traced" and job.profiler == "torch":
+            from nsysprof.workload.torch_trace import TorchTrace
+
+            self._trace = TorchTrace(job.torch_trace_path, time.time_ns(), job.device)
+
+    def run(self, case: Case) -> None:
+        from nsysprof.workload.measure import run_traced
+        from nsysprof.workload.memory import release_memory
+        from nsysprof.workload.nvtx_ranges import annotate
+
+        name = format_range(case, self._job.range_keys)
+        mark = annotate(name) if self._trace is None else self._trace.annotate(name)
+        release_memory()
+        with nullcontext() if self._trace is None else self._trace.record():
+            try:
+                run_traced(case, self._job.device, self._job.traced_calls, self._job.warmup, mark)
+            finally:
+                release_memory()  # inside the session, so that the frees are recorded too
+
+    def close(self) -> None:
+        if self._trace is not None:
+            self._trace.close()
+
+
+def _measure(job: Job, case: Case, recorder: _Recorder) -> tuple[dict[str, Any], bool]:
+    """What to report of one case, and whether this process can no longer be used."""
+    import torch
+
+    from nsysprof.workload.backends import IneligibleError
+    from nsysprof.workload.measure import measure_latency
+
+    try:
+        if job.pass_name == "timed":
+            measured = measure_latency(case, job.device, job.samples, job.sample_seconds, job.warmup)
+            return {"status": "ok", "reason": "", "measured": measured}, False
+        recorder.run(case)
+        return {"status": "ok", "reason": ""}, False
+    except IneligibleError as error:
+        return _failed("ineligible", error), False
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        return _failed("out_of_memory", error), False
+    except Exception as error:  # noqa: BLE001 - the user's own kernel may raise anything; it must cost one case
+        text = str(error)
+        if "can't allocate memory" in text or "not enough memory" in text:
+            return _failed("out_of_memory", error), False
+        return _failed("error", error), job.device == "cuda" and "CUDA error" in text
+
+
+def _failed(status: str, error: BaseException) -> dict[str, Any]:
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    text = first if status in ("ineligible", "out_of_memory") else f"{type(error).__name__}: {first}"
+    return {"status": status, "reason": text[:500]}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
