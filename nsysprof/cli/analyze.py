@@ -1,0 +1,119 @@
+"""`nsysprof analyze`: one trace or capture folder to tables, figures and a report."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nsysprof.errors import OutputError
+
+if TYPE_CHECKING:
+    from nsysprof.analysis.results import Analysis, CaptureRecord
+
+Say = Callable[[str], None]
+
+
+def analyze(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="INPUT",
+            help="A capture folder, .sqlite, .sqlite.xz/.gz/.zst, or .nsys-rep.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Analysis folder. Default: analysis/NAME.")
+    ] = None,
+    force: Annotated[bool, typer.Option(help="Replace an older analysis.")] = False,
+    figures: Annotated[bool, typer.Option(help="Draw the figures.")] = True,
+    svg: Annotated[bool, typer.Option(help="Draw the figures as SVG too.")] = False,
+    nsys: Annotated[Path | None, typer.Option(help="The nsys that exports a .nsys-rep.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print summary.json on stdout.")] = False,
+) -> None:
+    """Count launches, kernels, copies and peak memory in every NVTX range of a trace, and draw them."""
+    from nsysprof.cli.record import read_record
+    from nsysprof.report.write import write_analysis
+
+    say = _silent if as_json else _say
+    folder = out or Path("analysis") / default_name(source)
+    _check_folder(folder, force=force)
+    record = read_record(source) if source.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
+        analysis = analyze_trace(_resolve(source, nsys, Path(scratch)), say)
+    record = None if record is None else _fill(record, analysis)
+    written = write_analysis(analysis, record, folder, figures=figures, svg=svg, progress=say)
+    if as_json:
+        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        typer.echo(json.dumps({**summary, "folder": str(folder)}, indent=1))
+        return
+    from nsysprof.cli.console import print_analysis
+
+    print_analysis(analysis, record)
+    typer.echo(f"\n{len(written)} files in {folder}; read {folder / 'report.md'} first")
+
+
+def analyze_trace(trace_path: Path, say: Say | None = None) -> Analysis:
+    """Read and summarise one SQLite trace."""
+    from nsysprof.analysis.summarize import summarize
+    from nsysprof.trace.open import open_trace
+    from nsysprof.trace.tables import read_tables
+
+    with open_trace(trace_path) as trace:
+        tables = read_tables(trace, progress=say)
+    return summarize(tables)
+
+
+def default_name(source: Path) -> str:
+    """The folder name for an input: the capture folder's, or the file's without its suffixes."""
+    name = source.resolve().name
+    if not source.is_dir():
+        for suffix in (".xz", ".gz", ".zst", ".sqlite", ".nsys-rep", ".qdrep"):
+            name = name.removesuffix(suffix)
+    return name or "trace"
+
+
+def _resolve(source: Path, nsys: Path | None, scratch: Path) -> Path:
+    from nsysprof.capture.find_nsys import find_nsys
+    from nsysprof.trace.locate import resolve_input
+
+    report = source.suffix in (".nsys-rep", ".qdrep")
+    return resolve_input(source, find_nsys(nsys) if report else None, scratch)
+
+
+def _fill(record: CaptureRecord, analysis: Analysis) -> CaptureRecord:
+    from dataclasses import replace
+
+    from nsysprof.analysis.cases import fill_results
+
+    return replace(record, results=fill_results(record.results, analysis))
+
+
+def _check_folder(folder: Path, *, force: bool) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(f"{folder} is a file.", "Choose another folder with --out.")
+    try:
+        taken = folder.is_dir() and any(folder.iterdir())
+    except OSError as error:
+        raise OutputError(f"{folder} cannot be read: {error.strerror}.", "Choose another folder with --out.") from error
+    if not taken:
+        return
+    if not (folder / "summary.json").exists():
+        raise OutputError(f"{folder} exists and is not an analysis of ours.", "Choose another folder with --out.")
+    if not force:
+        raise OutputError(
+            f"{folder} already holds an analysis.", "Give --force to replace it, or another folder with --out."
+        )
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+def _silent(_text: str) -> None:
+    """Progress of a --json run."""

@@ -1,0 +1,20 @@
+from nsysprof.environment import COMPARABLE_FIELDS, collect_host, comparable_hash, throttle_names
+
+
+def test_the_hash_changes_with_what_must_match_and_with_nothing_else():
+    base = dict.fromkeys(COMPARABLE_FIELDS, "x")
+    assert comparable_hash(base) == comparable_hash({**base, "clocks": 1, "git_commit": "y"})
+    for field in COMPARABLE_FIELDS:
+        assert comparable_hash(base) != comparable_hash({**base, field: "y"})
+
+
+def test_host_facts_name_no_host_and_no_user():
+    facts = collect_host()
+    assert facts["cpu_count"] >= 1
+    assert not {"host", "hostname", "user", "cwd"} & set(facts)
+
+
+def test_throttle_mask_names_every_bit():
+    assert throttle_names(0) == []
+    assert throttle_names(0x1 | 0x40) == ["gpu_idle", "hw_thermal_slowdown"]
+    assert throttle_names(0x8000) == ["unknown_0x8000"]
