@@ -90,9 +90,7 @@ def read_clocks(uuid: str) -> dict[str, Any] | None:
             "memory_clock_mhz": int(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_MEM)),
             "temperature_c": int(pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)),
             "power_w": round(pynvml.nvmlDeviceGetPowerUsage(handle) / 1000, 1),
-            "throttle_reasons": throttle_names(
-                int(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
-            ),
+            "throttle_reasons": throttle_names(int(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))),
         }
     except pynvml.NVMLError:
         return None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,8 @@ class Job:
     pass_name: "timed" (untraced latency and memory) or "traced" (a fixed number of calls in an NVTX range).
     profiler: "nsys", "torch" or "none"; says who records the traced pass.
     events_path: JSON lines, appended by supervisor and worker. stop_path: exists when the pass shall end early.
-    torch_trace_path: the SQLite that the embedded profiler writes.
+    torch_trace_path: the SQLite that the embedded profiler writes. parent_pid: the capture that waits for the pass;
+    when it dies, so does the pass.
     """
 
     cases: tuple[Case, ...]
@@ -33,7 +36,22 @@ class Job:
     events_path: str
     stop_path: str
     torch_trace_path: str
+    parent_pid: int
     skip: tuple[int, ...] = ()
+
+    def is_stopped(self) -> bool:
+        """Whether the pass shall end now: it was told to, or nobody waits for it any more."""
+        if Path(self.stop_path).exists():
+            return True
+        if sys.platform == "win32":  # os.kill(pid, 0) ends the process there
+            return False
+        try:
+            os.kill(self.parent_pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            pass
+        return False
 
     def write(self, path: Path) -> None:
         data = asdict(self)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 UNKNOWN = "–"
 
 
 def format_ns(value_ns: float | None) -> str:
     """Nanoseconds with three or four significant digits: `842 ns`, `23.41 us`, `1.234 ms`, `2.5 s`."""
-    if value_ns is None or value_ns != value_ns:
+    if value_ns is None or math.isnan(value_ns):
         return UNKNOWN
     for limit, divisor, unit in ((1e3, 1.0, "ns"), (1e6, 1e3, "us"), (1e9, 1e6, "ms")):
         if abs(value_ns) < limit:
@@ -17,7 +19,7 @@ def format_ns(value_ns: float | None) -> str:
 
 def format_bytes(value_bytes: float | None) -> str:
     """Bytes in binary units: `512 B`, `4 MiB`, `1.37 GiB`."""
-    if value_bytes is None or value_bytes != value_bytes:
+    if value_bytes is None or math.isnan(value_bytes):
         return UNKNOWN
     value = float(value_bytes)
     for unit in ("B", "KiB", "MiB"):
@@ -29,14 +31,14 @@ def format_bytes(value_bytes: float | None) -> str:
 
 def format_count(value: float | None) -> str:
     """An integer with thousands separators; fractions keep two decimals."""
-    if value is None or value != value:
+    if value is None or math.isnan(value):
         return UNKNOWN
     return f"{int(value):,}" if float(value).is_integer() else f"{value:,.2f}"
 
 
 def format_ratio(value: float | None) -> str:
     """A ratio as `12.3x`."""
-    if value is None or value != value:
+    if value is None or math.isnan(value):
         return UNKNOWN
     return f"{_significant(value)}x"
 

@@ -3,7 +3,7 @@ from nsysprof.job import EventReader, Job, append_event
 
 
 def test_job_round_trip(tmp_path):
-    job = Job((Case("math", 8),), ("B",), "timed", "none", "cpu", 5, 1.0, 1, 2, 9.0, "e", "s", "t", (0,))
+    job = Job((Case("math", 8),), ("B",), "timed", "none", "cpu", 5, 1.0, 1, 2, 9.0, "e", "s", "t", 1, (0,))
     job.write(tmp_path / "job.json")
     assert Job.read(tmp_path / "job.json") == job
 

@@ -31,9 +31,7 @@ def prepare_folder(folder: Path, *, force: bool) -> None:
             raise OutputError(f"{folder} is a file.", "Choose another folder with --out.")
         if folder.is_dir() and any(folder.iterdir()):
             if not (folder / MANIFEST).exists():
-                raise OutputError(
-                    f"{folder} exists and is not a capture of ours.", "Choose another folder with --out."
-                )
+                raise OutputError(f"{folder} exists and is not a capture of ours.", "Choose another folder with --out.")
             if not force:
                 raise OutputError(f"{folder} already holds a capture.", "Give --force to replace it, or another --out.")
             for name in _OURS:

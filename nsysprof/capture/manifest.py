@@ -6,7 +6,6 @@ import csv
 import errno
 import io
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,9 +80,7 @@ class Manifest:
             created_utc=data["created_utc"],
             complete=data["complete"],
             environment=data["environment"],
-            steps=[
-                Step(s["name"], tuple(s["argv"]), s["exit_code"], s["duration_ns"]) for s in data["steps"]
-            ],
+            steps=[Step(s["name"], tuple(s["argv"]), s["exit_code"], s["duration_ns"]) for s in data["steps"]],
             notes=[Note.from_json(note) for note in data["notes"]],
         )
 
@@ -93,7 +90,7 @@ def write_text(path: Path, text: str) -> None:
     scratch = path.with_name(f".{path.name}.part")
     try:
         scratch.write_text(text, encoding="utf-8")
-        os.replace(scratch, path)
+        scratch.replace(path)
     except OSError as error:
         raise output_error(path, error) from error
 
@@ -118,7 +115,8 @@ def read_manifest(folder: Path) -> Manifest:
         data = json.loads(path.read_text(encoding="utf-8"))
         if data["format_version"] > FORMAT_VERSION:
             raise TraceError(
-                f"{path} was written by a newer nsysprof ({data.get('nsysprof_version')}).", "Update nsysprof."
+                f"{path} was written by a newer nsysprof ({data.get('nsysprof_version')}).",
+                "Update nsysprof.",
             )
         return Manifest.from_json(data)
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -69,6 +69,4 @@ def plan_capture(
                     f"the device has {format_bytes(memory_bytes)}.",
                     "Make the largest shape smaller.",
                 )
-    return CapturePlan(
-        tuple(cases), profiler, device, samples, sample_seconds, warmup, traced_calls, case_timeout_s
-    )
+    return CapturePlan(tuple(cases), profiler, device, samples, sample_seconds, warmup, traced_calls, case_timeout_s)

@@ -29,8 +29,8 @@ from nsysprof.capture.nsys import explain_failure, export_sqlite, profile_argv
 from nsysprof.capture.plan import CapturePlan
 from nsysprof.environment import collect_gpus, collect_host
 from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, ToolFailedError
-from nsysprof.notes import Note, Severity
 from nsysprof.job import EventReader, Job
+from nsysprof.notes import Note, Severity
 
 _POLL_S = 0.1
 _FINISH_S = 120.0  # nsys writing its report after we asked the program to stop
@@ -191,6 +191,7 @@ def _write_job(run: _Run, pass_name: str, profiler: str, skip: tuple[int, ...]) 
         events_path=str(work / f"{pass_name}-{profiler}.events"),
         stop_path=str(work / "stop"),
         torch_trace_path=str(run.folder.resolve() / TORCH_TRACE),
+        parent_pid=os.getpid(),
         skip=skip,
     )
     path = work / f"{pass_name}-{profiler}.json"

@@ -56,7 +56,7 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
-    except Exception as error:  # noqa: BLE001 - a user never sees a traceback unless they ask for it
+    except Exception as error:
         if os.environ.get("NSYSPROF_DEBUG"):
             raise
         _complain(

@@ -27,9 +27,7 @@ def analyze(
             show_default=False,
         ),
     ],
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Analysis folder. Default: analysis/NAME.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Analysis folder. Default: analysis/NAME.")] = None,
     force: Annotated[bool, typer.Option(help="Replace an older analysis.")] = False,
     figures: Annotated[bool, typer.Option(help="Draw the figures.")] = True,
     svg: Annotated[bool, typer.Option(help="Draw the figures as SVG too.")] = False,
@@ -107,7 +105,8 @@ def _check_folder(folder: Path, *, force: bool) -> None:
         raise OutputError(f"{folder} exists and is not an analysis of ours.", "Choose another folder with --out.")
     if not force:
         raise OutputError(
-            f"{folder} already holds an analysis.", "Give --force to replace it, or another folder with --out."
+            f"{folder} already holds an analysis.",
+            "Give --force to replace it, or another folder with --out.",
         )
 
 

@@ -38,9 +38,7 @@ def capture(
         typer.Option(help=f"Of {', '.join(DTYPES)}. Default: fp16 on a GPU, fp32 on the CPU.", rich_help_panel=_GRID),
     ] = "",
     causal: Annotated[bool, typer.Option(help="Causal mask.", rich_help_panel=_GRID)] = True,
-    pass_: Annotated[
-        str, typer.Option("--pass", help=f"Of {', '.join(PASSES)}.", rich_help_panel=_GRID)
-    ] = "fwd",
+    pass_: Annotated[str, typer.Option("--pass", help=f"Of {', '.join(PASSES)}.", rich_help_panel=_GRID)] = "fwd",
     profiler: Annotated[
         str,
         typer.Option(
@@ -49,9 +47,7 @@ def capture(
         ),
     ] = "auto",
     device: Annotated[str, typer.Option(help="auto, cuda or cpu.", rich_help_panel=_MEASUREMENT)] = "auto",
-    samples: Annotated[
-        int, typer.Option(help="Untraced samples a case.", rich_help_panel=_MEASUREMENT)
-    ] = 50,
+    samples: Annotated[int, typer.Option(help="Untraced samples a case.", rich_help_panel=_MEASUREMENT)] = 50,
     sample_seconds: Annotated[
         float,
         typer.Option(help="Take fewer samples (never under 10) than fit this time.", rich_help_panel=_MEASUREMENT),
@@ -63,11 +59,10 @@ def capture(
     case_timeout: Annotated[
         float, typer.Option(help="Seconds after which a case is given up.", rich_help_panel=_MEASUREMENT)
     ] = 300.0,
-    nsys: Annotated[
-        Path | None, typer.Option(help="The nsys to use.", rich_help_panel=_MEASUREMENT)
-    ] = None,
+    nsys: Annotated[Path | None, typer.Option(help="The nsys to use.", rich_help_panel=_MEASUREMENT)] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Capture folder. Default: traces/DATE-TIME.", rich_help_panel=_OUTPUT)
+        Path | None,
+        typer.Option("--out", "-o", help="Capture folder. Default: traces/DATE-TIME.", rich_help_panel=_OUTPUT),
     ] = None,
     force: Annotated[bool, typer.Option(help="Replace an older capture.", rich_help_panel=_OUTPUT)] = False,
     dry_run: Annotated[bool, typer.Option(help="Print the plan and stop.", rich_help_panel=_OUTPUT)] = False,

@@ -26,9 +26,7 @@ def read_results(folder: Path) -> pd.DataFrame:
         raise TraceError(f"{path} cannot be read: {error}.", "Capture again, or give the trace alone.") from error
     missing = [column for column in RESULT_COLUMNS if column not in table]
     if missing:
-        raise TraceError(
-            f"{path} lacks the columns {', '.join(missing)}.", "It was not written by nsysprof capture."
-        )
+        raise TraceError(f"{path} lacks the columns {', '.join(missing)}.", "It was not written by nsysprof capture.")
     for column in RESULT_COLUMNS:
         if column in ("batch", "heads", "seq", "head_dim", "samples", "traced_calls") or column.endswith(
             ("_ns", "_bytes", "_count")

@@ -19,7 +19,14 @@ _VIEWS = {
     "t_", "transpose", "transpose_", "unbind", "unflatten", "unsafe_view", "_unsafe_view", "unsqueeze", "unsqueeze_",
     "view", "view_as", "_reshape_alias", "_conj", "to", "result_type", "is_nonzero", "item",
 }  # fmt: skip
-_ALLOCATIONS = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_local_scalar_dense"}
+_ALLOCATIONS = {
+    "empty",
+    "empty_like",
+    "empty_strided",
+    "new_empty",
+    "new_empty_strided",
+    "_local_scalar_dense",
+}
 _FILLS = {"fill_", "zero_"}
 _WORKERS = {
     "_log_softmax", "_log_softmax_backward_data", "_softmax", "_softmax_backward_data", "add", "add_", "addmm", "baddbmm",

@@ -91,9 +91,7 @@ def sample_count(wanted: int, budget_s: float, call_s: float) -> int:
     return min(wanted, max(_MIN_SAMPLES, int(budget_s / max(call_s, 1e-9))))
 
 
-def measure_latency(
-    case: Case, device: str, samples: int, budget_s: float, warmup: int
-) -> dict[str, Any]:
+def measure_latency(case: Case, device: str, samples: int, budget_s: float, warmup: int) -> dict[str, Any]:
     """Raw durations (ns) of single untraced calls after a warm-up of this very case, and its peak memory."""
     memory = PeakMemory(device)
     with prepared(case, device, memory) as call:
@@ -124,9 +122,7 @@ def _time_cpu(call: Call, count: int) -> list[int]:
     return values
 
 
-def run_traced(
-    case: Case, device: str, calls: int, warmup: int, annotated: AbstractContextManager[None]
-) -> None:
+def run_traced(case: Case, device: str, calls: int, warmup: int, annotated: AbstractContextManager[None]) -> None:
     """Warm the case, then run `calls` calls inside `annotated`; the range ends when the device is idle again."""
     with prepared(case, device) as call:
         _warm_up(call, device, warmup)

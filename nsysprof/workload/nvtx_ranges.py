@@ -26,7 +26,7 @@ def open_domain() -> Any:
         return domain
     from nvtx._lib import lib
 
-    class UncheckedDomain(lib.Domain):
+    class UncheckedDomain(lib.Domain):  # type: ignore[misc]
         def __new__(cls, name: str | None = None) -> Any:
             made = object.__new__(cls)
             made.handle = lib.DomainHandle(name)

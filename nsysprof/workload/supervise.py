@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     pending = [index for index in range(len(job.cases)) if index not in job.skip]
     reader = EventReader(job.events_path)
     clocks = _ClockSampler(job.events_path)
-    while pending and not Path(job.stop_path).exists():
+    while pending and not job.is_stopped():
         pending = _run_worker(job_path, job, pending, reader, clocks)
     return 0
 
@@ -65,9 +65,7 @@ class _ClockSampler:
                 append_event(self._events_path, "clocks", case=case, time_ns=time.time_ns(), **clocks)
 
 
-def _run_worker(
-    job_path: Path, job: Job, pending: list[int], reader: EventReader, clocks: _ClockSampler
-) -> list[int]:
+def _run_worker(job_path: Path, job: Job, pending: list[int], reader: EventReader, clocks: _ClockSampler) -> list[int]:
     """Run one worker until it ends, hangs or is told to stop; return the cases still to do."""
     indices = ",".join(map(str, pending))
     command = [sys.executable, "-m", "nsysprof.workload.worker", str(job_path), indices]
@@ -87,7 +85,7 @@ def _run_worker(
                 current, deadline = None, time.monotonic() + _STARTUP_S
         if code is not None:
             break
-        if Path(job.stop_path).exists():
+        if job.is_stopped():
             _end(worker)
             return left
         if time.monotonic() > deadline:

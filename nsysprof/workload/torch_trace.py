@@ -58,7 +58,18 @@ _TABLES: dict[str, dict[str, type]] = {
 }  # fmt: skip
 
 _PUSH_POP, _START_END = 59, 60
-_COPY_KINDS = {"HtoD": 1, "DtoH": 2, "HtoA": 3, "AtoH": 4, "AtoA": 5, "AtoD": 6, "DtoA": 7, "DtoD": 8, "HtoH": 9, "PtoP": 10}
+_COPY_KINDS = {
+    "HtoD": 1,
+    "DtoH": 2,
+    "HtoA": 3,
+    "AtoH": 4,
+    "AtoA": 5,
+    "AtoD": 6,
+    "DtoA": 7,
+    "DtoD": 8,
+    "HtoH": 9,
+    "PtoP": 10,
+}
 _DEVICE_MEMORY = 2  # ENUM_CUDA_MEM_KIND: device
 
 
@@ -118,7 +129,7 @@ class TorchTrace:
 
     def _largest_correlation(self) -> int:
         (row,) = self._database.query("SELECT max(correlationId) AS largest FROM CUPTI_ACTIVITY_KIND_RUNTIME")
-        return (row["largest"] or 0) + 1
+        return int(row["largest"] or 0) + 1
 
     def _string_id(self, text: str) -> int:
         return self._strings.setdefault(text, len(self._strings) + 1)
@@ -133,9 +144,7 @@ class TorchTrace:
         else:
             self._operator_rows(events, pid, rows)
         rows["CUDA_GPU_MEMORY_USAGE_EVENTS"] = self._memory_rows(events, pid)
-        rows["StringIds"] = [
-            {"id": number, "value": text} for text, number in self._strings.items() if number > known
-        ]
+        rows["StringIds"] = [{"id": number, "value": text} for text, number in self._strings.items() if number > known]
         for table, new in rows.items():
             if new:
                 self._database[table].insert_all(new)
@@ -150,7 +159,12 @@ class TorchTrace:
         if event["name"].startswith("ProfilerStep"):
             return []
         tid = global_tid(event["pid"], event["tid"])
-        base = {**self._span(event), "textId": self._string_id(event["name"]), "globalTid": tid, "domainId": 0}
+        base = {
+            **self._span(event),
+            "textId": self._string_id(event["name"]),
+            "globalTid": tid,
+            "domainId": 0,
+        }
         return [
             {**base, "eventType": _START_END, "endGlobalTid": tid},
             {**base, "eventType": _PUSH_POP, "endGlobalTid": None},
@@ -185,9 +199,7 @@ class TorchTrace:
                 rows["CUPTI_ACTIVITY_KIND_KERNEL"].append({**work, **self._kernel_fields(event["name"], arguments)})
             elif category == "gpu_memcpy":
                 kind = next((n for word, n in _COPY_KINDS.items() if word in event["name"]), None)
-                rows["CUPTI_ACTIVITY_KIND_MEMCPY"].append(
-                    {**work, "bytes": int(arguments["bytes"]), "copyKind": kind}
-                )
+                rows["CUPTI_ACTIVITY_KIND_MEMCPY"].append({**work, "bytes": int(arguments["bytes"]), "copyKind": kind})
             else:
                 rows["CUPTI_ACTIVITY_KIND_MEMSET"].append({**work, "bytes": int(arguments["bytes"]), "value": 0})
 
@@ -260,7 +272,7 @@ def global_tid(pid: int, tid: int) -> int:
 
 def short_name(name: str) -> str:
     """A kernel's base name: without return type, namespaces, template arguments and parameters."""
-    head = name.split("(")[0] if not name.startswith("(") else name
+    head = name.split("(", maxsplit=1)[0] if not name.startswith("(") else name
     depth, kept = 0, []
     for char in head:
         depth += (char == "<") - (char == ">")

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from nsysprof.case import Case
-from nsysprof.range_name import format_range
 from nsysprof.job import Job, append_event
+from nsysprof.range_name import format_range
 
 REPLACE_ME = 75  # EX_TEMPFAIL
 
@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
     recorder = _Recorder(job)
     try:
         for index in indices:
-            if Path(job.stop_path).exists():
+            if job.is_stopped():
                 break
             append_event(job.events_path, "start", case=index)
             outcome, poisoned = _measure(job, job.cases[index], recorder)

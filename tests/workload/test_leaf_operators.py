@@ -1,3 +1,5 @@
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +26,13 @@ def test_a_fused_operator_that_transposes_views_inside_is_one_leaf():
 
 
 def test_a_composite_gives_way_to_its_workers():
-    events = [op("matmul", 0, 100), op("expand", 1, 2), op("bmm", 10, 80), op("softmax", 200, 50), op("_softmax", 201, 48)]
+    events = [
+        op("matmul", 0, 100),
+        op("expand", 1, 2),
+        op("bmm", 10, 80),
+        op("softmax", 200, 50),
+        op("_softmax", 201, 48),
+    ]
     assert names(events) == ["bmm", "_softmax"]
 
 
@@ -45,7 +53,11 @@ def test_threads_are_apart():
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["bmm", "view", "matmul", "copy_", "fill_"]), st.integers(0, 50), st.integers(0, 20)),
+        st.tuples(
+            st.sampled_from(["bmm", "view", "matmul", "copy_", "fill_"]),
+            st.integers(0, 50),
+            st.integers(0, 20),
+        ),
         max_size=30,
     )
 )
@@ -62,5 +74,5 @@ def test_leaves_never_overlap_when_operators_nest(drawn):
         stack.append(end)
         clock = start
     leaves = select_leaves(events)
-    for before, after in zip(leaves, leaves[1:], strict=False):
+    for before, after in itertools.pairwise(leaves):
         assert before["start_ns"] + before["duration_ns"] <= after["start_ns"] or after["duration_ns"] == 0

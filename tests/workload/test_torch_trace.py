@@ -84,9 +84,15 @@ def test_ids_have_the_layout_of_nsys():
 @pytest.mark.parametrize(
     ("name", "short"),
     [
-        ("void at::native::vectorized_elementwise_kernel<4, at::native::Fill<float>>(int, float)", "vectorized_elementwise_kernel"),
+        (
+            "void at::native::vectorized_elementwise_kernel<4, at::native::Fill<float>>(int, float)",
+            "vectorized_elementwise_kernel",
+        ),
         ("sm80_xmma_gemm_f16f16", "sm80_xmma_gemm_f16f16"),
-        ("void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128>, true>(Params)", "flash_fwd_kernel"),
+        (
+            "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128>, true>(Params)",
+            "flash_fwd_kernel",
+        ),
     ],
 )
 def test_short_names(name, short):

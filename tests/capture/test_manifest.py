@@ -1,0 +1,71 @@
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from nsysprof.capture.manifest import (
+    Manifest,
+    Step,
+    read_manifest,
+    write_manifest,
+    write_results,
+    write_samples,
+    write_text,
+)
+from nsysprof.case import Case
+from nsysprof.errors import OutputError, TraceError
+from nsysprof.notes import Note, Severity
+from nsysprof.samples import Samples
+
+MANIFEST = Manifest(
+    cases=(Case("math", 8),),
+    range_keys=("B",),
+    profiler="torch",
+    traced_calls=10,
+    method="how",
+    created_utc="2026-01-01T00:00:00+00:00",
+    environment={"device": "cpu"},
+    steps=[Step("timed", ("a", "b"), None, 5)],
+    notes=[Note("x", Severity.WARNING, "text", "next")],
+)
+
+
+def test_round_trip(tmp_path):
+    write_manifest(tmp_path, MANIFEST)
+    assert read_manifest(tmp_path) == MANIFEST
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format_version": 1}', '{"format_version": 99}'])
+def test_a_manifest_that_is_not_one(tmp_path, text):
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(TraceError) as caught:
+        read_manifest(tmp_path)
+    assert caught.value.next_step
+
+
+def test_unknown_is_empty_and_zero_is_zero(tmp_path):
+    write_results(tmp_path, ("a", "b", "c"), [{"a": 0, "b": None}])
+    assert list(csv.reader((tmp_path / "results.csv").read_text().splitlines())) == [
+        ["a", "b", "c"],
+        ["0", "", ""],
+    ]
+
+
+def test_raw_samples_are_kept_in_order(tmp_path):
+    write_samples(tmp_path, {"RUN::math::S8": Samples((3, 1, 2), "how")})
+    data = json.loads((tmp_path / "samples.json").read_text())
+    assert data["samples"]["RUN::math::S8"] == {"unit": "ns", "method": "how", "values": [3, 1, 2]}
+
+
+def test_a_failed_write_leaves_the_old_file_whole(tmp_path, monkeypatch):
+    target = tmp_path / "f"
+    write_text(target, "old")
+
+    def full(self, *_args, **_kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OutputError, match="No space left"):
+        write_text(target, "new")
+    assert target.read_bytes() == b"old"

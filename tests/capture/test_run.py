@@ -1,0 +1,166 @@
+"""Real captures on the CPU: real processes, real torch, real faults."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra [torch]")
+
+from nsysprof.analysis.results import RESULT_COLUMNS
+from nsysprof.capture.folder import prepare_folder
+from nsysprof.capture.manifest import read_manifest
+from nsysprof.capture.plan import plan_capture
+from nsysprof.capture.run import run_capture
+from nsysprof.case import Case
+from nsysprof.errors import CaptureFailedError, ToolFailedError
+
+FAULTS = "tests.capture.faults:"
+
+
+def capture(tmp_path, backends, profiler="none", nsys=None, fall_back=False, on_progress=None, **plan):
+    cases = [Case(backend, 32, heads=2, head_dim=8, dtype="fp32") for backend in backends]
+    settled = plan_capture(
+        cases,
+        profiler=profiler,
+        device="cpu",
+        memory_bytes=None,
+        samples=10,
+        warmup=1,
+        traced_calls=3,
+        **plan,
+    )
+    folder = tmp_path / "capture"
+    prepare_folder(folder, force=False)
+    return folder, run_capture(
+        settled,
+        folder,
+        nsys=nsys,
+        fall_back=fall_back,
+        result_columns=RESULT_COLUMNS,
+        on_progress=on_progress or (lambda *_: None),
+    )
+
+
+def statuses(captured):
+    return [outcome.status for outcome in captured.progress.outcomes]
+
+
+def test_faults_stay_inside_their_case_and_the_rest_still_runs(tmp_path):
+    backends = [
+        "math",
+        *(FAULTS + name for name in ("error", "crash", "out_of_memory", "hang")),
+        "cudnn",
+        "flash",
+    ]
+    folder, captured = capture(tmp_path, backends, case_timeout_s=4.0)
+    assert statuses(captured) == ["ok", "error", "crashed", "out_of_memory", "timeout", "ineligible", "ok"]
+    reasons = [outcome.reason for outcome in captured.progress.outcomes]
+    assert "this kernel is wrong" in reasons[1]
+    assert "SIGSEGV" in reasons[2]
+    assert "4 s" in reasons[4]
+    assert len((folder / "results.csv").read_text().splitlines()) == 1 + len(backends)
+
+
+def test_a_capture_without_a_single_result_says_why(tmp_path):
+    with pytest.raises(CaptureFailedError, match=r"None of 1 cases .* this kernel is wrong"):
+        capture(tmp_path, [FAULTS + "error"])
+
+
+def test_the_embedded_profiler_writes_its_trace(tmp_path):
+    folder, captured = capture(tmp_path, ["math", "flash"], "torch")
+    assert captured.trace == folder / "torch.sqlite"
+    manifest = read_manifest(folder)
+    assert manifest.complete
+    assert [step.name for step in manifest.steps] == ["timed", "traced"]
+    assert all(step.exit_code == 0 for step in manifest.steps)
+    assert manifest.environment["torch_version"]
+
+
+def write_program(path, text):
+    path.write_text("#!/bin/sh\n" + text)
+    path.chmod(0o755)
+    return path
+
+
+def test_an_nsys_that_cannot_import_is_an_error_with_the_fix_and_loses_no_latency(tmp_path):
+    broken = write_program(tmp_path / "nsys", "echo 'Unable to retrieve the importer version'\nexit 1\n")
+    with pytest.raises(ToolFailedError, match="libdw"):
+        capture(tmp_path, ["math"], "nsys", nsys=broken)
+    row = (tmp_path / "capture" / "results.csv").read_text().splitlines()[1]
+    assert row.startswith("RUN::math::S32,") and ",ok," in row
+
+
+def test_auto_goes_on_with_the_embedded_profiler_and_says_so(tmp_path):
+    broken = write_program(tmp_path / "nsys", "echo 'Unable to retrieve the importer version'\nexit 1\n")
+    folder, captured = capture(tmp_path, ["math"], "nsys", nsys=broken, fall_back=True)
+    assert captured.trace == folder / "torch.sqlite"
+    assert [note.code for note in captured.manifest.notes] == ["nsys-failed"]
+    assert captured.manifest.profiler == "torch"
+
+
+def test_an_nsys_that_reports_success_without_a_report_is_an_error(tmp_path):
+    silent = write_program(tmp_path / "nsys", "echo 'No reports were generated'\nexit 0\n")
+    with pytest.raises(ToolFailedError, match="No reports were generated"):
+        capture(tmp_path, ["math"], "nsys", nsys=silent)
+
+
+@pytest.mark.nsys
+def test_real_nsys_records_both_ranges_of_every_case_across_replaced_workers(tmp_path, nsys):
+    folder, captured = capture(tmp_path, ["math", FAULTS + "crash", "flash"], "nsys", nsys=nsys)
+    assert statuses(captured) == ["ok", "crashed", "ok"]
+    import sqlite3
+
+    database = sqlite3.connect(folder / "nsys.sqlite")
+    rows = database.execute(
+        """SELECT StringIds.value, eventType FROM NVTX_EVENTS JOIN StringIds ON StringIds.id = textId
+           WHERE eventType IN (59, 60) ORDER BY start"""
+    ).fetchall()
+    database.close()
+    assert rows[0][0].startswith("nsysprof "), "the trace starts by naming the tool"
+    assert rows[2:] == [(f"RUN::{b}::S32", kind) for b in ("math", "flash") for kind in (60, 59)]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_ctrl_c_keeps_what_is_finished(tmp_path):
+    def interrupt(pass_name, progress):
+        if progress.outcomes[0].status == "ok" and not sent:
+            sent.append(True)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    sent = []
+    folder, captured = capture(tmp_path, ["math", FAULTS + "hang"], "torch", on_progress=interrupt)
+    assert captured.interrupted
+    assert statuses(captured) == ["ok", "not_run"]
+    assert ",ok," in (folder / "results.csv").read_text()
+    assert not read_manifest(folder).complete
+    assert not (folder / ".work").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_the_parent_killed_halfway_leaves_the_finished_cases_readable(tmp_path):
+    script = (
+        "import tests.capture.test_run as t, pathlib, sys;"
+        f"t.capture(pathlib.Path(sys.argv[1]), ['math', '{FAULTS}hang'])"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)])
+    results = tmp_path / "capture" / "results.csv"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (results.exists() and ",ok," in results.read_text()):
+        time.sleep(0.1)
+    process.kill()
+    process.wait()
+    assert ",ok," in results.read_text()
+    assert read_manifest(tmp_path / "capture").cases[0].backend == "math"
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and _processes_naming(str(tmp_path)):
+        time.sleep(0.1)
+    assert not _processes_naming(str(tmp_path)), "the measured processes outlive their capture"
+
+
+def _processes_naming(text):
+    listed = subprocess.run(["ps", "-eo", "stat,args"], capture_output=True, text=True, check=True).stdout
+    return [line for line in listed.splitlines() if text in line and not line.startswith("Z")]
