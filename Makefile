@@ -1,0 +1,47 @@
+# Each target does one thing in .venv/ and .nsys/; a second call finds the stamps and is quick.
+# TORCH: which torch the environment gets, e.g. `make test TORCH=torch` on a machine with an NVIDIA GPU.
+
+TORCH ?= $(if $(shell command -v nvidia-smi 2>/dev/null),torch,torch==2.13.0)
+PYTHON ?= python3
+VENV := .venv
+NSYS := .nsys/bin/nsys
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format nsys clean
+
+help:
+	@echo 'make demo    capture math and flash attention on this machine and analyse what was captured'
+	@echo 'make test    everything CI runs: environment, Nsight Systems where possible, scripts/check'
+	@echo 'make check   scripts/check alone, in the environment that is there'
+	@echo 'make format  let ruff format and fix the code'
+	@echo 'make nsys    put Nsight Systems into .nsys/ (Debian and Ubuntu, amd64)'
+	@echo 'make clean   remove the environment, .nsys/, demo/ and caches'
+
+$(VENV)/.stamp-run: pyproject.toml scripts/setup
+	TORCH='$(TORCH)' PYTHON='$(PYTHON)' scripts/setup $(VENV)
+
+$(VENV)/.stamp-dev: $(VENV)/.stamp-run
+	scripts/setup $(VENV) --dev
+
+demo: $(VENV)/.stamp-run
+	$(VENV)/bin/nsysprof capture --backends math,flash --seq 1024,2048,4096 --out demo/capture --force
+	$(VENV)/bin/nsysprof analyze demo/capture --out demo/analysis --force
+	@echo
+	@echo 'Captured: demo/capture    Analysed: demo/analysis (start with report.md or report.html)'
+
+nsys:
+	scripts/install_nsys .nsys
+
+test: $(VENV)/.stamp-dev
+	@test -x $(NSYS) || scripts/install_nsys .nsys || echo 'Nsight Systems was not installed: its tests will be skipped.'
+	@scripts/check $(VENV)
+
+check:
+	@scripts/check $(VENV)
+
+format:
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+clean:
+	rm -rf $(VENV) .nsys demo .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage

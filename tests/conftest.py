@@ -1,0 +1,60 @@
+"""Fixtures that many tests share: a real nsys, real traces, a terminal that is the same everywhere."""
+
+from __future__ import annotations
+
+import lzma
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """100 columns and no colour, so that expected texts hold on every machine."""
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+
+
+@pytest.fixture(scope="session")
+def nsys() -> Path:
+    """A real Nsight Systems: NSYSPROF_NSYS, else .nsys/ of the repository, else PATH; skips the test without one."""
+    asked = os.environ.get("NSYSPROF_NSYS")
+    candidates = [asked] if asked else [str(REPOSITORY / ".nsys/bin/nsys"), shutil.which("nsys")]
+    for candidate in candidates:
+        if candidate and _answers(candidate):
+            return Path(candidate)
+    if asked:
+        pytest.fail(f"NSYSPROF_NSYS names {asked}, which does not answer --version")
+    pytest.skip("no Nsight Systems here: scripts/install_nsys .nsys installs one")
+
+
+def _answers(program: str) -> bool:
+    try:
+        done = subprocess.run([program, "--version"], capture_output=True, timeout=60, check=False)
+    except OSError:
+        return False
+    return done.returncode == 0
+
+
+@pytest.fixture(scope="session")
+def trace_path(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """`trace_path("sdpa")`: traces/sdpa.sqlite.xz, decompressed once a session. Do not write to it."""
+    folder = tmp_path_factory.mktemp("traces")
+
+    def decompress(name: str) -> Path:
+        target = folder / f"{name}.sqlite"
+        if not target.exists():
+            packed = (REPOSITORY / "traces" / f"{name}.sqlite.xz").read_bytes()
+            target.write_bytes(lzma.decompress(packed))
+            target.chmod(0o444)
+        return target
+
+    return decompress
