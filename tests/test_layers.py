@@ -19,7 +19,7 @@ ALLOWED: dict[str, set[str]] = {
     "workload": set(),
     "capture": set(),
     "trace": set(),
-    "analysis": {"nsysprof.trace.columns"},
+    "analysis": {"nsysprof.trace.schema"},
     "report": {"nsysprof.analysis.results"},
     "bundle": {"nsysprof.trace"},
 }

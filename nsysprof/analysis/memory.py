@@ -1,0 +1,84 @@
+"""Device memory over time from allocations and frees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.trace.schema import Tables
+
+# ENUM_CUDA_MEM_KIND: 2 device, 3 array, 5 device static are memory of the GPU; 0 pageable, 1 pinned, 4 and 6 managed.
+_DEVICE_KINDS = (2, 3, 5)
+_ALLOCATE, _FREE = 0, 1
+
+
+@dataclass(frozen=True)
+class DeviceMemory:
+    """usage: time_ns, device_id, global_pid, process_bytes (of that process), used_bytes (of all), in order of time.
+
+    unmatched_frees: frees of memory whose allocation was not seen; they change nothing.
+    """
+
+    usage: pd.DataFrame
+    unmatched_frees: int
+
+    def peaks(self) -> dict[int, int]:
+        """Peak bytes by device id."""
+        return {int(d): int(v) for d, v in self.usage.groupby("device_id")["used_bytes"].max().items()}
+
+
+def follow_memory(tables: Tables) -> DeviceMemory | None:
+    """Running use of device memory, or None when the trace has no memory events.
+
+    Allocation and free meet by (process, address). What a process still holds at its last recorded call is given back
+    there: a worker that died frees nothing, and its memory must not count for the one that replaces it.
+    """
+    if tables.memory is None:
+        return None
+    events = tables.memory[tables.memory["kind"].isin(_DEVICE_KINDS)].reset_index(drop=True)
+    order = np.lexsort((events.index, events["time_ns"], events["address"], events["global_pid"]))
+    ordered = events.iloc[order]
+    same = (ordered["global_pid"].diff() == 0) & (ordered["address"].diff() == 0)
+    after_allocation = same & (ordered["operation"].shift() == _ALLOCATE)
+    frees, allocations = ordered["operation"] == _FREE, ordered["operation"] == _ALLOCATE
+    held = ordered["bytes"].shift().where(after_allocation, 0).fillna(0).astype("int64")
+    # A free gives back what was allocated; an allocation at a held address replaces it (its free was not recorded).
+    change = ordered["bytes"].where(allocations, 0) - held.where(frees | allocations, 0)
+    unmatched = int((frees & ~after_allocation).sum())
+    events["change"] = change.reindex(events.index).astype("int64")
+    events = pd.concat([events, _process_ends(tables, events)], ignore_index=True)
+    events = events.sort_values("time_ns", kind="stable").reset_index(drop=True)
+    events["process_bytes"] = events.groupby(["global_pid", "device_id"])["change"].cumsum()
+    events["used_bytes"] = events.groupby("device_id")["change"].cumsum()
+    columns = ["time_ns", "device_id", "global_pid", "process_bytes", "used_bytes"]
+    return DeviceMemory(events[columns], unmatched)
+
+
+def _process_ends(tables: Tables, events: pd.DataFrame) -> pd.DataFrame:
+    left = events.groupby(["global_pid", "device_id"], as_index=False)["change"].sum()
+    left = left[left["change"] > 0]
+    last = events.groupby("global_pid")["time_ns"].max()
+    if tables.launches is not None and len(tables.launches):
+        calls = tables.launches.groupby(tables.launches["global_tid"] & ~0xFFFFFF)["end_ns"].max()
+        last = pd.concat([last, calls]).groupby(level=0).max()
+    ends = left.assign(time_ns=left["global_pid"].map(last) + 1, change=-left["change"])
+    return ends[["time_ns", "device_id", "global_pid", "change"]].astype("int64")
+
+
+def peak_in_ranges(memory: DeviceMemory, ranges: pd.DataFrame) -> list[int]:
+    """For each range instance (start_ns, end_ns, global_pid) the peak bytes its process held on any one device."""
+    peaks = np.zeros(len(ranges), dtype=np.int64)
+    start, end = ranges["start_ns"].to_numpy(), ranges["end_ns"].to_numpy()
+    pids = ranges["global_pid"].to_numpy()
+    for (pid, _device), events in memory.usage.groupby(["global_pid", "device_id"]):
+        mine = np.flatnonzero(pids == pid)
+        times, used = events["time_ns"].to_numpy(), events["process_bytes"].to_numpy()
+        low = np.searchsorted(times, start[mine], "right") - 1  # the state at the start counts
+        high = np.searchsorted(times, end[mine], "right")
+        padded = np.concatenate((np.zeros(1, np.int64), used, np.zeros(1, np.int64)))
+        bounds = np.column_stack((low + 1, np.maximum(high, low + 1) + 1)).ravel()
+        if len(bounds):
+            peaks[mine] = np.maximum(peaks[mine], np.maximum.reduceat(padded, bounds)[::2])
+    return [int(peak) for peak in peaks]

@@ -1,0 +1,124 @@
+"""Open a trace read-only, after finding out what it is: no input is ever changed, and no bad one ends in a traceback."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nsysprof.errors import TraceDamagedError, TraceEmptyError, TraceError, TraceForeignError
+from nsysprof.notes import Note, Severity
+
+_MAGIC = b"SQLite format 3\0"
+_LFS = b"version https://git-lfs"
+_MARKS = ("StringIds", "META_DATA_CAPTURE", "META_DATA_EXPORT", "EXPORT_META_DATA", "NVTX_EVENTS", "ANALYSIS_DETAILS")
+
+
+@dataclass
+class Trace:
+    """An opened trace. `columns` holds the columns of every real table (views are not looked at)."""
+
+    path: Path
+    sha256: str
+    bytes: int
+    connection: sqlite3.Connection
+    columns: dict[str, tuple[str, ...]]
+    notes: list[Note] = field(default_factory=list)
+
+    def has(self, table: str) -> bool:
+        return table in self.columns
+
+
+@contextmanager
+def open_trace(path: Path) -> Iterator[Trace]:
+    """Open an nsys SQLite export.
+
+    Raises TraceEmptyError, TraceDamagedError or TraceForeignError with the next step. Tables that turn out damaged
+    later are left out with a note instead.
+    """
+    size = _check_file(path)
+    # immutable: no lock, no journal beside the user's file, and it works on a read-only disk.
+    connection = sqlite3.connect(path.resolve().as_uri() + "?mode=ro&immutable=1", uri=True)
+    connection.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
+    try:
+        columns = _probe(connection, path)
+        trace = Trace(path, _sha256(path), size, connection, columns)
+        trace.notes += _sidecar_notes(path)
+        yield trace
+    finally:
+        connection.close()
+
+
+def _check_file(path: Path) -> int:
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as stream:
+            head = stream.read(100)
+    except OSError as error:
+        raise TraceError(f"{path} cannot be read: {error.strerror}.", "Check the path.") from error
+    export_again = "Export it again: nsys export --type sqlite REPORT.nsys-rep"
+    if size == 0:
+        raise TraceEmptyError(f"{path} is empty (0 bytes).", export_again)
+    if head.startswith(_LFS):
+        raise TraceForeignError(f"{path} is a git-lfs pointer, not the trace itself.", "Run: git lfs pull")
+    if head[:16] == b"\0" * min(16, len(head)):
+        raise TraceDamagedError(f"{path} has no header: its export was interrupted.", export_again)
+    if not head.startswith(_MAGIC):
+        raise TraceForeignError(
+            f"{path} is not a SQLite file.", "Give an nsys .sqlite export, a .nsys-rep, or a capture folder."
+        )
+    if len(head) < 100:
+        raise TraceDamagedError(f"{path} is truncated to {size} bytes.", export_again)
+    page = int.from_bytes(head[16:18], "big")
+    pages = int.from_bytes(head[28:32], "big")
+    expected = pages * (65536 if page == 1 else page)
+    if size < expected:
+        raise TraceDamagedError(f"{path} is truncated: {size} of {expected} bytes.", export_again)
+    return size
+
+
+def _probe(connection: sqlite3.Connection, path: Path) -> dict[str, tuple[str, ...]]:
+    try:
+        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        columns = {
+            name: tuple(row[1] for row in connection.execute(f"PRAGMA table_info({quote(name)})")) for name in names
+        }
+    except sqlite3.DatabaseError as error:
+        raise TraceDamagedError(
+            f"{path} is damaged: {error}.", "Export it again: nsys export --type sqlite REPORT.nsys-rep"
+        ) from error
+    if not names:
+        raise TraceEmptyError(f"{path} is a SQLite file without tables.", "Export the report again.")
+    if not any(name in _MARKS or name.startswith("CUPTI_ACTIVITY_KIND_") for name in names):
+        raise TraceForeignError(
+            f"{path} is a SQLite file, but no nsys export: none of its {len(names)} tables is of nsys.",
+            "Give the file that nsys export --type sqlite wrote.",
+        )
+    return columns
+
+
+def quote(identifier: str) -> str:
+    """An identifier as SQL, whatever it holds."""
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _sidecar_notes(path: Path) -> list[Note]:
+    beside = [suffix for suffix in ("-wal", "-journal") if path.with_name(path.name + suffix).exists()]
+    if not beside:
+        return []
+    return [
+        Note(
+            "being-written",
+            Severity.ERROR,
+            f"A {path.name}{beside[0]} lies beside the trace: it is still being written, or its writer died.",
+            "Wait for the export to end, or export again.",
+        )
+    ]

@@ -1,0 +1,158 @@
+"""All tables of a trace that the analysis needs, each with its nsys name, columns and quirks in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pandas as pd
+
+from nsysprof.trace.columns import read_integers, read_rows
+from nsysprof.trace.open import Trace
+from nsysprof.trace.schema import NULL, DeviceRow, Tables
+
+_WORK = {"start": "start_ns", "end": "end_ns", "deviceId": "device_id", "streamId": "stream_id"}
+_WORK_OPTIONAL = {"contextId": "context_id", "correlationId": "correlation_id", "globalPid": "global_pid"}
+# The event classes of RUNTIME rows that are no calls: CUDABACKTRACE repeats a call's correlation id.
+_BACKTRACE = 67
+_RANGE_TYPES = {59: "PushPop", 60: "StartEnd", 70: "PushPop", 71: "StartEnd"}
+_DOMAIN_TYPE = 75
+
+
+def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> Tables:
+    """Read everything; `progress` is told each table's name and rows."""
+    say = progress or (lambda _text: None)
+    strings = read_strings(trace)
+    kernels, launches = read_kernels(trace), read_launches(trace)
+    for name, table in (("kernels", kernels), ("API calls", launches)):
+        if table is not None:
+            say(f"read {len(table):,} {name}")
+    return Tables(
+        path_name=trace.path.name,
+        sha256=trace.sha256,
+        bytes=trace.bytes,
+        capture_facts=_capture_facts(trace),
+        export_facts=_export_facts(trace),
+        diagnostics=_diagnostics(trace),
+        strings=strings,
+        devices=read_devices(trace),
+        kernels=kernels,
+        launches=launches,
+        copies=read_integers(
+            trace, "CUPTI_ACTIVITY_KIND_MEMCPY", {**_WORK, "bytes": "bytes", "copyKind": "copy_kind"}, _WORK_OPTIONAL
+        ),
+        fills=read_integers(trace, "CUPTI_ACTIVITY_KIND_MEMSET", {**_WORK, "bytes": "bytes"}, _WORK_OPTIONAL),
+        graphs=read_integers(trace, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", _WORK, _WORK_OPTIONAL),
+        ranges=read_ranges(trace, strings),
+        memory=read_memory(trace),
+        notes=trace.notes,
+    )
+
+
+def read_strings(trace: Trace) -> pd.Series:
+    """StringIds as a Series, id -> text."""
+    rows = read_rows(trace, "StringIds", ("id", "value"))
+    return pd.Series([str(value) for _, value in rows], index=[key for key, _ in rows], dtype=object)
+
+
+def read_kernels(trace: Trace) -> pd.DataFrame | None:
+    """CUPTI_ACTIVITY_KIND_KERNEL, one row a kernel instance."""
+    names = {"demangledName": "name_id", "shortName": "short_name_id", "graphNodeId": "graph_node_id"}
+    return read_integers(trace, "CUPTI_ACTIVITY_KIND_KERNEL", _WORK, {**_WORK_OPTIONAL, **names})
+
+
+def read_launches(trace: Trace) -> pd.DataFrame | None:
+    """CUPTI_ACTIVITY_KIND_RUNTIME, runtime and driver API calls, without the backtrace rows that repeat a call."""
+    table = read_integers(
+        trace,
+        "CUPTI_ACTIVITY_KIND_RUNTIME",
+        {"start": "start_ns", "end": "end_ns", "nameId": "name_id"},
+        {
+            "eventClass": "event_class",
+            "globalTid": "global_tid",
+            "correlationId": "correlation_id",
+            "returnValue": "return_value",
+        },
+    )
+    return None if table is None else table[table["event_class"] != _BACKTRACE].reset_index(drop=True)
+
+
+def read_memory(trace: Trace) -> pd.DataFrame | None:
+    """CUDA_GPU_MEMORY_USAGE_EVENTS; only there when nsys ran with --cuda-memory-usage=true."""
+    return read_integers(
+        trace,
+        "CUDA_GPU_MEMORY_USAGE_EVENTS",
+        {"start": "time_ns", "address": "address", "bytes": "bytes", "memoryOperationType": "operation"},
+        {"globalPid": "global_pid", "deviceId": "device_id", "memKind": "kind"},
+    )
+
+
+def read_ranges(trace: Trace, strings: pd.Series) -> pd.DataFrame | None:
+    """NVTX_EVENTS' push/pop and start/end ranges with their names and domains resolved; marks and the like left out."""
+    table = read_integers(
+        trace,
+        "NVTX_EVENTS",
+        {"start": "start_ns", "end": "end_ns", "eventType": "event_type"},
+        {
+            "globalTid": "global_tid",
+            "endGlobalTid": "end_global_tid",
+            "textId": "text_id",
+            "domainId": "domain_id",
+            "rangeId": "range_id",
+        },
+    )
+    if table is None:
+        return None
+    texts = [row[0] for row in read_rows(trace, "NVTX_EVENTS", ("text",))]
+    if len(texts) != len(table):
+        return None
+    named = table["text_id"].map(strings)
+    direct = pd.Series(texts, index=table.index, dtype=object)
+    table["name"] = direct.where(direct.notna(), named).fillna("").astype(str)
+    domains = table[table["event_type"] == _DOMAIN_TYPE]
+    pid = table["global_tid"] & ~0xFFFFFF
+    names = dict(zip(zip(pid[domains.index], domains["domain_id"], strict=True), domains["name"], strict=True))
+    table["style"] = table["event_type"].map(_RANGE_TYPES)
+    table = table[table["style"].notna()].reset_index(drop=True)
+    pid = table["global_tid"] & ~0xFFFFFF
+    keys = zip(pid, table["domain_id"], strict=True)
+    table["domain"] = [names.get(key, "" if key[1] in (0, NULL) else f"domain {key[1]}") for key in keys]
+    return table[["start_ns", "end_ns", "style", "global_tid", "end_global_tid", "domain_id", "name", "domain"]]
+
+
+def read_devices(trace: Trace) -> tuple[DeviceRow, ...]:
+    """TARGET_INFO_GPU by CUDA ordinal: cuDevice where recorded, else deviceId (2020.5), else id.
+
+    The ordinal and `id` differ on machines with several GPUs, and kernels name the ordinal.
+    """
+    rows = read_rows(
+        trace, "TARGET_INFO_GPU", ("id", "deviceId", "cuDevice", "name", "totalMemory", "smCount", "uuid")
+    ) or read_rows(trace, "TARGET_INFO_CUDA_GPU", ("id", "deviceId", "x", "name", "totalMemory", "x", "x"))
+    mapping = {_int(gpu): _int(cuda) for gpu, cuda in read_rows(trace, "TARGET_INFO_CUDA_DEVICE", ("gpuId", "cudaId"))}
+    devices: dict[int, DeviceRow] = {}
+    for gpu, device, ordinal, name, memory, sms, uuid in rows:
+        ids = (mapping.get(_int(gpu)), _int(ordinal), _int(device), _int(gpu))
+        number = next((i for i in ids if i is not None), None)
+        if number is not None and number not in devices and "Basic Render" not in str(name):
+            devices[number] = DeviceRow(number, str(name), _int(memory), _int(sms), str(uuid) if uuid else None)
+    return tuple(devices[number] for number in sorted(devices))
+
+
+def _capture_facts(trace: Trace) -> dict[str, list[str]]:
+    facts: dict[str, list[str]] = {}
+    for name, value in read_rows(trace, "META_DATA_CAPTURE", ("name", "value")):
+        facts.setdefault(str(name), []).append(str(value))
+    return facts
+
+
+def _export_facts(trace: Trace) -> dict[str, str]:
+    table = "META_DATA_EXPORT" if trace.has("META_DATA_EXPORT") else "EXPORT_META_DATA"
+    return {str(name): str(value) for name, value in read_rows(trace, table, ("name", "value"))}
+
+
+def _diagnostics(trace: Trace) -> list[tuple[int, str]]:
+    rows = read_rows(trace, "DIAGNOSTIC_EVENT", ("severity", "text"))
+    return [(_int(severity) or 0, str(text)) for severity, text in rows]
+
+
+def _int(value: object) -> int | None:
+    return value if isinstance(value, int) else None
