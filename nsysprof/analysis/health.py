@@ -5,65 +5,101 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
+from nsysprof.analysis.ranges import Attributed
 from nsysprof.analysis.work import COPY, GRAPH, KERNEL
 from nsysprof.notes import Note, Severity
 from nsysprof.range_name import parse_range
 from nsysprof.trace.schema import Tables
 
+Bools = npt.NDArray[np.bool_]
+
 _LAUNCHES = re.compile(r"^(cuda|cu)Launch(?!HostFunc)|^cudaLaunchCooperative|^(cuda|cu)GraphLaunch")
+_BEGIN_CAPTURE = re.compile(r"^(cuda|cu)StreamBeginCapture")
+_END_CAPTURE = re.compile(r"^(cuda|cu)StreamEndCapture")
 _UPDATE_NSYS = (
     "nsys is probably older than the driver: use a newer nsys (nsys --version, nvidia-smi), and see that no other "
     "profiler runs."
 )
 
 
-def launch_calls(tables: Tables) -> np.ndarray:
-    """For each API call, whether its name says that it launches kernels and it succeeded."""
-    if tables.launches is None or len(tables.strings) == 0:
-        return np.zeros(0 if tables.launches is None else len(tables.launches), dtype=bool)
-    ids = tables.strings.index[tables.strings.map(lambda text: _LAUNCHES.match(text) is not None)]
-    return (tables.launches["name_id"].isin(ids) & (tables.launches["return_value"] == 0)).to_numpy()
+def launch_calls(tables: Tables) -> Bools:
+    """For each API call, whether it launched kernels, by its name: it succeeded, and no stream was being captured.
+
+    A launch between cudaStreamBeginCapture and cudaStreamEndCapture only adds a node to a graph.
+    """
+    calls = tables.launches
+    if calls is None or len(tables.strings) == 0:
+        return np.zeros(0 if calls is None else len(calls), dtype=bool)
+    launching = _calls_named(tables, _LAUNCHES) & (calls["return_value"] <= 0).to_numpy()
+    begins, ends = _calls_named(tables, _BEGIN_CAPTURE), _calls_named(tables, _END_CAPTURE)
+    if begins.any():
+        order = np.lexsort((calls["start_ns"], calls["global_tid"]))
+        depth = np.cumsum(begins[order].astype(np.int64) - ends[order].astype(np.int64))
+        captured = np.zeros(len(calls), dtype=bool)
+        captured[order] = depth > 0
+        launching &= ~captured
+    return launching
 
 
-def find_data_loss(tables: Tables, work: pd.DataFrame) -> tuple[int | None, list[Note]]:
+def _calls_named(tables: Tables, pattern: re.Pattern[str]) -> Bools:
+    assert tables.launches is not None
+    ids = tables.strings.index[tables.strings.map(lambda text: pattern.match(text) is not None)]
+    return tables.launches["name_id"].isin(ids).to_numpy()
+
+
+def find_data_loss(tables: Tables, work: pd.DataFrame, attributed: Attributed) -> tuple[int | None, list[Note]]:
     """The number of launch calls without GPU work (None when no calls were recorded), and what follows from it."""
-    ours = tables.ranges is not None and any(parse_range(name) for name in tables.ranges["name"].unique())
-    kernels = int((work["kind"] == KERNEL).sum())
-    replays = int((work["kind"] == GRAPH).sum())
-    if tables.launches is None or len(tables.launches) == 0:
-        return None, _no_kernels(kernels, replays, ours, calls=0)
+    recorded = int(work["kind"].isin((KERNEL, GRAPH)).sum())
     calls = launch_calls(tables)
     matched = np.zeros(len(calls), dtype=bool)
     matched[work.loc[(work["launch"] >= 0) & (work["kind"] != COPY), "launch"].to_numpy()] = True
-    lost = int((calls & ~matched).sum())
-    total = int(calls.sum())
-    if kernels + replays == 0:
-        return lost, _no_kernels(kernels, replays, ours, total)
-    if lost == 0:
-        return lost, []
-    severity = Severity.ERROR if lost > 0.01 * total else Severity.WARNING
-    text = f"{lost:,} of {total:,} kernel launches have no kernel in the trace: the profiler lost them."
-    return lost, [Note("launches-without-kernels", severity, text, _UPDATE_NSYS)]
+    total, lost = int(calls.sum()), int((calls & ~matched).sum())
+    ours, empty = _measured_ranges(attributed)
+    known_lost = lost if len(calls) else None
+    if recorded == 0:
+        return known_lost, [_no_kernels(tables, total, ours)]
+    notes = []
+    if lost:
+        severity = Severity.ERROR if lost > 0.01 * total else Severity.WARNING
+        text = f"{lost:,} of {total:,} kernel launches have no kernel in the trace: the profiler lost them."
+        notes.append(Note("launches-without-kernels", severity, text, _UPDATE_NSYS))
+    if empty:
+        text = f"{empty} of {ours} measured ranges hold no launch and no kernel: the profiler lost them."
+        notes.append(Note("measured-ranges-empty", Severity.ERROR, text, _UPDATE_NSYS))
+    return known_lost, notes
 
 
-def _no_kernels(kernels: int, replays: int, ours: bool, calls: int) -> list[Note]:
-    if kernels + replays:
-        return []
-    if calls or ours:
-        text = f"The trace has no kernels, although {calls:,} launches were recorded." if calls else (
-            "The trace has measured ranges of ours but not one kernel: the profiler recorded no GPU work."
-        )  # fmt: skip
-        return [Note("no-kernels", Severity.ERROR, text, _UPDATE_NSYS)]
-    return [
-        Note(
-            "no-kernels",
+def _measured_ranges(attributed: Attributed) -> tuple[int, int]:
+    """How many ranges are of our own captures, and how many of those enclose no work: each measures some."""
+    ours = attributed.keys["name"].map(lambda name: parse_range(name) is not None).to_numpy(dtype=bool)
+    names = attributed.keys["name"][ours]
+    filled = set(attributed.keys["name"].iloc[np.unique(attributed.group)]) if len(attributed.instance) else set()
+    return names.nunique(), len(set(names) - filled)
+
+
+def _no_kernels(tables: Tables, calls: int, ours: int) -> Note:
+    if not tables.devices and not calls:
+        return Note(
+            "no-gpu",
             Severity.WARNING,
-            "The trace has no kernels; whether the program ran any is unknown.",
-            "Record with --trace=cuda,nvtx, and follow child processes if the GPU work is theirs.",
+            "The trace names no GPU and no launch: it holds NVTX ranges alone, and their wall time.",
+            "Record on a machine with a GPU, or use --profiler torch for operators on the CPU.",
         )
-    ]
+    if calls:
+        text = f"The trace has no kernels, although {calls:,} launches were recorded."
+        return Note("no-kernels", Severity.ERROR, text, _UPDATE_NSYS)
+    if ours:
+        text = f"The trace has {ours} measured ranges but not one kernel: the profiler recorded no GPU work."
+        return Note("no-kernels", Severity.ERROR, text, _UPDATE_NSYS)
+    return Note(
+        "no-kernels",
+        Severity.WARNING,
+        "The trace has no kernels; whether the program ran any is unknown.",
+        "Record with --trace=cuda,nvtx, and follow child processes if the GPU work is theirs.",
+    )
 
 
 def read_health(tables: Tables, *, dropped: int, open_ranges: int, bad_ranges: int, unmatched_frees: int) -> list[Note]:
@@ -75,7 +111,7 @@ def read_health(tables: Tables, *, dropped: int, open_ranges: int, bad_ranges: i
 
     if tables.ranges is None or len(tables.ranges) == 0:
         add(
-            "no-nvtx", Severity.WARNING, "The trace has no NVTX ranges; everything is counted for the whole trace only.",
+            "no-nvtx", Severity.WARNING, "The trace has no NVTX ranges; only the whole trace is counted.",
             "Record with --trace=cuda,nvtx and mark the code with NVTX ranges.",
         )  # fmt: skip
     if tables.memory is None:
@@ -105,9 +141,6 @@ def read_health(tables: Tables, *, dropped: int, open_ranges: int, bad_ranges: i
     for name in ("TABLES_TO_EXPORT", "TIMES_TO_EXPORT"):
         if tables.export_facts.get(f"EXPORT_PARAM_{name}", "").strip():
             add("partial-export", Severity.WARNING, f"The export was restricted ({name}).", "Export the whole report.")
-    for severity, text in tables.diagnostics:
-        if severity >= 3:  # 1 information, 2 warning: see _SEVERITY of ENUM_DIAGNOSTIC_SEVERITY_LEVEL
-            continue
     notes += _diagnostic_notes(tables)
     return notes
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import numpy.typing as npt
 
@@ -31,5 +33,5 @@ def union_ns(start_ns: Ints, end_ns: Ints, group: Ints) -> Ints:
         np.add.at(total, owner, new)
         return total
     edges = np.searchsorted(owner, np.arange(groups + 1))
-    parts = [union_ns(start[a:b], end[a:b], np.zeros(b - a, np.int64)) for a, b in zip(edges, edges[1:], strict=False)]
+    parts = [union_ns(start[a:b], end[a:b], np.zeros(b - a, np.int64)) for a, b in itertools.pairwise(edges)]
     return np.array([int(part[0]) if len(part) else 0 for part in parts], dtype=np.int64)

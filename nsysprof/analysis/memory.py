@@ -64,7 +64,8 @@ def _process_ends(tables: Tables, events: pd.DataFrame) -> pd.DataFrame:
         calls = tables.launches.groupby(tables.launches["global_tid"] & ~0xFFFFFF)["end_ns"].max()
         last = pd.concat([last, calls]).groupby(level=0).max()
     ends = left.assign(time_ns=left["global_pid"].map(last) + 1, change=-left["change"])
-    return ends[["time_ns", "device_id", "global_pid", "change"]].astype("int64")
+    columns: pd.DataFrame = ends[["time_ns", "device_id", "global_pid", "change"]]
+    return columns.astype("int64")
 
 
 def peak_in_ranges(memory: DeviceMemory, ranges: pd.DataFrame) -> list[int]:

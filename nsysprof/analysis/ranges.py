@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nsysprof.analysis.attribute import attribute_work
@@ -113,12 +114,12 @@ def summarize_range_kernels(
     return table[list(RANGE_KERNEL_COLUMNS)]
 
 
-def is_graph_launch(tables: Tables) -> np.ndarray:
+def is_graph_launch(tables: Tables) -> npt.NDArray[np.bool_]:
     """For each API call, whether it launches a CUDA graph."""
     if tables.launches is None:
         return np.zeros(0, dtype=bool)
-    names = tables.strings[tables.strings.str.contains("GraphLaunch", regex=False)] if len(tables.strings) else []
-    return tables.launches["name_id"].isin(list(getattr(names, "index", []))).to_numpy()
+    ids = tables.strings.index[tables.strings.map(lambda text: "GraphLaunch" in text).astype(bool)]
+    return tables.launches["name_id"].isin(ids).to_numpy()
 
 
 def _projected(work: pd.DataFrame, attributed: Attributed) -> pd.Series:
@@ -142,7 +143,10 @@ def _busy(work: pd.DataFrame, group: Ints, item: Ints, groups: int) -> Ints:
     ids, code = np.unique(device, return_inverse=True)
     cell = group * len(ids) + code
     length = union_ns(work["start_ns"].to_numpy()[item], work["end_ns"].to_numpy()[item], cell)
-    return np.pad(length, (0, groups * len(ids) - len(length))).reshape(groups, len(ids)).sum(axis=1)
+    whole = np.zeros(groups * len(ids), np.int64)
+    whole[: len(length)] = length
+    busy: Ints = whole.reshape(groups, len(ids)).sum(axis=1, dtype=np.int64)
+    return busy
 
 
 def _sum(group: Ints, value: Ints, groups: int) -> Ints:

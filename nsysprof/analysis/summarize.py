@@ -52,10 +52,8 @@ def summarize(tables: Tables) -> Analysis:
     names = names_by_id(tables, _used_names(tables, work))
     kernel_names = {names.get(int(i), "") for i in work.loc[work["kind"] == KERNEL, "name_id"].unique()}
     categories = {name: categorize(name) for name in kernel_names}
-    lost, loss_notes = find_data_loss(tables, work)
+    lost, loss_notes = find_data_loss(tables, work, attributed)
     info = _trace_info(tables)
-    if info.work_kind == "operator":
-        lost, loss_notes = 0, []
     health = read_health(
         tables,
         dropped=dropped,
@@ -63,11 +61,12 @@ def summarize(tables: Tables) -> Analysis:
         bad_ranges=bad_ranges,
         unmatched_frees=memory.unmatched_frees if memory else 0,
     )
-    cuda_traced = tables.kernels is not None or tables.launches is not None
+    # An absent kernel table is no proof of no kernels: nsys that lost them all writes none.
+    counted = not any(note.code in ("no-kernels", "no-gpu") for note in loss_notes)
     by_name = summarize_ranges(tables, work, attributed, memory)
-    if not cuda_traced:
-        counted = [c for c in by_name.columns if c.endswith(("_ns", "_count", "_bytes")) and c != "wall_ns"]
-        by_name[counted] = by_name[counted].astype("Int64").mask(pd.Series(True, index=by_name.index), pd.NA)
+    if not counted:
+        gpu = [c for c in by_name.columns if c.endswith(("_ns", "_count", "_bytes")) and c != "wall_ns"]
+        by_name[gpu] = pd.DataFrame({c: pd.array([pd.NA] * len(by_name), dtype="Int64") for c in gpu})
 
     def name_of(ids: pd.Series) -> pd.Series:
         return ids.map(names).fillna("")
@@ -78,14 +77,14 @@ def summarize(tables: Tables) -> Analysis:
             Device(d.device_id, d.name, d.total_memory_bytes, d.sm_count, d.uuid) for d in _devices(tables, work)
         ),
         coverage=_coverage(tables, work, attributed, lost),
-        totals=_totals(tables, work, memory, cuda_traced),
+        totals=_totals(tables, work, memory, counted),
         kernels=_kernels(work, name_of, categories),
         ranges=by_name,
         range_kernels=summarize_range_kernels(work, attributed, name_of, categories),
         api=_api(tables, names),
         memops=_memops(tables),
         timeline=make_timeline(tables, work, names, categories, ranges, memory),
-        notes=tuple([*tables.notes, *loss_notes, *health, *_tool_notes(info)]),
+        notes=(*tables.notes, *loss_notes, *health, *_tool_notes(info)),
     )
 
 
@@ -98,7 +97,8 @@ def _used_names(tables: Tables, work: pd.DataFrame) -> pd.Series:
 
 def _trace_info(tables: Tables) -> TraceInfo:
     def fact(name: str) -> str | None:
-        return (tables.capture_facts.get(f"NSYSPROF:{name}") or [None])[0]
+        values = tables.capture_facts.get(f"NSYSPROF:{name}")
+        return values[0] if values else None
 
     export = tables.export_facts
     return TraceInfo(
@@ -158,9 +158,9 @@ def _has_kernel(work: pd.DataFrame, calls: int) -> np.ndarray:
     return marked
 
 
-def _totals(tables: Tables, work: pd.DataFrame, memory: DeviceMemory | None, cuda_traced: bool) -> Totals:
+def _totals(tables: Tables, work: pd.DataFrame, memory: DeviceMemory | None, counted: bool) -> Totals:
     peaks = memory.peaks() if memory is not None else None
-    if not cuda_traced:
+    if not counted:
         return Totals(None, None, None, None, None, None, None, None, peaks)
     kernels = work[work["kind"] == KERNEL]
     launching = _has_kernel(work, 0 if tables.launches is None else len(tables.launches))
@@ -168,7 +168,7 @@ def _totals(tables: Tables, work: pd.DataFrame, memory: DeviceMemory | None, cud
     by_kind: dict[str, int] = {}
     if copies is not None:
         sums = copies.groupby("copy_kind")["bytes"].sum()
-        by_kind = {_copy_name(int(kind)): int(size) for kind, size in sums.items()}
+        by_kind = {_copy_name(kind): int(size) for kind, size in zip(sums.index.tolist(), sums, strict=True)}
     devices = np.unique(work["device_id"], return_inverse=True)[1]
     return Totals(
         kernel_count=len(kernels),
@@ -199,7 +199,8 @@ def _api(tables: Tables, names: dict[int, str]) -> pd.DataFrame:
     if tables.launches is None:
         return pd.DataFrame(columns=list(API_COLUMNS))
     rows = tables.launches
-    plain = {key: re.sub(r"_v\d+$", "", text) for key, text in names.items()}
+    # Four digits, as nsys stats has it: cudaLaunchKernel_v7000 loses them, cudaLaunchKernelExC_v11060 does not.
+    plain = {key: re.sub(r"_v\d{4}$", "", text) for key, text in names.items()}
     name = rows["name_id"].map(plain).fillna("").rename("name")
     table = summarize_durations(rows["end_ns"] - rows["start_ns"], [name]).reset_index()
     return table.rename(columns={"instances": "calls"})[list(API_COLUMNS)]

@@ -121,10 +121,6 @@ def _memory(memory: DeviceMemory | None) -> pd.DataFrame:
 
 def names_by_id(tables: Tables, used: pd.Series) -> dict[int, str]:
     """The strings of the ids in `used`; an id without a string is named by its number."""
-    ids = pd.unique(used)
-    found = tables.strings.reindex(ids)
-    return {
-        int(key): str(text) if isinstance(text, str) else f"<string {key}>"
-        for key, text in found.items()
-        if int(str(key)) != NULL
-    }
+    ids = [int(key) for key in pd.unique(used) if key != NULL]
+    found = tables.strings[~tables.strings.index.duplicated()].reindex(ids)
+    return {key: text if isinstance(text, str) else f"<string {key}>" for key, text in zip(ids, found, strict=True)}

@@ -1,4 +1,4 @@
-"""Open a trace read-only, after finding out what it is: no input is ever changed, and no bad one ends in a traceback."""
+"""Open a trace read-only, after finding out what it is: no input is changed, and no bad one ends in a traceback."""
 
 from __future__ import annotations
 
@@ -98,6 +98,10 @@ def _probe(connection: sqlite3.Connection, path: Path) -> dict[str, tuple[str, .
             "Give the file that nsys export --type sqlite wrote.",
         )
     return columns
+
+
+def _column_names(connection: sqlite3.Connection, table: str) -> tuple[str, ...]:
+    return tuple(row[1] for row in connection.execute(f"PRAGMA table_info({quote(table)})"))
 
 
 def quote(identifier: str) -> str:

@@ -29,9 +29,9 @@ _ALLOCATIONS = {
 }
 _FILLS = {"fill_", "zero_"}
 _WORKERS = {
-    "_log_softmax", "_log_softmax_backward_data", "_softmax", "_softmax_backward_data", "add", "add_", "addmm", "baddbmm",
-    "baddbmm_", "bmm", "div", "div_", "exp", "masked_fill_", "maximum", "mean", "mm", "mul", "mul_", "pow", "rsqrt",
-    "sigmoid", "sub", "sub_", "sum", "tanh", "where",
+    "_log_softmax", "_log_softmax_backward_data", "_softmax", "_softmax_backward_data", "add", "add_", "addmm",
+    "baddbmm", "baddbmm_", "bmm", "div", "div_", "exp", "masked_fill_", "maximum", "mean", "mm", "mul", "mul_", "pow",
+    "rsqrt", "sigmoid", "sub", "sub_", "sum", "tanh", "where",
 }  # fmt: skip
 
 

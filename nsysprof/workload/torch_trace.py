@@ -132,7 +132,8 @@ class TorchTrace:
         return int(row["largest"] or 0) + 1
 
     def _string_id(self, text: str) -> int:
-        return self._strings.setdefault(text, len(self._strings) + 1)
+        number: int = self._strings.setdefault(text, len(self._strings) + 1)
+        return number
 
     def _append(self, events: list[Event]) -> None:
         known = len(self._strings)
