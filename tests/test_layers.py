@@ -1,4 +1,4 @@
-"""The layers of the package, held by reading its imports: who may import whom, no cycles, heavy imports only on need."""
+"""The layers of the package, held by reading imports: who may import whom, no cycles, heavy ones only on need."""
 
 from __future__ import annotations
 

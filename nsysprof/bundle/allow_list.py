@@ -1,0 +1,163 @@
+"""What a shared trace may hold: tables, columns, metadata names and diagnostic texts. Everything else is dropped.
+
+An nsys export holds the whole environment of the program, user, host, command line, the names of all processes and
+what the program printed. An allow-list stays safe when a new nsys version adds a table; a deny-list does not.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+
+
+class Kind(Enum):
+    """What a column holds, and so what happens to it."""
+
+    INT = "integer"  # copied; anything but an integer becomes NULL
+    REAL = "real"
+    GLOBAL_ID = "globalPid or globalTid"  # process and thread renumbered
+    PROCESS_ID = "pid"  # renumbered the same way
+    STRING_ID = "row of StringIds"  # copied, and that string is kept
+    TEXT = "text"  # redacted
+
+
+_OPERATION = "start end deviceId contextId greenContextId streamId correlationId globalPid "
+_POOL = "localMemoryPoolReleaseThreshold localMemoryPoolSize localMemoryPoolUtilizedSize "
+
+# Columns of every schema from 2.9 to 3.25 that say what happened on the GPU and when.
+TABLES: dict[str, tuple[str, ...]] = {
+    name: tuple(columns.split())
+    for name, columns in {
+        "CUPTI_ACTIVITY_KIND_KERNEL": _OPERATION
+        + "demangledName shortName mangledName launchType cacheConfig registersPerThread gridX gridY gridZ blockX "
+        "blockY blockZ staticSharedMemory dynamicSharedMemory localMemoryPerThread localMemoryTotal gridId "
+        "sharedMemoryExecuted graphNodeId sharedMemoryLimitConfig graphId graphExecId clusterX clusterY clusterZ "
+        "clusterSchedulingPolicy maxPotentialClusterSize maxActiveClusters sharedMemoryRequestedPercentage",
+        "CUPTI_ACTIVITY_KIND_RUNTIME": "start end eventClass globalTid correlationId nameId returnValue",
+        "CUPTI_ACTIVITY_KIND_MEMCPY": _OPERATION
+        + "bytes copyKind deprecatedSrcId srcKind dstKind srcDeviceId srcContextId dstDeviceId dstContextId "
+        "migrationCause graphNodeId virtualAddress copyCount graphId",
+        "CUPTI_ACTIVITY_KIND_MEMSET": _OPERATION + "value bytes graphNodeId memKind graphId",
+        "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": _OPERATION + "deprecatedSyncType syncType eventId eventSyncId",
+        "CUPTI_ACTIVITY_KIND_CUDA_EVENT": _OPERATION + "eventId eventSyncId",
+        "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": _OPERATION + "graphId graphExecId",
+        "CUPTI_ACTIVITY_KIND_OVERHEAD": "start end globalTid overheadKind overheadType correlationId nameId",
+        "CUDA_GRAPH_EVENTS": "start end eventClass globalTid nameId graphNodeId originalGraphNodeId graphId "
+        "originalGraphId graphExecId",
+        "CUDA_GRAPH_NODE_EVENTS": "start end eventClass globalTid nameId graphNodeId originalGraphNodeId",
+        "CUDA_GPU_MEMORY_USAGE_EVENTS": "start globalPid deviceId contextId address bytes memKind "
+        "memoryOperationType name correlationId streamId localMemoryPoolAddress "
+        + _POOL
+        + "importedMemoryPoolAddress importedMemoryPoolProcessId",
+        "CUDA_GPU_MEMORY_POOL_EVENTS": "start globalPid deviceId address operationType poolType correlationId "
+        "minBytesToKeep " + _POOL,
+        "NVTX_EVENTS": "start end eventType rangeId category color text globalTid endGlobalTid textId domainId "
+        "uint64Value int64Value doubleValue uint32Value int32Value floatValue",
+        "PROFILER_OVERHEAD": "start end globalTid nameId returnValue overheadType correlationId",
+        "GPU_METRICS": "rawTimestamp timestamp typeId metricId value",
+        "TARGET_INFO_GPU_METRICS": "typeId sourceId typeName metricId metricName",
+        "TARGET_INFO_GPU": "vmId id deviceId name isDiscrete l2CacheSize totalMemory memoryBandwidth clockRate "
+        "smCount chipName cuDevice constantMemory maxIPC maxRegistersPerBlock maxShmemPerBlock "
+        "maxShmemPerBlockOptin maxShmemPerSm maxRegistersPerSm threadsPerWarp asyncEngines maxWarpsPerSm "
+        "maxBlocksPerSm maxThreadsPerBlock maxBlockDimX maxBlockDimY maxBlockDimZ maxGridDimX maxGridDimY "
+        "maxGridDimZ computeMajor computeMinor smMajor smMinor",
+        "TARGET_INFO_CUDA_GPU": "deviceId name clockRate computeMajor computeMinor smCount totalMemory",
+        "TARGET_INFO_CUDA_DEVICE": "gpuId cudaId pid",
+        "TARGET_INFO_CUDA_CONTEXT_INFO": "nullStreamId hwId vmId processId deviceId contextId parentContextId "
+        "isGreenContext",
+        "TARGET_INFO_CUDA_NULL_STREAM": "streamId hwId vmId processId deviceId contextId",
+        "TARGET_INFO_CUDA_STREAM": "streamId hwId vmId processId contextId priority flag",
+        # The UTC start aligns the traces of several ranks; local time would tell the time zone.
+        "TARGET_INFO_SESSION_START_TIME": "utcEpochNs systemClockNs",
+        "ANALYSIS_DETAILS": "globalVid duration startTime stopTime",
+        "DIAGNOSTIC_EVENT": "timestamp timestampType source severity text globalPid",
+    }.items()
+}
+METADATA_TABLES = ("META_DATA_CAPTURE", "META_DATA_EXPORT", "EXPORT_META_DATA")
+ENUM_COLUMNS = ("id", "name", "label")
+ENUM_NAME = re.compile(r"ENUM_(NSYS|CUDA|CUPTI|DIAGNOSTIC|NVTX|OPENGL|OPENACC|MPI|UCX|VULKAN|D3D|WDDM|OSRT)_[A-Z0-9_]+")
+ENUM_MAX_ROWS = 1000
+STRINGS = "StringIds"
+
+_KINDS: dict[str, Kind] = {
+    **dict.fromkeys(("globalPid", "globalTid", "endGlobalTid"), Kind.GLOBAL_ID),
+    **dict.fromkeys(("pid", "processId", "importedMemoryPoolProcessId"), Kind.PROCESS_ID),
+    **dict.fromkeys(("demangledName", "shortName", "mangledName", "nameId", "textId"), Kind.STRING_ID),
+    **dict.fromkeys(("doubleValue", "floatValue"), Kind.REAL),
+    **dict.fromkeys(("name", "label", "text", "chipName", "typeName", "metricName"), Kind.TEXT),
+}
+
+
+def column_kind(column: str) -> Kind:
+    return _KINDS.get(column, Kind.INT)
+
+
+def base_name(table: str) -> str:
+    """The name without the `_V2` that some exporters append."""
+    return re.sub(r"_V\d+$", "", table)
+
+
+def allowed_columns(table: str) -> tuple[str, ...] | None:
+    """The columns to copy; None when the table is to be dropped. Metadata and StringIds are rebuilt apart."""
+    if ENUM_NAME.fullmatch(table):
+        return ENUM_COLUMNS
+    return TABLES.get(base_name(table))
+
+
+_METADATA_NAME = re.compile(
+    r"EXPORT_SCHEMA_VERSION(_MAJOR|_MINOR|_MICRO|_CKSUM)?|EXPORT_PRODUCT_(NAME|VERSION|DATE)|EXPORT_(PLATFORM|ARCH)"
+    r"|EXPORT_(PARAM_)?(LAZY|TIME_SHIFT|TIME_NORMALIZE|TABLES_TO_EXPORT|TIMES_TO_EXPORT|INCLUDE_JSON|INCLUDE_BLOBS)"
+    r"|EXPORT_CONFIG_TIME_SHIFT|CAPTURE_EVENT_TYPE|RATE_HZ|RUN_DURATION_MS|INCLUDE_CHILDREN"
+    r"|(PROCESS_\d+:)?(COLLECT_[A-Z0-9_]+|CUDA_GRAPH_TRACE_OPTIONS:MODE|CUDA_FLUSH_[A-Z_]+|CUDA_SKIP_SOME_API_CALLS)"
+    r"|GPU_METRICS[A-Z0-9_:]*|NSYSPROF:[A-Za-z0-9_:.-]+"
+)
+_METADATA_VALUE = re.compile(r"[\w .,:;+=()\[\]{}\"*<>-]{0,4000}")
+
+
+def keeps_metadata(name: str, value: str) -> bool:
+    """Whether this row says how the trace was made, in a value that can hold no path."""
+    return bool(_METADATA_NAME.fullmatch(name) and _METADATA_VALUE.fullmatch(value))
+
+
+# What nsys itself says; a `<path>` stands where it names a file.
+_DIAGNOSTICS = re.compile(
+    r"Profiling has (started|stopped)\."
+    r"|Process was launched by the profiler, see <path> and stderr\.log for program output"
+    r"|Number of [\w ]+ events (collected|produced|lost|dropped): ?\s?\d+[.,]?( CUPTI buffers: \d+\.)?"
+    r"|No(t all)? [\w ]+ events (collected|might have been collected)\.( Does the process use [\w ]+\?)?"
+    r"|(Common|CUDA|NVTX|OS runtime libraries) injection (library )?initialized successfully\."
+    r"|Buffers holding CUDA trace data will be flushed on CudaProfilerStop\(\) call\."
+    r" See --flush-on-cudaprofilerstop to control this behavior\."
+    r"|Loaded CUPTI library: <path>"
+    r"|Enabling trace for device graph launch"
+    r"|(Starting|Stopping) the profiling session using [\w ]+ trigger\."
+    r"|[\w ]+ profiling might have not been started correctly\."
+    r"|GPU Metrics \[\d+\]: [\w .,:()@#%/-]+"
+    r"|NVTX (function|payload) [\w .,()=!?-]+"
+    r"|Installed CUDA driver version \([\d.]+\) is not supported by this build[\w .,()-]*"
+    r"|[\w ]*buffers? [\w ]*(overflow|full|lost|dropped)[\w .,:()-]*"
+    r"|(CUPTI|CUDA|GPU)[\w ]* (error|failed|failure|lost|dropped|overflow|unsupported|not supported)[\w .,:()=-]*",
+    re.IGNORECASE,
+)
+
+
+def keeps_diagnostic(text: str) -> bool:
+    """Whether a message (with its paths already replaced) is one that nsys writes itself."""
+    return len(text) <= 1000 and bool(_DIAGNOSTICS.fullmatch(text))
+
+
+# Every word that any sanitised trace holds anyway: finding one of them betrays nothing.
+PUBLIC_TEXT = "\n".join(
+    [
+        *TABLES,
+        *(column for columns in TABLES.values() for column in columns),
+        *METADATA_TABLES,
+        STRINGS,
+        "SQLite format 3\nCREATE TABLE INTEGER REAL TEXT PRIMARY KEY\nid name label value sqlite_schema",
+        "EXPORT_SCHEMA_VERSION_MAJOR EXPORT_SCHEMA_VERSION_MINOR EXPORT_SCHEMA_VERSION_MICRO EXPORT_PRODUCT_NAME",
+        "EXPORT_PRODUCT_VERSION EXPORT_PRODUCT_DATE EXPORT_SCHEMA_VERSION_CKSUM EXPORT_PLATFORM EXPORT_ARCH",
+        "NVIDIA Nsight Systems\nlinux-desktop\nPROCESS_0:COLLECT_ CUDA_GRAPH_TRACE_OPTIONS:MODE NSYSPROF",
+        "Profiling has started. Profiling has stopped.\nCommon injection library initialized successfully.",
+        "<redacted> <path-1> <path> <url-1> <email>",
+    ]
+)

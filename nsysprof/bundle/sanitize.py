@@ -1,0 +1,246 @@
+"""Rebuild an nsys export so that it can be shared: only what the allow-list names is copied, into a new file."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nsysprof.bundle.allow_list import (
+    ENUM_MAX_ROWS,
+    ENUM_NAME,
+    METADATA_TABLES,
+    STRINGS,
+    Kind,
+    allowed_columns,
+    base_name,
+    column_kind,
+    keeps_diagnostic,
+    keeps_metadata,
+)
+from nsysprof.bundle.redact import Redactor
+from nsysprof.bundle.renumber import Renumbering, collect_ids
+from nsysprof.bundle.secret_values import collect_secrets, machine_secrets
+from nsysprof.bundle.verify import SecretLeakError, find_leaks
+from nsysprof.errors import OutputError, TraceDamagedError
+from nsysprof.trace.open import open_trace, quote
+
+_SQL_TYPES = {Kind.REAL: "REAL", Kind.TEXT: "TEXT"}
+
+
+@dataclass
+class SanitizeReport:
+    """What was kept and what was not."""
+
+    source: str
+    target: str
+    rows: dict[str, int] = field(default_factory=dict)  # kept, by table
+    dropped_tables: list[str] = field(default_factory=list)
+    dropped_columns: dict[str, list[str]] = field(default_factory=dict)
+    dropped_rows: dict[str, int] = field(default_factory=dict)  # metadata and diagnostics
+    dropped_strings: int = 0
+    redacted_texts: int = 0
+    secrets_searched: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def sanitize_trace(source: Path, target: Path) -> SanitizeReport:
+    """Write the shareable part of `source` to the new file `target`, and prove it clean.
+
+    The source is opened read-only and never changed. The same source gives the same bytes. Raises TraceError for
+    an unreadable source, OutputError when the target exists or cannot be written, and SecretLeakError (with no
+    target left) when a private value of the source is found in the result.
+    """
+    if target.exists():
+        raise OutputError(f"{target} exists.", "Choose another name, or remove it first.")
+    part = target.with_name(f".{target.name}.part")
+    part.unlink(missing_ok=True)
+    try:
+        with open_trace(source) as trace:
+            _confine(trace.connection)
+            secrets = collect_secrets(trace.connection) | machine_secrets()
+            report = SanitizeReport(source.name, target.name, secrets_searched=len(secrets))
+            _Rebuild(trace.connection, part, Redactor(secrets), report).run()
+        leaks = find_leaks(part, secrets)
+        if leaks:
+            raise SecretLeakError(
+                f"{source.name} cannot be sanitised: {len(leaks)} private values would remain: {'; '.join(leaks[:5])}.",
+                "Nothing was written. Please report which kind of text holds them.",
+            )
+        part.replace(target)
+    except sqlite3.DatabaseError as error:
+        raise TraceDamagedError(f"{source} cannot be read whole: {error}.", "Export the report again.") from error
+    except OSError as error:
+        raise OutputError(f"{target} cannot be written: {error.strerror}.", "Choose another folder.") from error
+    finally:
+        part.unlink(missing_ok=True)
+    return report
+
+
+def _confine(connection: sqlite3.Connection) -> None:
+    """Whatever the source's schema says, only plain reading runs."""
+    connection.execute("PRAGMA trusted_schema = OFF")
+    reading = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ}
+
+    def authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+        allowed = (
+            action in reading
+            or (action == sqlite3.SQLITE_FUNCTION and second == "typeof")
+            or (action == sqlite3.SQLITE_PRAGMA and first == "table_xinfo")
+        )
+        return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
+
+    connection.set_authorizer(authorize)
+
+
+class _Rebuild:
+    """One source, one new file."""
+
+    def __init__(self, source: sqlite3.Connection, path: Path, redactor: Redactor, report: SanitizeReport) -> None:
+        self.source = source
+        self.path = path
+        self.redactor = redactor
+        self.report = report
+        self.kept_strings: set[int] = set()
+
+    def run(self) -> None:
+        tables = self._kept_tables()
+        self.renumbering = Renumbering(
+            collect_ids(self.source, _of_kind(tables, Kind.GLOBAL_ID), _of_kind(tables, Kind.PROCESS_ID))
+        )
+        target = sqlite3.connect(self.path)
+        try:
+            target.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA secure_delete = ON;")
+            for table, columns in tables.items():
+                self._copy(target, table, columns)
+            self._copy_strings(target)
+            target.commit()
+            target.execute("VACUUM")
+        finally:
+            target.close()
+
+    def _kept_tables(self) -> dict[str, tuple[str, ...]]:
+        """The tables to copy with their columns; notes down everything that is left out."""
+        kept: dict[str, tuple[str, ...]] = {}
+        listed = self.source.execute("SELECT name, type, sql FROM sqlite_master ORDER BY rowid").fetchall()
+        for name, kind, sql in listed:
+            if kind not in ("table", "view") or name == STRINGS:
+                continue
+            allowed = ("name", "value") if name in METADATA_TABLES else allowed_columns(name)
+            if kind == "view" or allowed is None or not _is_plain(sql):
+                self.report.dropped_tables.append(self.redactor.redact(name))
+                continue
+            # Hidden and generated columns (last field not 0) are computed by the source's schema: not read.
+            present = [row[1] for row in self.source.execute(f"PRAGMA table_xinfo({quote(name)})") if row[6] == 0]
+            columns = tuple(column for column in allowed if column in present)
+            others = [self.redactor.redact(column) for column in present if column not in columns]
+            if others:
+                self.report.dropped_columns[name] = others
+            if columns and (base_name(name) != "DIAGNOSTIC_EVENT" or "text" in columns):
+                kept[name] = columns
+        return dict(sorted(kept.items()))
+
+    def _copy(self, target: sqlite3.Connection, table: str, columns: tuple[str, ...]) -> None:
+        convert = [self._converter(table, column) for column in columns]
+        is_metadata, is_diagnostic = table in METADATA_TABLES, base_name(table) == "DIAGNOSTIC_EVENT"
+        limit = f" LIMIT {ENUM_MAX_ROWS}" if ENUM_NAME.fullmatch(table) else ""
+        selected = ", ".join(_typed(column, _kind(table, column)) for column in columns)
+        rows = self.source.execute(f"SELECT {selected} FROM {quote(table)}{limit}")
+        definitions = ", ".join(f"{quote(c)} {_SQL_TYPES.get(_kind(table, c), 'INTEGER')}" for c in columns)
+        target.execute(f"CREATE TABLE {quote(table)} ({definitions})")
+        insert = f"INSERT INTO {quote(table)} VALUES ({', '.join('?' * len(columns))})"
+        texts = [i for i, column in enumerate(columns) if _kind(table, column) is Kind.TEXT]
+        kept = dropped = 0
+
+        def converted() -> Iterator[tuple[Any, ...]]:
+            nonlocal kept, dropped
+            for row in rows:
+                if is_metadata and not keeps_metadata(*_name_and_value(columns, row)):
+                    dropped += 1
+                    continue
+                new = tuple([f(cell) if f else cell for f, cell in zip(convert, row, strict=True)])
+                if is_diagnostic and not keeps_diagnostic(str(new[columns.index("text")])):
+                    dropped += 1
+                    continue
+                kept += 1
+                self.report.redacted_texts += sum(row[i] != new[i] for i in texts)
+                yield new
+
+        target.executemany(insert, converted())
+        self.report.rows[table] = kept
+        if dropped:
+            self.report.dropped_rows[table] = dropped
+
+    def _converter(self, table: str, column: str) -> Callable[[Any], Any] | None:
+        """What to do to a cell; None to copy it."""
+        kind = _kind(table, column)
+        if kind is Kind.GLOBAL_ID:
+            return self.renumbering.global_id
+        if kind is Kind.PROCESS_ID:
+            return self.renumbering.process
+        if kind is Kind.STRING_ID:
+            return self._keep_string
+        if kind is Kind.TEXT:
+            return self._redact_diagnostic if base_name(table) == "DIAGNOSTIC_EVENT" else self._redact
+        return None
+
+    def _keep_string(self, identifier: int | None) -> int | None:
+        if identifier is not None:
+            self.kept_strings.add(identifier)
+        return identifier
+
+    def _redact(self, text: str | None) -> str | None:
+        return None if text is None else self.redactor.redact(text)
+
+    def _redact_diagnostic(self, text: str | None) -> str | None:
+        return None if text is None else self.redactor.redact_diagnostic(text)
+
+    def _copy_strings(self, target: sqlite3.Connection) -> None:
+        """Only the strings that a kept row names: the others are the environment of every process of the host."""
+        listed = self.source.execute("SELECT type, sql FROM sqlite_master WHERE name = 'StringIds'").fetchone()
+        if listed is None or listed[0] != "table" or not _is_plain(listed[1]):
+            return
+        target.execute(f"CREATE TABLE {quote(STRINGS)} (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL)")
+        written = 0
+        rows = self.source.execute(f"SELECT {_typed('id', Kind.INT)}, {_typed('value', Kind.TEXT)} FROM StringIds")
+        for identifier, value in rows:
+            if identifier not in self.kept_strings or value is None:
+                self.report.dropped_strings += 1
+                continue
+            self.kept_strings.discard(identifier)
+            redacted = self.redactor.redact(value)
+            target.execute("INSERT INTO StringIds VALUES (?, ?)", (identifier, redacted))
+            written += 1
+            self.report.redacted_texts += redacted != value
+        self.report.rows[STRINGS] = written
+
+
+def _name_and_value(columns: tuple[str, ...], row: tuple[Any, ...]) -> tuple[str, str]:
+    cells = dict(zip(columns, row, strict=True))
+    return str(cells.get("name")), str(cells.get("value"))
+
+
+def _is_plain(sql: str | None) -> bool:
+    """A virtual table runs code of its module when it is read."""
+    return sql is not None and sql.lstrip().upper().startswith("CREATE TABLE")
+
+
+def _kind(table: str, column: str) -> Kind:
+    return Kind.TEXT if table in METADATA_TABLES else column_kind(column)
+
+
+def _of_kind(tables: dict[str, tuple[str, ...]], kind: Kind) -> list[tuple[str, str]]:
+    return [(table, c) for table, columns in tables.items() for c in columns if _kind(table, c) is kind]
+
+
+def _typed(column: str, kind: Kind) -> str:
+    """The column, or NULL where a cell is not of its kind: SQLite lets any column hold any text."""
+    name = quote(column)
+    if kind is Kind.TEXT:
+        return f"CASE WHEN typeof({name}) = 'text' THEN {name} END"
+    wanted = "('real', 'integer')" if kind is Kind.REAL else "('integer')"
+    return f"CASE WHEN typeof({name}) IN {wanted} THEN {name} END"

@@ -1,0 +1,182 @@
+"""The rebuild: what stays, what goes, and that nothing in the source's schema runs."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nsysprof.bundle import sanitize
+from nsysprof.bundle.sanitize import sanitize_trace
+from nsysprof.bundle.verify import SecretLeakError, verify_sanitized
+from nsysprof.errors import OutputError, TraceDamagedError, TraceForeignError
+from tests.bundle.hostile import HOME, MAIN_TID, TOKEN, write_trace
+from tests.conftest import REPOSITORY
+
+REAL_TRACES = sorted(path.name.removesuffix(".sqlite.xz") for path in (REPOSITORY / "traces").glob("*.sqlite.xz"))
+
+
+def rows(path: Path, query: str) -> list[tuple[object, ...]]:
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute(query).fetchall()
+    finally:
+        connection.close()
+
+
+def test_private_values_go_and_the_work_stays(tmp_path: Path) -> None:
+    source, target = write_trace(tmp_path / "in.sqlite"), tmp_path / "out.sqlite"
+    before = source.read_bytes()
+
+    report = sanitize_trace(source, target)
+
+    content = target.read_bytes()
+    for private in (TOKEN, "alice", "my project", "hi there", "wonderland-9", "GPU-1234", "0000:01", "bash"):
+        assert private.encode() not in content, private
+    assert verify_sanitized(source, target, ["wonderland"]) == []
+    assert rows(target, "SELECT start, end, correlationId FROM CUPTI_ACTIVITY_KIND_KERNEL") == [(10, 20, 7)]
+    assert rows(target, "SELECT id, value FROM StringIds ORDER BY id") == [
+        (1, "void gemm<float>(int)"),
+        (2, "cudaLaunchKernel_v7000"),
+        (3, "load <path-1>"),
+    ]
+    assert rows(target, "SELECT name FROM TARGET_INFO_GPU") == [("NVIDIA H200",)]
+    assert rows(target, "SELECT value FROM META_DATA_CAPTURE") == [("Graph",), ("Cuda",)]
+    assert rows(target, "SELECT text FROM DIAGNOSTIC_EVENT") == [
+        ("Profiling has started.",),
+        ("Loaded CUPTI library: <path>",),
+    ]
+    assert report.dropped_tables == ["PROCESSES"]
+    assert report.dropped_columns["CUPTI_ACTIVITY_KIND_KERNEL"] == ["ownerNote"]
+    assert report.dropped_rows == {"DIAGNOSTIC_EVENT": 1, "META_DATA_CAPTURE": 6, "META_DATA_EXPORT": 1}
+    assert report.rows["StringIds"] == 3
+    assert report.dropped_strings == 2
+    assert source.read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.sqlite", "out.sqlite"]
+
+
+def test_process_and_thread_numbers_change_together(tmp_path: Path) -> None:
+    target = tmp_path / "out.sqlite"
+    sanitize_trace(write_trace(tmp_path / "in.sqlite"), target)
+
+    ((kernel_pid,),) = rows(target, "SELECT globalPid FROM CUPTI_ACTIVITY_KIND_KERNEL")
+    threads = [tid for (tid,) in rows(target, "SELECT globalTid FROM CUPTI_ACTIVITY_KIND_RUNTIME ORDER BY start")]
+    ((device_pid,),) = rows(target, "SELECT pid FROM TARGET_INFO_CUDA_DEVICE")
+
+    assert isinstance(kernel_pid, int)
+    assert kernel_pid >> 48 == MAIN_TID >> 48  # machine bits stay
+    assert {tid & -0x1000000 for tid in threads} == {kernel_pid}  # type: ignore[operator]
+    assert kernel_pid >> 24 & 0xFFFFFF == device_pid == 1
+    assert [tid & 0xFFFFFF for tid in threads] == [2, 1]  # type: ignore[operator]  # the main thread equals its pid
+
+
+def test_the_same_source_gives_the_same_bytes(tmp_path: Path) -> None:
+    source = write_trace(tmp_path / "in.sqlite")
+    sanitize_trace(source, tmp_path / "a.sqlite")
+    sanitize_trace(source, tmp_path / "b.sqlite")
+    assert (tmp_path / "a.sqlite").read_bytes() == (tmp_path / "b.sqlite").read_bytes()
+
+
+def test_public_words_in_the_environment_leave_range_names_alone(tmp_path: Path) -> None:
+    source = write_trace(tmp_path / "in.sqlite", text="RUN::flash::S1024")
+    sanitize_trace(source, tmp_path / "out.sqlite")
+    assert ("RUN::flash::S1024",) in rows(tmp_path / "out.sqlite", "SELECT text FROM NVTX_EVENTS")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"step {TOKEN}!", "step <redacted>!"),
+        ("open https://alice:pw@example.org/x now", "open <url-1> now"),
+        (f"cd {HOME}/my project/run", "cd <path-1>"),
+        ("mail bob@example.org", "mail <email>"),
+        ("1024 tokens/s, aten/src/ATen", "1024 tokens/s, aten/src/ATen"),
+    ],
+)
+def test_range_names_are_redacted(tmp_path: Path, text: str, expected: str) -> None:
+    source = write_trace(tmp_path / "in.sqlite", text=text)
+    sanitize_trace(source, tmp_path / "out.sqlite")
+    assert rows(tmp_path / "out.sqlite", "SELECT text FROM NVTX_EVENTS WHERE text NOT NULL") == [(expected,)]
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        f"CREATE VIEW CUPTI_ACTIVITY_KIND_MEMCPY AS SELECT '{TOKEN}' AS bytes",
+        f"CREATE TABLE CUPTI_ACTIVITY_KIND_MEMSET (bytes INT, value AS ('{TOKEN}'))",
+        f'CREATE TABLE "weird ""; DROP TABLE StringIds; --" ("{TOKEN}" INT)',
+        'CREATE TABLE GPU_METRICS ("value) --" INT, [a"b] INT, value INT); INSERT INTO GPU_METRICS VALUES (1,2,3)',
+        f"CREATE TABLE GPU_METRICS (value INT /* {TOKEN} */); INSERT INTO GPU_METRICS VALUES ('{TOKEN}')",
+        "CREATE TRIGGER t AFTER INSERT ON NVTX_EVENTS BEGIN DELETE FROM NVTX_EVENTS; END",
+        f"CREATE INDEX i ON NVTX_EVENTS (text) WHERE text <> '{TOKEN}'",
+        f"CREATE TABLE ENUM_CUDA_NEW (id INT, name TEXT, label TEXT); "
+        f"INSERT INTO ENUM_CUDA_NEW VALUES (1, '{TOKEN}', x'00ff')",
+        f"INSERT INTO META_DATA_CAPTURE VALUES ('COLLECT_X', '{TOKEN}'), ('{TOKEN}', 'x'), (NULL, NULL)",
+        f"INSERT INTO TARGET_INFO_CUDA_DEVICE VALUES ('{TOKEN}', x'00', '{TOKEN}')",
+        "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL (globalPid) VALUES (NULL), (-1), (0), (-144115188075855872)",
+    ],
+)
+def test_hostile_schemas_do_not_run_and_do_not_leak(tmp_path: Path, attack: str) -> None:
+    source = write_trace(tmp_path / "in.sqlite", attack)
+    target = tmp_path / "out.sqlite"
+    sanitize_trace(source, target)
+    assert TOKEN.encode() not in target.read_bytes()
+    assert rows(target, "SELECT count(*) FROM NVTX_EVENTS") == [(2,)]
+    assert rows(target, "SELECT DISTINCT type FROM sqlite_master") == [("table",)]
+    assert rows(target, "PRAGMA freelist_count") == [(0,)]
+
+
+def test_a_virtual_table_is_dropped_unread(tmp_path: Path) -> None:
+    attack = f"CREATE VIRTUAL TABLE GPU_METRICS USING fts5(value); INSERT INTO GPU_METRICS VALUES ('{TOKEN}')"
+    report = sanitize_trace(write_trace(tmp_path / "in.sqlite", attack), tmp_path / "out.sqlite")
+    assert "GPU_METRICS" in report.dropped_tables
+    assert "GPU_METRICS" not in report.rows
+
+
+def test_a_leak_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Blind(sanitize.Redactor):
+        def redact(self, text: str) -> str:
+            return text
+
+    monkeypatch.setattr(sanitize, "Redactor", Blind)
+    source = write_trace(tmp_path / "in.sqlite", text=TOKEN)
+    with pytest.raises(SecretLeakError) as caught:
+        sanitize_trace(source, tmp_path / "out.sqlite")
+    assert caught.value.exit_code == 13
+    assert TOKEN not in caught.value.text
+    assert [path.name for path in tmp_path.iterdir()] == ["in.sqlite"]
+
+
+def test_a_target_that_exists_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "out.sqlite").write_text("mine")
+    with pytest.raises(OutputError):
+        sanitize_trace(write_trace(tmp_path / "in.sqlite"), tmp_path / "out.sqlite")
+    assert (tmp_path / "out.sqlite").read_text() == "mine"
+
+
+def test_sources_that_are_no_traces(tmp_path: Path) -> None:
+    (tmp_path / "text.sqlite").write_text("hello")
+    with pytest.raises(TraceForeignError):
+        sanitize_trace(tmp_path / "text.sqlite", tmp_path / "out.sqlite")
+    whole = write_trace(tmp_path / "in.sqlite").read_bytes()
+    (tmp_path / "cut.sqlite").write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
+    with pytest.raises(TraceDamagedError):
+        sanitize_trace(tmp_path / "cut.sqlite", tmp_path / "out.sqlite")
+    assert not (tmp_path / "out.sqlite").exists()
+
+
+@pytest.mark.parametrize("name", REAL_TRACES)
+def test_real_traces_keep_every_row_of_every_table_of_work(
+    trace_path: Callable[[str], Path], tmp_path: Path, name: str
+) -> None:
+    source, target = trace_path(name), tmp_path / "out.sqlite"
+    report = sanitize_trace(source, target)
+    work = {table for table in report.rows if table.startswith(("CUPTI_", "CUDA_", "NVTX_E", "GPU_M", "TARGET_"))}
+    assert work
+    for table in work:
+        query = f"SELECT count(*) FROM {table}"
+        assert rows(target, query) == rows(source, query)
+    names = "SELECT s.value, count(*) FROM CUPTI_ACTIVITY_KIND_RUNTIME r JOIN StringIds s ON s.id = r.nameId GROUP BY 1"
+    assert rows(target, names) == rows(source, names)
