@@ -1,0 +1,141 @@
+"""The scripts that people and CI call: they explain themselves, refuse clearly, and read the machine's sources."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import REPOSITORY
+
+SCRIPTS = REPOSITORY / "scripts"
+DEB822 = """\
+Types: deb deb-src
+# a comment
+URIs: http://mirror.example/debian
+Suites: bookworm bookworm-updates
+Components: main
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+
+Types: deb
+URIs: http://mirror.example/debian-security
+Suites: bookworm-security
+Components: main
+"""
+
+
+@pytest.fixture
+def install_nsys() -> Any:
+    loader = SourceFileLoader("install_nsys", str(SCRIPTS / "install_nsys"))
+    spec = spec_from_loader("install_nsys", loader)
+    assert spec
+    module = module_from_spec(spec)
+    sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
+    try:
+        loader.exec_module(module)
+    finally:
+        sys.dont_write_bytecode = before
+    return module
+
+
+def call(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, **environment}, cwd=REPOSITORY
+    )
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in SCRIPTS.iterdir() if path.is_file()))
+def test_every_script_is_executable_and_explains_itself(name: str) -> None:
+    script = SCRIPTS / name
+    assert os.access(script, os.X_OK)
+    command = [sys.executable, str(script)] if "python" in script.read_text().splitlines()[0] else [str(script)]
+    done = call(*command, "--help")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+def test_ci_calls_the_test_command_of_the_makefile() -> None:
+    assert "exec make test" in (REPOSITORY / ".ci/run").read_text()
+    targets = re.findall(r"^([a-z]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
+    assert {"demo", "test", "check", "help"} <= set(targets)
+    dry_run = call("make", "--dry-run", "test")
+    assert "scripts/check" in dry_run.stdout
+
+
+def fake_apt_folder(monkeypatch: pytest.MonkeyPatch, module: Any, root: Path) -> Path:
+    """Lets the script read `root` where it would read /etc."""
+    monkeypatch.setattr(
+        module, "Path", lambda path: root / str(path).lstrip("/") if str(path)[0] == "/" else Path(path)
+    )
+    (root / "etc/apt/sources.list.d").mkdir(parents=True)
+    return root / "etc"
+
+
+def test_a_deb822_source_is_derived(install_nsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    etc = fake_apt_folder(monkeypatch, install_nsys, tmp_path)
+    (etc / "os-release").write_text('ID=debian\nVERSION_CODENAME="bookworm"\n')
+    (etc / "apt/sources.list.d/debian.sources").write_text(DEB822)
+
+    install_nsys.write_source(tmp_path, "2024.2.3")
+
+    assert (tmp_path / "nsys.sources").read_text() == (
+        "Types: deb deb-src\n"
+        "URIs: http://mirror.example/debian\n"
+        "Suites: bookworm trixie experimental\n"
+        "Components: main contrib non-free\n"
+        "Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg\n"
+    )
+
+
+@pytest.mark.parametrize("options", ["", "[signed-by=/k.gpg arch=amd64] "])
+def test_a_classic_source_is_derived(
+    install_nsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str
+) -> None:
+    etc = fake_apt_folder(monkeypatch, install_nsys, tmp_path)
+    (etc / "os-release").write_text("ID=debian\nVERSION_CODENAME=bookworm\n")
+    lines = "# deb http://old.example bookworm main\ndeb-src http://mirror.example/debian bookworm main\n"
+    (etc / "apt/sources.list").write_text(f"{lines}deb {options}http://mirror.example/debian bookworm main\n")
+
+    install_nsys.write_source(tmp_path, "2023.4.4")
+
+    source = f"deb {options}http://mirror.example/debian"
+    assert (tmp_path / "nsys.list").read_text() == (
+        f"{source} bookworm main contrib non-free\n{source} trixie main contrib non-free\n"
+    )
+
+
+def test_another_system_is_refused(
+    install_nsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    etc = fake_apt_folder(monkeypatch, install_nsys, tmp_path)
+    (etc / "os-release").write_text("ID=fedora\n")
+    with pytest.raises(SystemExit) as ended:
+        install_nsys.check_machine()
+    assert ended.value.code == install_nsys.CANNOT
+    assert "neither Debian nor Ubuntu" in capsys.readouterr().err
+
+
+def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    done = call(sys.executable, str(SCRIPTS / "install_nsys"), str(tmp_path))
+    assert done.returncode == 2
+    assert "not empty" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.nsys
+def test_an_installed_version_is_found_without_network(nsys: Path) -> None:
+    prefix = nsys.parent.parent
+    if not (prefix / "VERSION").is_file():
+        pytest.skip(f"{prefix} was not made by scripts/install_nsys")
+    version = (prefix / "VERSION").read_text().strip()
+    done = call(sys.executable, str(SCRIPTS / "install_nsys"), str(prefix), "--version", version)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str(nsys)
