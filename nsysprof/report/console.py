@@ -1,0 +1,61 @@
+"""The short version of a report, for a terminal."""
+
+from __future__ import annotations
+
+import io
+
+import pandas as pd
+
+from nsysprof.analysis.results import Analysis, CaptureRecord
+from nsysprof.notes import Severity
+from nsysprof.report.escape import clean
+from nsysprof.report.method import coverage_line
+from nsysprof.report.tables import Table, case_table, kernel_table, range_table
+from nsysprof.report.verdict import verdict_lines
+from nsysprof.report.words import Words, words_for
+
+_NAME_WIDTH = 60
+
+
+def render_console(analysis: Analysis, record: CaptureRecord | None, width: int) -> str:
+    """Cases or ranges, the top kernels, what to know about them, and how much is attributed."""
+    words = words_for(analysis.trace)
+    parts = []
+    if record is not None:
+        parts.append(render_table(case_table(record, words), width))
+        parts += verdict_lines(record)
+    else:
+        parts.append(render_table(range_table(analysis), width))
+    parts.append(render_table(kernel_table(analysis, 10), width))
+    parts += [
+        f"{note.severity.value}: {clean(note.text)}" + (f" -> {note.next_step}" if note.next_step else "")
+        for note in (*analysis.notes, *(record.notes if record else ()))
+        if note.severity is not Severity.INFO
+    ]
+    parts.append(coverage_line(analysis))
+    return "\n".join(parts)
+
+
+def render_results(results: pd.DataFrame, width: int) -> str:
+    """The case table alone, as `capture` prints it at its end."""
+    record = CaptureRecord("", results, {}, "")
+    return render_table(case_table(record, Words("kernel", "kernels", "launches", "GPU", "memory")), width)
+
+
+def render_table(table: Table, width: int) -> str:
+    """A table as plain text; trace text is printed as it is, never as rich's markup."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    grid = RichTable(title=table.title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    for index, header in enumerate(table.headers):
+        grid.add_column(Text(header), justify="left" if index in table.text else "right", overflow="fold")
+    for row in table.rows:
+        grid.add_row(*(Text(clean(cell, _NAME_WIDTH)) for cell in row))
+    if table.total_rows > len(table.rows):
+        grid.caption = f"{len(table.rows)} of {table.total_rows} rows; all are in {table.csv_name}"
+    stream = io.StringIO()
+    Console(file=stream, width=max(width, 60), no_color=True, highlight=False, markup=False).print(grid)
+    return stream.getvalue().rstrip()

@@ -1,0 +1,69 @@
+"""How the numbers came about, in one line each."""
+
+from __future__ import annotations
+
+from nsysprof.analysis.results import Analysis, CaptureRecord
+from nsysprof.report.words import words_for
+from nsysprof.units import format_bytes, format_count
+
+
+def coverage_line(analysis: Analysis) -> str:
+    """`1,086 kernels: 700 inside ranges, 386 launched outside every range; 1,086 launches, 0 without a kernel.`"""
+    words, coverage = words_for(analysis.trace), analysis.coverage
+    text = f"{coverage.kernels:,} {words.works}: {coverage.attributed_kernels:,} inside ranges"
+    text += "".join(f", {count:,} {reason}" for reason, count in coverage.reasons.items())
+    if coverage.launches is not None:
+        missing = format_count(coverage.launches_without_gpu_record)
+        text += f"; {coverage.launches:,} {words.launches}, {missing} without {words.work}"
+    return text + "."
+
+
+def method_lines(analysis: Analysis, record: CaptureRecord | None) -> list[str]:
+    """Where each kind of number comes from, and what it is not."""
+    words, trace = words_for(analysis.trace), analysis.trace
+    lines = []
+    if record is not None:
+        lines.append(f"Latency: {record.method}; interval from order statistics. Never taken from the traced pass.")
+        lines.append(
+            "Peak memory of a case: torch's allocator in the untraced pass, cuBLAS workspaces and cached blocks given "
+            "back before each case; unknown on the CPU, where the traced pass's peak is shown."
+        )
+        lines.append("Counts per call: those of the traced range divided by the calls it holds.")
+    lines.append(
+        f"{words.works.capitalize()} belong to a range when it encloses the call that launched them, on its own thread "
+        "(push/pop) or in its process (start/end, so autograd's threads count)."
+    )
+    lines.append("Total is the sum of durations, busy their union, wall the range itself.")
+    if trace.memory_kind == "driver":
+        lines.append("Memory in ranges is what the driver allocated: for torch the caching allocator's reserve.")
+    elif trace.memory_kind == "allocator":
+        lines.append("Memory in ranges is what torch's allocator handed out.")
+    return lines
+
+
+def environment_rows(analysis: Analysis, record: CaptureRecord | None) -> list[tuple[str, str]]:
+    """Name and value of what the trace and the capture say of their machine."""
+    trace = analysis.trace
+    rows = [
+        ("trace", f"{trace.path_name}, {format_bytes(trace.bytes)}, sha256 {trace.sha256[:16]}"),
+        ("recorded by", f"{trace.tool} {trace.tool_version or '(version unknown)'}"),
+        *((f"device {d.device_id}", f"{d.name}, {format_bytes(d.total_memory_bytes)}") for d in analysis.devices),
+    ]
+    environment = record.environment if record else {}
+    for key in (
+        "driver_version", "cuda_version", "torch_version", "cudnn_loaded_version", "cublas_loaded_version", "nsys_version",
+        "cpu_model", "os", "python_version", "git_commit", "comparable_hash",
+    ):  # fmt: skip
+        if environment.get(key) is not None:
+            rows.append((key.replace("_", " "), str(environment[key])))
+    clocks = environment.get("clocks")
+    if clocks:
+        during = clocks["during"]
+        throttled = ", ".join(during["throttle_reasons"]) or "none"
+        rows.append(
+            (
+                "SM clock while measuring",
+                f"{during['sm_clock_mhz_min']} to {during['sm_clock_mhz_max']} MHz, throttle reasons: {throttled}",
+            )
+        )
+    return rows

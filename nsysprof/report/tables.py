@@ -1,0 +1,146 @@
+"""The tables of a report as text cells, the same for the terminal, Markdown and HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from nsysprof.analysis.results import Analysis, CaptureRecord
+from nsysprof.report.words import Words, words_for
+from nsysprof.units import UNKNOWN, format_bytes, format_count, format_ns
+
+
+@dataclass(frozen=True)
+class Table:
+    """A titled table. `text` columns hold trace text and are escaped by each format; the others are ours."""
+
+    title: str
+    headers: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    text: frozenset[int] = frozenset({0})
+    total_rows: int = 0
+    csv_name: str = ""
+
+
+def value(cell: Any) -> Any:
+    """A cell as a Python number or text, None for NA."""
+    return None if cell is None or cell is pd.NA or cell != cell else cell  # noqa: PLR0124
+
+
+def format_latency(row: dict[str, Any]) -> str:
+    """`52.5 us [50.3, 54.5]`: the untraced median with its 95 % interval."""
+    median, low, high = (value(row[f"latency_{part}_ns"]) for part in ("median", "ci_low", "ci_high"))
+    if median is None:
+        return UNKNOWN
+    if low is None:
+        return format_ns(median)
+    return f"{format_ns(median)} [{format_ns(low)}, {format_ns(high)}]"
+
+
+def per_call(row: dict[str, Any], column: str) -> float | None:
+    """A count of the traced range divided by its calls; None when either is unknown."""
+    total, calls = value(row[column]), value(row["traced_calls"])
+    return None if total is None or not calls else total / calls
+
+
+def case_table(record: CaptureRecord, words: Words) -> Table:
+    """One row a case of the grid, with what the untraced and the traced pass found, per call."""
+    rows = []
+    for row in record.results.to_dict("records"):
+        copied, filled = per_call(row, "memcpy_bytes"), per_call(row, "memset_bytes")
+        moved = None if copied is None or filled is None else copied + filled
+        status = row["status"] if row["status"] == "ok" else f"{row['status']}: {row['reason']}"
+        rows.append(
+            (
+                row["range"].removeprefix("RUN::"),
+                format_latency(row),
+                format_count(per_call(row, "launch_count")),
+                format_count(per_call(row, "kernel_count")),
+                format_ns(per_call(row, "kernel_total_ns")),
+                format_bytes(_peak(row)),
+                format_bytes(value(row["peak_beyond_inputs_bytes"])),
+                format_bytes(moved),
+                status,
+            )
+        )
+    headers = (
+        "case", "untraced latency, median [95 %]", f"{words.launches}/call", f"{words.works}/call",
+        f"{words.work} time/call", f"peak {words.memory}", "beyond inputs", "copied + set/call", "status",
+    )  # fmt: skip
+    return Table("Cases", headers, tuple(rows), frozenset({0, 8}), len(rows), "results.csv")
+
+
+def _peak(row: dict[str, Any]) -> Any:
+    """torch's allocated peak of the untraced pass; where it cannot count (CPU), the peak of the trace."""
+    measured = value(row["peak_allocated_bytes"])
+    return value(row["trace_peak_vram_bytes"]) if measured is None else measured
+
+
+def range_table(analysis: Analysis, limit: int = 40) -> Table:
+    """One row a range; a push/pop range whose process-wide twin is there is not shown twice."""
+    words = words_for(analysis.trace)
+    ranges = analysis.ranges
+    twins = set(ranges.loc[ranges["style"] == "StartEnd", "range"])
+    shown = ranges[(ranges["style"] == "StartEnd") | ~ranges["range"].isin(twins)]
+    rows = [
+        (
+            f"{row['domain']}:{row['range']}" if row["domain"] else row["range"],
+            format_count(row["instances"]),
+            format_count(value(row["launch_count"])),
+            format_count(value(row["kernel_count"])),
+            format_ns(value(row["kernel_total_ns"])),
+            format_ns(value(row["gpu_busy_ns"])),
+            format_ns(value(row["wall_ns"])),
+            format_bytes(value(row["memcpy_bytes"])),
+            format_bytes(value(row["memset_bytes"])),
+            format_bytes(value(row["peak_vram_bytes"])),
+        )
+        for row in shown.head(limit).to_dict("records")
+    ]
+    headers = (
+        "range", "n", words.launches, words.works, f"{words.device} total", f"{words.device} busy", "wall", "copied",
+        "set", f"peak {words.memory}",
+    )  # fmt: skip
+    return Table("Ranges", headers, tuple(rows), frozenset({0}), len(shown), "ranges.csv")
+
+
+def kernel_table(analysis: Analysis, limit: int = 15) -> Table:
+    """The kernels with the most total time."""
+    words = words_for(analysis.trace)
+    rows = _rows(
+        analysis.kernels,
+        limit,
+        ("short_name", str), ("category", str), ("instances", format_count), ("share_pct", lambda v: f"{v:.1f} %"),
+        ("total_ns", format_ns), ("med_ns", format_ns), ("min_ns", format_ns), ("max_ns", format_ns),
+    )  # fmt: skip
+    headers = (words.work, "category", "instances", "share", "total", "median", "min", "max")
+    return Table(f"Top {words.works}", headers, rows, frozenset({0}), len(analysis.kernels), "kernels.csv")
+
+
+def memop_table(analysis: Analysis) -> Table:
+    """Copies and fills by operation."""
+    rows = _rows(
+        analysis.memops, 20,
+        ("operation", str), ("count", format_count), ("total_ns", format_ns), ("total_bytes", format_bytes),
+        ("max_bytes", format_bytes),
+    )  # fmt: skip
+    headers = ("operation", "count", "total", "bytes", "largest")
+    return Table("Copies and fills", headers, rows, frozenset({0}), len(analysis.memops), "memops.csv")
+
+
+def api_table(analysis: Analysis, limit: int = 15) -> Table:
+    """The API calls with the most total time."""
+    rows = _rows(
+        analysis.api, limit,
+        ("name", str), ("calls", format_count), ("total_ns", format_ns), ("med_ns", format_ns), ("max_ns", format_ns),
+    )  # fmt: skip
+    headers = ("call", "calls", "total", "median", "max")
+    return Table("API calls", headers, rows, frozenset({0}), len(analysis.api), "api.csv")
+
+
+def _rows(table: pd.DataFrame, limit: int, *columns: tuple[str, Callable[[Any], str]]) -> tuple[tuple[str, ...], ...]:
+    shown = table.head(limit).to_dict("records")
+    return tuple(tuple(render(value(row[name])) for name, render in columns) for row in shown)

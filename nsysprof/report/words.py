@@ -1,0 +1,25 @@
+"""What a row of work is called: a kernel of a GPU, or an operator on a machine without one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nsysprof.analysis.results import TraceInfo
+
+
+@dataclass(frozen=True)
+class Words:
+    """The nouns of a report."""
+
+    work: str
+    works: str
+    launches: str
+    device: str
+    memory: str
+
+
+def words_for(trace: TraceInfo) -> Words:
+    """Operators are never called kernels, and the CPU's memory is not VRAM."""
+    if trace.work_kind == "operator":
+        return Words("operator", "operators", "operator calls", "cpu", "memory")
+    return Words("kernel", "kernels", "launches", "GPU", "VRAM")
