@@ -33,7 +33,7 @@ nsys:
 	scripts/install_nsys .nsys
 
 test: $(VENV)/.stamp-dev
-	@test -x $(NSYS) || scripts/install_nsys .nsys || echo 'Nsight Systems was not installed: its tests will be skipped.'
+	@test -x $(NSYS) || $(VENV)/bin/python scripts/install_nsys .nsys || echo 'Nsight Systems was not installed: its tests will be skipped.'
 	@scripts/check $(VENV)
 
 check:
