@@ -11,10 +11,12 @@ def format_ns(value_ns: float | None) -> str:
     """Nanoseconds with three or four significant digits: `842 ns`, `23.41 us`, `1.234 ms`, `2.5 s`."""
     if value_ns is None or math.isnan(value_ns):
         return UNKNOWN
-    for limit, divisor, unit in ((1e3, 1.0, "ns"), (1e6, 1e3, "us"), (1e9, 1e6, "ms")):
+    if abs(value_ns) < 1e3:
+        return f"{value_ns:g} ns"
+    for limit, divisor, unit in ((1e6, 1e3, "us"), (1e9, 1e6, "ms"), (float("inf"), 1e9, "s")):
         if abs(value_ns) < limit:
             return f"{_significant(value_ns / divisor)} {unit}"
-    return f"{_significant(value_ns / 1e9)} s"
+    return UNKNOWN
 
 
 def format_bytes(value_bytes: float | None) -> str:
@@ -22,11 +24,12 @@ def format_bytes(value_bytes: float | None) -> str:
     if value_bytes is None or math.isnan(value_bytes):
         return UNKNOWN
     value = float(value_bytes)
-    for unit in ("B", "KiB", "MiB"):
-        if abs(value) < 1024:
-            return f"{_significant(value)} {unit}"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(value) < 1024 or unit == "GiB":
+            whole = value.is_integer()
+            return f"{int(value)} {unit}" if whole else f"{_significant(value)} {unit}"
         value /= 1024
-    return f"{_significant(value)} GiB"
+    return UNKNOWN
 
 
 def format_count(value: float | None) -> str:
@@ -43,8 +46,17 @@ def format_ratio(value: float | None) -> str:
     return f"{_significant(value)}x"
 
 
+def format_interval_ns(median_ns: float, low_ns: float, high_ns: float) -> str:
+    """A median with its interval in one unit: `52.54 [50.30, 54.46] us`."""
+    for limit, divisor, unit in ((1e3, 1.0, "ns"), (1e6, 1e3, "us"), (1e9, 1e6, "ms"), (float("inf"), 1e9, "s")):
+        if abs(median_ns) < limit:
+            median, low, high = (_significant(value / divisor) for value in (median_ns, low_ns, high_ns))
+            return f"{median} [{low}, {high}] {unit}"
+    return UNKNOWN
+
+
 def _significant(value: float) -> str:
-    if float(value).is_integer() and abs(value) < 1e6:
-        return str(int(value))
+    if value == 0:
+        return "0"
     digits = 3 if abs(value) < 1 else max(0, 4 - len(str(int(abs(value)))))
     return f"{value:.{digits}f}"

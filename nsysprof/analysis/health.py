@@ -141,17 +141,19 @@ def read_health(tables: Tables, *, dropped: int, open_ranges: int, bad_ranges: i
     for name in ("TABLES_TO_EXPORT", "TIMES_TO_EXPORT"):
         if tables.export_facts.get(f"EXPORT_PARAM_{name}", "").strip():
             add("partial-export", Severity.WARNING, f"The export was restricted ({name}).", "Export the whole report.")
-    notes += _diagnostic_notes(tables)
+    if tables.kernels is None:
+        notes += _diagnostic_notes(tables, _SEVERE_WITHOUT_KERNELS)
+    notes += _diagnostic_notes(tables, _SEVERE)
     return notes
 
 
-_SEVERE = re.compile(
-    r"not supported|might have not been|[Nn]ot all .*collected|dropped|lost|overflow|[Ff]ailed|incomplete|missing"
-)
+# A helper process without CUDA makes nsys say this too; it means something only when nothing was recorded.
+_SEVERE_WITHOUT_KERNELS = re.compile(r"might have not been started")
+_SEVERE = re.compile(r"not supported|[Nn]ot all .*collected|dropped|lost|overflow|[Ff]ailed|incomplete|missing")
 
 
-def _diagnostic_notes(tables: Tables) -> list[Note]:
+def _diagnostic_notes(tables: Tables, severe: re.Pattern[str]) -> list[Note]:
     """The messages of nsys itself that speak of missing data, without paths and addresses."""
-    texts = dict.fromkeys(text.split("\n")[0][:300] for _severity, text in tables.diagnostics if _SEVERE.search(text))
+    texts = dict.fromkeys(text.split("\n")[0][:300] for _severity, text in tables.diagnostics if severe.search(text))
     shown = [re.sub(r"/\S+", "<path>", text) for text in texts]
     return [Note("nsys-diagnostic", Severity.WARNING, f"nsys says: {text}") for text in shown[:10]]

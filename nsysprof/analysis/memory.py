@@ -26,7 +26,8 @@ class DeviceMemory:
 
     def peaks(self) -> dict[int, int]:
         """Peak bytes by device id."""
-        return {int(d): int(v) for d, v in self.usage.groupby("device_id")["used_bytes"].max().items()}
+        peaks = self.usage.groupby("device_id")["used_bytes"].max()
+        return {int(device): int(peak) for device, peak in zip(peaks.index.tolist(), peaks, strict=True)}
 
 
 def follow_memory(tables: Tables) -> DeviceMemory | None:

@@ -32,8 +32,10 @@ def print_results(folder: Path, manifest: Manifest, *, as_json: bool) -> None:
         typer.echo(json.dumps({"folder": str(folder), "cases": rows, "notes": notes}, indent=1))
         return
     from nsysprof.report.console import render_results
+    from nsysprof.report.words import KERNELS, OPERATORS
 
-    typer.echo(render_results(results, width=_width()))
+    words = OPERATORS if manifest.environment.get("device") == "cpu" else KERNELS
+    typer.echo(render_results(results, words, width=_width()))
     for note in manifest.notes:
         typer.echo(f"{note.severity.value}: {note.text}" + (f" -> {note.next_step}" if note.next_step else ""))
     typer.echo(f"\ncapture in {folder}; next: nsysprof analyze {folder}")

@@ -10,11 +10,11 @@ from nsysprof.analysis.results import Analysis, CaptureRecord
 from nsysprof.notes import Severity
 from nsysprof.report.escape import clean
 from nsysprof.report.method import coverage_line
-from nsysprof.report.tables import Table, case_table, kernel_table, range_table
+from nsysprof.report.tables import Table, case_table, kernel_table, range_table, reasons
 from nsysprof.report.verdict import verdict_lines
 from nsysprof.report.words import Words, words_for
 
-_NAME_WIDTH = 60
+_NAME_WIDTH = 44
 
 
 def render_console(analysis: Analysis, record: CaptureRecord | None, width: int) -> str:
@@ -23,7 +23,7 @@ def render_console(analysis: Analysis, record: CaptureRecord | None, width: int)
     parts = []
     if record is not None:
         parts.append(render_table(case_table(record, words), width))
-        parts += verdict_lines(record)
+        parts += [clean(line, 300) for line in reasons(record)] + verdict_lines(record)
     else:
         parts.append(render_table(range_table(analysis), width))
     parts.append(render_table(kernel_table(analysis, 10), width))
@@ -36,10 +36,11 @@ def render_console(analysis: Analysis, record: CaptureRecord | None, width: int)
     return "\n".join(parts)
 
 
-def render_results(results: pd.DataFrame, width: int) -> str:
+def render_results(results: pd.DataFrame, words: Words, width: int) -> str:
     """The case table alone, as `capture` prints it at its end."""
     record = CaptureRecord("", results, {}, "")
-    return render_table(case_table(record, Words("kernel", "kernels", "launches", "GPU", "memory")), width)
+    table = render_table(case_table(record, words), width)
+    return "\n".join([table, *(clean(line, 300) for line in reasons(record))])
 
 
 def render_table(table: Table, width: int) -> str:
@@ -51,7 +52,12 @@ def render_table(table: Table, width: int) -> str:
 
     grid = RichTable(title=table.title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
     for index, header in enumerate(table.headers):
-        grid.add_column(Text(header), justify="left" if index in table.text else "right", overflow="fold")
+        grid.add_column(
+            Text(header),
+            justify="left" if index in table.text else "right",
+            overflow="fold",
+            no_wrap=index not in table.text,
+        )
     for row in table.rows:
         grid.add_row(*(Text(clean(cell, _NAME_WIDTH)) for cell in row))
     if table.total_rows > len(table.rows):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ _MAX_STREAMS = 4
 _MAX_BARS = 2500
 _BINS = 1400
 _LANE_IN = 0.26
+
+Row = Mapping[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ def draw_timeline(analysis: Analysis, calls: dict[str, int] | None = None) -> Fi
     for rows in lanes:
         heights.append(len(rows) * _LANE_IN + 0.1)
         if has_memory:
-            heights.append(0.5)
+            heights.append(0.36)
     figure = new_figure(sum(heights) + 0.42 * len(panels) + 0.9)
     axes = figure.subplots(len(heights), 1, gridspec_kw={"height_ratios": heights}, squeeze=False)[:, 0]
     span = max(panel.end_ns - panel.start_ns for panel in panels)
@@ -103,16 +106,16 @@ def choose_panels(analysis: Analysis, calls: dict[str, int]) -> list[Panel]:
     ]
 
 
-def _counts(analysis: Analysis) -> dict[str, dict[str, Any]]:
+def _counts(analysis: Analysis) -> dict[str, Row]:
     ranges = analysis.ranges.sort_values("style", key=lambda style: style != "StartEnd", kind="stable")
     return {str(row["range"]): row for row in ranges.drop_duplicates("range").to_dict("records")}
 
 
-def _title(analysis: Analysis, row: dict[str, Any], calls: int | None, counts: dict[str, dict[str, Any]]) -> str:
+def _title(analysis: Analysis, row: Row, calls: int | None, counts: dict[str, Row]) -> str:
     words, found = words_for(analysis.trace), counts.get(row["name"], {})
     text = f"{row['backend']}, S={row['seq']}" + (f", {row['variant']}" if row["variant"] else "")
     launches, kernels = found.get("launch_count"), found.get("kernel_count")
-    if launches is None or launches is pd.NA or kernels is pd.NA:
+    if launches is None or kernels is None or launches is pd.NA or kernels is pd.NA:
         return text
     if calls:
         each = (row["end_ns"] - row["start_ns"]) / calls
@@ -190,8 +193,12 @@ def _bars(axes: Axes, panel: Panel, rows: pd.DataFrame, y: int, color: str, divi
         return
     # A bar thinner than a third of a pixel would vanish; it is drawn that wide.
     least = (panel.end_ns - panel.start_ns) / 4000
+    # Neighbours of one colour are told apart by a hairline, unless they are so thin that it would hide them.
+    edge = "white" if len(rows) < 400 else "none"
     spans = np.column_stack((start, np.maximum(end - start, least))) / divisor
-    axes.broken_barh([(a, w) for a, w in spans], (y - height / 2, height), facecolors=color, linewidth=0)
+    axes.broken_barh(
+        [(a, w) for a, w in spans], (y - height / 2, height), facecolors=color, edgecolors=edge, linewidth=0.4
+    )
 
 
 def _occupancy(

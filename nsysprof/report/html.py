@@ -9,7 +9,7 @@ from pathlib import Path
 from nsysprof.analysis.results import Analysis, CaptureRecord
 from nsysprof.report.escape import clean
 from nsysprof.report.method import coverage_line, environment_rows, method_lines
-from nsysprof.report.tables import api_table, case_table, kernel_table, memop_table, range_table
+from nsysprof.report.tables import api_table, case_table, kernel_table, memop_table, range_table, reasons
 from nsysprof.report.verdict import comparison_table, verdict_lines
 from nsysprof.report.words import words_for
 
@@ -28,6 +28,7 @@ def render_html(analysis: Analysis, record: CaptureRecord | None, figures: Seque
     return engine.get_template("report.html.j2").render(
         title=clean(record.title if record else analysis.trace.path_name, 120),
         verdict=verdict_lines(record) if record else [],
+        reasons=reasons(record) if record else [],
         first=first,
         rest=[table for table in rest if table.rows],
         figures=[{"alt": p.stem, "data": base64.b64encode(p.read_bytes()).decode()} for p in figures],

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from nsysprof.analysis.results import Analysis, CaptureRecord
 from nsysprof.report.escape import clean, escape_markdown
 from nsysprof.report.method import coverage_line, environment_rows, method_lines
-from nsysprof.report.tables import Table, api_table, case_table, kernel_table, memop_table, range_table
+from nsysprof.report.tables import Table, api_table, case_table, kernel_table, memop_table, range_table, reasons
 from nsysprof.report.verdict import comparison_table, verdict_lines
 from nsysprof.report.words import words_for
 
@@ -23,6 +23,7 @@ def render_markdown(analysis: Analysis, record: CaptureRecord | None, figures: S
     if record is not None:
         parts += [f"- {escape_markdown(line)}" for line in verdict_lines(record)] + [""]
         parts += render_table(case_table(record, words))
+        parts += [f"- {escape_markdown(clean(line, 400))}" for line in reasons(record)] + [""]
         parts += render_table(comparison_table(record, words))
     parts += [f"![{name.rpartition('.')[0]}]({name})\n" for name in figures]
     parts += render_table(range_table(analysis))
@@ -50,7 +51,7 @@ def render_table(table: Table) -> list[str]:
         lines.append("| " + " | ".join(escape_markdown(clean(cell, _NAME_WIDTH)) for cell in row) + " |")
     if table.total_rows > len(table.rows):
         lines += ["", f"{len(table.rows)} of {table.total_rows} rows; all are in `{table.csv_name}`."]
-    if len(table.rows) > _FOLD_ABOVE and table.title not in ("Cases",):
+    if len(table.rows) > _FOLD_ABOVE and table.csv_name != "results.csv":
         summary = f"{escape_markdown(table.title)} ({table.total_rows or len(table.rows)})"
         return ["<details><summary>" + summary + "</summary>", "", *lines, "", "</details>", ""]
     return [f"## {escape_markdown(table.title)}", "", *lines, ""]

@@ -51,8 +51,8 @@ def environment_rows(analysis: Analysis, record: CaptureRecord | None) -> list[t
     ]
     environment = record.environment if record else {}
     for key in (
-        "driver_version", "cuda_version", "torch_version", "cudnn_loaded_version", "cublas_loaded_version", "nsys_version",
-        "cpu_model", "os", "python_version", "git_commit", "comparable_hash",
+        "driver_version", "cuda_version", "torch_version", "cudnn_loaded_version", "cublas_loaded_version",
+        "nsys_version", "cpu_model", "os", "python_version", "git_commit", "comparable_hash",
     ):  # fmt: skip
         if environment.get(key) is not None:
             rows.append((key.replace("_", " "), str(environment[key])))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,9 @@ import pandas as pd
 
 from nsysprof.analysis.results import Analysis, CaptureRecord
 from nsysprof.report.words import Words, words_for
-from nsysprof.units import UNKNOWN, format_bytes, format_count, format_ns
+from nsysprof.units import UNKNOWN, format_bytes, format_count, format_interval_ns, format_ns
+
+Row = Mapping[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -30,17 +32,17 @@ def value(cell: Any) -> Any:
     return None if cell is None or cell is pd.NA or cell != cell else cell  # noqa: PLR0124
 
 
-def format_latency(row: dict[str, Any]) -> str:
-    """`52.5 us [50.3, 54.5]`: the untraced median with its 95 % interval."""
+def format_latency(row: Row) -> str:
+    """`52.54 [50.30, 54.46] us`: the untraced median with its 95 % interval."""
     median, low, high = (value(row[f"latency_{part}_ns"]) for part in ("median", "ci_low", "ci_high"))
     if median is None:
         return UNKNOWN
     if low is None:
         return format_ns(median)
-    return f"{format_ns(median)} [{format_ns(low)}, {format_ns(high)}]"
+    return format_interval_ns(median, low, high)
 
 
-def per_call(row: dict[str, Any], column: str) -> float | None:
+def per_call(row: Row, column: str) -> float | None:
     """A count of the traced range divided by its calls; None when either is unknown."""
     total, calls = value(row[column]), value(row["traced_calls"])
     return None if total is None or not calls else total / calls
@@ -52,7 +54,6 @@ def case_table(record: CaptureRecord, words: Words) -> Table:
     for row in record.results.to_dict("records"):
         copied, filled = per_call(row, "memcpy_bytes"), per_call(row, "memset_bytes")
         moved = None if copied is None or filled is None else copied + filled
-        status = row["status"] if row["status"] == "ok" else f"{row['status']}: {row['reason']}"
         rows.append(
             (
                 row["range"].removeprefix("RUN::"),
@@ -63,17 +64,28 @@ def case_table(record: CaptureRecord, words: Words) -> Table:
                 format_bytes(_peak(row)),
                 format_bytes(value(row["peak_beyond_inputs_bytes"])),
                 format_bytes(moved),
-                status,
+                row["status"],
             )
         )
     headers = (
-        "case", "untraced latency, median [95 %]", f"{words.launches}/call", f"{words.works}/call",
-        f"{words.work} time/call", f"peak {words.memory}", "beyond inputs", "copied + set/call", "status",
+        "case", "untraced latency [95 %]", words.launches, words.works, f"{words.work} time", f"peak {words.memory}",
+        "beyond inputs", "copied+set", "status",
     )  # fmt: skip
-    return Table("Cases", headers, tuple(rows), frozenset({0, 8}), len(rows), "results.csv")
+    return Table(
+        "Cases (counts, times and bytes per call)", headers, tuple(rows), frozenset({0, 8}), len(rows), "results.csv"
+    )
 
 
-def _peak(row: dict[str, Any]) -> Any:
+def reasons(record: CaptureRecord) -> list[str]:
+    """Why a case failed or lacks its trace, a line each."""
+    return [
+        f"{row['range']}: {row['status']}: {row['reason']}"
+        for row in record.results.to_dict("records")
+        if row["reason"]
+    ]
+
+
+def _peak(row: Row) -> Any:
     """torch's allocated peak of the untraced pass; where it cannot count (CPU), the peak of the trace."""
     measured = value(row["peak_allocated_bytes"])
     return value(row["trace_peak_vram_bytes"]) if measured is None else measured

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 
 from nsysprof.analysis.results import CaptureRecord
-from nsysprof.report.tables import Table, format_latency, per_call, value
+from nsysprof.report.tables import Row, Table, format_latency, per_call, value
 from nsysprof.report.words import Words
 from nsysprof.units import UNKNOWN, format_bytes, format_count, format_ratio
 
@@ -34,7 +32,7 @@ def comparison_table(record: CaptureRecord, words: Words) -> Table:
             )
     first = record.results["backend"].iloc[0] if len(record.results) else ""
     headers = (
-        "shape", "backend", "untraced latency, median [95 %]", f"{first} / this", f"peak {words.memory}",
+        "shape", "backend", "untraced latency [95 %]", f"{first} / this", f"peak {words.memory}",
         f"{first} / this", f"{words.launches}/call",
     )  # fmt: skip
     return Table(f"Against {first}, equal work", headers, tuple(rows), frozenset({1}), len(rows), "results.csv")
@@ -66,23 +64,29 @@ def verdict_lines(record: CaptureRecord) -> list[str]:
     return lines
 
 
-def _equal_work(results: pd.DataFrame) -> list[tuple[str, list[dict[str, Any]]]]:
+def _equal_work(results: pd.DataFrame) -> list[tuple[str, list[Row]]]:
     done = results[results["status"] == "ok"]
     varied = [column for column in _SAME_WORK if column == "seq" or results[column].nunique() > 1]
     groups = []
     for _, cases in done.groupby(_SAME_WORK, sort=False):
         first = cases.iloc[0]
         label = ", ".join(f"S={first[c]}" if c == "seq" else f"{c}={first[c]}" for c in varied)
-        groups.append((label, cases.to_dict("records")))
+        groups.append((label, _records(cases)))
     return groups
 
 
-def _overlap(a: dict[str, Any], b: dict[str, Any]) -> bool:
+def _overlap(a: Row, b: Row) -> bool:
     """Whether two medians' intervals overlap; one that is unknown could be anywhere."""
     a_high, b_low = value(a["latency_ci_high_ns"]), value(b["latency_ci_low_ns"])
     return a_high is None or b_low is None or bool(b_low <= a_high)
 
 
-def _times(base: dict[str, Any], row: dict[str, Any], column: str) -> str:
+def _times(base: Row, row: Row, column: str) -> str:
     top, bottom = value(base[column]), value(row[column])
     return UNKNOWN if top is None or not bottom else format_ratio(top / bottom)
+
+
+def _records(cases: pd.DataFrame) -> list[Row]:
+    rows: list[Row] = []
+    rows.extend(cases.to_dict("records"))
+    return rows

@@ -18,8 +18,10 @@ class Words:
     memory: str
 
 
+KERNELS = Words("kernel", "kernels", "launches", "GPU", "VRAM")
+OPERATORS = Words("operator", "operators", "operator calls", "cpu", "memory")
+
+
 def words_for(trace: TraceInfo) -> Words:
     """Operators are never called kernels, and the CPU's memory is not VRAM."""
-    if trace.work_kind == "operator":
-        return Words("operator", "operators", "operator calls", "cpu", "memory")
-    return Words("kernel", "kernels", "launches", "GPU", "VRAM")
+    return OPERATORS if trace.work_kind == "operator" else KERNELS

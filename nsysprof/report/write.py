@@ -53,17 +53,17 @@ def write_analysis(
 
 def summary_json(analysis: Analysis) -> dict[str, Any]:
     """summary.json: totals and coverage of the trace; null is unknown, and a note says why."""
-    summary = {
+    peaks = analysis.totals.peak_vram_bytes
+    totals = asdict(analysis.totals)
+    totals["peak_vram_bytes"] = None if peaks is None else {str(key): size for key, size in peaks.items()}
+    return {
         "format_version": FORMAT_VERSION,
         "trace": asdict(analysis.trace),
         "devices": [{k: v for k, v in asdict(device).items() if k != "uuid"} for device in analysis.devices],
         "coverage": asdict(analysis.coverage),
-        "totals": asdict(analysis.totals),
+        "totals": totals,
         "notes": [note.to_json() for note in analysis.notes],
     }
-    peaks = analysis.totals.peak_vram_bytes
-    summary["totals"]["peak_vram_bytes"] = None if peaks is None else {str(key): size for key, size in peaks.items()}
-    return summary
 
 
 def _write_tables(analysis: Analysis, record: CaptureRecord | None, out: Path) -> list[Path]:

@@ -70,8 +70,13 @@ def _opener(source: Path) -> Callable[[Path], IO[bytes]]:
     if source.suffix == ".xz":
         return lzma.open
     if source.suffix == ".gz":
-        return gzip.GzipFile
+        return _open_gz
     return _open_zst
+
+
+def _open_gz(path: Path) -> IO[bytes]:
+    stream: IO[bytes] = gzip.open(path)  # type: ignore[assignment]  # noqa: SIM115
+    return stream
 
 
 def _open_zst(path: Path) -> IO[bytes]:

@@ -1,0 +1,87 @@
+"""Captures on a real GPU: run by hand with `pytest -m gpu`, never in CI."""
+
+import json
+import random
+import sqlite3
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra [torch]")
+
+from nsysprof.analysis.results import RESULT_COLUMNS  # noqa: E402
+from nsysprof.analysis.summarize import summarize  # noqa: E402
+from nsysprof.capture.folder import prepare_folder  # noqa: E402
+from nsysprof.capture.plan import plan_capture  # noqa: E402
+from nsysprof.capture.run import run_capture  # noqa: E402
+from nsysprof.case import expand_grid  # noqa: E402
+from nsysprof.trace.open import open_trace  # noqa: E402
+from nsysprof.trace.tables import read_tables  # noqa: E402
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")]
+
+ILLEGAL = """
+import torch
+def illegal(q, k, v, is_causal):
+    kernel = torch.cuda._compile_kernel('extern "C" __global__ void bad(long p) { *(int*)p = 1; }', 'bad')
+    kernel((1, 1, 1), (1, 1, 1), (1 << 44,))
+    torch.cuda.synchronize()
+"""
+
+
+def capture(folder, cases, profiler, nsys=None):
+    plan = plan_capture(cases, profiler=profiler, device="cuda", memory_bytes=None, samples=10)
+    prepare_folder(folder, force=False)
+    return run_capture(
+        plan, folder, nsys=nsys, fall_back=False, result_columns=RESULT_COLUMNS, on_progress=lambda *_: None
+    )
+
+
+def analyze(path):
+    with open_trace(path) as trace:
+        return summarize(read_tables(trace))
+
+
+def test_peak_memory_does_not_depend_on_what_ran_before(tmp_path):
+    cases = expand_grid(["math", "flash", "efficient", "cudnn", "naive"], [1024, 2048])
+    peaks = []
+    for order in range(3):
+        shuffled = random.Random(order).sample(cases, len(cases))
+        captured = capture(tmp_path / str(order), shuffled, "none")
+        peaks.append(
+            {
+                case: {key: outcome.measured[key] for key in outcome.measured if key.endswith("_bytes")}
+                for case, outcome in zip(shuffled, captured.progress.outcomes, strict=True)
+            }
+        )
+    assert peaks[0] == peaks[1] == peaks[2]
+    flash = next(peak for case, peak in peaks[0].items() if (case.backend, case.seq) == ("flash", 1024))
+    assert flash["peak_allocated_bytes"] < 16 << 20, "no cuBLAS workspace of an earlier case"
+
+
+def test_nsys_and_the_embedded_profiler_count_the_same_kernels_forward_and_backward(tmp_path, nsys):
+    cases = expand_grid(["math", "flash"], [512, 1024], passes=["fwd", "fwdbwd", "bwd"])
+    by_nsys = analyze(capture(tmp_path / "nsys", cases, "nsys", nsys).trace)
+    by_torch = analyze(capture(tmp_path / "torch", cases, "torch").trace)
+
+    def counts(analysis):
+        ranges = analysis.ranges[analysis.ranges["range"].str.startswith("RUN::")]
+        return {(r, s): k for r, s, k in zip(ranges["range"], ranges["style"], ranges["kernel_count"], strict=True)}
+
+    assert counts(by_nsys) == counts(by_torch)
+    whole, pushed = (counts(by_nsys)["RUN::flash::S1024::pass=fwdbwd", style] for style in ("StartEnd", "PushPop"))
+    assert whole > pushed > 0, "autograd launches the backward pass from threads of its own"
+    assert by_nsys.coverage.launches_without_gpu_record == 0
+
+
+def test_an_illegal_address_costs_one_case_and_the_trace_goes_on(tmp_path, nsys, monkeypatch):
+    (tmp_path / "broken_kernels.py").write_text(ILLEGAL)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    cases = expand_grid(["flash", "broken_kernels:illegal", "math"], [1024])
+    captured = capture(tmp_path / "capture", cases, "nsys", nsys)
+    assert [outcome.status for outcome in captured.progress.outcomes] == ["ok", "error", "ok"]
+    assert "illegal memory access" in captured.progress.outcomes[1].reason
+    with sqlite3.connect(captured.trace) as database:
+        (kernels,) = database.execute("SELECT count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchone()
+    database.close()
+    assert kernels > 0
+    assert json.loads((tmp_path / "capture" / "manifest.json").read_text())["complete"]
