@@ -3,6 +3,7 @@
 NsysprofError                     1
 ├── UsageError                    2   what was asked for makes no sense (typer uses 2 too)
 ├── OutputError                   4   the output folder exists, cannot be written, or the disk is full
+│   └── SecretLeakError (bundle)  13   a sanitised file still holds a private value; it was not written
 ├── MissingToolError              5   torch, nsys, a GPU: not on this machine
 ├── ToolFailedError               6   nsys ran and failed
 ├── TraceError                    7   the input is not a trace that can be read

@@ -24,9 +24,16 @@ def make_timeline(
 def _gpu(tables: Tables, work: pd.DataFrame, names: dict[int, str], categories: dict[str, str]) -> pd.DataFrame:
     rows = work.sort_values("start_ns", kind="stable")
     kind = rows["kind"].map(_KINDS)
-    name = rows["name_id"].map(names).where(rows["kind"] == KERNEL, "[" + kind + "]").fillna("")
-    short = rows["short_name_id"].map(names).where(rows["kind"] == KERNEL, name).fillna("")
-    category = name.map(categories).fillna(kind.map({"memcpy": "copy", "memset": "fill"})).fillna("other")
+    is_kernel = (rows["kind"] == KERNEL).to_numpy()
+    plain = ("[" + kind + "]").to_numpy(dtype=object)
+    name, short = (
+        pd.Series(
+            np.where(is_kernel, [names.get(key, "") for key in rows[column]], plain), index=rows.index, dtype=object
+        )
+        for column in ("name_id", "short_name_id")
+    )
+    fallback = kind.map({"memcpy": "copy", "memset": "fill"}).fillna("other")
+    category = pd.Series([categories.get(n, f) for n, f in zip(name, fallback, strict=True)], index=rows.index)
     launch = rows["launch"].to_numpy()
     known = launch >= 0
     call_start = np.zeros(len(rows), np.int64)

@@ -15,6 +15,7 @@ from nsysprof.report.verdict import verdict_lines
 from nsysprof.report.words import Words, words_for
 
 _NAME_WIDTH = 44
+_LEAST_WIDTH = 120  # what the case table needs; a narrower terminal wraps lines, which beats cutting numbers off
 
 
 def render_console(analysis: Analysis, record: CaptureRecord | None, width: int) -> str:
@@ -50,18 +51,23 @@ def render_table(table: Table, width: int) -> str:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    grid = RichTable(title=table.title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    grid = RichTable(title=table.title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False, padding=(0, 1, 0, 0))
+    cells = [[clean(cell, _NAME_WIDTH) for cell in row] for row in table.rows]
     for index, header in enumerate(table.headers):
+        is_text = index in table.text
+        # A number is never cut; where the terminal is narrow, headers wrap and names are shortened.
+        needed = 0 if is_text else max((len(row[index]) for row in cells), default=0)
         grid.add_column(
             Text(header),
-            justify="left" if index in table.text else "right",
-            overflow="fold",
-            no_wrap=index not in table.text,
+            justify="left" if is_text else "right",
+            overflow="ellipsis" if is_text else "fold",
+            no_wrap=is_text,
+            min_width=needed or None,
         )
-    for row in table.rows:
-        grid.add_row(*(Text(clean(cell, _NAME_WIDTH)) for cell in row))
+    for row in cells:
+        grid.add_row(*(Text(cell) for cell in row))
     if table.total_rows > len(table.rows):
         grid.caption = f"{len(table.rows)} of {table.total_rows} rows; all are in {table.csv_name}"
     stream = io.StringIO()
-    Console(file=stream, width=max(width, 60), no_color=True, highlight=False, markup=False).print(grid)
+    Console(file=stream, width=max(width, _LEAST_WIDTH), no_color=True, highlight=False, markup=False).print(grid)
     return stream.getvalue().rstrip()

@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -18,6 +17,7 @@ from nsysprof.errors import MissingToolError, OutputError, ToolFailedError, Trac
 _TRACES = ("nsys.sqlite", "torch.sqlite")
 _PACKED = (".xz", ".gz", ".zst")
 REPORTS = (".nsys-rep", ".qdrep")
+_CHUNK = 1 << 20
 
 
 def resolve_input(source: Path, nsys: Path | None, work_dir: Path) -> Path:
@@ -55,35 +55,33 @@ def _decompress(source: Path, work_dir: Path) -> Path:
 
     target = work_dir / source.stem
     try:
-        with _opener(source)(source) as packed, target.open("wb") as plain:
-            shutil.copyfileobj(packed, plain, 1 << 20)
-    except (EOFError, lzma.LZMAError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError, ValueError) as error:
+        with target.open("wb") as plain:
+            if source.suffix == ".zst":
+                _unpack_zst(source, plain)
+            else:
+                with lzma.open(source) if source.suffix == ".xz" else gzip.open(source) as packed:
+                    shutil.copyfileobj(packed, plain, _CHUNK)
+    except (EOFError, lzma.LZMAError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
         raise TraceDamagedError(f"{source} is damaged or truncated: {error}.", "Fetch it again.") from error
     except OSError as error:
-        if error.errno is None:
-            raise TraceDamagedError(f"{source} is damaged: {error}.", "Fetch it again.") from error
         raise OutputError(f"{source} cannot be unpacked: {error.strerror}.", "Free space, or set TMPDIR.") from error
     return target
 
 
-def _opener(source: Path) -> Callable[[Path], IO[bytes]]:
-    if source.suffix == ".xz":
-        return lzma.open
-    if source.suffix == ".gz":
-        return _open_gz
-    return _open_zst
-
-
-def _open_gz(path: Path) -> IO[bytes]:
-    stream: IO[bytes] = gzip.open(path)  # type: ignore[assignment]  # noqa: SIM115
-    return stream
-
-
-def _open_zst(path: Path) -> IO[bytes]:
+def _unpack_zst(source: Path, plain: IO[bytes]) -> None:
+    """zstandard's readers take a truncated file for its end; a decompression object knows better."""
     import zstandard
 
-    stream: IO[bytes] = zstandard.open(path, "rb")
-    return stream
+    frame = zstandard.ZstdDecompressor().decompressobj()
+    with source.open("rb") as packed:
+        while chunk := packed.read(_CHUNK):
+            plain.write(frame.decompress(chunk))
+            while frame.eof and frame.unused_data:
+                rest = frame.unused_data
+                frame = zstandard.ZstdDecompressor().decompressobj()
+                plain.write(frame.decompress(rest))
+    if not frame.eof:
+        raise EOFError("the file ends before its data does")
 
 
 def _export(source: Path, nsys: Path | None, work_dir: Path) -> Path:

@@ -273,7 +273,7 @@ def global_tid(pid: int, tid: int) -> int:
 
 def short_name(name: str) -> str:
     """A kernel's base name: without return type, namespaces, template arguments and parameters."""
-    head = name.split("(", maxsplit=1)[0] if not name.startswith("(") else name
+    head = name.replace("(anonymous namespace)", "anonymous").split("(", maxsplit=1)[0]
     depth, kept = 0, []
     for char in head:
         depth += (char == "<") - (char == ">")

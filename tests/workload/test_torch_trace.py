@@ -89,6 +89,7 @@ def test_ids_have_the_layout_of_nsys():
             "vectorized_elementwise_kernel",
         ),
         ("sm80_xmma_gemm_f16f16", "sm80_xmma_gemm_f16f16"),
+        ("void (anonymous namespace)::softmax_warp_forward<float, float>(float *, int)", "softmax_warp_forward"),
         (
             "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128>, true>(Params)",
             "flash_fwd_kernel",

@@ -1,0 +1,89 @@
+import gzip
+import lzma
+
+import pytest
+import zstandard
+
+from nsysprof.errors import MissingToolError, ToolFailedError, TraceDamagedError, TraceError
+from nsysprof.trace.locate import resolve_input
+from nsysprof.trace.open import open_trace
+from tests.build_trace import TraceBuilder
+
+PACKERS = {".xz": lzma.compress, ".gz": gzip.compress, ".zst": zstandard.compress}
+
+
+@pytest.fixture
+def content(tmp_path):
+    builder = TraceBuilder()
+    builder.launch(0, 1)
+    return builder.write(tmp_path / "plain.sqlite").read_bytes()
+
+
+@pytest.fixture
+def work(tmp_path):
+    (tmp_path / "work").mkdir()
+    return tmp_path / "work"
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+def test_compressed_traces_open_and_stay_as_they_are(tmp_path, content, work, suffix):
+    source = tmp_path / f"t.sqlite{suffix}"
+    source.write_bytes(PACKERS[suffix](content))
+    before = source.read_bytes()
+    target = resolve_input(source, None, work)
+    assert target.read_bytes() == content
+    assert target.parent == work
+    assert source.read_bytes() == before
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+@pytest.mark.parametrize("broken", [lambda data: data[: len(data) // 2], lambda data: b"not packed at all"])
+def test_a_broken_archive_is_damaged(tmp_path, content, work, suffix, broken):
+    source = tmp_path / f"t.sqlite{suffix}"
+    source.write_bytes(broken(PACKERS[suffix](content)))
+    with pytest.raises(TraceDamagedError, match="damaged"), open_trace(resolve_input(source, None, work)):
+        pass
+
+
+def test_a_capture_folder_gives_its_trace_nsys_first(tmp_path, content, work):
+    folder = tmp_path / "capture"
+    folder.mkdir()
+    with pytest.raises(TraceError, match="holds no trace"):
+        resolve_input(folder, None, work)
+    (folder / "torch.sqlite").write_bytes(content)
+    assert resolve_input(folder, None, work).name == "torch.sqlite"
+    (folder / "nsys.sqlite.xz").write_bytes(lzma.compress(content))
+    assert resolve_input(folder, None, work) == work / "nsys.sqlite"
+
+
+def test_a_report_needs_nsys(tmp_path, work):
+    report = tmp_path / "r.nsys-rep"
+    report.write_bytes(b"x")
+    with pytest.raises(MissingToolError, match="takes nsys") as caught:
+        resolve_input(report, None, work)
+    assert "--nsys" in caught.value.next_step
+
+
+@pytest.mark.nsys
+def test_a_file_that_is_no_report_fails_with_what_nsys_said(tmp_path, work, nsys):
+    report = tmp_path / "r.nsys-rep"
+    report.write_bytes(b"not a report")
+    with pytest.raises(ToolFailedError, match="could not export"):
+        resolve_input(report, nsys, work)
+
+
+@pytest.mark.parametrize(
+    ("said", "word"),
+    [
+        ("Error: report was created by a newer version", "newer nsys"),
+        ("Unable to retrieve the importer version", "libdw"),
+        ("Error: the disk is upset", "upset"),
+    ],
+)
+def test_failures_of_nsys_are_named(tmp_path, work, said, word):
+    program = tmp_path / "nsys"
+    program.write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 1\n")
+    program.chmod(0o755)
+    (tmp_path / "r.nsys-rep").write_bytes(b"x")
+    with pytest.raises(ToolFailedError, match=word):
+        resolve_input(tmp_path / "r.nsys-rep", program, work)

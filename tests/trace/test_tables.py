@@ -1,0 +1,72 @@
+from nsysprof.trace.open import open_trace
+from nsysprof.trace.schema import NULL
+from nsysprof.trace.tables import read_tables
+from tests.build_trace import PID, TID, TraceBuilder
+
+
+def read(builder, tmp_path):
+    with open_trace(builder.write(tmp_path / "t.sqlite")) as trace:
+        return read_tables(trace)
+
+
+def test_absent_tables_are_none_and_not_empty(tmp_path):
+    builder = TraceBuilder()
+    builder.range(0, 1, "a")
+    tables = read(builder, tmp_path)
+    assert tables.kernels is tables.launches is tables.memory is tables.copies is None
+    assert len(tables.ranges) == 1
+
+
+def test_null_keeps_its_meaning_and_large_ids_their_low_bits(tmp_path):
+    builder = TraceBuilder()
+    builder.kernel(1, 2, None, pid=PID | (1 << 55))
+    tables = read(builder, tmp_path)
+    assert tables.kernels["correlation_id"].tolist() == [NULL]
+    assert tables.kernels["global_pid"].tolist() == [PID | (1 << 55)]
+
+
+def test_backtraces_that_repeat_a_call_are_left_out(tmp_path):
+    builder = TraceBuilder()
+    builder.call(0, 1, 1)
+    builder.call(0, 1, 1, event_class=67)
+    assert len(read(builder, tmp_path).launches) == 1
+
+
+def test_ranges_take_registered_and_plain_names_and_their_domain(tmp_path):
+    builder = TraceBuilder()
+    builder.range(0, 9, "plain")
+    builder.range(0, 9, "registered", registered=True)
+    builder.range(0, None, "NCCL", kind=75, domain=3)
+    builder.range(0, 9, "ncclAllReduce", domain=3)
+    builder.range(0, 9, "orphan", domain=4)
+    builder.range(0, None, "a mark", kind=34)
+    ranges = read(builder, tmp_path).ranges
+    assert ranges[["name", "domain"]].to_records(index=False).tolist() == [
+        ("plain", ""), ("registered", ""), ("ncclAllReduce", "NCCL"), ("orphan", "domain 4"),
+    ]  # fmt: skip
+    assert set(ranges["global_tid"]) == {TID}
+
+
+def test_devices_go_by_the_cuda_ordinal_that_kernels_name(tmp_path):
+    builder = TraceBuilder()
+    builder.gpu(0, "second", cuda=1)
+    builder.gpu(1, "first", cuda=0)
+    builder.gpu(2, "Microsoft Basic Render Driver", cuda=2)
+    assert [(d.device_id, d.name) for d in read(builder, tmp_path).devices] == [(0, "first"), (1, "second")]
+
+
+def test_a_table_that_lacks_a_needed_column_is_named(tmp_path):
+    builder = TraceBuilder()
+    builder.row("CUPTI_ACTIVITY_KIND_KERNEL", "start INTEGER, finish INTEGER", (1, 2))
+    tables = read(builder, tmp_path)
+    assert tables.kernels is None
+    assert "lacks the columns end, deviceId, streamId" in tables.notes[0].text
+
+
+def test_metadata_of_old_and_new_exports(tmp_path):
+    builder = TraceBuilder()
+    builder.fact("EXPORT_PRODUCT_VERSION", "2022.4.2.1", "EXPORT_META_DATA")
+    builder.fact("NSYSPROF:TOOL", "torch")
+    tables = read(builder, tmp_path)
+    assert tables.export_facts["EXPORT_PRODUCT_VERSION"] == "2022.4.2.1"
+    assert tables.capture_facts["NSYSPROF:TOOL"] == ["torch"]
