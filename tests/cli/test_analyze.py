@@ -1,0 +1,135 @@
+"""`nsysprof analyze` as a user runs it: real processes, exit codes, one clear line for each bad input."""
+
+import gzip
+import hashlib
+import json
+import lzma
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from tests.build_trace import TraceBuilder
+
+
+def run(*arguments, cwd=None, env=None):
+    command = [sys.executable, "-m", "nsysprof", *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=120)
+
+
+def fails(done, code, *words):
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    lines = done.stderr.strip().splitlines()
+    assert sum(line.startswith("nsysprof: ") for line in lines) == 1
+    assert lines[-1].startswith("  -> "), "the next step"
+    for word in words:
+        assert word in done.stderr
+
+
+def test_a_real_trace_end_to_end(trace_path, tmp_path):
+    path = trace_path("sdpa")
+    before = hashlib.sha256(path.read_bytes()).hexdigest()
+    done = run("analyze", path, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    out = tmp_path / "analysis" / "sdpa"
+    assert "RUN::math::S4096" in done.stdout
+    assert "1,086 kernels: 700 inside ranges, 386 launched outside every range" in done.stdout
+    assert (out / "timeline.png").stat().st_size > 20_000
+    assert json.loads((out / "summary.json").read_text())["totals"]["kernel_count"] == 1086
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == before
+    again = run("analyze", path, cwd=tmp_path)
+    fails(again, 4, "already holds an analysis", "--force")
+    assert run("analyze", path, "--force", "--no-figures", cwd=tmp_path).returncode == 0
+
+
+def test_json_on_stdout_and_nothing_else(trace_path, tmp_path):
+    done = run("analyze", trace_path("mem"), "--json", "--no-figures", "--out", tmp_path / "o")
+    summary = json.loads(done.stdout)
+    assert summary["totals"]["kernel_count"] == 6
+    assert summary["folder"] == str(tmp_path / "o")
+    assert done.stderr == ""
+
+
+def test_a_profiler_that_lost_kernels_is_said_on_the_terminal(trace_path, tmp_path):
+    done = run("analyze", trace_path("sdpa22"), "--no-figures", "--out", tmp_path / "o")
+    assert "error: The trace has 12 measured ranges but not one kernel" in done.stdout
+    assert "newer nsys" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "code", "word"),
+    [
+        ("x.sqlite", b"", 8, "empty"),
+        ("x.sqlite", b"version https://git-lfs.github.com/spec/v1\n", 10, "git lfs pull"),
+        ("x.sqlite", b"hello", 10, "not a SQLite file"),
+        ("x.sqlite", b"SQLite format 3\0" + b"\x10\0" * 100, 9, "truncated"),
+        ("x.sqlite.xz", lzma.compress(b"x" * 9999)[:40], 9, "damaged or truncated"),
+        ("x.sqlite.gz", gzip.compress(b"hello"), 10, "not a SQLite file"),
+        ("x.sqlite.zst", b"junk", 9, "damaged or truncated"),
+    ],
+)
+def test_bad_files(tmp_path, name, content, code, word):
+    path = tmp_path / name
+    path.write_bytes(content)
+    fails(run("analyze", path, "--out", tmp_path / "o"), code, word)
+    assert path.read_bytes() == content
+    assert not (tmp_path / "o").exists()
+
+
+def test_other_bad_inputs(tmp_path):
+    fails(run("analyze", tmp_path / "nothing.sqlite"), 7, "does not exist")
+    (tmp_path / "folder").mkdir()
+    fails(run("analyze", tmp_path / "folder"), 7, "holds no trace")
+    with sqlite3.connect(tmp_path / "foreign.sqlite") as database:
+        database.execute("CREATE TABLE songs (title TEXT)")
+    database.close()
+    fails(run("analyze", tmp_path / "foreign.sqlite"), 10, "no nsys export")
+    (tmp_path / "r.nsys-rep").write_bytes(b"x")
+    fails(run("analyze", tmp_path / "r.nsys-rep", "--nsys", tmp_path / "no"), 5, "--nsys names")
+
+
+def test_folders_of_other_things_are_left_alone(tmp_path, trace_path):
+    (tmp_path / "o").mkdir()
+    (tmp_path / "o" / "thesis.tex").write_text("years")
+    done = run("analyze", trace_path("mem"), "--out", tmp_path / "o", "--force")
+    fails(done, 4, "not an analysis of ours")
+    assert [path.name for path in (tmp_path / "o").iterdir()] == ["thesis.tex"]
+
+
+def test_without_kernels_and_without_nvtx_it_says_so_and_goes_on(tmp_path):
+    builder = TraceBuilder()
+    builder.range(0, 10, "step")
+    done = run("analyze", builder.write(tmp_path / "ranges.sqlite"), "--out", tmp_path / "a")
+    assert done.returncode == 0
+    assert "names no GPU" in done.stdout
+    builder = TraceBuilder()
+    builder.launch(0, 1)
+    done = run("analyze", builder.write(tmp_path / "kernels.sqlite"), "--out", tmp_path / "b")
+    assert done.returncode == 0
+    assert "no NVTX ranges" in done.stdout
+
+
+def test_reading_needs_no_torch(tmp_path, trace_path):
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(['torch', 'nvtx', 'pynvml']))\n"
+        f"sys.argv = ['nsysprof', 'analyze', {str(trace_path('mem'))!r}, '--out', {str(tmp_path / 'o')!r}]\n"
+        "from nsysprof.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.nsys
+def test_a_report_is_exported_through_nsys(tmp_path, nsys):
+    script = "import sys; from nsysprof.workload.nvtx_ranges import annotate\nwith annotate('RUN::math::S8'): pass\n"
+    command = [nsys, "profile", "-t", "nvtx", "--sample=none", "--cpuctxsw=none", "-o", tmp_path / "r"]
+    subprocess.run([*command, sys.executable, "-c", script], check=True, capture_output=True)
+    report = tmp_path / "r.nsys-rep"
+    before = report.read_bytes()
+    done = run("analyze", report, "--nsys", nsys, "--out", tmp_path / "o", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["trace"]["path_name"] == "r.sqlite"
+    assert "RUN::math::S8" in (tmp_path / "o" / "ranges.csv").read_text()
+    assert report.read_bytes() == before

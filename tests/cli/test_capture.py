@@ -1,0 +1,167 @@
+"""`nsysprof capture` as a user runs it, on the CPU."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra [torch]")
+
+from tests.cli.test_analyze import fails, run
+
+SMALL = (
+    "--seq",
+    "32,64",
+    "--heads",
+    "2",
+    "--head-dim",
+    "8",
+    "--samples",
+    "10",
+    "--device",
+    "cpu",
+    "--traced-calls",
+    "3",
+)
+
+
+def test_the_main_job(tmp_path):
+    done = run("capture", "--backends", "math,flash", *SMALL, "--out", tmp_path / "c", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "operators" in done.stdout
+    assert "kernel" not in done.stdout
+    assert "[4/4] RUN::flash::S64: ok" in done.stderr
+    rows = (tmp_path / "c" / "results.csv").read_text().splitlines()
+    assert len(rows) == 5
+    assert all(",ok," in row for row in rows[1:])
+    manifest = json.loads((tmp_path / "c" / "manifest.json").read_text())
+    assert manifest["complete"]
+    assert manifest["environment"]["comparable_hash"]
+    done = run("analyze", tmp_path / "c", "--out", tmp_path / "a")
+    assert done.returncode == 0, done.stderr
+    report = (tmp_path / "a" / "report.md").read_text()
+    assert "operators" in report
+    assert "S=64" in report
+    assert {"timeline.png", "kernels.png", "vram.png"} <= {path.name for path in (tmp_path / "a").iterdir()}
+
+
+def test_json(tmp_path):
+    done = run("capture", "--backends", "math", *SMALL, "--out", tmp_path / "c", "--json")
+    cases = json.loads(done.stdout)["cases"]
+    assert [case["status"] for case in cases] == ["ok", "ok"]
+    assert cases[0]["kernel_count"] > 0
+    assert done.stderr == ""
+
+
+def test_the_plan_alone(tmp_path):
+    arguments = ("capture", "--backends", "math", *SMALL, "--batch", "1,2", "--dry-run", "--out", tmp_path / "c")
+    done = run(*arguments)
+    assert "RUN::math::S64::B=2  B=2 H=2 S=64 D=8 fp32 causal fwd" in done.stdout
+    assert "4 cases on cpu" in done.stdout
+    assert not (tmp_path / "c").exists()
+    assert len(json.loads(run(*arguments, "--json").stdout)["cases"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "word"),
+    [
+        (("--backends", "quick"), 2, "Unknown backend 'quick'"),
+        (("--backends", ","), 2, "names nothing"),
+        (("--dtype", "int8"), 2, "Unknown dtype"),
+        (("--seq", "0"), 2, "--seq 0"),
+        (("--seq", "-1"), 2, "--seq -1"),
+        (("--seq", "many"), 2, "not an integer"),
+        (("--seq", ""), 2, "names nothing"),
+        (("--profiler", "vtune"), 2, "Unknown --profiler"),
+        (("--device", "tpu"), 2, "Unknown --device"),
+        (("--seq", "999999999", "--device", "cpu"), 2, "inputs and output alone"),
+        (("--samples", "0", "--device", "cpu"), 2, "--samples 0"),
+        (("--profiler", "nsys", "--nsys", "/nothing/nsys", "--device", "cpu"), 5, "--nsys names"),
+    ],
+)
+def test_bad_arguments_are_refused_before_anything_runs(tmp_path, arguments, code, word):
+    fails(run("capture", *arguments, "--out", tmp_path / "c"), code, word)
+    assert not (tmp_path / "c").exists()
+
+
+def test_without_a_gpu_nsys_has_nothing_to_trace(tmp_path):
+    env = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    fails(run("capture", "--profiler", "nsys", "--out", tmp_path / "c", env=env), 5, "no NVIDIA GPU", "--device cpu")
+    fails(run("capture", "--device", "cuda", "--out", tmp_path / "c", env=env), 5, "no NVIDIA GPU")
+
+
+def test_without_nsys_it_says_where_to_get_one(tmp_path):
+    env = {key: value for key, value in os.environ.items() if key not in ("NSYSPROF_NSYS", "CUDA_HOME", "CUDA_PATH")}
+    code = (
+        "import sys; import nsysprof.capture.find_nsys as f; f._candidates = lambda: iter(())\n"
+        "sys.argv = ['nsysprof', 'capture', '--profiler', 'nsys', '--device', 'cpu', '--out', 'c']\n"
+        "from nsysprof.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    fails(done, 5, "nsys was not found", "NSYSPROF_NSYS")
+
+
+def test_without_torch_it_says_which_line_installs_it(tmp_path):
+    code = (
+        "import sys, importlib.util as u; real = u.find_spec\n"
+        "u.find_spec = lambda name, *a: None if name == 'torch' else real(name, *a)\n"
+        f"sys.argv = ['nsysprof', 'capture', '--out', {str(tmp_path / 'c')!r}]\n"
+        "from nsysprof.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    fails(done, 5, "torch", "pip install 'nsysprof[torch]'")
+
+
+def test_a_taken_folder_is_refused_and_force_replaces_a_capture(tmp_path):
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "mine.txt").write_text("mine")
+    fails(run("capture", "--backends", "math", *SMALL, "--out", tmp_path / "c"), 4, "not a capture of ours")
+    assert run("capture", "--backends", "math", *SMALL, "--profiler", "none", "--out", tmp_path / "d").returncode == 0
+    fails(run("capture", "--backends", "math", *SMALL, "--out", tmp_path / "d"), 4, "--force")
+    done = run("capture", "--backends", "flash", *SMALL, "--profiler", "none", "--out", tmp_path / "d", "--force")
+    assert done.returncode == 0
+    assert "RUN::flash" in (tmp_path / "d" / "results.csv").read_text()
+
+
+def test_a_grid_in_which_nothing_works_fails_with_the_reason(tmp_path):
+    done = run("capture", "--backends", "cudnn", *SMALL, "--out", tmp_path / "c")
+    fails(done, 11, "None of 2 cases", "results.csv")
+    assert "ineligible" in (tmp_path / "c" / "results.csv").read_text()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_keeps_the_finished_cases(tmp_path, sent):
+    backends = "math,tests.capture.faults:hang"
+    arguments = ["capture", "--backends", backends, "--seq", "32", "--device", "cpu", "--out", str(tmp_path / "c")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nsysprof", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    results = tmp_path / "c" / "results.csv"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (results.exists() and ",ok," in results.read_text()):
+        time.sleep(0.1)
+    process.send_signal(sent)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "1 of 2 cases are finished and kept" in stderr
+    assert "Traceback" not in stderr
+    assert ",ok," in results.read_text()
+
+
+@pytest.mark.nsys
+def test_nsys_on_the_cpu_records_ranges_and_claims_no_kernels(tmp_path, nsys):
+    done = run("capture", "--backends", "math", *SMALL, "--profiler", "nsys", "--nsys", nsys, "--out", tmp_path / "c")
+    assert done.returncode == 0, done.stderr
+    with (tmp_path / "c" / "results.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["status"] for row in rows] == ["ok", "ok"]
+    assert {row[column] for row in rows for column in ("kernel_count", "launch_count", "memcpy_bytes")} == {""}
+    done = run("analyze", tmp_path / "c", "--out", tmp_path / "a")
+    assert "names no GPU" in done.stdout
+    assert "RUN::math::S32" in (tmp_path / "a" / "ranges.csv").read_text()

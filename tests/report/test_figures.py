@@ -1,0 +1,93 @@
+import numpy as np
+import pytest
+
+from nsysprof.analysis.summarize import summarize
+from nsysprof.report.figure_kernels import draw_kernels
+from nsysprof.report.figure_timeline import choose_panels, draw_timeline
+from nsysprof.report.figure_vram import draw_vram
+from nsysprof.trace.open import open_trace
+from nsysprof.trace.tables import read_tables
+from tests.build_trace import TraceBuilder
+from tests.report import samples
+from tests.report.samples import HOSTILE
+
+
+def texts(figure):
+    return [text.get_text() for text in figure.findobj(lambda artist: hasattr(artist, "get_text"))]
+
+
+def test_one_panel_a_backend_on_one_time_scale_that_spans_one_call_of_the_slowest(tmp_path):
+    analysis = samples.analysis(tmp_path)
+    panels = choose_panels(analysis, {"RUN::math::S1024": 2, "RUN::flash::S1024": 2})
+    assert [panel.title.split(",")[0] for panel in panels] == ["math", "flash"]
+    assert {panel.end_ns - panel.start_ns for panel in panels} == {2000}
+    assert "10 kernels a call" in panels[0].title
+    assert "1 kernel a call" in panels[1].title
+    figure = draw_timeline(analysis, {"RUN::math::S1024": 2, "RUN::flash::S1024": 2})
+    assert len({axes.get_xlim() for axes in figure.axes}) == 1
+    assert {"CUDA API", "NVTX", "stream 7"} <= set(texts(figure))
+
+
+def test_any_trace_has_a_timeline_and_a_kernel_figure(tmp_path):
+    made = TraceBuilder()
+    made.launch(10, 1, name="k")
+    analysis = samples.analysis(tmp_path, made)
+    assert "trace.sqlite: 1 kernels" in texts(draw_timeline(analysis))
+    assert any("100.0 %" in text for text in texts(draw_kernels(analysis)))
+
+
+def test_nothing_to_draw_is_none(tmp_path):
+    made = TraceBuilder()
+    made.fact("a", "b")
+    analysis = samples.analysis(tmp_path, made)
+    assert draw_timeline(analysis) is None
+    assert draw_kernels(analysis) is None
+    assert draw_vram(analysis, None) is None
+
+
+def test_the_kernel_figure_gives_time_per_call(tmp_path):
+    analysis = samples.analysis(tmp_path)
+    shown = texts(draw_kernels(analysis, {"RUN::math::S1024": 2, "RUN::flash::S1024": 2}))
+    assert " 500 ns, 10 kernels" in shown
+    assert " 50 ns, 1 kernel" in shown
+
+
+def test_the_memory_figure_prefers_torchs_own_peak_and_says_so(tmp_path):
+    analysis = samples.analysis(tmp_path)
+    assert "peak allocated by torch, untraced pass" in texts(draw_vram(analysis, samples.record(analysis)))
+    assert "peak VRAM in the range, from the driver" in texts(draw_vram(analysis, None))
+
+
+@pytest.mark.parametrize("name", ["$x^2$", "$\\frac{", HOSTILE, "x" * 100_000, "漢字"])
+def test_names_are_neither_mathematics_nor_endless(tmp_path, name, monkeypatch):
+    made = samples.builder(kernel=name)
+    made.range(0, 10**6, name)
+    analysis = samples.analysis(tmp_path, made)
+    for figure in (draw_timeline(analysis), draw_kernels(analysis)):
+        with monkeypatch.context() as patch:
+            patch.setattr("warnings.warn", lambda *_args, **_kwargs: None)  # a font without the glyph
+            figure.savefig(tmp_path / "f.png")
+
+
+def test_two_hundred_thousand_kernels_are_drawn_as_occupancy(tmp_path):
+    made = TraceBuilder()
+    columns = "start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER, demangledName INTEGER, shortName INTEGER"
+    name = made.text("k")
+    rows = [(1000 * n, 1000 * n + 500, 0, 7, name, name) for n in range(200_000)]
+    made.tables["CUPTI_ACTIVITY_KIND_KERNEL"] = (columns, rows)
+    figure = draw_timeline(samples.analysis(tmp_path, made))
+    (lane,) = [c for axes in figure.axes for c in axes.collections]
+    heights = lane.get_paths()[0].vertices[:, 1]
+    assert np.ptp(heights) == pytest.approx(0.4, abs=0.02), "half busy is half as tall"
+
+
+@pytest.mark.parametrize("name", ["sdpa", "ddp_rank0", "graph_node", "mp", "gm10k", "sdpa22"])
+def test_figures_of_real_traces(trace_path, tmp_path, name):
+    with open_trace(trace_path(name)) as trace:
+        analysis = summarize(read_tables(trace))
+    for figure in (draw_timeline(analysis), draw_kernels(analysis), draw_vram(analysis, None)):
+        if figure is not None:
+            figure.savefig(tmp_path / "f.png")
+            width, height = figure.get_size_inches()
+            assert width == 9.0
+            assert 1 < height < 20

@@ -1,0 +1,122 @@
+"""Console, Markdown and HTML of the same analysis."""
+
+import re
+from html.parser import HTMLParser
+from typing import ClassVar
+
+import pytest
+
+from nsysprof.report.console import render_console, render_results
+from nsysprof.report.html import render_html
+from nsysprof.report.markdown import render_markdown
+from nsysprof.report.words import OPERATORS
+from tests.report import samples
+from tests.report.samples import HOSTILE
+
+
+def render(kind, analysis, record):
+    if kind == "console":
+        return render_console(analysis, record, 160)
+    return render_markdown(analysis, record, []) if kind == "markdown" else render_html(analysis, record, [])
+
+
+KINDS = ("console", "markdown", "html")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("with_record", [True, False])
+def test_operators_are_never_called_kernels(tmp_path, kind, with_record):
+    analysis = samples.analysis(tmp_path, samples.builder(operators=True, kernel="aten::bmm"))
+    record = samples.record(analysis, "cpu") if with_record else None
+    text = re.sub(r"flash_fwd_kernel|not a kernel of a GPU|kernels\.(csv|png)|xmma", "", render(kind, analysis, record))
+    assert "perator" in text
+    assert not re.search(r"\bkernels?\b", text, re.IGNORECASE)
+    assert "VRAM" not in text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_hostile_names_stay_text(tmp_path, kind):
+    analysis = samples.analysis(tmp_path, samples.builder(kernel=HOSTILE))
+    text = render(kind, analysis, samples.record(analysis))
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "alert(1)" in text, "the name is shown"
+    if kind != "console":
+        assert not re.search(r"(?<!\\)<script", text)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_unknown_is_a_dash_and_has_its_reason(tmp_path, kind):
+    made = samples.builder()
+    del made.tables["CUDA_GPU_MEMORY_USAGE_EVENTS"]
+    text = render(kind, samples.analysis(tmp_path, made), None)
+    assert "–" in text
+    assert "captured without" in text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_counts_are_per_call_and_covered(tmp_path, kind):
+    analysis = samples.analysis(tmp_path)
+    text = render(kind, analysis, samples.record(analysis))
+    assert "22 kernels: 22 inside ranges" in text
+    assert "hot" in text and "wait" in text, "the capture's own notes are shown"
+    assert "untraced latency" in text
+
+
+def test_the_capture_prints_its_cases_and_the_reasons_of_the_failed(tmp_path):
+    text = render_results(samples.record(samples.analysis(tmp_path)).results, OPERATORS, 120)
+    assert "math::S1024" in text
+    assert "RUN::cudnn::S1024: ineligible: " in text
+    assert max(map(len, text.splitlines()[:6])) <= 120
+
+
+def test_a_narrow_terminal_cuts_names_and_never_numbers(tmp_path):
+    analysis = samples.analysis(tmp_path)
+    text = render_console(analysis, samples.record(analysis), 40)
+    assert "130.0 [120.0, 140.0] ns" in text
+
+
+class _Balance(HTMLParser):
+    VOID: ClassVar[set[str]] = {"meta", "img", "br", "link", "hr", "input"}
+
+    def __init__(self):
+        super().__init__()
+        self.open = []
+        self.tags = set()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        if tag not in self.VOID:
+            self.open.append(tag)
+        assert not any(name in ("src", "href") and not value.startswith("data:") for name, value in attrs)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_well_formed_and_needs_no_network_and_no_script(tmp_path):
+    analysis = samples.analysis(tmp_path, samples.builder(kernel=HOSTILE))
+    parser = _Balance()
+    parser.feed(render_html(analysis, samples.record(analysis), []))
+    assert parser.open == []
+    assert "script" not in parser.tags
+
+
+def test_markdown_tables_have_as_many_cells_as_headers(tmp_path):
+    analysis = samples.analysis(tmp_path, samples.builder(kernel="a|b|c"))
+    text = render_markdown(analysis, samples.record(analysis), ["timeline.png"])
+    assert "![timeline](timeline.png)" in text
+    blocks = re.findall(r"(?:^\|.*\|\n)+", text, re.MULTILINE)
+    assert len(blocks) >= 5
+    for block in blocks:
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}) == 1
+
+
+def test_a_report_of_thousands_of_ranges_fits_a_github_comment(tmp_path):
+    made = samples.builder()
+    for number in range(3000):
+        made.range(number, number + 1, f"step {number} " + "x" * 200)
+        made.launch(100_000 + number * 1000, 5000 + number, name=f"kernel_{number}_" + "y" * 300)
+    text = render_markdown(samples.analysis(tmp_path, made), None, [])
+    assert len(text) < 60_000
+    assert "all are in `ranges.csv`" in text

@@ -1,0 +1,51 @@
+from nsysprof.report.verdict import comparison_table, verdict_lines
+from nsysprof.report.words import KERNELS
+from tests.report import samples
+
+
+def lines(tmp_path, device="cuda", **changes):
+    return verdict_lines(samples.record(samples.analysis(tmp_path), device, **changes))
+
+
+def test_the_fastest_is_named_with_its_interval_and_the_others_factors(tmp_path):
+    (line,) = lines(tmp_path, flash={"latency_median_ns": 60, "latency_ci_low_ns": 58, "latency_ci_high_ns": 62})
+    assert line == "S=1024: flash is the fastest at 60.00 [58.00, 62.00] ns; math 33.33x as long."
+
+
+def test_overlapping_intervals_show_no_difference(tmp_path):
+    close = {"latency_median_ns": 510, "latency_ci_low_ns": 495, "latency_ci_high_ns": 530}
+    base = {"latency_median_ns": 500, "latency_ci_low_ns": 490, "latency_ci_high_ns": 505}
+    (line,) = lines(tmp_path, "cpu", flash=base, math=close)
+    assert "flash, math are the fastest; their 95 % intervals overlap, so no difference is shown" in line
+
+
+def test_an_unknown_interval_could_be_anywhere(tmp_path):
+    (line,) = lines(tmp_path, "cpu", math={"latency_ci_low_ns": None})
+    assert "no difference is shown" in line
+
+
+def test_launch_bound_cases_are_not_ranked_by_their_dispatch(tmp_path):
+    # Kernels fill 50 of 130 ns of flash, 500 of 2000 ns of math: in both the GPU waits.
+    (line,) = lines(tmp_path)
+    assert "flash, math are launch-bound" in line
+    assert "flash 50 ns, math 500 ns" in line
+
+
+def test_only_equal_work_is_compared(tmp_path):
+    record = samples.record(samples.analysis(tmp_path), math={"batch": 2})
+    assert [line.split(":")[0] for line in verdict_lines(record)] == ["S=1024, batch=2", "S=1024, batch=1"]
+    table = comparison_table(record, KERNELS)
+    assert [row[3] for row in table.rows] == ["1.000x", "1.000x"], "each is its own baseline"
+
+
+def test_ratios_against_the_first_backend(tmp_path):
+    table = comparison_table(samples.record(samples.analysis(tmp_path)), KERNELS)
+    assert table.headers[3] == "math / this"
+    flash = next(row for row in table.rows if row[1] == "flash")
+    assert (flash[3], flash[5], flash[6]) == ("15.38x", "15.00x", "1")
+    assert all("cudnn" not in row for row in table.rows), "what did not run is not compared"
+
+
+def test_no_result_no_verdict(tmp_path):
+    record = samples.record(samples.analysis(tmp_path), math={"status": "error"}, flash={"status": "error"})
+    assert verdict_lines(record) == []

@@ -1,0 +1,114 @@
+import csv
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from nsysprof.analysis.results import KERNEL_COLUMNS, RANGE_COLUMNS, RESULT_COLUMNS
+from nsysprof.errors import OutputError
+from nsysprof.report.write import write_analysis
+from tests.report import samples
+
+FILES = {
+    "summary.json", "kernels.csv", "ranges.csv", "range_kernels.csv", "api.csv", "memops.csv", "results.csv",
+    "timeline.png", "kernels.png", "vram.png", "report.md", "report.html",
+}  # fmt: skip
+
+
+def rows(path):
+    with path.open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_the_folder_of_the_contract(tmp_path):
+    analysis = samples.analysis(tmp_path)
+    said = []
+    written = write_analysis(analysis, samples.record(analysis), tmp_path / "out", svg=True, progress=said.append)
+    names = {path.name for path in written}
+    assert names == FILES | {"timeline.svg", "kernels.svg", "vram.svg"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == names
+    assert said == ["draw timeline", "draw kernels", "draw vram"]
+    assert tuple(rows(tmp_path / "out" / "kernels.csv")[0]) == KERNEL_COLUMNS
+    assert tuple(rows(tmp_path / "out" / "ranges.csv")[0]) == RANGE_COLUMNS
+    assert tuple(rows(tmp_path / "out" / "results.csv")[0]) == RESULT_COLUMNS
+
+
+def test_times_and_sizes_are_integers_and_unknown_is_empty(tmp_path):
+    write_analysis(samples.analysis(tmp_path), None, tmp_path / "out", figures=False)
+    math = rows(tmp_path / "out" / "ranges.csv")[0]
+    assert (math["kernel_total_ns"], math["kernel_count"], math["memcpy_bytes"]) == ("1000", "20", "0")
+    assert math["dram_read_bytes"] == ""
+    assert math["peak_vram_bytes"] == str(60 << 20)
+
+
+def test_the_summary_says_null_with_a_reason(tmp_path):
+    made = samples.builder()
+    del made.tables["CUDA_GPU_MEMORY_USAGE_EVENTS"]
+    write_analysis(samples.analysis(tmp_path, made), None, tmp_path / "out", figures=False)
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["format_version"] == 1
+    assert summary["totals"]["peak_vram_bytes"] is None
+    assert "no-memory-usage" in [note["code"] for note in summary["notes"]]
+    assert summary["totals"]["kernel_count"] == 22
+    assert "uuid" not in json.dumps(summary["devices"])
+
+
+def test_a_kernels_name_is_no_formula(tmp_path):
+    write_analysis(
+        samples.analysis(tmp_path, samples.builder(kernel="=HYPERLINK(1)")), None, tmp_path / "o", figures=False
+    )
+    assert all(not row["name"].startswith("=") for row in rows(tmp_path / "o" / "kernels.csv"))
+
+
+def test_stale_figures_go_when_there_is_nothing_to_draw(tmp_path):
+    out = tmp_path / "out"
+    analysis = samples.analysis(tmp_path)
+    write_analysis(analysis, None, out)
+    assert (out / "vram.png").exists()
+    (tmp_path / "trace.sqlite").unlink()
+    made = samples.builder()
+    del made.tables["CUDA_GPU_MEMORY_USAGE_EVENTS"]
+    write_analysis(samples.analysis(tmp_path, made), None, out)
+    assert not (out / "vram.png").exists()
+
+
+def test_figures_are_the_same_bytes_twice(tmp_path):
+    analysis = samples.analysis(tmp_path)
+    for name in ("a", "b"):
+        write_analysis(analysis, samples.record(analysis), tmp_path / name)
+    for figure in ("timeline.png", "kernels.png", "vram.png"):
+        assert (tmp_path / "a" / figure).read_bytes() == (tmp_path / "b" / figure).read_bytes()
+
+
+def test_a_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="cannot be written"):
+        write_analysis(samples.analysis(tmp_path), None, tmp_path / "file" / "out", figures=False)
+
+
+def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    analysis = samples.analysis(tmp_path)
+    write_analysis(analysis, None, out, figures=False)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+
+    def full(self, data):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OutputError, match="No space left"):
+        write_analysis(analysis, None, out, figures=False)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_an_empty_trace_writes_its_tables_and_says_what_is_missing(tmp_path):
+    from tests.build_trace import TraceBuilder
+
+    made = TraceBuilder()
+    made.fact("x", "y")
+    analysis = samples.analysis(tmp_path, made)
+    written = write_analysis(analysis, None, tmp_path / "out")
+    assert "timeline.png" not in {path.name for path in written}
+    assert len(pd.read_csv(tmp_path / "out" / "kernels.csv")) == 0
+    assert "no GPU" in (tmp_path / "out" / "report.md").read_text()
