@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from nsysprof.bundle.allow_list import PUBLIC_TEXT
+from nsysprof.environment import COMPARABLE_FIELDS
 
 SHORTEST = 4  # characters; anything shorter is in every file by chance
 
@@ -85,6 +86,8 @@ _PUBLIC_WORDS = frozenset(
         "run",
     ]
 )
+# The words of our own field names: an environment that holds one of them must not break the file's format.
+_FORMAT_WORDS = frozenset(word for field in (*COMPARABLE_FIELDS, "comparable_hash") for word in field.split("_"))
 _NUMBER = re.compile(r"[+-]?\d{1,7}(\.\d{1,7})?|v?\d{1,4}(\.\d{1,4}){1,2}|(\d{1,4}[,:x])+\d{1,4}")
 _ENVIRONMENT_ROW = re.compile(r"^[A-Za-z_]\w*=", re.ASCII)
 
@@ -95,6 +98,7 @@ def is_public(value: str) -> bool:
         len(value) < SHORTEST
         or bool(_NUMBER.fullmatch(value))
         or value.lower() in _PUBLIC_WORDS
+        or value in _FORMAT_WORDS
         or value in PUBLIC_TEXT
     )
 

@@ -19,7 +19,7 @@ class Words:
 
 
 KERNELS = Words("kernel", "kernels", "launches", "GPU", "VRAM")
-OPERATORS = Words("operator", "operators", "operator calls", "cpu", "memory")
+OPERATORS = Words("operator", "operators", "calls", "cpu", "memory")
 
 
 def words_for(trace: TraceInfo) -> Words:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nsysprof.bundle.sanitize_json import sanitize_csv, sanitize_json
+from nsysprof.bundle.secret_values import is_public
 
 SECRETS = ["/home/alice/my project", "sesame-7f3a9b", "alice"]
 
@@ -40,3 +41,8 @@ def test_csv_cells_and_columns() -> None:
     text = 'backend,host,reason\nmath,wonderland,\nflash,wonderland,"no /home/alice/lib/x.so, sorry"\n'
     assert sanitize_csv(text, SECRETS) == 'backend,reason\nmath,\nflash,"no x.so, sorry"\n'
     assert sanitize_csv("", SECRETS) == ""
+
+
+def test_an_environment_that_holds_a_word_of_our_format_does_not_break_it() -> None:
+    assert is_public("hash")
+    assert not is_public("hash-of-my-password")
