@@ -5,49 +5,19 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from nsysprof.analysis.calls import launch_calls, opaque_replays
 from nsysprof.analysis.ranges import Attributed
-from nsysprof.analysis.work import COPY, GRAPH, KERNEL
+from nsysprof.analysis.work import COPY, FILL, GRAPH, KERNEL
 from nsysprof.notes import Note, Severity
 from nsysprof.range_name import parse_range
 from nsysprof.trace.schema import Tables
 
-Bools = npt.NDArray[np.bool_]
-
-_LAUNCHES = re.compile(r"^(cuda|cu)Launch(?!HostFunc)|^cudaLaunchCooperative|^(cuda|cu)GraphLaunch")
-_BEGIN_CAPTURE = re.compile(r"^(cuda|cu)StreamBeginCapture")
-_END_CAPTURE = re.compile(r"^(cuda|cu)StreamEndCapture")
 _UPDATE_NSYS = (
     "nsys is probably older than the driver: use a newer nsys (nsys --version, nvidia-smi), and see that no other "
     "profiler runs."
 )
-
-
-def launch_calls(tables: Tables) -> Bools:
-    """For each API call, whether it launched kernels, by its name: it succeeded, and no stream was being captured.
-
-    A launch between cudaStreamBeginCapture and cudaStreamEndCapture only adds a node to a graph.
-    """
-    calls = tables.launches
-    if calls is None or len(tables.strings) == 0:
-        return np.zeros(0 if calls is None else len(calls), dtype=bool)
-    launching = _calls_named(tables, _LAUNCHES) & (calls["return_value"] <= 0).to_numpy()
-    begins, ends = _calls_named(tables, _BEGIN_CAPTURE), _calls_named(tables, _END_CAPTURE)
-    if begins.any():
-        order = np.lexsort((calls["start_ns"], calls["global_tid"]))
-        depth = np.cumsum(begins[order].astype(np.int64) - ends[order].astype(np.int64))
-        captured = np.zeros(len(calls), dtype=bool)
-        captured[order] = depth > 0
-        launching &= ~captured
-    return launching
-
-
-def _calls_named(tables: Tables, pattern: re.Pattern[str]) -> Bools:
-    assert tables.launches is not None
-    ids = tables.strings.index[tables.strings.map(lambda text: pattern.match(text) is not None)]
-    return tables.launches["name_id"].isin(ids).to_numpy()
 
 
 def find_data_loss(tables: Tables, work: pd.DataFrame, attributed: Attributed) -> tuple[int | None, list[Note]]:
@@ -56,11 +26,13 @@ def find_data_loss(tables: Tables, work: pd.DataFrame, attributed: Attributed) -
     calls = launch_calls(tables)
     matched = np.zeros(len(calls), dtype=bool)
     matched[work.loc[(work["launch"] >= 0) & (work["kind"] != COPY), "launch"].to_numpy()] = True
+    if recorded:
+        matched[opaque_replays(tables, work)[1]] = True
     total, lost = int(calls.sum()), int((calls & ~matched).sum())
     ours, empty = _measured_ranges(attributed)
     known_lost = lost if len(calls) else None
     if recorded == 0:
-        return known_lost, [_no_kernels(tables, total, ours)]
+        return known_lost, [_no_kernels(tables, total, ours, bool(work["kind"].isin((COPY, FILL)).any()))]
     notes = []
     if lost:
         severity = Severity.ERROR if lost > 0.01 * total else Severity.WARNING
@@ -80,8 +52,8 @@ def _measured_ranges(attributed: Attributed) -> tuple[int, int]:
     return names.nunique(), len(set(names) - filled)
 
 
-def _no_kernels(tables: Tables, calls: int, ours: int) -> Note:
-    if not tables.devices and not calls:
+def _no_kernels(tables: Tables, calls: int, ours: int, gpu_recorded: bool) -> Note:
+    if not tables.devices and not calls and not gpu_recorded:
         return Note(
             "no-gpu",
             Severity.WARNING,
@@ -94,6 +66,8 @@ def _no_kernels(tables: Tables, calls: int, ours: int) -> Note:
     if ours:
         text = f"The trace has {ours} measured ranges but not one kernel: the profiler recorded no GPU work."
         return Note("no-kernels", Severity.ERROR, text, _UPDATE_NSYS)
+    if gpu_recorded and tables.launches is not None:
+        return Note("no-kernels", Severity.INFO, "The program copied or set memory and launched no kernel.")
     return Note(
         "no-kernels",
         Severity.WARNING,
@@ -102,7 +76,9 @@ def _no_kernels(tables: Tables, calls: int, ours: int) -> Note:
     )
 
 
-def read_health(tables: Tables, *, dropped: int, open_ranges: int, bad_ranges: int, unmatched_frees: int) -> list[Note]:
+def read_health(
+    tables: Tables, work: pd.DataFrame, *, dropped: int, open_ranges: int, bad_ranges: int, unmatched_frees: int
+) -> list[Note]:
     """Notes on everything else that changes what the numbers mean."""
     notes: list[Note] = []
 
@@ -123,12 +99,13 @@ def read_health(tables: Tables, *, dropped: int, open_ranges: int, bad_ranges: i
         "no-dram-counters", Severity.INFO,
         "DRAM traffic is unknown: no hardware counters were recorded. Copied and set bytes are not DRAM traffic.",
     )  # fmt: skip
-    if tables.graphs is not None and len(tables.graphs):
-        add(
-            "graph-mode", Severity.WARNING,
-            f"{len(tables.graphs):,} CUDA graph replays were recorded as wholes: their kernels are unknown.",
-            "Record with --cuda-graph-trace=node to see the kernels.",
-        )  # fmt: skip
+    wholes, silent = int((work["kind"] == GRAPH).sum()), len(opaque_replays(tables, work)[1])
+    for count, how in ((wholes, "recorded as wholes: their kernels are"), (silent, "not recorded: their GPU work is")):
+        if count:
+            add(
+                "graph-mode", Severity.WARNING, f"{count:,} CUDA graph replays were {how} unknown.",
+                "Record with --cuda-graph-trace=node to see the kernels.",
+            )  # fmt: skip
     counts = (
         (dropped, "impossible-times", "rows of GPU work have no or negative times and were left out"),
         (bad_ranges, "impossible-ranges", "NVTX ranges end before they start and were left out"),

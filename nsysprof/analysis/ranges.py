@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from nsysprof.analysis.attribute import attribute_work
+from nsysprof.analysis.calls import graph_launch_calls, opaque_replays
 from nsysprof.analysis.intervals import Ints, union_ns
 from nsysprof.analysis.memory import DeviceMemory, peak_in_ranges
 from nsysprof.analysis.results import RANGE_COLUMNS, RANGE_KERNEL_COLUMNS
@@ -82,12 +82,13 @@ def summarize_ranges(
     calls = pd.DataFrame({"group": group[launching], "call": work["launch"].to_numpy()[item][launching]})
     calls = calls.drop_duplicates()
     table["launch_count"] = np.bincount(calls["group"], minlength=groups)
-    graph_calls = calls[is_graph_launch(tables)[calls["call"].to_numpy()]] if len(calls) else calls
+    graph_calls = calls[graph_launch_calls(tables)[calls["call"].to_numpy()]] if len(calls) else calls
     table["graph_launch_count"] = np.bincount(graph_calls["group"], minlength=groups)
     size = work["bytes"].to_numpy()[item]
     for column, which in (("memcpy_bytes", COPY), ("memset_bytes", FILL)):
         table[column] = _sum(group[kind == which], size[kind == which], groups)
     table = table.astype({c: "Int64" for c in table.columns if c not in ("range", "style", "domain")})
+    _blank_opaque(table, tables, work, ranges)
     peaks = pd.Series(peak_in_ranges(memory, ranges), dtype="int64") if memory is not None else None
     table["peak_vram_bytes"] = (
         _unknown(groups) if peaks is None else peaks.groupby(ranges["group"]).max().astype("Int64")
@@ -104,8 +105,8 @@ def summarize_range_kernels(
     rows = work.iloc[unique["item"].to_numpy()].reset_index(drop=True)
     rows["group"] = unique["group"].to_numpy()
     rows = rows[rows["kind"] == KERNEL]
-    by = [rows["group"], rows["name_id"], rows["short_name_id"]]
-    table = summarize_durations(rows["end_ns"] - rows["start_ns"], by).reset_index()
+    table = summarize_durations(rows["end_ns"] - rows["start_ns"], [rows["group"], rows["name_id"]]).reset_index()
+    table["short_name_id"] = table["name_id"].map(rows.groupby("name_id")["short_name_id"].first())
     table = table.sort_values(["group", "total_ns"], ascending=[True, False], kind="stable").reset_index(drop=True)
     table["range"] = table["group"].map(attributed.keys["name"])
     table["style"] = table["group"].map(attributed.keys["style"])
@@ -114,12 +115,15 @@ def summarize_range_kernels(
     return table[list(RANGE_KERNEL_COLUMNS)]
 
 
-def is_graph_launch(tables: Tables) -> npt.NDArray[np.bool_]:
-    """For each API call, whether it launches a CUDA graph."""
-    if tables.launches is None:
-        return np.zeros(0, dtype=bool)
-    ids = tables.strings.index[tables.strings.map(lambda text: "GraphLaunch" in text).astype(bool)]
-    return tables.launches["name_id"].isin(ids).to_numpy()
+def _blank_opaque(table: pd.DataFrame, tables: Tables, work: pd.DataFrame, ranges: pd.DataFrame) -> None:
+    """Make unknown, in place, what ranges that replay graphs cannot know: kernels, or all GPU work."""
+    wholes, silent = opaque_replays(tables, work)
+    no_kernels = ["kernel_count", "kernel_total_ns"]
+    no_work = [*no_kernels, "launch_count", "graph_launch_count", "gpu_busy_ns", "projected_ns"]
+    for calls, columns in ((wholes, no_kernels), (silent, no_work)):
+        enclosing, _ = attribute_work(pd.DataFrame({"launch": calls}), tables.launches, ranges)
+        groups = ranges["group"].to_numpy()[np.unique(enclosing)]
+        table.loc[table.index.isin(groups), columns] = pd.NA
 
 
 def _projected(work: pd.DataFrame, attributed: Attributed) -> pd.Series:

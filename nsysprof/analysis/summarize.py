@@ -7,15 +7,15 @@ import re
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.calls import graph_launch_calls, launch_calls, opaque_replays
 from nsysprof.analysis.categories import categorize
-from nsysprof.analysis.health import find_data_loss, launch_calls, read_health
+from nsysprof.analysis.health import find_data_loss, read_health
 from nsysprof.analysis.intervals import union_ns
 from nsysprof.analysis.memory import DeviceMemory, follow_memory
 from nsysprof.analysis.ranges import (
     Attributed,
     attribute_ranges,
     close_ranges,
-    is_graph_launch,
     summarize_range_kernels,
     summarize_ranges,
 )
@@ -56,16 +56,18 @@ def summarize(tables: Tables) -> Analysis:
     info = _trace_info(tables)
     health = read_health(
         tables,
+        work,
         dropped=dropped,
         open_ranges=open_ranges,
         bad_ranges=bad_ranges,
         unmatched_frees=memory.unmatched_frees if memory else 0,
     )
     # An absent kernel table is no proof of no kernels: nsys that lost them all writes none.
-    counted = not any(note.code in ("no-kernels", "no-gpu") for note in loss_notes)
+    counted = not any(note.code in ("no-kernels", "no-gpu") and note.severity != "info" for note in loss_notes)
     by_name = summarize_ranges(tables, work, attributed, memory)
     if not counted:
-        gpu = [c for c in by_name.columns if c.endswith(("_ns", "_count", "_bytes")) and c != "wall_ns"]
+        known = ("wall_ns", "peak_vram_bytes")
+        gpu = [c for c in by_name.columns if c.endswith(("_ns", "_count", "_bytes")) and c not in known]
         by_name[gpu] = pd.DataFrame({c: pd.array([pd.NA] * len(by_name), dtype="Int64") for c in gpu})
 
     def name_of(ids: pd.Series) -> pd.Series:
@@ -164,6 +166,8 @@ def _totals(tables: Tables, work: pd.DataFrame, memory: DeviceMemory | None, cou
         return Totals(None, None, None, None, None, None, None, None, peaks)
     kernels = work[work["kind"] == KERNEL]
     launching = _has_kernel(work, 0 if tables.launches is None else len(tables.launches))
+    silent = len(opaque_replays(tables, work)[1]) > 0
+    opaque = silent or bool((work["kind"] == GRAPH).any())
     copies = tables.copies
     by_kind: dict[str, int] = {}
     if copies is not None:
@@ -171,12 +175,16 @@ def _totals(tables: Tables, work: pd.DataFrame, memory: DeviceMemory | None, cou
         by_kind = {_copy_name(kind): int(size) for kind, size in zip(sums.index.tolist(), sums, strict=True)}
     devices = np.unique(work["device_id"], return_inverse=True)[1]
     return Totals(
-        kernel_count=len(kernels),
-        launch_count=int(launching.sum()) if tables.launches is not None else None,
-        graph_launch_count=int((launching & is_graph_launch(tables)).sum()) if tables.launches is not None else None,
-        kernel_total_ns=int((kernels["end_ns"] - kernels["start_ns"]).sum()),
-        gpu_busy_ns=int(union_ns(work["start_ns"].to_numpy(), work["end_ns"].to_numpy(), devices).sum()),
-        gpu_span_ns=int(work["end_ns"].max() - work["start_ns"].min()) if len(work) else 0,
+        kernel_count=None if opaque else len(kernels),
+        launch_count=None if silent or tables.launches is None else int(launching.sum()),
+        graph_launch_count=None
+        if silent or tables.launches is None
+        else int((launching & graph_launch_calls(tables)).sum()),
+        kernel_total_ns=None if opaque else int((kernels["end_ns"] - kernels["start_ns"]).sum()),
+        gpu_busy_ns=None
+        if silent
+        else int(union_ns(work["start_ns"].to_numpy(), work["end_ns"].to_numpy(), devices).sum()),
+        gpu_span_ns=None if silent else int(work["end_ns"].max() - work["start_ns"].min()) if len(work) else 0,
         memcpy_bytes=by_kind,
         memset_bytes=int(tables.fills["bytes"].sum()) if tables.fills is not None else 0,
         peak_vram_bytes=peaks,

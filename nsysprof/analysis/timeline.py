@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
+from nsysprof.analysis.intervals import Ints
 from nsysprof.analysis.memory import DeviceMemory
 from nsysprof.analysis.results import Timeline
 from nsysprof.analysis.work import COPY, FILL, GRAPH, KERNEL, PID_MASK
 from nsysprof.trace.schema import NULL, Tables
+
+Texts = npt.NDArray[np.object_]
 
 _KINDS = {KERNEL: "kernel", COPY: "memcpy", FILL: "memset", GRAPH: "graph"}
 
@@ -22,49 +28,53 @@ def make_timeline(
 
 
 def _gpu(tables: Tables, work: pd.DataFrame, names: dict[int, str], categories: dict[str, str]) -> pd.DataFrame:
-    rows = work.sort_values("start_ns", kind="stable")
-    kind = rows["kind"].map(_KINDS)
+    rows = work.sort_values("start_ns", kind="stable").reset_index(drop=True)
     is_kernel = (rows["kind"] == KERNEL).to_numpy()
-    plain = ("[" + kind + "]").to_numpy(dtype=object)
-    name, short = (
-        pd.Series(
-            np.where(is_kernel, [names.get(key, "") for key in rows[column]], plain), index=rows.index, dtype=object
-        )
-        for column in ("name_id", "short_name_id")
-    )
-    fallback = kind.map({"memcpy": "copy", "memset": "fill"}).fillna("other")
-    category = pd.Series([categories.get(n, f) for n, f in zip(name, fallback, strict=True)], index=rows.index)
+    kind = _look_up(rows["kind"], _KINDS.get)
+    plain = _look_up(rows["kind"], lambda key: f"[{_KINDS[key]}]")
+    other = _look_up(rows["kind"], lambda key: {COPY: "copy", FILL: "fill"}.get(key, "other"))
+    category = _look_up(rows["name_id"], lambda key: categories.get(names.get(key, ""), "other"))
     launch = rows["launch"].to_numpy()
-    known = launch >= 0
-    call_start = np.zeros(len(rows), np.int64)
-    call_tid = np.zeros(len(rows), np.int64)
-    if tables.launches is not None and len(tables.launches):
-        safe = np.where(known, launch, 0)
-        call_start = tables.launches["start_ns"].to_numpy()[safe]
-        call_tid = tables.launches["global_tid"].to_numpy()[safe]
     return pd.DataFrame(
         {
             "start_ns": rows["start_ns"],
             "end_ns": rows["end_ns"],
             "kind": kind,
-            "name": name,
-            "short_name": short,
-            "category": category,
+            "name": np.where(is_kernel, _look_up(rows["name_id"], lambda key: names.get(key, "")), plain),
+            "short_name": np.where(is_kernel, _look_up(rows["short_name_id"], lambda key: names.get(key, "")), plain),
+            "category": np.where(is_kernel, category, other),
             "device_id": rows["device_id"],
             "stream": _stream_labels(rows),
-            "launch_start_ns": pd.array(np.where(known, call_start, 0), dtype="Int64").to_numpy(),
+            "launch_start_ns": _of_call(tables, launch, "start_ns"),
             "global_pid": rows["global_pid"],
-            "global_tid": call_tid,
-            "launched": known,
+            "global_tid": _of_call(tables, launch, "global_tid"),
         }
-    ).reset_index(drop=True)
+    )
 
 
-def _stream_labels(rows: pd.DataFrame) -> pd.Series:
+def _look_up(keys: pd.Series, text_of: Callable[[int], str | None]) -> Texts:
+    """`text_of` of every key, called once for each different one."""
+    unique, code = np.unique(keys.to_numpy(), return_inverse=True)
+    texts = np.array([text_of(int(key)) for key in unique], dtype=object)
+    found: Texts = texts[code]
+    return found
+
+
+def _of_call(tables: Tables, launch: Ints, column: str) -> pd.Series:
+    """A column of the calls that launched the work, NA where unknown."""
+    known = launch >= 0
+    values = np.zeros(len(launch), dtype=np.int64)
+    if tables.launches is not None:
+        values[known] = tables.launches[column].to_numpy()[launch[known]]
+    return pd.Series(values).astype("Int64").mask(pd.Series(~known))
+
+
+def _stream_labels(rows: pd.DataFrame) -> Texts:
     """`stream 7`, with process, device and context named where the stream number alone is not unique."""
-    keys = rows[["global_pid", "device_id", "context_id", "stream_id"]]
-    unique = keys.drop_duplicates()
-    labels: dict[tuple[int, ...], str] = {}
+    columns = ["global_pid", "device_id", "context_id", "stream_id"]
+    code = rows.groupby(columns, sort=False).ngroup().to_numpy()
+    unique = rows[columns].drop_duplicates()
+    labels = []
     for pid, device, context, stream in unique.itertuples(index=False):
         twins = unique[unique["stream_id"] == stream]
         text = f"stream {stream}"
@@ -74,10 +84,9 @@ def _stream_labels(rows: pd.DataFrame) -> pd.Series:
             text = f"pid {(pid >> 24) & 0xFFFFFF} {text}"
         if twins[(twins["global_pid"] == pid) & (twins["device_id"] == device)]["context_id"].nunique() > 1:
             text = f"ctx {context} {text}"
-        labels[pid, device, context, stream] = text
-    return pd.Series(
-        [labels[key] for key in zip(*(keys[c] for c in keys), strict=True)], index=rows.index, dtype=object
-    )
+        labels.append(text)
+    found: Texts = np.array(labels, dtype=object)[code]
+    return found
 
 
 def _api(tables: Tables, names: dict[int, str]) -> pd.DataFrame:
@@ -102,21 +111,17 @@ def _nvtx(ranges: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def _levels(table: pd.DataFrame) -> list[int]:
-    """Nesting depth of each push/pop range on its thread; start/end ranges are level 0."""
-    levels = []
-    open_ends: dict[int, list[int]] = {}
-    for start, end, style, tid in zip(
-        table["start_ns"], table["end_ns"], table["style"], table["global_tid"], strict=True
-    ):
-        if style != "PushPop":
-            levels.append(0)
-            continue
-        stack = open_ends.setdefault(tid, [])
-        while stack and stack[-1] <= start:
-            stack.pop()
-        levels.append(len(stack))
-        stack.append(end)
+def _levels(table: pd.DataFrame) -> Ints:
+    """Nesting depth of each push/pop range on its thread, for ranges in order of start; start/end ranges are level 0.
+
+    The depth is the number of ranges of the thread that started before and have not ended yet.
+    """
+    levels = np.zeros(len(table), dtype=np.int64)
+    pushed = np.flatnonzero((table["style"] == "PushPop").to_numpy())
+    start, end = table["start_ns"].to_numpy()[pushed], table["end_ns"].to_numpy()[pushed]
+    for rows in table.iloc[pushed].groupby("global_tid").indices.values():
+        ended = np.searchsorted(np.sort(end[rows]), start[rows], "right")
+        levels[pushed[rows]] = np.maximum(0, np.arange(len(rows)) - ended)
     return levels
 
 

@@ -12,6 +12,8 @@ KERNEL, COPY, FILL, GRAPH = 0, 1, 2, 3
 # copyKind 11, 12, 13: page migrations of unified memory. No call of the program asked for them.
 UNIFIED_KINDS = (11, 12, 13)
 PID_MASK = ~0xFFFFFF
+# 146 years: no session's clock, and differences of such times still fit 64 bits.
+_FAR_NS = 2**62
 
 
 def collect_work(tables: Tables) -> tuple[pd.DataFrame, int]:
@@ -35,11 +37,23 @@ def collect_work(tables: Tables) -> tuple[pd.DataFrame, int]:
     work = pd.concat([part.reindex(columns=columns, fill_value=NULL) for part in parts], ignore_index=True)
     work = work[~work["copy_kind"].isin(UNIFIED_KINDS)]
     good = (work["end_ns"] >= work["start_ns"]) & ~((work["start_ns"] == 0) & (work["end_ns"] == 0))
+    good &= (work["start_ns"].abs() < _FAR_NS) & (work["end_ns"].abs() < _FAR_NS) & (work["start_ns"] != NULL)
     dropped = int((~good).sum())
     work = work[good].reset_index(drop=True)
     work["in_graph"] = (work.pop("graph_node_id") > 0) & (work["kind"] == KERNEL)
     work["launch"] = match_launches(work, tables.launches)
+    work["name_id"] = _one_id_a_name(work["name_id"], tables.strings)
     return work, dropped
+
+
+def _one_id_a_name(ids: pd.Series, strings: pd.Series) -> pd.Series:
+    """`ids` with the first id of each text: names are what counts, and StringIds does not promise to hold one once."""
+    used = strings[strings.index.isin(ids.unique())]
+    again = used[used.duplicated()]
+    if len(again) == 0:
+        return ids
+    first = {text: key for key, text in used.drop_duplicates().items()}
+    return ids.replace({key: first[text] for key, text in again.items()})
 
 
 def match_launches(work: pd.DataFrame, launches: pd.DataFrame | None) -> Ints:

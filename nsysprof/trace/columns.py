@@ -29,10 +29,7 @@ def read_integers(
         trace.notes.append(_note(table, f"lacks the columns {', '.join(missing)}"))
         return None
     wanted = {**required, **(optional or {})}
-    parts = [
-        f"ifnull(CAST({quote(present[name.lower()])} AS INTEGER), {NULL})" if name.lower() in present else str(NULL)
-        for name in wanted
-    ]
+    parts = [_as_integer(quote(present[name.lower()])) if name.lower() in present else str(NULL) for name in wanted]
     try:
         cursor = trace.connection.execute(f"SELECT {', '.join(parts)} FROM {quote(table)}")
         flat = np.fromiter(itertools.chain.from_iterable(cursor), dtype=np.int64)
@@ -41,6 +38,11 @@ def read_integers(
         return None
     matrix = flat.reshape(-1, len(wanted))
     return pd.DataFrame({ours: matrix[:, i] for i, ours in enumerate(wanted.values())})
+
+
+def _as_integer(column: str) -> str:
+    """SQL for a number as an integer, and for anything else NULL: SQLite would make 0 of any text."""
+    return f"CASE WHEN typeof({column}) IN ('integer', 'real') THEN CAST({column} AS INTEGER) ELSE {NULL} END"
 
 
 def read_rows(trace: Trace, table: str, columns: Sequence[str]) -> list[tuple[object, ...]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from nsysprof.errors import MissingToolError, OutputError, ToolFailedError, TraceDamagedError, TraceError
+from nsysprof.trace.open import refuse_lfs_pointer
 
 # In order of preference: nsys saw the driver, torch only its own work.
 _TRACES = ("nsys.sqlite", "torch.sqlite")
@@ -53,6 +54,11 @@ def _trace_in(folder: Path) -> Path:
 def _decompress(source: Path, work_dir: Path) -> Path:
     import zstandard
 
+    try:
+        with source.open("rb") as stream:
+            refuse_lfs_pointer(source, stream.read(100))
+    except OSError as error:
+        raise TraceError(f"{source} cannot be read: {error.strerror}.", "Check the path.") from error
     target = work_dir / source.stem
     try:
         with target.open("wb") as plain:

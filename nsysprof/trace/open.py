@@ -13,7 +13,7 @@ from nsysprof.errors import TraceDamagedError, TraceEmptyError, TraceError, Trac
 from nsysprof.notes import Note, Severity
 
 _MAGIC = b"SQLite format 3\0"
-_LFS = b"version https://git-lfs"
+_LFS = b"version https://git-lfs.github.com/spec"
 _MARKS = ("StringIds", "META_DATA_CAPTURE", "META_DATA_EXPORT", "EXPORT_META_DATA", "NVTX_EVENTS", "ANALYSIS_DETAILS")
 
 
@@ -62,8 +62,7 @@ def _check_file(path: Path) -> int:
     export_again = "Export it again: nsys export --type sqlite REPORT.nsys-rep"
     if size == 0:
         raise TraceEmptyError(f"{path} is empty (0 bytes).", export_again)
-    if head.startswith(_LFS):
-        raise TraceForeignError(f"{path} is a git-lfs pointer, not the trace itself.", "Run: git lfs pull")
+    refuse_lfs_pointer(path, head)
     if head[:16] == b"\0" * min(16, len(head)):
         raise TraceDamagedError(f"{path} has no header: its export was interrupted.", export_again)
     if not head.startswith(_MAGIC):
@@ -100,8 +99,10 @@ def _probe(connection: sqlite3.Connection, path: Path) -> dict[str, tuple[str, .
     return columns
 
 
-def _column_names(connection: sqlite3.Connection, table: str) -> tuple[str, ...]:
-    return tuple(row[1] for row in connection.execute(f"PRAGMA table_info({quote(table)})"))
+def refuse_lfs_pointer(path: Path, head: bytes) -> None:
+    """Raises TraceForeignError when a file's first bytes are those of a git-lfs pointer."""
+    if head.startswith(_LFS):
+        raise TraceForeignError(f"{path} is a git-lfs pointer, not the trace itself.", "Run: git lfs pull")
 
 
 def quote(identifier: str) -> str:

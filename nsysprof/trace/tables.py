@@ -55,9 +55,12 @@ def read_strings(trace: Trace) -> pd.Series:
 
 
 def read_kernels(trace: Trace) -> pd.DataFrame | None:
-    """CUPTI_ACTIVITY_KIND_KERNEL, one row a kernel instance."""
+    """CUPTI_ACTIVITY_KIND_KERNEL, one row a kernel instance; a kernel without a demangled name keeps its short one."""
     names = {"demangledName": "name_id", "shortName": "short_name_id", "graphNodeId": "graph_node_id"}
-    return read_integers(trace, "CUPTI_ACTIVITY_KIND_KERNEL", _WORK, {**_WORK_OPTIONAL, **names})
+    table = read_integers(trace, "CUPTI_ACTIVITY_KIND_KERNEL", _WORK, {**_WORK_OPTIONAL, **names})
+    if table is not None:
+        table["name_id"] = table["name_id"].where(table["name_id"] != NULL, table["short_name_id"])
+    return table
 
 
 def read_launches(trace: Trace) -> pd.DataFrame | None:
@@ -77,13 +80,18 @@ def read_launches(trace: Trace) -> pd.DataFrame | None:
 
 
 def read_memory(trace: Trace) -> pd.DataFrame | None:
-    """CUDA_GPU_MEMORY_USAGE_EVENTS; only there when nsys ran with --cuda-memory-usage=true."""
-    return read_integers(
+    """CUDA_GPU_MEMORY_USAGE_EVENTS, filled only when nsys ran with --cuda-memory-usage=true.
+
+    None without rows too: a full export has the table whether memory was traced or not, and every CUDA program
+    allocates some.
+    """
+    table = read_integers(
         trace,
         "CUDA_GPU_MEMORY_USAGE_EVENTS",
         {"start": "time_ns", "address": "address", "bytes": "bytes", "memoryOperationType": "operation"},
         {"globalPid": "global_pid", "deviceId": "device_id", "memKind": "kind"},
     )
+    return table if table is not None and len(table) else None
 
 
 def read_ranges(trace: Trace, strings: pd.Series) -> pd.DataFrame | None:
@@ -104,19 +112,28 @@ def read_ranges(trace: Trace, strings: pd.Series) -> pd.DataFrame | None:
         return None
     texts = [row[0] for row in read_rows(trace, "NVTX_EVENTS", ("text",))]
     if len(texts) != len(table):
-        return None
-    named = table["text_id"].map(strings)
+        return None  # read_rows has said why
+    named = table["text_id"].map(strings[~strings.index.duplicated()])
     direct = pd.Series(texts, index=table.index, dtype=object)
     table["name"] = direct.where(direct.notna(), named).fillna("").astype(str)
+    table["pid"] = table["global_tid"] & ~0xFFFFFF
     domains = table[table["event_type"] == _DOMAIN_TYPE]
-    pid = table["global_tid"] & ~0xFFFFFF
-    names = dict(zip(zip(pid[domains.index], domains["domain_id"], strict=True), domains["name"], strict=True))
     table["style"] = table["event_type"].map(_RANGE_TYPES)
     table = table[table["style"].notna()].reset_index(drop=True)
-    pid = table["global_tid"] & ~0xFFFFFF
-    keys = zip(pid, table["domain_id"], strict=True)
-    table["domain"] = [names.get(key, "" if key[1] in (0, NULL) else f"domain {key[1]}") for key in keys]
+    table["domain"] = _domain_names(table[["pid", "domain_id"]], domains)
     return table[["start_ns", "end_ns", "style", "global_tid", "end_global_tid", "domain_id", "name", "domain"]]
+
+
+def _domain_names(keys: pd.DataFrame, domains: pd.DataFrame) -> pd.Series:
+    """The domain of each (pid, domain_id); the default one is empty, one whose name was not recorded has its number."""
+    names = dict(zip(zip(domains["pid"], domains["domain_id"], strict=True), domains["name"], strict=True))
+    unique = keys.drop_duplicates()
+    labels = [
+        names.get(key, "" if key[1] in (0, NULL) else f"domain {key[1]}")
+        for key in unique.itertuples(index=False, name=None)
+    ]
+    label = pd.Series(labels, index=pd.MultiIndex.from_frame(unique), dtype=object, name="domain")
+    return keys.join(label, on=["pid", "domain_id"])["domain"]
 
 
 def read_devices(trace: Trace) -> tuple[DeviceRow, ...]:

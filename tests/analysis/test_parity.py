@@ -38,7 +38,7 @@ def test_kernels(traced):
     name, analysis = traced
     ours = {row["name"]: row for row in analysis.kernels.to_dict("records")}
     theirs = golden(name, "cuda_gpu_kern_sum")
-    assert [row["Name"] for row in theirs] == pytest.approx(list(ours)) if not theirs else len(theirs) == len(ours)
+    assert [row["Name"] for row in theirs] == list(ours), "the same kernels in the same order"
     for row in theirs:
         same(ours[row["Name"]], row, {"Instances": "instances", "Time (%)": "share_pct", **STATS})
 
@@ -59,6 +59,23 @@ def test_copies_and_fills(traced):
     assert len(theirs) == len(ours)
     for row in theirs:
         same(ours[row["Operation"]], row, {"Count": "count", "Total Time (ns)": "total_ns"})
+
+
+@pytest.mark.parametrize("name", ["sdpa", "mp", "mem", "ddp_rank0"])
+def test_bytes_of_copies_and_fills(name, trace_path):
+    with open_trace(trace_path(name)) as trace:
+        ours = {row["operation"]: row for row in summarize(read_tables(trace)).memops.to_dict("records")}
+    theirs = golden(name, "cuda_gpu_mem_size_sum")
+    assert len(theirs) == len(ours) > 0
+    for row in theirs:
+        mine = ours[row["Operation"]]
+        assert mine["count"] == int(row["Count"])
+        for nsys_name, column in {
+            "Total (MB)": "total_bytes",
+            "Avg (MB)": "avg_bytes",
+            "Max (MB)": "max_bytes",
+        }.items():
+            assert mine[column] / 1e6 == pytest.approx(float(row[nsys_name]), abs=0.00051, rel=0)
 
 
 def test_projected_ranges(traced):

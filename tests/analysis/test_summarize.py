@@ -1,5 +1,8 @@
 """Whole analyses of tiny traces: each shows one way in which a count goes wrong elsewhere."""
 
+import sqlite3
+
+import pandas as pd
 import pytest
 
 from nsysprof.analysis.summarize import summarize
@@ -120,6 +123,71 @@ def test_graph_mode_is_not_an_idle_gpu(analyze):
     assert row(analysis, "a")["gpu_busy_ns"] == 300
     assert analysis.totals.graph_launch_count == 1
     assert "1 CUDA graph replays" in codes(analysis)["graph-mode"].text
+    assert row(analysis, "a")["launch_count"] == 1
+    assert pd.isna(row(analysis, "a")["kernel_count"]), "unknown, and not 0"
+    assert (analysis.totals.kernel_count, analysis.totals.kernel_total_ns) == (None, None)
+
+
+def test_replays_that_left_no_record_make_their_range_unknown_and_no_other(analyze):
+    builder = TraceBuilder()
+    builder.range(0, 100, "replays")
+    builder.range(200, 300, "kernels")
+    builder.call(10, 20, 1, "cudaGraphLaunch_v10000")
+    builder.launch(210, 2)
+    analysis = analyze(builder)
+    unknown = row(analysis, "replays")
+    assert all(pd.isna(unknown[c]) for c in ("kernel_count", "launch_count", "gpu_busy_ns", "projected_ns"))
+    assert (row(analysis, "kernels")["kernel_count"], row(analysis, "kernels")["gpu_busy_ns"]) == (1, 50)
+    assert analysis.totals.gpu_busy_ns is None
+    assert "1 CUDA graph replays were not recorded" in codes(analysis)["graph-mode"].text
+    assert "launches-without-kernels" not in codes(analysis)
+    check_coverage(analysis)
+
+
+def test_a_program_that_only_copies_has_no_kernels_and_known_bytes(analyze):
+    builder = TraceBuilder()
+    builder.range(0, 100, "copy")
+    builder.call(10, 20, 1, "cudaMemcpy_v3020")
+    builder.copy(30, 60, 1, 4096)
+    analysis = analyze(builder)
+    found = row(analysis, "copy")
+    assert (found["kernel_count"], found["memcpy_bytes"], found["gpu_busy_ns"]) == (0, 4096, 30)
+    assert analysis.totals.kernel_count == 0
+    assert codes(analysis)["no-kernels"].severity is Severity.INFO
+
+
+def test_calls_without_any_gpu_record_prove_nothing(analyze):
+    builder = TraceBuilder()
+    builder.gpu()
+    builder.range(0, 100, "step")
+    builder.call(10, 20, 1, "cudaStreamSynchronize_v3020")
+    analysis = analyze(builder)
+    assert codes(analysis)["no-kernels"].severity is Severity.WARNING
+    assert analysis.totals.kernel_count is None
+    assert row(analysis, "step").keys() >= {"kernel_count"} and pd.isna(row(analysis, "step")["memcpy_bytes"])
+
+
+def test_lost_kernels_do_not_take_the_memory_along(analyze):
+    builder = TraceBuilder()
+    builder.gpu()
+    builder.range(0, 100, "RUN::math::S8")
+    builder.allocate(5, 1, 999)
+    analysis = analyze(builder)
+    assert row(analysis, "RUN::math::S8")["peak_vram_bytes"] == 999
+    assert pd.isna(row(analysis, "RUN::math::S8")["gpu_busy_ns"])
+
+
+def test_one_name_under_two_ids_is_one_kernel(analyze, tmp_path):
+    builder = TraceBuilder()
+    builder.launch(0, 1, name="x")
+    builder.launch(100, 2, name="y")
+    path = builder.write(tmp_path / "twice.sqlite")
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE StringIds SET value = 'same(int)' WHERE value LIKE '_(int)'")
+    database.close()
+    with open_trace(path) as trace:
+        analysis = summarize(read_tables(trace))
+    assert analysis.kernels[["name", "instances", "total_ns"]].to_numpy().tolist() == [["same(int)", 2, 100]]
 
 
 def test_launches_into_a_graph_being_captured_are_not_lost_kernels(analyze):
@@ -194,10 +262,11 @@ def test_impossible_times_are_dropped_and_counted(analyze):
     builder.launch(10, 1)
     builder.kernel(0, 0, 2)
     builder.kernel(500, 400, 3)
+    builder.kernel(0, 2**63 - 1, 4)
     builder.range(50, 40, "backwards")
     analysis = analyze(builder)
     assert analysis.totals.kernel_count == 1
-    assert codes(analysis)["impossible-times"].text.startswith("2 rows")
+    assert codes(analysis)["impossible-times"].text.startswith("3 rows")
     assert "impossible-ranges" in codes(analysis)
 
 

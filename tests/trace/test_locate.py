@@ -4,7 +4,7 @@ import lzma
 import pytest
 import zstandard
 
-from nsysprof.errors import MissingToolError, ToolFailedError, TraceDamagedError, TraceError
+from nsysprof.errors import MissingToolError, ToolFailedError, TraceDamagedError, TraceError, TraceForeignError
 from nsysprof.trace.locate import resolve_input
 from nsysprof.trace.open import open_trace
 from tests.build_trace import TraceBuilder
@@ -43,6 +43,37 @@ def test_a_broken_archive_is_damaged(tmp_path, content, work, suffix, broken):
     source.write_bytes(broken(PACKERS[suffix](content)))
     with pytest.raises(TraceDamagedError, match="damaged"), open_trace(resolve_input(source, None, work)):
         pass
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+def test_a_compressed_trace_that_git_lfs_did_not_fetch(tmp_path, work, suffix):
+    source = tmp_path / f"t.sqlite{suffix}"
+    source.write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 9\n")
+    with pytest.raises(TraceForeignError, match="git-lfs") as caught:
+        resolve_input(source, None, work)
+    assert "git lfs pull" in caught.value.next_step
+
+
+def test_what_does_not_exist_and_what_cannot_be_run(tmp_path, work):
+    with pytest.raises(TraceError, match="does not exist"):
+        resolve_input(tmp_path / "nothing.sqlite", None, work)
+    report = tmp_path / "r.nsys-rep"
+    report.write_bytes(b"x")
+    with pytest.raises(ToolFailedError, match="cannot be run"):
+        resolve_input(report, tmp_path / "no-nsys", work)
+
+
+def test_a_folder_with_a_report_alone_gives_the_report(tmp_path, work):
+    (tmp_path / "capture").mkdir()
+    (tmp_path / "capture" / "nsys.nsys-rep").write_bytes(b"x")
+    with pytest.raises(MissingToolError, match="takes nsys"):
+        resolve_input(tmp_path / "capture", None, work)
+
+
+def test_two_zst_frames_are_one_file(tmp_path, content, work):
+    source = tmp_path / "t.sqlite.zst"
+    source.write_bytes(zstandard.compress(content[:5000]) + zstandard.compress(content[5000:]))
+    assert resolve_input(source, None, work).read_bytes() == content
 
 
 def test_a_capture_folder_gives_its_trace_nsys_first(tmp_path, content, work):

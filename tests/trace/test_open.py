@@ -5,6 +5,7 @@ import pytest
 
 from nsysprof.errors import TraceDamagedError, TraceEmptyError, TraceError, TraceForeignError
 from nsysprof.trace.open import open_trace
+from nsysprof.trace.schema import NULL
 from nsysprof.trace.tables import read_tables
 from tests.build_trace import TraceBuilder
 
@@ -127,4 +128,4 @@ def test_text_that_is_not_utf8_and_wrong_types_are_survived(tmp_path):
     database.close()
     tables = read(path)
     assert tables.strings[1] == "\ufffdf"
-    assert tables.kernels["start_ns"].tolist() == [0]
+    assert tables.kernels["start_ns"].tolist() == [NULL], "a text is no time, and no 0 either"

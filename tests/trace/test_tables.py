@@ -1,3 +1,5 @@
+import sqlite3
+
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.schema import NULL
 from nsysprof.trace.tables import read_tables
@@ -23,6 +25,38 @@ def test_null_keeps_its_meaning_and_large_ids_their_low_bits(tmp_path):
     tables = read(builder, tmp_path)
     assert tables.kernels["correlation_id"].tolist() == [NULL]
     assert tables.kernels["global_pid"].tolist() == [PID | (1 << 55)]
+
+
+def test_an_empty_memory_table_is_no_memory_events(tmp_path):
+    builder = TraceBuilder()
+    builder.allocate(0, 1, 100)
+    path = builder.write(tmp_path / "t.sqlite")
+    with sqlite3.connect(path) as database:
+        database.execute("DELETE FROM CUDA_GPU_MEMORY_USAGE_EVENTS")
+    database.close()
+    with open_trace(path) as trace:
+        assert read_tables(trace).memory is None, "full exports have the table without the tracing"
+
+
+def test_a_kernel_without_a_demangled_name_keeps_its_short_one(tmp_path):
+    builder = TraceBuilder()
+    builder.kernel(0, 1, 1, "gemm")
+    path = builder.write(tmp_path / "t.sqlite")
+    with sqlite3.connect(path) as database:
+        database.execute("ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN demangledName")
+    database.close()
+    with open_trace(path) as trace:
+        tables = read_tables(trace)
+    assert tables.strings[tables.kernels["name_id"][0]] == "gemm"
+
+
+def test_progress_is_told_what_was_read(tmp_path):
+    builder = TraceBuilder()
+    builder.launch(0, 1)
+    said = []
+    with open_trace(builder.write(tmp_path / "t.sqlite")) as trace:
+        read_tables(trace, said.append)
+    assert said == ["read 1 kernels", "read 1 API calls"]
 
 
 def test_backtraces_that_repeat_a_call_are_left_out(tmp_path):
