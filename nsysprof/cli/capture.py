@@ -13,7 +13,7 @@ import typer
 
 from nsysprof.case import BACKENDS, DTYPES, PASSES, expand_grid
 from nsysprof.cli.options import parse_names, parse_sizes
-from nsysprof.errors import DataLossError, MissingToolError, UsageError
+from nsysprof.errors import DataLossError, MissingToolError, OutputError, ToolFailedError, UsageError
 
 if TYPE_CHECKING:
     from nsysprof.analysis.results import Analysis
@@ -228,15 +228,28 @@ def _finish(captured: Captured, folder: Path, as_json: bool) -> None:
         results = _fill(folder, analysis)
         write_text(folder / "results.csv", results.to_csv(index=False, lineterminator="\n"))
         lost = [note for note in analysis.notes if note.severity is Severity.ERROR]
-        if captured.progress.plan.device == "cpu" and captured.manifest.profiler == "nsys":
-            lost = []  # NVTX ranges alone were asked for
         captured.manifest.notes += lost
         write_manifest(folder, captured.manifest)
     print_results(folder, captured.manifest, as_json=as_json)
     if captured.interrupted:
         raise interrupted_error(folder, captured.progress)
+    _complain_of_trace(captured, folder)
     if lost:
         raise DataLossError(lost[0].text, lost[0].next_step)
+
+
+def _complain_of_trace(captured: Captured, folder: Path) -> None:
+    """Raise when a trace was asked for and not one case is in it: the latencies are there, the rest is not."""
+    measured = [outcome for outcome in captured.progress.outcomes if outcome.status == "ok"]
+    if captured.manifest.profiler == "none" or any(outcome.traced == "ok" for outcome in measured):
+        return
+    reason = measured[0].traced_reason if measured else ""
+    if "disk is full" in reason or "No space left" in reason:
+        raise OutputError(f"No space left for the trace in {folder}; the latencies are kept.", "Free some space.")
+    raise ToolFailedError(
+        f"No case could be traced: {reason or 'the profiler recorded nothing'}. The latencies are kept in {folder}.",
+        f"See {folder / 'logs'}; --profiler none captures latencies alone.",
+    )
 
 
 def _analyze(trace: Path) -> Analysis:

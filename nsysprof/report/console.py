@@ -25,8 +25,7 @@ def render_console(analysis: Analysis, record: CaptureRecord | None, width: int)
     if record is not None:
         parts.append(render_table(case_table(record, words), width))
         parts += [clean(line, 300) for line in reasons(record)] + verdict_lines(record)
-    else:
-        parts.append(render_table(range_table(analysis), width))
+    parts.append(render_table(range_table(analysis), width))
     parts.append(render_table(kernel_table(analysis, 10), width))
     parts += [
         f"{note.severity.value}: {clean(note.text)}" + (f" -> {note.next_step}" if note.next_step else "")

@@ -7,7 +7,10 @@ of the kernel table is a leaf operator on the device `cpu`, as META_DATA_CAPTURE
 from __future__ import annotations
 
 import json
+import os
 import tempfile
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -126,6 +129,16 @@ class TorchTrace:
         self._database["META_DATA_CAPTURE"].insert_all({"name": k, "value": v} for k, v in facts.items())
         self._database["TARGET_INFO_SESSION_START_TIME"].insert({"utcEpochNs": origin_ns})
         self._database["TARGET_INFO_GPU"].insert_all(_devices(self._device))
+        self._announce(origin_ns)
+
+    def _announce(self, origin_ns: int) -> None:
+        """The range at the start of every trace that names this tool; it spans the opening of this one."""
+        self._database["StringIds"].insert({"id": 1, "value": f"nsysprof {__version__}"})
+        tid = global_tid(os.getpid(), threading.get_native_id())
+        end = time.time_ns() - origin_ns
+        self._database["NVTX_EVENTS"].insert(
+            {"start": 0, "end": end, "eventType": _START_END, "globalTid": tid, "textId": 1, "domainId": 0}
+        )
 
     def _largest_correlation(self) -> int:
         (row,) = self._database.query("SELECT max(correlationId) AS largest FROM CUPTI_ACTIVITY_KIND_RUNTIME")

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -165,3 +166,64 @@ def test_nsys_on_the_cpu_records_ranges_and_claims_no_kernels(tmp_path, nsys):
     done = run("analyze", tmp_path / "c", "--out", tmp_path / "a")
     assert "names no GPU" in done.stdout
     assert "RUN::math::S32" in (tmp_path / "a" / "ranges.csv").read_text()
+
+
+LOSSY_NSYS = """#!/bin/sh
+# An nsys older than the driver: it runs the program, exits 0, and exports what it really recorded on an H200.
+case "$1" in
+    --version) echo "NVIDIA Nsight Systems version 2023.4.4.54-x" ;;
+    profile) for a; do case "$a" in --output=*) touch "${a#--output=}.nsys-rep" ;; esac; done
+        while [ "$1" != -m ]; do last=$1; shift; done; exec "$last" "$@" ;;
+    export) for a; do case "$a" in --output=*) cp TRACE "${a#--output=}" ;; esac; done ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(("name", "word"), [("sdpa23", "hold no launch"), ("sdpa22", "not one kernel")])
+def test_a_profiler_that_loses_data_and_exits_0_is_an_error(tmp_path, trace_path, name, word):
+    nsys = tmp_path / "nsys"
+    nsys.write_text(LOSSY_NSYS.replace("TRACE", str(trace_path(name))))
+    nsys.chmod(0o755)
+    arguments = ("--backends", "math", "--seq", "1024", "--heads", "1", "--head-dim", "8", "--samples", "10")
+    arguments += ("--device", "cpu", "--profiler", "nsys", "--nsys", nsys, "--out", tmp_path / "c")
+    fails(run("capture", *arguments), 12, word, "newer nsys")
+    assert ",ok," in (tmp_path / "c" / "results.csv").read_text(), "the latency is kept"
+    notes = json.loads((tmp_path / "c" / "manifest.json").read_text())["notes"]
+    assert [note["severity"] for note in notes] == ["error"]
+
+
+@pytest.fixture
+def tiny_disk(tmp_path):
+    """A file system of `size` KiB, where this user may mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = []
+
+    def mount(size):
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", str(folder)]
+        try:
+            done = subprocess.run(command, capture_output=True, check=False)
+        except OSError:
+            pytest.skip("no mount here")
+        if done.returncode != 0:
+            pytest.skip("this user may not mount a small file system")
+        mounted.append(folder)
+        return folder
+
+    yield mount
+    for each in mounted:
+        subprocess.run(["umount", str(each)], check=True)
+
+
+def test_a_disk_that_is_full_at_once_or_halfway(tiny_disk, trace_path):
+    disk = tiny_disk(48)
+    fails(run("capture", "--backends", "math", *SMALL, "--out", disk / "c"), 4, "No space left")
+    shutil.rmtree(disk / "c", ignore_errors=True)
+    fails(run("analyze", trace_path("sdpa"), "--out", disk / "a"), 4, "No space left")
+
+
+def test_a_disk_that_fills_during_the_traced_pass_keeps_the_latencies(tiny_disk):
+    disk = tiny_disk(100)
+    done = run("capture", "--backends", "math,flash", *SMALL, "--profiler", "torch", "--out", disk / "c")
+    fails(done, 4, "No space left for the trace", "latencies are kept")
+    assert (disk / "c" / "results.csv").read_text().count(",ok,") == 4

@@ -5,6 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
+from nsysprof import __version__  # noqa: E402
 from nsysprof.workload.torch_trace import TorchTrace, global_tid, short_name  # noqa: E402
 
 
@@ -63,6 +64,8 @@ def test_the_trace_says_what_it_is(trace_path):
     assert facts["NSYSPROF:TOOL"] == "torch"
     assert facts["NSYSPROF:WORK_KIND"] == "operator"
     assert query(trace_path, "SELECT name FROM TARGET_INFO_GPU") == [("cpu",)]
+    first = query(trace_path, "SELECT value FROM NVTX_EVENTS JOIN StringIds ON id = textId ORDER BY start LIMIT 1")
+    assert first == [(f"nsysprof {__version__}",)]
 
 
 def test_a_session_that_fails_is_written_and_the_error_passes(tmp_path):
