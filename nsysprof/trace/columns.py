@@ -33,7 +33,7 @@ def read_integers(
     try:
         cursor = trace.connection.execute(f"SELECT {', '.join(parts)} FROM {quote(table)}")
         flat = np.fromiter(itertools.chain.from_iterable(cursor), dtype=np.int64)
-    except (sqlite3.DatabaseError, OverflowError) as error:
+    except (sqlite3.DatabaseError, OverflowError, UnicodeDecodeError) as error:
         trace.notes.append(_note(table, f"is damaged ({error})"))
         return None
     matrix = flat.reshape(-1, len(wanted))
@@ -53,7 +53,7 @@ def read_rows(trace: Trace, table: str, columns: Sequence[str]) -> list[tuple[ob
     parts = [quote(present[name.lower()]) if name.lower() in present else "NULL" for name in columns]
     try:
         return trace.connection.execute(f"SELECT {', '.join(parts)} FROM {quote(table)}").fetchall()
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         trace.notes.append(_note(table, f"is damaged ({error})"))
         return []
 

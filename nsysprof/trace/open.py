@@ -85,7 +85,7 @@ def _probe(connection: sqlite3.Connection, path: Path) -> dict[str, tuple[str, .
         columns = {
             name: tuple(row[1] for row in connection.execute(f"PRAGMA table_info({quote(name)})")) for name in names
         }
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # SQLite's own message may quote damage
         raise TraceDamagedError(
             f"{path} is damaged: {error}.", "Export it again: nsys export --type sqlite REPORT.nsys-rep"
         ) from error

@@ -1,0 +1,57 @@
+"""Real traces with real damage: whatever is read adds up, and whatever is not read says so."""
+
+import random
+
+import pytest
+
+from nsysprof.analysis.summarize import summarize
+from nsysprof.errors import TraceError
+from nsysprof.trace.open import open_trace
+from nsysprof.trace.tables import read_tables
+
+
+def damage(content, source):
+    broken = bytearray(content)
+    kind = source.randrange(3)
+    if kind == 0:
+        for _ in range(source.choice((1, 5, 50, 500))):
+            broken[source.randrange(len(broken))] = source.randrange(256)
+    elif kind == 1:
+        page = source.randrange(len(broken) // 4096) * 4096
+        broken[page : page + 4096] = source.choice((bytes(4096), source.randbytes(4096)))
+    else:
+        del broken[source.randrange(len(broken)) :]
+    return broken
+
+
+@pytest.mark.parametrize("name", ["mem", "sdpa22", "graph_node", "mp"])
+def test_flipped_bytes_lost_pages_and_cut_ends(trace_path, tmp_path, name):
+    content = trace_path(name).read_bytes()
+    source = random.Random(name)
+    path = tmp_path / "broken.sqlite"
+    outcomes = {"read": 0, "refused": 0}
+    for _ in range(120):
+        broken = damage(content, source)
+        path.write_bytes(broken)
+        try:
+            with open_trace(path) as trace:
+                analysis = summarize(read_tables(trace))
+        except TraceError as error:
+            assert error.next_step
+            outcomes["refused"] += 1
+        else:
+            coverage = analysis.coverage
+            assert coverage.kernels == coverage.attributed_kernels + sum(coverage.reasons.values())
+            outcomes["read"] += 1
+        assert path.read_bytes() == broken
+    assert min(outcomes.values()) > 0
+
+
+def test_an_error_of_sqlite_that_quotes_the_damage_is_an_error_of_ours(trace_path, tmp_path):
+    content = bytearray(trace_path("mem").read_bytes())
+    at = content.index(b"CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY")
+    content[at + 13 : at + 15] = b"\xff\xfe"
+    path = tmp_path / "broken.sqlite"
+    path.write_bytes(content)
+    with pytest.raises(TraceError, match="damaged"), open_trace(path):
+        pass
