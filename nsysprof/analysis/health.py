@@ -7,7 +7,9 @@ import re
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.attribute import attribute_work
 from nsysprof.analysis.calls import launch_calls, opaque_replays
+from nsysprof.analysis.intervals import Ints
 from nsysprof.analysis.ranges import Attributed
 from nsysprof.analysis.work import COPY, FILL, GRAPH, KERNEL
 from nsysprof.notes import Note, Severity
@@ -29,7 +31,7 @@ def find_data_loss(tables: Tables, work: pd.DataFrame, attributed: Attributed) -
     if recorded:
         matched[opaque_replays(tables, work)[1]] = True
     total, lost = int(calls.sum()), int((calls & ~matched).sum())
-    ours, empty = _measured_ranges(attributed)
+    ours, empty = _measured_ranges(tables, attributed, opaque_replays(tables, work)[1])
     known_lost = lost if len(calls) else None
     if recorded == 0:
         return known_lost, [_no_kernels(tables, total, ours, bool(work["kind"].isin((COPY, FILL)).any()))]
@@ -44,11 +46,15 @@ def find_data_loss(tables: Tables, work: pd.DataFrame, attributed: Attributed) -
     return known_lost, notes
 
 
-def _measured_ranges(attributed: Attributed) -> tuple[int, int]:
-    """How many ranges are of our own captures, and how many of those enclose no work: each measures some."""
+def _measured_ranges(tables: Tables, attributed: Attributed, silent: Ints) -> tuple[int, int]:
+    """How many ranges are of our own captures, and how many of those enclose no work: each measures some.
+
+    A silent graph replay is work, though unrecorded.
+    """
     ours = attributed.keys["name"].map(lambda name: parse_range(name) is not None).to_numpy(dtype=bool)
     names = attributed.keys["name"][ours]
-    filled = set(attributed.keys["name"].iloc[np.unique(attributed.group)]) if len(attributed.instance) else set()
+    replaying, _ = attribute_work(pd.DataFrame({"launch": silent}), tables.launches, attributed.ranges)
+    filled = set(attributed.ranges["name"].iloc[np.union1d(attributed.instance, replaying)])
     return names.nunique(), len(set(names) - filled)
 
 

@@ -30,7 +30,7 @@ from nsysprof.analysis.results import (
     TraceInfo,
 )
 from nsysprof.analysis.statistics import summarize_durations
-from nsysprof.analysis.timeline import make_timeline, names_by_id
+from nsysprof.analysis.timeline import look_up, make_timeline, names_by_id
 from nsysprof.analysis.work import GRAPH, KERNEL, collect_work
 from nsysprof.notes import Note, Severity
 from nsysprof.trace.schema import NULL, Tables
@@ -71,7 +71,7 @@ def summarize(tables: Tables) -> Analysis:
         by_name[gpu] = pd.DataFrame({c: pd.array([pd.NA] * len(by_name), dtype="Int64") for c in gpu})
 
     def name_of(ids: pd.Series) -> pd.Series:
-        return ids.map(names).fillna("")
+        return pd.Series(look_up(ids, lambda key: names.get(key, "")), index=ids.index, dtype=object)
 
     return Analysis(
         trace=info,
@@ -209,7 +209,7 @@ def _api(tables: Tables, names: dict[int, str]) -> pd.DataFrame:
     rows = tables.launches
     # Four digits, as nsys stats has it: cudaLaunchKernel_v7000 loses them, cudaLaunchKernelExC_v11060 does not.
     plain = {key: re.sub(r"_v\d{4}$", "", text) for key, text in names.items()}
-    name = rows["name_id"].map(plain).fillna("").rename("name")
+    name = pd.Series(look_up(rows["name_id"], lambda key: plain.get(key, "")), index=rows.index, name="name")
     table = summarize_durations(rows["end_ns"] - rows["start_ns"], [name]).reset_index()
     return table.rename(columns={"instances": "calls"})[list(API_COLUMNS)]
 

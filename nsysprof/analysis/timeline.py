@@ -30,18 +30,18 @@ def make_timeline(
 def _gpu(tables: Tables, work: pd.DataFrame, names: dict[int, str], categories: dict[str, str]) -> pd.DataFrame:
     rows = work.sort_values("start_ns", kind="stable").reset_index(drop=True)
     is_kernel = (rows["kind"] == KERNEL).to_numpy()
-    kind = _look_up(rows["kind"], _KINDS.get)
-    plain = _look_up(rows["kind"], lambda key: f"[{_KINDS[key]}]")
-    other = _look_up(rows["kind"], lambda key: {COPY: "copy", FILL: "fill"}.get(key, "other"))
-    category = _look_up(rows["name_id"], lambda key: categories.get(names.get(key, ""), "other"))
+    kind = look_up(rows["kind"], _KINDS.get)
+    plain = look_up(rows["kind"], lambda key: f"[{_KINDS[key]}]")
+    other = look_up(rows["kind"], lambda key: {COPY: "copy", FILL: "fill"}.get(key, "other"))
+    category = look_up(rows["name_id"], lambda key: categories.get(names.get(key, ""), "other"))
     launch = rows["launch"].to_numpy()
     return pd.DataFrame(
         {
             "start_ns": rows["start_ns"],
             "end_ns": rows["end_ns"],
             "kind": kind,
-            "name": np.where(is_kernel, _look_up(rows["name_id"], lambda key: names.get(key, "")), plain),
-            "short_name": np.where(is_kernel, _look_up(rows["short_name_id"], lambda key: names.get(key, "")), plain),
+            "name": np.where(is_kernel, look_up(rows["name_id"], lambda key: names.get(key, "")), plain),
+            "short_name": np.where(is_kernel, look_up(rows["short_name_id"], lambda key: names.get(key, "")), plain),
             "category": np.where(is_kernel, category, other),
             "device_id": rows["device_id"],
             "stream": _stream_labels(rows),
@@ -52,7 +52,7 @@ def _gpu(tables: Tables, work: pd.DataFrame, names: dict[int, str], categories: 
     )
 
 
-def _look_up(keys: pd.Series, text_of: Callable[[int], str | None]) -> Texts:
+def look_up(keys: pd.Series, text_of: Callable[[int], str | None]) -> Texts:
     """`text_of` of every key, called once for each different one."""
     unique, code = np.unique(keys.to_numpy(), return_inverse=True)
     texts = np.array([text_of(int(key)) for key in unique], dtype=object)
@@ -97,7 +97,7 @@ def _api(tables: Tables, names: dict[int, str]) -> pd.DataFrame:
         {
             "start_ns": rows["start_ns"],
             "end_ns": rows["end_ns"],
-            "name": rows["name_id"].map(names).fillna(""),
+            "name": look_up(rows["name_id"], lambda key: names.get(key, "")),
             "global_tid": rows["global_tid"],
         }
     ).reset_index(drop=True)

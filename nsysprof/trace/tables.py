@@ -110,10 +110,11 @@ def read_ranges(trace: Trace, strings: pd.Series) -> pd.DataFrame | None:
     )
     if table is None:
         return None
-    texts = [row[0] for row in read_rows(trace, "NVTX_EVENTS", ("text",))]
+    # A blob is no name: whatever is not text counts as none.
+    texts = [text if isinstance(text, str) else None for (text,) in read_rows(trace, "NVTX_EVENTS", ("text",))]
     if len(texts) != len(table):
         return None  # read_rows has said why
-    named = table["text_id"].map(strings[~strings.index.duplicated()])
+    named = table["text_id"].map(strings[~strings.index.duplicated()]).astype(object)
     direct = pd.Series(texts, index=table.index, dtype=object)
     table["name"] = direct.where(direct.notna(), named).fillna("").astype(str)
     table["pid"] = table["global_tid"] & ~0xFFFFFF

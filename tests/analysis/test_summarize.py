@@ -144,6 +144,25 @@ def test_replays_that_left_no_record_make_their_range_unknown_and_no_other(analy
     check_coverage(analysis)
 
 
+def test_a_measured_range_of_silent_replays_is_unknown_and_not_lost(analyze):
+    builder = TraceBuilder()
+    builder.range(0, 100, "RUN::math::S8")
+    builder.range(200, 300, "RUN::flash::S8")
+    builder.call(10, 20, 1, "cudaGraphLaunch_v10000")
+    builder.launch(210, 2)
+    assert not [note for note in analyze(builder).notes if note.severity is Severity.ERROR]
+
+
+def test_calls_whose_name_is_not_in_the_strings(analyze):
+    builder = TraceBuilder()
+    builder.launch(10, 1)
+    builder.call(50, 60, 2)
+    for _, rows in builder.tables.values():
+        rows[:] = [tuple(-1 if value == builder.strings["cudaLaunchKernel_v7000"] else value for value in row)
+                   for row in rows] if len(rows[0]) == 7 else rows  # fmt: skip
+    assert analyze(builder).api["calls"].tolist() == [2]
+
+
 def test_a_program_that_only_copies_has_no_kernels_and_known_bytes(analyze):
     builder = TraceBuilder()
     builder.range(0, 100, "copy")

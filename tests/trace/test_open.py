@@ -103,6 +103,19 @@ def test_a_zeroed_page_costs_its_table_and_not_the_rest(small):
     assert read_anything > 0
 
 
+def test_hostile_values_end_in_notes_and_not_in_tracebacks(tmp_path):
+    builder = TraceBuilder()
+    builder.launch(0, 1)
+    builder.range(0, 50, "a")
+    builder.range(60, 90, "b")
+    path = builder.write(tmp_path / "x.sqlite")
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE NVTX_EVENTS SET text = x'fffe', start = 1e300 WHERE rowid = 1")
+    database.close()
+    ranges = read(path).ranges
+    assert ranges["name"].tolist() == ["", "b"]
+
+
 def test_views_and_triggers_are_not_looked_at(tmp_path):
     builder = TraceBuilder()
     builder.launch(0, 1)
