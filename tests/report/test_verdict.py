@@ -8,15 +8,29 @@ def lines(tmp_path, device="cuda", **changes):
 
 
 def test_the_fastest_is_named_with_its_interval_and_the_others_factors(tmp_path):
-    (line,) = lines(tmp_path, flash={"latency_median_ns": 60, "latency_ci_low_ns": 58, "latency_ci_high_ns": 62})
-    assert line == "S=1024: flash is the fastest at 60.00 [58.00, 62.00] ns; math 33.33x as long."
+    flash = {"latency_median_ns": 60, "latency_ci_low_ns": 58, "latency_ci_high_ns": 62}
+    math = {"latency_median_ns": 520, "latency_ci_low_ns": 515, "latency_ci_high_ns": 525}
+    (line,) = lines(tmp_path, flash=flash, math=math)
+    assert line == "S=1024: flash is the fastest at 60.00 [58.00, 62.00] ns; math 8.667x as long."
 
 
 def test_overlapping_intervals_show_no_difference(tmp_path):
     close = {"latency_median_ns": 510, "latency_ci_low_ns": 495, "latency_ci_high_ns": 530}
     base = {"latency_median_ns": 500, "latency_ci_low_ns": 490, "latency_ci_high_ns": 505}
     (line,) = lines(tmp_path, "cpu", flash=base, math=close)
-    assert "flash, math are the fastest; their 95 % intervals overlap, so no difference is shown" in line
+    assert "flash, math are the fastest; their 95 % intervals overlap or their medians lie within 2 %" in line
+
+
+def test_half_a_percent_is_no_difference_however_narrow_the_intervals(tmp_path):
+    close = {"latency_median_ns": 1005, "latency_ci_low_ns": 1004, "latency_ci_high_ns": 1006}
+    base = {"latency_median_ns": 1000, "latency_ci_low_ns": 999, "latency_ci_high_ns": 1001}
+    (line,) = lines(tmp_path, "cpu", flash=base, math=close)
+    assert "no difference is shown" in line
+
+
+def test_a_slower_case_that_waits_for_the_cpu_is_marked(tmp_path):
+    (line,) = lines(tmp_path, flash={"latency_median_ns": 60, "latency_ci_low_ns": 58, "latency_ci_high_ns": 62})
+    assert "math 33.33x (launch-bound) as long" in line
 
 
 def test_an_unknown_interval_could_be_anywhere(tmp_path):
