@@ -5,15 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from nsysprof.capture.manifest import (
-    MANIFEST,
-    NSYS_TRACE,
-    RESULTS,
-    SAMPLES,
-    TORCH_TRACE,
-    output_error,
-)
+from nsysprof.capture.manifest import MANIFEST, NSYS_TRACE, RESULTS, SAMPLES, TORCH_TRACE
 from nsysprof.errors import OutputError
+from nsysprof.output import output_error
 
 NSYS_REPORT = "nsys.nsys-rep"
 LOGS = "logs"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import errno
 import io
 import json
 from dataclasses import dataclass, field
@@ -12,8 +11,9 @@ from typing import Any
 
 from nsysprof import __version__
 from nsysprof.case import Case
-from nsysprof.errors import OutputError, TraceError
+from nsysprof.errors import TraceError
 from nsysprof.notes import Note
+from nsysprof.output import write_whole
 from nsysprof.samples import Samples
 
 # History of the format. 1: first.
@@ -85,27 +85,8 @@ class Manifest:
         )
 
 
-def write_text(path: Path, text: str) -> None:
-    """Replace a file in one step: a kill or a full disk leaves the old one whole. Raises OutputError."""
-    scratch = path.with_name(f".{path.name}.part")
-    try:
-        scratch.write_text(text, encoding="utf-8")
-        scratch.replace(path)
-    except OSError as error:
-        raise output_error(path, error) from error
-
-
-def output_error(path: Path, error: OSError) -> OutputError:
-    """The OutputError for a failed write, with the next step for the usual causes."""
-    if error.errno == errno.ENOSPC:
-        return OutputError(f"No space left for {path}.", "Free some space or choose another disk with --out.")
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return OutputError(f"{path} cannot be written: {error.strerror}.", "Choose another folder with --out.")
-    return OutputError(f"{path} cannot be written: {error.strerror or error}.", "Choose another folder with --out.")
-
-
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    write_text(folder / MANIFEST, json.dumps(manifest.to_json(), indent=1, ensure_ascii=False) + "\n")
+    write_whole(folder / MANIFEST, (json.dumps(manifest.to_json(), indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -128,7 +109,7 @@ def read_manifest(folder: Path) -> Manifest:
 def write_samples(folder: Path, samples: dict[str, Samples]) -> None:
     """All raw samples by range name."""
     data = {"format_version": FORMAT_VERSION, "samples": {name: s.to_json() for name, s in samples.items()}}
-    write_text(folder / SAMPLES, json.dumps(data, indent=1) + "\n")
+    write_whole(folder / SAMPLES, (json.dumps(data, indent=1) + "\n").encode())
 
 
 def write_results(folder: Path, columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
@@ -138,4 +119,4 @@ def write_results(folder: Path, columns: tuple[str, ...], rows: list[dict[str, A
     writer.writeheader()
     for row in rows:
         writer.writerow({key: "" if row.get(key) is None else row[key] for key in columns})
-    write_text(folder / RESULTS, text.getvalue())
+    write_whole(folder / RESULTS, (text.getvalue()).encode())

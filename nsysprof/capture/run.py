@@ -103,7 +103,7 @@ def run_capture(
         manifest.notes += clock_notes(manifest.environment)
         manifest.method = next((o.samples.method for o in progress.outcomes if o.samples), "")
         run.save()
-        trace = None if run.interrupted else _run_traced_or_fall_back(run, fall_back)
+        trace = None if run.interrupted else _run_traced_or_none(run, fall_back)
         manifest.complete = not run.interrupted
         run.save()
     finally:
@@ -122,6 +122,15 @@ def _why_nothing(progress: Progress) -> str:
 def _run_timed(run: _Run) -> None:
     job = _write_job(run, "timed", run.plan.profiler, skip=())
     _run_pass(run, "timed", _supervisor(job), LOGS + "/timed.log")
+
+
+def _run_traced_or_none(run: _Run, fall_back: bool) -> Path | None:
+    """The trace, or None when there is none or Ctrl-C came between the passes or during the export."""
+    try:
+        return _run_traced_or_fall_back(run, fall_back)
+    except KeyboardInterrupt:
+        run.interrupted = True
+        return None
 
 
 def _run_traced_or_fall_back(run: _Run, fall_back: bool) -> Path | None:

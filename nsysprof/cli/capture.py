@@ -217,16 +217,17 @@ def _run(plan: CapturePlan, folder: Path, nsys: Path | None, *, fall_back: bool,
 
 def _finish(captured: Captured, folder: Path, as_json: bool) -> None:
     """Fill results.csv from the trace, say what the profiler lost, and tell the user where things are."""
-    from nsysprof.capture.manifest import write_manifest, write_text
+    from nsysprof.capture.manifest import RESULTS, write_manifest
     from nsysprof.capture.run import interrupted_error
     from nsysprof.cli.console import print_results
     from nsysprof.notes import Severity
+    from nsysprof.output import write_whole
 
     lost: list[Any] = []
     if captured.trace is not None:
         analysis = _analyze(captured.trace)
         results = _fill(folder, analysis)
-        write_text(folder / "results.csv", results.to_csv(index=False, lineterminator="\n"))
+        write_whole(folder / RESULTS, results.to_csv(index=False, lineterminator="\n").encode())
         lost = [note for note in analysis.notes if note.severity is Severity.ERROR]
         captured.manifest.notes += lost
         write_manifest(folder, captured.manifest)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import json
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nsysprof.analysis.results import Analysis, CaptureRecord
-from nsysprof.errors import OutputError
+from nsysprof.output import output_error, write_whole
 from nsysprof.report.escape import defuse_formula
 from nsysprof.report.html import render_html
 from nsysprof.report.markdown import render_markdown
@@ -44,10 +43,10 @@ def write_analysis(
         pngs = [path for path in pictures if path.suffix == ".png"]
         report = render_markdown(analysis, record, [path.name for path in pngs])
         written += pictures
-        written += [_write(out / "report.md", report.encode("utf-8", "replace"))]
-        written += [_write(out / "report.html", render_html(analysis, record, pngs).encode("utf-8", "replace"))]
+        written += [write_whole(out / "report.md", report.encode("utf-8", "replace"))]
+        written += [write_whole(out / "report.html", render_html(analysis, record, pngs).encode("utf-8", "replace"))]
     except OSError as error:
-        raise _output_error(out, error) from error
+        raise output_error(out, error) from error
     return written
 
 
@@ -77,8 +76,8 @@ def _write_tables(analysis: Analysis, record: CaptureRecord | None, out: Path) -
     if record is not None:
         tables["results.csv"] = record.results
     text = json.dumps(summary_json(analysis), indent=1, ensure_ascii=False) + "\n"
-    written = [_write(out / "summary.json", text.encode("utf-8", "replace"))]
-    written += [_write(out / name, _csv(table)) for name, table in tables.items()]
+    written = [write_whole(out / "summary.json", text.encode("utf-8", "replace"))]
+    written += [write_whole(out / name, _csv(table)) for name, table in tables.items()]
     return written
 
 
@@ -115,7 +114,7 @@ def _write_figures(
             data = io.BytesIO()
             metadata = {"Software": None} if kind == "png" else {"Date": None}
             figure.savefig(data, format=kind, metadata=metadata)
-            written.append(_write(out / f"{name}.{kind}", data.getvalue()))
+            written.append(write_whole(out / f"{name}.{kind}", data.getvalue()))
     return written
 
 
@@ -124,20 +123,3 @@ def _traced_calls(record: CaptureRecord | None) -> dict[str, int]:
         return {}
     known = record.results[record.results["traced_calls"].notna()]
     return {str(name): int(calls) for name, calls in zip(known["range"], known["traced_calls"], strict=True)}
-
-
-def _write(path: Path, data: bytes) -> Path:
-    scratch = path.with_name(f".{path.name}.part")
-    try:
-        scratch.write_bytes(data)
-        scratch.replace(path)
-    except OSError:
-        scratch.unlink(missing_ok=True)
-        raise
-    return path
-
-
-def _output_error(out: Path, error: OSError) -> OutputError:
-    if error.errno == errno.ENOSPC:
-        return OutputError(f"No space left for {out}.", "Free some space or choose another disk with --out.")
-    return OutputError(f"{out} cannot be written: {error.strerror or error}.", "Choose another folder with --out.")

@@ -1,6 +1,5 @@
 import csv
 import json
-from pathlib import Path
 
 import pytest
 
@@ -11,10 +10,9 @@ from nsysprof.capture.manifest import (
     write_manifest,
     write_results,
     write_samples,
-    write_text,
 )
 from nsysprof.case import Case
-from nsysprof.errors import OutputError, TraceError
+from nsysprof.errors import TraceError
 from nsysprof.notes import Note, Severity
 from nsysprof.samples import Samples
 
@@ -56,16 +54,3 @@ def test_raw_samples_are_kept_in_order(tmp_path):
     write_samples(tmp_path, {"RUN::math::S8": Samples((3, 1, 2), "how")})
     data = json.loads((tmp_path / "samples.json").read_text())
     assert data["samples"]["RUN::math::S8"] == {"unit": "ns", "method": "how", "values": [3, 1, 2]}
-
-
-def test_a_failed_write_leaves_the_old_file_whole(tmp_path, monkeypatch):
-    target = tmp_path / "f"
-    write_text(target, "old")
-
-    def full(self, *_args, **_kwargs):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(OutputError, match="No space left"):
-        write_text(target, "new")
-    assert target.read_bytes() == b"old"
