@@ -192,6 +192,25 @@ def test_a_profiler_that_loses_data_and_exits_0_is_an_error(tmp_path, trace_path
     assert [note["severity"] for note in notes] == ["error"]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_an_interruption_of_the_export_keeps_the_capture(tmp_path):
+    nsys = tmp_path / "nsys"
+    nsys.write_text(LOSSY_NSYS.replace("cp TRACE", f"touch {tmp_path}/exporting; exec sleep 60; :"))
+    nsys.chmod(0o755)
+    arguments = ["--backends", "math", *SMALL, "--profiler", "nsys", "--nsys", str(nsys), "--out", str(tmp_path / "c")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nsysprof", "capture", *arguments], stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (tmp_path / "exporting").exists():
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "2 of 2 cases are finished and kept" in stderr
+    assert (tmp_path / "c" / "results.csv").read_text().count(",ok,") == 2
+
+
 @pytest.fixture
 def tiny_disk(tmp_path):
     """A file system of `size` KiB, where this user may mount one."""
