@@ -2,52 +2,164 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.intervals import Ints
-from nsysprof.analysis.work import PID_MASK
+from nsysprof.analysis.work import Rows
+from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints
 
 
-def attribute_work(work: pd.DataFrame, launches: pd.DataFrame | None, ranges: pd.DataFrame) -> tuple[Ints, Ints]:
-    """Pairs (row of ranges, row of work): the range encloses the call that launched the work.
+@dataclass(frozen=True)
+class Segments:
+    """Work by range, as stretches: the range `instance[i]` launched the work `order[low[i]:high[i]]`.
 
-    A push/pop range encloses calls of its own thread, a start/end range those of any thread of its process, since
-    autograd launches the backward pass from threads of its own. Nested ranges each get the work (inclusive).
+    order: rows of work in the order of their calls, thread by thread. Ten million pairs would be a gigabyte, while a
+    range's calls lie side by side.
     """
-    if launches is None or len(ranges) == 0 or len(work) == 0:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    launched = np.flatnonzero(work["launch"].to_numpy() >= 0)
-    call = work["launch"].to_numpy()[launched]
-    tid = launches["global_tid"].to_numpy()[call]
-    start = launches["start_ns"].to_numpy()[call]
-    end = launches["end_ns"].to_numpy()[call]
-    pairs: list[tuple[Ints, Ints]] = []
-    for style, scope in (("PushPop", tid), ("StartEnd", tid & PID_MASK)):
-        chosen = np.flatnonzero((ranges["style"] == style).to_numpy())
-        owner = ranges["global_tid"].to_numpy()[chosen]
-        owner = owner if style == "PushPop" else owner & PID_MASK
-        begin = ranges["start_ns"].to_numpy()[chosen]
-        finish = ranges["end_ns"].to_numpy()[chosen]
-        which, item = _enclosed(scope, start, end, owner, begin, finish)
-        pairs.append((chosen[which], launched[item]))
-    return np.concatenate([a for a, _ in pairs]), np.concatenate([b for _, b in pairs])
+
+    order: Rows
+    instance: Int64s
+    low: Int64s
+    high: Int64s
+
+    def pairs(self) -> tuple[Int64s, Rows]:
+        """Every (range instance, row of work)."""
+        which, position = expand(self.low, self.high)
+        return self.instance[which], self.order[position]
 
 
-def _enclosed(scope: Ints, start: Ints, end: Ints, owner: Ints, begin: Ints, finish: Ints) -> tuple[Ints, Ints]:
-    """All (range, call) with the same owner, begin <= start and end <= finish."""
-    order = np.lexsort((start, scope))
-    scope, start, end = scope[order], start[order], end[order]
-    low = np.zeros(len(owner), np.int64)
-    high = np.zeros(len(owner), np.int64)
-    for value in np.unique(owner):
-        first, last = np.searchsorted(scope, value, "left"), np.searchsorted(scope, value, "right")
-        mine = owner == value
+@dataclass(frozen=True)
+class Launched:
+    """Work that has a call, thread by thread (or process by process) in the order of the calls.
+
+    order: rows of work. start_ns, end_ns: of their calls. owners: the threads' global tids, or the processes' global
+    pids; edges: where each one's work begins, and the end of the last. in_order: no call ends before one ahead of it.
+    owner_mask: makes a global tid the owner.
+    """
+
+    order: Rows
+    start_ns: Int64s
+    end_ns: Int64s
+    owners: Int64s
+    edges: Int64s
+    in_order: bool
+    owner_mask: int
+
+
+def order_work(launch: Ints, calls: Calls | None) -> dict[str, Launched]:
+    """The work whose call (row of `calls`, or -1) is known, by "thread" and by "process"."""
+    if calls is None or len(launch) == 0:
+        none = np.zeros(0, dtype=np.int64)
+        empty = Launched(np.zeros(0, dtype=np.int32), none, none, none, np.zeros(1, dtype=np.int64), True, -1)
+        return {"thread": empty, "process": empty}
+    rows = np.flatnonzero(launch >= 0).astype(np.int32)
+    start = calls.start_ns[launch[rows]]
+    if not bool((start[1:] > start[:-1]).all()):
+        # Rows of one call stay together, even where another thread's call starts in the same nanosecond.
+        by_start = np.lexsort((launch[rows], start))
+        rows, start = rows[by_start], start[by_start]
+    end = start + calls.duration_ns[launch[rows]]
+    pids = np.unique(calls.tid_of & PID_MASK)
+    by_thread = _by_owner(rows, start, end, launch, calls, -1)
+    if len(pids) == len(by_thread.owners):  # one thread a process, in the same order
+        return {"thread": by_thread, "process": replace(by_thread, owners=pids, owner_mask=PID_MASK)}
+    return {"thread": by_thread, "process": _by_owner(rows, start, end, launch, calls, PID_MASK)}
+
+
+def _by_owner(rows: Rows, start: Int64s, end: Int64s, launch: Ints, calls: Calls, mask: int) -> Launched:
+    owners, number = np.unique(calls.tid_of & mask, return_inverse=True)
+    edges = np.array([0, len(rows)])
+    if len(owners) > 1:
+        owner = number.astype(np.int32)[calls.variant[launch[rows]]]
+        order = np.argsort(owner, kind="stable")
+        rows, start, end = rows[order], start[order], end[order]
+        edges = np.searchsorted(owner[order], np.arange(len(owners) + 1))
+    return Launched(rows, start, end, owners, edges, bool((end[1:] >= end[:-1]).all()), mask)
+
+
+def attribute_work(launched: Launched, ranges: pd.DataFrame, style: str) -> Segments:
+    """The work whose call each range of `style` encloses; nested ranges each get it (inclusive).
+
+    Work ordered by thread gives a range the calls of its own thread; ordered by process, of any thread of its
+    process, since autograd launches the backward pass from threads of its own. instance: rows of `ranges`.
+    """
+    chosen = np.flatnonzero((ranges["style"] == style).to_numpy(dtype=bool))
+    start, end, edges = launched.start_ns, launched.end_ns, launched.edges
+    owner = ranges["global_tid"].to_numpy(dtype=np.int64)[chosen] & launched.owner_mask
+    begin, finish = (ranges[column].to_numpy(dtype=np.int64)[chosen] for column in ("start_ns", "end_ns"))
+    low, high = np.zeros(len(chosen), np.int64), np.zeros(len(chosen), np.int64)
+    open_ends = np.zeros(len(chosen), dtype=np.bool_)
+    for number, mine in _ranges_of(owner, launched.owners):
+        first, last = edges[number], edges[number + 1]
         low[mine] = first + np.searchsorted(start[first:last], begin[mine], "left")
         high[mine] = first + np.searchsorted(start[first:last], finish[mine], "right")
-    count = np.maximum(0, high - low)
-    which = np.repeat(np.arange(len(owner)), count)
-    offset = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
-    item = np.repeat(low, count) + offset
-    inside = end[item] <= finish[which]
-    return which[inside], order[item[inside]]
+        latest = end[first:last]
+        if not launched.in_order:
+            latest = np.maximum.accumulate(latest)
+        filled = mine[high[mine] > low[mine]]
+        open_ends[filled] = latest[high[filled] - 1 - first] > finish[filled]
+    plain = ~open_ends & (high > low)
+    instance, low_cut, high_cut = _cut(np.flatnonzero(open_ends), low, high, end, finish)
+    instance = np.concatenate((np.flatnonzero(plain), instance))
+    return Segments(
+        launched.order,
+        chosen[instance],
+        np.concatenate((low[plain], low_cut)),
+        np.concatenate((high[plain], high_cut)),
+    )
+
+
+def _ranges_of(owner: Int64s, owners: Int64s) -> list[tuple[int, Int64s]]:
+    """(number of the owner, ranges of it), for owners that have both calls and ranges."""
+    by_owner = np.argsort(owner, kind="stable")
+    edges = np.searchsorted(owner[by_owner], owners), np.searchsorted(owner[by_owner], owners, "right")
+    return [(i, by_owner[a:b]) for i, (a, b) in enumerate(zip(*edges, strict=True)) if b > a]
+
+
+def _cut(rows: Int64s, low: Int64s, high: Int64s, end: Int64s, finish: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """Stretches of the calls that really end within ranges whose last calls may not: (range, low, high)."""
+    which, position = expand(low[rows], high[rows])
+    inside = end[position] <= finish[rows[which]]
+    which, position = which[inside], position[inside]
+    fresh = np.ones(len(which), dtype=np.bool_)
+    fresh[1:] = (which[1:] != which[:-1]) | (position[1:] != position[:-1] + 1)
+    begins = np.flatnonzero(fresh)
+    lengths = np.diff(np.append(begins, len(which)))
+    first = position[begins].astype(np.int64)
+    return rows[which[begins]], first, first + lengths
+
+
+def expand(low: Int64s, high: Int64s) -> tuple[Rows, Rows]:
+    """Every (stretch, position) with low <= position < high."""
+    length = high - low
+    which = np.repeat(np.arange(len(low), dtype=np.int32), length)
+    position = np.repeat((low - (np.cumsum(length) - length)).astype(np.int32), length)
+    position += np.arange(len(position), dtype=np.int32)
+    return which, position
+
+
+def merge(group: Ints, low: Int64s, high: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """Disjoint stretches (group, low, high) of the same positions, sorted: nested ranges of one name count once."""
+    order = np.lexsort((low, group))
+    owner, low, high = group[order].astype(np.int64), low[order], high[order]
+    if len(low) == 0:
+        return owner, low, high
+    # Groups ascend, so that a shift by group keeps one group's ends out of the next group's maximum.
+    width = int(high.max()) + 1
+    reached = np.maximum.accumulate(high + owner * width) - owner * width
+    reached = np.concatenate((np.zeros(1, np.int64), reached[:-1]))
+    reached[1:][owner[1:] != owner[:-1]] = 0
+    low = np.maximum(low, reached)
+    keep = low < high
+    return owner[keep], low[keep], high[keep]
+
+
+def covered(segments: Segments) -> Bools:
+    """For each position of `segments.order` whether any range has it."""
+    change = np.zeros(len(segments.order) + 1, dtype=np.int64)
+    np.add.at(change, segments.low, 1)
+    np.add.at(change, segments.high, -1)
+    inside: Bools = np.cumsum(change[:-1]) > 0
+    return inside

@@ -5,15 +5,11 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from nsysprof.analysis.attribute import attribute_work
-from nsysprof.analysis.intervals import Ints
-from nsysprof.analysis.work import GRAPH, KERNEL
-from nsysprof.trace.schema import NULL, Tables
-
-Bools = npt.NDArray[np.bool_]
+from nsysprof.analysis.attribute import attribute_work, order_work
+from nsysprof.analysis.work import Rows
+from nsysprof.trace.schema import GRAPH, Bools, Calls, Int64s, Tables
 
 _LAUNCHES = re.compile(r"^(cuda|cu)Launch(?!HostFunc)|^cudaLaunchCooperative|^(cuda|cu)GraphLaunch")
 _GRAPH_LAUNCHES = re.compile(r"^(cuda|cu)GraphLaunch")
@@ -23,75 +19,81 @@ _END_CAPTURE = re.compile(r"^(cuda|cu)StreamEndCapture")
 
 def launch_calls(tables: Tables) -> Bools:
     """For each API call, whether it launched kernels, by its name: it succeeded, and built no graph."""
-    calls = tables.launches
+    calls = tables.calls
     if calls is None:
         return np.zeros(0, dtype=bool)
-    return _named(tables, _LAUNCHES) & _succeeded(calls) & ~_captured(tables)
+    launches: Bools = (_named(tables, calls, _LAUNCHES) & ~calls.failed_of)[calls.variant]
+    captured = _captured(tables, calls)
+    if captured is not None:
+        launches &= ~captured
+    return launches
 
 
 def graph_launch_calls(tables: Tables) -> Bools:
     """For each API call, whether it replays a CUDA graph, by its name."""
-    return _named(tables, _GRAPH_LAUNCHES)
+    if tables.calls is None:
+        return np.zeros(0, dtype=bool)
+    found: Bools = _named(tables, tables.calls, _GRAPH_LAUNCHES)[tables.calls.variant]
+    return found
 
 
-def opaque_replays(tables: Tables, work: pd.DataFrame) -> tuple[Ints, Ints]:
+def opaque_replays(tables: Tables, launch: Rows, launches: Bools) -> tuple[Int64s, Int64s]:
     """Calls that replayed a graph whose kernels are unknown: those recorded as wholes, and those not recorded at all.
 
     nsys traces graphs as wholes by default, and exports by nsys <= 2023.4 have no table for that: such replays leave
     a call and nothing else. They are told from lost ones by the capture's graph mode, and by there being no record
-    of any graph.
+    of any graph. launch: the call of each row of work. launches: what launch_calls says.
     """
-    by_call = work[work["launch"] >= 0]
-    replayed = by_call.loc[by_call["kind"] == GRAPH, "launch"].to_numpy()
+    work = tables.work
+    wholes = launch[work.kernels :][work.kinds(slice(work.kernels, None)) == GRAPH]
     modes = {
         value
         for name, values in tables.capture_facts.items()
         if name.endswith("CUDA_GRAPH_TRACE_OPTIONS:MODE")
         for value in values
     }
-    if "Node" in modes or (work["kind"] == GRAPH).any() or work["in_graph"].any():
-        return np.unique(replayed), np.zeros(0, dtype=np.int64)
-    silent = launch_calls(tables) & graph_launch_calls(tables)
-    silent[by_call.loc[by_call["kind"] == KERNEL, "launch"].to_numpy()] = False
-    return np.unique(replayed), np.flatnonzero(silent)
+    recorded = np.unique(wholes[wholes >= 0]).astype(np.int64)
+    if "Node" in modes or len(wholes) or work.in_graph_of.any():
+        return recorded, np.zeros(0, dtype=np.int64)
+    silent = launches & graph_launch_calls(tables)
+    if silent.any():
+        kernels = launch[: work.kernels]
+        silent[kernels[kernels >= 0]] = False
+    return recorded, np.flatnonzero(silent)
 
 
-def _named(tables: Tables, pattern: re.Pattern[str]) -> Bools:
-    if tables.launches is None:
-        return np.zeros(0, dtype=bool)
-    used = tables.strings[tables.strings.index.isin(tables.launches["name_id"].unique())]
-    ids = [key for key, text in used.items() if pattern.match(text)]
-    return tables.launches["name_id"].isin(ids).to_numpy()
+def _named(tables: Tables, calls: Calls, pattern: re.Pattern[str]) -> Bools:
+    """For each variant of call, whether its name matches."""
+    used = tables.strings[tables.strings.index.isin(calls.name_of)]
+    matches = np.array([pattern.match(text) is not None for text in used], dtype=bool)
+    return np.isin(calls.name_of, used.index.to_numpy(dtype=np.int64)[matches])
 
 
-def _succeeded(calls: pd.DataFrame) -> Bools:
-    return calls["return_value"].isin((0, NULL)).to_numpy()
-
-
-def _captured(tables: Tables) -> Bools:
+def _captured(tables: Tables, calls: Calls) -> Bools | None:
     """For each API call, whether its process was capturing a stream: a launch then only adds a node to a graph.
 
     The whole process counts, because autograd launches a captured backward pass from threads of its own. A capture
-    that never ends covers nothing, lest it hide every kernel that the profiler lost after it.
+    that never ends covers nothing, lest it hide every kernel that the profiler lost after it. None: no capture.
     """
-    calls = tables.launches
-    assert calls is not None
-    begins = _named(tables, _BEGIN_CAPTURE) & _succeeded(calls)
-    captured = np.zeros(len(calls), dtype=bool)
-    if not begins.any():
-        return captured
-    events = calls.assign(begins=begins)[begins | _named(tables, _END_CAPTURE)].sort_values("start_ns", kind="stable")
+    beginning = _named(tables, calls, _BEGIN_CAPTURE) & ~calls.failed_of
+    if not beginning.any():
+        return None
+    begins = np.flatnonzero(beginning[calls.variant])
+    ends = np.flatnonzero(_named(tables, calls, _END_CAPTURE)[calls.variant])
+    rows = np.concatenate((begins, ends))
+    is_begin = np.arange(len(rows)) < len(begins)
+    order = np.lexsort((rows, calls.start_ns[rows]))
     opened: dict[int, list[int]] = {}
     windows: list[tuple[int, int, int]] = []
     # Captures are few, so a loop over their ends is cheap: each end closes its thread's latest begin.
-    for tid, start, end, begin in zip(
-        events["global_tid"], events["start_ns"], events["end_ns"], events["begins"], strict=True
-    ):
+    for row, begin in zip(rows[order].tolist(), is_begin[order].tolist(), strict=True):
+        tid = int(calls.tid_of[calls.variant[row]])
         if begin:
-            opened.setdefault(tid, []).append(start)
+            opened.setdefault(tid, []).append(int(calls.start_ns[row]))
         elif opened.get(tid):
-            windows.append((opened[tid].pop(), end, tid))
+            windows.append((opened[tid].pop(), int(calls.ends_ns(row)), tid))
     spans = pd.DataFrame(windows, columns=["start_ns", "end_ns", "global_tid"], dtype="int64").assign(style="StartEnd")
-    every = pd.DataFrame({"launch": np.arange(len(calls))})
-    captured[attribute_work(every, calls, spans)[1]] = True
+    every = np.arange(len(calls), dtype=np.int32)
+    captured = np.zeros(len(calls), dtype=bool)
+    captured[attribute_work(order_work(every, calls)["process"], spans, "StartEnd").pairs()[1]] = True
     return captured

@@ -5,16 +5,12 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import pandas as pd
 
-from nsysprof.analysis.attribute import attribute_work
-from nsysprof.analysis.calls import launch_calls, opaque_replays
-from nsysprof.analysis.intervals import Ints
-from nsysprof.analysis.ranges import Attributed
-from nsysprof.analysis.work import COPY, FILL, GRAPH, KERNEL
+from nsysprof.analysis.ranges import Attributed, ranges_of_calls
+from nsysprof.analysis.work import Rows
 from nsysprof.notes import Note, Severity
 from nsysprof.range_name import parse_range
-from nsysprof.trace.schema import Tables
+from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, Bools, Int64s, Tables
 
 _UPDATE_NSYS = (
     "nsys is probably older than the driver: use a newer nsys (nsys --version, nvidia-smi), and see that no other "
@@ -22,19 +18,28 @@ _UPDATE_NSYS = (
 )
 
 
-def find_data_loss(tables: Tables, work: pd.DataFrame, attributed: Attributed) -> tuple[int | None, list[Note]]:
-    """The number of launch calls without GPU work (None when no calls were recorded), and what follows from it."""
-    recorded = int(work["kind"].isin((KERNEL, GRAPH)).sum())
-    calls = launch_calls(tables)
-    matched = np.zeros(len(calls), dtype=bool)
-    matched[work.loc[(work["launch"] >= 0) & (work["kind"] != COPY), "launch"].to_numpy()] = True
+def find_data_loss(
+    tables: Tables, launch: Rows, attributed: Attributed, launches: Bools, silent: Int64s
+) -> tuple[int | None, list[Note]]:
+    """The number of launch calls without GPU work (None when no calls were recorded), and what follows from it.
+
+    launches: which calls are launches. silent: those that replayed a graph and left no record.
+    """
+    kind_of, variant = tables.work.kind_of, tables.work.variant
+    # Every variant has rows but those of a table that was read twice.
+    present = np.zeros(len(kind_of), dtype=bool)
+    present[variant] = True
+    kinds = set(kind_of[present].tolist())
+    recorded = not kinds.isdisjoint((KERNEL, GRAPH))
+    matched = np.zeros(len(launches), dtype=bool)
+    matched[launch[(launch >= 0) & (kind_of != COPY)[variant]]] = True
     if recorded:
-        matched[opaque_replays(tables, work)[1]] = True
-    total, lost = int(calls.sum()), int((calls & ~matched).sum())
-    ours, empty = _measured_ranges(tables, attributed, opaque_replays(tables, work)[1])
-    known_lost = lost if len(calls) else None
-    if recorded == 0:
-        return known_lost, [_no_kernels(tables, total, ours, bool(work["kind"].isin((COPY, FILL)).any()))]
+        matched[silent] = True
+    total, lost = int(launches.sum()), int((launches & ~matched).sum())
+    ours, empty = _measured_ranges(tables, attributed, silent)
+    known_lost = lost if len(launches) else None
+    if not recorded:
+        return known_lost, [_no_kernels(tables, total, ours, not kinds.isdisjoint((COPY, FILL)))]
     notes = []
     if lost:
         severity = Severity.ERROR if lost > 0.01 * total else Severity.WARNING
@@ -46,15 +51,16 @@ def find_data_loss(tables: Tables, work: pd.DataFrame, attributed: Attributed) -
     return known_lost, notes
 
 
-def _measured_ranges(tables: Tables, attributed: Attributed, silent: Ints) -> tuple[int, int]:
+def _measured_ranges(tables: Tables, attributed: Attributed, silent: Int64s) -> tuple[int, int]:
     """How many ranges are of our own captures, and how many of those enclose no work: each measures some.
 
     A silent graph replay is work, though unrecorded.
     """
     ours = attributed.keys["name"].map(lambda name: parse_range(name) is not None).to_numpy(dtype=bool)
     names = attributed.keys["name"][ours]
-    replaying, _ = attribute_work(pd.DataFrame({"launch": silent}), tables.launches, attributed.ranges)
-    filled = set(attributed.ranges["name"].iloc[np.union1d(attributed.instance, replaying)])
+    with_work = [segments.instance for segments in attributed.segments.values()]
+    instances = np.unique(np.concatenate([*with_work, ranges_of_calls(tables, attributed, silent)]))
+    filled = set(attributed.ranges["name"].iloc[instances].unique())
     return names.nunique(), len(set(names) - filled)
 
 
@@ -72,7 +78,7 @@ def _no_kernels(tables: Tables, calls: int, ours: int, gpu_recorded: bool) -> No
     if ours:
         text = f"The trace has {ours} measured ranges but not one kernel: the profiler recorded no GPU work."
         return Note("no-kernels", Severity.ERROR, text, _UPDATE_NSYS)
-    if gpu_recorded and tables.launches is not None:
+    if gpu_recorded and tables.calls is not None:
         return Note("no-kernels", Severity.INFO, "The program copied or set memory and launched no kernel.")
     return Note(
         "no-kernels",
@@ -82,9 +88,7 @@ def _no_kernels(tables: Tables, calls: int, ours: int, gpu_recorded: bool) -> No
     )
 
 
-def read_health(
-    tables: Tables, work: pd.DataFrame, *, dropped: int, open_ranges: int, bad_ranges: int, unmatched_frees: int
-) -> list[Note]:
+def read_health(tables: Tables, *, silent: int, open_ranges: int, bad_ranges: int, unmatched_frees: int) -> list[Note]:
     """Notes on everything else that changes what the numbers mean."""
     notes: list[Note] = []
 
@@ -105,7 +109,8 @@ def read_health(
         "no-dram-counters", Severity.INFO,
         "DRAM traffic is unknown: no hardware counters were recorded. Copied and set bytes are not DRAM traffic.",
     )  # fmt: skip
-    wholes, silent = int((work["kind"] == GRAPH).sum()), len(opaque_replays(tables, work)[1])
+    wholes = int((tables.work.kinds(slice(tables.work.kernels, None)) == GRAPH).sum())
+    dropped = tables.work.dropped + (tables.calls.dropped if tables.calls is not None else 0)
     for count, how in ((wholes, "recorded as wholes: their kernels are"), (silent, "not recorded: their GPU work is")):
         if count:
             add(
@@ -113,7 +118,7 @@ def read_health(
                 "Record with --cuda-graph-trace=node to see the kernels.",
             )  # fmt: skip
     counts = (
-        (dropped, "impossible-times", "rows of GPU work have no or negative times and were left out"),
+        (dropped, "impossible-times", "rows of GPU work or calls have no, negative or absurd times and were left out"),
         (bad_ranges, "impossible-ranges", "NVTX ranges end before they start and were left out"),
         (open_ranges, "open-ranges", "NVTX ranges were never closed; they end with the trace"),
         (unmatched_frees, "unmatched-frees", "frees of memory whose allocation was not recorded"),
@@ -124,7 +129,7 @@ def read_health(
     for name in ("TABLES_TO_EXPORT", "TIMES_TO_EXPORT"):
         if tables.export_facts.get(f"EXPORT_PARAM_{name}", "").strip():
             add("partial-export", Severity.WARNING, f"The export was restricted ({name}).", "Export the whole report.")
-    if tables.kernels is None:
+    if KERNEL not in tables.recorded:
         notes += _diagnostic_notes(tables, _SEVERE_WITHOUT_KERNELS)
     notes += _diagnostic_notes(tables, _SEVERE)
     return notes

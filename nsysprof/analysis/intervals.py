@@ -5,33 +5,57 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
+from nsysprof.trace.schema import Int64s, Ints
+
+_BLOCK = 1 << 20
 
 
-def union_ns(start_ns: Ints, end_ns: Ints, group: Ints) -> Ints:
+def union_ns(start_ns: Int64s, end_ns: Int64s, group: Ints) -> Int64s:
     """Length of the union of the intervals of each group; `group` is 0 ... n-1 and the result has n entries.
 
-    One pass over all groups: intervals are sorted by group and start, every group is shifted past the one before, and
-    what a running maximum of the ends does not cover yet is new.
+    Starts and ends are sorted each for itself: nothing runs between the k-th end and the next start exactly where
+    that start comes later, since then k intervals have begun and the same number has ended. So the union is the whole
+    span without these gaps, and no interval need be known to belong to its own end.
     """
     if len(start_ns) == 0:
         return np.zeros(0, dtype=np.int64)
     groups = int(group.max()) + 1
-    order = np.lexsort((start_ns, group))
-    start, end, owner = start_ns[order], np.maximum(end_ns, start_ns)[order], group[order]
-    base = int(start.min())
-    span = int(end.max()) - base + 1
-    if groups * span < 2**62:
-        shift = owner * span - base
-        start, end = start + shift, end + shift
-        covered = np.maximum.accumulate(end)
-        before = np.concatenate((start[:1], covered[:-1]))
-        new = np.maximum(0, end - np.maximum(start, before))
-        total = np.zeros(groups, dtype=np.int64)
-        np.add.at(total, owner, new)
-        return total
-    edges = np.searchsorted(owner, np.arange(groups + 1))
-    parts = [union_ns(start[a:b], end[a:b], np.zeros(b - a, np.int64)) for a, b in itertools.pairwise(edges)]
-    return np.array([int(part[0]) if len(part) else 0 for part in parts], dtype=np.int64)
+    base = int(start_ns.min())
+    bits = max(1, (int(end_ns.max()) - base).bit_length())
+    if groups.bit_length() + bits > 62:
+        order = np.argsort(group, kind="stable")
+        edges = np.searchsorted(group[order], np.arange(groups + 1))
+        parts = (order[a:b] for a, b in itertools.pairwise(edges))
+        return np.array([_union_of_one(start_ns[part], end_ns[part]) for part in parts], dtype=np.int64)
+    starts = _sorted_keys(start_ns, group, groups, base, bits)
+    ends = _sorted_keys(end_ns, group, groups, base, bits)
+    edges = np.searchsorted(starts, np.arange(groups + 1, dtype=np.int64) << bits)
+    filled = np.flatnonzero(edges[1:] > edges[:-1])
+    low, high = edges[:-1][filled], edges[1:][filled]
+    # Keys of one group differ by ns, whatever the group.
+    span = ends[high - 1] - starts[low]
+    gaps = starts
+    gaps[1:] -= ends[:-1]
+    gaps[low] = 0  # what lies between two groups is no gap of either
+    np.maximum(gaps, 0, out=gaps)
+    total = np.zeros(groups, dtype=np.int64)
+    total[filled] = span - np.add.reduceat(gaps, low)
+    return total
+
+
+def _sorted_keys(time_ns: Int64s, group: Ints, groups: int, base: int, bits: int) -> Int64s:
+    keys = time_ns - base
+    for low in range(0, len(keys) if groups > 1 else 0, _BLOCK):
+        keys[low : low + _BLOCK] |= group[low : low + _BLOCK].astype(np.int64) << bits
+    if not bool((keys[1:] >= keys[:-1]).all()):
+        keys.sort()
+    return keys
+
+
+def _union_of_one(start_ns: Int64s, end_ns: Int64s) -> int:
+    if len(start_ns) == 0:
+        return 0
+    start, end = np.sort(start_ns), np.sort(end_ns)
+    gaps = np.maximum(start[1:] - end[:-1], 0).sum()
+    return int(end[-1]) - int(start[0]) - int(gaps)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from nsysprof.trace.schema import Tables
+from nsysprof.trace.schema import PID_MASK, Int64s, Tables
 
 # ENUM_CUDA_MEM_KIND: 2 device, 3 array, 5 device static are memory of the GPU; 0 pageable, 1 pinned, 4 and 6 managed.
 _DEVICE_KINDS = (2, 3, 5)
@@ -61,15 +61,18 @@ def _process_ends(tables: Tables, events: pd.DataFrame) -> pd.DataFrame:
     left = events.groupby(["global_pid", "device_id"], as_index=False)["change"].sum()
     left = left[left["change"] > 0]
     last = events.groupby("global_pid")["time_ns"].max()
-    if tables.launches is not None and len(tables.launches):
-        calls = tables.launches.groupby(tables.launches["global_tid"] & ~0xFFFFFF)["end_ns"].max()
-        last = pd.concat([last, calls]).groupby(level=0).max()
+    calls = tables.calls
+    if len(left) and calls is not None and len(calls):
+        latest = np.full(len(calls.variants), np.iinfo(np.int64).min)
+        np.maximum.at(latest, calls.variant, calls.ends_ns())
+        of_process = pd.Series(latest, index=calls.tid_of & PID_MASK)
+        last = pd.concat([last, of_process]).groupby(level=0).max()
     ends = left.assign(time_ns=left["global_pid"].map(last) + 1, change=-left["change"])
     columns: pd.DataFrame = ends[["time_ns", "device_id", "global_pid", "change"]]
     return columns.astype("int64")
 
 
-def peak_in_ranges(memory: DeviceMemory, ranges: pd.DataFrame) -> list[int]:
+def peak_in_ranges(memory: DeviceMemory, ranges: pd.DataFrame) -> Int64s:
     """For each range instance (start_ns, end_ns, global_pid) the peak bytes its process held on any one device."""
     peaks = np.zeros(len(ranges), dtype=np.int64)
     start, end = ranges["start_ns"].to_numpy(), ranges["end_ns"].to_numpy()
@@ -83,4 +86,4 @@ def peak_in_ranges(memory: DeviceMemory, ranges: pd.DataFrame) -> list[int]:
         bounds = np.column_stack((low + 1, np.maximum(high, low + 1) + 1)).ravel()
         if len(bounds):
             peaks[mine] = np.maximum(peaks[mine], np.maximum.reduceat(padded, bounds)[::2])
-    return [int(peak) for peak in peaks]
+    return peaks

@@ -2,35 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.attribute import attribute_work
-from nsysprof.analysis.calls import graph_launch_calls, opaque_replays
-from nsysprof.analysis.intervals import Ints, union_ns
+from nsysprof.analysis.attribute import Segments, attribute_work, covered, expand, merge, order_work
+from nsysprof.analysis.intervals import union_ns
 from nsysprof.analysis.memory import DeviceMemory, peak_in_ranges
+from nsysprof.analysis.names import Names
 from nsysprof.analysis.results import RANGE_COLUMNS, RANGE_KERNEL_COLUMNS
 from nsysprof.analysis.statistics import summarize_durations
-from nsysprof.analysis.work import COPY, FILL, GRAPH, KERNEL, PID_MASK
-from nsysprof.trace.schema import NULL, Tables
+from nsysprof.analysis.work import Rows
+from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, NULL, PID_MASK, Bools, Int64s, Ints, Tables, Work
+
+_SCOPES = {"PushPop": "thread", "StartEnd": "process"}
+_ROWS_AT_ONCE = 1 << 21
+_THREADS = 2
+_KEY = ["name", "style", "domain"]
+_NO_KERNELS = ["kernel_count", "kernel_total_ns", "exclusive_kernel_count", "exclusive_kernel_total_ns"]
+_NO_WORK = [*_NO_KERNELS, "launch_count", "graph_launch_count", "gpu_busy_ns", "projected_ns"]
 
 
 @dataclass(frozen=True)
 class Attributed:
-    """ranges: instances with `group`; keys: one row a group (range, style, domain); pairs: (instance, row of work)."""
+    """ranges: instances with `group` and `global_pid`; keys: one row a group (name, style, domain).
+
+    segments: by style, which work each instance launched.
+    """
 
     ranges: pd.DataFrame
     keys: pd.DataFrame
-    instance: Ints
-    item: Ints
+    segments: dict[str, Segments]
 
-    @property
-    def group(self) -> Ints:
-        """The group of each pair."""
-        return self.ranges["group"].to_numpy()[self.instance]
+    def inside(self, rows: int) -> Bools:
+        """For each of `rows` rows of work, whether any range launched it."""
+        found = np.zeros(rows, dtype=bool)
+        for segments in self.segments.values():
+            found[segments.order[covered(segments)]] = True
+        return found
 
 
 def close_ranges(tables: Tables) -> tuple[pd.DataFrame, int, int]:
@@ -39,123 +52,282 @@ def close_ranges(tables: Tables) -> tuple[pd.DataFrame, int, int]:
         return pd.DataFrame(columns=["start_ns", "end_ns", "style", "global_tid", "name", "domain"]), 0, 0
     ranges = tables.ranges.copy()
     is_open = ranges["end_ns"] == NULL
-    last = [t["end_ns"].max() for t in (tables.kernels, tables.launches, tables.copies) if t is not None and len(t)]
-    ranges.loc[is_open, "end_ns"] = max([*map(int, last), int(ranges["start_ns"].max() if len(ranges) else 0)])
+    if is_open.any():
+        last = [t.ends_ns().max() for t in (tables.work, tables.calls) if t is not None and len(t)]
+        ranges.loc[is_open, "end_ns"] = max([*map(int, last), int(ranges["start_ns"].max())])
     good = ranges["end_ns"] >= ranges["start_ns"]
     return ranges[good].reset_index(drop=True), int(is_open.sum()), int((~good).sum())
 
 
-def attribute_ranges(tables: Tables, work: pd.DataFrame, ranges: pd.DataFrame) -> Attributed:
+def attribute_ranges(tables: Tables, launch: Rows, ranges: pd.DataFrame) -> Attributed:
     """Give every instance its group, groups in order of first start, and every enclosed call's work its instances."""
     ordered = ranges.sort_values("start_ns", kind="stable").reset_index(drop=True)
-    keys = ordered[["name", "style", "domain"]].drop_duplicates().reset_index(drop=True)
-    ordered["group"] = ordered.groupby(["name", "style", "domain"], sort=False).ngroup().astype("int64")
+    codes = [pd.factorize(ordered[column])[0].astype(np.int64) for column in _KEY]
+    widths = [int(code.max()) + 1 if len(code) else 1 for code in codes]
+    group, first = pd.factorize((codes[0] * widths[1] + codes[1]) * widths[2] + codes[2])
+    ordered["group"] = group.astype(np.int64)
+    rows = np.full(len(first), len(group))
+    np.minimum.at(rows, group, np.arange(len(group)))
+    keys = ordered[_KEY].iloc[rows].reset_index(drop=True)
     ordered["global_pid"] = ordered["global_tid"].astype("int64") & PID_MASK if len(ordered) else 0
-    instance, item = attribute_work(work, tables.launches, ordered)
-    return Attributed(ordered, keys, instance, item)
+    launched = order_work(launch, tables.calls)
+    segments = {style: attribute_work(launched[scope], ordered, style) for style, scope in _SCOPES.items()}
+    return Attributed(ordered, keys, segments)
+
+
+@dataclass(frozen=True)
+class _WorkOfGroups:
+    """What the ranges of each name launched, each piece once: group and row of work, sorted by group."""
+
+    group: Rows
+    row: Rows
+    edges: Int64s
+
+    def sums(self, values: Ints | Bools) -> Int64s:
+        """Sum of `values`, one an entry, by group."""
+        total = np.zeros(len(self.edges) - 1, dtype=np.int64)
+        filled = np.flatnonzero(self.edges[1:] > self.edges[:-1])
+        if len(filled):
+            total[filled] = np.add.reduceat(values, self.edges[:-1][filled], dtype=np.int64)
+        return total
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Stretches of `order` that are _WorkOfGroups once they are loaded, in the thread that needs them."""
+
+    order: Rows
+    group: Int64s
+    low: Int64s
+    high: Int64s
+    groups: int
+
+    def load(self) -> _WorkOfGroups:
+        which, position = expand(self.low, self.high)
+        owner = self.group.astype(np.int32)[which]
+        return _WorkOfGroups(owner, self.order[position], np.searchsorted(owner, np.arange(self.groups + 1)))
+
+
+def _by_group(attributed: Attributed) -> Iterator[_Part]:
+    """Some groups at a time, for all together would hold the trace twice. Each group is in one part, whole."""
+    group_of = attributed.ranges["group"].to_numpy(dtype=np.int64)
+    for segments in attributed.segments.values():
+        group, low, high = merge(group_of[segments.instance], segments.low, segments.high)
+        reached = np.cumsum(high - low)
+        # A part ends with a group, so that its size is bounded unless one group alone is larger.
+        portion = (reached[np.searchsorted(group, group, "right") - 1] // _ROWS_AT_ONCE) if len(group) else reached
+        for number in np.unique(portion):
+            part = slice(*np.searchsorted(portion, [number, number + 1]))
+            yield _Part(segments.order, group[part], low[part], high[part], len(attributed.keys))
 
 
 def summarize_ranges(
-    tables: Tables, work: pd.DataFrame, attributed: Attributed, memory: DeviceMemory | None
-) -> pd.DataFrame:
-    """One row a (range, style, domain) with RANGE_COLUMNS. Work launched inside nested ranges of one name counts once.
+    tables: Tables,
+    launch: Rows,
+    attributed: Attributed,
+    names: Names,
+    memory: DeviceMemory | None,
+    replays: tuple[Int64s, Int64s],
+    graph_launches: Bools,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """One row a (range, style, domain) with RANGE_COLUMNS, and its kernels by name with RANGE_KERNEL_COLUMNS.
 
-    gpu_busy_ns is the union of the range's work on each device, added over devices. projected_ns adds, over
-    instances, last end minus first start of the GPU work, as in nsys' nvtx_gpu_proj_sum.
+    Work launched inside nested ranges of one name counts once. gpu_busy_ns is the union of the range's work on each
+    device, added over devices. projected_ns adds, over instances, last end minus first start of the GPU work, as in
+    nsys' nvtx_gpu_proj_sum. The exclusive columns count what no inner push/pop range of the same thread launched;
+    start/end ranges do not nest and have none.
     """
     ranges, keys = attributed.ranges, attributed.keys
     groups = len(keys)
     table = pd.DataFrame({"range": keys["name"], "style": keys["style"], "domain": keys["domain"]})
-    by_group = ranges.groupby("group")
-    table["instances"] = by_group.size()
-    table["wall_ns"] = (ranges["end_ns"] - ranges["start_ns"]).groupby(ranges["group"]).sum()
-    table["projected_ns"] = _projected(work, attributed)
-    unique = pd.DataFrame({"group": attributed.group, "item": attributed.item}).drop_duplicates()
-    group, item = unique["group"].to_numpy(), unique["item"].to_numpy()
-    kind = work["kind"].to_numpy()[item]
-    duration = (work["end_ns"] - work["start_ns"]).to_numpy()[item]
-    table["gpu_busy_ns"] = _busy(work, group, item, groups)
-    kernels = kind == KERNEL
-    table["kernel_total_ns"] = _sum(group[kernels], duration[kernels], groups)
-    table["kernel_count"] = np.bincount(group[kernels], minlength=groups)
-    launching = kernels | (kind == GRAPH)
-    calls = pd.DataFrame({"group": group[launching], "call": work["launch"].to_numpy()[item][launching]})
-    calls = calls.drop_duplicates()
-    table["launch_count"] = np.bincount(calls["group"], minlength=groups)
-    graph_calls = calls[graph_launch_calls(tables)[calls["call"].to_numpy()]] if len(calls) else calls
-    table["graph_launch_count"] = np.bincount(graph_calls["group"], minlength=groups)
-    size = work["bytes"].to_numpy()[item]
-    for column, which in (("memcpy_bytes", COPY), ("memset_bytes", FILL)):
-        table[column] = _sum(group[kind == which], size[kind == which], groups)
+    group_of = ranges["group"].to_numpy(dtype=np.int64) if len(ranges) else np.zeros(0, np.int64)
+    table["instances"] = np.bincount(group_of, minlength=groups)
+    wall = (ranges["end_ns"] - ranges["start_ns"]).to_numpy(dtype=np.int64)
+    table["wall_ns"] = _sum_by(group_of, wall, groups)
+    sums = {column: np.zeros(groups, dtype=np.int64) for column in (
+        "gpu_busy_ns", "kernel_total_ns", "kernel_count", "launch_count", "graph_launch_count", "memcpy_bytes",
+        "memset_bytes",
+    )}  # fmt: skip
+    kernels = []
+    with ThreadPoolExecutor(_THREADS) as pool:
+        projected = pool.submit(_projected, tables.work, attributed)
+        of_part = partial(_summarize_part, tables.work, launch, names, graph_launches)
+        for some, part_kernels in pool.map(of_part, _by_group(attributed)):
+            kernels.append(part_kernels)
+            for column, values in some.items():
+                sums[column] += values
+    for column, values in sums.items():
+        table[column] = values
+    table["projected_ns"] = _sum_by(group_of, projected.result(), groups)
+    exclusive = _exclusive(tables.work, attributed, table)
+    nests = (keys["style"] == "PushPop").to_numpy(dtype=bool)
+    for column, values in exclusive.items():
+        table[column] = pd.array(values, dtype="Int64")
+        table.loc[~nests, column] = pd.NA
     table = table.astype({c: "Int64" for c in table.columns if c not in ("range", "style", "domain")})
-    _blank_opaque(table, tables, work, ranges)
-    peaks = pd.Series(peak_in_ranges(memory, ranges), dtype="int64") if memory is not None else None
-    table["peak_vram_bytes"] = (
-        _unknown(groups) if peaks is None else peaks.groupby(ranges["group"]).max().astype("Int64")
-    )
+    _blank_opaque(table, tables, attributed, replays)
+    table["peak_vram_bytes"] = _unknown(groups) if memory is None else _peaks(memory, ranges, group_of, groups)
     table["dram_read_bytes"], table["dram_write_bytes"] = _unknown(groups), _unknown(groups)
-    return table[list(RANGE_COLUMNS)]
+    return table[list(RANGE_COLUMNS)], _name_kernels(kernels, keys, names)
 
 
-def summarize_range_kernels(
-    work: pd.DataFrame, attributed: Attributed, name_of: Callable[[pd.Series], pd.Series], categories: dict[str, str]
-) -> pd.DataFrame:
-    """Kernels by range and demangled name, with RANGE_KERNEL_COLUMNS."""
-    unique = pd.DataFrame({"group": attributed.group, "item": attributed.item}).drop_duplicates()
-    rows = work.iloc[unique["item"].to_numpy()].reset_index(drop=True)
-    rows["group"] = unique["group"].to_numpy()
-    rows = rows[rows["kind"] == KERNEL]
-    table = summarize_durations(rows["end_ns"] - rows["start_ns"], [rows["group"], rows["name_id"]]).reset_index()
-    table["short_name_id"] = table["name_id"].map(rows.groupby("name_id")["short_name_id"].first())
-    table = table.sort_values(["group", "total_ns"], ascending=[True, False], kind="stable").reset_index(drop=True)
-    table["range"] = table["group"].map(attributed.keys["name"])
-    table["style"] = table["group"].map(attributed.keys["style"])
-    table["name"], table["short_name"] = name_of(table["name_id"]), name_of(table["short_name_id"])
-    table["category"] = table["name"].map(categories)
-    return table[list(RANGE_KERNEL_COLUMNS)]
+def _summarize_part(
+    work: Work, launch: Rows, names: Names, graph_launches: Bools, part: _Part
+) -> tuple[dict[str, Int64s], pd.DataFrame]:
+    mine = part.load()
+    return _sums(work, launch, mine, graph_launches), _kernels(work, mine, names)
 
 
-def _blank_opaque(table: pd.DataFrame, tables: Tables, work: pd.DataFrame, ranges: pd.DataFrame) -> None:
-    """Make unknown, in place, what ranges that replay graphs cannot know: kernels, or all GPU work."""
-    wholes, silent = opaque_replays(tables, work)
-    no_kernels = ["kernel_count", "kernel_total_ns"]
-    no_work = [*no_kernels, "launch_count", "graph_launch_count", "gpu_busy_ns", "projected_ns"]
-    for calls, columns in ((wholes, no_kernels), (silent, no_work)):
-        enclosing, _ = attribute_work(pd.DataFrame({"launch": calls}), tables.launches, ranges)
-        groups = ranges["group"].to_numpy()[np.unique(enclosing)]
-        table.loc[table.index.isin(groups), columns] = pd.NA
+def _sums(work: Work, launch: Rows, part: _WorkOfGroups, graph_launches: Bools) -> dict[str, Int64s]:
+    start, duration = work.start_ns[part.row], work.duration_ns[part.row]
+    found = {"gpu_busy_ns": _busy(work, part, start, start + duration)}
+    kind = work.kinds(part.row)
+    is_kernel = kind == KERNEL
+    found["kernel_count"] = part.sums(is_kernel)
+    duration[~is_kernel] = 0
+    found["kernel_total_ns"] = part.sums(duration)
+    launching = is_kernel | (kind == GRAPH)
+    # The work of one call lies together, so that each change of the call is one launch more.
+    call, group = launch[part.row[launching]], part.group[launching]
+    fresh = np.ones(len(call), dtype=bool)
+    fresh[1:] = (call[1:] != call[:-1]) | (group[1:] != group[:-1])
+    groups = len(part.edges) - 1
+    found["launch_count"] = np.bincount(group[fresh], minlength=groups)
+    graphs = graph_launches[call] & fresh
+    found["graph_launch_count"] = np.bincount(group[graphs], minlength=groups)
+    for column, which in (("memcpy_bytes", COPY), ("memset_bytes", FILL)):
+        chosen = kind == which
+        size = work.bytes[part.row[chosen] - work.kernels]
+        found[column] = _sum_by(part.group[chosen], np.maximum(size, 0), groups)
+    return found
 
 
-def _projected(work: pd.DataFrame, attributed: Attributed) -> pd.Series:
-    spans = pd.DataFrame(
-        {
-            "instance": attributed.instance,
-            "start": work["start_ns"].to_numpy()[attributed.item],
-            "end": work["end_ns"].to_numpy()[attributed.item],
-        }
-    )
-    bounds = spans.groupby("instance").agg(start=("start", "min"), end=("end", "max"))
-    owner = attributed.ranges["group"].reindex(bounds.index)
-    total = (bounds["end"] - bounds["start"]).groupby(owner).sum()
-    return total.reindex(range(len(attributed.keys)), fill_value=0)
-
-
-def _busy(work: pd.DataFrame, group: Ints, item: Ints, groups: int) -> Ints:
-    if len(item) == 0:
+def _busy(work: Work, part: _WorkOfGroups, start: Int64s, end: Int64s) -> Int64s:
+    groups = len(part.edges) - 1
+    if len(part.row) == 0:
         return np.zeros(groups, np.int64)
-    device = work["device_id"].to_numpy()[item]
-    ids, code = np.unique(device, return_inverse=True)
-    cell = group * len(ids) + code
-    length = union_ns(work["start_ns"].to_numpy()[item], work["end_ns"].to_numpy()[item], cell)
+    ids, code = np.unique(work.device_of, return_inverse=True)
+    cell = part.group if len(ids) == 1 else part.group * len(ids) + code[work.variant[part.row]]
+    length = union_ns(start, end, cell)
     whole = np.zeros(groups * len(ids), np.int64)
     whole[: len(length)] = length
-    busy: Ints = whole.reshape(groups, len(ids)).sum(axis=1, dtype=np.int64)
+    busy: Int64s = whole.reshape(groups, len(ids)).sum(axis=1, dtype=np.int64)
     return busy
 
 
-def _sum(group: Ints, value: Ints, groups: int) -> Ints:
+def _kernels(work: Work, part: _WorkOfGroups, names: Names) -> pd.DataFrame:
+    """Durations by (group, number of the name)."""
+    is_kernel = work.kinds(part.row) == KERNEL
+    group, row = (part.group, part.row) if is_kernel.all() else (part.group[is_kernel], part.row[is_kernel])
+    width = max(1, len(names.texts))
+    table = summarize_durations(work.duration_ns[row], group * np.int64(width) + names.numbers(work.variant[row]))
+    table["group"], table["number"] = table.index // width, table.index % width
+    return table
+
+
+def _name_kernels(parts: list[pd.DataFrame], keys: pd.DataFrame, names: Names) -> pd.DataFrame:
+    if not parts:
+        return pd.DataFrame(columns=list(RANGE_KERNEL_COLUMNS))
+    table = pd.concat(parts)
+    table = table.sort_values("group", kind="stable").reset_index(drop=True)
+    group, number = table["group"].to_numpy(dtype=np.int64), table["number"].to_numpy(dtype=np.int64)
+    table["range"], table["style"] = keys["name"].to_numpy()[group], keys["style"].to_numpy()[group]
+    table["name"], table["short_name"] = names.texts[number], names.short[number]
+    table["category"] = names.category[number]
+    return table[list(RANGE_KERNEL_COLUMNS)]
+
+
+def _projected(work: Work, attributed: Attributed) -> Int64s:
+    """Last end minus first start of the work of each instance; 0 for one without work."""
+    most = np.iinfo(np.int64).max
+    first = np.full(len(attributed.ranges), most)
+    last = np.full(len(attributed.ranges), -most)
+    for segments in attributed.segments.values():
+        # Some stretches at a time: the times in order would be as large as the trace's.
+        ends = np.cumsum(segments.high - segments.low)
+        portion = ends // _ROWS_AT_ONCE
+        for number in np.unique(portion):
+            part = slice(*np.searchsorted(portion, [number, number + 1]))
+            instance, low, high = segments.instance[part], segments.low[part], segments.high[part]
+            base, top = int(low.min()), int(high.max())
+            rows = segments.order[base:top]
+            bounds = np.column_stack((low, high)).ravel() - base
+            times = np.zeros(len(rows) + 1, dtype=np.int64)  # one more, so that the last end is a position too
+            np.take(work.start_ns, rows, out=times[:-1])
+            np.minimum.at(first, instance, np.minimum.reduceat(times, bounds)[::2])
+            times[:-1] += work.duration_ns[rows]
+            np.maximum.at(last, instance, np.maximum.reduceat(times, bounds)[::2])
+    return np.where(first == most, 0, last - np.where(first == most, 0, first))
+
+
+def _exclusive(work: Work, attributed: Attributed, inclusive: pd.DataFrame) -> dict[str, Int64s]:
+    """Kernels, and their total time, whose innermost push/pop range is of the group."""
+    segments, ranges, groups = attributed.segments["PushPop"], attributed.ranges, len(attributed.keys)
+    level = nesting_levels(ranges)[segments.instance]
+    if not level.any():
+        return {f"exclusive_{column}": inclusive[column].to_numpy() for column in ("kernel_count", "kernel_total_ns")}
+    innermost = np.full(len(segments.order), -1, dtype=np.int32)
+    # From the outside in, each level overwrites the one before; ranges of one level of a thread do not overlap.
+    for depth in range(int(level.max()) + 1 if len(level) else 0):
+        chosen = level == depth
+        which, position = expand(segments.low[chosen], segments.high[chosen])
+        innermost[position] = segments.instance[chosen].astype(np.int32)[which]
+    group_of = ranges["group"].to_numpy(dtype=np.int32) if len(ranges) else np.zeros(0, np.int32)
+    count, total = np.zeros(groups, np.int64), np.zeros(groups, np.int64)
+    for begin in range(0, len(innermost), _ROWS_AT_ONCE):
+        some = innermost[begin : begin + _ROWS_AT_ONCE]
+        row = segments.order[begin : begin + _ROWS_AT_ONCE]
+        kernel = (some >= 0) & (work.kinds(row) == KERNEL)
+        group, row = group_of[some[kernel]], row[kernel]
+        count += np.bincount(group, minlength=groups)
+        total += _sum_by(group, work.duration_ns[row], groups)
+    return {"exclusive_kernel_count": count, "exclusive_kernel_total_ns": total}
+
+
+def nesting_levels(ranges: pd.DataFrame) -> Int64s:
+    """Nesting depth of each push/pop range on its thread, for ranges in order of start; start/end ranges are level 0.
+
+    The depth is the number of ranges of the thread that started before and have not ended yet.
+    """
+    levels = np.zeros(len(ranges), dtype=np.int64)
+    pushed = np.flatnonzero((ranges["style"] == "PushPop").to_numpy(dtype=bool))
+    start, end, tid = (
+        ranges[column].to_numpy(dtype=np.int64)[pushed] for column in ("start_ns", "end_ns", "global_tid")
+    )
+    order = np.argsort(tid, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(tid[order])) + 1):
+        ended = np.searchsorted(np.sort(end[rows]), start[rows], "right")
+        levels[pushed[rows]] = np.maximum(0, np.arange(len(rows)) - ended)
+    return levels
+
+
+def _blank_opaque(table: pd.DataFrame, tables: Tables, attributed: Attributed, replays: tuple[Int64s, Int64s]) -> None:
+    """Make unknown, in place, what ranges that replay graphs cannot know: kernels, or all GPU work."""
+    for calls, columns in zip(replays, (_NO_KERNELS, _NO_WORK), strict=True):
+        for instance in ranges_of_calls(tables, attributed, calls):
+            table.loc[table.index == attributed.ranges["group"].iloc[instance], columns] = pd.NA
+
+
+def ranges_of_calls(tables: Tables, attributed: Attributed, calls: Int64s) -> Int64s:
+    """The instances that enclose any of the calls, one instance of each group."""
+    if len(calls) == 0:
+        return np.zeros(0, dtype=np.int64)
+    launched = order_work(calls.astype(np.int32), tables.calls)
+    found = [attribute_work(launched[scope], attributed.ranges, style).instance for style, scope in _SCOPES.items()]
+    instances = np.unique(np.concatenate(found))
+    group = attributed.ranges["group"].to_numpy(dtype=np.int64)[instances]
+    return instances[np.unique(group, return_index=True)[1]]
+
+
+def _peaks(memory: DeviceMemory, ranges: pd.DataFrame, group: Int64s, groups: int) -> pd.Series:
+    peaks = np.zeros(groups, dtype=np.int64)
+    np.maximum.at(peaks, group, peak_in_ranges(memory, ranges))
+    return pd.Series(peaks).astype("Int64")
+
+
+def _sum_by(group: Ints, value: Ints, groups: int) -> Int64s:
     total = np.zeros(groups, np.int64)
-    np.add.at(total, group, value)
+    np.add.at(total, group, value.astype(np.int64))
     return total
 
 

@@ -6,12 +6,16 @@ and a Note says why.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
 
 from nsysprof.notes import Note
+
+_Make = Callable[[], pd.DataFrame]
 
 KERNEL_COLUMNS = (
     "name", "short_name", "category", "instances", "total_ns", "avg_ns", "med_ns", "min_ns", "max_ns", "stddev_ns",
@@ -20,7 +24,7 @@ KERNEL_COLUMNS = (
 RANGE_COLUMNS = (
     "range", "style", "domain", "instances", "wall_ns", "projected_ns", "gpu_busy_ns", "kernel_total_ns",
     "kernel_count", "launch_count", "graph_launch_count", "memcpy_bytes", "memset_bytes", "peak_vram_bytes",
-    "dram_read_bytes", "dram_write_bytes",
+    "dram_read_bytes", "dram_write_bytes", "exclusive_kernel_count", "exclusive_kernel_total_ns",
 )  # fmt: skip
 RANGE_KERNEL_COLUMNS = (
     "range", "style", "name", "short_name", "category", "instances", "total_ns", "avg_ns", "med_ns", "min_ns",
@@ -88,22 +92,38 @@ class Totals:
     peak_vram_bytes: dict[int, int] | None
 
 
-@dataclass(frozen=True)
 class Timeline:
-    """Rows to draw, sorted by start, in ns since the session's start.
+    """Rows to draw, sorted by start, in ns since the session's start; each table is made when it is first read.
 
-    gpu: start_ns, end_ns, kind ("kernel" | "memcpy" | "memset"), name, short_name, category, device_id, stream
-         (label, unique over processes, devices and contexts), launch_start_ns (NA if unknown), global_pid, global_tid
-         (launching thread, NA if unknown)
+    gpu: start_ns, end_ns, kind ("kernel" | "memcpy" | "memset" | "graph"), name, short_name, category, device_id,
+         stream (label, unique over processes, devices and contexts), global_pid; the texts are categoricals
     api: start_ns, end_ns, name, global_tid
     nvtx: start_ns, end_ns, name, style ("PushPop" | "StartEnd"), domain, global_tid, global_pid, level
     memory: time_ns, device_id, used_bytes (running sum after each device allocation or free)
     """
 
-    gpu: pd.DataFrame
-    api: pd.DataFrame
-    nvtx: pd.DataFrame
-    memory: pd.DataFrame
+    def __init__(self, gpu: _Make, api: _Make, nvtx: _Make, memory: _Make) -> None:
+        self._make = {"gpu": gpu, "api": api, "nvtx": nvtx, "memory": memory}
+
+    @cached_property
+    def gpu(self) -> pd.DataFrame:
+        """Work of the GPUs."""
+        return self._make["gpu"]()
+
+    @cached_property
+    def api(self) -> pd.DataFrame:
+        """CUDA API calls."""
+        return self._make["api"]()
+
+    @cached_property
+    def nvtx(self) -> pd.DataFrame:
+        """Ranges."""
+        return self._make["nvtx"]()
+
+    @cached_property
+    def memory(self) -> pd.DataFrame:
+        """Device memory in use."""
+        return self._make["memory"]()
 
 
 @dataclass(frozen=True)

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.attribute import attribute_work, covered, order_work
 from nsysprof.analysis.calls import graph_launch_calls, launch_calls, opaque_replays
-from nsysprof.analysis.categories import categorize
 from nsysprof.analysis.health import find_data_loss, read_health
 from nsysprof.analysis.intervals import union_ns
 from nsysprof.analysis.memory import DeviceMemory, follow_memory
-from nsysprof.analysis.ranges import (
-    Attributed,
-    attribute_ranges,
-    close_ranges,
-    summarize_range_kernels,
-    summarize_ranges,
-)
+from nsysprof.analysis.names import Names, call_names, kernel_names
+from nsysprof.analysis.ranges import Attributed, attribute_ranges, close_ranges, summarize_ranges
 from nsysprof.analysis.results import (
     API_COLUMNS,
     KERNEL_COLUMNS,
@@ -30,10 +27,10 @@ from nsysprof.analysis.results import (
     TraceInfo,
 )
 from nsysprof.analysis.statistics import summarize_durations
-from nsysprof.analysis.timeline import look_up, make_timeline, names_by_id
-from nsysprof.analysis.work import GRAPH, KERNEL, collect_work
+from nsysprof.analysis.timeline import make_timeline
+from nsysprof.analysis.work import Rows, match_launches
 from nsysprof.notes import Note, Severity
-from nsysprof.trace.schema import NULL, Tables
+from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, MIGRATION, NULL, Bools, Calls, Int64s, Tables, Work
 
 # ENUM_CUDA_MEMCPY_OPER as nsys stats prints it.
 _COPY_NAMES = {
@@ -45,56 +42,47 @@ _COPY_NAMES = {
 
 def summarize(tables: Tables) -> Analysis:
     """Count and attribute everything. All counts come from the rows of one table each, never from a join."""
-    work, dropped = collect_work(tables)
-    ranges, open_ranges, bad_ranges = close_ranges(tables)
-    attributed = attribute_ranges(tables, work, ranges)
-    memory = follow_memory(tables)
-    names = names_by_id(tables, _used_names(tables, work))
-    kernel_names = {names.get(int(i), "") for i in work.loc[work["kind"] == KERNEL, "name_id"].unique()}
-    categories = {name: categorize(name) for name in kernel_names}
-    lost, loss_notes = find_data_loss(tables, work, attributed)
-    info = _trace_info(tables)
+    # Sorting and gathering release the GIL, so that what does not depend on each other runs side by side.
+    with ThreadPoolExecutor(1, thread_name_prefix="totals") as pool:
+        api = pool.submit(_api, tables, tables.calls)
+        launch = match_launches(tables)
+        launches, graph_launches = launch_calls(tables), graph_launch_calls(tables)
+        replays = opaque_replays(tables, launch, launches)
+        names, memory = kernel_names(tables), follow_memory(tables)
+        kernels = pool.submit(_kernels, tables.work, names)
+        ranges, open_ranges, bad_ranges = close_ranges(tables)
+        attributed = attribute_ranges(tables, launch, ranges)
+        totals = pool.submit(_totals, tables, launch, graph_launches, replays[1], memory)
+        coverage = pool.submit(_coverage, tables, launch, attributed, launches)
+        by_name, range_kernels = summarize_ranges(tables, launch, attributed, names, memory, replays, graph_launches)
+        lost, loss_notes = find_data_loss(tables, launch, attributed, launches, replays[1])
     health = read_health(
         tables,
-        work,
-        dropped=dropped,
+        silent=len(replays[1]),
         open_ranges=open_ranges,
         bad_ranges=bad_ranges,
         unmatched_frees=memory.unmatched_frees if memory else 0,
     )
     # An absent kernel table is no proof of no kernels: nsys that lost them all writes none.
     counted = not any(note.code in ("no-kernels", "no-gpu") and note.severity != "info" for note in loss_notes)
-    by_name = summarize_ranges(tables, work, attributed, memory)
     if not counted:
         known = ("wall_ns", "peak_vram_bytes")
         gpu = [c for c in by_name.columns if c.endswith(("_ns", "_count", "_bytes")) and c not in known]
         by_name[gpu] = pd.DataFrame({c: pd.array([pd.NA] * len(by_name), dtype="Int64") for c in gpu})
-
-    def name_of(ids: pd.Series) -> pd.Series:
-        return pd.Series(look_up(ids, lambda key: names.get(key, "")), index=ids.index, dtype=object)
-
+    info = _trace_info(tables)
     return Analysis(
         trace=info,
-        devices=tuple(
-            Device(d.device_id, d.name, d.total_memory_bytes, d.sm_count, d.uuid) for d in _devices(tables, work)
-        ),
-        coverage=_coverage(tables, work, attributed, lost),
-        totals=_totals(tables, work, memory, counted),
-        kernels=_kernels(work, name_of, categories),
+        devices=tuple(Device(d.device_id, d.name, d.total_memory_bytes, d.sm_count, d.uuid) for d in _devices(tables)),
+        coverage=replace(coverage.result(), launches_without_gpu_record=lost),
+        totals=totals.result() if counted else _unknown_totals(memory),
+        kernels=kernels.result(),
         ranges=by_name,
-        range_kernels=summarize_range_kernels(work, attributed, name_of, categories),
-        api=_api(tables, names),
-        memops=_memops(tables),
-        timeline=make_timeline(tables, work, names, categories, ranges, memory),
+        range_kernels=range_kernels,
+        api=api.result(),
+        memops=_memops(tables.work),
+        timeline=make_timeline(tables, names, ranges, memory),
         notes=(*tables.notes, *loss_notes, *health, *_tool_notes(info)),
     )
-
-
-def _used_names(tables: Tables, work: pd.DataFrame) -> pd.Series:
-    parts = [work["name_id"], work["short_name_id"]]
-    if tables.launches is not None:
-        parts.append(tables.launches["name_id"])
-    return pd.concat(parts, ignore_index=True)
 
 
 def _trace_info(tables: Tables) -> TraceInfo:
@@ -105,7 +93,7 @@ def _trace_info(tables: Tables) -> TraceInfo:
     export = tables.export_facts
     return TraceInfo(
         path_name=tables.path_name,
-        sha256=tables.sha256,
+        sha256=tables.digest.result(),
         bytes=tables.bytes,
         tool=fact("TOOL") or "nsys",
         tool_version=fact("TOOL_VERSION") or export.get("EXPORT_PRODUCT_VERSION"),
@@ -127,112 +115,139 @@ def _tool_notes(info: TraceInfo) -> list[Note]:
     return notes
 
 
-def _devices(tables: Tables, work: pd.DataFrame) -> tuple[Device, ...]:
+def _devices(tables: Tables) -> tuple[Device, ...]:
     known = {d.device_id: Device(d.device_id, d.name, d.total_memory_bytes, d.sm_count, d.uuid) for d in tables.devices}
-    for number in work["device_id"].unique():
-        known.setdefault(int(number), Device(int(number), f"GPU {number}", None, None, None))
+    for number in np.unique(tables.work.device_of).tolist():
+        known.setdefault(number, Device(number, f"GPU {number}", None, None, None))
     return tuple(known[number] for number in sorted(known) if number != NULL)
 
 
-def _coverage(tables: Tables, work: pd.DataFrame, attributed: Attributed, lost: int | None) -> Coverage:
-    kernels = (work["kind"] == KERNEL).to_numpy()
-    inside = np.zeros(len(work), dtype=bool)
-    inside[attributed.item] = True
-    matched = (work["launch"] >= 0).to_numpy()
+def _coverage(tables: Tables, launch: Rows, attributed: Attributed, launches: Bools) -> Coverage:
+    kernels = tables.work.kernels
+    inside = attributed.inside(len(launch))[:kernels]
+    launch = launch[:kernels]
+    outside = np.where(inside, -1, launch)
+    elsewhere = 0
+    if (outside >= 0).any():
+        other = attribute_work(order_work(outside, tables.calls)["process"], attributed.ranges, "PushPop")
+        elsewhere = int(covered(other).sum())
     reasons = {
-        "no launch record": int((kernels & ~matched & ~inside).sum()),
-        "launched outside every range": int((kernels & matched & ~inside).sum()),
+        "no launch record": int(((launch < 0) & ~inside).sum()),
+        "launched by a thread without a range while another thread had one": elsewhere,
+        "launched outside every range": int((outside >= 0).sum()) - elsewhere,
     }
-    calls = launch_calls(tables)
-    launches = int((calls | _has_kernel(work, len(calls))).sum()) if tables.launches is not None else None
+    total = (
+        int((launches | _has_kernel(tables.work, launch, len(launches))).sum()) if tables.calls is not None else None
+    )
     return Coverage(
-        kernels=int(kernels.sum()),
-        attributed_kernels=int((kernels & inside).sum()),
-        launches=launches,
-        launches_without_gpu_record=lost,
+        kernels=kernels,
+        attributed_kernels=int(inside.sum()),
+        launches=total,
+        launches_without_gpu_record=None,
         reasons={reason: count for reason, count in reasons.items() if count},
     )
 
 
-def _has_kernel(work: pd.DataFrame, calls: int) -> np.ndarray:
+def _has_kernel(work: Work, launch: Rows, calls: int) -> Bools:
+    """For each call whether it launched a kernel or replayed a graph, by what the GPU did."""
     marked = np.zeros(calls, dtype=bool)
-    marked[work.loc[(work["kind"].isin((KERNEL, GRAPH))) & (work["launch"] >= 0), "launch"].to_numpy()] = True
+    launching = np.isin(work.kind_of, (KERNEL, GRAPH))[work.variant[: len(launch)]]
+    marked[launch[launching & (launch >= 0)]] = True
     return marked
 
 
-def _totals(tables: Tables, work: pd.DataFrame, memory: DeviceMemory | None, counted: bool) -> Totals:
-    peaks = memory.peaks() if memory is not None else None
-    if not counted:
-        return Totals(None, None, None, None, None, None, None, None, peaks)
-    kernels = work[work["kind"] == KERNEL]
-    launching = _has_kernel(work, 0 if tables.launches is None else len(tables.launches))
-    silent = len(opaque_replays(tables, work)[1]) > 0
-    opaque = silent or bool((work["kind"] == GRAPH).any())
-    copies = tables.copies
-    by_kind: dict[str, int] = {}
-    if copies is not None:
-        sums = copies.groupby("copy_kind")["bytes"].sum()
-        by_kind = {_copy_name(kind): int(size) for kind, size in zip(sums.index.tolist(), sums, strict=True)}
-    devices = np.unique(work["device_id"], return_inverse=True)[1]
+def _totals(tables: Tables, launch: Rows, graph_launches: Bools, silent: Int64s, memory: DeviceMemory | None) -> Totals:
+    work = tables.work
+    launching = _has_kernel(work, launch, len(graph_launches))
+    others = slice(work.kernels, None)
+    kind, sizes = work.kinds(others), np.maximum(work.bytes, 0)
+    opaque = len(silent) > 0 or bool((kind == GRAPH).any())
+    no_launches = len(silent) > 0 or tables.calls is None
+    busy, span = _busy_and_span(work)
+    copied = (kind == COPY) | (kind == MIGRATION)
+    by_kind = {
+        _copy_name(int(which)): int(sizes[copied & (work.copy_kind == which)].sum())
+        for which in np.unique(work.copy_kind[copied])
+    }
     return Totals(
-        kernel_count=None if opaque else len(kernels),
-        launch_count=None if silent or tables.launches is None else int(launching.sum()),
-        graph_launch_count=None
-        if silent or tables.launches is None
-        else int((launching & graph_launch_calls(tables)).sum()),
-        kernel_total_ns=None if opaque else int((kernels["end_ns"] - kernels["start_ns"]).sum()),
-        gpu_busy_ns=None
-        if silent
-        else int(union_ns(work["start_ns"].to_numpy(), work["end_ns"].to_numpy(), devices).sum()),
-        gpu_span_ns=None if silent else int(work["end_ns"].max() - work["start_ns"].min()) if len(work) else 0,
+        kernel_count=None if opaque else work.kernels,
+        launch_count=None if no_launches else int(launching.sum()),
+        graph_launch_count=None if no_launches else int((launching & graph_launches).sum()),
+        kernel_total_ns=None if opaque else int(work.duration_ns[: work.kernels].sum(dtype=np.int64)),
+        gpu_busy_ns=None if len(silent) else busy,
+        gpu_span_ns=None if len(silent) else span,
         memcpy_bytes=by_kind,
-        memset_bytes=int(tables.fills["bytes"].sum()) if tables.fills is not None else 0,
-        peak_vram_bytes=peaks,
+        memset_bytes=int(sizes[kind == FILL].sum()),
+        peak_vram_bytes=None if memory is None else memory.peaks(),
     )
 
 
-def _kernels(work: pd.DataFrame, name_of: object, categories: dict[str, str]) -> pd.DataFrame:
-    assert callable(name_of)
-    rows = work[work["kind"] == KERNEL]
-    table = summarize_durations(rows["end_ns"] - rows["start_ns"], [rows["name_id"]]).reset_index()
-    short = rows.groupby("name_id")["short_name_id"].first()
-    table["name"], table["short_name"] = name_of(table["name_id"]), name_of(table["name_id"].map(short))
-    table["category"] = table["name"].map(categories)
+def _unknown_totals(memory: DeviceMemory | None) -> Totals:
+    return Totals(None, None, None, None, None, None, None, None, None if memory is None else memory.peaks())
+
+
+def _busy_and_span(work: Work) -> tuple[int, int]:
+    """Time in which a device worked, added over devices, and from the first start to the last end; ns.
+
+    Migrations of unified memory belong to no stream and do not keep a device busy.
+    """
+    start, duration, variant = work.start_ns, work.duration_ns, work.variant
+    moved = work.kind_of == MIGRATION
+    if moved.any():
+        rows = np.flatnonzero(~moved[variant])
+        start, duration, variant = start[rows], duration[rows], variant[rows]
+    if len(start) == 0:
+        return 0, 0
+    end = start + duration
+    device = np.unique(work.device_of, return_inverse=True)[1].astype(np.int16)
+    return int(union_ns(start, end, device[variant]).sum()), int(end.max()) - int(start.min())
+
+
+def _kernels(work: Work, names: Names) -> pd.DataFrame:
+    rows = slice(0, work.kernels)
+    table = summarize_durations(work.duration_ns[rows], names.numbers(work.variant[rows]))
+    number = table.index.to_numpy()
     total = table["total_ns"].sum()
     table["share_pct"] = 100.0 * table["total_ns"] / total if total else 0.0
-    return table[list(KERNEL_COLUMNS)]
+    table["name"], table["short_name"] = names.texts[number], names.short[number]
+    table["category"] = names.category[number]
+    return table[list(KERNEL_COLUMNS)].reset_index(drop=True)
 
 
-def _api(tables: Tables, names: dict[int, str]) -> pd.DataFrame:
-    if tables.launches is None:
+def _api(tables: Tables, calls: Calls | None) -> pd.DataFrame:
+    if calls is None:
         return pd.DataFrame(columns=list(API_COLUMNS))
-    rows = tables.launches
     # Four digits, as nsys stats has it: cudaLaunchKernel_v7000 loses them, cudaLaunchKernelExC_v11060 does not.
-    plain = {key: re.sub(r"_v\d{4}$", "", text) for key, text in names.items()}
-    name = pd.Series(look_up(rows["name_id"], lambda key: plain.get(key, "")), index=rows.index, name="name")
-    table = summarize_durations(rows["end_ns"] - rows["start_ns"], [name]).reset_index()
-    return table.rename(columns={"instances": "calls"})[list(API_COLUMNS)]
+    names = call_names(tables, lambda text: re.sub(r"_v\d{4}$", "", text))
+    table = summarize_durations(calls.duration_ns, names.numbers(calls.variant))
+    table["name"] = names.texts[table.index.to_numpy()]
+    return table.rename(columns={"instances": "calls"})[list(API_COLUMNS)].reset_index(drop=True)
 
 
 def _copy_name(kind: int) -> str:
     return f"[CUDA memcpy {_COPY_NAMES[kind]}]" if kind in _COPY_NAMES else f"[CUDA memcpy kind {kind}]"
 
 
-def _memops(tables: Tables) -> pd.DataFrame:
-    parts = []
-    if tables.copies is not None:
-        parts.append(tables.copies.assign(operation=tables.copies["copy_kind"].map(_copy_name)))
-    if tables.fills is not None:
-        parts.append(tables.fills.assign(operation="[CUDA memset]"))
-    if not parts:
+def _memops(work: Work) -> pd.DataFrame:
+    others = slice(work.kernels, None)
+    kind = work.kinds(others)
+    chosen = (kind == COPY) | (kind == FILL) | (kind == MIGRATION)
+    if not chosen.any():
         return pd.DataFrame(columns=list(MEMOP_COLUMNS))
-    rows = pd.concat(parts, ignore_index=True)
-    rows["duration"] = rows["end_ns"] - rows["start_ns"]
-    table = rows.groupby("operation", sort=False).agg(
+    rows = pd.DataFrame(
+        {
+            # -1 is no copy kind, so that fills have a number of their own.
+            "code": np.where(kind == FILL, -1, work.copy_kind)[chosen],
+            "duration": work.duration_ns[others][chosen].astype(np.int64),
+            "bytes": work.bytes[chosen],
+        }
+    )
+    table = rows.groupby("code", sort=False).agg(
         count=("bytes", "size"),
         total_ns=("duration", "sum"),
         total_bytes=("bytes", "sum"),
         avg_bytes=("bytes", "mean"),
         max_bytes=("bytes", "max"),
     )
-    return table.sort_values("total_ns", ascending=False).reset_index()[list(MEMOP_COLUMNS)]
+    table["operation"] = ["[CUDA memset]" if code == -1 else _copy_name(code) for code in table.index.tolist()]
+    return table.sort_values("total_ns", ascending=False, kind="stable").reset_index()[list(MEMOP_COLUMNS)]

@@ -63,8 +63,7 @@ def analyze_trace(trace_path: Path, say: Say | None = None) -> Analysis:
     from nsysprof.trace.tables import read_tables
 
     with open_trace(trace_path) as trace:
-        tables = read_tables(trace, progress=say)
-    return summarize(tables)
+        return summarize(read_tables(trace, progress=say))
 
 
 def default_name(source: Path) -> str:

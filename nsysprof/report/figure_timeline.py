@@ -157,7 +157,7 @@ def _lanes(analysis: Analysis, panel: Panel) -> list[tuple[str, pd.DataFrame, st
     if len(api) and analysis.trace.work_kind == "kernel":
         lanes.append(("CUDA API", api, "api"))
     gpu = window(timeline.gpu, timeline.gpu["global_pid"])
-    busiest = (gpu["end_ns"] - gpu["start_ns"]).groupby(gpu["stream"]).sum().nlargest(_MAX_STREAMS)
+    busiest = (gpu["end_ns"] - gpu["start_ns"]).groupby(gpu["stream"], observed=True).sum().nlargest(_MAX_STREAMS)
     label = "thread" if analysis.trace.work_kind == "operator" else ""
     for stream in busiest.index:
         name = f"{label} {str(stream).rpartition(' ')[2]}" if label else str(stream)
@@ -170,7 +170,7 @@ def _draw_lanes(axes: Axes, panel: Panel, lanes: list[tuple[str, pd.DataFrame, s
     for index, (_label, rows, kind) in enumerate(lanes):
         y = len(lanes) - 1 - index
         if kind == "work":
-            for category, part in rows.groupby("category"):
+            for category, part in rows.groupby("category", observed=True):
                 seen.add(str(category))
                 _bars(axes, panel, part, y, CATEGORY_COLORS.get(str(category), "#999999"), divisor, 0.8)
         else:

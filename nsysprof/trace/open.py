@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import sqlite3
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 from nsysprof.errors import TraceDamagedError, TraceEmptyError, TraceError, TraceForeignError
@@ -17,19 +21,37 @@ _LFS = b"version https://git-lfs.github.com/spec"
 _MARKS = ("StringIds", "META_DATA_CAPTURE", "META_DATA_EXPORT", "EXPORT_META_DATA", "NVTX_EVENTS", "ANALYSIS_DETAILS")
 
 
+# Below this size SQLite reads a trace in the time that loading the compiled reader takes.
+_LARGE_BYTES = 96 << 20
+
+
 @dataclass
 class Trace:
-    """An opened trace. `columns` holds the columns of every real table (views are not looked at)."""
+    """An opened trace. `columns` holds the columns of every real table (views are not looked at).
+
+    digest: the file's SHA-256, computed beside the reading.
+    """
 
     path: Path
-    sha256: str
     bytes: int
     connection: sqlite3.Connection
     columns: dict[str, tuple[str, ...]]
+    digest: Future[str]
     notes: list[Note] = field(default_factory=list)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether tables are worth reading from the file's pages, by compiled code, and can be."""
+        return self.bytes >= _LARGE_BYTES and hasattr(os, "preadv") and find_spec("numba") is not None
+
+    def find(self, table: str) -> str | None:
+        """The table as the file spells it, or None. Some exports append _V2 or _V3 to a name."""
+        wanted = {table.lower(), f"{table}_v2".lower(), f"{table}_v3".lower()}
+        return max((name for name in self.columns if name.lower() in wanted), key=str.lower, default=None)
 
     def has(self, table: str) -> bool:
-        return table in self.columns
+        return self.find(table) is not None
 
 
 @contextmanager
@@ -41,15 +63,17 @@ def open_trace(path: Path) -> Iterator[Trace]:
     """
     size = _check_file(path)
     # immutable: no lock, no journal beside the user's file, and it works on a read-only disk.
-    connection = sqlite3.connect(path.resolve().as_uri() + "?mode=ro&immutable=1", uri=True)
+    # Several threads read different tables; Trace.lock lets one of them use the connection at a time.
+    connection = sqlite3.connect(path.resolve().as_uri() + "?mode=ro&immutable=1", uri=True, check_same_thread=False)
     connection.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
-    try:
-        columns = _probe(connection, path)
-        trace = Trace(path, _sha256(path), size, connection, columns)
-        trace.notes += _sidecar_notes(path)
-        yield trace
-    finally:
-        connection.close()
+    with ThreadPoolExecutor(1, thread_name_prefix="sha256") as pool:
+        try:
+            columns = _probe(connection, path)
+            trace = Trace(path, size, connection, columns, pool.submit(_sha256, path))
+            trace.notes += _sidecar_notes(path)
+            yield trace
+        finally:
+            connection.close()
 
 
 def _check_file(path: Path) -> int:
@@ -111,8 +135,11 @@ def quote(identifier: str) -> str:
 
 
 def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise TraceError(f"{path} cannot be read: {error.strerror}.", "Check the disk.") from error
 
 
 def _sidecar_notes(path: Path) -> list[Note]:

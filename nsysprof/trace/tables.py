@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pandas as pd
 
+from nsysprof.trace.calls import read_calls
 from nsysprof.trace.columns import read_integers, read_rows
 from nsysprof.trace.open import Trace
-from nsysprof.trace.schema import NULL, DeviceRow, Tables
+from nsysprof.trace.schema import KERNEL, NULL, DeviceRow, Tables
+from nsysprof.trace.work import read_work
 
-_WORK = {"start": "start_ns", "end": "end_ns", "deviceId": "device_id", "streamId": "stream_id"}
-_WORK_OPTIONAL = {"contextId": "context_id", "correlationId": "correlation_id", "globalPid": "global_pid"}
-# The event classes of RUNTIME rows that are no calls: CUDABACKTRACE repeats a call's correlation id.
-_BACKTRACE = 67
 _RANGE_TYPES = {59: "PushPop", 60: "StartEnd", 70: "PushPop", 71: "StartEnd"}
 _DOMAIN_TYPE = 75
 
@@ -21,29 +20,32 @@ _DOMAIN_TYPE = 75
 def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> Tables:
     """Read everything; `progress` is told each table's name and rows."""
     say = progress or (lambda _text: None)
-    strings = read_strings(trace)
-    kernels, launches = read_kernels(trace), read_launches(trace)
-    for name, table in (("kernels", kernels), ("API calls", launches)):
-        if table is not None:
-            say(f"read {len(table):,} {name}")
+    if trace.is_large:
+        say(f"read {trace.bytes / 1e6:,.0f} MB")
+    # Two tables hold nearly all rows, so two threads read them side by side; compiled reading releases the GIL.
+    with ThreadPoolExecutor(2 if trace.is_large else 1) as pool:
+        reading_calls, reading_work = pool.submit(read_calls, trace), pool.submit(read_work, trace)
+        strings = read_strings(trace)
+        ranges, memory = read_ranges(trace, strings), read_memory(trace)
+        calls, (work, recorded) = reading_calls.result(), reading_work.result()
+    if KERNEL in recorded:
+        say(f"read {work.kernels:,} kernels")
+    if calls is not None:
+        say(f"read {len(calls):,} API calls")
     return Tables(
         path_name=trace.path.name,
-        sha256=trace.sha256,
+        digest=trace.digest,
         bytes=trace.bytes,
         capture_facts=_capture_facts(trace),
         export_facts=_export_facts(trace),
         diagnostics=_diagnostics(trace),
         strings=strings,
         devices=read_devices(trace),
-        kernels=kernels,
-        launches=launches,
-        copies=read_integers(
-            trace, "CUPTI_ACTIVITY_KIND_MEMCPY", {**_WORK, "bytes": "bytes", "copyKind": "copy_kind"}, _WORK_OPTIONAL
-        ),
-        fills=read_integers(trace, "CUPTI_ACTIVITY_KIND_MEMSET", {**_WORK, "bytes": "bytes"}, _WORK_OPTIONAL),
-        graphs=read_integers(trace, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", _WORK, _WORK_OPTIONAL),
-        ranges=read_ranges(trace, strings),
-        memory=read_memory(trace),
+        work=work,
+        recorded=recorded,
+        calls=calls,
+        ranges=ranges,
+        memory=memory,
         notes=trace.notes,
     )
 
@@ -52,31 +54,6 @@ def read_strings(trace: Trace) -> pd.Series:
     """StringIds as a Series, id -> text."""
     rows = read_rows(trace, "StringIds", ("id", "value"))
     return pd.Series([str(value) for _, value in rows], index=[key for key, _ in rows], dtype=object)
-
-
-def read_kernels(trace: Trace) -> pd.DataFrame | None:
-    """CUPTI_ACTIVITY_KIND_KERNEL, one row a kernel instance; a kernel without a demangled name keeps its short one."""
-    names = {"demangledName": "name_id", "shortName": "short_name_id", "graphNodeId": "graph_node_id"}
-    table = read_integers(trace, "CUPTI_ACTIVITY_KIND_KERNEL", _WORK, {**_WORK_OPTIONAL, **names})
-    if table is not None:
-        table["name_id"] = table["name_id"].where(table["name_id"] != NULL, table["short_name_id"])
-    return table
-
-
-def read_launches(trace: Trace) -> pd.DataFrame | None:
-    """CUPTI_ACTIVITY_KIND_RUNTIME, runtime and driver API calls, without the backtrace rows that repeat a call."""
-    table = read_integers(
-        trace,
-        "CUPTI_ACTIVITY_KIND_RUNTIME",
-        {"start": "start_ns", "end": "end_ns", "nameId": "name_id"},
-        {
-            "eventClass": "event_class",
-            "globalTid": "global_tid",
-            "correlationId": "correlation_id",
-            "returnValue": "return_value",
-        },
-    )
-    return None if table is None else table[table["event_class"] != _BACKTRACE].reset_index(drop=True)
 
 
 def read_memory(trace: Trace) -> pd.DataFrame | None:

@@ -1,7 +1,7 @@
 import pytest
 
 from nsysprof.analysis.calls import graph_launch_calls, launch_calls, opaque_replays
-from nsysprof.analysis.work import collect_work
+from nsysprof.analysis.work import match_launches
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.build_trace import OTHER_PID, OTHER_TID, TraceBuilder
@@ -54,7 +54,7 @@ def capture(builder, start, end, **thread):
 
 
 def launches_at(tables):
-    return tables.launches["start_ns"].to_numpy()[launch_calls(tables)].tolist()
+    return tables.calls.start_ns[launch_calls(tables)].tolist()
 
 
 def test_a_capture_covers_its_process_and_no_other(read):
@@ -65,7 +65,7 @@ def test_a_capture_covers_its_process_and_no_other(read):
     builder.call(300, 301, 9)
     tables = read(builder)
     assert launches_at(tables) == [150, 300]
-    assert tables.launches["global_tid"].to_numpy()[launch_calls(tables)][0] == OTHER_PID | 1
+    assert tables.calls.tid_of[tables.calls.variant[launch_calls(tables)][0]] == OTHER_PID | 1
 
 
 def test_captures_nest_and_a_stray_end_closes_nothing(read):
@@ -99,7 +99,7 @@ def replays(read, *, mode=None, whole=False, node=False):
     if mode:
         builder.fact(MODE, mode)
     tables = read(builder)
-    return [found.tolist() for found in opaque_replays(tables, collect_work(tables)[0])]
+    return [found.tolist() for found in opaque_replays(tables, match_launches(tables), launch_calls(tables))]
 
 
 def test_replays_recorded_as_wholes_are_known_and_the_rest_lost(read):
@@ -121,4 +121,4 @@ def test_no_calls_at_all(read):
     builder.kernel(0, 1, None)
     tables = read(builder)
     assert len(launch_calls(tables)) == len(graph_launch_calls(tables)) == 0
-    assert [len(found) for found in opaque_replays(tables, collect_work(tables)[0])] == [0, 0]
+    assert [len(found) for found in opaque_replays(tables, match_launches(tables), launch_calls(tables))] == [0, 0]

@@ -1,7 +1,7 @@
 import sqlite3
 
 from nsysprof.trace.open import open_trace
-from nsysprof.trace.schema import NULL
+from nsysprof.trace.schema import KERNEL
 from nsysprof.trace.tables import read_tables
 from tests.build_trace import PID, TID, TraceBuilder
 
@@ -15,16 +15,17 @@ def test_absent_tables_are_none_and_not_empty(tmp_path):
     builder = TraceBuilder()
     builder.range(0, 1, "a")
     tables = read(builder, tmp_path)
-    assert tables.kernels is tables.launches is tables.memory is tables.copies is None
+    assert tables.calls is tables.memory is None
+    assert tables.recorded == frozenset()
     assert len(tables.ranges) == 1
 
 
 def test_null_keeps_its_meaning_and_large_ids_their_low_bits(tmp_path):
     builder = TraceBuilder()
     builder.kernel(1, 2, None, pid=PID | (1 << 55))
-    tables = read(builder, tmp_path)
-    assert tables.kernels["correlation_id"].tolist() == [NULL]
-    assert tables.kernels["global_pid"].tolist() == [PID | (1 << 55)]
+    work = read(builder, tmp_path).work
+    assert work.correlation_id.tolist() == [0]
+    assert work.pid_of[work.variant].tolist() == [PID | (1 << 55)]
 
 
 def test_an_empty_memory_table_is_no_memory_events(tmp_path):
@@ -47,7 +48,7 @@ def test_a_kernel_without_a_demangled_name_keeps_its_short_one(tmp_path):
     database.close()
     with open_trace(path) as trace:
         tables = read_tables(trace)
-    assert tables.strings[tables.kernels["name_id"][0]] == "gemm"
+    assert tables.strings[tables.work.names_of[0, 0]] == "gemm"
 
 
 def test_progress_is_told_what_was_read(tmp_path):
@@ -63,7 +64,7 @@ def test_backtraces_that_repeat_a_call_are_left_out(tmp_path):
     builder = TraceBuilder()
     builder.call(0, 1, 1)
     builder.call(0, 1, 1, event_class=67)
-    assert len(read(builder, tmp_path).launches) == 1
+    assert len(read(builder, tmp_path).calls) == 1
 
 
 def test_ranges_take_registered_and_plain_names_and_their_domain(tmp_path):
@@ -93,7 +94,7 @@ def test_a_table_that_lacks_a_needed_column_is_named(tmp_path):
     builder = TraceBuilder()
     builder.row("CUPTI_ACTIVITY_KIND_KERNEL", "start INTEGER, finish INTEGER", (1, 2))
     tables = read(builder, tmp_path)
-    assert tables.kernels is None
+    assert KERNEL not in tables.recorded
     assert "lacks the columns end, deviceId, streamId" in tables.notes[0].text
 
 

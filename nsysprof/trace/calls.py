@@ -1,0 +1,57 @@
+"""CUDA API calls, runtime and driver, into arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nsysprof.trace.coder import Coder
+from nsysprof.trace.columns import Batch, find_columns, read_columns
+from nsysprof.trace.open import Trace
+from nsysprof.trace.schema import NULL, Calls
+from nsysprof.trace.work import narrow_correlation, narrow_duration, possible_times
+
+_DTYPES: dict[str, type] = {
+    "start_ns": np.int64, "duration_ns": np.uint32, "correlation_id": np.uint32, "variant": np.int16,
+    "dropped": np.int64,
+}  # fmt: skip
+# The event class of RUNTIME rows that are no calls: CUDABACKTRACE repeats a call's correlation id.
+_BACKTRACE = 67
+
+
+def read_calls(trace: Trace) -> Calls | None:
+    """CUPTI_ACTIVITY_KIND_RUNTIME without the backtrace rows that repeat a call; None when it is not there."""
+    source = find_columns(
+        trace,
+        "CUPTI_ACTIVITY_KIND_RUNTIME",
+        {"start": "start_ns", "end": "end_ns", "nameId": "name_id"},
+        {
+            "eventClass": "event_class",
+            "globalTid": "global_tid",
+            "correlationId": "correlation_id",
+            "returnValue": "return_value",
+        },
+    )
+    if source is None:
+        return None
+    variants = Coder(3, compiled=trace.is_large)
+
+    def take(batch: Batch) -> Batch:
+        possible = possible_times(batch["start_ns"], batch["end_ns"])
+        good = possible & (batch["event_class"] != _BACKTRACE)
+        if not good.all():
+            batch = {name: column[good] for name, column in batch.items()}
+        result = batch["return_value"]
+        failed = ((result != 0) & (result != NULL)).astype(np.int64)
+        return {
+            "start_ns": batch["start_ns"],
+            "duration_ns": narrow_duration(batch["start_ns"], batch["end_ns"]),
+            "correlation_id": narrow_correlation(batch["correlation_id"]),
+            "variant": variants.encode(batch["name_id"], batch["global_tid"], failed),
+            "dropped": np.array([len(possible) - int(possible.sum())]),
+        }
+
+    columns = read_columns(trace, source, _DTYPES, take)
+    if columns is None:
+        return None
+    dropped = int(columns.pop("dropped").sum())
+    return Calls(**columns, variants=variants.rows, dropped=dropped)

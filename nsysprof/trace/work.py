@@ -1,0 +1,109 @@
+"""GPU work: kernels, copies, fills and graph replays into one set of arrays."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nsysprof.trace.coder import Coder
+from nsysprof.trace.columns import Batch, find_columns, read_columns
+from nsysprof.trace.growing import GrowingColumn
+from nsysprof.trace.open import Trace
+from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, MIGRATION, NULL, Bools, Int64s, Ints, Work
+
+_TIMES = {"start": "start_ns", "end": "end_ns", "deviceId": "device_id", "streamId": "stream_id"}
+_IDS = {"contextId": "context_id", "correlationId": "correlation_id", "globalPid": "global_pid"}
+_TABLES: dict[int, tuple[str, dict[str, str], dict[str, str]]] = {
+    KERNEL: (
+        "CUPTI_ACTIVITY_KIND_KERNEL", {},
+        {"demangledName": "name_id", "shortName": "short_name_id", "graphNodeId": "graph_node_id"},
+    ),
+    COPY: ("CUPTI_ACTIVITY_KIND_MEMCPY", {"bytes": "bytes", "copyKind": "copy_kind"}, {}),
+    FILL: ("CUPTI_ACTIVITY_KIND_MEMSET", {"bytes": "bytes"}, {}),
+    GRAPH: ("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", {}, {}),
+}  # fmt: skip
+_DTYPES: dict[str, type] = {
+    "start_ns": np.int64, "duration_ns": np.uint32, "correlation_id": np.uint32, "variant": np.int16,
+    "bytes": np.int64, "copy_kind": np.int64,
+}  # fmt: skip
+# copyKind 11, 12, 13 are page migrations of unified memory.
+_MIGRATIONS = (11, 12, 13)
+# 146 years: no session's clock, and differences of such times still fit 64 bits.
+_FAR_NS = 2**62
+
+
+def read_work(trace: Trace) -> tuple[Work, frozenset[int]]:
+    """All GPU work, and the kinds whose table is there and readable."""
+    variants = Coder(8, compiled=trace.is_large)
+    tables: dict[int, Batch] = {}
+    for kind, (table, required, optional) in _TABLES.items():
+        source = find_columns(trace, table, {**_TIMES, **required}, {**_IDS, **optional})
+        take = partial(_columns, kind, variants)
+        columns = None if source is None else read_columns(trace, source, {**_DTYPES, "dropped": np.int64}, take)
+        if columns is not None:
+            tables[kind] = columns
+    recorded = frozenset(tables)
+    kernels = len(tables[KERNEL]["start_ns"]) if KERNEL in tables else 0
+    dropped = sum(int(table.pop("dropped").sum()) for table in tables.values())
+    columns = {name: _end_to_end([table.pop(name) for table in tables.values()], name) for name in _DTYPES}
+    return Work(**columns, variants=variants.rows, kernels=kernels, dropped=dropped), recorded
+
+
+def _end_to_end(parts: list[npt.NDArray[Any]], name: str) -> npt.NDArray[Any]:
+    """One array of `parts`; the first, the kernels', grows and is not copied."""
+    column = GrowingColumn(parts.pop(0) if parts else np.empty(0, dtype=_DTYPES[name]))
+    while parts:
+        column.append(parts.pop(0))
+    return column.finish()
+
+
+def _columns(kind: int, variants: Coder, batch: Batch) -> Batch:
+    """The columns _DTYPES of a batch of one kind, and how many rows of it were dropped."""
+    good = possible_times(batch["start_ns"], batch["end_ns"])
+    rows = int(good.sum())
+    dropped = np.array([len(good) - rows])
+    if dropped[0]:
+        batch = {name: column[good] for name, column in batch.items()}
+    none = np.full(rows, NULL)
+    kinds, in_graph = np.full(rows, kind), np.zeros(rows, dtype=np.int64)
+    name, short = none, none
+    columns: Batch = {"dropped": dropped}
+    if kind == KERNEL:
+        # A kernel without a demangled name keeps its short one.
+        short = batch["short_name_id"]
+        name = np.where(batch["name_id"] != NULL, batch["name_id"], short)
+        in_graph = (batch["graph_node_id"] > 0).astype(np.int64)
+    else:
+        columns["bytes"] = batch.get("bytes", np.zeros(rows, dtype=np.int64))
+        columns["copy_kind"] = batch.get("copy_kind", np.full(rows, -1, dtype=np.int64))
+        kinds[np.isin(columns["copy_kind"], _MIGRATIONS)] = MIGRATION
+    lanes = (batch["global_pid"], batch["device_id"], batch["context_id"], batch["stream_id"])
+    return {
+        **columns,
+        "start_ns": batch["start_ns"],
+        "duration_ns": narrow_duration(batch["start_ns"], batch["end_ns"]),
+        "correlation_id": narrow_correlation(batch["correlation_id"]),
+        "variant": variants.encode(kinds, *lanes, name, short, in_graph),
+    }
+
+
+def possible_times(start_ns: Int64s, end_ns: Int64s) -> Bools:
+    """Which rows have both times, in order, within 146 years; CUPTI writes 0 and 0 for what it could not time."""
+    good: Bools = (end_ns >= start_ns) & (start_ns > -_FAR_NS) & (end_ns < _FAR_NS)
+    good &= (start_ns != 0) | (end_ns != 0)
+    return good
+
+
+def narrow_correlation(ids: Int64s) -> npt.NDArray[np.uint32]:
+    """Correlation ids as CUPTI has them, 32 bits; anything else is none, 0."""
+    return np.where((ids > 0) & (ids < 2**32), ids, 0).astype(np.uint32)
+
+
+def narrow_duration(start_ns: Int64s, end_ns: Int64s) -> Ints:
+    """Durations of possible times in 32 bits where all fit."""
+    duration = end_ns - start_ns
+    fits = len(duration) == 0 or int(duration.max()) < 2**32
+    return duration.astype(np.uint32) if fits else duration
