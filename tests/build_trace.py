@@ -10,6 +10,12 @@ PID = (1 << 48) | (100 << 24)
 TID = PID | 1
 OTHER_TID = PID | 2
 OTHER_PID = (1 << 48) | (200 << 24)
+# Of GPU metrics: the typeId less its low byte, which is the GPU, and the names of metric ids 0, 1, 2 and 3.
+METRIC_TYPE = 0x1000100000000
+METRICS = (
+    "GPC Clock Frequency [MHz]", "SMs Active [Throughput %]", "DRAM Read Bandwidth [Throughput %]",
+    "DRAM Write Bandwidth [Throughput %]",
+)  # fmt: skip
 
 _KERNEL = (
     "start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL, contextId INTEGER NOT NULL, "
@@ -96,6 +102,36 @@ class TraceBuilder:
     def gpu(self, number: int = 0, name: str = "NVIDIA H200", cuda: int | None = None) -> None:
         columns = "id INTEGER, name TEXT, totalMemory INTEGER, smCount INTEGER, uuid TEXT, cuDevice INTEGER"
         self.row("TARGET_INFO_GPU", columns, (number, name, 150 << 30, 132, f"GPU-{number}", cuda))
+
+    def sampled_gpu(self, number: int = 0, *, peak: object = 10**11, cuda: int | None = None) -> None:
+        """A GPU with its memory bandwidth in bytes/s; at 10**11, one percent for 1 ns is one byte."""
+        columns = "id INTEGER, name TEXT, cuDevice INTEGER, memoryBandwidth INTEGER"
+        self.row("TARGET_INFO_GPU", columns, (number, "NVIDIA H200", cuda, peak))
+
+    def cuda_device(self, gpu: int, ordinal: int, pid: int = PID) -> None:
+        """Which GPU a process calls `ordinal`."""
+        self.row(
+            "TARGET_INFO_CUDA_DEVICE",
+            "gpuId INTEGER, cudaId INTEGER, pid INTEGER",
+            (gpu, ordinal, pid >> 24 & 0xFFFFFF),
+        )
+
+    def metric_names(self, names: Sequence[object] = METRICS, *, gpu: int = 0) -> None:
+        """Names for metric ids 0, 1, ... of a GPU's samples."""
+        columns = "typeId INTEGER, sourceId INTEGER, typeName TEXT, metricId INTEGER, metricName TEXT"
+        for metric_id, name in enumerate(names):
+            self.row("TARGET_INFO_GPU_METRICS", columns, (METRIC_TYPE | gpu, METRIC_TYPE, "", metric_id, name))
+
+    def sample(self, at: object, values: Sequence[object], *, gpu: int = 0) -> None:
+        """A row for each of metric ids 0, 1, ... at one time."""
+        columns = "rawTimestamp INTEGER, timestamp INTEGER, typeId INTEGER, metricId INTEGER, value INTEGER"
+        for metric_id, value in enumerate(values):
+            self.row("GPU_METRICS", columns, (at, at, METRIC_TYPE | gpu, metric_id, value))
+
+    def json_sample(self, at: object, data: str, *, gpu: int = 0) -> None:
+        """A sample as older nsys versions export it."""
+        columns = "rawTimestamp INTEGER, timestamp INTEGER, typeId INTEGER, data TEXT"
+        self.row("GENERIC_EVENTS", columns, (at, at, METRIC_TYPE | gpu, data))
 
     def fact(self, name: str, value: str, table: str = "META_DATA_CAPTURE") -> None:
         self.row(table, "name TEXT, value TEXT", (name, value))

@@ -19,7 +19,7 @@ ALLOWED: dict[str, set[str]] = {
     "workload": set(),
     "capture": set(),
     "trace": set(),
-    "analysis": {"nsysprof.trace.schema"},
+    "analysis": {"nsysprof.trace.schema", "nsysprof.trace.gpu_metrics_schema"},
     "report": {"nsysprof.analysis.results"},
     "bundle": {"nsysprof.trace"},
 }
