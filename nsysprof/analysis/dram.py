@@ -1,0 +1,347 @@
+"""DRAM bytes of ranges from sampled GPU metrics, each with a bound on its error.
+
+A sample says, in whole percent of the GPU's peak, how fast DRAM was read and written over the period that begins at
+its timestamp. A range's bytes are the integral of that over its time, and its error bar bounds how far the truth can
+be away, given only what was sampled:
+
+- rounding: a value v stands for v - 0.5 ... v + 0.5 percent, through all of the range. Rounding is not independent
+  between samples (a steady rate is rounded the same way every time), so it adds linearly and is never averaged away.
+- edges: of a sample that the range covers in part it is unknown when in its period the bytes moved: the bound is the
+  worst case in which the rest of the period takes as much, or as little, as it can at full bandwidth.
+- gaps: what was not sampled may be anything between nothing and full bandwidth. The estimate has nothing for it.
+
+The counters are of the whole GPU: whatever ran at the same time is in them, of other ranges and other processes too.
+Bytes that a range leaves dirty in the L2 cache are written when another range drives them out, and are counted there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from nsysprof.notes import Note, Severity
+from nsysprof.trace.gpu_metrics_schema import DramSeries, GpuMetrics, Int64s, Percents
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+# Why a range's traffic is unknown.
+KNOWN, SHORT, GAPS, NO_COUNTER = range(4)
+REASONS = {
+    SHORT: "most of its time is in instances shorter than one sample",
+    GAPS: "more than a tenth of its time was not sampled",
+    NO_COUNTER: "no usable DRAM counters of every GPU that its process used",
+}
+
+_SLOWER = "Sample with a lower --gpu-metrics-frequency."
+_NEXT_STEPS = {
+    SHORT: "Repeat the work within the range, or sample with a higher --gpu-metrics-frequency.",
+    GAPS: _SLOWER,
+    NO_COUNTER: "Sample with nsys profile --gpu-metrics-devices=all.",
+}
+
+# A sample is worth its own period. nsys keeps periods to 1 %, so a distance of 1.5 is a lost sample, whose bytes are in
+# no other one.
+_LONGEST_PERIODS = 1.5
+# What may be missing, or lie in too short instances, of a range whose bytes are still said.
+_TOLERATED_SHARE = 0.1
+# Counters are dead when they stay 0 through this many periods of kernels.
+_DEAD_AFTER_PERIODS = 10
+_ROUNDING_PCT = 0.5
+_LOST = re.compile(r"GPU Metrics.*(overflow|dropp|lost|missing|incomplete)", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class DramTraffic:
+    """Arrays of one length, an entry a range instance or a group; unknown where `reason` is not KNOWN.
+
+    *_bytes: the estimate. *_error_bytes: the truth is within this of it. sampled_ns, missing_ns: the time that samples
+    cover and do not; both, like bytes, are added over the GPUs of the process. reason: KNOWN or a key of REASONS.
+    """
+
+    read_bytes: Int64s
+    read_error_bytes: Int64s
+    write_bytes: Int64s
+    write_error_bytes: Int64s
+    sampled_ns: Int64s
+    missing_ns: Int64s
+    reason: npt.NDArray[np.int8]
+
+    @property
+    def known(self) -> Bools:
+        """Where the bytes may be said."""
+        known: Bools = self.reason == KNOWN
+        return known
+
+    def __len__(self) -> int:
+        return len(self.reason)
+
+
+def dram_in_ranges(
+    metrics: GpuMetrics,
+    start_ns: Int64s,
+    end_ns: Int64s,
+    global_pid: Int64s | None = None,
+    used: Int64s | None = None,
+) -> DramTraffic:
+    """DRAM traffic while each range instance ran, an entry an instance.
+
+    start_ns, end_ns: when the instance's work was on the GPU; its time on the CPU is another one if it only launches.
+    global_pid: the process of each instance, and used: rows of (global pid, CUDA ordinal), the GPUs that each process
+    used, over which its traffic is added. Without them, all sampled GPUs are added.
+    """
+    return dram_in_groups(metrics, start_ns, end_ns, np.arange(len(start_ns)), len(start_ns), global_pid, used)
+
+
+def dram_in_groups(
+    metrics: GpuMetrics,
+    start_ns: Int64s,
+    end_ns: Int64s,
+    group: Int64s,
+    groups: int,
+    global_pid: Int64s | None = None,
+    used: Int64s | None = None,
+) -> DramTraffic:
+    """DRAM traffic while any instance of each group ran; `group` is 0 ... groups-1, the rest as in dram_in_ranges.
+
+    Time that instances of one group share on a GPU counts once. Error bars add linearly: see the top of this file.
+    """
+    total = _Sums.zeros(groups)
+    if global_pid is None or used is None:
+        process, used = np.zeros(len(start_ns), np.int64), None
+    else:
+        process = global_pid
+    counted, uncounted_pids = _series_of_processes(metrics, process, used)
+    for series, pids in counted:
+        ours = np.isin(process, pids)
+        start, end, owner = _union(start_ns[ours], end_ns[ours], group[ours])
+        total.add(owner, _integrate(series, start, end))
+    uncounted = np.zeros(groups, bool)
+    uncounted[group[np.isin(process, uncounted_pids)]] = True
+    return total.traffic(uncounted)
+
+
+def gpus_of_used(metrics: GpuMetrics, used: Int64s) -> Int64s:
+    """The GPU id of each row (global pid, CUDA ordinal) of `used`, -1 where the trace does not say."""
+    found = [metrics.gpu_of(pid, device) for pid, device in used.tolist()]
+    return np.array([-1 if gpu is None else gpu for gpu in found], dtype=np.int64)
+
+
+def drop_dead(
+    metrics: GpuMetrics, kernel_start_ns: Int64s, kernel_end_ns: Int64s, kernel_gpu: Int64s
+) -> tuple[GpuMetrics, list[Note]]:
+    """The metrics without GPUs whose DRAM counters are 0 throughout although kernels ran there, and a note for each.
+
+    kernel_gpu: GPU ids, as gpus_of_used gives them.
+    """
+    live, notes = [], []
+    for series in metrics.series:
+        ours = kernel_gpu == series.gpu
+        first, last = series.time_ns[0], series.time_ns[-1] + series.period_ns
+        start, end = kernel_start_ns[ours].clip(first, last), kernel_end_ns[ours].clip(first, last)
+        busy_ns = int(np.maximum(end - start, 0).sum())
+        if series.read_pct.any() or series.write_pct.any() or busy_ns < _DEAD_AFTER_PERIODS * series.period_ns:
+            live.append(series)
+        else:
+            notes.append(_dead_note(series, busy_ns))
+    return replace(metrics, series=tuple(live)), notes
+
+
+def dram_notes(
+    metrics: GpuMetrics, traffic: DramTraffic | None, diagnostics: Iterable[tuple[int, str]] = ()
+) -> list[Note]:
+    """What a reader of DRAM bytes must know: the resolution, whose traffic it is, and what is missing.
+
+    traffic: of what is reported, to count the unknown ones. diagnostics: nsys' own messages, (severity, text).
+    """
+    notes = [note for series in metrics.series for note in _series_notes(series)]
+    if metrics.series:
+        text = (
+            "DRAM counters count a whole GPU: each range's bytes hold whatever ran there at the same time, of other "
+            "ranges and other processes too. Dirty L2 lines count when they are written back."
+        )
+        notes.append(Note("dram-device-wide", Severity.INFO, text, "Run nothing else on the GPU."))
+    lost = dict.fromkeys(text.strip().split("\n")[0][:300] for _severity, text in diagnostics if _LOST.search(text))
+    for text in list(lost)[:3]:
+        said = re.sub(r"/\S+", "<path>", text)
+        notes.append(Note("dram-samples-lost", Severity.WARNING, f"nsys says: {said}", _SLOWER))
+    if traffic is not None:
+        notes += _unknown_notes(traffic)
+    return notes
+
+
+def _series_notes(series: DramSeries) -> Iterator[Note]:
+    if series.peak_bytes_per_s is None:
+        return
+    peak = series.peak_bytes_per_s
+    text = (
+        f"DRAM bytes of GPU {series.gpu} are sampled at {1e9 / series.period_ns:,.0f} Hz in whole percent of "
+        f"{peak / 1e9:,.0f} GB/s: a step is {peak / 1e11:,.1f} GB/s, lighter traffic rounds to 0 or 1. Each range has "
+        "its error bar."
+    )
+    yield Note("dram-sampled", Severity.INFO, text)
+    span = int(series.time_ns[-1] - series.time_ns[0]) + series.period_ns
+    length = _lengths(series)
+    gaps = int((np.diff(series.time_ns) > length[:-1]).sum())
+    if gaps:
+        missing = span - int(length.sum())
+        text = (
+            f"{gaps:,} gaps in the DRAM samples of GPU {series.gpu} hide {missing / 1e6:,.3f} ms of "
+            f"{span / 1e6:,.3f} ms; nothing is assumed there."
+        )
+        yield Note("dram-gaps", Severity.WARNING, text, _SLOWER)
+
+
+def _unknown_notes(traffic: DramTraffic) -> Iterator[Note]:
+    for reason, why in REASONS.items():
+        count = int((traffic.reason == reason).sum())
+        if count:
+            text = f"DRAM traffic is unknown for {count:,} of {len(traffic):,} ranges: {why}."
+            yield Note("dram-unknown", Severity.WARNING, text, _NEXT_STEPS[reason])
+
+
+def _dead_note(series: DramSeries, busy_ns: int) -> Note:
+    active = series.sm_active_max_pct
+    if active:
+        why = f"while SMs were up to {active} % active: less than half a percent each time, or dead counters"
+    else:
+        why = "and so are the SM counters: they were not running" if active == 0 else "so they were not running"
+    text = (
+        f"All {len(series):,} DRAM samples of GPU {series.gpu} are 0 although kernels ran for {busy_ns / 1e6:,.3f} ms, "
+        f"{why}. DRAM traffic is unknown."
+    )
+    next_step = "See that no other profiler (ncu, DCGM) holds the counters, and sample again."
+    return Note("dram-counters-dead", Severity.WARNING, text, next_step)
+
+
+def _series_of_processes(
+    metrics: GpuMetrics, process: Int64s, used: Int64s | None
+) -> tuple[list[tuple[DramSeries, list[int]]], list[int]]:
+    """Each countable series with the processes that used its GPU, and the processes that cannot be counted in full."""
+    countable = {series.gpu: series for series in metrics.series if series.peak_bytes_per_s is not None}
+    users: dict[int, list[int]] = {gpu: [] for gpu in countable}
+    uncounted: list[int] = []
+    for pid in np.unique(process).tolist():
+        if used is None:
+            gpus: set[int] = {series.gpu for series in metrics.series}
+        else:
+            gpus = set(gpus_of_used(metrics, used[used[:, 0] == pid]).tolist())
+        for gpu in gpus & users.keys():
+            users[gpu].append(pid)
+        if not gpus or gpus - users.keys():
+            uncounted.append(pid)
+    return [(countable[gpu], pids) for gpu, pids in users.items()], uncounted
+
+
+def _union(start_ns: Int64s, end_ns: Int64s, group: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """The same time as intervals of which those of one group neither overlap nor touch: start, end, group."""
+    if len(start_ns) == 0:
+        return start_ns, end_ns, group
+    # Times become their ranks, so that group and time fit in one sortable integer, whatever their sizes.
+    times = np.unique(np.concatenate((start_ns, end_ns)))
+    base = group.astype(np.int64) * len(times)
+    start, end = base + np.searchsorted(times, start_ns), base + np.searchsorted(times, np.maximum(start_ns, end_ns))
+    order = np.argsort(start, kind="stable")
+    start, covered = start[order], np.maximum.accumulate(end[order])
+    new = np.concatenate(([True], start[1:] > covered[:-1]))
+    last = np.concatenate((new[1:], [True]))
+    return times[start[new] % len(times)], times[covered[last] % len(times)], start[new] // len(times)
+
+
+@dataclass
+class _Sums:
+    """Sums in the making, an entry a group; bytes as floats, whose 53 bits are finer than any error bar here."""
+
+    read: Floats
+    read_error: Floats
+    write: Floats
+    write_error: Floats
+    sampled_ns: Int64s
+    missing_ns: Int64s
+    short_ns: Int64s
+
+    @staticmethod
+    def zeros(groups: int) -> _Sums:
+        read, read_error, write, write_error = np.zeros((4, groups))
+        sampled_ns, missing_ns, short_ns = np.zeros((3, groups), np.int64)
+        return _Sums(read, read_error, write, write_error, sampled_ns, missing_ns, short_ns)
+
+    def add(self, owner: Int64s, other: _Sums) -> None:
+        """Add each entry of `other` to that of its owner."""
+        for name, value in vars(other).items():
+            np.add.at(getattr(self, name), owner, value)
+
+    def traffic(self, uncounted: Bools) -> DramTraffic:
+        total = self.sampled_ns + self.missing_ns
+        reason = np.zeros(len(total), np.int8)
+        reason[(self.short_ns > _TOLERATED_SHARE * total) | (total == 0)] = SHORT
+        reason[self.missing_ns > _TOLERATED_SHARE * total] = GAPS
+        reason[uncounted] = NO_COUNTER
+        rounded = [np.rint(value).astype(np.int64) for value in (self.read, self.write)]
+        errors = [np.ceil(value).astype(np.int64) for value in (self.read_error, self.write_error)]
+        return DramTraffic(rounded[0], errors[0], rounded[1], errors[1], self.sampled_ns, self.missing_ns, reason)
+
+
+def _lengths(series: DramSeries) -> Int64s:
+    """The time that each sample speaks for: to the next one, or one period where that is lost or there is none."""
+    distance = np.append(np.diff(series.time_ns), series.period_ns)
+    return np.where(distance > _LONGEST_PERIODS * series.period_ns, series.period_ns, distance)
+
+
+def _integrate(series: DramSeries, start_ns: Int64s, end_ns: Int64s) -> _Sums:
+    """Bytes, error bars and coverage of each interval on one GPU."""
+    time, length = series.time_ns, _lengths(series)
+    ends = time + length
+    # The samples that hold the interval's start and end; -1 before the first one.
+    first = np.searchsorted(time, start_ns, side="right") - 1
+    last = np.searchsorted(time, end_ns, side="left") - 1
+
+    def until(values: Int64s, when: Int64s, sample: Int64s) -> Int64s:
+        """The integral of `values` up to `when`, which `sample` holds."""
+        before = np.concatenate(([0], np.cumsum(values * length)))
+        inside = np.minimum(when, ends[sample]) - time[sample]
+        return np.where(sample < 0, 0, before[sample] + values[sample] * inside)
+
+    def between(values: Int64s) -> Int64s:
+        # An empty interval has its last sample before its first.
+        return np.where(end_ns > start_ns, until(values, end_ns, last) - until(values, start_ns, first), 0)
+
+    # What the interval has of its first sample and, if that is another one, of its last.
+    overlaps = (
+        (first, np.where(first < 0, 0, np.minimum(end_ns, ends[first]) - start_ns).clip(min=0)),
+        (last, np.where(last <= first, 0, np.minimum(end_ns, ends[last]) - time[last]).clip(min=0)),
+    )
+    sampled = between(np.ones(len(time), np.int64))
+    missing = end_ns - start_ns - sampled
+    inner = sampled - overlaps[0][1] - overlaps[1][1]
+    # Bytes of one percent in one nanosecond.
+    unit = (series.peak_bytes_per_s or 0) / 100 / 1e9
+
+    def bytes_and_error(percents: Percents) -> tuple[Floats, Floats]:
+        values = percents.astype(np.int64)
+        # A short-time value can exceed the sustained peak a little, and then so can what was not seen.
+        most = max(100.0, float(values.max()) + _ROUNDING_PCT)
+        error = _ROUNDING_PCT * inner + most * missing
+        for sample, overlap in overlaps:
+            error = error + _edge_error(values[sample], length[sample], overlap, most)
+        estimate: Floats = between(values).astype(np.float64) * unit
+        return estimate, error * unit
+
+    short = np.where(end_ns - start_ns < series.period_ns, end_ns - start_ns, 0)
+    return _Sums(*bytes_and_error(series.read_pct), *bytes_and_error(series.write_pct), sampled, missing, short)
+
+
+def _edge_error(value: Int64s, length: Int64s, overlap: Int64s, most: float) -> Floats:
+    """The bound for a sample of which the range covers `overlap`, in percent times ns; 0 for none of it.
+
+    Anywhere in its period the rate is between 0 and `most`, and its mean is value -0.5 ... +0.5.
+    """
+    low = np.maximum(0, (value - _ROUNDING_PCT) * length - most * (length - overlap))
+    high = np.minimum((value + _ROUNDING_PCT) * length, most * overlap)
+    estimate = value * overlap
+    worst: Floats = np.maximum(estimate - low, high - estimate)
+    return worst
