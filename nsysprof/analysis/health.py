@@ -105,10 +105,12 @@ def read_health(tables: Tables, *, silent: int, open_ranges: int, bad_ranges: in
             "no-memory-usage", Severity.WARNING, "Peak memory is unknown: captured without --cuda-memory-usage.",
             "Record with nsys profile --cuda-memory-usage=true.",
         )  # fmt: skip
-    add(
-        "no-dram-counters", Severity.INFO,
-        "DRAM traffic is unknown: no hardware counters were recorded. Copied and set bytes are not DRAM traffic.",
-    )  # fmt: skip
+    if tables.gpu_metrics is None:
+        add(
+            "no-dram-counters", Severity.INFO,
+            "DRAM traffic is unknown: no hardware counters were recorded. Copied and set bytes are not DRAM traffic.",
+            "Record with nsys profile --gpu-metrics-devices=all.",
+        )  # fmt: skip
     wholes = int((tables.work.kinds(slice(tables.work.kernels, None)) == GRAPH).sum())
     dropped = tables.work.dropped + (tables.calls.dropped if tables.calls is not None else 0)
     for count, how in ((wholes, "recorded as wholes: their kernels are"), (silent, "not recorded: their GPU work is")):

@@ -11,15 +11,18 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.attribute import Segments, attribute_work, covered, expand, merge, order_work
+from nsysprof.analysis.dram import DramTraffic, dram_in_groups
 from nsysprof.analysis.intervals import union_ns
 from nsysprof.analysis.memory import DeviceMemory, peak_in_ranges
 from nsysprof.analysis.names import Names
 from nsysprof.analysis.results import RANGE_COLUMNS, RANGE_KERNEL_COLUMNS
 from nsysprof.analysis.statistics import summarize_durations
 from nsysprof.analysis.work import Rows
+from nsysprof.trace.gpu_metrics_schema import GpuMetrics
 from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, NULL, PID_MASK, Bools, Int64s, Ints, Tables, Work
 
 _SCOPES = {"PushPop": "thread", "StartEnd": "process"}
+_DRAM_COLUMNS = ("dram_read_bytes", "dram_write_bytes", "dram_read_error_bytes", "dram_write_error_bytes")
 _ROWS_AT_ONCE = 1 << 21
 _THREADS = 2
 _KEY = ["name", "style", "domain"]
@@ -44,6 +47,18 @@ class Attributed:
         for segments in self.segments.values():
             found[segments.order[covered(segments)]] = True
         return found
+
+
+@dataclass(frozen=True)
+class RangeSummary:
+    """by_name: one row a (range, style, domain) with RANGE_COLUMNS. kernels: RANGE_KERNEL_COLUMNS.
+
+    traffic: of the ranges that have work, None without DRAM counters.
+    """
+
+    by_name: pd.DataFrame
+    kernels: pd.DataFrame
+    traffic: DramTraffic | None
 
 
 def close_ranges(tables: Tables) -> tuple[pd.DataFrame, int, int]:
@@ -129,8 +144,9 @@ def summarize_ranges(
     memory: DeviceMemory | None,
     replays: tuple[Int64s, Int64s],
     graph_launches: Bools,
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """One row a (range, style, domain) with RANGE_COLUMNS, and its kernels by name with RANGE_KERNEL_COLUMNS.
+    metrics: GpuMetrics | None,
+) -> RangeSummary:
+    """Sum up what each (range, style, domain) launched, and what DRAM moved meanwhile.
 
     Work launched inside nested ranges of one name counts once. gpu_busy_ns is the union of the range's work on each
     device, added over devices. projected_ns adds, over instances, last end minus first start of the GPU work, as in
@@ -158,7 +174,8 @@ def summarize_ranges(
                 sums[column] += values
     for column, values in sums.items():
         table[column] = values
-    table["projected_ns"] = _sum_by(group_of, projected.result(), groups)
+    projection = projected.result()
+    table["projected_ns"] = _sum_by(group_of, projection[1] - projection[0], groups)
     exclusive = _exclusive(tables.work, attributed, table)
     nests = (keys["style"] == "PushPop").to_numpy(dtype=bool)
     for column, values in exclusive.items():
@@ -167,8 +184,15 @@ def summarize_ranges(
     table = table.astype({c: "Int64" for c in table.columns if c not in ("range", "style", "domain")})
     _blank_opaque(table, tables, attributed, replays)
     table["peak_vram_bytes"] = _unknown(groups) if memory is None else _peaks(memory, ranges, group_of, groups)
-    table["dram_read_bytes"], table["dram_write_bytes"] = _unknown(groups), _unknown(groups)
-    return table[list(RANGE_COLUMNS)], _name_kernels(kernels, keys, names)
+    traffic = _traffic(tables, metrics, ranges, projection)
+    for column in _DRAM_COLUMNS:
+        table[column] = _unknown(groups)
+        if traffic is not None:
+            known = traffic[1].known
+            table.loc[traffic[0][known], column] = getattr(traffic[1], column.removeprefix("dram_"))[known]
+    return RangeSummary(
+        table[list(RANGE_COLUMNS)], _name_kernels(kernels, keys, names), None if traffic is None else traffic[1]
+    )
 
 
 def _summarize_part(
@@ -237,8 +261,8 @@ def _name_kernels(parts: list[pd.DataFrame], keys: pd.DataFrame, names: Names) -
     return table[list(RANGE_KERNEL_COLUMNS)]
 
 
-def _projected(work: Work, attributed: Attributed) -> Int64s:
-    """Last end minus first start of the work of each instance; 0 for one without work."""
+def _projected(work: Work, attributed: Attributed) -> tuple[Int64s, Int64s]:
+    """First start and last end of the work of each instance; both 0 for one without work."""
     most = np.iinfo(np.int64).max
     first = np.full(len(attributed.ranges), most)
     last = np.full(len(attributed.ranges), -most)
@@ -257,7 +281,22 @@ def _projected(work: Work, attributed: Attributed) -> Int64s:
             np.minimum.at(first, instance, np.minimum.reduceat(times, bounds)[::2])
             times[:-1] += work.duration_ns[rows]
             np.maximum.at(last, instance, np.maximum.reduceat(times, bounds)[::2])
-    return np.where(first == most, 0, last - np.where(first == most, 0, first))
+    empty = first == most
+    return np.where(empty, 0, first), np.where(empty, 0, last)
+
+
+def _traffic(
+    tables: Tables, metrics: GpuMetrics | None, ranges: pd.DataFrame, projection: tuple[Int64s, Int64s]
+) -> tuple[Int64s, DramTraffic] | None:
+    """The groups that have work, and their DRAM traffic while it ran."""
+    chosen = np.flatnonzero(projection[1] > projection[0])
+    if metrics is None or len(chosen) == 0:
+        return None
+    groups, number = np.unique(ranges["group"].to_numpy(dtype=np.int64)[chosen], return_inverse=True)
+    pid = ranges["global_pid"].to_numpy(dtype=np.int64)[chosen]
+    start, end = projection[0][chosen], projection[1][chosen]
+    used = np.unique(tables.work.variants[:, 1:3], axis=0)
+    return groups, dram_in_groups(metrics, start, end, number, len(groups), pid, used)
 
 
 def _exclusive(work: Work, attributed: Attributed, inclusive: pd.DataFrame) -> dict[str, Int64s]:

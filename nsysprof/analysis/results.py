@@ -24,7 +24,8 @@ KERNEL_COLUMNS = (
 RANGE_COLUMNS = (
     "range", "style", "domain", "instances", "wall_ns", "projected_ns", "gpu_busy_ns", "kernel_total_ns",
     "kernel_count", "launch_count", "graph_launch_count", "memcpy_bytes", "memset_bytes", "peak_vram_bytes",
-    "dram_read_bytes", "dram_write_bytes", "exclusive_kernel_count", "exclusive_kernel_total_ns",
+    "dram_read_bytes", "dram_write_bytes", "dram_read_error_bytes", "dram_write_error_bytes",
+    "exclusive_kernel_count", "exclusive_kernel_total_ns",
 )  # fmt: skip
 RANGE_KERNEL_COLUMNS = (
     "range", "style", "name", "short_name", "category", "instances", "total_ns", "avg_ns", "med_ns", "min_ns",

@@ -11,6 +11,7 @@ import pandas as pd
 
 from nsysprof.analysis.attribute import attribute_work, covered, order_work
 from nsysprof.analysis.calls import graph_launch_calls, launch_calls, opaque_replays
+from nsysprof.analysis.dram import dram_notes, drop_dead, gpus_of_used
 from nsysprof.analysis.health import find_data_loss, read_health
 from nsysprof.analysis.intervals import union_ns
 from nsysprof.analysis.memory import DeviceMemory, follow_memory
@@ -30,6 +31,7 @@ from nsysprof.analysis.statistics import summarize_durations
 from nsysprof.analysis.timeline import make_timeline
 from nsysprof.analysis.work import Rows, match_launches
 from nsysprof.notes import Note, Severity
+from nsysprof.trace.gpu_metrics_schema import GpuMetrics
 from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, MIGRATION, NULL, Bools, Calls, Int64s, Tables, Work
 
 # ENUM_CUDA_MEMCPY_OPER as nsys stats prints it.
@@ -54,7 +56,8 @@ def summarize(tables: Tables) -> Analysis:
         attributed = attribute_ranges(tables, launch, ranges)
         totals = pool.submit(_totals, tables, launch, graph_launches, replays[1], memory)
         coverage = pool.submit(_coverage, tables, launch, attributed, launches)
-        by_name, range_kernels = summarize_ranges(tables, launch, attributed, names, memory, replays, graph_launches)
+        metrics, dead_notes = _live_metrics(tables)
+        summary = summarize_ranges(tables, launch, attributed, names, memory, replays, graph_launches, metrics)
         lost, loss_notes = find_data_loss(tables, launch, attributed, launches, replays[1])
     health = read_health(
         tables,
@@ -63,8 +66,10 @@ def summarize(tables: Tables) -> Analysis:
         bad_ranges=bad_ranges,
         unmatched_frees=memory.unmatched_frees if memory else 0,
     )
+    dram = dead_notes if metrics is None else [*dead_notes, *dram_notes(metrics, summary.traffic, tables.diagnostics)]
     # An absent kernel table is no proof of no kernels: nsys that lost them all writes none.
     counted = not any(note.code in ("no-kernels", "no-gpu") and note.severity != "info" for note in loss_notes)
+    by_name = summary.by_name
     if not counted:
         known = ("wall_ns", "peak_vram_bytes")
         gpu = [c for c in by_name.columns if c.endswith(("_ns", "_count", "_bytes")) and c not in known]
@@ -77,12 +82,22 @@ def summarize(tables: Tables) -> Analysis:
         totals=totals.result() if counted else _unknown_totals(memory),
         kernels=kernels.result(),
         ranges=by_name,
-        range_kernels=range_kernels,
+        range_kernels=summary.kernels,
         api=api.result(),
         memops=_memops(tables.work),
         timeline=make_timeline(tables, names, ranges, memory),
-        notes=(*tables.notes, *loss_notes, *health, *_tool_notes(info)),
+        notes=(*tables.notes, *loss_notes, *health, *dram, *_tool_notes(info)),
     )
+
+
+def _live_metrics(tables: Tables) -> tuple[GpuMetrics | None, list[Note]]:
+    """The sampled counters without those that were not running."""
+    metrics, work = tables.gpu_metrics, tables.work
+    if metrics is None:
+        return None, []
+    rows = slice(0, work.kernels)
+    gpu = gpus_of_used(metrics, work.variants[:, 1:3])[work.variant[rows]]
+    return drop_dead(metrics, work.start_ns[rows], work.ends_ns(rows), gpu)
 
 
 def _trace_info(tables: Tables) -> TraceInfo:

@@ -95,6 +95,7 @@ def range_table(analysis: Analysis, limit: int = 40) -> Table:
     """One row a range; a push/pop range whose process-wide twin is there is not shown twice."""
     words = words_for(analysis.trace)
     ranges = analysis.ranges
+    sampled = ranges["dram_read_bytes"].notna().any()
     twins = set(ranges.loc[ranges["style"] == "StartEnd", "range"])
     shown = ranges[(ranges["style"] == "StartEnd") | ~ranges["range"].isin(twins)]
     rows = [
@@ -109,14 +110,23 @@ def range_table(analysis: Analysis, limit: int = 40) -> Table:
             format_bytes(value(row["memcpy_bytes"])),
             format_bytes(value(row["memset_bytes"])),
             format_bytes(value(row["peak_vram_bytes"])),
+            *((_dram(row, "read"), _dram(row, "write")) if sampled else ()),
         )
         for row in shown.head(limit).to_dict("records")
     ]
     headers = (
         "range", "n", words.launches, words.works, f"{words.device} total", f"{words.device} busy", "wall", "copied",
-        "set", f"peak {words.memory}",
+        "set", f"peak {words.memory}", *(("DRAM read, sampled", "DRAM written, sampled") if sampled else ()),
     )  # fmt: skip
     return Table("Ranges", headers, tuple(rows), frozenset({0}), len(shown), "ranges.csv")
+
+
+def _dram(row: Row, way: str) -> str:
+    """`738 GiB ± 12.7 GiB`: bytes with their error bar."""
+    moved = value(row[f"dram_{way}_bytes"])
+    if moved is None:
+        return UNKNOWN
+    return f"{format_bytes(moved)} ± {format_bytes(value(row[f'dram_{way}_error_bytes']))}"
 
 
 def kernel_table(analysis: Analysis, limit: int = 15) -> Table:

@@ -49,9 +49,10 @@ def read_gpu_metrics(trace: Trace) -> GpuMetrics | None:
 
     None when there are none: without a note when nothing was sampled, with one when what was sampled cannot be used.
     """
-    counters = _from_table(trace)
-    if counters is None:
-        counters = _from_json(trace)
+    with trace.lock:
+        counters = _from_table(trace)
+        if counters is None:
+            counters = _from_json(trace)
     if not counters:
         return None
     gpus = {gpu: (ordinal, peak) for gpu, ordinal, peak in _gpus(trace)}
@@ -88,21 +89,22 @@ def _say_what_is_missing(trace: Trace, series: Iterable[DramSeries]) -> None:
 
 def _from_table(trace: Trace) -> list[_Counters] | None:
     """Of GPU_METRICS; None when there is no such table or no row in it, empty when it cannot be used (noted)."""
-    if not trace.has("GPU_METRICS"):
+    table = trace.find("GPU_METRICS")
+    if table is None:
         return None
-    present = {name.lower(): quote(name) for name in trace.columns["GPU_METRICS"]}
+    present = {name.lower(): quote(name) for name in trace.columns[table]}
     wanted = ("timestamp", "typeid", "metricid", "value")
     lacking = [name for name in wanted if name not in present]
     if lacking:
         _say(trace, f"lack the columns {', '.join(lacking)}", "Export the report again.")
         return []
     try:
-        if trace.connection.execute("SELECT 1 FROM GPU_METRICS LIMIT 1").fetchone() is None:
+        if trace.connection.execute(f"SELECT 1 FROM {quote(table)} LIMIT 1").fetchone() is None:
             return None
         kinds = _kinds(trace)
         if not kinds:
             return []
-        rows = _selected_rows(trace.connection, [present[name] for name in wanted], kinds)
+        rows = _selected_rows(trace.connection, quote(table), [present[name] for name in wanted], kinds)
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         _say(trace, f"are damaged ({error})", "Export the report again.")
         return []
@@ -132,12 +134,14 @@ def _kind(name: object) -> int | None:
     return next((kind for kind, pattern in enumerate(_NAMES) if pattern.search(name)), None)
 
 
-def _selected_rows(connection: sqlite3.Connection, columns: Sequence[str], kinds: Iterable[tuple[int, int]]) -> Int64s:
+def _selected_rows(
+    connection: sqlite3.Connection, table: str, columns: Sequence[str], kinds: Iterable[tuple[int, int]]
+) -> Int64s:
     """(time, type, metric, value) of the wanted metrics, in one pass over the table: nsys exports have no index."""
     time, type_id, metric_id, value = columns
     types, metrics = (sorted(set(ids)) for ids in zip(*kinds, strict=True))
     query = (
-        f"SELECT {_integer(time)}, {type_id}, {metric_id}, {_integer(value)} FROM GPU_METRICS "
+        f"SELECT {_integer(time)}, {type_id}, {metric_id}, {_integer(value)} FROM {table} "
         f"WHERE {metric_id} IN ({_marks(metrics)}) AND {type_id} IN ({_marks(types)})"
     )
     cursor = connection.execute(query, (*metrics, *types))
@@ -167,13 +171,14 @@ def _split(rows: Int64s, type_id: int, kinds: dict[tuple[int, int], int]) -> _Co
 
 def _from_json(trace: Trace) -> list[_Counters]:
     """Of GENERIC_EVENTS, where older exports keep each sample as one JSON object, metric name -> value."""
-    if not trace.has("GENERIC_EVENTS"):
+    table = trace.find("GENERIC_EVENTS")
+    if table is None:
         return []
-    present = {name.lower(): quote(name) for name in trace.columns["GENERIC_EVENTS"]}
+    present = {name.lower(): quote(name) for name in trace.columns[table]}
     time = present.get("timestamp", present.get("rawtimestamp"))
     if time is None or not {"typeid", "data"} <= present.keys():
         return []
-    query = f"SELECT {_integer(time)}, {present['typeid']}, {present['data']} FROM GENERIC_EVENTS"
+    query = f"SELECT {_integer(time)}, {present['typeid']}, {present['data']} FROM {quote(table)}"
     rows: dict[int, list[tuple[int, int, int, int]]] = {}
     names: dict[int, list[str | None]] = {}
     try:
@@ -192,8 +197,8 @@ def _from_json(trace: Trace) -> list[_Counters]:
         return []
     counters = []
     for type_id, samples in rows.items():
-        table = np.array(samples, dtype=np.int64)
-        pairs = [(table[:, 0], table[:, 1 + kind]) for kind in range(3)]
+        matrix = np.array(samples, dtype=np.int64)
+        pairs = [(matrix[:, 0], matrix[:, 1 + kind]) for kind in range(3)]
         counters.append(_Counters(type_id, pairs[_READ], pairs[_WRITE], pairs[_SM]))
     return counters
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nsysprof.notes import Note
+from nsysprof.trace.gpu_metrics_schema import GpuMetrics
 
 Ints = npt.NDArray[np.integer]
 Int64s = npt.NDArray[np.int64]
@@ -154,6 +155,7 @@ class Tables:
         all memory, are dropped then.
     ranges: start_ns, end_ns (NULL: open), style, global_tid, end_global_tid, domain_id, name, domain
     memory: time_ns, global_pid, device_id, address, bytes, kind, operation
+    gpu_metrics: sampled DRAM counters
     """
 
     path_name: str
@@ -169,5 +171,6 @@ class Tables:
     calls: Calls | None
     ranges: pd.DataFrame | None
     memory: pd.DataFrame | None
+    gpu_metrics: GpuMetrics | None
     notes: list[Note] = field(default_factory=list)
     launch: npt.NDArray[np.int32] | None = None

@@ -9,6 +9,7 @@ import pandas as pd
 
 from nsysprof.trace.calls import read_calls
 from nsysprof.trace.columns import read_integers, read_rows
+from nsysprof.trace.gpu_metrics import read_gpu_metrics
 from nsysprof.trace.open import Trace
 from nsysprof.trace.schema import KERNEL, NULL, DeviceRow, Tables
 from nsysprof.trace.work import read_work
@@ -26,7 +27,7 @@ def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> 
     with ThreadPoolExecutor(2 if trace.is_large else 1) as pool:
         reading_calls, reading_work = pool.submit(read_calls, trace), pool.submit(read_work, trace)
         strings = read_strings(trace)
-        ranges, memory = read_ranges(trace, strings), read_memory(trace)
+        ranges, memory, metrics = read_ranges(trace, strings), read_memory(trace), read_gpu_metrics(trace)
         calls, (work, recorded) = reading_calls.result(), reading_work.result()
     if KERNEL in recorded:
         say(f"read {work.kernels:,} kernels")
@@ -46,6 +47,7 @@ def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> 
         calls=calls,
         ranges=ranges,
         memory=memory,
+        gpu_metrics=metrics,
         notes=trace.notes,
     )
 

@@ -379,3 +379,44 @@ def test_restricted_exports_and_the_words_of_nsys_are_passed_on(analyze):
     assert "TABLES_TO_EXPORT" in found["partial-export"].text
     assert "<path>" in found["nsys-diagnostic"].text
     assert "/home" not in found["nsys-diagnostic"].text
+
+
+def test_sampled_dram_traffic_has_its_error_bar_in_the_range(trace_path):
+    with open_trace(trace_path("gm10k")) as trace:
+        analysis = summarize(read_tables(trace))
+    row = analysis.ranges.set_index("range").loc["RUN::math::S4096"]
+    # Softmax, mask and scores of 8 heads are read and written once at the least: see docs/dram.md.
+    assert row["dram_read_bytes"] == pytest.approx(792e9, abs=1e9)
+    assert 0 < row["dram_read_error_bytes"] < 0.02 * row["dram_read_bytes"]
+    codes = {note.code for note in analysis.notes}
+    assert {"dram-sampled", "dram-device-wide"} <= codes
+    assert "no-dram-counters" not in codes
+
+
+def test_nested_ranges_are_inclusive_and_exclusive(analyze):
+    builder = TraceBuilder()
+    builder.range(0, 100, "outer")
+    builder.range(20, 60, "inner")
+    builder.range(30, 40, "inner")
+    builder.range(0, 100, "all", kind=60)
+    for start, correlation in ((10, 1), (25, 2), (35, 3), (70, 4)):
+        builder.launch(start, correlation)
+    ranges = analyze(builder).ranges.set_index("range")
+    assert ranges["kernel_count"].to_dict() == {"outer": 4, "inner": 2, "all": 4}
+    assert ranges["exclusive_kernel_count"].dropna().to_dict() == {"outer": 2, "inner": 2}
+    assert ranges["exclusive_kernel_total_ns"].sum() == ranges.loc["outer", "kernel_total_ns"], "exclusive adds up"
+    assert ranges["exclusive_kernel_count"].isna()["all"], "start/end ranges do not nest"
+
+
+def test_kernels_of_another_thread_have_their_reason(analyze):
+    builder = TraceBuilder()
+    builder.range(0, 100, "backward")
+    builder.launch(10, 1)
+    builder.launch(20, 2, tid=OTHER_TID)
+    builder.launch(200, 3)
+    coverage = analyze(builder).coverage
+    assert coverage.attributed_kernels == 1
+    assert coverage.reasons == {
+        "launched by a thread without a range while another thread had one": 1,
+        "launched outside every range": 1,
+    }
