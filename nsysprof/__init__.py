@@ -1,5 +1,32 @@
 """Evidence about attention backends and CUDA programs from Nsight Systems traces."""
 
+from importlib import import_module
+
 __version__ = "0.1.0"
 
-__all__ = ["__version__"]
+# Where the public names live. They load on first use: pandas would make `nsysprof --help` slow.
+_HOMES = {
+    "open_trace": "nsysprof.api.open",
+    "summarize": "nsysprof.api.summary",
+    "read_kernels": "nsysprof.api.frames",
+    "read_calls": "nsysprof.api.frames",
+    "read_copies": "nsysprof.api.frames",
+    "read_fills": "nsysprof.api.frames",
+    "read_ranges": "nsysprof.api.frames",
+    "read_memory": "nsysprof.api.frames",
+    "Analysis": "nsysprof.analysis.results",
+    "Trace": "nsysprof.trace.open",
+    "NsysprofError": "nsysprof.errors",
+}
+
+__all__ = ["__version__", *_HOMES]  # noqa: PLE0604  strings all
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'nsysprof' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

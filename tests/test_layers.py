@@ -22,9 +22,10 @@ ALLOWED: dict[str, set[str]] = {
     "analysis": {"nsysprof.trace.schema", "nsysprof.trace.gpu_metrics_schema"},
     "report": {"nsysprof.analysis.results"},
     "bundle": {"nsysprof.trace"},
+    "api": {"nsysprof.trace", "nsysprof.analysis", "nsysprof.capture.find_nsys"},
 }
 SEES_ALL = {"cli", "__main__"}
-HEAVY = ("pandas", "numpy", "matplotlib", "torch", "jinja2", "dask")
+HEAVY = ("pandas", "numpy", "numba", "matplotlib", "torch", "jinja2", "dask")
 
 
 def module_name(path: Path) -> str:

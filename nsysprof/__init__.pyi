@@ -1,0 +1,13 @@
+from nsysprof.analysis.results import Analysis as Analysis
+from nsysprof.api.frames import read_calls as read_calls
+from nsysprof.api.frames import read_copies as read_copies
+from nsysprof.api.frames import read_fills as read_fills
+from nsysprof.api.frames import read_kernels as read_kernels
+from nsysprof.api.frames import read_memory as read_memory
+from nsysprof.api.frames import read_ranges as read_ranges
+from nsysprof.api.open import open_trace as open_trace
+from nsysprof.api.summary import summarize as summarize
+from nsysprof.errors import NsysprofError as NsysprofError
+from nsysprof.trace.open import Trace as Trace
+
+__version__: str

@@ -1,0 +1,1 @@
+"""What a Python program or notebook uses; the names are re-exported by `nsysprof` itself."""
