@@ -91,7 +91,7 @@ def dram_in_ranges(
     """DRAM traffic while each range instance ran, an entry an instance.
 
     start_ns, end_ns: when the instance's work was on the GPU; its time on the CPU is another one if it only launches.
-    global_pid: the process of each instance, and used: rows of (global pid, CUDA ordinal), the GPUs that each process
+    global_pid: the process of each instance, and used: rows of (global pid, device id), the GPUs that each process
     used, over which its traffic is added. Without them, all sampled GPUs are added.
     """
     return dram_in_groups(metrics, start_ns, end_ns, np.arange(len(start_ns)), len(start_ns), global_pid, used)
@@ -126,8 +126,8 @@ def dram_in_groups(
 
 
 def gpus_of_used(metrics: GpuMetrics, used: Int64s) -> Int64s:
-    """The GPU id of each row (global pid, CUDA ordinal) of `used`, -1 where the trace does not say."""
-    found = [metrics.gpu_of(pid, device) for pid, device in used.tolist()]
+    """The GPU id of each row (global pid, device id) of `used`, -1 where it was not sampled."""
+    found = [metrics.gpu_of(device) for _, device in used.tolist()]
     return np.array([-1 if gpu is None else gpu for gpu in found], dtype=np.int64)
 
 

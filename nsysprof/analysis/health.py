@@ -6,11 +6,13 @@ import re
 
 import numpy as np
 
+from nsysprof.analysis.memory import DeviceMemory
 from nsysprof.analysis.ranges import Attributed, ranges_of_calls
 from nsysprof.analysis.work import Rows
 from nsysprof.notes import Note, Severity
 from nsysprof.range_name import parse_range
 from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, Bools, Int64s, Tables
+from nsysprof.units import format_bytes
 
 _UPDATE_NSYS = (
     "nsys is probably older than the driver: use a newer nsys (nsys --version, nvidia-smi), and see that no other "
@@ -88,7 +90,9 @@ def _no_kernels(tables: Tables, calls: int, ours: int, gpu_recorded: bool) -> No
     )
 
 
-def read_health(tables: Tables, *, silent: int, open_ranges: int, bad_ranges: int, unmatched_frees: int) -> list[Note]:
+def read_health(
+    tables: Tables, *, silent: int, open_ranges: int, bad_ranges: int, memory: DeviceMemory | None
+) -> list[Note]:
     """Notes on everything else that changes what the numbers mean."""
     notes: list[Note] = []
 
@@ -123,11 +127,27 @@ def read_health(tables: Tables, *, silent: int, open_ranges: int, bad_ranges: in
         (dropped, "impossible-times", "rows of GPU work or calls have no, negative or absurd times and were left out"),
         (bad_ranges, "impossible-ranges", "NVTX ranges end before they start and were left out"),
         (open_ranges, "open-ranges", "NVTX ranges were never closed; they end with the trace"),
-        (unmatched_frees, "unmatched-frees", "frees of memory whose allocation was not recorded"),
+        (
+            memory.unmatched_frees if memory else 0,
+            "unmatched-frees",
+            "frees of memory whose allocation was not recorded",
+        ),
     )
     for count, code, text in counts:
         if count:
             add(code, Severity.WARNING, f"{count:,} {text}.")
+    if memory is not None and memory.managed_peak_bytes:
+        add(
+            "managed-memory", Severity.INFO,
+            f"Up to {format_bytes(memory.managed_peak_bytes)} of managed memory were allocated; how much of it a GPU "
+            "held is not recorded, so the peaks are without it.",
+        )  # fmt: skip
+    if memory is not None and memory.unsized_pools:
+        add(
+            "pool-sizes-unknown", Severity.WARNING,
+            "Memory came from pools whose sizes were not recorded: the peaks count what was handed out, and not what "
+            "the pools kept.",
+        )  # fmt: skip
     for name in ("TABLES_TO_EXPORT", "TIMES_TO_EXPORT"):
         if tables.export_facts.get(f"EXPORT_PARAM_{name}", "").strip():
             add("partial-export", Severity.WARNING, f"The export was restricted ({name}).", "Export the whole report.")

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from nsysprof.trace.schema import PID_MASK, Int64s, Tables
+from nsysprof.trace.schema import NULL, PID_MASK, Int64s, Tables
 
 # ENUM_CUDA_MEM_KIND: 2 device, 3 array, 5 device static are memory of the GPU; 0 pageable, 1 pinned, 4 and 6 managed.
 _DEVICE_KINDS = (2, 3, 5)
+_MANAGED_KINDS = (4, 6)
 _ALLOCATE, _FREE = 0, 1
 
 
@@ -19,10 +20,15 @@ class DeviceMemory:
     """usage: time_ns, device_id, global_pid, process_bytes (of that process), used_bytes (of all), in order of time.
 
     unmatched_frees: frees of memory whose allocation was not seen; they change nothing.
+    managed_peak_bytes: the most managed memory allocated at once; how much of it a GPU held is not recorded, so it is
+    in no other number. unsized_pools: memory came from pools whose sizes are unknown, so that what they keep beyond it
+    is missing.
     """
 
     usage: pd.DataFrame
     unmatched_frees: int
+    managed_peak_bytes: int
+    unsized_pools: bool
 
     def peaks(self) -> dict[int, int]:
         """Peak bytes by device id."""
@@ -33,12 +39,31 @@ class DeviceMemory:
 def follow_memory(tables: Tables) -> DeviceMemory | None:
     """Running use of device memory, or None when the trace has no memory events.
 
-    Allocation and free meet by (process, address). What a process still holds at its last recorded call is given back
-    there: a worker that died frees nothing, and its memory must not count for the one that replaces it.
+    Allocation and free meet by (process, address). A pool's memory is the GPU's as long as the pool keeps it, freed or
+    not, so where pool sizes are known they count and the allocations from pools do not. What a process still holds at
+    its last recorded call is given back there: a worker that died frees nothing, and its memory must not count for
+    the one that replaces it.
     """
     if tables.memory is None:
         return None
-    events = tables.memory[tables.memory["kind"].isin(_DEVICE_KINDS)].reset_index(drop=True)
+    memory = tables.memory[tables.memory["imported"] == NULL]  # another process' pool: counted there
+    managed = memory[memory["kind"].isin(_MANAGED_KINDS)]
+    device = memory[memory["kind"].isin(_DEVICE_KINDS)].reset_index(drop=True)
+    in_pool, sized = device["pool"] != NULL, device["pool_bytes"] != NULL
+    direct, unmatched = _follow_addresses(device[~(in_pool & sized) & device["operation"].isin((_ALLOCATE, _FREE))])
+    events = pd.concat([direct, _follow_pools(device[in_pool & sized])], ignore_index=True)
+    events = pd.concat([events, _process_ends(tables, events)], ignore_index=True)
+    events = events.sort_values("time_ns", kind="stable").reset_index(drop=True)
+    events["process_bytes"] = events.groupby(["global_pid", "device_id"])["change"].cumsum()
+    events["used_bytes"] = events.groupby("device_id")["change"].cumsum()
+    held = _follow_addresses(managed)[0].sort_values("time_ns", kind="stable")["change"].cumsum()
+    columns = ["time_ns", "device_id", "global_pid", "process_bytes", "used_bytes"]
+    return DeviceMemory(events[columns], unmatched, int(held.max()) if len(held) else 0, bool((in_pool & ~sized).any()))
+
+
+def _follow_addresses(events: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+    """`events` with their `change` in bytes, and the number of frees without an allocation."""
+    events = events.reset_index(drop=True)
     order = np.lexsort((events.index, events["time_ns"], events["address"], events["global_pid"]))
     ordered = events.iloc[order]
     same = (ordered["global_pid"].diff() == 0) & (ordered["address"].diff() == 0)
@@ -47,14 +72,16 @@ def follow_memory(tables: Tables) -> DeviceMemory | None:
     held = ordered["bytes"].shift().where(after_allocation, 0).fillna(0).astype("int64")
     # A free gives back what was allocated; an allocation at a held address replaces it (its free was not recorded).
     change = ordered["bytes"].where(allocations, 0) - held.where(frees | allocations, 0)
-    unmatched = int((frees & ~after_allocation).sum())
     events["change"] = change.reindex(events.index).astype("int64")
-    events = pd.concat([events, _process_ends(tables, events)], ignore_index=True)
-    events = events.sort_values("time_ns", kind="stable").reset_index(drop=True)
-    events["process_bytes"] = events.groupby(["global_pid", "device_id"])["change"].cumsum()
-    events["used_bytes"] = events.groupby("device_id")["change"].cumsum()
-    columns = ["time_ns", "device_id", "global_pid", "process_bytes", "used_bytes"]
-    return DeviceMemory(events[columns], unmatched)
+    return events[["time_ns", "device_id", "global_pid", "change"]], int((frees & ~after_allocation).sum())
+
+
+def _follow_pools(events: pd.DataFrame) -> pd.DataFrame:
+    """The change in bytes of each pool's size."""
+    ordered = events.sort_values("time_ns", kind="stable")
+    before = ordered.groupby(["global_pid", "pool"])["pool_bytes"].shift().fillna(0).astype("int64")
+    change: pd.DataFrame = ordered.assign(change=ordered["pool_bytes"] - before)
+    return change[["time_ns", "device_id", "global_pid", "change"]]
 
 
 def _process_ends(tables: Tables, events: pd.DataFrame) -> pd.DataFrame:

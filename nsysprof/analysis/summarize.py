@@ -64,7 +64,7 @@ def summarize(tables: Tables) -> Analysis:
         silent=len(replays[1]),
         open_ranges=open_ranges,
         bad_ranges=bad_ranges,
-        unmatched_frees=memory.unmatched_frees if memory else 0,
+        memory=memory,
     )
     dram = dead_notes if metrics is None else [*dead_notes, *dram_notes(metrics, summary.traffic, tables.diagnostics)]
     # An absent kernel table is no proof of no kernels: nsys that lost them all writes none.

@@ -13,6 +13,7 @@ import numpy as np
 
 from nsysprof.notes import Note, Severity
 from nsysprof.trace.columns import read_rows
+from nsysprof.trace.devices import Gpus
 from nsysprof.trace.gpu_metrics_schema import DramSeries, GpuMetrics, Int64s
 from nsysprof.trace.open import Trace, quote
 from nsysprof.trace.schema import NULL
@@ -44,7 +45,7 @@ class _Counters:
     sm: tuple[Int64s, Int64s]
 
 
-def read_gpu_metrics(trace: Trace) -> GpuMetrics | None:
+def read_gpu_metrics(trace: Trace, gpus: Gpus) -> GpuMetrics | None:
     """The DRAM counters of every GPU that nsys sampled.
 
     None when there are none: without a note when nothing was sampled, with one when what was sampled cannot be used.
@@ -55,22 +56,26 @@ def read_gpu_metrics(trace: Trace) -> GpuMetrics | None:
             counters = _from_json(trace)
     if not counters:
         return None
-    gpus = {gpu: (ordinal, peak) for gpu, ordinal, peak in _gpus(trace)}
+    known = {gpu.gpu_id: (gpu.number, _peak(gpu.memory_bytes_per_s)) for gpu in gpus.rows}
     by_gpu: dict[int, DramSeries] = {}
     for found in counters:
         gpu = found.type_id & _GPU_BITS
-        ordinal, peak = gpus.get(gpu, (None, None))
-        series = _series(found, gpu, ordinal, peak)
+        number, peak = known.get(gpu, (None, None))
+        series = _series(found, gpu, number, peak)
         # One GPU can have a second type that holds a few marker rows.
         if series is not None and (gpu not in by_gpu or len(series) > len(by_gpu[gpu])):
             by_gpu[gpu] = series
     if not by_gpu:
         _say(trace, "hold fewer than two usable samples of DRAM traffic")
         return None
-    pids, defaults = _ordinals(trace)
     series_of_all = tuple(by_gpu[gpu] for gpu in sorted(by_gpu))
     _say_what_is_missing(trace, series_of_all)
-    return GpuMetrics(series_of_all, pids, defaults)
+    return GpuMetrics(series_of_all)
+
+
+def _peak(bytes_per_s: int | None) -> int | None:
+    low, high = _PLAUSIBLE_PEAK
+    return bytes_per_s if bytes_per_s is not None and low <= bytes_per_s <= high else None
 
 
 def _say(trace: Trace, what: str, next_step: str = _SAMPLE_AGAIN) -> None:
@@ -219,7 +224,7 @@ def _percent(value: object) -> int:
         return NULL
 
 
-def _series(found: _Counters, gpu: int, ordinal: int | None, peak: int | None) -> DramSeries | None:
+def _series(found: _Counters, gpu: int, number: int | None, peak: int | None) -> DramSeries | None:
     """Samples that have a time and both values, in order of time; None when fewer than two are left."""
     read_time, read = _by_time(*found.read)
     write_time, write = _by_time(*found.write)
@@ -233,7 +238,7 @@ def _series(found: _Counters, gpu: int, ordinal: int | None, peak: int | None) -
     time = time[good]
     return DramSeries(
         gpu=gpu,
-        device_id=ordinal,
+        device_id=number,
         peak_bytes_per_s=peak,
         period_ns=int(np.median(np.diff(time))),
         time_ns=time,
@@ -248,34 +253,3 @@ def _by_time(time: Int64s, value: Int64s) -> tuple[Int64s, Int64s]:
     """Samples in order of time, the first of those at one time; those without a time are left out."""
     unique, first = np.unique(time[time != NULL], return_index=True)
     return unique, value[time != NULL][first]
-
-
-def _gpus(trace: Trace) -> list[tuple[int, int | None, int | None]]:
-    """(GPU id, CUDA ordinal, peak bytes/s) of every GPU; the ordinal as the table of devices has it."""
-    cuda = read_rows(trace, "TARGET_INFO_CUDA_DEVICE", ("gpuId", "cudaId"))
-    mapping = {gpu: ordinal for gpu, ordinal in cuda if isinstance(ordinal, int)}
-    gpus: list[tuple[int, int | None, int | None]] = []
-    for gpu, device, name, bandwidth in read_rows(
-        trace, "TARGET_INFO_GPU", ("id", "cuDevice", "name", "memoryBandwidth")
-    ):
-        if not isinstance(gpu, int) or "Basic Render" in str(name):
-            continue
-        ordinal = next((i for i in (mapping.get(gpu), device, gpu) if isinstance(i, int)), None)
-        low, high = _PLAUSIBLE_PEAK
-        peak = bandwidth if isinstance(bandwidth, int) and low <= bandwidth <= high else None
-        gpus.append((gpu, ordinal, peak))
-    return gpus
-
-
-def _ordinals(trace: Trace) -> tuple[dict[tuple[int, int], int], dict[int, int]]:
-    """Which GPU a CUDA ordinal means: by process where recorded, else by cuDevice, else by the GPU id itself."""
-    pids = {
-        (pid, ordinal): gpu
-        for gpu, ordinal, pid in read_rows(trace, "TARGET_INFO_CUDA_DEVICE", ("gpuId", "cudaId", "pid"))
-        if isinstance(gpu, int) and isinstance(ordinal, int) and isinstance(pid, int)
-    }
-    defaults: dict[int, int] = {}
-    for gpu, device, name in read_rows(trace, "TARGET_INFO_GPU", ("id", "cuDevice", "name")):
-        if isinstance(gpu, int) and "Basic Render" not in str(name):
-            defaults.setdefault(device if isinstance(device, int) else gpu, gpu)
-    return pids, defaults

@@ -10,16 +10,13 @@ import numpy.typing as npt
 Int64s = npt.NDArray[np.int64]
 Percents = npt.NDArray[np.int16]
 
-# Where the pid sits in a globalPid or globalTid: <hardware:8><VM:8><pid:24><tid:24>.
-_PID_SHIFT, _PID_BITS = 24, 0xFFFFFF
-
 
 @dataclass(frozen=True)
 class DramSeries:
     """The DRAM counters of one GPU, as sampled.
 
-    gpu: TARGET_INFO_GPU.id. device_id: the CUDA ordinal by which the result names it; None when the trace has no
-    such GPU. peak_bytes_per_s: what 100 percent is; None when not recorded.
+    gpu: TARGET_INFO_GPU.id. device_id: the number by which results name it (see trace.devices); None when the trace
+    has no such GPU. peak_bytes_per_s: what 100 percent is; None when not recorded.
     period_ns: the median distance of samples.
     time_ns: ascending, ns since session start, the first ones may be negative. The values at time_ns[i] are averages
     over the period that *begins* there.
@@ -44,17 +41,10 @@ class DramSeries:
 
 @dataclass(frozen=True)
 class GpuMetrics:
-    """What was sampled, one series a GPU, and which GPU a CUDA ordinal means.
-
-    ordinals: (pid, CUDA ordinal) -> GPU id, as each process saw them (CUDA_VISIBLE_DEVICES renumbers).
-    default_ordinals: CUDA ordinal -> GPU id, for processes that are not in `ordinals`.
-    """
+    """What was sampled, one series a GPU."""
 
     series: tuple[DramSeries, ...]
-    ordinals: dict[tuple[int, int], int]
-    default_ordinals: dict[int, int]
 
-    def gpu_of(self, global_pid: int, device_id: int) -> int | None:
-        """The GPU that the process calls `device_id`, or None when the trace does not say."""
-        pid = (global_pid >> _PID_SHIFT) & _PID_BITS
-        return self.ordinals.get((pid, device_id), self.default_ordinals.get(device_id))
+    def gpu_of(self, device_id: int) -> int | None:
+        """The GPU id of a device, or None when it was not sampled."""
+        return next((series.gpu for series in self.series if series.device_id == device_id), None)

@@ -28,7 +28,7 @@ PID_MASK = ~0xFFFFFF
 
 @dataclass(frozen=True)
 class DeviceRow:
-    """A GPU as the trace names it; `device_id` is the CUDA ordinal that kernels refer to."""
+    """A GPU as the trace names it; `device_id` is its number on the machine, whatever a process calls it."""
 
     device_id: int
     name: str
@@ -154,7 +154,9 @@ class Tables:
     launch: once they are matched, for each row of work its row of calls, or -1; int32. The correlation ids, a tenth of
         all memory, are dropped then.
     ranges: start_ns, end_ns (NULL: open), style, global_tid, end_global_tid, domain_id, name, domain
-    memory: time_ns, global_pid, device_id, address, bytes, kind, operation
+    memory: time_ns, global_pid, device_id, address, bytes, kind, operation (0 allocation, 1 free, 2 pool resized),
+        pool (address, NULL: none), pool_bytes (its size then, NULL: unknown), imported (pool of another process, NULL:
+        none)
     gpu_metrics: sampled DRAM counters
     """
 

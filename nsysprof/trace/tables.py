@@ -9,9 +9,11 @@ import pandas as pd
 
 from nsysprof.trace.calls import read_calls
 from nsysprof.trace.columns import read_integers, read_rows
+from nsysprof.trace.devices import read_gpus
 from nsysprof.trace.gpu_metrics import read_gpu_metrics
+from nsysprof.trace.memory import read_memory
 from nsysprof.trace.open import Trace
-from nsysprof.trace.schema import KERNEL, NULL, DeviceRow, Tables
+from nsysprof.trace.schema import KERNEL, NULL, Tables
 from nsysprof.trace.work import read_work
 
 _RANGE_TYPES = {59: "PushPop", 60: "StartEnd", 70: "PushPop", 71: "StartEnd"}
@@ -25,9 +27,10 @@ def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> 
         say(f"read {trace.bytes / 1e6:,.0f} MB")
     # Two tables hold nearly all rows, so two threads read them side by side; compiled reading releases the GIL.
     with ThreadPoolExecutor(2 if trace.is_large else 1) as pool:
-        reading_calls, reading_work = pool.submit(read_calls, trace), pool.submit(read_work, trace)
+        gpus = read_gpus(trace)
+        reading_calls, reading_work = pool.submit(read_calls, trace), pool.submit(read_work, trace, gpus)
         strings = read_strings(trace)
-        ranges, memory, metrics = read_ranges(trace, strings), read_memory(trace), read_gpu_metrics(trace)
+        ranges, memory, metrics = read_ranges(trace, strings), read_memory(trace, gpus), read_gpu_metrics(trace, gpus)
         calls, (work, recorded) = reading_calls.result(), reading_work.result()
     if KERNEL in recorded:
         say(f"read {work.kernels:,} kernels")
@@ -41,7 +44,7 @@ def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> 
         export_facts=_export_facts(trace),
         diagnostics=_diagnostics(trace),
         strings=strings,
-        devices=read_devices(trace),
+        devices=gpus.device_rows(),
         work=work,
         recorded=recorded,
         calls=calls,
@@ -56,21 +59,6 @@ def read_strings(trace: Trace) -> pd.Series:
     """StringIds as a Series, id -> text."""
     rows = read_rows(trace, "StringIds", ("id", "value"))
     return pd.Series([str(value) for _, value in rows], index=[key for key, _ in rows], dtype=object)
-
-
-def read_memory(trace: Trace) -> pd.DataFrame | None:
-    """CUDA_GPU_MEMORY_USAGE_EVENTS, filled only when nsys ran with --cuda-memory-usage=true.
-
-    None without rows too: a full export has the table whether memory was traced or not, and every CUDA program
-    allocates some.
-    """
-    table = read_integers(
-        trace,
-        "CUDA_GPU_MEMORY_USAGE_EVENTS",
-        {"start": "time_ns", "address": "address", "bytes": "bytes", "memoryOperationType": "operation"},
-        {"globalPid": "global_pid", "deviceId": "device_id", "memKind": "kind"},
-    )
-    return table if table is not None and len(table) else None
 
 
 def read_ranges(trace: Trace, strings: pd.Series) -> pd.DataFrame | None:
@@ -114,24 +102,6 @@ def _domain_names(keys: pd.DataFrame, domains: pd.DataFrame) -> pd.Series:
     ]
     label = pd.Series(labels, index=pd.MultiIndex.from_frame(unique), dtype=object, name="domain")
     return keys.join(label, on=["pid", "domain_id"])["domain"]
-
-
-def read_devices(trace: Trace) -> tuple[DeviceRow, ...]:
-    """TARGET_INFO_GPU by CUDA ordinal: cuDevice where recorded, else deviceId (2020.5), else id.
-
-    The ordinal and `id` differ on machines with several GPUs, and kernels name the ordinal.
-    """
-    rows = read_rows(
-        trace, "TARGET_INFO_GPU", ("id", "deviceId", "cuDevice", "name", "totalMemory", "smCount", "uuid")
-    ) or read_rows(trace, "TARGET_INFO_CUDA_GPU", ("id", "deviceId", "x", "name", "totalMemory", "x", "x"))
-    mapping = {_int(gpu): _int(cuda) for gpu, cuda in read_rows(trace, "TARGET_INFO_CUDA_DEVICE", ("gpuId", "cudaId"))}
-    devices: dict[int, DeviceRow] = {}
-    for gpu, device, ordinal, name, memory, sms, uuid in rows:
-        ids = (mapping.get(_int(gpu)), _int(ordinal), _int(device), _int(gpu))
-        number = next((i for i in ids if i is not None), None)
-        if number is not None and number not in devices and "Basic Render" not in str(name):
-            devices[number] = DeviceRow(number, str(name), _int(memory), _int(sms), str(uuid) if uuid else None)
-    return tuple(devices[number] for number in sorted(devices))
 
 
 def _capture_facts(trace: Trace) -> dict[str, list[str]]:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from nsysprof.trace.coder import Coder
 from nsysprof.trace.columns import Batch, find_columns, read_columns
+from nsysprof.trace.devices import Gpus
 from nsysprof.trace.growing import GrowingColumn
 from nsysprof.trace.open import Trace
 from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, MIGRATION, NULL, Bools, Int64s, Ints, Work
@@ -35,7 +36,7 @@ _MIGRATIONS = (11, 12, 13)
 _FAR_NS = 2**62
 
 
-def read_work(trace: Trace) -> tuple[Work, frozenset[int]]:
+def read_work(trace: Trace, gpus: Gpus) -> tuple[Work, frozenset[int]]:
     """All GPU work, and the kinds whose table is there and readable."""
     variants = Coder(8, compiled=trace.is_large)
     tables: dict[int, Batch] = {}
@@ -49,7 +50,9 @@ def read_work(trace: Trace) -> tuple[Work, frozenset[int]]:
     kernels = len(tables[KERNEL]["start_ns"]) if KERNEL in tables else 0
     dropped = sum(int(table.pop("dropped").sum()) for table in tables.values())
     columns = {name: _end_to_end([table.pop(name) for table in tables.values()], name) for name in _DTYPES}
-    return Work(**columns, variants=variants.rows, kernels=kernels, dropped=dropped), recorded
+    rows = variants.rows
+    rows[:, 2] = gpus.numbers(rows[:, 1], rows[:, 2])
+    return Work(**columns, variants=rows, kernels=kernels, dropped=dropped), recorded
 
 
 def _end_to_end(parts: list[npt.NDArray[Any]], name: str) -> npt.NDArray[Any]:

@@ -19,6 +19,7 @@ from nsysprof.analysis.dram import (
     gpus_of_used,
 )
 from nsysprof.notes import Severity
+from nsysprof.trace.devices import read_gpus
 from nsysprof.trace.gpu_metrics import read_gpu_metrics
 from nsysprof.trace.gpu_metrics_schema import DramSeries, GpuMetrics
 from nsysprof.trace.open import open_trace
@@ -39,7 +40,7 @@ def series(time, read, write=None, *, gpu=0, peak=PEAK, period=None, sm=100):
 
 
 def metrics(*all_series):
-    return GpuMetrics(all_series, {}, {each.gpu: each.gpu for each in all_series})
+    return GpuMetrics(all_series)
 
 
 def codes(notes):
@@ -243,7 +244,7 @@ def test_zeros_are_no_sign_of_death_while_little_runs_there():
         assert (live.series, notes) == (idle.series, [])
 
 
-def test_the_gpu_of_each_process_and_ordinal():
+def test_the_gpu_of_each_device():
     used = np.array([(PID, 0), (PID, 3)], dtype=np.int64)
     assert gpus_of_used(STEADY, used).tolist() == [0, -1]
 
@@ -271,7 +272,7 @@ def test_from_a_built_trace_to_bytes(tmp_path):
     for at in range(-100, 1000, 100):
         builder.sample(at, (1_980_000_000, 90, 40, 20))
     with open_trace(builder.write(tmp_path / "t.sqlite")) as trace:
-        found = read_gpu_metrics(trace)
+        found = read_gpu_metrics(trace, read_gpus(trace))
     traffic = dram_in_ranges(found, ints(-100), ints(1000))
     assert (traffic.read_bytes, traffic.write_bytes, traffic.read_error_bytes) == (44000, 22000, 550)
 
@@ -281,7 +282,7 @@ def math_4096(trace_path):
     """The metrics and kernels (start, end, name) of 200 calls of math attention, 8 heads of 4096 x 4096 in float32."""
     path = trace_path("gm10k")
     with open_trace(path) as trace:
-        found = read_gpu_metrics(trace)
+        found = read_gpu_metrics(trace, read_gpus(trace))
     with sqlite3.connect(path) as database:
         kernels = database.execute(
             "SELECT start, end, value, gridX FROM CUPTI_ACTIVITY_KIND_KERNEL JOIN StringIds ON id = demangledName"

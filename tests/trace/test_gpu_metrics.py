@@ -6,9 +6,10 @@ import sqlite3
 import pytest
 
 from nsysprof.errors import TraceError
+from nsysprof.trace.devices import read_gpus
 from nsysprof.trace.gpu_metrics import read_gpu_metrics
 from nsysprof.trace.open import open_trace
-from tests.build_trace import METRIC_TYPE, OTHER_PID, PID, TraceBuilder
+from tests.build_trace import METRIC_TYPE, TraceBuilder
 
 CLOCK = 1_980_000_000
 
@@ -21,7 +22,7 @@ def read(builder, tmp_path, change=None):
             database.execute(change)
         database.close()
     with open_trace(path) as trace:
-        return read_gpu_metrics(trace), [note.code for note in trace.notes]
+        return read_gpu_metrics(trace, read_gpus(trace)), [note.code for note in trace.notes]
 
 
 def sampled(*values, gpu=0, builder=None):
@@ -94,20 +95,15 @@ def test_values_that_are_no_percentage_count_as_not_sampled(tmp_path):
     assert notes == ["gpu-metrics-impossible"]
 
 
-def test_each_gpu_by_the_ordinal_of_each_process(tmp_path):
+def test_each_gpu_by_its_number_on_the_machine(tmp_path):
     builder = TraceBuilder()
     builder.sampled_gpu(0, cuda=1)
     builder.sampled_gpu(1, cuda=0)
-    builder.cuda_device(1, 1, OTHER_PID)
     for gpu in (0, 1):
         sampled((gpu, 0), (gpu, 0), gpu=gpu, builder=builder)
     metrics = read(builder, tmp_path)[0]
-    assert [(series.gpu, series.read_pct[0]) for series in metrics.series] == [(0, 0), (1, 1)]
-    assert [series.device_id for series in metrics.series] == [1, 1], "the table of devices has these too"
-    assert metrics.gpu_of(PID, 0) == 1
-    assert metrics.gpu_of(PID, 1) == 0
-    assert metrics.gpu_of(OTHER_PID | 5, 1) == 1, "CUDA_VISIBLE_DEVICES renumbered them"
-    assert metrics.gpu_of(PID, 7) is None
+    assert [(series.gpu, series.device_id, series.read_pct[0]) for series in metrics.series] == [(0, 1, 0), (1, 0, 1)]
+    assert [metrics.gpu_of(device) for device in (0, 1, 7)] == [1, 0, None]
 
 
 def test_of_two_types_of_one_gpu_the_one_with_samples(tmp_path):
@@ -192,7 +188,7 @@ def read_without_columns(builder, tmp_path):
 
 def test_the_real_trace(trace_path):
     with open_trace(trace_path("gm10k")) as trace:
-        metrics = read_gpu_metrics(trace)
+        metrics = read_gpu_metrics(trace, read_gpus(trace))
         assert trace.notes == []
     (series,) = metrics.series
     assert len(series) == 5847
@@ -215,7 +211,7 @@ def test_damage_is_a_note_or_leaves_fewer_samples(trace_path, tmp_path):
         path.write_bytes(broken)
         try:
             with open_trace(path) as trace:
-                metrics = read_gpu_metrics(trace)
+                metrics = read_gpu_metrics(trace, read_gpus(trace))
                 assert metrics is not None or trace.notes
                 outcomes["noted" if trace.notes else "whole"] += 1
         except TraceError:

@@ -1,0 +1,99 @@
+"""GPUs by one number each, although every process numbers them for itself.
+
+A trace names a GPU three ways: by the id of TARGET_INFO_GPU, by CUDA's ordinal on the machine (cuDevice), and by the
+ordinal that a process sees, which CUDA_VISIBLE_DEVICES may shuffle and which kernels, copies and allocations refer to.
+Our number is the machine's ordinal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from nsysprof.trace.columns import read_rows
+from nsysprof.trace.open import Trace
+from nsysprof.trace.schema import NULL, DeviceRow, Int64s
+
+_PID_SHIFT, _PID_BITS = 24, 0xFFFFFF
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A row of TARGET_INFO_GPU (or what older exports have for it); `number` is ours."""
+
+    gpu_id: int
+    number: int
+    name: str
+    total_memory_bytes: int | None
+    sm_count: int | None
+    uuid: str | None
+    memory_bytes_per_s: int | None
+
+
+@dataclass(frozen=True)
+class Gpus:
+    """The GPUs of a trace. by_process: (pid, the process' ordinal) -> GPU id, where recorded."""
+
+    rows: tuple[Gpu, ...]
+    by_process: dict[tuple[int, int], int]
+
+    @cached_property
+    def _number_of(self) -> dict[int, int]:
+        return {gpu.gpu_id: gpu.number for gpu in self.rows}
+
+    def number(self, global_pid: int, ordinal: int) -> int:
+        """Our number of the GPU that the process calls `ordinal`; its own number where the trace says nothing."""
+        gpu_id = self.by_process.get(((global_pid >> _PID_SHIFT) & _PID_BITS, ordinal))
+        return ordinal if gpu_id is None else self._number_of.get(gpu_id, ordinal)
+
+    def numbers(self, global_pid: Int64s, ordinal: Int64s) -> Int64s:
+        """Our numbers for columns of processes and their ordinals."""
+        if not self.by_process or len(ordinal) == 0:
+            return ordinal
+        pairs, code = np.unique(np.stack((global_pid, ordinal)), axis=1, return_inverse=True)
+        found = np.array([self.number(pid, device) for pid, device in pairs.T.tolist()], dtype=np.int64)
+        numbers: npt.NDArray[np.int64] = found[code.reshape(-1)]
+        return numbers
+
+    def device_rows(self) -> tuple[DeviceRow, ...]:
+        """The GPUs by number, for the analysis."""
+        by_number = {gpu.number: gpu for gpu in reversed(self.rows)}
+        return tuple(
+            DeviceRow(gpu.number, gpu.name, gpu.total_memory_bytes, gpu.sm_count, gpu.uuid)
+            for _, gpu in sorted(by_number.items())
+        )
+
+
+def read_gpus(trace: Trace) -> Gpus:
+    """TARGET_INFO_GPU with TARGET_INFO_CUDA_DEVICE; exports of 2020 have deviceId for the key, or another table."""
+    rows = read_rows(
+        trace,
+        "TARGET_INFO_GPU",
+        ("id", "deviceId", "cuDevice", "name", "totalMemory", "smCount", "uuid", "memoryBandwidth"),
+    ) or read_rows(trace, "TARGET_INFO_CUDA_GPU", ("id", "deviceId", "x", "name", "totalMemory", "x", "x", "x"))
+    mapping = [
+        (gpu, ordinal, pid)
+        for gpu, ordinal, pid in read_rows(trace, "TARGET_INFO_CUDA_DEVICE", ("gpuId", "cudaId", "pid"))
+        if isinstance(gpu, int) and isinstance(ordinal, int)
+    ]
+    known = []
+    for gpu, device, ordinal, name, memory, sms, uuid, bandwidth in rows:
+        key = next((i for i in (gpu, device) if isinstance(i, int)), None)
+        if key is None or "Basic Render" in str(name):  # Windows lists its software renderer, with cuDevice 0 too
+            continue
+        seen = next((number for found, number, _ in mapping if found == key), None)
+        machine = next((i for i in (ordinal, seen, device, key) if isinstance(i, int)), key)
+        text = str(uuid) if uuid else None
+        known.append(Gpu(key, machine, str(name), _int(memory), _int(sms), text, _int(bandwidth)))
+    if len({gpu.number for gpu in known}) < len(known):
+        # Two GPUs with one ordinal: each was seen alone, by a process of its own. Their ids tell them apart.
+        known = [Gpu(**{**vars(gpu), "number": gpu.gpu_id}) for gpu in known]
+    by_process = {(pid, ordinal): gpu for gpu, ordinal, pid in mapping if isinstance(pid, int)}
+    return Gpus(tuple(known), by_process)
+
+
+def _int(value: object) -> int | None:
+    return value if isinstance(value, int) and value != NULL else None

@@ -1,0 +1,81 @@
+"""Memory of pools and managed memory; the rest of VRAM is in test_summarize."""
+
+import pytest
+
+from nsysprof.analysis.memory import follow_memory
+from nsysprof.analysis.summarize import summarize
+from nsysprof.trace.open import open_trace
+from nsysprof.trace.tables import read_tables
+from tests.build_trace import OTHER_PID, PID, TraceBuilder
+
+_EVENT = (
+    "start INTEGER, globalPid INTEGER, deviceId INTEGER, address INTEGER, bytes INTEGER, memKind INTEGER, "
+    "memoryOperationType INTEGER, localMemoryPoolAddress INTEGER, localMemoryPoolSize INTEGER, "
+    "importedMemoryPoolAddress INTEGER"
+)
+_POOL = (
+    "start INTEGER, globalPid INTEGER, deviceId INTEGER, address INTEGER, operationType INTEGER, "
+    "localMemoryPoolSize INTEGER"
+)
+POOL = 900
+
+
+class Pooled(TraceBuilder):
+    def event(self, at, size, operation, *, pool=None, pool_bytes=None, imported=None, kind=2, address=1, pid=PID):
+        values = (at, pid, 0, address, size, kind, operation, pool, pool_bytes, imported)
+        self.row("CUDA_GPU_MEMORY_USAGE_EVENTS", _EVENT, values)
+
+    def resized(self, at, operation, size):
+        self.row("CUDA_GPU_MEMORY_POOL_EVENTS", _POOL, (at, PID, 0, POOL, operation, size))
+
+
+@pytest.fixture
+def memory(tmp_path):
+    def run(builder):
+        with open_trace(builder.write(tmp_path / "t.sqlite")) as trace:
+            return follow_memory(read_tables(trace))
+
+    return run
+
+
+def test_a_pool_holds_what_it_keeps_and_not_what_it_handed_out(memory):
+    builder = Pooled()
+    builder.resized(0, 1, 32)
+    builder.event(10, 100, 0, pool=POOL, pool_bytes=128)
+    builder.event(20, 100, 1, pool=POOL, pool_bytes=128)
+    builder.event(30, 40, 0, pool=POOL, pool_bytes=128)
+    builder.event(35, 7, 0, address=2)
+    builder.resized(40, 3, 64)
+    builder.resized(50, 2, 64)
+    found = memory(builder)
+    assert found.usage["used_bytes"].tolist()[:7] == [32, 128, 128, 128, 135, 71, 7], "a destroyed pool holds nothing"
+    assert found.unmatched_frees == 0
+
+
+def test_a_pool_of_unknown_size_counts_what_it_handed_out_and_says_so(memory):
+    builder = Pooled()
+    builder.event(10, 100, 0, pool=POOL)
+    builder.event(20, 100, 1, pool=POOL)
+    found = memory(builder)
+    assert found.peaks() == {0: 100}
+    assert found.unsized_pools
+
+
+def test_an_imported_pool_is_the_other_process_memory(memory):
+    builder = Pooled()
+    builder.event(10, 100, 0, pool=POOL, pool_bytes=100)
+    builder.event(20, 100, 0, imported=POOL, pid=OTHER_PID)
+    assert memory(builder).peaks() == {0: 100}
+
+
+def test_managed_memory_is_said_apart(tmp_path):
+    builder = Pooled()
+    builder.event(0, 50, 0, address=3)
+    builder.event(10, 1 << 20, 0, kind=4)
+    builder.event(20, 1 << 20, 1, kind=4)
+    builder.event(30, 1 << 19, 0, kind=6)
+    with open_trace(builder.write(tmp_path / "t.sqlite")) as trace:
+        analysis = summarize(read_tables(trace))
+    assert analysis.totals.peak_vram_bytes == {0: 50}
+    (note,) = [note for note in analysis.notes if note.code == "managed-memory"]
+    assert "1 MiB of managed memory" in note.text
