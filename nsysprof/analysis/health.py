@@ -21,11 +21,12 @@ _UPDATE_NSYS = (
 
 
 def find_data_loss(
-    tables: Tables, launch: Rows, attributed: Attributed, launches: Bools, silent: Int64s
+    tables: Tables, launch: Rows, attributed: Attributed, launches: Bools, launching: Bools, silent: Int64s
 ) -> tuple[int | None, list[Note]]:
     """The number of launch calls without GPU work (None when no calls were recorded), and what follows from it.
 
-    launches: which calls are launches. silent: those that replayed a graph and left no record.
+    launches: which calls are launches. launching: which ones launched a kernel or replayed a recorded graph. silent:
+    those that replayed a graph and left no record.
     """
     kind_of, variant = tables.work.kind_of, tables.work.variant
     # Every variant has rows but those of a table that was read twice.
@@ -33,8 +34,10 @@ def find_data_loss(
     present[variant] = True
     kinds = set(kind_of[present].tolist())
     recorded = not kinds.isdisjoint((KERNEL, GRAPH))
-    matched = np.zeros(len(launches), dtype=bool)
-    matched[launch[(launch >= 0) & (kind_of != COPY)[variant]]] = True
+    matched = launching.copy()
+    # A replayed graph may consist of fills alone.
+    others = launch[tables.work.kernels :][tables.work.kinds(slice(tables.work.kernels, None)) == FILL]
+    matched[others[others >= 0]] = True
     if recorded:
         matched[silent] = True
     total, lost = int(launches.sum()), int((launches & ~matched).sum())

@@ -11,7 +11,7 @@ from nsysprof.trace.schema import Int64s, Ints
 _BLOCK = 1 << 20
 
 
-def union_ns(start_ns: Int64s, end_ns: Int64s, group: Ints) -> Int64s:
+def union_ns(start_ns: Int64s, duration_ns: Ints, group: Ints) -> Int64s:
     """Length of the union of the intervals of each group; `group` is 0 ... n-1 and the result has n entries.
 
     Starts and ends are sorted each for itself: nothing runs between the k-th end and the next start exactly where
@@ -22,14 +22,15 @@ def union_ns(start_ns: Int64s, end_ns: Int64s, group: Ints) -> Int64s:
         return np.zeros(0, dtype=np.int64)
     groups = int(group.max()) + 1
     base = int(start_ns.min())
-    bits = max(1, (int(end_ns.max()) - base).bit_length())
+    ends = start_ns + duration_ns
+    bits = max(1, (int(ends.max()) - base).bit_length())
     if groups.bit_length() + bits > 62:
         order = np.argsort(group, kind="stable")
         edges = np.searchsorted(group[order], np.arange(groups + 1))
         parts = (order[a:b] for a, b in itertools.pairwise(edges))
-        return np.array([_union_of_one(start_ns[part], end_ns[part]) for part in parts], dtype=np.int64)
-    starts = _sorted_keys(start_ns, group, groups, base, bits)
-    ends = _sorted_keys(end_ns, group, groups, base, bits)
+        return np.array([_union_of_one(start_ns[part], ends[part]) for part in parts], dtype=np.int64)
+    starts = _sorted_keys(start_ns.copy(), group, groups, base, bits)
+    ends = _sorted_keys(ends, group, groups, base, bits)
     edges = np.searchsorted(starts, np.arange(groups + 1, dtype=np.int64) << bits)
     filled = np.flatnonzero(edges[1:] > edges[:-1])
     low, high = edges[:-1][filled], edges[1:][filled]
@@ -44,8 +45,9 @@ def union_ns(start_ns: Int64s, end_ns: Int64s, group: Ints) -> Int64s:
     return total
 
 
-def _sorted_keys(time_ns: Int64s, group: Ints, groups: int, base: int, bits: int) -> Int64s:
-    keys = time_ns - base
+def _sorted_keys(keys: Int64s, group: Ints, groups: int, base: int, bits: int) -> Int64s:
+    """(group, time since base) in one integer each, sorted; made of the times in `keys` in place."""
+    keys -= base
     for low in range(0, len(keys) if groups > 1 else 0, _BLOCK):
         keys[low : low + _BLOCK] |= group[low : low + _BLOCK].astype(np.int64) << bits
     if not bool((keys[1:] >= keys[:-1]).all()):

@@ -204,7 +204,7 @@ def _summarize_part(
 
 def _sums(work: Work, launch: Rows, part: _WorkOfGroups, graph_launches: Bools) -> dict[str, Int64s]:
     start, duration = work.start_ns[part.row], work.duration_ns[part.row]
-    found = {"gpu_busy_ns": _busy(work, part, start, start + duration)}
+    found = {"gpu_busy_ns": _busy(work, part, start, duration)}
     kind = work.kinds(part.row)
     is_kernel = kind == KERNEL
     found["kernel_count"] = part.sums(is_kernel)
@@ -226,13 +226,13 @@ def _sums(work: Work, launch: Rows, part: _WorkOfGroups, graph_launches: Bools) 
     return found
 
 
-def _busy(work: Work, part: _WorkOfGroups, start: Int64s, end: Int64s) -> Int64s:
+def _busy(work: Work, part: _WorkOfGroups, start: Int64s, duration: Ints) -> Int64s:
     groups = len(part.edges) - 1
     if len(part.row) == 0:
         return np.zeros(groups, np.int64)
     ids, code = np.unique(work.device_of, return_inverse=True)
     cell = part.group if len(ids) == 1 else part.group * len(ids) + code[work.variant[part.row]]
-    length = union_ns(start, end, cell)
+    length = union_ns(start, duration, cell)
     whole = np.zeros(groups * len(ids), np.int64)
     whole[: len(length)] = length
     busy: Int64s = whole.reshape(groups, len(ids)).sum(axis=1, dtype=np.int64)

@@ -32,7 +32,7 @@ from nsysprof.analysis.timeline import make_timeline
 from nsysprof.analysis.work import Rows, match_launches
 from nsysprof.notes import Note, Severity
 from nsysprof.trace.gpu_metrics_schema import GpuMetrics
-from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, MIGRATION, NULL, Bools, Calls, Int64s, Tables, Work
+from nsysprof.trace.schema import COPY, FILL, GRAPH, MIGRATION, NULL, Bools, Calls, Int64s, Tables, Work
 
 # ENUM_CUDA_MEMCPY_OPER as nsys stats prints it.
 _COPY_NAMES = {
@@ -52,13 +52,14 @@ def summarize(tables: Tables) -> Analysis:
         replays = opaque_replays(tables, launch, launches)
         names, memory = kernel_names(tables), follow_memory(tables)
         kernels = pool.submit(_kernels, tables.work, names)
+        launching = _launching_calls(tables.work, launch, len(launches))
         ranges, open_ranges, bad_ranges = close_ranges(tables)
         attributed = attribute_ranges(tables, launch, ranges)
-        totals = pool.submit(_totals, tables, launch, graph_launches, replays[1], memory)
-        coverage = pool.submit(_coverage, tables, launch, attributed, launches)
+        totals = pool.submit(_totals, tables, launching, graph_launches, replays[1], memory)
+        coverage = pool.submit(_coverage, tables, launch, attributed, launches, launching)
         metrics, dead_notes = _live_metrics(tables)
         summary = summarize_ranges(tables, launch, attributed, names, memory, replays, graph_launches, metrics)
-        lost, loss_notes = find_data_loss(tables, launch, attributed, launches, replays[1])
+        lost, loss_notes = find_data_loss(tables, launch, attributed, launches, launching, replays[1])
     health = read_health(
         tables,
         silent=len(replays[1]),
@@ -137,7 +138,7 @@ def _devices(tables: Tables) -> tuple[Device, ...]:
     return tuple(known[number] for number in sorted(known) if number != NULL)
 
 
-def _coverage(tables: Tables, launch: Rows, attributed: Attributed, launches: Bools) -> Coverage:
+def _coverage(tables: Tables, launch: Rows, attributed: Attributed, launches: Bools, launching: Bools) -> Coverage:
     kernels = tables.work.kernels
     inside = attributed.inside(len(launch))[:kernels]
     launch = launch[:kernels]
@@ -151,9 +152,7 @@ def _coverage(tables: Tables, launch: Rows, attributed: Attributed, launches: Bo
         "launched by a thread without a range while another thread had one": elsewhere,
         "launched outside every range": int((outside >= 0).sum()) - elsewhere,
     }
-    total = (
-        int((launches | _has_kernel(tables.work, launch, len(launches))).sum()) if tables.calls is not None else None
-    )
+    total = int((launches | launching).sum()) if tables.calls is not None else None
     return Coverage(
         kernels=kernels,
         attributed_kernels=int(inside.sum()),
@@ -163,17 +162,18 @@ def _coverage(tables: Tables, launch: Rows, attributed: Attributed, launches: Bo
     )
 
 
-def _has_kernel(work: Work, launch: Rows, calls: int) -> Bools:
+def _launching_calls(work: Work, launch: Rows, calls: int) -> Bools:
     """For each call whether it launched a kernel or replayed a graph, by what the GPU did."""
-    marked = np.zeros(calls, dtype=bool)
-    launching = np.isin(work.kind_of, (KERNEL, GRAPH))[work.variant[: len(launch)]]
-    marked[launch[launching & (launch >= 0)]] = True
-    return marked
+    marked = np.zeros(calls + 1, dtype=bool)  # the last one for work without a call, whose launch is -1
+    marked[launch[: work.kernels]] = True
+    marked[launch[work.kernels :][work.kinds(slice(work.kernels, None)) == GRAPH]] = True
+    return marked[:calls]
 
 
-def _totals(tables: Tables, launch: Rows, graph_launches: Bools, silent: Int64s, memory: DeviceMemory | None) -> Totals:
+def _totals(
+    tables: Tables, launching: Bools, graph_launches: Bools, silent: Int64s, memory: DeviceMemory | None
+) -> Totals:
     work = tables.work
-    launching = _has_kernel(work, launch, len(graph_launches))
     others = slice(work.kernels, None)
     kind, sizes = work.kinds(others), np.maximum(work.bytes, 0)
     opaque = len(silent) > 0 or bool((kind == GRAPH).any())
@@ -213,9 +213,9 @@ def _busy_and_span(work: Work) -> tuple[int, int]:
         start, duration, variant = start[rows], duration[rows], variant[rows]
     if len(start) == 0:
         return 0, 0
-    end = start + duration
     device = np.unique(work.device_of, return_inverse=True)[1].astype(np.int16)
-    return int(union_ns(start, end, device[variant]).sum()), int(end.max()) - int(start.min())
+    busy = int(union_ns(start, duration, device[variant]).sum())
+    return busy, int((start + duration).max()) - int(start.min())
 
 
 def _kernels(work: Work, names: Names) -> pd.DataFrame:

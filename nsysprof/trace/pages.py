@@ -24,7 +24,8 @@ class UnusualLayoutError(Exception):
 def scan_table(path: Path, root: int, columns: Sequence[int]) -> Iterator[Batch]:
     """The numbers in `columns` (their positions) of all rows in key order, as batches int64 (columns, rows).
 
-    NULL, text and blobs are schema.NULL. Raises UnusualLayoutError.
+    A batch is overwritten by the next one: fresh memory for each would cost more than reading it. NULL, text and
+    blobs are schema.NULL. Raises UnusualLayoutError.
     """
     from nsysprof.trace.leaf_decoder import SLACK, count_cells, decode
 
@@ -36,16 +37,18 @@ def scan_table(path: Path, root: int, columns: Sequence[int]) -> Iterator[Batch]
         at_once = max(1, _BATCH_BYTES // page_size)
         buffer = np.zeros(at_once * page_size + SLACK, dtype=np.uint8)
         leaves = _leaf_pages(descriptor, root, page_size, usable, total)
+        out = np.empty((len(columns), 0), dtype=np.int64)
         for begin in range(0, len(leaves), at_once):
             pages = leaves[begin : begin + at_once]
             _load(descriptor, pages, page_size, memoryview(buffer))  # type: ignore[arg-type]
             rows = count_cells(buffer, len(pages), page_size)
             if rows < 0:
                 raise UnusualLayoutError
-            out = np.empty((len(columns), rows), dtype=np.int64)
+            if rows > out.shape[1]:
+                out = np.empty((len(columns), rows * 5 // 4), dtype=np.int64)
             if decode(buffer, len(pages), page_size, usable, wanted, out) != rows:
                 raise UnusualLayoutError
-            yield out
+            yield out[:, :rows]
     finally:
         os.close(descriptor)
 

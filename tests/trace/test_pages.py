@@ -41,7 +41,9 @@ def by_pages(path):
     with open_trace(path) as trace:
         source = find_columns(trace, "T", WANTED)
         root, positions = page_positions(trace, source)
-        return np.concatenate([np.zeros((3, 0), np.int64), *scan_table(path, root, positions)], axis=1).T.tolist()
+        return np.concatenate(
+            [np.zeros((3, 0), np.int64), *(batch.copy() for batch in scan_table(path, root, positions))], axis=1
+        ).T.tolist()
 
 
 def by_sqlite(path):
