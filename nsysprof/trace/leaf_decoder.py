@@ -19,18 +19,6 @@ _SIZES = np.array([0, 1, 2, 3, 4, 6, 8, 8, 0, 0, -1, -1], dtype=np.int64)
 SLACK = 32
 
 
-@numba.njit(nogil=True, cache=True)
-def count_cells(buffer, pages, page_size):  # type: ignore[no-untyped-def]
-    """Cells in `pages` leaf pages, or -1 when one is no leaf."""
-    total = 0
-    for page in range(pages):
-        base = page * page_size
-        if buffer[base] != _LEAF:
-            return -1
-        total += (np.int64(buffer[base + 3]) << 8) | buffer[base + 4]
-    return total
-
-
 @numba.njit(nogil=True, cache=True, inline="always")
 def _varint(buffer, at):  # type: ignore[no-untyped-def]
     value = np.int64(0)
@@ -76,7 +64,7 @@ def decode(buffer, pages, page_size, usable, wanted, out):  # type: ignore[no-un
         end = base + usable
         cells = (np.int64(buffer[base + 3]) << 8) | buffer[base + 4]
         first = base + 8 + 2 * cells
-        if buffer[base] != _LEAF or first > end:
+        if buffer[base] != _LEAF or first > end or row + cells > out.shape[1]:
             return -1
         for cell in range(cells):
             pointer = base + 8 + 2 * cell

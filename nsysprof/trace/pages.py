@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 _INTERIOR, _LEAF = 5, 13
 _BATCH_BYTES = 4 << 20
+# A cell of a table takes at least this much, with its pointer: payload size, rowid, header size, one serial type.
+_LEAST_CELL_BYTES = 6
 _MAX_DEPTH = 12
 
 Pages = npt.NDArray[np.int64]
@@ -27,7 +29,7 @@ def scan_table(path: Path, root: int, columns: Sequence[int]) -> Iterator[Batch]
     A batch is overwritten by the next one: fresh memory for each would cost more than reading it. NULL, text and
     blobs are schema.NULL. Raises UnusualLayoutError.
     """
-    from nsysprof.trace.leaf_decoder import SLACK, count_cells, decode
+    from nsysprof.trace.leaf_decoder import SLACK, decode
 
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
     try:
@@ -37,16 +39,12 @@ def scan_table(path: Path, root: int, columns: Sequence[int]) -> Iterator[Batch]
         at_once = max(1, _BATCH_BYTES // page_size)
         buffer = np.zeros(at_once * page_size + SLACK, dtype=np.uint8)
         leaves = _leaf_pages(descriptor, root, page_size, usable, total)
-        out = np.empty((len(columns), 0), dtype=np.int64)
+        out = np.empty((len(columns), at_once * page_size // _LEAST_CELL_BYTES), dtype=np.int64)
         for begin in range(0, len(leaves), at_once):
             pages = leaves[begin : begin + at_once]
             _load(descriptor, pages, page_size, memoryview(buffer))  # type: ignore[arg-type]
-            rows = count_cells(buffer, len(pages), page_size)
+            rows = decode(buffer, len(pages), page_size, usable, wanted, out)
             if rows < 0:
-                raise UnusualLayoutError
-            if rows > out.shape[1]:
-                out = np.empty((len(columns), rows * 5 // 4), dtype=np.int64)
-            if decode(buffer, len(pages), page_size, usable, wanted, out) != rows:
                 raise UnusualLayoutError
             yield out[:, :rows]
     finally:
