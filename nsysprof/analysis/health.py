@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
+from nsysprof.analysis.diagnostics import diagnostic_notes
 from nsysprof.analysis.memory import DeviceMemory
 from nsysprof.analysis.ranges import Attributed, ranges_of_calls
 from nsysprof.analysis.work import Rows
@@ -154,19 +153,4 @@ def read_health(
     for name in ("TABLES_TO_EXPORT", "TIMES_TO_EXPORT"):
         if tables.export_facts.get(f"EXPORT_PARAM_{name}", "").strip():
             add("partial-export", Severity.WARNING, f"The export was restricted ({name}).", "Export the whole report.")
-    if KERNEL not in tables.recorded:
-        notes += _diagnostic_notes(tables, _SEVERE_WITHOUT_KERNELS)
-    notes += _diagnostic_notes(tables, _SEVERE)
-    return notes
-
-
-# A helper process without CUDA makes nsys say this too; it means something only when nothing was recorded.
-_SEVERE_WITHOUT_KERNELS = re.compile(r"might have not been started")
-_SEVERE = re.compile(r"not supported|[Nn]ot all .*collected|dropped|lost|overflow|[Ff]ailed|incomplete|missing")
-
-
-def _diagnostic_notes(tables: Tables, severe: re.Pattern[str]) -> list[Note]:
-    """The messages of nsys itself that speak of missing data, without paths and addresses."""
-    texts = dict.fromkeys(text.split("\n")[0][:300] for _severity, text in tables.diagnostics if severe.search(text))
-    shown = [re.sub(r"/\S+", "<path>", text) for text in texts]
-    return [Note("nsys-diagnostic", Severity.WARNING, f"nsys says: {text}") for text in shown[:10]]
+    return notes + diagnostic_notes(tables)

@@ -121,6 +121,9 @@ def _title(analysis: Analysis, row: Row, calls: int | None, counts: dict[str, Ro
         each = (row["end_ns"] - row["start_ns"]) / calls
         works = f"{words.works}" if kernels != calls else words.work
         return f"{text}: {kernels / calls:g} {works} a call, {format_ns(each)} a call under the profiler"
+    instances = int(found["instances"])
+    if instances > 1:
+        return f"{text}: {kernels / instances:g} {words.works} each of {instances:,} times; this is the first"
     return f"{text}: {launches:,} {words.launches}, {kernels:,} {words.works}"
 
 

@@ -372,13 +372,32 @@ def test_restricted_exports_and_the_words_of_nsys_are_passed_on(analyze):
     builder = TraceBuilder()
     builder.launch(10, 1)
     builder.fact("EXPORT_PARAM_TABLES_TO_EXPORT", "CUPTI", "META_DATA_EXPORT")
-    builder.row(
-        "DIAGNOSTIC_EVENT", "severity INTEGER, text TEXT", (2, "Not all CUDA events collected, see /home/x/y.log")
-    )
-    found = codes(analyze(builder))
-    assert "TABLES_TO_EXPORT" in found["partial-export"].text
-    assert "<path>" in found["nsys-diagnostic"].text
-    assert "/home" not in found["nsys-diagnostic"].text
+    assert "TABLES_TO_EXPORT" in codes(analyze(builder))["partial-export"].text
+
+
+@pytest.mark.parametrize(
+    ("severity", "text", "code", "level"),
+    [
+        (2, "Not all CUDA events might have been collected, see /home/x/y.log", "events-lost", Severity.WARNING),
+        (2, "Installed CUDA driver version (13.0) is not supported by this build of Nsight Systems.",
+         "driver-newer-than-nsys", Severity.WARNING),
+        (3, "Sampling buffer overflow on C:\\Users\\x\\f", "sampling-overflow", Severity.ERROR),
+        (2, "Failed to open the file '/root/x'", "collection-failed", Severity.WARNING),
+        (3, "Something new", "nsys-diagnostic", Severity.ERROR),
+        (2, "No NVTX events collected. Does the process use NVTX?", None, None),
+        (1, "Number of CUDA events collected: 8,817.", None, None),
+    ],
+)  # fmt: skip
+def test_what_nsys_says_has_a_code_a_severity_and_a_next_step(analyze, severity, text, code, level):
+    builder = TraceBuilder()
+    builder.launch(10, 1)
+    builder.row("DIAGNOSTIC_EVENT", "severity INTEGER, text TEXT", (severity, text))
+    builder.row("DIAGNOSTIC_EVENT", "severity INTEGER, text TEXT", (severity, text))
+    said = [note for note in analyze(builder).notes if note.text.startswith("nsys says")]
+    assert [(note.code, note.severity) for note in said] == ([(code, level)] if code else []), "once, not twice"
+    for note in said:
+        assert note.next_step
+        assert not any(private in note.text for private in ("home", "Users", "root"))
 
 
 def test_sampled_dram_traffic_has_its_error_bar_in_the_range(trace_path):
