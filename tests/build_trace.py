@@ -6,6 +6,8 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from tests.generations import LABELS, VERSIONS, schema
+
 PID = (1 << 48) | (100 << 24)
 TID = PID | 1
 OTHER_TID = PID | 2
@@ -17,40 +19,43 @@ METRICS = (
     "DRAM Write Bandwidth [Throughput %]",
 )  # fmt: skip
 
-_KERNEL = (
-    "start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL, contextId INTEGER NOT NULL, "
-    "streamId INTEGER NOT NULL, correlationId INTEGER, globalPid INTEGER, demangledName INTEGER NOT NULL, "
-    "shortName INTEGER NOT NULL, graphNodeId INTEGER"
-)
-_COPY = (
-    "start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL, contextId INTEGER NOT NULL, "
-    "streamId INTEGER NOT NULL, correlationId INTEGER, globalPid INTEGER, bytes INTEGER NOT NULL, copyKind INTEGER"
-)
-_FILL = _COPY.replace("copyKind", "value")
-_CALL = (
-    "start INTEGER NOT NULL, end INTEGER NOT NULL, eventClass INTEGER NOT NULL, globalTid INTEGER, "
-    "correlationId INTEGER, nameId INTEGER NOT NULL, returnValue INTEGER NOT NULL"
-)
-_RANGE = (
-    "start INTEGER NOT NULL, end INTEGER, eventType INTEGER NOT NULL, rangeId INTEGER, text TEXT, globalTid INTEGER, "
-    "endGlobalTid INTEGER, textId INTEGER, domainId INTEGER"
-)
-_MEMORY = (
-    "start INTEGER NOT NULL, globalPid INTEGER, deviceId INTEGER NOT NULL, contextId INTEGER, address INTEGER, "
-    "bytes INTEGER, memKind INTEGER, memoryOperationType INTEGER"
-)
-_GRAPH = (
-    "start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER, contextId INTEGER, streamId INTEGER, "
-    "correlationId INTEGER, globalPid INTEGER, graphId INTEGER"
-)
+# The columns that the reader asks for and no others: what a trace has when its test names no generation.
+_SMALL = {
+    "CUPTI_ACTIVITY_KIND_KERNEL": "start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL, "
+    "contextId INTEGER NOT NULL, streamId INTEGER NOT NULL, correlationId INTEGER, globalPid INTEGER, "
+    "demangledName INTEGER NOT NULL, shortName INTEGER NOT NULL, graphNodeId INTEGER",
+    "CUPTI_ACTIVITY_KIND_MEMCPY": "start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL, "
+    "contextId INTEGER NOT NULL, streamId INTEGER NOT NULL, correlationId INTEGER, globalPid INTEGER, "
+    "bytes INTEGER NOT NULL, copyKind INTEGER",
+    "CUPTI_ACTIVITY_KIND_MEMSET": "start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL, "
+    "contextId INTEGER NOT NULL, streamId INTEGER NOT NULL, correlationId INTEGER, globalPid INTEGER, "
+    "bytes INTEGER NOT NULL, value INTEGER",
+    "CUPTI_ACTIVITY_KIND_RUNTIME": "start INTEGER NOT NULL, end INTEGER NOT NULL, eventClass INTEGER NOT NULL, "
+    "globalTid INTEGER, correlationId INTEGER, nameId INTEGER NOT NULL, returnValue INTEGER NOT NULL",
+    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": "start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER, "
+    "contextId INTEGER, streamId INTEGER, correlationId INTEGER, globalPid INTEGER, graphId INTEGER",
+    "NVTX_EVENTS": "start INTEGER NOT NULL, end INTEGER, eventType INTEGER NOT NULL, rangeId INTEGER, text TEXT, "
+    "globalTid INTEGER, endGlobalTid INTEGER, textId INTEGER, domainId INTEGER",
+    "CUDA_GPU_MEMORY_USAGE_EVENTS": "start INTEGER NOT NULL, globalPid INTEGER, deviceId INTEGER NOT NULL, "
+    "contextId INTEGER, address INTEGER, bytes INTEGER, memKind INTEGER, memoryOperationType INTEGER",
+    "TARGET_INFO_GPU": "id INTEGER, name TEXT, totalMemory INTEGER, smCount INTEGER, uuid TEXT, cuDevice INTEGER",
+    "TARGET_INFO_CUDA_DEVICE": "gpuId INTEGER, cudaId INTEGER NOT NULL, pid INTEGER NOT NULL",
+}
 
 
 class TraceBuilder:
-    """Collects rows; `write` makes the file. Tables without rows are absent, as in nsys' lazy exports."""
+    """Collects rows; `write` makes the file. Tables without rows are absent, as in nsys' lazy exports.
 
-    def __init__(self) -> None:
+    With a `generation` (see tests/generations.py) the tables are those of that nsys: rows and cells that it has no
+    table or column for are left out, and what it always writes is there. `lazy=False` then gives every table.
+    """
+
+    def __init__(self, generation: str | None = None, *, lazy: bool = True) -> None:
+        self.generation = generation
         self.strings: dict[str, int] = {}
         self.tables: dict[str, tuple[str, list[Sequence[object]]]] = {}
+        if generation is not None:
+            self._put_what_every_export_has(generation, lazy)
 
     def text(self, value: str) -> int:
         return self.strings.setdefault(value, len(self.strings) + 1)
@@ -58,50 +63,101 @@ class TraceBuilder:
     def row(self, table: str, columns: str, values: Sequence[object]) -> None:
         self.tables.setdefault(table, (columns, []))[1].append(values)
 
+    def put(self, table: str, **cells: object) -> None:
+        """A row by the names of its columns."""
+        if self.generation is None:
+            columns = dict(column.split(maxsplit=1) for column in _SMALL[table].split(", "))
+        elif table in schema(self.generation):
+            columns = schema(self.generation)[table]
+        else:
+            return
+        values = [cells.get(name, _blank(constraints)) for name, constraints in columns.items()]
+        self.row(table, ", ".join(f"{name} {constraints}" for name, constraints in columns.items()), values)
+
     def kernel(
         self, start: int, end: int, correlation: int | None, name: str = "kernel", *,
         pid: int = PID, device: int = 0, stream: int = 7, node: int | None = None,
     ) -> None:  # fmt: skip
-        values = (start, end, device, 1, stream, correlation, pid, self.text(f"{name}(int)"), self.text(name), node)
-        self.row("CUPTI_ACTIVITY_KIND_KERNEL", _KERNEL, values)
+        self.put(
+            "CUPTI_ACTIVITY_KIND_KERNEL", start=start, end=end, deviceId=device, contextId=1, streamId=stream,
+            correlationId=correlation, globalPid=pid, demangledName=self.text(f"{name}(int)"),
+            shortName=self.text(name), graphNodeId=node,
+        )  # fmt: skip
 
     def call(
         self, start: int, end: int, correlation: int | None, name: str = "cudaLaunchKernel_v7000", *,
         tid: int = TID, event_class: int = 0, result: int = 0,
     ) -> None:  # fmt: skip
-        values = (start, end, event_class, tid, correlation, self.text(name), result)
-        self.row("CUPTI_ACTIVITY_KIND_RUNTIME", _CALL, values)
+        self.put(
+            "CUPTI_ACTIVITY_KIND_RUNTIME", start=start, end=end, eventClass=event_class, globalTid=tid,
+            correlationId=correlation, nameId=self.text(name), returnValue=result,
+        )  # fmt: skip
 
-    def launch(self, at: int, correlation: int, *, tid: int = TID, name: str = "kernel", delay: int = 100) -> None:
+    def launch(
+        self, at: int, correlation: int, *,
+        tid: int = TID, name: str = "kernel", delay: int = 100, device: int = 0,
+    ) -> None:  # fmt: skip
         """A launch call of 10 ns and its kernel of 50 ns, `delay` later."""
         self.call(at, at + 10, correlation, tid=tid)
-        self.kernel(at + delay, at + delay + 50, correlation, name, pid=tid & ~0xFFFFFF)
+        self.kernel(at + delay, at + delay + 50, correlation, name, pid=tid & ~0xFFFFFF, device=device)
 
-    def copy(self, start: int, end: int, correlation: int, size: int, kind: int = 1, *, device: int = 0) -> None:
-        self.row("CUPTI_ACTIVITY_KIND_MEMCPY", _COPY, (start, end, device, 1, 7, correlation, PID, size, kind))
+    def copy(
+        self, start: int, end: int, correlation: int, size: int, kind: int = 1, *, device: int = 0, pid: int = PID
+    ) -> None:
+        self.put(
+            "CUPTI_ACTIVITY_KIND_MEMCPY", start=start, end=end, deviceId=device, contextId=1, streamId=7,
+            correlationId=correlation, globalPid=pid, bytes=size, copyKind=kind,
+        )  # fmt: skip
 
-    def fill(self, start: int, end: int, correlation: int, size: int) -> None:
-        self.row("CUPTI_ACTIVITY_KIND_MEMSET", _FILL, (start, end, 0, 1, 7, correlation, PID, size, 0))
+    def fill(
+        self, start: int, end: int, correlation: int, size: int, *, device: int = 0, pid: int = PID
+    ) -> None:  # fmt: skip
+        self.put(
+            "CUPTI_ACTIVITY_KIND_MEMSET", start=start, end=end, deviceId=device, contextId=1, streamId=7,
+            correlationId=correlation, globalPid=pid, bytes=size, value=0,
+        )  # fmt: skip
 
     def graph(self, start: int, end: int, correlation: int) -> None:
-        self.row("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", _GRAPH, (start, end, 0, 1, 7, correlation, PID, 1))
+        self.put(
+            "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", start=start, end=end, deviceId=0, contextId=1, streamId=7,
+            correlationId=correlation, globalPid=PID, graphId=1,
+        )  # fmt: skip
 
     def range(
         self, start: int, end: int | None, name: str, *,
         kind: int = 59, tid: int = TID, domain: int = 0, registered: bool = False,
     ) -> None:  # fmt: skip
         text, text_id = (None, self.text(name)) if registered else (name, None)
-        self.row("NVTX_EVENTS", _RANGE, (start, end, kind, 1, text, tid, None, text_id, domain))
+        self.put(
+            "NVTX_EVENTS", start=start, end=end, eventType=kind, rangeId=1, text=text, globalTid=tid,
+            textId=text_id, domainId=domain,
+        )  # fmt: skip
 
     def allocate(self, at: int, address: int, size: int, *, kind: int = 2, pid: int = PID, device: int = 0) -> None:
-        self.row("CUDA_GPU_MEMORY_USAGE_EVENTS", _MEMORY, (at, pid, device, 1, address, size, kind, 0))
+        self._memory(at, address, size, kind, pid, device, 0)
 
     def free(self, at: int, address: int, *, size: int = 0, kind: int = 2, pid: int = PID, device: int = 0) -> None:
-        self.row("CUDA_GPU_MEMORY_USAGE_EVENTS", _MEMORY, (at, pid, device, 1, address, size, kind, 1))
+        self._memory(at, address, size, kind, pid, device, 1)
 
-    def gpu(self, number: int = 0, name: str = "NVIDIA H200", cuda: int | None = None) -> None:
-        columns = "id INTEGER, name TEXT, totalMemory INTEGER, smCount INTEGER, uuid TEXT, cuDevice INTEGER"
-        self.row("TARGET_INFO_GPU", columns, (number, name, 150 << 30, 132, f"GPU-{number}", cuda))
+    def _memory(self, at: int, address: int, size: int, kind: int, pid: int, device: int, operation: int) -> None:
+        self.put(
+            "CUDA_GPU_MEMORY_USAGE_EVENTS", start=at, globalPid=pid, deviceId=device, contextId=1, address=address,
+            bytes=size, memKind=kind, memoryOperationType=operation,
+        )  # fmt: skip
+
+    def gpu(self, number: int = 0, name: str | None = "NVIDIA H200", cuda: int | None = None) -> None:
+        """A board: `number` is its id, `cuda` the ordinal by which kernels name it."""
+        ordinal = number if cuda is None else cuda
+        self.put(
+            "TARGET_INFO_GPU", id=number, deviceId=ordinal, name=name, totalMemory=150 << 30, smCount=132,
+            uuid=f"GPU-{number}", cuDevice=cuda,
+        )  # fmt: skip
+        if self.generation is not None:
+            self.put("TARGET_INFO_CUDA_GPU", deviceId=ordinal, name=name, numMultiprocessors=132)
+
+    def cuda_device(self, gpu: int | None, cuda: int, pid: int = PID) -> None:
+        """The process sees the board `gpu` as its device `cuda`."""
+        self.put("TARGET_INFO_CUDA_DEVICE", gpuId=gpu, cudaId=cuda, pid=(pid >> 24) & 0xFFFFFF)
 
     def sampled_gpu(self, number: int = 0, *, peak: object = 10**11, cuda: int | None = None) -> None:
         """A GPU with its memory bandwidth in bytes/s; at 10**11, one percent for 1 ns is one byte."""
@@ -134,7 +190,24 @@ class TraceBuilder:
         self.row("GENERIC_EVENTS", columns, (at, at, METRIC_TYPE | gpu, data))
 
     def fact(self, name: str, value: str, table: str = "META_DATA_CAPTURE") -> None:
-        self.row(table, "name TEXT, value TEXT", (name, value))
+        if self.generation is None:
+            self.row(table, "name TEXT, value TEXT", (name, value))
+        else:
+            self.put(table, name=name, value=value)
+
+    def _put_what_every_export_has(self, generation: str, lazy: bool) -> None:
+        if not lazy:
+            for table, columns in schema(generation).items():
+                if table != "StringIds":
+                    self.tables[table] = (", ".join(f"{n} {constraints}" for n, constraints in columns.items()), [])
+        self.put("ANALYSIS_DETAILS", duration=10**9, stopTime=10**9)
+        for table, labels in LABELS.items():
+            for number, label in labels.items():
+                self.put(table, id=number, name=label, label=label)
+        if generation in VERSIONS:
+            table, product, version = VERSIONS[generation]
+            self.fact("EXPORT_PRODUCT_VERSION", product, table)
+            self.fact("EXPORT_SCHEMA_VERSION", version, table)
 
     def write(self, path: Path) -> Path:
         with sqlite3.connect(path) as database:
@@ -143,7 +216,15 @@ class TraceBuilder:
             database.executemany("INSERT INTO StringIds VALUES (?, ?)", pairs)
             for table, (columns, rows) in self.tables.items():
                 database.execute(f"CREATE TABLE {table} ({columns})")
-                marks = ", ".join("?" * len(rows[0]))
-                database.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+                if rows:
+                    marks = ", ".join("?" * len(rows[0]))
+                    database.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
         database.close()
         return path
+
+
+def _blank(constraints: str) -> object:
+    """What a cell that nobody gave holds: NULL where it may."""
+    if "NOT NULL" not in constraints or "PRIMARY KEY" in constraints:
+        return None
+    return "" if constraints.startswith("TEXT") else 0
