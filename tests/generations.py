@@ -1,4 +1,4 @@
-"""The DDL of nsys exports from 2020.3 to 2026.2 as data: which table and column came and went when, and what may be NULL.
+"""The DDL of nsys exports from 2020.3 to 2026.2 as data: which table and column came when, and what may be NULL.
 
 What is real: 2022.4, 2023.4 and 2024.2 are those of full exports (`nsys export --lazy=false`) by 2022.4.2, 2023.4.4 and
 2024.2.3, and 2025.3 that of the exports by 2025.3.2 in traces/; tests/trace/test_generations.py compares them. The
