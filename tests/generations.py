@@ -17,7 +17,8 @@ from functools import cache
 GENERATIONS = (
     "2020.3", "2020.5", "2021.3", "2022.2", "2022.4", "2023.4", "2024.2", "2025.3", "2026.1", "2026.2",
 )  # fmt: skip
-# Of each generation that writes them: its metadata table, product version and schema version.
+# Of each generation that writes them: its metadata table, product version and schema version. Which product wrote the
+# schemas 2.9.1, 3.24.14 and 3.25.0 is inferred, and the last digits of those three products are made up.
 VERSIONS = {
     "2022.2": ("EXPORT_META_DATA", "2022.2.1.31", "2.9.1"),
     "2022.4": ("EXPORT_META_DATA", "2022.4.2.1", "3.0.0"),
