@@ -164,14 +164,6 @@ class TraceBuilder:
         columns = "id INTEGER, name TEXT, cuDevice INTEGER, memoryBandwidth INTEGER"
         self.row("TARGET_INFO_GPU", columns, (number, "NVIDIA H200", cuda, peak))
 
-    def cuda_device(self, gpu: int, ordinal: int, pid: int = PID) -> None:
-        """Which GPU a process calls `ordinal`."""
-        self.row(
-            "TARGET_INFO_CUDA_DEVICE",
-            "gpuId INTEGER, cudaId INTEGER, pid INTEGER",
-            (gpu, ordinal, pid >> 24 & 0xFFFFFF),
-        )
-
     def metric_names(self, names: Sequence[object] = METRICS, *, gpu: int = 0) -> None:
         """Names for metric ids 0, 1, ... of a GPU's samples."""
         columns = "typeId INTEGER, sourceId INTEGER, typeName TEXT, metricId INTEGER, metricName TEXT"

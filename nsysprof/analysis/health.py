@@ -125,7 +125,16 @@ def read_health(
                 "graph-mode", Severity.WARNING, f"{count:,} CUDA graph replays were {how} unknown.",
                 "Record with --cuda-graph-trace=node to see the kernels.",
             )  # fmt: skip
+    if tables.calls is None and len(tables.work):
+        add(
+            "no-calls", Severity.WARNING,
+            "No CUDA API calls were recorded: which range launched what, and how many launches there were, is unknown.",
+            "Record with --trace=cuda, and export without leaving out CUPTI_ACTIVITY_KIND_RUNTIME.",
+        )  # fmt: skip
+    unplaced = memory.unplaced if memory else 0
     counts = (
+        (tables.work.unsized, "impossible-sizes", "copies and fills have no size and count as 0 bytes"),
+        (unplaced, "impossible-memory", "allocations or frees have no device, size or time and were left out"),
         (dropped, "impossible-times", "rows of GPU work or calls have no, negative or absurd times and were left out"),
         (bad_ranges, "impossible-ranges", "NVTX ranges end before they start and were left out"),
         (open_ranges, "open-ranges", "NVTX ranges were never closed; they end with the trace"),

@@ -13,6 +13,8 @@ from nsysprof.trace.schema import NULL, PID_MASK, Int64s, Tables
 _DEVICE_KINDS = (2, 3, 5)
 _MANAGED_KINDS = (4, 6)
 _ALLOCATE, _FREE = 0, 1
+# A petabyte: no allocation, and sums of what is left fit 64 bits.
+_MOST_BYTES = 2**50
 
 
 @dataclass(frozen=True)
@@ -22,13 +24,14 @@ class DeviceMemory:
     unmatched_frees: frees of memory whose allocation was not seen; they change nothing.
     managed_peak_bytes: the most managed memory allocated at once; how much of it a GPU held is not recorded, so it is
     in no other number. unsized_pools: memory came from pools whose sizes are unknown, so that what they keep beyond it
-    is missing.
+    is missing. unplaced: allocations and frees that name no device or have no size or time; they are left out.
     """
 
     usage: pd.DataFrame
     unmatched_frees: int
     managed_peak_bytes: int
     unsized_pools: bool
+    unplaced: int
 
     def peaks(self) -> dict[int, int]:
         """Peak bytes by device id."""
@@ -47,6 +50,8 @@ def follow_memory(tables: Tables) -> DeviceMemory | None:
     if tables.memory is None:
         return None
     memory = tables.memory[tables.memory["imported"] == NULL]  # another process' pool: counted there
+    sound = (memory[["device_id", "time_ns"]] != NULL).all(axis=1) & memory["bytes"].between(0, _MOST_BYTES)
+    memory = memory[sound]
     managed = memory[memory["kind"].isin(_MANAGED_KINDS)]
     device = memory[memory["kind"].isin(_DEVICE_KINDS)].reset_index(drop=True)
     in_pool, sized = device["pool"] != NULL, device["pool_bytes"] != NULL
@@ -58,7 +63,13 @@ def follow_memory(tables: Tables) -> DeviceMemory | None:
     events["used_bytes"] = events.groupby("device_id")["change"].cumsum()
     held = _follow_addresses(managed)[0].sort_values("time_ns", kind="stable")["change"].cumsum()
     columns = ["time_ns", "device_id", "global_pid", "process_bytes", "used_bytes"]
-    return DeviceMemory(events[columns], unmatched, int(held.max()) if len(held) else 0, bool((in_pool & ~sized).any()))
+    return DeviceMemory(
+        events[columns],
+        unmatched,
+        int(held.max()) if len(held) else 0,
+        bool((in_pool & ~sized).any()),
+        int((~sound).sum()),
+    )
 
 
 def _follow_addresses(events: pd.DataFrame) -> tuple[pd.DataFrame, int]:

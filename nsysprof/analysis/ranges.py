@@ -22,6 +22,8 @@ from nsysprof.trace.gpu_metrics_schema import GpuMetrics
 from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, NULL, PID_MASK, Bools, Int64s, Ints, Tables, Work
 
 _SCOPES = {"PushPop": "thread", "StartEnd": "process"}
+# 36 years: no session's clock.
+_FAR_NS = 2**60
 _DRAM_COLUMNS = ("dram_read_bytes", "dram_write_bytes", "dram_read_error_bytes", "dram_write_error_bytes")
 _ROWS_AT_ONCE = 1 << 21
 _THREADS = 2
@@ -69,8 +71,10 @@ def close_ranges(tables: Tables) -> tuple[pd.DataFrame, int, int]:
     is_open = ranges["end_ns"] == NULL
     if is_open.any():
         last = [t.ends_ns().max() for t in (tables.work, tables.calls) if t is not None and len(t)]
-        ranges.loc[is_open, "end_ns"] = max([*map(int, last), int(ranges["start_ns"].max())])
-    good = ranges["end_ns"] >= ranges["start_ns"]
+        starts = ranges.loc[ranges["start_ns"] < _FAR_NS, "start_ns"]
+        ranges.loc[is_open, "end_ns"] = max([*map(int, last), *starts.nlargest(1)])
+    good = (ranges["end_ns"] >= ranges["start_ns"]) & ranges["start_ns"].between(-_FAR_NS, _FAR_NS)
+    good &= ranges["end_ns"] < _FAR_NS
     return ranges[good].reset_index(drop=True), int(is_open.sum()), int((~good).sum())
 
 
@@ -222,7 +226,7 @@ def _sums(work: Work, launch: Rows, part: _WorkOfGroups, graph_launches: Bools) 
     for column, which in (("memcpy_bytes", COPY), ("memset_bytes", FILL)):
         chosen = kind == which
         size = work.bytes[part.row[chosen] - work.kernels]
-        found[column] = _sum_by(part.group[chosen], np.maximum(size, 0), groups)
+        found[column] = _sum_by(part.group[chosen], size, groups)
     return found
 
 

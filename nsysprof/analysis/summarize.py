@@ -71,7 +71,8 @@ def summarize(tables: Tables) -> Analysis:
     # An absent kernel table is no proof of no kernels: nsys that lost them all writes none.
     counted = not any(note.code in ("no-kernels", "no-gpu") and note.severity != "info" for note in loss_notes)
     by_name = summary.by_name
-    if not counted:
+    # Without calls, no work has a range.
+    if not counted or (tables.calls is None and len(tables.work)):
         known = ("wall_ns", "peak_vram_bytes")
         gpu = [c for c in by_name.columns if c.endswith(("_ns", "_count", "_bytes")) and c not in known]
         by_name[gpu] = pd.DataFrame({c: pd.array([pd.NA] * len(by_name), dtype="Int64") for c in gpu})
@@ -175,7 +176,7 @@ def _totals(
 ) -> Totals:
     work = tables.work
     others = slice(work.kernels, None)
-    kind, sizes = work.kinds(others), np.maximum(work.bytes, 0)
+    kind, sizes = work.kinds(others), work.bytes
     opaque = len(silent) > 0 or bool((kind == GRAPH).any())
     no_launches = len(silent) > 0 or tables.calls is None
     busy, span = _busy_and_span(work)
@@ -240,6 +241,8 @@ def _api(tables: Tables, calls: Calls | None) -> pd.DataFrame:
 
 
 def _copy_name(kind: int) -> str:
+    if kind == NULL:
+        return "[CUDA memcpy of unknown kind]"
     return f"[CUDA memcpy {_COPY_NAMES[kind]}]" if kind in _COPY_NAMES else f"[CUDA memcpy kind {kind}]"
 
 

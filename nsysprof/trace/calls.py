@@ -19,7 +19,7 @@ _BACKTRACE = 67
 
 
 def read_calls(trace: Trace) -> Calls | None:
-    """CUPTI_ACTIVITY_KIND_RUNTIME without the backtrace rows that repeat a call; None when it is not there."""
+    """CUPTI_ACTIVITY_KIND_RUNTIME without the backtrace rows that repeat a call; None when it is not there or empty."""
     source = find_columns(
         trace,
         "CUPTI_ACTIVITY_KIND_RUNTIME",
@@ -54,4 +54,6 @@ def read_calls(trace: Trace) -> Calls | None:
     if columns is None:
         return None
     dropped = int(columns.pop("dropped").sum())
+    if len(columns["start_ns"]) == 0 and dropped == 0:
+        return None  # a full export has the table whether calls were traced or not
     return Calls(**columns, variants=variants.rows, dropped=dropped)

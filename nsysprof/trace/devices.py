@@ -73,21 +73,26 @@ def read_gpus(trace: Trace) -> Gpus:
         trace,
         "TARGET_INFO_GPU",
         ("id", "deviceId", "cuDevice", "name", "totalMemory", "smCount", "uuid", "memoryBandwidth"),
-    ) or read_rows(trace, "TARGET_INFO_CUDA_GPU", ("id", "deviceId", "x", "name", "totalMemory", "x", "x", "x"))
+    )
+    oldest = read_rows(
+        trace, "TARGET_INFO_CUDA_GPU", ("x", "deviceId", "x", "name", "x", "numMultiprocessors", "x", "x")
+    )
     mapping = [
         (gpu, ordinal, pid)
         for gpu, ordinal, pid in read_rows(trace, "TARGET_INFO_CUDA_DEVICE", ("gpuId", "cudaId", "pid"))
         if isinstance(gpu, int) and isinstance(ordinal, int)
     ]
     known = []
-    for gpu, device, ordinal, name, memory, sms, uuid, bandwidth in rows:
+    for gpu, device, ordinal, name, memory, sms, uuid, bandwidth in rows or oldest:
         key = next((i for i in (gpu, device) if isinstance(i, int)), None)
         if key is None or "Basic Render" in str(name):  # Windows lists its software renderer, with cuDevice 0 too
             continue
         seen = next((number for found, number, _ in mapping if found == key), None)
         machine = next((i for i in (ordinal, seen, device, key) if isinstance(i, int)), key)
         text = str(uuid) if uuid else None
-        known.append(Gpu(key, machine, str(name), _int(memory), _int(sms), text, _int(bandwidth)))
+        processors = next((row[5] for row in oldest if row[1] == key), None) if sms is None else sms
+        board = name if isinstance(name, str) else f"GPU {machine}"
+        known.append(Gpu(key, machine, board, _int(memory), _int(processors), text, _int(bandwidth)))
     if len({gpu.number for gpu in known}) < len(known):
         # Two GPUs with one ordinal: each was seen alone, by a process of its own. Their ids tell them apart.
         known = [Gpu(**{**vars(gpu), "number": gpu.gpu_id}) for gpu in known]

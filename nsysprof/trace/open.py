@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -47,8 +48,9 @@ class Trace:
 
     def find(self, table: str) -> str | None:
         """The table as the file spells it, or None. Some exports append _V2 or _V3 to a name."""
-        wanted = {table.lower(), f"{table}_v2".lower(), f"{table}_v3".lower()}
-        return max((name for name in self.columns if name.lower() in wanted), key=str.lower, default=None)
+        present = {name.lower(): name for name in self.columns}
+        wanted = (f"{table}{suffix}".lower() for suffix in ("", "_V3", "_V2"))
+        return next((present[name] for name in wanted if name in present), None)
 
     def has(self, table: str) -> bool:
         return self.find(table) is not None
@@ -70,7 +72,7 @@ def open_trace(path: Path) -> Iterator[Trace]:
         try:
             columns = _probe(connection, path)
             trace = Trace(path, size, connection, columns, pool.submit(_sha256, path))
-            trace.notes += _sidecar_notes(path)
+            trace.notes += _sidecar_notes(path) + _view_notes(connection)
             yield trace
         finally:
             connection.close()
@@ -140,6 +142,24 @@ def _sha256(path: Path) -> str:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error.strerror}.", "Check the disk.") from error
+
+
+def _view_notes(connection: sqlite3.Connection) -> list[Note]:
+    """What was a table in every export and is a view here: it could compute anything, so it is not read."""
+    names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")]
+    known = re.compile(
+        "|".join((*_MARKS, "CUPTI_ACTIVITY_KIND_.*", "CUDA_GPU_MEMORY_.*", "GPU_METRICS")), re.IGNORECASE
+    )
+    return [
+        Note(
+            "table-unreadable",
+            Severity.ERROR,
+            f"{name} is a view here and a table in every export; it was not read, and what it holds is unknown.",
+            "Export the report again.",
+        )
+        for name in names
+        if known.fullmatch(name)
+    ]
 
 
 def _sidecar_notes(path: Path) -> list[Note]:

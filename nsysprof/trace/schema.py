@@ -47,7 +47,8 @@ class Work:
     start_ns: int64 since session start. duration_ns: uint32, int64 where one takes longer than four seconds.
     correlation_id: uint32, 0 where there is none. variant: row of `variants`, int64 (n, 8): kind, global_pid,
     device_id, context_id, stream_id, name_id, short_name_id, whether it is a kernel of a graph replay.
-    bytes, copy_kind (-1: no copy): of the rows after the kernels only, so they are `kernels` shorter.
+    bytes (0 where there is no possible size; `unsized` counts these), copy_kind (-1: no copy): of the rows after the
+    kernels only, so they are `kernels` shorter.
     """
 
     start_ns: Int64s
@@ -59,6 +60,7 @@ class Work:
     variants: Int64s
     kernels: int
     dropped: int
+    unsized: int
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -150,7 +152,7 @@ class Tables:
     """What was read. A table is None when the trace has none; times are ns since session start, ids as in nsys.
 
     digest: the file's SHA-256, computed while the tables are read and counted.
-    recorded: the kinds of work whose table is there. calls: None when no API call was recorded.
+    recorded: the kinds of work of which the trace has any. calls: None when no API call was recorded.
     launch: once they are matched, for each row of work its row of calls, or -1; int32. The correlation ids, a tenth of
         all memory, are dropped then.
     ranges: start_ns, end_ns (NULL: open), style, global_tid, end_global_tid, domain_id, name, domain

@@ -30,29 +30,35 @@ _DTYPES: dict[str, type] = {
     "start_ns": np.int64, "duration_ns": np.uint32, "correlation_id": np.uint32, "variant": np.int16,
     "bytes": np.int64, "copy_kind": np.int64,
 }  # fmt: skip
+# How many rows of a batch had impossible times and were dropped, and how many had no possible size.
+_COUNTS = {"dropped": np.int64, "unsized": np.int64}
 # copyKind 11, 12, 13 are page migrations of unified memory.
 _MIGRATIONS = (11, 12, 13)
-# 146 years: no session's clock, and differences of such times still fit 64 bits.
-_FAR_NS = 2**62
+# 36 years and 13 days: no session's clock and nothing's duration, and sums of what is left fit 64 bits.
+_FAR_NS, _LONG_NS = 2**60, 2**50
+# A petabyte, for the same reason.
+_MOST_BYTES = 2**50
 
 
 def read_work(trace: Trace, gpus: Gpus) -> tuple[Work, frozenset[int]]:
-    """All GPU work, and the kinds whose table is there and readable."""
+    """All GPU work, and the kinds of which any was recorded."""
     variants = Coder(8, compiled=trace.is_large)
     tables: dict[int, Batch] = {}
     for kind, (table, required, optional) in _TABLES.items():
         source = find_columns(trace, table, {**_TIMES, **required}, {**_IDS, **optional})
         take = partial(_columns, kind, variants)
-        columns = None if source is None else read_columns(trace, source, {**_DTYPES, "dropped": np.int64}, take)
+        columns = None if source is None else read_columns(trace, source, {**_DTYPES, **_COUNTS}, take)
         if columns is not None:
             tables[kind] = columns
-    recorded = frozenset(tables)
+    # A full export has every table, whether its kind was traced or not.
+    recorded = frozenset(kind for kind, table in tables.items() if len(table["start_ns"]) or table["dropped"].any())
     kernels = len(tables[KERNEL]["start_ns"]) if KERNEL in tables else 0
-    dropped = sum(int(table.pop("dropped").sum()) for table in tables.values())
+    counts = {name: sum(int(table.pop(name).sum()) for table in tables.values()) for name in _COUNTS}
     columns = {name: _end_to_end([table.pop(name) for table in tables.values()], name) for name in _DTYPES}
     rows = variants.rows
     rows[:, 2] = gpus.numbers(rows[:, 1], rows[:, 2])
-    return Work(**columns, variants=rows, kernels=kernels, dropped=dropped), recorded
+    work = Work(**columns, variants=rows, kernels=kernels, dropped=counts["dropped"], unsized=counts["unsized"])
+    return work, recorded
 
 
 def _end_to_end(parts: list[npt.NDArray[Any]], name: str) -> npt.NDArray[Any]:
@@ -64,7 +70,7 @@ def _end_to_end(parts: list[npt.NDArray[Any]], name: str) -> npt.NDArray[Any]:
 
 
 def _columns(kind: int, variants: Coder, batch: Batch) -> Batch:
-    """The columns _DTYPES of a batch of one kind, and how many rows of it were dropped."""
+    """The columns _DTYPES and _COUNTS of a batch of one kind."""
     good = possible_times(batch["start_ns"], batch["end_ns"])
     rows = int(good.sum())
     dropped = np.array([len(good) - rows])
@@ -80,7 +86,10 @@ def _columns(kind: int, variants: Coder, batch: Batch) -> Batch:
         name = np.where(batch["name_id"] != NULL, batch["name_id"], short)
         in_graph = (batch["graph_node_id"] > 0).astype(np.int64)
     else:
-        columns["bytes"] = batch.get("bytes", np.zeros(rows, dtype=np.int64))
+        size = batch.get("bytes", np.zeros(rows, dtype=np.int64))
+        possible = (size >= 0) & (size < _MOST_BYTES)
+        columns["bytes"] = np.where(possible, size, 0)
+        columns["unsized"] = np.array([rows - int(possible.sum())])
         columns["copy_kind"] = batch.get("copy_kind", np.full(rows, -1, dtype=np.int64))
         kinds[np.isin(columns["copy_kind"], _MIGRATIONS)] = MIGRATION
     lanes = (batch["global_pid"], batch["device_id"], batch["context_id"], batch["stream_id"])
@@ -94,8 +103,9 @@ def _columns(kind: int, variants: Coder, batch: Batch) -> Batch:
 
 
 def possible_times(start_ns: Int64s, end_ns: Int64s) -> Bools:
-    """Which rows have both times, in order, within 146 years; CUPTI writes 0 and 0 for what it could not time."""
+    """Which rows have both times, in order and plausible; CUPTI writes 0 and 0 for what it could not time."""
     good: Bools = (end_ns >= start_ns) & (start_ns > -_FAR_NS) & (end_ns < _FAR_NS)
+    good &= end_ns - np.where(good, start_ns, end_ns) < _LONG_NS
     good &= (start_ns != 0) | (end_ns != 0)
     return good
 
