@@ -54,18 +54,37 @@ def order_work(launch: Ints, calls: Calls | None) -> dict[str, Launched]:
         none = np.zeros(0, dtype=np.int64)
         empty = Launched(np.zeros(0, dtype=np.int32), none, none, none, np.zeros(1, dtype=np.int64), True, -1)
         return {"thread": empty, "process": empty}
-    rows = np.flatnonzero(launch >= 0).astype(np.int32)
+    known = launch >= 0
+    rows = np.arange(len(launch), dtype=np.int32) if known.all() else np.flatnonzero(known).astype(np.int32)
     start = calls.start_ns[launch[rows]]
-    if not bool((start[1:] > start[:-1]).all()):
+    rows, start = _by_start(rows, start)
+    twins = np.flatnonzero(start[1:] == start[:-1])
+    if bool((launch[rows[twins]] != launch[rows[twins + 1]]).any()):
         # Rows of one call stay together, even where another thread's call starts in the same nanosecond.
-        by_start = np.lexsort((launch[rows], start))
-        rows, start = rows[by_start], start[by_start]
+        by_call = np.lexsort((launch[rows], start))
+        rows, start = rows[by_call], start[by_call]
     end = start + calls.duration_ns[launch[rows]]
     pids = np.unique(calls.tid_of & PID_MASK)
     by_thread = _by_owner(rows, start, end, launch, calls, -1)
     if len(pids) == len(by_thread.owners):  # one thread a process, in the same order
         return {"thread": by_thread, "process": replace(by_thread, owners=pids, owner_mask=PID_MASK)}
     return {"thread": by_thread, "process": _by_owner(rows, start, end, launch, calls, PID_MASK)}
+
+
+def _by_start(rows: Rows, start: Int64s) -> tuple[Rows, Int64s]:
+    """`rows` and `start` in the order of start, those of one start as they were."""
+    descents = start[1:] < start[:-1]
+    if not descents.any():
+        return rows, start
+    in_order = int(np.argmax(descents)) + 1
+    if in_order < len(rows) // 2:
+        order = np.argsort(start, kind="stable")
+        return rows[order], start[order]
+    # Kernels come first and are mostly in order: the few copies and fills after them are inserted among them.
+    order = np.argsort(start[in_order:], kind="stable")
+    late_rows, late = rows[in_order:][order], start[in_order:][order]
+    where = np.searchsorted(start[:in_order], late, "right")
+    return np.insert(rows[:in_order], where, late_rows), np.insert(start[:in_order], where, late)
 
 
 def _by_owner(rows: Rows, start: Int64s, end: Int64s, launch: Ints, calls: Calls, mask: int) -> Launched:
@@ -158,8 +177,9 @@ def merge(group: Ints, low: Int64s, high: Int64s) -> tuple[Int64s, Int64s, Int64
 
 def covered(segments: Segments) -> Bools:
     """For each position of `segments.order` whether any range has it."""
-    change = np.zeros(len(segments.order) + 1, dtype=np.int64)
+    change = np.zeros(len(segments.order) + 1, dtype=np.int32)
     np.add.at(change, segments.low, 1)
     np.add.at(change, segments.high, -1)
-    inside: Bools = np.cumsum(change[:-1]) > 0
+    np.cumsum(change, out=change)
+    inside: Bools = change[:-1] > 0
     return inside

@@ -63,8 +63,9 @@ def _measured_ranges(tables: Tables, attributed: Attributed, silent: Int64s) -> 
     ours = attributed.keys["name"].map(lambda name: parse_range(name) is not None).to_numpy(dtype=bool)
     names = attributed.keys["name"][ours]
     with_work = [segments.instance for segments in attributed.segments.values()]
-    instances = np.unique(np.concatenate([*with_work, ranges_of_calls(tables, attributed, silent)]))
-    filled = set(attributed.ranges["name"].iloc[instances].unique())
+    instances = np.concatenate([*with_work, ranges_of_calls(tables, attributed, silent)])
+    groups = np.unique(attributed.ranges["group"].to_numpy(dtype=np.int64)[instances])
+    filled = set(attributed.keys["name"].iloc[groups])
     return names.nunique(), len(set(names) - filled)
 
 

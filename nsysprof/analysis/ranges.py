@@ -19,7 +19,7 @@ from nsysprof.analysis.results import RANGE_COLUMNS, RANGE_KERNEL_COLUMNS
 from nsysprof.analysis.statistics import summarize_durations
 from nsysprof.analysis.work import Rows
 from nsysprof.trace.gpu_metrics_schema import GpuMetrics
-from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, NULL, PID_MASK, Bools, Int64s, Ints, Tables, Work
+from nsysprof.trace.schema import COPY, FILL, GRAPH, NULL, PID_MASK, Bools, Int64s, Ints, Tables, Work
 
 _SCOPES = {"PushPop": "thread", "StartEnd": "process"}
 # 36 years: no session's clock.
@@ -209,12 +209,14 @@ def _summarize_part(
 def _sums(work: Work, launch: Rows, part: _WorkOfGroups, graph_launches: Bools) -> dict[str, Int64s]:
     start, duration = work.start_ns[part.row], work.duration_ns[part.row]
     found = {"gpu_busy_ns": _busy(work, part, start, duration)}
-    kind = work.kinds(part.row)
-    is_kernel = kind == KERNEL
+    is_kernel = part.row < work.kernels
+    others = np.flatnonzero(~is_kernel)
+    kind = work.kinds(part.row[others])
     found["kernel_count"] = part.sums(is_kernel)
-    duration[~is_kernel] = 0
+    duration[others] = 0
     found["kernel_total_ns"] = part.sums(duration)
-    launching = is_kernel | (kind == GRAPH)
+    launching = is_kernel
+    launching[others] = kind == GRAPH
     # The work of one call lies together, so that each change of the call is one launch more.
     call, group = launch[part.row[launching]], part.group[launching]
     fresh = np.ones(len(call), dtype=bool)
@@ -224,7 +226,7 @@ def _sums(work: Work, launch: Rows, part: _WorkOfGroups, graph_launches: Bools) 
     graphs = graph_launches[call] & fresh
     found["graph_launch_count"] = np.bincount(group[graphs], minlength=groups)
     for column, which in (("memcpy_bytes", COPY), ("memset_bytes", FILL)):
-        chosen = kind == which
+        chosen = others[kind == which]
         size = work.bytes[part.row[chosen] - work.kernels]
         found[column] = _sum_by(part.group[chosen], size, groups)
     return found
@@ -245,7 +247,7 @@ def _busy(work: Work, part: _WorkOfGroups, start: Int64s, duration: Ints) -> Int
 
 def _kernels(work: Work, part: _WorkOfGroups, names: Names) -> pd.DataFrame:
     """Durations by (group, number of the name)."""
-    is_kernel = work.kinds(part.row) == KERNEL
+    is_kernel = part.row < work.kernels
     group, row = (part.group, part.row) if is_kernel.all() else (part.group[is_kernel], part.row[is_kernel])
     width = max(1, len(names.texts))
     table = summarize_durations(work.duration_ns[row], group * np.int64(width) + names.numbers(work.variant[row]))
@@ -320,7 +322,7 @@ def _exclusive(work: Work, attributed: Attributed, inclusive: pd.DataFrame) -> d
     for begin in range(0, len(innermost), _ROWS_AT_ONCE):
         some = innermost[begin : begin + _ROWS_AT_ONCE]
         row = segments.order[begin : begin + _ROWS_AT_ONCE]
-        kernel = (some >= 0) & (work.kinds(row) == KERNEL)
+        kernel = (some >= 0) & (row < work.kernels)
         group, row = group_of[some[kernel]], row[kernel]
         count += np.bincount(group, minlength=groups)
         total += _sum_by(group, work.duration_ns[row], groups)

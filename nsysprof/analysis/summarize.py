@@ -142,16 +142,17 @@ def _devices(tables: Tables) -> tuple[Device, ...]:
 def _coverage(tables: Tables, launch: Rows, attributed: Attributed, launches: Bools, launching: Bools) -> Coverage:
     kernels = tables.work.kernels
     inside = attributed.inside(len(launch))[:kernels]
-    launch = launch[:kernels]
-    outside = np.where(inside, -1, launch)
+    missed = np.flatnonzero(~inside)
+    outside = launch[missed]
+    outside = outside[outside >= 0]
     elsewhere = 0
-    if (outside >= 0).any():
+    if len(outside):
         other = attribute_work(order_work(outside, tables.calls)["process"], attributed.ranges, "PushPop")
         elsewhere = int(covered(other).sum())
     reasons = {
-        "no launch record": int(((launch < 0) & ~inside).sum()),
+        "no launch record": len(missed) - len(outside),
         "launched by a thread without a range while another thread had one": elsewhere,
-        "launched outside every range": int((outside >= 0).sum()) - elsewhere,
+        "launched outside every range": len(outside) - elsewhere,
     }
     total = int((launches | launching).sum()) if tables.calls is not None else None
     return Coverage(

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from nsysprof.trace.schema import PID_MASK, Calls, Int64s, Tables, Work
+from nsysprof.trace.schema import PID_MASK, Calls, Tables, Work
 
 Rows = npt.NDArray[np.int32]
 _BLOCK = 1 << 20
@@ -57,7 +57,7 @@ def _match(wanted: npt.NDArray[np.uint32], calls: Calls, rows: Rows | None) -> R
     return found if rows is None else np.where(found >= 0, rows[found], -1).astype(np.int32)
 
 
-def _positions(ids: npt.NDArray[np.uint32], wanted: npt.NDArray[np.uint32]) -> Int64s:
+def _positions(ids: npt.NDArray[np.uint32], wanted: npt.NDArray[np.uint32]) -> Rows:
     """For each wanted id its first position in the sorted `ids`, or -1; 0 is no id."""
     least, most = int(wanted.min()), int(wanted.max())
     low, high = np.searchsorted(ids, np.array([least, most], dtype=np.uint32)) + np.array([0, 1])
@@ -65,12 +65,13 @@ def _positions(ids: npt.NDArray[np.uint32], wanted: npt.NDArray[np.uint32]) -> I
     if span > 32 * _BLOCK or len(ids) == 0:
         at = np.searchsorted(ids, wanted)
         hit = ids[np.minimum(at, len(ids) - 1)] == wanted if len(ids) else np.zeros(len(wanted), dtype=bool)
-        return np.where(hit & (wanted != 0), at, -1)
+        return np.where(hit & (wanted != 0), at, -1).astype(np.int32)
     # Ids count up, so that a table of all those in between is the fastest index. The last one written, the first, wins.
-    index = np.full(span, -1, dtype=np.int64)
+    index = np.full(span, -1, dtype=np.int32)
     near = slice(low, min(high, len(ids)))
     inside = ids[near] <= most
-    index[(ids[near][inside] - np.uint32(least))[::-1]] = np.arange(low, low + int(inside.sum()))[::-1]
-    found: Int64s = index[wanted - np.uint32(least)]
-    found[wanted == 0] = -1
+    index[(ids[near][inside] - np.uint32(least))[::-1]] = np.arange(low, low + int(inside.sum()), dtype=np.int32)[::-1]
+    found: Rows = index[wanted - np.uint32(least)]
+    if least == 0:
+        found[wanted == 0] = -1
     return found

@@ -104,15 +104,19 @@ def _columns(kind: int, variants: Coder, batch: Batch) -> Batch:
 
 def possible_times(start_ns: Int64s, end_ns: Int64s) -> Bools:
     """Which rows have both times, in order and plausible; CUPTI writes 0 and 0 for what it could not time."""
-    good: Bools = (end_ns >= start_ns) & (start_ns > -_FAR_NS) & (end_ns < _FAR_NS)
-    good &= end_ns - np.where(good, start_ns, end_ns) < _LONG_NS
-    good &= (start_ns != 0) | (end_ns != 0)
+    duration = end_ns - start_ns  # of times too far apart it wraps around; the other conditions exclude them
+    good: Bools = (duration >= 0) & (duration < _LONG_NS) & (start_ns > -_FAR_NS) & (end_ns < _FAR_NS)
+    good &= (start_ns | end_ns) != 0
     return good
 
 
 def narrow_correlation(ids: Int64s) -> npt.NDArray[np.uint32]:
     """Correlation ids as CUPTI has them, 32 bits; anything else is none, 0."""
-    return np.where((ids > 0) & (ids < 2**32), ids, 0).astype(np.uint32)
+    narrow = ids.astype(np.uint32)
+    wrong = (ids < 0) | (ids >= 2**32)
+    if wrong.any():
+        narrow[wrong] = 0
+    return narrow
 
 
 def narrow_duration(start_ns: Int64s, end_ns: Int64s) -> Ints:

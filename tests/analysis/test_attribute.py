@@ -54,6 +54,14 @@ def calls_of(calls):
     )
 
 
+@given(st.lists(st.integers(0, 9)), st.lists(st.integers(0, 9), max_size=5))
+def test_work_is_ordered_by_its_calls_whatever_the_order_of_the_file(kernels, fills):
+    starts = [*sorted(kernels), *fills]
+    calls = calls_of([(start, 1, TID) for start in starts])
+    order = order_work(np.arange(len(starts), dtype=np.int32), calls)["thread"].order
+    assert order.tolist() == sorted(range(len(starts)), key=lambda row: starts[row])
+
+
 STRETCHES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 30), st.integers(0, 12)), max_size=20)
 
 
