@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -33,10 +34,16 @@ Components: main
 
 @pytest.fixture
 def install_nsys() -> Any:
-    loader = SourceFileLoader("install_nsys", str(SCRIPTS / "install_nsys"))
-    spec = spec_from_loader("install_nsys", loader)
+    return load("install_nsys")
+
+
+def load(name: str) -> Any:
+    """A script as a module."""
+    loader = SourceFileLoader(name, str(SCRIPTS / name))
+    spec = spec_from_loader(name, loader)
     assert spec
     module = module_from_spec(spec)
+    sys.modules[name] = module  # where dataclasses look for it
     sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
     try:
         loader.exec_module(module)
@@ -139,3 +146,55 @@ def test_an_installed_version_is_found_without_network(nsys: Path) -> None:
     done = call(sys.executable, str(SCRIPTS / "install_nsys"), str(prefix), "--version", version)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(nsys)
+
+
+@pytest.fixture
+def parity(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield load("parity")
+    sys.modules.pop("parity")
+
+
+def run_parity(parity: Any, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+    monkeypatch.setattr(sys, "argv", ["parity", *map(str, arguments)])
+    return int(parity.main())
+
+
+@pytest.mark.nsys
+def test_every_difference_from_nsys_stats_is_explained(
+    parity: Any, nsys: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_parity(parity, monkeypatch, "--nsys", nsys, "--json") == 0
+    results = json.loads(capsys.readouterr().out)
+    assert sum(result["cells"] for result in results) > 3000
+    explained = {difference["explanation"] for result in results for difference in result["differences"]}
+    assert {parity.BACKTRACES, parity.THREADS, parity.PER_ROW} <= explained, "the built traces exercise each rule"
+
+
+@pytest.mark.nsys
+def test_a_wrong_number_of_ours_is_not_explained_away(
+    parity: Any, nsys: Path, trace_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from nsysprof.cli import analyze
+
+    right = analyze.analyze_trace
+
+    def wrong(path: Path) -> Any:
+        analysis = right(path)
+        analysis.kernels.loc[0, "total_ns"] += 1
+        analysis.ranges.loc[0, "projected_ns"] += 1
+        return analysis
+
+    monkeypatch.setattr(analyze, "analyze_trace", wrong)
+    assert run_parity(parity, monkeypatch, "--nsys", nsys, trace_path("sdpa")) == 1
+    said = capsys.readouterr().out
+    assert said.count("UNEXPLAINED sdpa") == 2
+
+
+def test_parity_without_what_it_needs(
+    parity: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(parity, "find_all_nsys", list)
+    assert run_parity(parity, monkeypatch) == 5
+    assert run_parity(parity, monkeypatch, "--nsys", tmp_path / "nsys") == 2
+    assert "does not exist" in capsys.readouterr().err

@@ -71,8 +71,9 @@ def close_ranges(tables: Tables) -> tuple[pd.DataFrame, int, int]:
     is_open = ranges["end_ns"] == NULL
     if is_open.any():
         last = [t.ends_ns().max() for t in (tables.work, tables.calls) if t is not None and len(t)]
-        starts = ranges.loc[ranges["start_ns"] < _FAR_NS, "start_ns"]
-        ranges.loc[is_open, "end_ns"] = max([*map(int, last), *starts.nlargest(1)])
+        known = ranges[["start_ns", "end_ns"]].to_numpy(dtype=np.int64)
+        last += [known[(known < _FAR_NS) & (known > -_FAR_NS)].max(initial=-_FAR_NS)]
+        ranges.loc[is_open, "end_ns"] = max(map(int, last))
     good = (ranges["end_ns"] >= ranges["start_ns"]) & ranges["start_ns"].between(-_FAR_NS, _FAR_NS)
     good &= ranges["end_ns"] < _FAR_NS
     return ranges[good].reset_index(drop=True), int(is_open.sum()), int((~good).sum())
