@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from nsysprof.analysis.diagnostics import diagnostic_notes
@@ -96,71 +98,82 @@ def _no_kernels(tables: Tables, calls: int, ours: int, gpu_recorded: bool) -> No
 def read_health(
     tables: Tables, *, silent: int, open_ranges: int, bad_ranges: int, memory: DeviceMemory | None
 ) -> list[Note]:
-    """Notes on everything else that changes what the numbers mean."""
-    notes: list[Note] = []
+    """Notes on everything else that changes what the numbers mean.
 
-    def add(code: str, severity: Severity, text: str, next_step: str = "") -> None:
-        notes.append(Note(code, severity, text, next_step))
+    silent: replays of graphs that left no record. open_ranges, bad_ranges: NVTX ranges without an end, and those left
+    out because their times are impossible.
+    """
+    return [
+        *_unrecorded(tables),
+        *_graphs(tables, silent),
+        *_left_out(tables, open_ranges, bad_ranges, memory),
+        *([] if memory is None else _memory(memory)),
+        *_partial(tables),
+        *diagnostic_notes(tables),
+    ]
 
+
+def _unrecorded(tables: Tables) -> Iterator[Note]:
+    """What the recording was not asked for."""
     if tables.ranges is None or len(tables.ranges) == 0:
-        add(
-            "no-nvtx", Severity.WARNING, "The trace has no NVTX ranges; only the whole trace is counted.",
-            "Record with --trace=cuda,nvtx and mark the code with NVTX ranges.",
-        )  # fmt: skip
+        text = "The trace has no NVTX ranges; only the whole trace is counted."
+        step = "Record with --trace=cuda,nvtx and mark the code with NVTX ranges."
+        yield Note("no-nvtx", Severity.WARNING, text, step)
     if tables.memory is None:
-        add(
-            "no-memory-usage", Severity.WARNING, "Peak memory is unknown: captured without --cuda-memory-usage.",
-            "Record with nsys profile --cuda-memory-usage=true.",
-        )  # fmt: skip
+        text = "Peak memory is unknown: captured without --cuda-memory-usage."
+        yield Note("no-memory-usage", Severity.WARNING, text, "Record with nsys profile --cuda-memory-usage=true.")
     if tables.gpu_metrics is None:
-        add(
-            "no-dram-counters", Severity.INFO,
-            "DRAM traffic is unknown: no hardware counters were recorded. Copied and set bytes are not DRAM traffic.",
-            "Record with nsys profile --gpu-metrics-devices=all.",
-        )  # fmt: skip
+        text = "DRAM traffic is unknown: no hardware counters were recorded. Copied and set bytes are not DRAM traffic."
+        yield Note("no-dram-counters", Severity.INFO, text, "Record with nsys profile --gpu-metrics-devices=all.")
+    if tables.calls is None and len(tables.work):
+        text = (
+            "No CUDA API calls were recorded: which range launched what, and how many launches there were, is unknown."
+        )
+        step = "Record with --trace=cuda, and export without leaving out CUPTI_ACTIVITY_KIND_RUNTIME."
+        yield Note("no-calls", Severity.WARNING, text, step)
+
+
+def _graphs(tables: Tables, silent: int) -> Iterator[Note]:
     wholes = int((tables.work.kinds(slice(tables.work.kernels, None)) == GRAPH).sum())
-    dropped = tables.work.dropped + (tables.calls.dropped if tables.calls is not None else 0)
     for count, how in ((wholes, "recorded as wholes: their kernels are"), (silent, "not recorded: their GPU work is")):
         if count:
-            add(
-                "graph-mode", Severity.WARNING, f"{count:,} CUDA graph replays were {how} unknown.",
-                "Record with --cuda-graph-trace=node to see the kernels.",
-            )  # fmt: skip
-    if tables.calls is None and len(tables.work):
-        add(
-            "no-calls", Severity.WARNING,
-            "No CUDA API calls were recorded: which range launched what, and how many launches there were, is unknown.",
-            "Record with --trace=cuda, and export without leaving out CUPTI_ACTIVITY_KIND_RUNTIME.",
-        )  # fmt: skip
-    unplaced = memory.unplaced if memory else 0
-    counts = (
-        (tables.work.unsized, "impossible-sizes", "copies and fills have no size and count as 0 bytes"),
-        (unplaced, "impossible-memory", "allocations or frees have no device, size or time and were left out"),
-        (dropped, "impossible-times", "rows of GPU work or calls have no, negative or absurd times and were left out"),
-        (bad_ranges, "impossible-ranges", "NVTX ranges end before they start and were left out"),
-        (open_ranges, "open-ranges", "NVTX ranges were never closed; they end with the trace"),
-        (
-            memory.unmatched_frees if memory else 0,
-            "unmatched-frees",
-            "frees of memory whose allocation was not recorded",
-        ),
-    )
-    for count, code, text in counts:
+            text = f"{count:,} CUDA graph replays were {how} unknown."
+            yield Note("graph-mode", Severity.WARNING, text, "Record with --cuda-graph-trace=node to see the kernels.")
+
+
+def _left_out(tables: Tables, open_ranges: int, bad_ranges: int, memory: DeviceMemory | None) -> Iterator[Note]:
+    dropped = tables.work.dropped + (tables.calls.dropped if tables.calls is not None else 0)
+    unplaced, unmatched = (memory.unplaced, memory.unmatched_frees) if memory is not None else (0, 0)
+    counts = {
+        "impossible-sizes": (tables.work.unsized, "copies and fills have no size and count as 0 bytes"),
+        "impossible-memory": (unplaced, "allocations or frees have no device, size or time and were left out"),
+        "impossible-times": (dropped, "rows of GPU work or calls have no, negative or absurd times and were left out"),
+        "impossible-ranges": (bad_ranges, "NVTX ranges end before they start, or have no start, and were left out"),
+        "open-ranges": (open_ranges, "NVTX ranges were never closed; they end with the trace"),
+        "unmatched-frees": (unmatched, "frees of memory whose allocation was not recorded"),
+    }
+    for code, (count, text) in counts.items():
         if count:
-            add(code, Severity.WARNING, f"{count:,} {text}.")
-    if memory is not None and memory.managed_peak_bytes:
-        add(
-            "managed-memory", Severity.INFO,
+            yield Note(code, Severity.WARNING, f"{count:,} {text}.")
+
+
+def _memory(memory: DeviceMemory) -> Iterator[Note]:
+    if memory.managed_peak_bytes:
+        text = (
             f"Up to {format_bytes(memory.managed_peak_bytes)} of managed memory were allocated; how much of it a GPU "
-            "held is not recorded, so the peaks are without it.",
-        )  # fmt: skip
-    if memory is not None and memory.unsized_pools:
-        add(
-            "pool-sizes-unknown", Severity.WARNING,
+            "held is not recorded, so the peaks are without it."
+        )
+        yield Note("managed-memory", Severity.INFO, text)
+    if memory.unsized_pools:
+        text = (
             "Memory came from pools whose sizes were not recorded: the peaks count what was handed out, and not what "
-            "the pools kept.",
-        )  # fmt: skip
+            "the pools kept."
+        )
+        yield Note("pool-sizes-unknown", Severity.WARNING, text)
+
+
+def _partial(tables: Tables) -> Iterator[Note]:
     for name in ("TABLES_TO_EXPORT", "TIMES_TO_EXPORT"):
         if tables.export_facts.get(f"EXPORT_PARAM_{name}", "").strip():
-            add("partial-export", Severity.WARNING, f"The export was restricted ({name}).", "Export the whole report.")
-    return notes + diagnostic_notes(tables)
+            text = f"The export was restricted ({name})."
+            yield Note("partial-export", Severity.WARNING, text, "Export the whole report.")

@@ -1,0 +1,18 @@
+"""Every note that can be printed of a trace is explained."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+# A code is two words at the least; first in a Note, or the key or first of a row in a table of notes.
+CODE = re.compile(r"""(?:Note\(\s*|^\s+|^\s+\(\s*)"([a-z]+(?:-[a-z]+)+)"[,:]""", re.MULTILINE)
+
+
+def test_every_code_of_a_note_on_a_trace_is_in_the_documentation():
+    codes = set()
+    for folder in ("trace", "analysis"):
+        for path in sorted((ROOT / "nsysprof" / folder).glob("*.py")):
+            codes |= set(CODE.findall(path.read_text(encoding="utf-8")))
+    assert {"no-calls", "open-ranges", "events-lost", "being-written", "dram-gaps"} <= codes
+    documented = set(re.findall(r"`([a-z-]+)`", (ROOT / "docs" / "analyze.md").read_text(encoding="utf-8")))
+    assert codes - documented == set()
