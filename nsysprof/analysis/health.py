@@ -115,13 +115,18 @@ def read_health(
 
 def _unrecorded(tables: Tables) -> Iterator[Note]:
     """What the recording was not asked for."""
+    torch = tables.capture_facts.get("NSYSPROF:TOOL") == ["torch"]
     if tables.ranges is None or len(tables.ranges) == 0:
         text = "The trace has no NVTX ranges; only the whole trace is counted."
         step = "Record with --trace=cuda,nvtx and mark the code with NVTX ranges."
+        if torch:
+            step = "Mark the code with torch.profiler.record_function."
         yield Note("no-nvtx", Severity.WARNING, text, step)
     if tables.memory is None:
-        text = "Peak memory is unknown: captured without --cuda-memory-usage."
-        yield Note("no-memory-usage", Severity.WARNING, text, "Record with nsys profile --cuda-memory-usage=true.")
+        missing, step = "--cuda-memory-usage", "Record with nsys profile --cuda-memory-usage=true."
+        if torch:
+            missing, step = "profile_memory", "Record with torch.profiler.profile(profile_memory=True)."
+        yield Note("no-memory-usage", Severity.WARNING, f"Peak memory is unknown: captured without {missing}.", step)
     if tables.gpu_metrics is None:
         text = "DRAM traffic is unknown: no hardware counters were recorded. Copied and set bytes are not DRAM traffic."
         yield Note("no-dram-counters", Severity.INFO, text, "Record with nsys profile --gpu-metrics-devices=all.")

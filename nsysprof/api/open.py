@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nsysprof.capture.find_nsys import find_nsys
 from nsysprof.trace import open as trace_open
-from nsysprof.trace.locate import REPORTS, resolve_input
+from nsysprof.trace.locate import REPORTS, identity_of, resolve_input
 from nsysprof.trace.open import Trace
 
 
@@ -19,7 +19,8 @@ def open_trace(source: str | os.PathLike[str], *, nsys: str | os.PathLike[str] |
     """Open a trace read-only, for the length of a `with` block.
 
     source: whatever `nsysprof analyze` takes: an nsys .sqlite, that file compressed (.xz, .gz, .zst), a .nsys-rep, a
-    capture folder. What has to be unpacked or exported first goes to a temporary folder that ends with the block.
+    folder of nsys' Parquet files, Kineto's JSON, a capture folder. What has to be unpacked, exported or converted first
+    goes to a temporary folder that ends with the block.
     nsys: the nsys that exports a .nsys-rep; searched for when not given.
 
     Raises NsysprofError (see nsysprof.errors) for what is missing, damaged or no trace; str(error) says what and
@@ -28,5 +29,6 @@ def open_trace(source: str | os.PathLike[str], *, nsys: str | os.PathLike[str] |
     path = Path(source)
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
         exporter = find_nsys(None if nsys is None else Path(nsys)) if path.suffix in REPORTS else None
-        with trace_open.open_trace(resolve_input(path, exporter, Path(scratch))) as trace:
+        found = resolve_input(path, exporter, Path(scratch))
+        with trace_open.open_trace(found, identity_of(path, found)) as trace:
             yield trace

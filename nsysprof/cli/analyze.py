@@ -23,7 +23,8 @@ def analyze(
         Path,
         typer.Argument(
             metavar="INPUT",
-            help="A capture folder, .sqlite, .sqlite.xz/.gz/.zst, or .nsys-rep.",
+            help="A capture folder, .sqlite (also .xz, .gz, .zst), .nsys-rep, .qdrep, a folder of nsys' Parquet files, "
+            "or torch.profiler's .json(.gz).",
             show_default=False,
         ),
     ],
@@ -36,14 +37,17 @@ def analyze(
 ) -> None:
     """Count launches, kernels, copies and peak memory in every NVTX range of a trace, and draw them."""
     from nsysprof.cli.record import read_record
-    from nsysprof.report.write import write_analysis
+    from nsysprof.trace.locate import identity_of
 
     say = _silent if as_json else _say
     folder = out or Path("analysis") / default_name(source)
     _check_folder(folder, force=force)
     record = read_record(source) if source.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
-        analysis = analyze_trace(_resolve(source, nsys, Path(scratch)), say)
+        trace = _resolve(source, nsys, Path(scratch), say)
+        analysis = analyze_trace(trace, say, identity_of(source, trace))
+    from nsysprof.report.write import write_analysis
+
     record = None if record is None else _fill(record, analysis)
     written = write_analysis(analysis, record, folder, figures=figures, svg=svg, progress=say)
     if as_json:
@@ -56,13 +60,15 @@ def analyze(
     typer.echo(f"\n{len(written)} files in {folder}; read {folder / 'report.md'} first")
 
 
-def analyze_trace(trace_path: Path, say: Say | None = None) -> Analysis:
-    """Read and summarise one SQLite trace."""
-    from nsysprof.analysis.summarize import summarize
+def analyze_trace(trace_path: Path, say: Say | None = None, identity: Path | None = None) -> Analysis:
+    """Read and summarise one SQLite trace. identity: as in open_trace."""
     from nsysprof.trace.open import open_trace
-    from nsysprof.trace.tables import read_tables
 
-    with open_trace(trace_path) as trace:
+    with open_trace(trace_path, identity) as trace:
+        # Only now: the trace's SHA-256 is computed while pandas loads.
+        from nsysprof.analysis.summarize import summarize
+        from nsysprof.trace.tables import read_tables
+
         return summarize(read_tables(trace, progress=say))
 
 
@@ -70,16 +76,18 @@ def default_name(source: Path) -> str:
     """The folder name for an input: the capture folder's, or the file's without its suffixes."""
     name = source.resolve().name
     if not source.is_dir():
-        for suffix in (".xz", ".gz", ".zst", ".sqlite", ".nsys-rep", ".qdrep"):
+        for suffix in (".xz", ".gz", ".zst", ".sqlite", ".nsys-rep", ".qdrep", ".json", ".pt.trace"):
             name = name.removesuffix(suffix)
     return name or "trace"
 
 
-def _resolve(source: Path, nsys: Path | None, scratch: Path) -> Path:
+def _resolve(source: Path, nsys: Path | None, scratch: Path, say: Say) -> Path:
     from nsysprof.capture.find_nsys import find_nsys
-    from nsysprof.trace.locate import resolve_input
+    from nsysprof.trace.locate import REPORTS, resolve_input
 
-    report = source.suffix in (".nsys-rep", ".qdrep")
+    report = source.suffix in REPORTS
+    if report or source.suffix != ".sqlite":
+        say(f"read {source.name}")
     return resolve_input(source, find_nsys(nsys) if report else None, scratch)
 
 

@@ -1,13 +1,9 @@
-"""From what the user names to one SQLite file: a capture folder, a compressed trace, or an nsys report."""
+"""From what the user names to one SQLite file: a folder, a compressed trace, an nsys report, torch.profiler's JSON."""
 
 from __future__ import annotations
 
-import gzip
-import lzma
 import re
-import shutil
 import subprocess
-import zlib
 from pathlib import Path
 from typing import IO
 
@@ -17,41 +13,85 @@ from nsysprof.trace.open import refuse_lfs_pointer
 # In order of preference: nsys saw the driver, torch only its own work.
 _TRACES = ("nsys.sqlite", "torch.sqlite")
 _PACKED = (".xz", ".gz", ".zst")
+_KINETO = ".json"
+_PARQUET = ".parquet"
 REPORTS = (".nsys-rep", ".qdrep")
 _CHUNK = 1 << 20
 
 
 def resolve_input(source: Path, nsys: Path | None, work_dir: Path) -> Path:
-    """The SQLite file behind `source`; decompressed or exported ones are made in `work_dir`, nothing else is written.
+    """The SQLite file behind `source`; what must be made for that is made in `work_dir`, nothing else is written.
 
     Raises TraceError for what does not exist, TraceDamagedError for a broken archive, MissingToolError or
-    ToolFailedError when a report cannot be exported.
+    ToolFailedError when a report cannot be exported; and as convert_parquet_folder and convert_kineto_json do.
     """
     if source.is_dir():
         source = _trace_in(source)
+    if source.is_dir():
+        from nsysprof.trace.parquet_folder import convert_parquet_folder
+
+        return convert_parquet_folder(source, work_dir / "parquet.sqlite")
     if not source.exists():
         raise TraceError(f"{source} does not exist.", "Check the path.")
     if source.suffix in _PACKED:
-        return _decompress(source, work_dir)
+        plain = _decompress(source, work_dir)
+        if plain.suffix != _KINETO:
+            return plain
+        trace = _convert_kineto(plain, source, work_dir)
+        plain.unlink()  # many times the size of what it became
+        return trace
+    if source.suffix == _KINETO:
+        return _convert_kineto(source, source, work_dir)
     if source.suffix in REPORTS:
         return _export(source, nsys, work_dir)
     return source
 
 
+def _convert_kineto(plain: Path, named: Path, work_dir: Path) -> Path:
+    from nsysprof.trace.kineto_json import convert_kineto_json
+
+    return convert_kineto_json(plain, work_dir / "kineto.sqlite", named=named)
+
+
+def identity_of(source: Path, trace: Path) -> Path:
+    """The file that stands for the trace by name and SHA-256: what the user has, unless that was merely compressed.
+
+    source: what the user named; trace: what resolve_input made of it. A SQLite file made from a report depends on the
+    nsys that exported it, so it is the report that proves something.
+    """
+    settled = _trace_in(source) if source.is_dir() else source
+    unpacked = settled.suffix in _PACKED and settled.with_suffix("").suffix != _KINETO
+    return trace if unpacked else settled
+
+
 def _trace_in(folder: Path) -> Path:
+    """The trace in a folder, which is the folder itself when that is of Parquet files."""
     for name in _TRACES:
         for suffix in ("", *_PACKED):
             if (folder / f"{name}{suffix}").is_file():
                 return folder / f"{name}{suffix}"
-    reports = sorted(path for path in folder.iterdir() if path.suffix in REPORTS)
+    try:
+        paths = sorted(folder.iterdir())
+    except OSError as error:
+        raise TraceError(f"{folder} cannot be read: {error.strerror}.", "Check the path.") from error
+    if any(path.suffix == _PARQUET for path in paths):
+        return folder
+    reports = [path for path in paths if path.suffix in REPORTS]
     if reports:
         return reports[0]
     raise TraceError(
-        f"{folder} holds no trace.", "Give a capture folder with a trace (--profiler none makes none), or a file."
+        f"{folder} holds no trace.",
+        "Give a capture folder with a trace (--profiler none makes none), the folder of nsys export --type parquetdir, "
+        "or a file.",
     )
 
 
 def _decompress(source: Path, work_dir: Path) -> Path:
+    import gzip  # here, since most traces are not compressed
+    import lzma
+    import shutil
+    import zlib
+
     import zstandard
 
     try:

@@ -30,13 +30,15 @@ _LARGE_BYTES = 96 << 20
 class Trace:
     """An opened trace. `columns` holds the columns of every real table (views are not looked at).
 
-    digest: the file's SHA-256, computed beside the reading.
+    identity: the file (a folder of Parquet) that stands for the trace by its name, size and SHA-256: `path`, unless
+    that was made from something else. digest: its SHA-256, computed beside the reading.
     """
 
     path: Path
     bytes: int
     connection: sqlite3.Connection
     columns: dict[str, tuple[str, ...]]
+    identity: Path
     digest: Future[str]
     notes: list[Note] = field(default_factory=list)
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -45,6 +47,13 @@ class Trace:
     def is_large(self) -> bool:
         """Whether tables are worth reading from the file's pages, by compiled code, and can be."""
         return self.bytes >= _LARGE_BYTES and hasattr(os, "preadv") and find_spec("numba") is not None
+
+    @property
+    def identity_bytes(self) -> int:
+        """The size of the file that stands for the trace, or of all files of the folder that does."""
+        if self.identity.is_dir():
+            return sum(file.stat().st_size for file in self.identity.iterdir() if file.is_file())
+        return self.identity.stat().st_size
 
     def find(self, table: str) -> str | None:
         """The table as the file spells it, or None. Some exports append _V2 or _V3 to a name."""
@@ -57,8 +66,8 @@ class Trace:
 
 
 @contextmanager
-def open_trace(path: Path) -> Iterator[Trace]:
-    """Open an nsys SQLite export.
+def open_trace(path: Path, identity: Path | None = None) -> Iterator[Trace]:
+    """Open an nsys SQLite export. identity: what it was made from, where that and not `path` is what the user has.
 
     Raises TraceEmptyError, TraceDamagedError or TraceForeignError with the next step. Tables that turn out damaged
     later are left out with a note instead.
@@ -71,7 +80,8 @@ def open_trace(path: Path) -> Iterator[Trace]:
     with ThreadPoolExecutor(1, thread_name_prefix="sha256") as pool:
         try:
             columns = _probe(connection, path)
-            trace = Trace(path, size, connection, columns, pool.submit(_sha256, path))
+            identity = identity or path
+            trace = Trace(path, size, connection, columns, identity, pool.submit(_sha256, identity))
             trace.notes += _sidecar_notes(path) + _view_notes(connection)
             yield trace
         finally:
@@ -137,7 +147,12 @@ def quote(identifier: str) -> str:
 
 
 def _sha256(path: Path) -> str:
+    """Of a file its SHA-256; of a folder that of the lines `sha256sum *` prints for it, in the order of bytes."""
     try:
+        if path.is_dir():
+            files = sorted(path.iterdir(), key=lambda file: os.fsencode(file.name))
+            lines = (f"{_sha256(file)}  {file.name}\n" for file in files if file.is_file())
+            return hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:

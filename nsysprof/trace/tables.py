@@ -37,9 +37,9 @@ def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> 
     if calls is not None:
         say(f"read {len(calls):,} API calls")
     return Tables(
-        path_name=trace.path.name,
+        path_name=trace.identity.resolve().name,
         digest=trace.digest,
-        bytes=trace.bytes,
+        bytes=trace.identity_bytes,
         capture_facts=_capture_facts(trace),
         export_facts=_export_facts(trace),
         diagnostics=_diagnostics(trace),

@@ -10,7 +10,12 @@ import sys
 
 import pytest
 
+from nsysprof.cli.analyze import default_name
 from tests.build_trace import TraceBuilder
+from tests.conftest import REPOSITORY
+from tests.trace.parquet_writer import write_parquet_folder
+
+TRACES = REPOSITORY / "traces"
 
 
 def run(*arguments, cwd=None, env=None):
@@ -68,6 +73,10 @@ def test_a_profiler_that_lost_kernels_is_said_on_the_terminal(trace_path, tmp_pa
         ("x.sqlite.xz", lzma.compress(b"x" * 9999)[:40], 9, "damaged or truncated"),
         ("x.sqlite.gz", gzip.compress(b"hello"), 10, "not a SQLite file"),
         ("x.sqlite.zst", b"junk", 9, "damaged or truncated"),
+        ("x.json", b'{"schemaVersion": 1, "traceEvents": [{"ph": "X"', 9, "damaged or truncated"),
+        ("x.json", b'{"songs": []}', 10, "no trace of torch.profiler"),
+        ("x.json.gz", gzip.compress(b""), 8, "empty"),
+        ("x.json.gz", b"junk", 9, "damaged or truncated"),
     ],
 )
 def test_bad_files(tmp_path, name, content, code, word):
@@ -88,6 +97,27 @@ def test_other_bad_inputs(tmp_path):
     fails(run("analyze", tmp_path / "foreign.sqlite"), 10, "no nsys export")
     (tmp_path / "r.nsys-rep").write_bytes(b"x")
     fails(run("analyze", tmp_path / "r.nsys-rep", "--nsys", tmp_path / "no"), 5, "--nsys names")
+
+
+def test_torch_profilers_json_and_a_folder_of_parquet(tmp_path, trace_path):
+    json_gz = TRACES / "inputs.json.gz"
+    folder = write_parquet_folder(trace_path("inputs"), tmp_path / "inputs")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for source, kernels in ((json_gz, 92), (folder, 93)):
+        done = run("analyze", source, "--no-figures", "--out", tmp_path / f"{kernels}", "--json")
+        summary = json.loads(done.stdout)
+        assert summary["totals"]["kernel_count"] == kernels
+        assert summary["trace"]["path_name"] == source.name
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert default_name(json_gz) == "inputs"
+
+
+def test_the_sha256_is_that_of_the_users_file(tmp_path, trace_path):
+    for source in (trace_path("inputs"), TRACES / "inputs.json.gz"):
+        done = run("analyze", source, "--no-figures", "--out", tmp_path / "o", "--force", "--json")
+        told = json.loads(done.stdout)["trace"]
+        content = source.read_bytes()
+        assert (told["sha256"], told["bytes"]) == (hashlib.sha256(content).hexdigest(), len(content))
 
 
 def test_folders_of_other_things_are_left_alone(tmp_path, trace_path):
@@ -130,6 +160,6 @@ def test_a_report_is_exported_through_nsys(tmp_path, nsys):
     before = report.read_bytes()
     done = run("analyze", report, "--nsys", nsys, "--out", tmp_path / "o", "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["trace"]["path_name"] == "r.sqlite"
+    assert json.loads(done.stdout)["trace"]["path_name"] == "r.nsys-rep"
     assert "RUN::math::S8" in (tmp_path / "o" / "ranges.csv").read_text()
     assert report.read_bytes() == before

@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
 from nsysprof import __version__  # noqa: E402
-from nsysprof.workload.torch_trace import TorchTrace, global_tid, short_name  # noqa: E402
+from nsysprof.workload.torch_trace import TorchTrace  # noqa: E402
 
 
 def query(path, sql):
@@ -75,29 +75,3 @@ def test_a_session_that_fails_is_written_and_the_error_passes(tmp_path):
         raise ValueError("boom")
     trace.close()
     assert query(tmp_path / "t.sqlite", "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL") != [(0,)]
-
-
-def test_ids_have_the_layout_of_nsys():
-    tid = global_tid(0x123456, 0xABCDEF)
-    assert (tid >> 24) & 0xFFFFFF == 0x123456
-    assert tid & 0xFFFFFF == 0xABCDEF
-    assert tid & ~0xFFFFFF == global_tid(0x123456, 0)
-
-
-@pytest.mark.parametrize(
-    ("name", "short"),
-    [
-        (
-            "void at::native::vectorized_elementwise_kernel<4, at::native::Fill<float>>(int, float)",
-            "vectorized_elementwise_kernel",
-        ),
-        ("sm80_xmma_gemm_f16f16", "sm80_xmma_gemm_f16f16"),
-        ("void (anonymous namespace)::softmax_warp_forward<float, float>(float *, int)", "softmax_warp_forward"),
-        (
-            "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128>, true>(Params)",
-            "flash_fwd_kernel",
-        ),
-    ],
-)
-def test_short_names(name, short):
-    assert short_name(name) == short

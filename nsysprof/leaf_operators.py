@@ -8,9 +8,7 @@ converts that number with a copy of its own, which must not stand in for the mul
 
 from __future__ import annotations
 
-from typing import Any
-
-Event = dict[str, Any]
+from typing import NamedTuple
 
 _VIEWS = {
     "alias", "as_strided", "as_strided_", "chunk", "detach", "detach_", "diagonal", "expand", "expand_as", "flatten",
@@ -27,6 +25,7 @@ _ALLOCATIONS = {
     "new_empty_strided",
     "_local_scalar_dense",
 }
+_IDLE = _VIEWS | _ALLOCATIONS
 _FILLS = {"fill_", "zero_"}
 _WORKERS = {
     "_log_softmax", "_log_softmax_backward_data", "_softmax", "_softmax_backward_data", "add", "add_", "addmm",
@@ -35,48 +34,54 @@ _WORKERS = {
 }  # fmt: skip
 
 
-def select_leaves(operators: list[Event]) -> list[Event]:
-    """The leaf operators among events with `name`, `tid`, `start_ns`, `duration_ns`, in order of start.
+class Operator(NamedTuple):
+    """One call of an operator. thread: any number that tells threads apart."""
 
-    Leaves never overlap on one thread.
-    """
-    leaves: list[Event] = []
-    by_thread: dict[Any, list[Event]] = {}
-    for event in operators:
-        by_thread.setdefault(event["tid"], []).append(event)
-    for events in by_thread.values():
-        leaves += _thread_leaves(events)
-    return sorted(leaves, key=lambda event: event["start_ns"])
+    name: str
+    thread: int
+    start_ns: int
+    duration_ns: int
 
 
-def _thread_leaves(events: list[Event]) -> list[Event]:
-    ordered = sorted(events, key=lambda event: (event["start_ns"], -event["duration_ns"]))
+def select_leaves(operators: list[Operator]) -> list[Operator]:
+    """The leaf operators, in order of start. Leaves never overlap on one thread."""
+    leaves: list[Operator] = []
+    by_thread: dict[int, list[Operator]] = {}
+    for operator in operators:
+        by_thread.setdefault(operator.thread, []).append(operator)
+    for of_thread in by_thread.values():
+        leaves += _thread_leaves(of_thread)
+    return sorted(leaves, key=lambda operator: operator.start_ns)
+
+
+def _thread_leaves(operators: list[Operator]) -> list[Operator]:
+    ordered = sorted(operators, key=lambda operator: (operator.start_ns, -operator.duration_ns))
     parents = _parents(ordered)
-    works = [_base_name(event["name"]) not in _VIEWS | _ALLOCATIONS for event in ordered]
-    fills = [_base_name(event["name"]) in _FILLS for event in ordered]
+    works = [_base_name(operator.name) not in _IDLE for operator in ordered]
+    fills = [_base_name(operator.name) in _FILLS for operator in ordered]
     has_work = [False] * len(ordered)  # a descendant other than a view, an allocation or a fill
     for index in range(len(ordered) - 1, -1, -1):
         parent = parents[index]
         if parent >= 0 and (has_work[index] or (works[index] and not fills[index])):
             has_work[parent] = True
-    leaves: list[Event] = []
+    leaves: list[Operator] = []
     inside_leaf = [False] * len(ordered)
-    for index, event in enumerate(ordered):
+    for index, operator in enumerate(ordered):
         parent = parents[index]
         inside_leaf[index] = parent >= 0 and inside_leaf[parent]
-        leaf = works[index] and (not has_work[index] or _base_name(event["name"]) in _WORKERS)
+        leaf = works[index] and (not has_work[index] or _base_name(operator.name) in _WORKERS)
         if leaf and not inside_leaf[index]:
-            leaves.append(event)
+            leaves.append(operator)
             inside_leaf[index] = True
     return leaves
 
 
-def _parents(ordered: list[Event]) -> list[int]:
-    """The index of each event's innermost enclosing event, or -1."""
+def _parents(ordered: list[Operator]) -> list[int]:
+    """The index of each operator's innermost enclosing one, or -1."""
     parents: list[int] = []
     stack: list[tuple[int, int]] = []
-    for index, event in enumerate(ordered):
-        end = event["start_ns"] + event["duration_ns"]
+    for index, operator in enumerate(ordered):
+        end = operator.start_ns + operator.duration_ns
         while stack and stack[-1][1] < end:
             stack.pop()
         parents.append(stack[-1][0] if stack else -1)

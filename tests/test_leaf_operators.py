@@ -3,15 +3,15 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof.workload.leaf_operators import select_leaves
+from nsysprof.leaf_operators import Operator, select_leaves
 
 
 def op(name, start, duration, tid=1):
-    return {"name": f"aten::{name}", "tid": tid, "start_ns": start, "duration_ns": duration}
+    return Operator(f"aten::{name}", tid, start, duration)
 
 
 def names(events):
-    return [event["name"].removeprefix("aten::") for event in select_leaves(events)]
+    return [event.name.removeprefix("aten::") for event in select_leaves(events)]
 
 
 def test_a_fused_operator_that_transposes_views_inside_is_one_leaf():
@@ -75,4 +75,4 @@ def test_leaves_never_overlap_when_operators_nest(drawn):
         clock = start
     leaves = select_leaves(events)
     for before, after in itertools.pairwise(leaves):
-        assert before["start_ns"] + before["duration_ns"] <= after["start_ns"] or after["duration_ns"] == 0
+        assert before.start_ns + before.duration_ns <= after.start_ns or after.duration_ns == 0

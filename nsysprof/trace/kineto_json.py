@@ -1,0 +1,112 @@
+"""A Kineto JSON, as torch.profiler's export_chrome_trace writes it, to the SQLite that the reader knows."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from nsysprof.errors import OutputError, TraceEmptyError, TraceError, TraceForeignError
+from nsysprof.kineto_events import Event, Header, int64, read_events, read_header
+from nsysprof.torch_tables import TorchTables
+from nsysprof.trace.open import refuse_lfs_pointer
+
+# Inside a JSON string the quotes would be escaped, so this is found in real categories only.
+_ON_GPU = re.compile(rb'"cat"\s*:\s*"(kernel|gpu_mem(cpy|set)|cuda_(runtime|driver)|Kernel|Mem(cpy|set)|Runtime)"')
+_CHUNK = 4 << 20
+
+
+def convert_kineto_json(source: Path, target: Path, named: Path | None = None) -> Path:
+    """Writes `source` as the new SQLite file `target`, and returns that. named: what errors call `source`.
+
+    Time zero is the first event's start. With events of a GPU, work is kernels, copies and fills; without any, it is
+    the leaf operators on the CPU. Memory is what torch's allocator reported, where it was recorded (profile_memory).
+
+    Raises TraceEmptyError, TraceDamagedError or TraceForeignError for what is no whole trace, TraceError for what
+    cannot be read, and OutputError when `target` cannot be written.
+    """
+    name = named or source
+    try:
+        _refuse_other_files(source, name)
+        header = read_header(source, name)
+        device = "cuda" if _has_gpu_events(source) else "cpu"
+        rows = _convert(read_events(source, name), header, device, target)
+    except sqlite3.Error as error:
+        raise OutputError(f"{name} cannot be converted: {error}.", "Free space, or set TMPDIR.") from error
+    except OSError as error:
+        raise TraceError(f"{name} cannot be read: {error.strerror}.", "Check the path.") from error
+    if rows == 0:
+        raise _nothing(name, header)
+    return target
+
+
+def _convert(events: Iterator[Event], header: Header, device: str, target: Path) -> int:
+    head, origin_ns = _until_first_time(events)
+    tables = TorchTables(target, device)
+    try:
+        tables.describe(header.base_ns + origin_ns, _devices(header) if device == "cuda" else (), None)
+        return tables.append(chain(head, events), -origin_ns, earlier_memory=True)
+    finally:
+        tables.close()
+
+
+def _refuse_other_files(source: Path, name: Path) -> None:
+    with source.open("rb") as stream:
+        head = stream.read(100)
+    if not head:
+        raise TraceEmptyError(f"{name} is empty (0 bytes).", "Export it again, with export_chrome_trace.")
+    refuse_lfs_pointer(name, head)
+
+
+def _has_gpu_events(source: Path) -> bool:
+    """Whether any event is of a GPU: what to make of the operators before it depends on that."""
+    rest = b""
+    with source.open("rb") as stream:
+        while chunk := stream.read(_CHUNK):
+            if _ON_GPU.search(rest + chunk):
+                return True
+            rest = chunk[-100:]
+    return False
+
+
+def _until_first_time(events: Iterator[Event]) -> tuple[list[Event], int]:
+    """The events up to the first with a time, and that time; 0 if none has."""
+    head: list[Event] = []
+    for event in events:
+        head.append(event)
+        if event.start_ns is not None:
+            return head, event.start_ns
+    return head, 0
+
+
+def _devices(header: Header) -> list[dict[str, Any]]:
+    rows = []
+    for position, device in enumerate(header.devices):
+        number = int64(device.get("id"))
+        index = position if number is None else number
+        rows.append(
+            {
+                "id": index,
+                "name": str(device.get("name", f"GPU {index}")),
+                "totalMemory": int64(device.get("totalGlobalMem")),
+                "smCount": int64(device.get("numSms", device.get("multiProcessorCount"))),
+                "cuDevice": index,
+                "computeMajor": int64(device.get("computeMajor", device.get("major"))),
+                "computeMinor": int64(device.get("computeMinor", device.get("minor"))),
+            }
+        )
+    return rows
+
+
+def _nothing(name: Path, header: Header) -> TraceEmptyError | TraceForeignError:
+    if header.is_kineto:
+        return TraceEmptyError(
+            f"{name} holds no operator, kernel or range.", "Record some work between the profiler's start and stop."
+        )
+    return TraceForeignError(
+        f"{name} is a trace in Chrome's format, but none of torch.profiler.",
+        "Give the file that export_chrome_trace wrote, or an nsys export.",
+    )
