@@ -158,6 +158,29 @@ def read_rows(trace: Trace, table: str, columns: Sequence[str]) -> list[tuple[ob
         return []
 
 
+def read_texts(trace: Trace, table: str, column: str, rows: int) -> list[str | None] | None:
+    """The texts of one column in file order, None for null and for blobs. None when damaged or not of `rows` rows.
+
+    Where all are null, which SQL finds out faster, the list is empty.
+    """
+    found = trace.find(table)
+    present = {} if found is None else {name.lower(): name for name in trace.columns[found]}
+    if found is None or column.lower() not in present:
+        return []
+    name = quote(present[column.lower()])
+    try:
+        with trace.lock:
+            some = trace.connection.execute(f"SELECT 1 FROM {quote(found)} WHERE {name} IS NOT NULL LIMIT 1").fetchone()
+            texts = trace.connection.execute(f"SELECT {name} FROM {quote(found)}").fetchall() if some else []
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        trace.notes.append(_note(table, f"is damaged ({error})"))
+        return None
+    if some and len(texts) != rows:
+        trace.notes.append(_note(table, f"is damaged (it has {rows:,} rows and {len(texts):,} texts)"))
+        return None
+    return [text if isinstance(text, str) else None for (text,) in texts]
+
+
 def _note(table: str, what: str) -> Note:
     return Note(
         "table-unreadable",

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 _INTERIOR, _LEAF = 5, 13
-_BATCH_BYTES = 4 << 20
+_BATCH_BYTES = 1 << 20
 # A cell of a table takes at least this much, with its pointer: payload size, rowid, header size, one serial type.
 _LEAST_CELL_BYTES = 6
 _MAX_DEPTH = 12

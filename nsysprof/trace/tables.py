@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pandas as pd
 
 from nsysprof.trace.calls import read_calls
-from nsysprof.trace.columns import read_integers, read_rows
+from nsysprof.trace.columns import read_integers, read_rows, read_texts
 from nsysprof.trace.devices import read_gpus
 from nsysprof.trace.gpu_metrics import read_gpu_metrics
 from nsysprof.trace.memory import read_memory
 from nsysprof.trace.open import Trace
-from nsysprof.trace.schema import KERNEL, NULL, Tables
+from nsysprof.trace.schema import KERNEL, NULL, Int64s, Tables
 from nsysprof.trace.work import read_work
 
 _RANGE_TYPES = {59: "PushPop", 60: "StartEnd", 70: "PushPop", 71: "StartEnd"}
@@ -77,19 +78,30 @@ def read_ranges(trace: Trace, strings: pd.Series) -> pd.DataFrame | None:
     )
     if table is None:
         return None
-    # A blob is no name: whatever is not text counts as none.
-    texts = [text if isinstance(text, str) else None for (text,) in read_rows(trace, "NVTX_EVENTS", ("text",))]
-    if len(texts) != len(table):
-        return None  # read_rows has said why
-    named = table["text_id"].map(strings[~strings.index.duplicated()]).astype(object)
-    direct = pd.Series(texts, index=table.index, dtype=object)
-    table["name"] = direct.where(direct.notna(), named).fillna("").astype(str)
+    names = _range_names(trace, table["text_id"].to_numpy(), strings)
+    if names is None:
+        return None
+    table["name"] = names
     table["pid"] = table["global_tid"] & ~0xFFFFFF
     domains = table[table["event_type"] == _DOMAIN_TYPE]
-    table["style"] = table["event_type"].map(_RANGE_TYPES)
+    table["style"] = table["event_type"].map(_RANGE_TYPES).astype(object)
     table = table[table["style"].notna()].reset_index(drop=True)
     table["domain"] = _domain_names(table[["pid", "domain_id"]], domains)
     return table[["start_ns", "end_ns", "style", "global_tid", "end_global_tid", "domain_id", "name", "domain"]]
+
+
+def _range_names(trace: Trace, text_ids: Int64s, strings: pd.Series) -> pd.Series | None:
+    """Each row's own text, else the registered string it refers to, else nothing. None: unreadable, as a note says."""
+    own = read_texts(trace, "NVTX_EVENTS", "text", len(text_ids))
+    if own is None:
+        return None
+    codes, unique = pd.factorize(text_ids)
+    registered = strings[~strings.index.duplicated()].reindex(unique)
+    names = np.array([text if isinstance(text, str) else "" for text in registered], dtype=object)[codes]
+    if own:
+        texts = np.array(own, dtype=object)
+        names = np.where(pd.isna(texts), names, texts)
+    return pd.Series(names, dtype=object)
 
 
 def _domain_names(keys: pd.DataFrame, domains: pd.DataFrame) -> pd.Series:
