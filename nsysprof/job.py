@@ -16,11 +16,16 @@ from nsysprof.case import Case
 class Job:
     """One pass over a grid.
 
-    pass_name: "timed" (untraced latency and memory) or "traced" (a fixed number of calls in an NVTX range).
+    pass_name: "timed" (untraced latency and memory), "traced" (a fixed number of calls in an NVTX range) or "bench"
+    (one block of samples for each element of `cases`, in which a case may come several times).
     profiler: "nsys", "torch" or "none"; says who records the traced pass.
     events_path: JSON lines, appended by supervisor and worker. stop_path: exists when the pass shall end early.
     torch_trace_path: the SQLite that the embedded profiler writes. parent_pid: the capture that waits for the pass;
     when it dies, so does the pass.
+
+    Of "bench" alone: flush, whether the caches are emptied before each sample; graph, "auto", "always" or "never";
+    warmup_seconds, the longest warm-up of a block; ceilings, the dtypes whose ceilings are measured first; check,
+    whether results are compared with a reference before the first block of a case.
     """
 
     cases: tuple[Case, ...]
@@ -38,6 +43,11 @@ class Job:
     torch_trace_path: str
     parent_pid: int
     skip: tuple[int, ...] = ()
+    flush: bool = True
+    graph: str = "auto"
+    warmup_seconds: float = 1.0
+    ceilings: tuple[str, ...] = ()
+    check: bool = True
 
     def is_stopped(self) -> bool:
         """Whether the pass shall end now: it was told to, or nobody waits for it any more."""
@@ -64,6 +74,7 @@ class Job:
         data["cases"] = tuple(Case.from_json(cell) for cell in data["cases"])
         data["range_keys"] = tuple(data["range_keys"])
         data["skip"] = tuple(data["skip"])
+        data["ceilings"] = tuple(data["ceilings"])
         return Job(**data)
 
 

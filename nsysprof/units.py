@@ -46,6 +46,23 @@ def format_ratio(value: float | None) -> str:
     return f"{_significant(value)}x"
 
 
+def format_percent(value: float | None) -> str:
+    """A percentage as `12.3 %`."""
+    if value is None or math.isnan(value):
+        return UNKNOWN
+    return f"{_significant(value)} %"
+
+
+def format_rate(value: float | None, unit: str) -> str:
+    """A rate with a decimal prefix: `312.4 TFLOP/s`, `4.02 TB/s`."""
+    if value is None or math.isnan(value):
+        return UNKNOWN
+    for prefix, size in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if abs(value) >= size:
+            return f"{_significant(value / size)} {prefix}{unit}"
+    return f"{_significant(value)} {unit}"
+
+
 def format_interval_ns(median_ns: float, low_ns: float, high_ns: float) -> str:
     """A median with its interval in one unit: `52.54 [50.30, 54.46] us`."""
     for limit, divisor, unit in ((1e3, 1.0, "ns"), (1e6, 1e3, "us"), (1e9, 1e6, "ms"), (float("inf"), 1e9, "s")):

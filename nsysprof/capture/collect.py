@@ -134,7 +134,8 @@ def summarize_clocks(samples: list[dict[str, Any]]) -> dict[str, Any] | None:
     }
 
 
-_HARMLESS = {"gpu_idle", "applications_clocks_setting"}
+# Reasons that NVML gives for clocks of a GPU that is not throttled.
+HARMLESS_CLOCK_REASONS = frozenset({"gpu_idle", "applications_clocks_setting"})
 
 
 def clock_notes(environment: dict[str, Any]) -> list[Note]:
@@ -142,7 +143,7 @@ def clock_notes(environment: dict[str, Any]) -> list[Note]:
     clocks = environment.get("clocks")
     if not clocks:
         return []
-    reasons = [r for r in clocks["during"]["throttle_reasons"] if r not in _HARMLESS]
+    reasons = [r for r in clocks["during"]["throttle_reasons"] if r not in HARMLESS_CLOCK_REASONS]
     if not reasons:
         return []
     return [

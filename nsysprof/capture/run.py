@@ -224,7 +224,7 @@ def _run_pass(run: _Run, pass_name: str, argv: list[str], log: str) -> int | Non
         except KeyboardInterrupt:
             run.interrupted = True
             Path(job.stop_path).touch()
-            _finish_or_kill(process)
+            finish_or_kill(process)
         _take(run, pass_name, reader)
     code = process.returncode
     run.manifest.steps.append(Step(pass_name, tuple(argv), code, time.monotonic_ns() - started))
@@ -246,7 +246,7 @@ def _take(run: _Run, pass_name: str, reader: EventReader) -> None:
         run.save()
 
 
-def _finish_or_kill(process: subprocess.Popen[bytes]) -> None:
+def finish_or_kill(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
         process.wait(_FINISH_S)
         return

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nsysprof.case import BACKENDS, DTYPES, PASSES, expand_grid
+from nsysprof.cli.machine import check_choice, default_dtypes, require_torch, settle_device
 from nsysprof.cli.options import parse_names, parse_sizes
-from nsysprof.errors import DataLossError, MissingToolError, OutputError, ToolFailedError, UsageError
+from nsysprof.errors import DataLossError, MissingToolError, OutputError, ToolFailedError
 
 if TYPE_CHECKING:
     from nsysprof.analysis.results import Analysis
@@ -117,18 +116,17 @@ def _make_plan(
     from nsysprof.capture.plan import DEVICES, PROFILERS, plan_capture
     from nsysprof.environment import collect_gpus, collect_host
 
-    _check_choice("--profiler", profiler, PROFILERS)
-    _check_choice("--device", device, DEVICES)
+    check_choice("--profiler", profiler, PROFILERS)
+    check_choice("--device", device, DEVICES)
     cases_dtype = dtypes or ["fp16"]
     expand_grid(**grid, dtypes=cases_dtype)  # complain about the grid before looking at the machine
-    _require_torch()
-    gpus = collect_gpus() if device != "cpu" else []
-    settled_device = _settle_device(device, bool(gpus), profiler)
+    require_torch("capture")
+    settled_device = settle_device(device, profiler)
     nsys_path = find_nsys(nsys) if profiler in ("auto", "nsys") else None
     settled = _settle_profiler(profiler, settled_device, nsys_path)
     if not dtypes:
-        cases_dtype = ["fp16" if settled_device == "cuda" else "fp32"]
-    memory = gpus[0]["memory_bytes"] if settled_device == "cuda" else collect_host()["memory_bytes"]
+        cases_dtype = default_dtypes(settled_device)
+    memory = collect_gpus()[0]["memory_bytes"] if settled_device == "cuda" else collect_host()["memory_bytes"]
     plan = plan_capture(
         expand_grid(**grid, dtypes=cases_dtype),
         profiler=settled,
@@ -137,35 +135,6 @@ def _make_plan(
         **numbers,
     )
     return plan, nsys_path
-
-
-def _check_choice(option: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise UsageError(f"Unknown {option} '{value}'.", f"Known: {', '.join(known)}.")
-
-
-def _require_torch() -> None:
-    for module in ("torch", "nvtx", "pynvml"):
-        if importlib.util.find_spec(module) is None:
-            raise MissingToolError(
-                f"capture needs the Python package {module}, which is not installed.",
-                "pip install 'nsysprof[torch]'",
-            )
-
-
-def _settle_device(device: str, has_gpu: bool, profiler: str) -> str:
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    has_gpu = has_gpu and visible not in ("", "-1")
-    if device == "cuda" and not has_gpu:
-        raise MissingToolError(
-            "--device cuda, but no NVIDIA GPU can be used here.", "Use --device cpu, or check nvidia-smi."
-        )
-    if device == "auto" and profiler == "nsys" and not has_gpu:
-        raise MissingToolError(
-            "--profiler nsys, but there is no NVIDIA GPU here to trace.",
-            "Use --profiler torch for operators on the CPU, or add --device cpu to record NVTX ranges alone.",
-        )
-    return ("cuda" if has_gpu else "cpu") if device == "auto" else device
 
 
 def _settle_profiler(profiler: str, device: str, nsys: Path | None) -> str:

@@ -21,3 +21,11 @@ def parse_sizes(option: str, text: str) -> list[int]:
                 f"{option} {part!r} is not an integer.", "Give positive integers, separated by commas."
             ) from None
     return sizes
+
+
+def parse_causal(text: str) -> list[bool]:
+    """`yes`, `no` or `both`. Raises UsageError for anything else."""
+    known = {"yes": [True], "no": [False], "both": [True, False]}
+    if text not in known:
+        raise UsageError(f"--causal {text!r} is none of yes, no, both.", "Give one of them.")
+    return known[text]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
+    from nsysprof.capture.bench import BenchRun
     from nsysprof.capture.collect import CaseOutcome, Progress
 
 _PASS_TITLES = {"timed": "untraced", "traced": "traced"}
@@ -80,5 +81,51 @@ def _bars(cases: int) -> Iterator[Callable[[str, Progress], None]]:
             current = progress.current
             name = "" if current is None else progress.plan.range_of(progress.plan.cases[current])
             bars.update(tasks[pass_name], completed=_count(progress, pass_name), case=name)
+
+        yield show
+
+
+@contextmanager
+def block_progress(blocks: int, *, quiet: bool) -> Iterator[Callable[[BenchRun, int, int | None], None]]:
+    """A callback for run_bench that shows how many blocks are done, which cell is in work, and the time left."""
+    if quiet:
+        yield lambda _run, _left, _cell: None
+    elif sys.stderr.isatty():
+        yield from _block_bar(blocks)
+    else:
+        yield _block_lines(blocks)
+
+
+def _block_lines(blocks: int) -> Callable[[BenchRun, int, int | None], None]:
+    """A line at every tenth of the way."""
+    begin, said = time.monotonic(), 0
+
+    def show(run: BenchRun, left: int, _cell: int | None) -> None:
+        nonlocal said
+        done = blocks - left
+        if done * 10 // max(1, blocks) > said:
+            said = done * 10 // max(1, blocks)
+            rest = (time.monotonic() - begin) / done * left
+            failed = sum(block.status != "ok" for block in run.blocks)
+            text = f", {failed} failed" if failed else ""
+            typer.echo(f"  {done} of {blocks} blocks{text}, about {rest:.0f} s left", err=True)
+
+    return show
+
+
+def _block_bar(blocks: int) -> Iterator[Callable[[BenchRun, int, int | None], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = (
+        TextColumn("blocks"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[cell]}", markup=False),
+    )  # fmt: skip
+    with Bars(*columns, console=Console(stderr=True)) as bars:
+        task = bars.add_task("blocks", total=blocks, cell="")
+
+        def show(run: BenchRun, left: int, cell: int | None) -> None:
+            bars.update(task, completed=blocks - left, cell="" if cell is None else run.plan.name_of(cell))
 
         yield show

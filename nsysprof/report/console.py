@@ -8,6 +8,8 @@ import pandas as pd
 
 from nsysprof.analysis.results import Analysis, CaptureRecord
 from nsysprof.notes import Severity
+from nsysprof.report.bench_tables import failure_table, latency_table
+from nsysprof.report.bench_tables import verdict_lines as verdict_lines_of_bench
 from nsysprof.report.escape import clean
 from nsysprof.report.method import coverage_line
 from nsysprof.report.tables import Table, case_table, kernel_table, range_table, reasons
@@ -41,6 +43,14 @@ def render_results(results: pd.DataFrame, words: Words, width: int) -> str:
     record = CaptureRecord("", results, {}, "")
     table = render_table(case_table(record, words), width)
     return "\n".join([table, *(clean(line, 300) for line in reasons(record))])
+
+
+def render_bench(table: pd.DataFrame, width: int) -> str:
+    """The verdicts, latencies and failures of a bench."""
+    failures = failure_table(table)
+    parts = [render_table(latency_table(table, short=True), width)]
+    parts += [render_table(failures, width)] if failures.rows else []
+    return "\n".join([*parts, *(clean(line, 400) for line in verdict_lines_of_bench(table))])
 
 
 def render_table(table: Table, width: int) -> str:

@@ -13,7 +13,7 @@ from nsysprof.case import Case
 from nsysprof.workload.backends import Attention, eligibility, load_attention
 from nsysprof.workload.memory import PeakMemory
 
-_DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
+DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 _MIN_SAMPLES = 10
 METHODS = {
     "cuda": "untraced; one pair of CUDA events around each call, calls queued back to back, L2 warm; median",
@@ -47,7 +47,7 @@ def _make_inputs(case: Case, device: str) -> tuple[torch.Tensor, torch.Tensor, t
     generator = torch.Generator(device=device).manual_seed(0)
     shape = (case.batch, case.heads, case.seq, case.head_dim)
     made = [
-        torch.randn(shape, generator=generator, device=device, dtype=_DTYPES[case.dtype]).requires_grad_(
+        torch.randn(shape, generator=generator, device=device, dtype=DTYPES[case.dtype]).requires_grad_(
             case.pass_ != "fwd"
         )
         for _ in range(3)

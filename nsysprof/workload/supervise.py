@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from nsysprof import __version__
+from nsysprof.case import Case
 from nsysprof.environment import read_clocks
 from nsysprof.job import EventReader, Job, append_event
 from nsysprof.workload.worker import REPLACE_ME
 
 _POLL_S = 0.05
-_CLOCKS_EVERY_S = 0.5
+# A block of bench takes milliseconds.
+_CLOCKS_EVERY_S = {"timed": 0.5, "traced": 0.5, "bench": 0.1}
 _KILL_GRACE_S = 5.0
 _STARTUP_S = 300.0  # importing torch from a cold network disk
 
@@ -31,9 +33,15 @@ def main(arguments: list[str]) -> int:
         _announce()
     pending = [index for index in range(len(job.cases)) if index not in job.skip]
     reader = EventReader(job.events_path)
-    clocks = _ClockSampler(job.events_path)
+    clocks = _ClockSampler(job.events_path, _CLOCKS_EVERY_S[job.pass_name])
+    failed: set[Case] = set()
     while pending and not job.is_stopped():
-        pending = _run_worker(job_path, job, pending, reader, clocks)
+        pending = _run_worker(job_path, job, pending, reader, clocks, failed)
+        if job.pass_name == "bench":  # another block of a case that failed would fail, or end another worker
+            for index in [index for index in pending if job.cases[index] in failed]:
+                append_event(job.events_path, "done", case=index, status="skipped", reason="")
+                pending.remove(index)
+            reader.read()  # our own lines
     return 0
 
 
@@ -48,8 +56,9 @@ def _announce() -> None:
 class _ClockSampler:
     """Samples the clocks of the worker's GPU from this process, so that no measured call waits for NVML."""
 
-    def __init__(self, events_path: str) -> None:
+    def __init__(self, events_path: str, every_s: float) -> None:
         self._events_path = events_path
+        self._every_s = every_s
         self._uuid: str | None = None
         self._next = 0.0
 
@@ -59,14 +68,16 @@ class _ClockSampler:
 
     def sample(self, case: int | None) -> None:
         if self._uuid and time.monotonic() >= self._next:
-            self._next = time.monotonic() + _CLOCKS_EVERY_S
+            self._next = time.monotonic() + self._every_s
             clocks = read_clocks(self._uuid)
             if clocks is not None:
                 append_event(self._events_path, "clocks", case=case, time_ns=time.time_ns(), **clocks)
 
 
-def _run_worker(job_path: Path, job: Job, pending: list[int], reader: EventReader, clocks: _ClockSampler) -> list[int]:
-    """Run one worker until it ends, hangs or is told to stop; return the cases still to do."""
+def _run_worker(
+    job_path: Path, job: Job, pending: list[int], reader: EventReader, clocks: _ClockSampler, failed: set[Case]
+) -> list[int]:
+    """Run one worker until it ends, hangs or is told to stop; return the cases still to do. Adds to `failed`."""
     indices = ",".join(map(str, pending))
     command = [sys.executable, "-m", "nsysprof.workload.worker", str(job_path), indices]
     worker = subprocess.Popen(command, stdin=subprocess.DEVNULL)
@@ -82,6 +93,8 @@ def _run_worker(job_path: Path, job: Job, pending: list[int], reader: EventReade
                 current, deadline = event["case"], time.monotonic() + job.case_timeout_s
             elif event["event"] == "done":
                 left.remove(event["case"])
+                if event["status"] != "ok":
+                    failed.add(job.cases[event["case"]])
                 current, deadline = None, time.monotonic() + _STARTUP_S
         if code is not None:
             break
@@ -102,6 +115,7 @@ def _run_worker(job_path: Path, job: Job, pending: list[int], reader: EventReade
     lost = list(left) if current is None and left == pending else ([current] if current is not None else [])
     for index in lost:
         append_event(job.events_path, "done", case=index, status=status, reason=reason)
+        failed.add(job.cases[index])
         left.remove(index)
     reader.read()  # our own lines
     return left

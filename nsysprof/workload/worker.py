@@ -28,19 +28,37 @@ def main(arguments: list[str]) -> int:
     from nsysprof.workload.loaded_libraries import collect_torch
 
     append_event(job.events_path, "environment", facts=collect_torch(job.device))
+    if job.ceilings:
+        _measure_ceilings(job)
     recorder = _Recorder(job)
+    failed: set[Case] = set()
     try:
         for index in indices:
             if job.is_stopped():
                 break
+            if job.cases[index] in failed:  # a later block of a case that cannot run would fail as well
+                append_event(job.events_path, "done", case=index, status="skipped", reason="")
+                continue
             append_event(job.events_path, "start", case=index)
             outcome, poisoned = _measure(job, job.cases[index], recorder)
             append_event(job.events_path, "done", case=index, **outcome)
+            if outcome["status"] != "ok" and job.pass_name == "bench":
+                failed.add(job.cases[index])
             if poisoned:
                 return REPLACE_ME
     finally:
         recorder.close()
     return 0
+
+
+def _measure_ceilings(job: Job) -> None:
+    """The device's ceilings as an event; a device without room for them has none, with the reason."""
+    from nsysprof.workload.bench import measure_ceilings
+
+    try:
+        append_event(job.events_path, "ceilings", **measure_ceilings(job.device, list(job.ceilings)))
+    except (RuntimeError, MemoryError) as error:
+        append_event(job.events_path, "ceilings", reason=str(error).partition("\n")[0][:200])
 
 
 class _Recorder:
@@ -78,14 +96,9 @@ def _measure(job: Job, case: Case, recorder: _Recorder) -> tuple[dict[str, Any],
     import torch
 
     from nsysprof.workload.backends import IneligibleError
-    from nsysprof.workload.measure import measure_latency
 
     try:
-        if job.pass_name == "timed":
-            measured = measure_latency(case, job.device, job.samples, job.sample_seconds, job.warmup)
-            return {"status": "ok", "reason": "", "measured": measured}, False
-        recorder.run(case)
-        return {"status": "ok", "reason": ""}, False
+        return {"status": "ok", "reason": "", **_run_case(job, case, recorder)}, False
     except IneligibleError as error:
         return _failed("ineligible", error), False
     except (torch.OutOfMemoryError, MemoryError) as error:
@@ -95,6 +108,20 @@ def _measure(job: Job, case: Case, recorder: _Recorder) -> tuple[dict[str, Any],
         if "can't allocate memory" in text or "not enough memory" in text:
             return _failed("out_of_memory", error), False
         return _failed("error", error), job.device == "cuda" and "CUDA error" in text
+
+
+def _run_case(job: Job, case: Case, recorder: _Recorder) -> dict[str, Any]:
+    """What the pass measures of one case."""
+    if job.pass_name == "timed":
+        from nsysprof.workload.measure import measure_latency
+
+        return {"measured": measure_latency(case, job.device, job.samples, job.sample_seconds, job.warmup)}
+    if job.pass_name == "bench":
+        from nsysprof.workload.bench import measure_block
+
+        return {"measured": measure_block(case, job)}
+    recorder.run(case)
+    return {}
 
 
 def _failed(status: str, error: BaseException) -> dict[str, Any]:

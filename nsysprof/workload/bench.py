@@ -1,0 +1,97 @@
+"""One block of `bench`: a case prepared, warmed up and timed; and the ceilings of the device."""
+
+from __future__ import annotations
+
+import time
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+
+from nsysprof.case import Case
+from nsysprof.job import Job
+from nsysprof.workload.measure import DTYPES, prepared
+from nsysprof.workload.memory import PeakMemory, release_memory
+from nsysprof.workload.timing import Call, capture_graph, make_flush, synchronize, time_calls, warm_up
+
+# Above this part of a call's time the CPU's launching is what is timed, and a graph shows the GPU's own time.
+LAUNCH_BOUND = 0.8
+_COPY_BYTES = {"cuda": 1 << 30, "cpu": 1 << 28}
+_MATMUL_SIZES = {("cuda", "fp16"): 8192, ("cuda", "bf16"): 8192, ("cuda", "fp32"): 4096}
+_CPU_MATMUL_SIZE = 1024
+_CEILING_SAMPLES = 20
+
+
+def measure_block(case: Case, job: Job) -> dict[str, Any]:
+    """The fields of a Block that are measured, as JSON."""
+    memory = PeakMemory(job.device)
+    with _own_stream(job.device), prepared(case, job.device, memory) as call:
+        warm = warm_up(call, job.device, job.warmup_seconds)
+        flush = make_flush(job.device) if job.flush else None
+        count = max(1, min(job.samples, int(job.sample_seconds / max(warm.call_s, 1e-9))))
+        if flush is not None:
+            flush()
+        synchronize(job.device)
+        started_ns = time.time_ns()
+        timed = time_calls(call, job.device, count, flush)
+        peak = memory.read()["peak_allocated_bytes"]
+        share = warm.launch_s / warm.call_s if job.device == "cuda" and warm.call_s else None
+        graph_ns, graph_reason = _time_graph(call, job, count, flush, share)
+    release_memory()
+    return {
+        "started_ns": started_ns,
+        "values_ns": timed.values_ns,
+        "offsets_ns": timed.offsets_ns,
+        "graph_ns": graph_ns,
+        "graph_reason": graph_reason,
+        "launch_share": None if share is None else round(share, 3),
+        "warmup_calls": warm.calls,
+        "stable": warm.stable,
+        "peak_bytes": peak,
+    }
+
+
+def _own_stream(device: str) -> AbstractContextManager[Any]:
+    """A stream other than the default one, which cannot be captured into a graph."""
+    return torch.cuda.stream(torch.cuda.Stream()) if device == "cuda" else nullcontext()
+
+
+def _time_graph(
+    call: Call, job: Job, count: int, flush: Call | None, share: float | None
+) -> tuple[tuple[int, ...], str]:
+    if job.graph == "never" or share is None:
+        return (), "not asked for" if job.device == "cuda" else "there are no CUDA graphs on a CPU"
+    if job.graph == "auto" and share < LAUNCH_BOUND:
+        return (), f"launching takes {share:.0%} of a call, so that it does not bound it"
+    try:
+        replay = capture_graph(call)
+        warm_up(replay, job.device, job.warmup_seconds)
+        return time_calls(replay, job.device, count, flush).values_ns, ""
+    except RuntimeError as error:
+        first = (str(error).splitlines() or [""])[0]
+        return (), f"it cannot be captured: {first[:200]}"
+
+
+def measure_ceilings(device: str, dtypes: list[str]) -> dict[str, Any]:
+    """What this device reaches: bytes/s of a large copy (read and written), FLOP/s of a large matrix product."""
+    flops = {dtype: _multiplication_rate(device, dtype) for dtype in dtypes}
+    release_memory()
+    return {"bytes_per_s": _copy_rate(device), "flops": flops}
+
+
+def _copy_rate(device: str) -> float:
+    source = torch.empty(_COPY_BYTES[device], dtype=torch.int8, device=device)
+    target = torch.empty_like(source)
+    return _rate(lambda: target.copy_(source), device, 2 * _COPY_BYTES[device])
+
+
+def _multiplication_rate(device: str, dtype: str) -> float:
+    n = _MATMUL_SIZES.get((device, dtype), _CPU_MATMUL_SIZE)
+    a, b, out = (torch.randn(n, n, device=device).to(DTYPES[dtype]) for _ in range(3))
+    return _rate(lambda: torch.mm(a, b, out=out), device, 2 * n**3)
+
+
+def _rate(call: Call, device: str, amount: int) -> float:
+    """`amount` a second, by the fastest of some calls: a ceiling is what can be reached."""
+    warm_up(call, device, 1.0)
+    return amount / (min(time_calls(call, device, _CEILING_SAMPLES, None).values_ns) * 1e-9)

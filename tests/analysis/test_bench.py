@@ -1,0 +1,95 @@
+import numpy as np
+import pytest
+
+from nsysprof.analysis.bench import check_self, summarize_bench
+from nsysprof.block import Block
+from nsysprof.case import Case
+from tests.analysis.blocks import make_blocks
+
+CASES = (Case("flash", seq=512), Case("math", seq=512), Case("flash", seq=1024))
+CEILINGS = {"bytes_per_s": 4e12, "flops": {"fp16": 700e12}}
+H200 = {"gpu_name": "NVIDIA H200", "device": "cuda"}
+
+
+def summarize(blocks, cells=CASES, ceilings=CEILINGS, environment=H200, **fields):
+    return summarize_bench(cells, [f"c{i}" for i in range(len(cells))], blocks, ceilings, environment, **fields)
+
+
+def three(rng, medians=(50e3, 60e3, 90e3)):
+    return [block for cell, median in enumerate(medians) for block in make_blocks(rng, 9, cell=cell, median=median)]
+
+
+def test_only_equal_work_is_ranked():
+    table = summarize(three(np.random.default_rng(1))).table
+    assert list(table["rank"]) == [1, 2, 1]
+    assert list(table["verdict"]) == ["fastest", "slower", "alone"]
+    assert table.loc[1, "against_best"] == pytest.approx(1.2, rel=0.02)
+
+
+def test_what_does_not_differ_is_a_tie():
+    table = summarize(three(np.random.default_rng(2), (50e3, 50e3, 90e3))).table
+    assert sorted(table["verdict"][:2]) == ["fastest", "tie"]
+
+
+def test_rates_by_formula():
+    row = summarize(three(np.random.default_rng(1))).table.loc[0]
+    flops = 4 * 8 * 512 * 512 * 64 / 2
+    assert row["flops_per_s"] == pytest.approx(flops / (row["median_ns"] * 1e-9))
+    assert row["measured_flops_pct"] == pytest.approx(100 * row["flops_per_s"] / 700e12)
+    assert row["datasheet_flops_pct"] == pytest.approx(100 * row["flops_per_s"] / 989.4e12)
+    moved = 4 * 8 * 512 * 64 * 2
+    assert row["measured_bytes_pct"] == pytest.approx(100 * moved / (row["median_ns"] * 1e-9) / 4e12)
+
+
+def test_more_than_all_is_a_measurement_error_and_named():
+    results = summarize(three(np.random.default_rng(1), (0.2e3, 60e3, 90e3)))
+    found = [note for note in results.notes if note.code == "above-ceiling"]
+    assert any("c0 reaches" in note.text and "L2 cache" in note.text for note in found)
+    assert any("c0 reaches" in note.text and "FLOP/s" in note.text for note in found)
+    assert not any("c1" in note.text for note in found)
+
+
+def test_unknown_ceilings_are_unknown():
+    row = summarize(three(np.random.default_rng(1)), ceilings={}, environment={"gpu_name": "GeForce"}).table.loc[0]
+    assert row["measured_flops_pct"] is None or np.isnan(row["measured_flops_pct"])
+    assert row["datasheet_bytes_pct"] is None or np.isnan(row["datasheet_bytes_pct"])
+
+
+def test_a_case_that_fails_in_one_process_is_measured_and_not_ranked():
+    blocks = three(np.random.default_rng(1))
+    blocks[0] = Block(0, 2, 0, "crashed", "the process died of SIGSEGV")
+    row = summarize(blocks).table.loc[0]
+    assert row["status"] == "unreliable"
+    assert row["reason"].startswith("crashed in 1 of ")
+    assert row["median_ns"] > 0
+    assert row["verdict"] == ""
+
+
+def test_a_case_that_never_ran_has_its_reason():
+    blocks = [b for b in three(np.random.default_rng(1)) if b.cell != 1]
+    blocks.append(Block(1, 0, 0, "ineligible", "head_dim 8192 > 256"))
+    row = summarize(blocks).table.loc[1]
+    assert (row["status"], row["reason"]) == ("ineligible", "head_dim 8192 > 256")
+    assert np.isnan(row["median_ns"])
+    assert summarize([]).table.loc[0, "status"] == "not_run"
+
+
+def test_notes_on_throttling_warm_up_and_drift():
+    rng = np.random.default_rng(4)
+    blocks = make_blocks(rng, 9, cell=0, drift=0.2, within=0.001, stable=False, throttled=(0, 1))
+    codes = {note.code: note.text for note in summarize(blocks).notes}
+    assert "18 of 90 samples" in codes["gpu-throttled"]
+    assert "c0" in codes["drift"]
+    assert "c0" in codes["warm-up-unstable"]
+
+
+def test_the_same_code_against_itself():
+    rng = np.random.default_rng(5)
+    blocks = [b for cell in range(80) for b in make_blocks(rng, 12, cell=cell, between=0.01)]
+    found = check_self(blocks, 80, 4, None)
+    assert found.pairs == 40
+    assert found.below_alpha <= 6
+    assert found.alarms <= 2
+    assert found.floor_pct > 0
+    table = summarize(blocks, cells=[CASES[0]] * 80, copies=4).table
+    assert set(table["verdict"]) == {""}

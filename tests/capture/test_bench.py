@@ -1,0 +1,207 @@
+"""Real processes with real torch on the CPU, and callables that misbehave in every way."""
+
+import json
+import threading
+import time
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra [torch]")
+
+from nsysprof.block import OK, Block  # noqa: E402
+from nsysprof.capture.bench import (  # noqa: E402
+    _mark_throttled,
+    hopeless_cells,
+    new_run,
+    prepare_bench_folder,
+    read_run,
+    run_bench,
+)
+from nsysprof.capture.bench_plan import BenchPlan  # noqa: E402
+from nsysprof.case import Case  # noqa: E402
+from nsysprof.errors import OutputError, TraceError  # noqa: E402
+
+KERNELS = """
+import os, signal, time, torch
+import torch.nn.functional as F
+
+def good(q, k, v, is_causal):
+    return F.scaled_dot_product_attention(q, k, v, is_causal=is_causal)
+
+def raises(q, k, v, is_causal):
+    raise ValueError("no such tile")
+
+def crashes(q, k, v, is_causal):
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+def hangs(q, k, v, is_causal):
+    time.sleep(1000)
+
+def crashes_once(q, k, v, is_causal):
+    flag = os.environ["FLAG"]
+    if not os.path.exists(flag):
+        open(flag, "w").close()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return good(q, k, v, is_causal)
+"""
+
+
+@pytest.fixture
+def kernels(tmp_path, monkeypatch):
+    (tmp_path / "mykernels.py").write_text(KERNELS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("FLAG", str(tmp_path / "flag"))
+
+
+def case(backend, seq=32):
+    return Case(backend, seq=seq, heads=2, head_dim=16, dtype="fp32")
+
+
+def run(tmp_path, backends, **fields):
+    numbers = {"processes": 2, "rounds": 2, "samples": 4, "warmup_seconds": 0.05, "check": False, "flush": False}
+    plan = BenchPlan(tuple(case(backend) for backend in backends), "cpu", **{**numbers, **fields})
+    folder = tmp_path / "out"
+    prepare_bench_folder(folder, force=True)
+    made = new_run(plan)
+    finished = run_bench(made, folder, lambda _run, _left, _cell: None)
+    return made, finished, folder
+
+
+def statuses(made, cell):
+    return [block.status for block in made.blocks if block.cell == cell]
+
+
+def test_every_cell_gets_its_blocks_and_all_of_it_is_on_disk(tmp_path):
+    made, finished, folder = run(tmp_path, ["math", "naive"])
+    assert finished
+    assert [statuses(made, cell) for cell in (0, 1)] == [[OK] * 4] * 2
+    assert all(len(block.values_ns) == 4 and min(block.values_ns) > 0 for block in made.blocks)
+    assert {(block.process, block.round) for block in made.blocks if block.cell == 0} == {
+        (0, 0),
+        (0, 1),
+        (1, 0),
+        (1, 1),
+    }
+    assert made.ceilings["bytes_per_s"] > 1e8
+    assert made.ceilings["flops"]["fp32"] > 1e8
+    assert read_run(folder / "samples.json") == made
+    assert read_run(folder / "samples.json").complete
+    starts = [block.started_ns for block in made.blocks]
+    assert starts == sorted(starts)
+
+
+def test_a_failing_kernel_costs_itself_alone(tmp_path, kernels):
+    backends = ["naive", "mykernels:raises", "mykernels:crashes", "mykernels:nothing", "nowhere:f"]
+    made, finished, _ = run(tmp_path, backends)
+    assert finished
+    assert statuses(made, 0) == [OK] * 4
+    assert set(statuses(made, 1)) == {"error"}
+    assert set(statuses(made, 2)) == {"crashed"}
+    assert "SIGSEGV" in next(block.reason for block in made.blocks if block.cell == 2)
+    assert set(statuses(made, 3)) == {"error"}
+    assert set(statuses(made, 4)) == {"error"}
+    # Each once a process, and not once a round.
+    assert all(len(statuses(made, cell)) == 2 for cell in (1, 2, 3, 4))
+
+
+def test_a_kernel_that_never_returns(tmp_path, kernels):
+    made, finished, _ = run(tmp_path, ["naive", "mykernels:hangs"], processes=1, case_timeout_s=2.0)
+    assert finished
+    assert statuses(made, 1) == ["timeout"]
+    assert statuses(made, 0) == [OK] * 2
+
+
+def test_a_kernel_that_fails_in_one_process_only(tmp_path, kernels):
+    made, _, _ = run(tmp_path, ["naive", "mykernels:crashes_once"])
+    assert sorted(statuses(made, 1)) == ["crashed", OK, OK]
+
+
+def test_ctrl_c_keeps_what_was_measured(tmp_path, monkeypatch):
+    plan = BenchPlan((case("naive"), case("math")), "cpu", rounds=500, check=False, flush=False)
+    folder = tmp_path / "out"
+    prepare_bench_folder(folder, force=False)
+    made = new_run(plan)
+
+    stopped = []
+
+    def stop(run, _left, _cell):
+        if len(run.blocks) >= 3 and not stopped:
+            stopped.append(True)
+            raise KeyboardInterrupt
+
+    begin = time.monotonic()
+    assert not run_bench(made, folder, stop)
+    assert time.monotonic() - begin < 60
+    kept = read_run(folder / "samples.json")
+    assert len(kept.blocks) >= 3
+    assert not kept.complete
+
+
+def test_hopeless_cells():
+    plan = BenchPlan((case("math"),) * 4, "cpu")
+    made = new_run(plan)
+    made.blocks = [
+        Block(0, 0, 0, "ineligible", "x"),
+        Block(1, 0, 0, "crashed", "x"),
+        Block(2, 0, 0, "crashed", "x"),
+        Block(2, 1, 0, "timeout", "x"),
+        Block(3, 0, 0, OK, values_ns=(1,)),
+    ]
+    assert hopeless_cells(made) == {0, 2}
+
+
+def test_samples_beside_a_throttled_reading_are_marked():
+    made = new_run(BenchPlan((case("math"),), "cuda"))
+    made.blocks = [
+        Block(0, 0, 0, OK, started_ns=1000, values_ns=(1, 1, 1), offsets_ns=(0, 500, 5000)),
+        Block(0, 1, 0, OK, started_ns=1000, values_ns=(1,), offsets_ns=(0,)),
+    ]
+    made.clocks = [
+        {"process": 0, "time_ns": 900, "throttle_reasons": ["gpu_idle"]},
+        {"process": 0, "time_ns": 1400, "throttle_reasons": []},
+        {"process": 0, "time_ns": 1600, "throttle_reasons": ["sw_power_cap"]},
+        {"process": 0, "time_ns": 1800, "throttle_reasons": []},
+        {"process": 0, "time_ns": 1900, "throttle_reasons": []},
+    ]
+    _mark_throttled(made, 0)
+    assert made.blocks[0].throttled == (1,)
+    assert made.blocks[1].throttled == ()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b"{}", b'{"format_version": 1}', b"\xff\xfe", b'{"format_version": "x"}'],
+)
+def test_what_is_no_samples_file(tmp_path, content):
+    (tmp_path / "samples.json").write_bytes(content)
+    with pytest.raises(TraceError, match="is not a bench's samples"):
+        read_run(tmp_path / "samples.json")
+
+
+def test_samples_of_a_newer_version(tmp_path):
+    (tmp_path / "samples.json").write_text(json.dumps({"format_version": 99, "nsysprof_version": "9.9"}))
+    with pytest.raises(TraceError, match=r"newer nsysprof \(9.9\)"):
+        read_run(tmp_path / "samples.json")
+
+
+def test_folders_of_other_things_are_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("years")
+    with pytest.raises(OutputError, match="not a bench of ours"):
+        prepare_bench_folder(tmp_path, force=True)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(OutputError, match="is a file"):
+        prepare_bench_folder(tmp_path / "file", force=True)
+    bench = tmp_path / "bench"
+    bench.mkdir()
+    (bench / "samples.json").write_text("{}")
+    with pytest.raises(OutputError, match="already holds a bench"):
+        prepare_bench_folder(bench, force=False)
+    (bench / "mine.txt").write_text("kept")
+    prepare_bench_folder(bench, force=True)
+    assert (bench / "mine.txt").exists()
+    assert not (bench / "samples.json").exists()
+
+
+def test_no_thread_is_left_behind(tmp_path):
+    run(tmp_path, ["naive"], processes=1, rounds=1)
+    assert threading.active_count() <= 2

@@ -1,0 +1,141 @@
+"""`nsysprof bench` as a user runs it."""
+
+import csv
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.cli.test_analyze import fails
+
+pytest.importorskip("torch", reason="needs the extra [torch]")
+
+SMALL = ["--seq", "32,64", "--heads", "2", "--head-dim", "16", "--device", "cpu", "--warmup-seconds", "0.05"]
+QUICK = [*SMALL, "--processes", "1", "--rounds", "4", "--samples", "3"]
+
+
+def run(*arguments, cwd=None, timeout=240):
+    command = [sys.executable, "-m", "nsysprof", "bench", *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=timeout)
+
+
+def test_a_small_bench_from_end_to_end(tmp_path):
+    done = run(*QUICK, "--backends", "math,naive", "--seed", "7", "--db", tmp_path / "all.db", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "seed 7" in done.stderr
+    (folder,) = (tmp_path / "traces").glob("bench-*")
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"samples.json", "results.csv", "report.md", "latency.png", "throughput.png", "scaling.png", "logs"}
+    with (folder / "results.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["case"] for row in rows] == ["math::S32", "math::S64", "naive::S32", "naive::S64"]
+    assert all(int(row["samples"]) == 12 and float(row["median_ns"]) > 0 for row in rows)
+    report = (folder / "report.md").read_text()
+    for words in (
+        "## Latency",
+        "What must be beaten",
+        "Template for an ablation",
+        "seed 7",
+        "Noise floor",
+        "--db all.db",
+    ):
+        assert words in report
+    assert str(tmp_path) not in report
+    with sqlite3.connect(tmp_path / "all.db") as database:
+        assert database.execute("SELECT count(*) FROM results").fetchone() == (4,)
+        assert database.execute("SELECT seed, complete FROM runs").fetchone() == (7, 1)
+
+
+def test_the_database_grows_and_takes_new_columns(tmp_path):
+    db = tmp_path / "all.db"
+    one = ["--seq", "32", "--backends", "naive", "--db", db, "--no-figures"]
+    assert run(*QUICK, *one, "--out", tmp_path / "a").returncode == 0
+    with sqlite3.connect(db) as database:
+        database.execute("ALTER TABLE results DROP COLUMN drift_p")
+    assert run(*QUICK, *one, "--out", tmp_path / "b").returncode == 0
+    with sqlite3.connect(db) as database:
+        assert database.execute("SELECT count(*), count(DISTINCT run) FROM results").fetchone() == (2, 2)
+
+
+def test_databases_that_are_not_ours(tmp_path):
+    with sqlite3.connect(tmp_path / "songs.db") as database:
+        database.execute("CREATE TABLE songs (title)")
+    fails(run(*QUICK, "--db", tmp_path / "songs.db", "--out", tmp_path / "o"), 4, "database of something else")
+    with sqlite3.connect(tmp_path / "new.db") as database:
+        database.execute("PRAGMA user_version = 99")
+    fails(run(*QUICK, "--db", tmp_path / "new.db", "--out", tmp_path / "o"), 4, "newer nsysprof")
+    (tmp_path / "text.db").write_text("no database at all, but long enough to be one" * 9)
+    fails(run(*QUICK, "--db", tmp_path / "text.db", "--out", tmp_path / "o"), 4, "cannot be used as a database")
+    assert not (tmp_path / "o").exists()
+
+
+def test_json(tmp_path):
+    done = run(*QUICK, "--backends", "naive", "--json", "--no-figures", "--out", tmp_path / "o")
+    data = json.loads(done.stdout)
+    assert [row["case"] for row in data["cases"]] == ["naive::S32", "naive::S64"]
+    assert data["cases"][0]["graph_median_ns"] is None
+    assert data["folder"] == str(tmp_path / "o")
+
+
+def test_self_check(tmp_path):
+    arguments = [*SMALL, "--backends", "naive", "--self-check", "--copies", "4", "--rounds", "5", "--processes", "1"]
+    done = run(*arguments, "--samples", "3", "--json", "--no-figures", "--out", tmp_path / "o")
+    found = json.loads(done.stdout)["self_check"]
+    assert found["pairs"] == 4
+    assert found["floor_pct"] > 0
+    assert "Self-check" in (tmp_path / "o/report.md").read_text()
+
+
+def test_a_plan_is_printed_and_nothing_is_run(tmp_path):
+    done = run(*QUICK, "--backends", "math,flash", "--dry-run", "--seed", "3", cwd=tmp_path)
+    assert "4 cells on cpu, each 4 times 3 samples in 1 processes, seed 3" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["--backends", "quick"], 2, "Unknown backend 'quick'"),
+        (["--seq", "many"], 2, "not an integer"),
+        (["--causal", "perhaps"], 2, "none of yes, no, both"),
+        (["--rounds", "0"], 2, "--rounds 0"),
+        (["--graph", "often"], 2, "--graph 'often'"),
+        (["--device", "tpu"], 2, "--device 'tpu'"),
+        (["--device", "cuda"], 5, "no NVIDIA GPU"),
+    ],
+)
+def test_bad_options(tmp_path, arguments, code, says):
+    if arguments == ["--device", "cuda"]:
+        from nsysprof.environment import collect_gpus
+
+        if collect_gpus():
+            pytest.skip("there is a GPU here")
+    done = run(*arguments, "--out", tmp_path / "o")
+    fails(done, code, says)
+    assert not (tmp_path / "o").exists()
+
+
+def test_nothing_could_be_measured(tmp_path):
+    done = run(*QUICK, "--backends", "nowhere:f", "--out", tmp_path / "o", "--no-figures")
+    fails(done, 11, "None of 2 cases could be measured", "No module named 'nowhere'")
+    assert "nowhere:f" in (tmp_path / "o/report.md").read_text()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
+def test_ctrl_c_keeps_the_blocks_and_writes_the_report(tmp_path):
+    command = [sys.executable, "-m", "nsysprof", "bench", *SMALL, "--backends", "naive", "--rounds", "5000"]
+    child = subprocess.Popen([*command, "--out", str(tmp_path / "o")], stderr=subprocess.PIPE, text=True)
+    end = time.monotonic() + 90
+    while time.monotonic() < end and not (tmp_path / "o/samples.json").exists():
+        time.sleep(0.2)
+    os.kill(child.pid, signal.SIGINT)
+    _, said = child.communicate(timeout=90)
+    assert child.returncode == 130, said
+    assert "blocks are kept in" in said
+    assert "Traceback" not in said
+    assert "naive::S32" in (tmp_path / "o/report.md").read_text()
