@@ -10,7 +10,7 @@ from types import FrameType
 import typer
 
 from nsysprof import __version__
-from nsysprof.cli import analyze, bench, capture
+from nsysprof.cli import analyze, bench, capture, explain
 from nsysprof.errors import NsysprofError
 
 _INTERNAL_ERROR = 70  # EX_SOFTWARE
@@ -26,6 +26,7 @@ app = typer.Typer(
 app.command("capture")(capture.capture)
 app.command("analyze")(analyze.analyze)
 app.command("bench")(bench.bench)
+app.command("explain")(explain.explain)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,76 @@
+"""The tensors of one AttentionCall."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from nsysprof.attention_call import AttentionCall
+
+_DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
+
+
+class NoMemoryError(Exception):
+    """The tensors alone do not fit the memory."""
+
+
+@dataclass(frozen=True)
+class AttentionInputs:
+    """q, k, v and the mask, and the rest of what scaled_dot_product_attention takes."""
+
+    q: torch.Tensor
+    k: torch.Tensor
+    v: torch.Tensor
+    mask: torch.Tensor | None
+    dropout: float
+    causal: bool
+    grouped: bool
+
+    @property
+    def positional(self) -> tuple[Any, ...]:
+        """In the order of torch.backends.cuda.SDPAParams."""
+        return self.q, self.k, self.v, self.mask, self.dropout, self.causal, self.grouped
+
+
+def make_inputs(call: AttentionCall, device: str, *, fill: bool) -> AttentionInputs:
+    """The tensors of `call`; without `fill` their content is whatever is there, and no kernel is launched for it.
+
+    Real tensors of the full size: torch's checks look at strides too, and expanded or fake ones differ there. Raises
+    NoMemoryError when they do not fit.
+    """
+    try:
+        q, k, v = (
+            _make(shape, call, device, fill)
+            for shape in (
+                (call.batch, call.heads, call.seq, call.head_dim),
+                (call.batch, call.kv_heads, call.kv_seq, call.head_dim),
+                (call.batch, call.kv_heads, call.kv_seq, call.head_dim),
+            )
+        )
+        mask = _make_mask(call, device)
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        raise NoMemoryError(f"the inputs do not fit the memory: {str(error).splitlines()[0][:200]}") from error
+    except RuntimeError as error:
+        if "can't allocate memory" in str(error) or "numel" in str(error) or "overflow" in str(error):
+            raise NoMemoryError("the inputs do not fit the memory") from error
+        raise
+    return AttentionInputs(q, k, v, mask, call.dropout, call.causal, call.heads != call.kv_heads)
+
+
+def _make(shape: tuple[int, ...], call: AttentionCall, device: str, fill: bool) -> torch.Tensor:
+    make = torch.randn if fill else torch.empty
+    made: torch.Tensor = make(shape, device=device, dtype=_DTYPES[call.dtype])
+    return made.requires_grad_(call.pass_ == "bwd")
+
+
+def _make_mask(call: AttentionCall, device: str) -> torch.Tensor | None:
+    """A lower triangle, in which every row sees at least one key."""
+    if call.mask == "none":
+        return None
+    allowed = torch.ones(call.seq, call.kv_seq, dtype=torch.bool, device=device).tril()
+    if call.mask == "bool":
+        return allowed
+    bias = torch.zeros(call.seq, call.kv_seq, dtype=_DTYPES[call.dtype], device=device)
+    return bias.masked_fill(~allowed, float("-inf"))

@@ -1,0 +1,217 @@
+"""Torch's own checks of one call, asked one backend at a time, and the call itself under torch's profiler."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from nsysprof.attention_call import AttentionCall
+from nsysprof.constraints import Constraint, parse_refusal, plain_text
+from nsysprof.eligibility import Answer, Question, Ran
+from nsysprof.environment import collect_host
+from nsysprof.nearest import Verdict, explain_refusal
+from nsysprof.units import format_bytes
+from nsysprof.workload.attention_inputs import NoMemoryError, make_inputs
+from nsysprof.workload.run_once import run_once
+
+_BACKENDS = {
+    "math": SDPBackend.MATH,
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "cudnn": getattr(SDPBackend, "CUDNN_ATTENTION", None),
+}
+_NAMES = {int(value): name for name, value in _BACKENDS.items() if value is not None}
+_CHECKS = {
+    "flash": "can_use_flash_attention",
+    "efficient": "can_use_efficient_attention",
+    "cudnn": "can_use_cudnn_attention",
+}
+# A call that every fused backend takes on a GPU that it supports: what it is refused for is no fault of a shape.
+_ORDINARY = AttentionCall(seq=128, kv_seq=128, heads=1, kv_heads=1, head_dim=64, dtype="fp16", causal=False)
+
+
+class UnknownError(Exception):
+    """The question cannot be answered here; the text says why."""
+
+
+def collect_facts(device: str) -> dict[str, Any]:
+    """Torch's version and the GPU; starts CUDA, so that a broken driver shows here."""
+    facts: dict[str, Any] = {
+        "device": device,
+        "torch_version": str(torch.__version__),
+        "cuda_version": torch.version.cuda,
+        "cudnn_version": torch.backends.cudnn.version() if device == "cuda" else None,
+        "gpu_name": None,
+        "compute_capability": None,
+    }
+    if device == "cuda":
+        properties = torch.cuda.get_device_properties(0)
+        torch.zeros(1, device="cuda")
+        facts |= {"gpu_name": properties.name, "compute_capability": f"{properties.major}.{properties.minor}"}
+    return facts
+
+
+def answer(question: Question, device: str) -> Answer:
+    """All that can be known here of one question; what cannot be is None, with the reason."""
+    backend, call = question.backend, question.call
+    built, supported = support(backend, device)
+    try:
+        answered = _ask(backend, call, device)
+    except UnknownError as error:
+        answered = Answer(backend, None, str(error))
+    except RuntimeError as error:
+        answered = Answer(backend, None, f"torch: {_first_line(error)}")
+    if answered.eligible is False or (answered.eligible is None and backend in ("efficient", "cudnn")):
+        ran = Ran("not_run", answered.reason)
+    else:
+        ran = _run(question, device, answered.predicted)
+    if device == "cuda":
+        torch.cuda.empty_cache()
+    return replace(answered, built=built, supported=supported, ran=ran)
+
+
+def is_poisoned(answered: Answer) -> bool:
+    """Whether the GPU can no longer be used from this process."""
+    return answered.ran.status == "error" and "CUDA error" in answered.ran.reason
+
+
+def _ask(backend: str, call: AttentionCall, device: str) -> Answer:
+    if backend == "naive":
+        return Answer(backend, True, "plain operators: any shape that fits the memory")
+    if backend == "math":
+        return Answer(backend, True, "torch's fallback: any shape that fits the memory")
+    if backend == "auto":
+        return Answer(backend, True, predicted=_predict(call, device))
+    verdict = _verdict(backend, call, device)
+    if verdict.eligible:
+        return Answer(backend, True)
+    explanation = explain_refusal(call, lambda other: _verdict_or_refusal(backend, other, device))
+    reason = " ".join(constraint.text for constraint in explanation.constraints)
+    return Answer(backend, False, reason, explanation.constraints, explanation.nearest)
+
+
+def _verdict(backend: str, call: AttentionCall, device: str) -> Verdict:
+    """What torch's check says of one backend alone, with the warnings of that check and no other."""
+    if device == "cpu" and backend != "flash":
+        raise UnknownError("needs a GPU")
+    with warnings.catch_warnings(record=True) as caught, _every_warning():
+        eligible = _choice_among(call, device, "flash") == "flash" if device == "cpu" else _can_use(backend, call)
+    if eligible:
+        return Verdict(True)
+    constraints = parse_refusal([str(warning.message) for warning in caught], call)
+    return Verdict(False, tuple(constraints) or (Constraint(None, None, "", None, "torch gave no reason"),))
+
+
+@contextmanager
+def _every_warning() -> Iterator[None]:
+    """Torch gives some of its reasons once a process, and so does Python; here each call gets its own."""
+    before = torch.is_warn_always_enabled()
+    warnings.simplefilter("always")
+    torch.set_warn_always(True)
+    try:
+        yield
+    finally:
+        torch.set_warn_always(before)
+
+
+def _verdict_or_refusal(backend: str, call: AttentionCall, device: str) -> Verdict:
+    """As _verdict, for the search: a neighbour that cannot be asked about is none that passes."""
+    try:
+        return _verdict(backend, call, device)
+    except UnknownError:
+        return Verdict(False)
+
+
+def _can_use(backend: str, call: AttentionCall) -> bool:
+    check = getattr(torch.backends.cuda, _CHECKS[backend], None)
+    if check is None or _BACKENDS[backend] is None:
+        raise UnknownError(f"torch {torch.__version__} has no {_CHECKS[backend]} to ask")
+    try:
+        inputs = make_inputs(call, "cuda", fill=False)
+    except NoMemoryError as error:
+        raise UnknownError(str(error)) from error
+    with sdpa_kernel(_BACKENDS[backend]):
+        return bool(check(torch.backends.cuda.SDPAParams(*inputs.positional), True))
+
+
+def _choice_among(call: AttentionCall, device: str, backend: str | None) -> str | None:
+    """The backend that torch's own dispatcher picks, of one alone or (None) of all; None when it refuses."""
+    choose = getattr(torch, "_fused_sdp_choice", None)
+    if choose is None:
+        raise UnknownError(f"torch {torch.__version__} has no _fused_sdp_choice to ask")
+    try:
+        inputs = make_inputs(call, device, fill=False)
+    except NoMemoryError as error:
+        raise UnknownError(str(error)) from error
+    try:
+        if backend is None:
+            picked = choose(*inputs.positional[:-1], enable_gqa=inputs.grouped)
+        else:
+            with sdpa_kernel(_BACKENDS[backend]):
+                picked = choose(*inputs.positional[:-1], enable_gqa=inputs.grouped)
+    except RuntimeError as error:
+        if "No available kernel" in str(error) or "No viable backend" in str(error):
+            return None
+        raise
+    return _NAMES.get(int(picked), f"backend {int(picked)}")
+
+
+def _predict(call: AttentionCall, device: str) -> str | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return _choice_among(call, device, None)
+        except UnknownError:
+            return None
+
+
+@cache
+def support(backend: str, device: str) -> tuple[bool | None, bool | None]:
+    """Whether this torch has the backend, and whether this GPU's architecture has; None where it cannot be known.
+
+    Torch is asked of a call that every fused backend takes, so that what is refused is the build or the GPU.
+    """
+    if backend in ("math", "naive", "auto") or (backend == "flash" and device == "cpu"):
+        return True, (True if device == "cuda" else None)
+    if torch.version.cuda is None and torch.version.hip is None:
+        return False, None
+    try:
+        verdict = _verdict(backend, _ORDINARY, device)
+    except (UnknownError, RuntimeError):
+        return None, None
+    if "built" in verdict.properties:
+        return False, None
+    return True, verdict.eligible or (False if "gpu_architecture" in verdict.properties else None)
+
+
+def _run(question: Question, device: str, predicted: str | None) -> Ran:
+    """One call under the profiler, after one to warm up."""
+    expected = {"auto": predicted, "naive": "math"}.get(question.backend, question.backend)
+    call = question.call
+    if device == "cpu":
+        least_bytes, memory_bytes = call.tensor_bytes, collect_host()["memory_bytes"]
+        if memory_bytes is not None and least_bytes > memory_bytes:
+            needs, has = format_bytes(least_bytes), format_bytes(memory_bytes)
+            return Ran("out_of_memory", f"q, k, v and the output need {needs}, the machine has {has}")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return run_once(question.backend, _BACKENDS.get(question.backend), call, device, expected)
+    except (NoMemoryError, torch.OutOfMemoryError, MemoryError) as error:
+        return Ran("out_of_memory", _first_line(error))
+    except Exception as error:  # noqa: BLE001 - whatever a backend raises is what became of it
+        if "can't allocate memory" in str(error) or "not enough memory" in str(error):
+            return Ran("out_of_memory", _first_line(error))
+        return Ran("error", f"{type(error).__name__}: {_first_line(error)}")
+
+
+def _first_line(error: BaseException) -> str:
+    lines = (plain_text(line) for line in str(error).splitlines())
+    return next((line for line in lines if line), type(error).__name__)[:500]

@@ -1,0 +1,43 @@
+"""Asks torch which backends take a call and why the others do not, and looks at what each really launches.
+
+Run as `python -m nsysprof.workload.probe_eligibility JOB.json 0,1,4`: answers the questions with these numbers, one
+JSON line each. A process of its own because torch may hang, crash or lose its GPU, and so that no warning of torch's
+reaches the terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from nsysprof.eligibility import EligibilityJob
+from nsysprof.job import append_event
+from nsysprof.workload.worker import REPLACE_ME
+
+
+def main(arguments: list[str]) -> int:
+    job = EligibilityJob.read(Path(arguments[0]))
+    indices = [int(part) for part in arguments[1].split(",")]
+    parent = os.getppid()
+    try:
+        from nsysprof.workload.eligibility import answer, collect_facts, is_poisoned
+
+        facts = collect_facts(job.device)
+    except Exception as error:  # noqa: BLE001 - whatever torch's import or CUDA's start raises is the answer
+        append_event(job.events_path, "unusable", reason=f"{type(error).__name__}: {error}"[:500])
+        return 1
+    append_event(job.events_path, "environment", facts=facts)
+    for index in indices:
+        if os.getppid() != parent:
+            return 1  # nobody waits for the answers any more
+        append_event(job.events_path, "start", question=index)
+        answered = answer(job.questions[index], job.device)
+        append_event(job.events_path, "done", question=index, answer=answered.to_json())
+        if is_poisoned(answered):
+            return REPLACE_ME
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

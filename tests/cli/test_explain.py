@@ -1,0 +1,163 @@
+"""`nsysprof explain` as a user runs it, on the CPU."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra [torch]")
+
+from nsysprof.case import BACKENDS
+from tests.cli.test_analyze import fails, run
+
+CPU = ("--device", "cpu", "--seq", "16")
+
+
+def explain(*arguments):
+    done = run("explain", *CPU, *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "", "no warning of torch's reaches the terminal"
+    return json.loads(done.stdout)
+
+
+def by_backend(shape):
+    return {each["backend"]: each for each in shape["backends"]}
+
+
+def test_every_backend_is_answered_and_what_needs_a_gpu_is_unknown():
+    data = explain("--head-dim", "8192", "--heads", "1")
+    assert data["environment"]["device"] == "cpu"
+    (shape,) = data["shapes"]
+    answers = by_backend(shape)
+    assert list(answers) == list(BACKENDS)
+    assert {name for name, each in answers.items() if each["eligible"] is None} == {"efficient", "cudnn"}
+    for name in ("efficient", "cudnn"):
+        assert "needs a GPU" in answers[name]["reason"]
+        assert answers[name]["ran"]["status"] == "not_run"
+        assert answers[name]["ran"]["family"] is None
+        assert answers[name]["supported"] is None
+    assert shape["call"]["kv_seq"] == 16
+
+
+def test_what_really_ran_is_read_from_the_operators():
+    (shape,) = explain()["shapes"]
+    ran = {name: each["ran"] for name, each in by_backend(shape).items()}
+    assert ran["math"]["operator"] == "aten::_scaled_dot_product_attention_math"
+    assert ran["flash"]["operator"] == "aten::_scaled_dot_product_flash_attention_for_cpu"
+    assert ran["naive"]["operator"] is None, "it is not torch's attention"
+    assert {name: each["family"] for name, each in ran.items() if each["status"] == "ok"} == {
+        "math": "math", "flash": "flash", "auto": "flash", "naive": "math",
+    }  # fmt: skip
+    assert by_backend(shape)["auto"]["predicted"] == "flash"
+
+
+def test_a_refusal_is_data_and_comes_with_what_passes():
+    (shape,) = explain("--dropout", "0.1", "--backends", "flash,auto")["shapes"]
+    flash, auto = shape["backends"]
+    assert flash["eligible"] is False
+    (constraint,) = flash["constraints"]
+    assert (constraint["property"], constraint["value"], constraint["bound"]) == ("dropout", 0.1, 0)
+    assert constraint["text"] == "Both fused kernels do not support non-zero dropout."
+    assert flash["nearest"][0]["changes"] == {"dropout": {"from": 0.1, "to": 0.0}}
+    assert flash["ran"]["status"] == "not_run"
+    assert (auto["predicted"], auto["ran"]["family"], auto["ran"]["as_asked"]) == ("math", "math", True)
+
+
+def test_the_nearest_call_does_pass():
+    asked = explain("--dropout", "0.1", "--backends", "flash")["shapes"][0]
+    nearest = asked["backends"][0]["nearest"][0]["call"]
+    (shape,) = explain("--dropout", str(nearest["dropout"]), "--backends", "flash")["shapes"]
+    assert shape["backends"][0]["eligible"] is True
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--heads", "8", "--kv-heads", "2"),
+        ("--kv-seq", "40"),
+        ("--mask", "bool"),
+        ("--mask", "float"),
+        ("--pass", "bwd"),
+        ("--no-causal", "--dtype", "bf16"),
+    ],
+)
+def test_every_way_to_call_attention_runs(arguments):
+    (shape,) = explain("--backends", "math,auto,naive", *arguments)["shapes"]
+    assert [each["ran"]["status"] for each in shape["backends"]] == ["ok"] * 3, shape
+
+
+def test_several_shapes_are_several_blocks():
+    shapes = explain("--backends", "naive", "--head-dim", "8,16", "--dtype", "fp32,bf16")["shapes"]
+    assert [(each["call"]["head_dim"], each["call"]["dtype"]) for each in shapes] == [
+        (8, "fp32"), (8, "bf16"), (16, "fp32"), (16, "bf16"),
+    ]  # fmt: skip
+    done = run("explain", *CPU, "--backends", "naive", "--head-dim", "8,16")
+    assert "D=8 " in done.stdout
+    assert "D=16 " in done.stdout
+
+
+def test_the_terminal_says_what_is_unknown_and_no_more():
+    done = run("explain", *CPU, "--backends", "flash,cudnn,auto", "--dropout", "0.1")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert "no GPU was used" in done.stdout
+    assert "cudnn: unknown: needs a GPU" in done.stdout
+    assert "flash: passes with dropout 0" in done.stdout
+    assert "auto: predicted math, ran math" in done.stdout
+    assert "UserWarning" not in done.stdout
+    assert "Triggered internally" not in done.stdout
+
+
+def test_too_large_for_the_memory_is_not_ineligible():
+    (shape,) = explain("--backends", "naive,flash", "--seq", "2000000", "--head-dim", "65536")["shapes"]
+    naive, flash = shape["backends"]
+    assert (naive["eligible"], naive["ran"]["status"]) == (True, "out_of_memory")
+    assert flash["eligible"] is None, "the check could not be asked"
+    assert "do not fit" in flash["reason"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "word"),
+    [
+        (("--backends", "quick"), 2, "Unknown backend 'quick'"),
+        (("--backends", "os:getcwd"), 2, "Unknown backend"),
+        (("--backends", ","), 2, "names nothing"),
+        (("--seq", "0"), 2, "--seq 0"),
+        (("--kv-seq", "-1"), 2, "--kv-seq -1"),
+        (("--head-dim", "wide"), 2, "not an integer"),
+        (("--dtype", "int8"), 2, "Unknown dtype"),
+        (("--pass", "fwdbwd"), 2, "Unknown pass"),
+        (("--mask", "round"), 2, "Unknown mask"),
+        (("--dropout", "1"), 2, "--dropout 1"),
+        (("--dropout", "nan"), 2, "--dropout nan"),
+        (("--heads", "8", "--kv-heads", "3"), 2, "cannot be shared"),
+        (("--causal", "--mask", "bool"), 2, "exclude each other"),
+        (("--timeout", "0"), 2, "--timeout 0"),
+        (("--device", "tpu"), 2, "Unknown --device"),
+    ],
+)
+def test_bad_arguments_are_refused_with_the_next_step(arguments, code, word):
+    fails(run("explain", *arguments), code, word)
+
+
+def test_without_a_gpu_cuda_is_refused():
+    fails(run("explain", "--device", "cuda", env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}), 5, "no NVIDIA GPU")
+
+
+def test_without_torch_it_says_which_line_installs_it():
+    code = (
+        "import importlib.util, sys; importlib.util.find_spec = lambda name: None\n"
+        "sys.argv = ['nsysprof', 'explain', '--device', 'cpu']\n"
+        "from nsysprof.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    fails(done, 5, "torch", "nsysprof[torch]")
+
+
+def test_a_torch_that_cannot_be_imported(tmp_path):
+    (tmp_path / "torch.py").write_text("raise ImportError('libtorch.so: cannot open shared object file')")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    done = run("explain", *CPU, env={**os.environ, "PYTHONPATH": path})
+    fails(done, 5, "torch cannot be imported", "libtorch.so")
