@@ -14,6 +14,7 @@ def test_help_names_every_command_and_is_quick():
     done = run("--help")
     assert time.monotonic() - start < 5, "seconds mean that something heavy is imported"
     assert "capture" in done.stdout
+    assert "explain" in done.stdout
     assert "analyze" in done.stdout
 
 
