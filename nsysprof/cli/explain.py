@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,10 +10,10 @@ import typer
 
 from nsysprof.attention_call import CALL_PASSES, MASKS, AttentionCall, expand_backends, expand_calls
 from nsysprof.case import BACKENDS, DTYPES
-from nsysprof.cli.machine import check_choice, settle_device
+from nsysprof.cli.machine import check_choice, require_torch, settle_device
 from nsysprof.cli.options import parse_names, parse_sizes
 from nsysprof.eligibility import Answer, Question
-from nsysprof.errors import MissingToolError, ToolFailedError, UsageError
+from nsysprof.errors import ToolFailedError, UsageError
 from nsysprof.nearest import changes
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def explain(
     expand_calls(**shape, dtypes=dtypes or ["fp16"])  # complain about the shapes before looking at the machine
     if not timeout > 0:
         raise UsageError(f"--timeout {timeout:g} is not a time.", "Give seconds above zero.")
-    _require_torch()
+    require_torch("explain")
     check_choice("--device", device, ("auto", "cuda", "cpu"))
     settled = settle_device(device)
     calls = expand_calls(**shape, dtypes=dtypes or ["fp16" if settled == "cuda" else "fp32"])
@@ -70,13 +69,6 @@ def explain(
     answers = run_probe(questions, settled, timeout_s=timeout)
     _print(calls, names, answers, as_json)
     _complain(answers)
-
-
-def _require_torch() -> None:
-    if importlib.util.find_spec("torch") is None:
-        raise MissingToolError(
-            "explain needs the Python package torch, which is not installed.", "pip install 'nsysprof[torch]'"
-        )
 
 
 def _print(calls: list[AttentionCall], names: list[str], answers: Answers, as_json: bool) -> None:
