@@ -13,7 +13,7 @@ from nsysprof.case import BACKENDS, DTYPES
 from nsysprof.cli.machine import check_choice, require_torch, settle_device
 from nsysprof.cli.options import parse_names, parse_sizes
 from nsysprof.eligibility import Answer, Question
-from nsysprof.errors import ToolFailedError, UsageError
+from nsysprof.errors import InterruptedCaptureError, ToolFailedError, UsageError
 from nsysprof.nearest import changes
 
 if TYPE_CHECKING:
@@ -66,7 +66,10 @@ def explain(
     settled = settle_device(device)
     calls = expand_calls(**shape, dtypes=dtypes or ["fp16" if settled == "cuda" else "fp32"])
     questions = [Question(name, call) for call in calls for name in names]
-    answers = run_probe(questions, settled, timeout_s=timeout)
+    try:
+        answers = run_probe(questions, settled, timeout_s=timeout)
+    except KeyboardInterrupt:
+        raise InterruptedCaptureError("Interrupted before every backend was asked.") from None
     _print(calls, names, answers, as_json)
     _complain(answers)
 

@@ -49,7 +49,7 @@ def make_inputs(call: AttentionCall, device: str, *, fill: bool) -> AttentionInp
                 (call.batch, call.kv_heads, call.kv_seq, call.head_dim),
             )
         )
-        mask = _make_mask(call, device)
+        mask = _make_mask(call, device, fill)
     except (torch.OutOfMemoryError, MemoryError) as error:
         raise NoMemoryError(f"the inputs do not fit the memory: {str(error).splitlines()[0][:200]}") from error
     except RuntimeError as error:
@@ -65,10 +65,13 @@ def _make(shape: tuple[int, ...], call: AttentionCall, device: str, fill: bool) 
     return made.requires_grad_(call.pass_ == "bwd")
 
 
-def _make_mask(call: AttentionCall, device: str) -> torch.Tensor | None:
+def _make_mask(call: AttentionCall, device: str, fill: bool) -> torch.Tensor | None:
     """A lower triangle, in which every row sees at least one key."""
     if call.mask == "none":
         return None
+    if not fill:
+        dtype = torch.bool if call.mask == "bool" else _DTYPES[call.dtype]
+        return torch.empty(call.seq, call.kv_seq, dtype=dtype, device=device)
     allowed = torch.ones(call.seq, call.kv_seq, dtype=torch.bool, device=device).tril()
     if call.mask == "bool":
         return allowed

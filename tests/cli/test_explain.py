@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -140,3 +142,25 @@ def test_a_torch_that_cannot_be_imported(tmp_path):
     path = os.pathsep.join([str(tmp_path), *sys.path])
     done = run("explain", *CPU, env={**os.environ, "PYTHONPATH": path})
     fails(done, 5, "torch cannot be imported", "libtorch.so")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_an_interruption_leaves_no_process_behind(tmp_path):
+    (tmp_path / "torch.py").write_text(
+        "import os, pathlib, time\n"
+        f"pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid()))\n"
+        "time.sleep(600)"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nsysprof", "explain", *CPU], env=env, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not ((tmp_path / "pid").exists() and (tmp_path / "pid").read_text()):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Interrupted" in stderr
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
