@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from nsysprof.case import BACKENDS, DTYPE_BYTES, DTYPES
+from nsysprof.case import BACKENDS, DTYPE_BYTES, DTYPES, check_sizes
 from nsysprof.errors import UsageError
 
 MASKS = ("none", "bool", "float")
@@ -72,9 +72,9 @@ def expand_calls(
     torch takes only one of the two. Raises UsageError for what makes no sense.
     """
     for name, sizes in (("seq", seqs), ("batch", batches), ("heads", heads), ("head-dim", head_dims)):
-        _check_sizes(name, sizes)
+        check_sizes(name, sizes)
     for name, sizes in (("kv-seq", kv_seqs), ("kv-heads", kv_heads)):
-        _check_sizes(name, sizes or [1])
+        check_sizes(name, sizes or [1])
     _check_names("dtype", dtypes, DTYPES)
     _check_names("pass", passes, CALL_PASSES)
     _check_names("mask", [mask], MASKS)
@@ -110,11 +110,3 @@ def _check_names(what: str, names: Sequence[str], known: Sequence[str], also: st
     for name in names:
         if name not in known:
             raise UsageError(f"Unknown {what} '{name}'.", f"Known: {choices}.")
-
-
-def _check_sizes(name: str, sizes: Sequence[int]) -> None:
-    if not sizes:
-        raise UsageError(f"--{name} names nothing.", "Give one or more positive integers, separated by commas.")
-    for size in sizes:
-        if size < 1:
-            raise UsageError(f"--{name} {size} is not a size.", "Give positive integers.")

@@ -72,7 +72,7 @@ def expand_grid(
     _check_names("dtype", dtypes, DTYPES)
     _check_names("pass", passes, PASSES)
     for name, sizes in (("seq", seqs), ("batch", batches), ("heads", heads), ("head-dim", head_dims)):
-        _check_sizes(name, sizes)
+        check_sizes(name, sizes)
     cells = itertools.product(backends, batches, heads, head_dims, dtypes, causals, passes, seqs)
     return list(dict.fromkeys(Case(b, s, n, h, d, t, c, p) for b, n, h, d, t, c, p, s in cells))
 
@@ -93,7 +93,8 @@ def _check_names(what: str, names: Sequence[str], known: Sequence[str]) -> None:
             raise UsageError(f"Unknown {what} '{name}'.", f"Known: {', '.join(known)}.")
 
 
-def _check_sizes(name: str, sizes: Sequence[int]) -> None:
+def check_sizes(name: str, sizes: Sequence[int]) -> None:
+    """Raises UsageError for no size at all, or one below one."""
     if not sizes:
         raise UsageError(f"--{name} names nothing.", "Give one or more positive integers, separated by commas.")
     for size in sizes:

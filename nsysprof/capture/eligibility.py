@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nsysprof.eligibility import Answer, EligibilityJob, Question, Ran
-from nsysprof.errors import MissingToolError, ToolFailedError
+from nsysprof.errors import MissingToolError, NsysprofError, ToolFailedError
 from nsysprof.job import EventReader
 
 _POLL_S = 0.05
@@ -90,7 +90,7 @@ class _Probe:
         if self._current is not None:
             self._lose(self._current, process.returncode, timed_out)
         elif len(self.pending) == before:
-            raise self._start_error(process.returncode, timed_out)
+            self._give_up(self._start_error(process.returncode, timed_out))
 
     def _follow(self, process: subprocess.Popen[bytes]) -> bool:
         """Wait for the process to end; True when it took too long instead."""
@@ -105,7 +105,7 @@ class _Probe:
         for event in self._reader.read():
             kind = event["event"]
             if kind == "unusable":
-                raise _unusable(event["reason"], self._job.device)
+                self._give_up(_unusable(event["reason"], self._job.device))
             if kind == "environment":
                 self.facts = event["facts"]
             elif kind == "start":
@@ -124,6 +124,15 @@ class _Probe:
         self.answered[index] = Answer(backend, None, ran.reason, ran=ran)
         self.pending.remove(index)
 
+    def _give_up(self, error: NsysprofError) -> None:
+        """Raise, unless there are answers already: then what is pending is unknown for this reason."""
+        if not self.answered:
+            raise error
+        for index in self.pending:
+            backend = self._job.questions[index].backend
+            self.answered[index] = Answer(backend, None, error.text, ran=Ran("crashed", error.text))
+        self.pending.clear()
+
     def _start_error(self, code: int | None, timed_out: bool) -> ToolFailedError:
         if timed_out:
             return ToolFailedError(
@@ -138,6 +147,7 @@ class _Probe:
 
 
 def _unusable(reason: str, device: str) -> MissingToolError:
+    reason = reason.rstrip(".")
     if device == "cuda":
         return MissingToolError(f"torch cannot use the GPU: {reason}.", "Use --device cpu, or check torch and driver.")
     return MissingToolError(f"torch cannot be imported: {reason}.", "pip install 'nsysprof[torch]'")

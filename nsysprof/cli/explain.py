@@ -102,5 +102,6 @@ def _complain(answers: Answers) -> None:
     if lost:
         names = ", ".join(dict.fromkeys(answer.backend for answer in lost))
         raise ToolFailedError(
-            f"Asking torch about {names}: {lost[0].reason}.", "The other answers hold; --timeout gives more time."
+            f"Asking torch about {names}: {lost[0].reason.rstrip('.')}.",
+            "The other answers hold; --timeout gives more time.",
         )

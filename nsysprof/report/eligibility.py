@@ -15,6 +15,17 @@ from nsysprof.report.tables import Table
 from nsysprof.units import UNKNOWN, format_ns
 
 _FLAGS = {True: "yes", False: "no", None: UNKNOWN}
+_RELATIONS = {
+    "at most": "at most {0}",
+    "at least": "at least {0}",
+    "multiple of": "a multiple of {0}",
+    "one of": "{0}",
+    "equal to": "{0}",
+    "between": "between {0} and {1}",
+    "outside": "outside ({0}, {1}]",
+    "divisor of": "a divisor of {0}",
+    "unlike": "other than {0}",
+}
 _HEADERS = ("backend", "eligible", "in torch", "this GPU", "ran", "kernels", "kernel time", "why")
 _CPU_NOTE = "no GPU was used: flash, math and auto are torch's paths for the CPU; efficient and cudnn are unknown"
 
@@ -72,11 +83,13 @@ def describe_constraint(constraint: Constraint) -> str:
     """`head_dim 8192, must be at most 256`; torch's own words where they could not be read."""
     if constraint.property is None or constraint.bound is None:
         return constraint.text
-    bound = constraint.bound
-    text = ", ".join(map(str, bound)) if isinstance(bound, list) else str(bound)
+    wanted = _RELATIONS[constraint.relation]
+    bounds = constraint.bound if isinstance(constraint.bound, list) else [constraint.bound]
+    if constraint.relation == "one of":
+        bounds = [" or ".join(map(str, bounds))]
     name = constraint.property.removesuffix("_")
     value = UNKNOWN if constraint.value is None else str(constraint.value)
-    return f"{name} {value}, must be {constraint.relation} {text}"
+    return f"{name} {value}, must be {wanted.format(*bounds)}"
 
 
 def _lines(call: AttentionCall, answer: Answer) -> list[str]:

@@ -65,6 +65,20 @@ def test_a_hanging_process_is_ended():
     assert "within 1 s" in answers.answers[1].reason
 
 
+def test_a_gpu_that_is_gone_afterwards_costs_the_rest_alone():
+    fault = "Path(job.events_path + '.dead').touch(); os._exit(3)"
+    program = PROGRAM.replace("FAULT", fault).replace(
+        'append_event(job.events_path, "environment"',
+        "if Path(job.events_path + '.dead').exists():\n"
+        "    append_event(job.events_path, 'unusable', reason='no device'); sys.exit(1)\n"
+        'append_event(job.events_path, "environment"',
+    )
+    answers = run_probe(QUESTIONS, "cuda", timeout_s=20.0, program=[sys.executable, "-c", program])
+    assert [each.eligible for each in answers.answers] == [True, None, None]
+    assert "no device" in answers.answers[2].reason
+    assert len(answers.lost) == 2
+
+
 @pytest.mark.parametrize(
     ("code", "word"),
     [

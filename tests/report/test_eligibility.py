@@ -1,5 +1,7 @@
 """What `explain` prints, of answers as an H200 gives them."""
 
+from dataclasses import replace
+
 from nsysprof.attention_call import AttentionCall
 from nsysprof.constraints import parse_refusal
 from nsysprof.eligibility import Answer, Ran
@@ -65,7 +67,7 @@ def test_a_refusal_without_a_way_out():
         Answer("flash", False, "x", tuple(parse_refusal(["Torch was not compiled with flash attention."], CALL)))
     )
     assert "flash: no change of the shape was found that passes" in text
-    assert "built False, must be equal to True" in text
+    assert "built False, must be True" in text
 
 
 def test_calls_and_constraints_in_words():
@@ -76,6 +78,10 @@ def test_calls_and_constraints_in_words():
         "Expected query, key and value to all be of dtype: {Half, BFloat16}. Got Query dtype: float, Key dtype: float"
     )
     (found,) = parse_refusal([text], call)
-    assert describe_constraint(found) == "dtype fp32, must be one of fp16, bf16"
+    assert describe_constraint(found) == "dtype fp32, must be fp16 or bf16"
+    assert [describe_constraint(replace(found, relation=each, bound=[1, 2])) for each in ("between", "outside")] == [
+        "dtype fp32, must be between 1 and 2",
+        "dtype fp32, must be outside (1, 2]",
+    ]
     (unknown,) = parse_refusal(["Flash attention dislikes Tuesdays."], call)
     assert describe_constraint(unknown) == "Flash attention dislikes Tuesdays."
