@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+import sys
+import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -101,11 +105,12 @@ def _verdict(backend: str, call: AttentionCall, device: str) -> Verdict:
     """What torch's check says of one backend alone, with the warnings of that check and no other."""
     if device == "cpu" and backend != "flash":
         raise UnknownError("needs a GPU")
-    with warnings.catch_warnings(record=True) as caught, _every_warning():
+    with warnings.catch_warnings(record=True) as caught, _every_warning(), _stderr() as written:
         eligible = _choice_among(call, device, "flash") == "flash" if device == "cpu" else _can_use(backend, call)
     if eligible:
         return Verdict(True)
-    constraints = parse_refusal([str(warning.message) for warning in caught], call)
+    messages = [str(warning.message) for warning in caught] + native_warnings("".join(written))
+    constraints = parse_refusal(messages, call)
     return Verdict(False, tuple(constraints) or (Constraint(None, None, "", None, "torch gave no reason"),))
 
 
@@ -119,6 +124,31 @@ def _every_warning() -> Iterator[None]:
         yield
     finally:
         torch.set_warn_always(before)
+
+
+@contextmanager
+def _stderr() -> Iterator[list[str]]:
+    """What native code writes to standard error in the meantime, as one text when the block ends.
+
+    The checks are called without torch's handler that makes Python warnings of native ones, so these go there.
+    """
+    written: list[str] = []
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as scratch:
+        os.dup2(scratch.fileno(), 2)
+        try:
+            yield written
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            scratch.seek(0)
+            written.append(scratch.read().decode("utf-8", errors="replace"))
+
+
+def native_warnings(text: str) -> list[str]:
+    """The messages of `[W1121 05:42:57.4 sdp_utils.cpp:180] Warning: MESSAGE (function NAME)`."""
+    return re.findall(r"^\[W[^\]]*\] Warning: (.*?)(?: \(function \S+\))?$", text, re.MULTILINE)
 
 
 def _verdict_or_refusal(backend: str, call: AttentionCall, device: str) -> Verdict:

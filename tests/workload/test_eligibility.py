@@ -1,5 +1,6 @@
 """Torch itself is asked, on the CPU; what its CUDA checks say is canned here, and real in test_eligibility_gpu."""
 
+import os
 import warnings
 from dataclasses import replace
 
@@ -148,3 +149,38 @@ def test_what_a_backend_raises_is_an_answer(monkeypatch):
     assert (answered.eligible, answered.ran.status) == (True, "error")
     assert answered.ran.reason.endswith("an illegal memory access was encountered")
     assert eligibility.is_poisoned(answered)
+
+
+# As torch 2.11 wrote them on an H200: the checks bypass the handler that makes Python warnings of native ones.
+NATIVE = """\
+[W1121 05:42:57.454124681 sdp_utils.cpp:180] Warning: Flash attention requires q,k,v to have the same last dimension \
+and to be less than or equal to 256. Got Query.size(-1): 8192, Key.size(-1): 8192, Value.size(-1): 8192 instead. \
+(function check_head_dim_size_flash)
+something else
+[W1121 05:42:57.460157423 sdp_utils.cpp:522] Warning: head_dim should be no more than 256 (function check_cudnn)
+"""
+
+
+def test_warnings_that_native_code_writes_to_standard_error_are_reasons_too(monkeypatch, capfd):
+    def refuse(_backend, _call):
+        os.write(2, NATIVE.encode())
+        return False
+
+    monkeypatch.setattr(eligibility, "_can_use", refuse)
+    call = replace(CALL, head_dim=8192)
+    verdict = eligibility._verdict("flash", call, "cuda")
+    found = [(each.property, each.value, each.relation, each.bound) for each in verdict.constraints]
+    assert found == [("head_dim", 8192, "at most", 256)] * 2
+    assert "function" not in verdict.constraints[0].text
+    assert capfd.readouterr().err == "", "none of it reaches the terminal"
+
+
+def test_standard_error_is_given_back_when_a_check_raises(monkeypatch, capfd):
+    def fail(_backend, _call):
+        raise RuntimeError("CUDA error")
+
+    monkeypatch.setattr(eligibility, "_can_use", fail)
+    with pytest.raises(RuntimeError):
+        eligibility._verdict("flash", CALL, "cuda")
+    os.write(2, b"still here")
+    assert capfd.readouterr().err == "still here"
