@@ -14,6 +14,8 @@ _HOMES = {
     "read_fills": "nsysprof.api.frames",
     "read_ranges": "nsysprof.api.frames",
     "read_memory": "nsysprof.api.frames",
+    "policy": "nsysprof.api.policy",
+    "PolicyWarning": "nsysprof.api.policy",
     "Analysis": "nsysprof.analysis.results",
     "Trace": "nsysprof.trace.open",
     "NsysprofError": "nsysprof.errors",

@@ -12,6 +12,7 @@ NsysprofError                     1
 │   └── TraceForeignError        10   readable, but not an nsys export (another SQLite, an LFS pointer)
 ├── CaptureFailedError           11   no case of the grid could be measured
 ├── DataLossError                12   the profiler lost data: the capture's counts are not to be trusted
+├── PolicyError                  14   a policy file is damaged, of a newer version, or none at all
 └── InterruptedCaptureError     130   Ctrl-C: what was finished is on disk
 """
 
@@ -69,6 +70,10 @@ class CaptureFailedError(NsysprofError):
 
 class DataLossError(NsysprofError):
     exit_code = 12
+
+
+class PolicyError(NsysprofError):
+    exit_code = 14
 
 
 class InterruptedCaptureError(NsysprofError):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from nsysprof.analysis.halving import is_far_behind
 from nsysprof.analysis.latency import Floats, block_medians, summarize_latency
 from nsysprof.analysis.significance import (
     ALPHA,
@@ -28,6 +29,7 @@ from nsysprof.notes import Note, Severity
 SHAPE = ("seq", "batch", "heads", "kv_heads", "head_dim", "dtype", "causal", "pass")
 _TOP_STATUS = ("wrong", "ineligible", "out_of_memory", "timeout", "crashed", "error")
 _FEW_PAIRS = 5
+FAR_BEHIND_VERDICT = "far behind"
 
 
 @dataclass(frozen=True)
@@ -187,9 +189,18 @@ def _rank(rows: list[dict[str, Any]], medians: Sequence[Any], floor: float | Non
     verdicts = decide([comparison for _, comparison in compared], 0.0 if floor is None else floor)
     for (index, _), found in zip(compared, verdicts, strict=True):
         rows[index]["verdict"] = (Verdict.UNKNOWN if found is None else found.verdict).value
+        # Too few blocks for a test, but not one of them anywhere near: a tuner drops such a cell early.
+        if found is None and is_far_behind(medians[_best_of(rows, rows[index])], medians[index]):
+            rows[index]["verdict"] = FAR_BEHIND_VERDICT
         # A cell that a test calls faster than the one of the least median is a tie of the two: no order is shown.
         if found is not None and found.verdict is Verdict.FASTER:
             rows[index]["verdict"] = Verdict.SAME.value
+
+
+def _best_of(rows: Sequence[dict[str, Any]], row: Mapping[str, Any]) -> int:
+    """The index of the fastest cell of the same work."""
+    same = (i for i, each in enumerate(rows) if each["rank"] == 1 and all(each.get(k) == row.get(k) for k in SHAPE))
+    return next(same)
 
 
 def _notes(

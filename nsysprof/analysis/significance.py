@@ -19,7 +19,7 @@ METHOD = (
 _FLOOR_QUANTILE = 0.95
 _LEAST_PAIRS = 20
 _NORMAL_95, _NORMAL_50 = 1.960, 0.6745  # of the absolute value of a standard normal
-_LEAST_BLOCKS = 4  # below, no arrangement of two samples of blocks is rarer than 5 %
+LEAST_BLOCKS = 4  # below, no arrangement of two samples of blocks is rarer than 5 %
 
 
 class Verdict(StrEnum):
@@ -45,7 +45,7 @@ class Comparison:
 
 def compare_medians(baseline: Floats, candidate: Floats) -> Comparison | None:
     """Of medians of blocks. The verdict is still open; None where there are too few blocks for any."""
-    if min(len(baseline), len(candidate)) < _LEAST_BLOCKS or np.median(baseline) <= 0:
+    if min(len(baseline), len(candidate)) < LEAST_BLOCKS or np.median(baseline) <= 0:
         return None
     ratio = float(np.median(candidate) / np.median(baseline))
     if np.ptp(np.concatenate([baseline, candidate])) == 0:

@@ -35,6 +35,8 @@ _OURS = (
     "throughput.png",
     "scaling.png",
     "winners.png",
+    "winners.csv",
+    "results.json",
     "policy.json",
 )
 _POLL_S = 0.1
@@ -168,8 +170,19 @@ def hopeless_cells(run: BenchRun) -> set[int]:
     return for_good | {cell for cell, processes in failures.items() if len(processes) >= _CHANCES}
 
 
-def run_process(run: BenchRun, folder: Path, process: int, order: list[int], later: int, on_block: OnBlock) -> bool:
-    """One process over the cells in `order`. later: blocks that come after it. False when Ctrl-C ended it."""
+def run_process(
+    run: BenchRun,
+    folder: Path,
+    process: int,
+    order: list[int],
+    later: int,
+    on_block: OnBlock,
+    deadline: float = float("inf"),
+) -> bool:
+    """One process over the cells in `order`. later: blocks that come after it. False when Ctrl-C ended it.
+
+    deadline: of time.monotonic(); the process ends then with what it has.
+    """
     if not order:
         return True
     job = _write_job(run, folder, process, order)
@@ -186,6 +199,8 @@ def run_process(run: BenchRun, folder: Path, process: int, order: list[int], lat
                     run.save(folder)
                     saved = time.monotonic()
                 on_block(run, seen.left + later, seen.current)
+                if time.monotonic() > deadline:
+                    Path(job.stop_path).touch()
                 time.sleep(_POLL_S)
             interrupted = False
         except KeyboardInterrupt:

@@ -21,6 +21,8 @@ from nsysprof.units import (
 _SHAPE = ("seq", "batch", "heads", "kv_heads", "head_dim", "dtype", "causal", "pass")
 _SWEEPS = (("seq", "Sequence lengths"), ("batch", "Batch sizes"), ("heads", "Heads"), ("head_dim", "Head dimensions"))
 _CSV = "results.csv"
+# "far behind": dropped before there were enough blocks for a test.
+_SLOWER = ("slower", "far behind")
 
 
 def shape_columns(table: pd.DataFrame) -> list[str]:
@@ -139,7 +141,7 @@ def _sentence(rows: Sequence[Row]) -> str:
     best, rest = rows[0], rows[1:]
     tied = [row["backend"] for row in rest if row["verdict"] == "tie"]
     unknown = [row["backend"] for row in rest if row["verdict"] == "too few samples"]
-    slower = [f"{row['backend']} {format_ratio(row['against_best'])}" for row in rest if row["verdict"] == "slower"]
+    slower = [f"{row['backend']} {format_ratio(row['against_best'])}" for row in rest if row["verdict"] in _SLOWER]
     text = f"{best['backend']} takes {format_median(best)}"
     if tied:
         text += f", no different from {', '.join(tied)}"
@@ -154,7 +156,7 @@ def _verdict(row: Row) -> str:
     if row["status"] != "ok":
         return str(row["status"])
     ratio = value(row["against_best"])
-    return str(row["verdict"]) if row["verdict"] != "slower" else f"{format_ratio(ratio)} as long"
+    return f"{format_ratio(ratio)} as long" if row["verdict"] in _SLOWER else str(row["verdict"])
 
 
 def _flagged(percent: float | None) -> str:
