@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from nsysprof.errors import UsageError
+from nsysprof.registered import registered_backends
 
 BACKENDS = ("math", "flash", "efficient", "cudnn", "auto", "naive")
 DTYPES = ("fp16", "bf16", "fp32")
@@ -68,13 +69,18 @@ def expand_grid(
 
     Raises UsageError for an empty list, an unknown name or a size below one.
     """
-    _check_names("backend", backends, BACKENDS)
+    _check_names("backend", backends, known_backends())
     _check_names("dtype", dtypes, DTYPES)
     _check_names("pass", passes, PASSES)
     for name, sizes in (("seq", seqs), ("batch", batches), ("heads", heads), ("head-dim", head_dims)):
         check_sizes(name, sizes)
     cells = itertools.product(backends, batches, heads, head_dims, dtypes, causals, passes, seqs)
     return list(dict.fromkeys(Case(b, s, n, h, d, t, c, p) for b, n, h, d, t, c, p, s in cells))
+
+
+def known_backends() -> tuple[str, ...]:
+    """Torch's backends and ours, then those that installed packages register under other names."""
+    return (*BACKENDS, *(name for name in registered_backends() if name not in BACKENDS))
 
 
 _CALLABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -90,7 +96,8 @@ def _check_names(what: str, names: Sequence[str], known: Sequence[str]) -> None:
         raise UsageError(f"--{what} names nothing.", f"Give one or more of {', '.join(known)}.")
     for name in names:
         if name not in known and not (what == "backend" and is_callable_backend(name)):
-            raise UsageError(f"Unknown {what} '{name}'.", f"Known: {', '.join(known)}.")
+            more = ", or module:function of your own" if what == "backend" else ""
+            raise UsageError(f"Unknown {what} '{name}'.", f"Known: {', '.join(known)}{more}.")
 
 
 def check_sizes(name: str, sizes: Sequence[int]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nsysprof.case import BACKENDS, DTYPES, PASSES, expand_grid
+from nsysprof.case import DTYPES, PASSES, expand_grid, known_backends
 from nsysprof.cli.machine import check_choice, default_dtypes, require_torch, settle_device
 from nsysprof.cli.options import parse_names, parse_sizes
 from nsysprof.errors import DataLossError, MissingToolError, OutputError, ToolFailedError
@@ -26,7 +26,7 @@ _OUTPUT = "Output"
 
 def capture(
     backends: Annotated[
-        str, typer.Option(help=f"Of {', '.join(BACKENDS)}, or module:function.", rich_help_panel=_GRID)
+        str, typer.Option(help=f"Of {', '.join(known_backends())}, or module:function.", rich_help_panel=_GRID)
     ] = "math,flash",
     seq: Annotated[str, typer.Option(help="Sequence lengths.", rich_help_panel=_GRID)] = "1024,2048,4096",
     batch: Annotated[str, typer.Option(help="Batch sizes.", rich_help_panel=_GRID)] = "1",

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import importlib
 import math
-import re
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from typing import Any
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
+
+from nsysprof.case import is_callable_backend
+from nsysprof.registered import registered_backends
+from nsysprof.workload.refusal import UnusableBackendError, WrongResultError
 
 Attention = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, bool], torch.Tensor]
 
@@ -21,15 +23,13 @@ _SDPA_NAMES = {
     "efficient": "EFFICIENT_ATTENTION",
     "cudnn": "CUDNN_ATTENTION",
 }
-_WARNING_WORDS = {"math": "math", "flash": "flash", "efficient": "mem", "cudnn": "cudnn"}
-
-
-class IneligibleError(Exception):
-    """Torch refused the backend for this shape; the text says why, in torch's words."""
 
 
 def load_attention(backend: str) -> tuple[Any, Attention]:
-    """A context manager that selects `backend`, to be entered once around many calls, and the function to call."""
+    """A context manager that selects `backend`, to be entered once around many calls, and the function to call.
+
+    Raises UnusableBackendError when what the name stands for cannot be imported or called.
+    """
     if backend in _SDPA_NAMES:
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -38,8 +38,45 @@ def load_attention(backend: str) -> tuple[Any, Attention]:
         return nullcontext(), _sdpa
     if backend == "naive":
         return nullcontext(), _naive
+    return nullcontext(), _load_callable(backend)
+
+
+def _load_callable(backend: str) -> Attention:
+    """The user's own `module:function`, or what a package registered under this name."""
     module, _, name = backend.partition(":")
-    return nullcontext(), getattr(importlib.import_module(module), name)
+    if not is_callable_backend(backend):
+        point = registered_backends().get(backend)
+        if point is None:
+            raise UnusableBackendError(f"No installed package registers the backend {backend}.")
+        module, name = point.module, point.attr
+    try:
+        found: Any = importlib.import_module(module)
+    except Exception as error:  # the module is not ours, and its import may do anything
+        raise UnusableBackendError(f"{module} cannot be imported: {type(error).__name__}: {error}") from error
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise UnusableBackendError(f"{module} has no {name}.")
+        found = getattr(found, part)
+    if not callable(found):
+        raise UnusableBackendError(f"{module}:{name} is of type {type(found).__name__}, which cannot be called.")
+    return cast(Attention, found)
+
+
+def check_form(out: object, q: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """`out`, when it is a tensor of q's dtype, on q's device and of shape (batch, heads, seq, head_dim of v).
+
+    Raises WrongResultError. Reads no values, so it costs no synchronisation.
+    """
+    if not isinstance(out, torch.Tensor):
+        raise WrongResultError(f"returned a {type(out).__name__} instead of a tensor")
+    shape = (*q.shape[:-1], v.shape[-1])
+    if tuple(out.shape) != shape:
+        raise WrongResultError(f"returned the shape {tuple(out.shape)} instead of {shape}")
+    if out.dtype != q.dtype:
+        raise WrongResultError(f"returned {out.dtype} instead of {q.dtype}")
+    if out.device != q.device:
+        raise WrongResultError(f"returned a tensor on {out.device} instead of {q.device}")
+    return out
 
 
 def _sdpa(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool) -> torch.Tensor:
@@ -53,31 +90,3 @@ def _naive(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool) -
         ones = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device)
         scores = scores.masked_fill(ones.triu(1), float("-inf"))
     return torch.softmax(scores, dim=-1) @ v
-
-
-@contextmanager
-def eligibility(backend: str) -> Iterator[None]:
-    """Turn torch's refusal of a backend into IneligibleError, with torch's warnings as the reason."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            yield
-        except RuntimeError as error:
-            if not re.search(r"No (available kernel|viable backend)", str(error)):
-                raise
-            reasons = refusal_reasons(backend, [str(warning.message) for warning in caught])
-            raise IneligibleError(reasons or f"torch: {str(error).splitlines()[0]}") from error
-
-
-def refusal_reasons(backend: str, messages: list[str]) -> str:
-    """Of torch's warnings, those that give the reason for `backend`, without its source positions."""
-    word = _WARNING_WORDS.get(backend, backend)
-    reasons: list[str] = []
-    mine = False
-    for message in messages:
-        text = re.sub(r"\s*\(Triggered internally at [^)]*\)", "", message).strip()
-        if text.rstrip(".").endswith("not used because:"):
-            mine = text.lower().startswith(word) or word in text.lower().split(" kernel")[0]
-        elif mine and "runtime disabled" not in text:
-            reasons.append(text)
-    return " ".join(dict.fromkeys(reasons))

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from nsysprof.case import Case
-from nsysprof.workload.backends import Attention, eligibility, load_attention
+from nsysprof.workload.backends import Attention, check_form, load_attention
 from nsysprof.workload.memory import PeakMemory
+from nsysprof.workload.refusal import WrongResultError, eligibility
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 _MIN_SAMPLES = 10
@@ -28,7 +29,8 @@ def prepared(case: Case, device: str, memory: PeakMemory | None = None) -> Itera
     """The case's call, ready to run: inputs allocated, backend selected, and one first call made.
 
     fwd: out = attention(q, k, v) without autograd. bwd: the gradients of q, k, v, the forward done beforehand.
-    fwdbwd: both. Raises IneligibleError when torch refuses the backend.
+    fwdbwd: both. Raises IneligibleError when the backend refuses the case, UnusableBackendError when its name leads to
+    nothing callable, and WrongResultError when what it returns has not the form of an attention's result.
     """
     select, attention = load_attention(case.backend)
     q, k, v = _make_inputs(case, device)
@@ -38,9 +40,14 @@ def prepared(case: Case, device: str, memory: PeakMemory | None = None) -> Itera
     with select, torch.set_grad_enabled(case.pass_ != "fwd"):
         with eligibility(case.backend):
             call = _make_call(case, attention, q, k, v, grad)
-            call()
             _synchronize(device)
         yield call
+
+
+def _check_first_output(out: object, q: torch.Tensor, v: torch.Tensor) -> None:
+    tensor = check_form(out, q, v)
+    if q.requires_grad and not tensor.requires_grad:
+        raise WrongResultError("returned a tensor without gradient")
 
 
 def _make_inputs(case: Case, device: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -63,11 +70,14 @@ def _make_call(
     v: torch.Tensor,
     grad: torch.Tensor | None,
 ) -> Call:
+    """The call to measure, after a first one whose result has the right form."""
     causal = case.causal
+    out = attention(q, k, v, causal)
+    _check_first_output(out, q, v)
     if case.pass_ == "fwd":
         return lambda: attention(q, k, v, causal)
+    torch.autograd.grad(out, (q, k, v), grad, retain_graph=case.pass_ == "bwd")
     if case.pass_ == "bwd":
-        out = attention(q, k, v, causal)
         return lambda: torch.autograd.grad(out, (q, k, v), grad, retain_graph=True)
     return lambda: torch.autograd.grad(attention(q, k, v, causal), (q, k, v), grad)
 

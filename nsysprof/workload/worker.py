@@ -93,21 +93,11 @@ class _Recorder:
 
 def _measure(job: Job, case: Case, recorder: _Recorder) -> tuple[dict[str, Any], bool]:
     """What to report of one case, and whether this process can no longer be used."""
-    import torch
-
-    from nsysprof.workload.backends import IneligibleError
-
     try:
         return {"status": "ok", "reason": "", **_run_case(job, case, recorder)}, False
-    except IneligibleError as error:
-        return _failed("ineligible", error), False
-    except (torch.OutOfMemoryError, MemoryError) as error:
-        return _failed("out_of_memory", error), False
     except Exception as error:  # noqa: BLE001 - the user's own kernel may raise anything; it must cost one case
-        text = str(error)
-        if "can't allocate memory" in text or "not enough memory" in text:
-            return _failed("out_of_memory", error), False
-        return _failed("error", error), job.device == "cuda" and "CUDA error" in text
+        poisoned = any(words in _words(error) for words in ("CUDA error", "Triton Error [CUDA]"))
+        return _judge(error), job.device == "cuda" and poisoned
 
 
 def _run_case(job: Job, case: Case, recorder: _Recorder) -> dict[str, Any]:
@@ -124,10 +114,33 @@ def _run_case(job: Job, case: Case, recorder: _Recorder) -> dict[str, Any]:
     return {}
 
 
-def _failed(status: str, error: BaseException) -> dict[str, Any]:
-    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-    text = first if status in ("ineligible", "out_of_memory") else f"{type(error).__name__}: {first}"
+def _judge(error: Exception) -> dict[str, Any]:
+    import torch
+
+    from nsysprof.workload.refusal import IneligibleError, UnusableBackendError, WrongResultError
+
+    for kind, status in ((IneligibleError, "ineligible"), (WrongResultError, "wrong"), (UnusableBackendError, "error")):
+        if isinstance(error, kind):
+            return _failed(status, error)
+    words = _words(error)
+    starved = "can't allocate memory" in words or "not enough memory" in words
+    if starved or isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return _failed("out_of_memory", error)
+    return _failed("error", error, named=True)
+
+
+def _failed(status: str, error: BaseException, *, named: bool = False) -> dict[str, Any]:
+    """`named`: whether the reason begins with the type of the error, which says more where the text is not ours."""
+    first = next((line.strip() for line in _words(error).splitlines() if line.strip()), "")
+    text = f"{type(error).__name__}: {first}" if named else first
     return {"status": status, "reason": text[:500]}
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - an error class of the user's own
+        return "an error without a text"
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from nsysprof.capture.plan import plan_capture
 from nsysprof.capture.run import run_capture
 from nsysprof.case import Case
 from nsysprof.errors import CaptureFailedError, ToolFailedError
+from tests.registering import our_backends, register
 
 FAULTS = "tests.capture.faults:"
 
@@ -63,6 +64,25 @@ def test_faults_stay_inside_their_case_and_the_rest_still_runs(tmp_path):
     assert "SIGSEGV" in reasons[2]
     assert "4 s" in reasons[4]
     assert len((folder / "results.csv").read_text().splitlines()) == 1 + len(backends)
+
+
+def test_callables_that_are_none_or_return_no_attention_cost_one_case_each(tmp_path, monkeypatch):
+    register(monkeypatch, tmp_path / "package", {**our_backends(), "gone": "no_such_module:attention"})
+    names = ("not_a_tensor", "wrong_shape", "wrong_dtype", "not_callable", "missing", "exits", "speechless")
+    backends = [*(FAULTS + name for name in names), "no_such_module:f", "gone", "flash_attn", "naive"]
+    _, captured = capture(tmp_path, backends)
+    outcomes = captured.progress.outcomes
+    wrong, crashed = ["wrong"] * 3, ["crashed", "error"]
+    assert statuses(captured) == [*wrong, "error", "error", *crashed, "error", "error", "ineligible", "ok"]
+    reasons = [outcome.reason for outcome in outcomes]
+    for reason, words in zip(
+        reasons,
+        ("a list instead", "(1, 2, 32, 1)", "float64", "cannot be called", "has no missing", "exit code", "Speechless",
+         "cannot be imported", "cannot be imported", "flash-attn", ""),
+        strict=True,
+    ):  # fmt: skip
+        assert words in reason
+        assert "Traceback" not in reason
 
 
 def test_a_capture_without_a_single_result_says_why(tmp_path):

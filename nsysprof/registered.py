@@ -1,0 +1,30 @@
+"""Backends that installed packages register: entry points of the group `nsysprof.backends`.
+
+A package names a callable (q, k, v, is_causal) -> out in its pyproject.toml and the name becomes a backend:
+
+    [project.entry-points."nsysprof.backends"]
+    mine = "mypkg.kernels:attention"
+
+Reading the names imports neither the package nor torch; only the measured process loads the callable.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import EntryPoint, entry_points
+
+GROUP = "nsysprof.backends"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # what a range name can carry
+
+
+def registered_backends() -> dict[str, EntryPoint]:
+    """Every registered backend by name, sorted.
+
+    A name that no range name can carry is left out. Of two packages with the same name the first on sys.path counts, as
+    in an import.
+    """
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=GROUP):
+        if _NAME.fullmatch(point.name):
+            found.setdefault(point.name, point)
+    return dict(sorted(found.items()))

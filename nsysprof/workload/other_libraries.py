@@ -1,0 +1,99 @@
+"""Attention of other libraries, registered as backends by our own pyproject.toml: flex, flash_attn, xformers.
+
+Each takes q, k, v of shape (batch, heads, seq, head_dim) and returns the same layout. A library is imported at the
+first call; one that is missing, or that cannot take these inputs, is IneligibleError and not a failure.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from functools import cache, lru_cache
+from typing import Any
+
+import torch
+
+from nsysprof.workload.refusal import IneligibleError
+
+
+def flex(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool) -> torch.Tensor:
+    """torch.nn.attention.flex_attention, compiled once a shape; the causal mask is a block mask, so blocks are skipped.
+
+    Raises IneligibleError for gradients on the CPU, which flex_attention lacks.
+    """
+    if q.device.type == "cpu" and q.requires_grad:
+        raise IneligibleError("flex_attention computes no gradients on the CPU.")
+    mask = _causal_block_mask(q.shape[-2], k.shape[-2], str(q.device)) if is_causal else None
+    attend = _compiled_flex(q.shape, k.shape, q.dtype, q.requires_grad)
+    out: torch.Tensor = attend(q, k, v, block_mask=mask, enable_gqa=q.shape[1] != k.shape[1])
+    return out
+
+
+@lru_cache(maxsize=1)
+def _compiled_flex(*_shapes_and_dtype: Any) -> Callable[..., torch.Tensor]:
+    """A compilation for these shapes alone.
+
+    Without the reset torch would count the shapes as recompilations of one function, and at the ninth fall back to
+    unfused code.
+    """
+    from torch.nn.attention.flex_attention import flex_attention
+
+    torch.compiler.reset()
+    compiled: Callable[..., torch.Tensor] = torch.compile(flex_attention, dynamic=False)
+    return compiled
+
+
+@cache
+def _causal_block_mask(queries: int, keys: int, device: str) -> Any:
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    def is_visible(_batch: Any, _head: Any, query: Any, key: Any) -> Any:
+        return query >= key
+
+    return create_block_mask(is_visible, None, None, queries, keys, device=device)
+
+
+def flash_attn(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool) -> torch.Tensor:
+    """flash_attn.flash_attn_func of the flash-attn package, whose layout is (batch, seq, heads, head_dim)."""
+    library = _import_or_refuse("flash_attn", "flash-attn")
+    if q.device.type != "cuda" or q.dtype not in (torch.float16, torch.bfloat16):
+        raise IneligibleError(f"flash-attn takes fp16 and bf16 on a GPU, not {_words(q)}.")
+    out: torch.Tensor = library.flash_attn_func(*(_seq_first(t) for t in (q, k, v)), causal=is_causal)
+    return _seq_first(out)
+
+
+def xformers(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool) -> torch.Tensor:
+    """xformers.ops.memory_efficient_attention, whose layout is (batch, seq, heads, head_dim).
+
+    Fewer heads in k and v go in as (batch, seq, groups, heads a group, head_dim), expanded and not copied.
+    """
+    library = _import_or_refuse("xformers.ops", "xformers")
+    query, key, value = (_seq_first(t) for t in (q, k, v))
+    groups, members = k.shape[1], q.shape[1] // k.shape[1]
+    if members > 1:
+        query = query.unflatten(2, (groups, members))
+        key, value = (t.unsqueeze(3).expand(-1, -1, -1, members, -1) for t in (key, value))
+    mask = library.LowerTriangularMask() if is_causal else None
+    try:
+        out: torch.Tensor = library.memory_efficient_attention(query, key, value, attn_bias=mask)
+    except NotImplementedError as error:  # "No operator found for ...", then each operator with its reasons
+        raise IneligibleError(" ".join(str(error).split())) from error
+    return _seq_first(out.flatten(2, 3) if members > 1 else out)
+
+
+def _seq_first(tensor: torch.Tensor) -> torch.Tensor:
+    """Heads and positions exchanged, as a view."""
+    return tensor.transpose(1, 2)
+
+
+def _words(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} on {tensor.device.type}"
+
+
+def _import_or_refuse(module: str, package: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        missing = isinstance(error, ModuleNotFoundError) and (error.name or "").startswith(module.partition(".")[0])
+        text = f"{package} is not installed: pip install {package}" if missing else f"{package} does not load: {error}"
+        raise IneligibleError(text) from error
