@@ -242,7 +242,7 @@ def test_a_disk_that_is_full_at_once_or_halfway(tiny_disk, trace_path):
 
 
 def test_a_disk_that_fills_during_the_traced_pass_keeps_the_latencies(tiny_disk):
-    disk = tiny_disk(100)
+    disk = tiny_disk(88)
     done = run("capture", "--backends", "math,flash", *SMALL, "--profiler", "torch", "--out", disk / "c")
     fails(done, 4, "No space left for the trace", "latencies are kept")
     assert (disk / "c" / "results.csv").read_text().count(",ok,") == 4
