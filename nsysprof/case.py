@@ -21,7 +21,7 @@ PASSES = ("fwd", "bwd", "fwdbwd")
 class Case:
     """Backend, shape (batch, heads, seq, head_dim), dtype, mask and pass of one measurement.
 
-    q, k and v all have shape (batch, heads, seq, head_dim).
+    q has shape (batch, heads, seq, head_dim), k and v (batch, kv_heads, seq, head_dim); without kv_heads as many as q.
     """
 
     backend: str
@@ -32,11 +32,26 @@ class Case:
     dtype: str = "fp16"
     causal: bool = True
     pass_: str = "fwd"
+    kv_heads: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.kv_heads == self.heads:  # one way to say it, so that equal cases are equal
+            object.__setattr__(self, "kv_heads", None)
+
+    @property
+    def key_heads(self) -> int:
+        """Heads of k and v."""
+        return self.heads if self.kv_heads is None else self.kv_heads
 
     @property
     def input_bytes(self) -> int:
         """Bytes of q, k and v together."""
-        return 3 * self.batch * self.heads * self.seq * self.head_dim * DTYPE_BYTES[self.dtype]
+        return self.output_bytes + 2 * self.output_bytes * self.key_heads // self.heads
+
+    @property
+    def output_bytes(self) -> int:
+        """Bytes of the result, as large as q."""
+        return self.batch * self.heads * self.seq * self.head_dim * DTYPE_BYTES[self.dtype]
 
     @property
     def score_bytes(self) -> int:
@@ -44,7 +59,10 @@ class Case:
         return self.batch * self.heads * self.seq * self.seq * DTYPE_BYTES[self.dtype]
 
     def to_json(self) -> dict[str, Any]:
+        """The fields by their names in files; `kv_heads` only where it is not `heads`."""
         data = asdict(self)
+        if self.kv_heads is None:
+            del data["kv_heads"]
         data["pass"] = data.pop("pass_")
         return data
 
@@ -64,18 +82,33 @@ def expand_grid(
     dtypes: Sequence[str] = ("fp16",),
     causals: Sequence[bool] = (True,),
     passes: Sequence[str] = ("fwd",),
+    kv_heads: Sequence[int] = (),
 ) -> list[Case]:
-    """Every combination, backend slowest, in the order given and without repeats.
+    """Every combination, backend slowest, in the order given and without repeats. No kv_heads: as many as heads.
 
-    Raises UsageError for an empty list, an unknown name or a size below one.
+    Raises UsageError for an empty list, an unknown name, a size below one, or heads that kv_heads does not divide.
     """
     _check_names("backend", backends, known_backends())
     _check_names("dtype", dtypes, DTYPES)
     _check_names("pass", passes, PASSES)
     for name, sizes in (("seq", seqs), ("batch", batches), ("heads", heads), ("head-dim", head_dims)):
         check_sizes(name, sizes)
-    cells = itertools.product(backends, batches, heads, head_dims, dtypes, causals, passes, seqs)
-    return list(dict.fromkeys(Case(b, s, n, h, d, t, c, p) for b, n, h, d, t, c, p, s in cells))
+    head_pairs = [(h, kv) for h in heads for kv in _key_heads(h, kv_heads)]
+    cells = itertools.product(backends, batches, head_pairs, head_dims, dtypes, causals, passes, seqs)
+    return list(dict.fromkeys(Case(b, s, n, h, d, t, c, p, kv) for b, n, (h, kv), d, t, c, p, s in cells))
+
+
+def _key_heads(heads: int, kv_heads: Sequence[int]) -> Sequence[int | None]:
+    if not kv_heads:
+        return [None]
+    check_sizes("kv-heads", kv_heads)
+    for count in kv_heads:
+        if heads % count:
+            raise UsageError(
+                f"--kv-heads {count} does not divide --heads {heads}.",
+                "Each head of k and v serves equally many of q: give a divisor of every --heads.",
+            )
+    return kv_heads
 
 
 def known_backends() -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
     RUN::<backend>::S<seq>[::<key>=<value>]...
 
-with keys B, H, D, dtype, causal, pass, each at most once, present only where the grid varies that dimension.
+with keys B, H, KV, D, dtype, causal, pass, each at most once, present only where the grid varies that dimension.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ _SIZE = re.compile(r"[1-9][0-9]{0,11}")
 _KEYS: dict[str, str] = {
     "B": "batch",
     "H": "heads",
+    "KV": "kv_heads",
     "D": "head_dim",
     "dtype": "dtype",
     "causal": "causal",
@@ -50,7 +51,7 @@ def format_range(case: Case, keys: Iterable[str] = ()) -> str:
     """The NVTX name of a case, naming the dimensions in `keys`."""
     parts = ["RUN", case.backend, f"S{case.seq}"]
     for key in keys:
-        value = getattr(case, _KEYS[key])
+        value = case.key_heads if key == "KV" else getattr(case, _KEYS[key])
         parts.append(f"{key}={int(value) if isinstance(value, bool) else value}")
     return "::".join(parts)
 

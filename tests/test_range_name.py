@@ -19,6 +19,15 @@ def test_varied_dimensions_are_named():
     assert format_range(cases[0], keys) == "RUN::flash::S1024::B=8::D=128::pass=bwd"
 
 
+def test_kv_heads_are_named_where_they_vary():
+    cases = [Case("flash", 1024, kv_heads=2), Case("flash", 1024)]
+    assert [format_range(case, varied_keys(cases)) for case in cases] == [
+        "RUN::flash::S1024::KV=2",
+        "RUN::flash::S1024::KV=8",
+    ]
+    assert varied_keys([Case("flash", 1024, heads=4), Case("flash", 1024)]) == ("H",)
+
+
 @given(st.lists(CASES, min_size=1, max_size=8, unique=True))
 def test_names_are_unique_in_their_grid_and_parse_back(cases):
     keys = varied_keys(cases)

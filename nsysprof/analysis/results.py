@@ -160,7 +160,7 @@ class CaptureRecord:
 
 
 RESULT_COLUMNS = (
-    "range", "backend", "batch", "heads", "seq", "head_dim", "dtype", "causal", "pass", "status", "reason",
+    "range", "backend", "batch", "heads", "kv_heads", "seq", "head_dim", "dtype", "causal", "pass", "status", "reason",
     "samples", "latency_median_ns", "latency_ci_low_ns", "latency_ci_high_ns",
     "input_bytes", "peak_allocated_bytes", "peak_reserved_bytes", "peak_beyond_inputs_bytes",
     "traced_calls", "launch_count", "kernel_count", "kernel_total_ns", "gpu_busy_ns", "memcpy_bytes", "memset_bytes",

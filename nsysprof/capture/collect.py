@@ -76,6 +76,7 @@ def result_rows(progress: Progress) -> list[dict[str, Any]]:
             {
                 "range": progress.plan.range_of(case),
                 **{key: cell[key] for key in ("backend", "batch", "heads", "seq", "head_dim", "dtype")},
+                "kv_heads": case.key_heads,
                 "causal": case.causal,
                 "pass": case.pass_,
                 "status": status,

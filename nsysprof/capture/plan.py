@@ -61,7 +61,7 @@ def plan_capture(
             raise UsageError(f"--{name} {seconds:g} is not a time.", "Give seconds above zero.")
     if memory_bytes is not None:
         for case in cases:
-            least_bytes = case.input_bytes * 4 // 3  # q, k, v and the output
+            least_bytes = case.input_bytes + case.output_bytes
             if least_bytes > memory_bytes:
                 raise UsageError(
                     f"{case.backend} at S={case.seq}, B={case.batch}, H={case.heads}, D={case.head_dim} needs "

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nsysprof.analysis.results import Analysis
     from nsysprof.capture.plan import CapturePlan
     from nsysprof.capture.run import Captured
+    from nsysprof.case import Case
 
 _GRID = "Grid"
 _MEASUREMENT = "Measurement"
@@ -31,6 +32,9 @@ def capture(
     seq: Annotated[str, typer.Option(help="Sequence lengths.", rich_help_panel=_GRID)] = "1024,2048,4096",
     batch: Annotated[str, typer.Option(help="Batch sizes.", rich_help_panel=_GRID)] = "1",
     heads: Annotated[str, typer.Option(help="Head counts.", rich_help_panel=_GRID)] = "8",
+    kv_heads: Annotated[
+        str, typer.Option(help="Heads of k and v, each a divisor of --heads. Default: as many.", rich_help_panel=_GRID)
+    ] = "",
     head_dim: Annotated[str, typer.Option(help="Head dimensions.", rich_help_panel=_GRID)] = "64",
     dtype: Annotated[
         str,
@@ -79,6 +83,7 @@ def capture(
             seqs=parse_sizes("--seq", seq),
             batches=parse_sizes("--batch", batch),
             heads=parse_sizes("--heads", heads),
+            kv_heads=parse_sizes("--kv-heads", kv_heads),
             head_dims=parse_sizes("--head-dim", head_dim),
             causals=[causal],
             passes=parse_names(pass_),
@@ -163,9 +168,13 @@ def _print_plan(plan: CapturePlan, folder: Path, nsys: Path | None, as_json: boo
     )
     for case, name in zip(plan.cases, ranges, strict=True):
         typer.echo(
-            f"  {name}  B={case.batch} H={case.heads} S={case.seq} D={case.head_dim} {case.dtype} "
+            f"  {name}  B={case.batch} H={case.heads}{_key_heads(case)} S={case.seq} D={case.head_dim} {case.dtype} "
             f"{'causal' if case.causal else 'full'} {case.pass_}"
         )
+
+
+def _key_heads(case: Case) -> str:
+    return "" if case.kv_heads is None else f" KV={case.kv_heads}"
 
 
 def _run(plan: CapturePlan, folder: Path, nsys: Path | None, *, fall_back: bool, quiet: bool) -> Captured:

@@ -24,11 +24,13 @@ def read_results(folder: Path) -> pd.DataFrame:
         table = pd.read_csv(path, dtype="string", keep_default_na=False, na_values=[""])
     except (OSError, ValueError) as error:
         raise TraceError(f"{path} cannot be read: {error}.", "Capture again, or give the trace alone.") from error
+    if "kv_heads" not in table and "heads" in table:  # a capture of version 0.1.0
+        table["kv_heads"] = table["heads"]
     missing = [column for column in RESULT_COLUMNS if column not in table]
     if missing:
         raise TraceError(f"{path} lacks the columns {', '.join(missing)}.", "It was not written by nsysprof capture.")
     for column in RESULT_COLUMNS:
-        if column in ("batch", "heads", "seq", "head_dim", "samples", "traced_calls") or column.endswith(
+        if column in ("batch", "heads", "kv_heads", "seq", "head_dim", "samples", "traced_calls") or column.endswith(
             ("_ns", "_bytes", "_count")
         ):
             table[column] = pd.to_numeric(table[column], errors="coerce").astype("Int64")

@@ -13,7 +13,7 @@ from nsysprof.units import UNKNOWN, format_bytes, format_count, format_ns, forma
 # Intervals within one process say nothing of the spread between processes: the same cuDNN kernel, called by two
 # names in one capture, gave medians 0.5 % apart with intervals that did not overlap.
 _LEAST_DIFFERENCE_PCT = 2
-_SAME_WORK = ["seq", "batch", "heads", "head_dim", "dtype", "causal", "pass"]
+_SAME_WORK = ["seq", "batch", "heads", "kv_heads", "head_dim", "dtype", "causal", "pass"]
 
 
 def comparison_table(record: CaptureRecord, words: Words) -> Table:

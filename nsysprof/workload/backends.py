@@ -80,11 +80,15 @@ def check_form(out: object, q: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
 
 
 def _sdpa(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool) -> torch.Tensor:
-    return F.scaled_dot_product_attention(q, k, v, is_causal=is_causal)
+    return F.scaled_dot_product_attention(q, k, v, is_causal=is_causal, enable_gqa=q.shape[1] != k.shape[1])
 
 
 def _naive(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool) -> torch.Tensor:
-    """softmax(q k^T / sqrt(d)) v, every intermediate in memory, as one would write it by hand."""
+    """softmax(q k^T / sqrt(d)) v, every intermediate in memory, as one would write it by hand.
+
+    Fewer heads of k and v are repeated, in memory too.
+    """
+    k, v = (tensor.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for tensor in (k, v))
     scores = q @ k.transpose(-2, -1) * (1 / math.sqrt(q.shape[-1]))
     if is_causal:
         ones = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device)

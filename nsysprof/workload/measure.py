@@ -52,12 +52,11 @@ def _check_first_output(out: object, q: torch.Tensor, v: torch.Tensor) -> None:
 
 def _make_inputs(case: Case, device: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     generator = torch.Generator(device=device).manual_seed(0)
-    shape = (case.batch, case.heads, case.seq, case.head_dim)
     made = [
-        torch.randn(shape, generator=generator, device=device, dtype=DTYPES[case.dtype]).requires_grad_(
-            case.pass_ != "fwd"
-        )
-        for _ in range(3)
+        torch.randn(
+            (case.batch, heads, case.seq, case.head_dim), generator=generator, device=device, dtype=DTYPES[case.dtype]
+        ).requires_grad_(case.pass_ != "fwd")
+        for heads in (case.heads, case.key_heads, case.key_heads)
     ]
     return made[0], made[1], made[2]
 

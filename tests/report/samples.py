@@ -42,7 +42,9 @@ def analysis(tmp_path, made: TraceBuilder | None = None) -> Analysis:
 
 def record(result: Analysis, device="cuda", **changes) -> CaptureRecord:
     """Results of the two cases, and of a cudnn that was not eligible."""
-    common = dict(batch=1, heads=8, seq=1024, head_dim=64, dtype="fp16", causal="True", reason="", samples=50)
+    common = dict(
+        batch=1, heads=8, kv_heads=8, seq=1024, head_dim=64, dtype="fp16", causal="True", reason="", samples=50
+    )
     rows = [
         dict(backend="math", status="ok", latency=(2000, 1900, 2100), peak=120 << 20, **common),
         dict(backend="flash", status="ok", latency=(130, 120, 140), peak=8 << 20, **common),

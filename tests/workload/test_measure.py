@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
 from nsysprof.case import Case  # noqa: E402
 from nsysprof.workload.measure import measure_latency, prepared, sample_count  # noqa: E402
+from nsysprof.workload.refusal import IneligibleError  # noqa: E402
 
 
 @pytest.mark.parametrize("pass_", ["fwd", "bwd", "fwdbwd"])
@@ -21,6 +24,22 @@ def test_the_backward_passes_return_the_gradients_of_q_k_v(pass_):
         gradients = call()
     assert [tuple(g.shape) for g in gradients] == [(1, 2, 16, 4)] * 3
     assert all(g.abs().sum() > 0 for g in gradients)
+
+
+@pytest.mark.parametrize("backend", ["math", "flash", "auto", "naive"])
+def test_grouped_queries(backend):
+    case = Case(backend, 16, heads=4, head_dim=4, dtype="fp32", pass_="fwdbwd", kv_heads=2)
+    torch.manual_seed(3)  # the gradient of the result
+    try:
+        with prepared(case, "cpu") as call:
+            gradients = call()
+    except IneligibleError:
+        pytest.skip(f"this torch has no grouped queries in {backend} on the CPU")
+    torch.manual_seed(3)
+    with prepared(replace(case, backend="math"), "cpu") as call:
+        expected = call()
+    assert [tuple(g.shape) for g in gradients] == [(1, 4, 16, 4), (1, 2, 16, 4), (1, 2, 16, 4)]
+    torch.testing.assert_close(gradients, expected)
 
 
 def test_fewer_samples_when_they_would_take_too_long_but_never_under_ten():
