@@ -103,7 +103,7 @@ def check_self(blocks: Sequence[Block], cells: int, copies: int, floor_pct: floa
 def _row(
     case: Case, name: str, blocks: Sequence[Block], ceilings: Mapping[str, Any], peak: Peak | None
 ) -> dict[str, Any]:
-    shape = case.to_json()
+    shape = {**case.to_json(), "kv_heads": case.key_heads}
     status, reason = _status(blocks)
     latency = summarize_latency(blocks)
     replayed = summarize_latency(blocks, graph=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nsysprof.block import WARMUP_RULE
-from nsysprof.case import BACKENDS, DTYPES, PASSES, expand_grid
+from nsysprof.case import DTYPES, PASSES, expand_grid, known_backends
 from nsysprof.cli.machine import check_choice, default_dtypes, require_torch, settle_device
 from nsysprof.cli.options import parse_causal, parse_names, parse_sizes
 from nsysprof.errors import CaptureFailedError, InterruptedCaptureError
@@ -30,11 +30,15 @@ _GRID, _MEASUREMENT, _OUTPUT = "Grid", "Measurement", "Output"
 
 def bench(
     backends: Annotated[
-        str, typer.Option(help=f"Of {', '.join(BACKENDS)}, or module:function.", rich_help_panel=_GRID)
+        str, typer.Option(help=f"Of {', '.join(known_backends())}, or module:function.", rich_help_panel=_GRID)
     ] = "math,flash",
     seq: Annotated[str, typer.Option(help="Sequence lengths.", rich_help_panel=_GRID)] = "1024,2048,4096",
     batch: Annotated[str, typer.Option(help="Batch sizes.", rich_help_panel=_GRID)] = "1",
     heads: Annotated[str, typer.Option(help="Head counts.", rich_help_panel=_GRID)] = "8",
+    kv_heads: Annotated[
+        str,
+        typer.Option(help="Heads of k and v, for grouped queries. Default: as many as of q.", rich_help_panel=_GRID),
+    ] = "",
     head_dim: Annotated[str, typer.Option(help="Head dimensions.", rich_help_panel=_GRID)] = "64",
     dtype: Annotated[
         str,
@@ -102,6 +106,7 @@ def bench(
         seqs=parse_sizes("--seq", seq),
         batches=parse_sizes("--batch", batch),
         heads=parse_sizes("--heads", heads),
+        kv_heads=parse_sizes("--kv-heads", kv_heads) if kv_heads else [],
         head_dims=parse_sizes("--head-dim", head_dim),
         causals=parse_causal(causal),
         passes=parse_names(pass_),

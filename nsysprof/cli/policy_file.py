@@ -19,12 +19,11 @@ def write_choices(path: Path, run: BenchRun, choices: Sequence[Choice]) -> None:
     for choice in choices:
         if choice.backend in (*SDPA_BACKENDS, AUTO):
             shape = dict(choice.shape)
-            kv_heads = shape.get("kv_heads")
             rules.append(
                 Rule(
                     batch=int(shape["batch"]),
                     heads=int(shape["heads"]),
-                    kv_heads=int(shape["heads"] if kv_heads is None or kv_heads != kv_heads else kv_heads),  # noqa: PLR0124
+                    kv_heads=int(shape["kv_heads"]),
                     seq=int(shape["seq"]),
                     head_dim=int(shape["head_dim"]),
                     dtype=str(shape["dtype"]),

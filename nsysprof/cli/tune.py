@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nsysprof.case import BACKENDS, DTYPES, PASSES, expand_grid
+from nsysprof.case import DTYPES, PASSES, expand_grid, known_backends
 from nsysprof.cli.bench import command_line, method_lines, summarize
 from nsysprof.cli.machine import check_choice, default_dtypes, require_torch, settle_device
 from nsysprof.cli.options import parse_causal, parse_names, parse_sizes
@@ -36,13 +36,17 @@ def tune(
     backends: Annotated[
         str,
         typer.Option(
-            help=f"Of {', '.join(BACKENDS)}, or module:function. Default: all of torch's and auto.",
+            help=f"Of {', '.join(known_backends())}, or module:function. Default: all of torch's and auto.",
             rich_help_panel=_GRID,
         ),
     ] = "",
     seq: Annotated[str, typer.Option(help="Sequence lengths.", rich_help_panel=_GRID)] = "128,256,512,1024,2048",
     batch: Annotated[str, typer.Option(help="Batch sizes.", rich_help_panel=_GRID)] = "1",
     heads: Annotated[str, typer.Option(help="Head counts.", rich_help_panel=_GRID)] = "8",
+    kv_heads: Annotated[
+        str,
+        typer.Option(help="Heads of k and v, for grouped queries. Default: as many as of q.", rich_help_panel=_GRID),
+    ] = "",
     head_dim: Annotated[str, typer.Option(help="Head dimensions.", rich_help_panel=_GRID)] = "64",
     dtype: Annotated[
         str,
@@ -108,6 +112,7 @@ def tune(
         seqs=parse_sizes("--seq", seq),
         batches=parse_sizes("--batch", batch),
         heads=parse_sizes("--heads", heads),
+        kv_heads=parse_sizes("--kv-heads", kv_heads) if kv_heads else [],
         head_dims=parse_sizes("--head-dim", head_dim),
         causals=parse_causal(causal),
         passes=parse_names(pass_),
