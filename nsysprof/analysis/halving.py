@@ -1,52 +1,50 @@
 """Successive halving over backends of equal work: which of them are still worth measuring.
 
 A backend is dropped when it is far behind the best of its shape in every block, so that the slow ones cost one round,
-or when the test of significance.py calls it slower. The best two of a shape stay to the end whatever comes, since what
-is claimed is a difference of these two. What is dropped keeps its samples.
+or when the test of significance.py calls it slower, corrected for all comparisons of all shapes as in the end: what is
+dropped needs no more blocks for its verdict. The best two of a shape stay to the end whatever comes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
 from nsysprof.analysis.latency import Floats
-from nsysprof.analysis.significance import Verdict, compare_medians, decide
 
-# So much slower in every block that no number of samples would change it.
-FAR_BEHIND = 1.5
+# So much slower in every block that no number of samples would change it. To be dropped takes more than to be called
+# far behind: the best's later blocks may be slower than its first.
+_DROPPED, FAR_BEHIND = 2.0, 1.5
 MOST_BLOCKS = 12
 _LEAST_ALONE = 4
 
 
-def is_far_behind(best: Floats, other: Floats) -> bool:
+def is_far_behind(best: Floats, other: Floats, factor: float = FAR_BEHIND) -> bool:
     """Whether every block of `other` is far slower than every one of `best`; medians of blocks in ns."""
-    return bool(other.min() > FAR_BEHIND * best.max())
+    return bool(other.min() > factor * best.max())
 
 
-def survivors(medians: Mapping[str, Floats], floor_pct: float) -> list[str]:
-    """The backends to go on with, best first. medians: of each backend's blocks so far, in ns."""
-    known = {name: values for name, values in medians.items() if len(values)}
-    order = sorted(known, key=lambda name: float(np.median(known[name])))
+def by_median(medians: Mapping[str, Floats]) -> list[str]:
+    """The backends of one shape that have blocks, best first. medians: of each backend's blocks, in ns."""
+    return sorted((n for n, values in medians.items() if len(values)), key=lambda n: float(np.median(medians[n])))
+
+
+def survivors(medians: Mapping[str, Floats], slower: Collection[str]) -> list[str]:
+    """The backends to go on with, best first. slower: those that the test calls slower than the best."""
+    order = by_median(medians)
     if len(order) <= 2:
         return order
-    best, rest = known[order[0]], order[2:]
-    # Each test by itself: that a backend is dropped claims nothing.
-    verdicts = [decide([compare_medians(best, known[name])], floor_pct)[0] for name in rest]
-    slower = [found is not None and found.verdict is Verdict.SLOWER for found in verdicts]
-    return [
-        *order[:2],
-        *(n for n, is_slower in zip(rest, slower, strict=True) if not is_slower and not is_far_behind(best, known[n])),
-    ]
+    best = medians[order[0]]
+    kept = [n for n in order[2:] if n not in slower and not is_far_behind(best, medians[n], _DROPPED)]
+    return [*order[:2], *kept]
 
 
-def unsettled(medians: Mapping[str, Floats], floor_pct: float, most: int = MOST_BLOCKS) -> list[str]:
+def unsettled(medians: Mapping[str, Floats], slower: Collection[str], most: int = MOST_BLOCKS) -> list[str]:
     """The backends of one shape that need more blocks: those still in the race that have fewer than `most`.
 
     A backend without any block yet needs one. Where a shape has one backend only, four blocks give it its interval.
     """
     fresh = [name for name, values in medians.items() if len(values) == 0]
-    alive = survivors(medians, floor_pct)
     enough = _LEAST_ALONE if len(medians) == 1 else most
-    return fresh + [name for name in alive if len(medians[name]) < enough]
+    return fresh + [name for name in survivors(medians, slower) if len(medians[name]) < enough]

@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 
 from nsysprof.analysis.bench import SHAPE
-from nsysprof.analysis.halving import unsettled
-from nsysprof.analysis.latency import block_medians
-from nsysprof.analysis.significance import halves, noise_floor
+from nsysprof.analysis.halving import by_median, unsettled
+from nsysprof.analysis.latency import Floats, block_medians
+from nsysprof.analysis.significance import LEAST_BLOCKS, Verdict, compare_medians, decide, halves, noise_floor
 from nsysprof.block import OK, Block
 from nsysprof.case import Case
 
@@ -26,16 +26,32 @@ def cells_to_measure(cells: Sequence[Case], blocks: Sequence[Block], most: int) 
         own[block.cell].append(block)
     medians = [block_medians(each) for each in own]
     failed = {block.cell for block in blocks if block.status != OK}
-    floor = noise_floor([halves(values) for values in medians if len(values) >= 4]) or 0.0
     groups: dict[tuple[Any, ...], dict[str, int]] = {}
     for cell, case in enumerate(cells):
         if cell not in failed:
             groups.setdefault(_work(case), {})[case.backend] = cell
+    named = [{name: medians[cell] for name, cell in group.items()} for group in groups.values()]
+    floor = noise_floor([halves(values) for values in medians if len(values) >= LEAST_BLOCKS]) or 0.0
     chosen = []
-    for group in groups.values():
-        names = unsettled({name: medians[cell] for name, cell in group.items()}, floor, most)
-        chosen += [group[name] for name in names]
+    for group, own_medians, slower in zip(groups.values(), named, _slower(named, floor), strict=True):
+        chosen += [group[name] for name in unsettled(own_medians, slower, most)]
     return sorted(chosen)
+
+
+def _slower(shapes: Sequence[dict[str, Floats]], floor_pct: float) -> list[set[str]]:
+    """Of each shape the backends that are slower than its best, corrected for all comparisons of all shapes."""
+    pairs = [
+        (index, order[0], other)
+        for index, shape in enumerate(shapes)
+        if (order := by_median(shape))
+        for other in order[1:]
+    ]
+    found = decide([compare_medians(shapes[i][best], shapes[i][other]) for i, best, other in pairs], floor_pct)
+    slower: list[set[str]] = [set() for _ in shapes]
+    for (index, _, other), comparison in zip(pairs, found, strict=True):
+        if comparison is not None and comparison.verdict is Verdict.SLOWER:
+            slower[index].add(other)
+    return slower
 
 
 def _work(case: Case) -> tuple[Any, ...]:
