@@ -23,7 +23,8 @@ class Block:
     first one's. graph_ns: the same call replayed as a CUDA graph, empty when that was not measured, for graph_reason.
     launch_share: the CPU's time to launch a call over the time of a call, both back to back; None on the CPU.
     stable: whether warm-up ended by its rule and not by its time. throttled: indices of samples during which the GPU
-    was throttled. peak_bytes: what torch's allocator held beyond what was there before; None on the CPU.
+    was throttled. errors: distance from the float64 reference by tensor, where that was taken before the block.
+    peak_bytes: what torch's allocator held beyond what was there before; None on the CPU.
     """
 
     cell: int

@@ -21,11 +21,10 @@ class Job:
     profiler: "nsys", "torch" or "none"; says who records the traced pass.
     events_path: JSON lines, appended by supervisor and worker. stop_path: exists when the pass shall end early.
     torch_trace_path: the SQLite that the embedded profiler writes. parent_pid: the capture that waits for the pass;
-    when it dies, so does the pass.
+    when it dies, so does the pass. check: whether each backend's results are first compared with the reference.
 
     Of "bench" alone: flush, whether the caches are emptied before each sample; graph, "auto", "always" or "never";
-    warmup_seconds, the longest warm-up of a block; ceilings, the dtypes whose ceilings are measured first; check,
-    whether results are compared with a reference before the first block of a case.
+    warmup_seconds, the longest warm-up of a block; ceilings, the dtypes whose ceilings are measured first.
     """
 
     cases: tuple[Case, ...]

@@ -120,6 +120,7 @@ def _row(
         "launch_share": shares[len(shares) // 2] if shares else None,
         "throttled_samples": sum(len(block.throttled) for block in good),
         "unstable_blocks": sum(not block.stable for block in good),
+        "largest_error": max((error for block in good for error in block.errors.values()), default=None),
         "peak_bytes": max((block.peak_bytes for block in good if block.peak_bytes is not None), default=None),
     }
     return row | _reached(case, row["median_ns"], ceilings, peak) | {"rank": None, "verdict": "", "against_best": None}

@@ -247,7 +247,10 @@ class _Seen:
         cell = self._order[position]
         if event["status"] == "skipped":
             return
-        measured = event.get("measured") or {}
+        measured = dict(event.get("measured") or {})
+        checked = measured.pop("check", None)
+        if checked is not None:
+            measured["errors"] = checked["errors"]
         earlier = self._order[:position].count(cell)
         self._run.blocks.append(
             Block.from_json(
@@ -297,7 +300,7 @@ def _write_job(run: BenchRun, folder: Path, process: int, order: list[int]) -> J
         graph=plan.graph,
         warmup_seconds=plan.warmup_seconds,
         ceilings=tuple(dict.fromkeys(case.dtype for case in plan.cases)) if not run.ceilings else (),
-        check=plan.check,
+        check=plan.check and not any(block.process < process for block in run.blocks),
     )
     job.write(_job_path(folder, process))
     return job

@@ -26,6 +26,7 @@ class CapturePlan:
     warmup: int = 10
     traced_calls: int = 10
     case_timeout_s: float = 300.0
+    check: bool = True
 
     @property
     def range_keys(self) -> tuple[str, ...]:
@@ -46,6 +47,7 @@ def plan_capture(
     warmup: int = 10,
     traced_calls: int = 10,
     case_timeout_s: float = 300.0,
+    check: bool = True,
 ) -> CapturePlan:
     """Check the numbers and that every case's inputs and output fit the device's memory (bytes; None: unknown).
 
@@ -69,4 +71,6 @@ def plan_capture(
                     f"the device has {format_bytes(memory_bytes)}.",
                     "Make the largest shape smaller.",
                 )
-    return CapturePlan(tuple(cases), profiler, device, samples, sample_seconds, warmup, traced_calls, case_timeout_s)
+    return CapturePlan(
+        tuple(cases), profiler, device, samples, sample_seconds, warmup, traced_calls, case_timeout_s, check
+    )

@@ -202,6 +202,7 @@ def _write_job(run: _Run, pass_name: str, profiler: str, skip: tuple[int, ...]) 
         torch_trace_path=str(run.folder.resolve() / TORCH_TRACE),
         parent_pid=os.getpid(),
         skip=skip,
+        check=plan.check,
     )
     path = work / f"{pass_name}-{profiler}.json"
     job.write(path)

@@ -70,6 +70,9 @@ def bench(
             help="Time CUDA graphs too: auto (where launching dominates), always, never.", rich_help_panel=_MEASUREMENT
         ),
     ] = "auto",
+    check: Annotated[
+        bool, typer.Option(help="Compare results with a float64 reference before timing.", rich_help_panel=_MEASUREMENT)
+    ] = True,
     device: Annotated[str, typer.Option(help="auto, cuda or cpu.", rich_help_panel=_MEASUREMENT)] = "auto",
     case_timeout: Annotated[
         float, typer.Option(help="Seconds after which a round of a case is given up.", rich_help_panel=_MEASUREMENT)
@@ -126,6 +129,7 @@ def bench(
         warmup_seconds=warmup_seconds,
         seed=random.SystemRandom().randrange(2**31) if seed is None else seed,
         flush=flush,
+        check=check,
         graph=graph,
         copies=copies if self_check else 1,
         case_timeout_s=case_timeout,

@@ -62,6 +62,10 @@ def capture(
     case_timeout: Annotated[
         float, typer.Option(help="Seconds after which a case is given up.", rich_help_panel=_MEASUREMENT)
     ] = 300.0,
+    check: Annotated[
+        bool,
+        typer.Option(help="Compare each backend with a float64 reference first.", rich_help_panel=_MEASUREMENT),
+    ] = True,
     nsys: Annotated[Path | None, typer.Option(help="The nsys to use.", rich_help_panel=_MEASUREMENT)] = None,
     out: Annotated[
         Path | None,
@@ -98,6 +102,7 @@ def capture(
             warmup=warmup,
             traced_calls=traced_calls,
             case_timeout_s=case_timeout,
+            check=check,
         ),
     )
     folder = out or Path("traces") / datetime.now().strftime("%Y%m%d-%H%M%S")

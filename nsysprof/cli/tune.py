@@ -77,6 +77,9 @@ def tune(
     flush: Annotated[
         bool, typer.Option("--flush/--warm-l2", help="Empty the caches before each sample.", rich_help_panel=_SEARCH)
     ] = True,
+    check: Annotated[
+        bool, typer.Option(help="Compare results with a float64 reference before timing.", rich_help_panel=_SEARCH)
+    ] = True,
     device: Annotated[str, typer.Option(help="auto, cuda or cpu.", rich_help_panel=_SEARCH)] = "auto",
     case_timeout: Annotated[
         float, typer.Option(help="Seconds after which a block is given up.", rich_help_panel=_SEARCH)
@@ -135,6 +138,7 @@ def tune(
         sample_seconds=0.5,
         seed=random.SystemRandom().randrange(2**31) if seed is None else seed,
         flush=flush,
+        check=check,
         graph="never",
         case_timeout_s=case_timeout,
     )

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict
 from typing import Any
 
 import torch
 
 from nsysprof.case import Case
 from nsysprof.workload.backends import Attention, check_form, load_attention
+from nsysprof.workload.check import check_attention
 from nsysprof.workload.memory import PeakMemory
 from nsysprof.workload.refusal import WrongResultError, eligibility
 
@@ -98,6 +100,16 @@ def _warm_up(call: Call, device: str, calls: int) -> float:
 def sample_count(wanted: int, budget_s: float, call_s: float) -> int:
     """As many samples as wanted, fewer when they would take longer than the budget, never under ten."""
     return min(wanted, max(_MIN_SAMPLES, int(budget_s / max(call_s, 1e-9))))
+
+
+def check_case(case: Case, device: str) -> dict[str, Any]:
+    """What the comparison with the float64 reference found, as JSON. Raises WrongResultError when that is a fault."""
+    select, attention = load_attention(case.backend)
+    with select, eligibility(case.backend):
+        result = check_attention(attention, case, device)
+    if not result.ok:
+        raise WrongResultError(result.reason)
+    return asdict(result)
 
 
 def measure_latency(case: Case, device: str, samples: int, budget_s: float, warmup: int) -> dict[str, Any]:

@@ -32,6 +32,7 @@ def main(arguments: list[str]) -> int:
         _measure_ceilings(job)
     recorder = _Recorder(job)
     failed: set[Case] = set()
+    checks: dict[Case, Any] = {}
     try:
         for index in indices:
             if job.is_stopped():
@@ -40,7 +41,7 @@ def main(arguments: list[str]) -> int:
                 append_event(job.events_path, "done", case=index, status="skipped", reason="")
                 continue
             append_event(job.events_path, "start", case=index)
-            outcome, poisoned = _measure(job, job.cases[index], recorder)
+            outcome, poisoned = _measure(job, job.cases[index], recorder, checks)
             append_event(job.events_path, "done", case=index, **outcome)
             if outcome["status"] != "ok" and job.pass_name == "bench":
                 failed.add(job.cases[index])
@@ -91,27 +92,31 @@ class _Recorder:
             self._trace.close()
 
 
-def _measure(job: Job, case: Case, recorder: _Recorder) -> tuple[dict[str, Any], bool]:
+def _measure(job: Job, case: Case, recorder: _Recorder, checks: dict[Case, Any]) -> tuple[dict[str, Any], bool]:
     """What to report of one case, and whether this process can no longer be used."""
     try:
-        return {"status": "ok", "reason": "", **_run_case(job, case, recorder)}, False
+        return {"status": "ok", "reason": "", **_run_case(job, case, recorder, checks)}, False
     except Exception as error:  # noqa: BLE001 - the user's own kernel may raise anything; it must cost one case
         poisoned = any(words in _words(error) for words in ("CUDA error", "Triton Error [CUDA]"))
         return _judge(error), job.device == "cuda" and poisoned
 
 
-def _run_case(job: Job, case: Case, recorder: _Recorder) -> dict[str, Any]:
-    """What the pass measures of one case."""
-    if job.pass_name == "timed":
-        from nsysprof.workload.measure import measure_latency
+def _run_case(job: Job, case: Case, recorder: _Recorder, checks: dict[Case, Any]) -> dict[str, Any]:
+    """What the pass measures of one case. checks: what this process' comparisons with the reference found."""
+    from nsysprof.workload.measure import check_case, measure_latency
 
-        return {"measured": measure_latency(case, job.device, job.samples, job.sample_seconds, job.warmup)}
-    if job.pass_name == "bench":
+    if job.pass_name == "traced":
+        recorder.run(case)
+        return {}
+    if job.check and case not in checks:
+        checks[case] = check_case(case, job.device)
+    if job.pass_name == "timed":
+        measured = measure_latency(case, job.device, job.samples, job.sample_seconds, job.warmup)
+    else:
         from nsysprof.workload.bench import measure_block
 
-        return {"measured": measure_block(case, job)}
-    recorder.run(case)
-    return {}
+        measured = measure_block(case, job)
+    return {"measured": {**measured, "check": checks.get(case)}}
 
 
 def _judge(error: Exception) -> dict[str, Any]:

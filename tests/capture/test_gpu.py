@@ -13,9 +13,13 @@ from nsysprof.analysis.summarize import summarize  # noqa: E402
 from nsysprof.capture.folder import prepare_folder  # noqa: E402
 from nsysprof.capture.plan import plan_capture  # noqa: E402
 from nsysprof.capture.run import run_capture  # noqa: E402
-from nsysprof.case import expand_grid  # noqa: E402
+from nsysprof.case import Case, expand_grid  # noqa: E402
 from nsysprof.trace.open import open_trace  # noqa: E402
 from nsysprof.trace.tables import read_tables  # noqa: E402
+from nsysprof.workload.backends import load_attention  # noqa: E402
+from nsysprof.workload.check import check_attention  # noqa: E402
+from nsysprof.workload.refusal import IneligibleError, eligibility  # noqa: E402
+from tests.registering import our_backends, register  # noqa: E402
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")]
 
@@ -71,6 +75,29 @@ def test_nsys_and_the_embedded_profiler_count_the_same_kernels_forward_and_backw
     whole, pushed = (counts(by_nsys)["RUN::flash::S1024::pass=fwdbwd", style] for style in ("StartEnd", "PushPop"))
     assert whole > pushed > 0, "autograd launches the backward pass from threads of its own"
     assert by_nsys.coverage.launches_without_gpu_record == 0
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp32"])
+@pytest.mark.parametrize("backend", ["math", "flash", "efficient", "cudnn", "naive", "flex"])
+def test_right_backends_pass_the_check_and_wrong_ones_do_not(backend, dtype, tmp_path, monkeypatch):
+    register(monkeypatch, tmp_path, our_backends())
+    select, attention = load_attention(backend)
+    for seq, heads, kv_heads, head_dim, causal, pass_ in (
+        (128, 4, 4, 64, True, "fwdbwd"),
+        (1000, 4, 4, 128, False, "fwdbwd"),
+        (2048, 8, 2, 64, True, "fwdbwd"),
+        (8192, 8, 8, 64, True, "fwd"),
+    ):
+        case = Case(backend, seq, 1, heads, head_dim, dtype, causal, pass_, kv_heads)
+        try:
+            with select, eligibility(backend):
+                result = check_attention(attention, case, "cuda")
+                wrong = check_attention(lambda q, k, v, c: attention(q * 0.9, k, v, c), case, "cuda")
+        except IneligibleError:
+            continue
+        assert result.ok, (case, result.reason)
+        assert not wrong.ok
+        print(backend, dtype, seq, {n: f"{result.errors[n] / result.tolerances[n]:.2f}" for n in result.errors})
 
 
 def test_an_illegal_address_costs_one_case_and_the_trace_goes_on(tmp_path, nsys, monkeypatch):

@@ -85,6 +85,25 @@ def test_callables_that_are_none_or_return_no_attention_cost_one_case_each(tmp_p
         assert "Traceback" not in reason
 
 
+def test_wrong_kernels_are_wrong_before_any_timing_and_are_not_traced(tmp_path):
+    wrong = [f"tests.workload.wrong_kernels:{name}" for name in ("scaled", "without_mask", "not_a_number")]
+    folder, captured = capture(tmp_path, [*wrong, "math"], "torch")
+    outcomes = captured.progress.outcomes
+    assert statuses(captured) == ["wrong", "wrong", "wrong", "ok"]
+    assert outcomes[0].reason.startswith("out differs from the float64 reference by 0.05 relative (tolerance ")
+    assert outcomes[2].reason == "out holds NaN"
+    assert all(outcome.measured is None and outcome.traced == "not_run" for outcome in outcomes[:3])
+    assert outcomes[3].measured["check"]["checked"] == "every query"
+    assert "RUN::math" in (folder / "samples.json").read_text()
+    assert "scaled" not in (folder / "samples.json").read_text()
+
+
+def test_the_check_can_be_left_out(tmp_path):
+    _, captured = capture(tmp_path, ["tests.workload.wrong_kernels:scaled"], check=False)
+    assert statuses(captured) == ["ok"]
+    assert captured.progress.outcomes[0].measured["check"] is None
+
+
 def test_a_capture_without_a_single_result_says_why(tmp_path):
     with pytest.raises(CaptureFailedError, match=r"None of 1 cases .* this kernel is wrong"):
         capture(tmp_path, [FAULTS + "error"])

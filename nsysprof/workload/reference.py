@@ -1,0 +1,113 @@
+"""Attention and its gradients in float64, by blocks of queries so that memory stays bounded.
+
+The same arithmetic runs twice: exactly, and with every intermediate that a plain implementation would store rounded to
+a narrower format. The first is what a backend is compared with; the distance between the two is what rounding alone
+costs on these inputs, from which `check` makes its tolerance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+
+BLOCK_BYTES = 256 << 20  # of all (queries x keys) intermediates of one block together
+_INTERMEDIATES = 8  # of that size at once: scores, probabilities, their gradients, and what the expressions need
+
+Rounding = Callable[[torch.Tensor], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """q (batch, heads, queries, head_dim), k and v (batch, kv_heads, keys, head_dim), grad like q or None, one dtype.
+
+    grad is the gradient of some loss by the output; without it there are no gradients of q, k and v.
+    """
+
+    q: torch.Tensor
+    k: torch.Tensor
+    v: torch.Tensor
+    grad: torch.Tensor | None
+    is_causal: bool
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Float64 results of some heads: (heads of k, heads of q for each, rows, head_dim), or None where not computed.
+
+    kv_heads are positions in the flattened (batch, kv_heads); rows are those of out and dq. dk and dv have all keys,
+    with 1 for the heads of q.
+    """
+
+    kv_heads: slice
+    rows: torch.Tensor
+    out: torch.Tensor | None = None
+    dq: torch.Tensor | None = None
+    dk: torch.Tensor | None = None
+    dv: torch.Tensor | None = None
+
+
+def reference_pieces(
+    inputs: Inputs, rows: torch.Tensor, rounding: Rounding | None = None, block_bytes: int = BLOCK_BYTES
+) -> Iterator[Piece]:
+    """The results at the query positions `rows` (ascending), head by head: first out and dq by blocks, then dk and dv.
+
+    dk and dv are what these rows contribute, which is all of them when grad is zero elsewhere. With `rounding` the
+    intermediates and results go through it. A causal mask lets query i see the keys up to i, as torch's is_causal does.
+    Beside a block the float64 copies of the inputs of one group of heads are in memory.
+    """
+    round_ = rounding or _exact
+    groups = inputs.k.shape[0] * inputs.k.shape[1]
+    members = inputs.q.shape[1] // inputs.k.shape[1]
+    keys = inputs.k.shape[2]
+    row_bytes = members * keys * 8 * _INTERMEDIATES
+    height = max(1, min(len(rows), block_bytes // row_bytes))
+    width = max(1, min(groups, block_bytes // (row_bytes * len(rows))))
+    for first in range(0, groups, width):
+        yield from _heads(inputs, slice(first, min(first + width, groups)), rows, height, round_)
+
+
+def split_heads(tensor: torch.Tensor, kv_heads: int) -> torch.Tensor:
+    """(batch, heads, rows, dim) as (batch * kv_heads, heads / kv_heads, rows, dim), as Piece has them."""
+    return tensor.unflatten(1, (kv_heads, -1)).flatten(0, 1)
+
+
+def _exact(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
+def _heads(inputs: Inputs, heads: slice, rows: torch.Tensor, height: int, round_: Rounding) -> Iterator[Piece]:
+    count = inputs.k.shape[1]
+    q, k, v = (round_(split_heads(t, count)[heads].double()) for t in (inputs.q, inputs.k, inputs.v))
+    grad = None if inputs.grad is None else round_(split_heads(inputs.grad, count)[heads].double())
+    dk, dv = (None, None) if grad is None else (torch.zeros_like(k), torch.zeros_like(v))
+    for block in rows.split(height):
+        # Keys that no query of the block sees cost nothing.
+        seen = slice(0, min(k.shape[2], int(block[-1]) + 1) if inputs.is_causal else k.shape[2])
+        scores = _scores(q[:, :, block], k[:, :, seen], block if inputs.is_causal else None, round_)
+        p = round_(torch.softmax(scores, dim=-1))
+        del scores
+        out = round_(p @ v[:, :, seen])
+        if grad is None or dk is None or dv is None:
+            yield Piece(heads, block, out=out)
+            continue
+        g = grad[:, :, block]
+        dv[:, :, seen] += (p.mT @ g).sum(1, keepdim=True)
+        # The sum of p * dp is the same as that of g * out; kernels take the second, whose rounding differs.
+        ds = round_(p * (round_(g @ v[:, :, seen].mT) - (g * out).sum(-1, keepdim=True)))
+        ds = round_(ds / math.sqrt(q.shape[-1]))
+        dk[:, :, seen] += (ds.mT @ q[:, :, block]).sum(1, keepdim=True)
+        yield Piece(heads, block, out=out, dq=round_(ds @ k[:, :, seen]))
+    if dk is not None and dv is not None:
+        yield Piece(heads, rows, dk=round_(dk), dv=round_(dv))
+
+
+def _scores(q: torch.Tensor, k: torch.Tensor, positions: torch.Tensor | None, round_: Rounding) -> torch.Tensor:
+    """Scaled and, with the queries' positions, causally masked."""
+    scores = round_(round_(q @ k.mT) / math.sqrt(q.shape[-1]))
+    if positions is None:
+        return scores
+    hidden = torch.arange(k.shape[2], device=q.device) > positions[:, None]
+    return scores.masked_fill_(hidden, float("-inf"))
