@@ -64,8 +64,8 @@ def check_attention(attention: Attention, case: Case, device: str, whole_work: f
     """Run `attention` on random inputs of the case's shape and compare with the reference.
 
     Backward too when the case has a backward pass. Beyond `whole_work` FLOP of forward work (None: by device) the
-    first, the last and random blocks of 64 queries are compared; the gradient of the output is zero elsewhere, so that dk and
-    dv are exact for those rows. The backend must be selected already; what it raises passes through.
+    first, the last and random blocks of 64 queries are compared; the gradient of the output is zero elsewhere, so that
+    dk and dv are exact for those rows. The backend must be selected already; what it raises passes through.
     """
     backward = case.pass_ != "fwd"
     rows = choose_rows(case, _WHOLE_WORK[device] if whole_work is None else whole_work).to(device)
