@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -30,6 +31,13 @@ def good(q, k, v, is_causal):
 
 def raises(q, k, v, is_causal):
     raise ValueError("no such tile")
+
+def wrong(q, k, v, is_causal):
+    return good(q, k, v, is_causal) * 1.01
+
+def wrong_gradient(q, k, v, is_causal):
+    out = good(q, k, v, is_causal)
+    return out + 0.1 * (v - v.detach())
 
 def crashes(q, k, v, is_causal):
     os.kill(os.getpid(), signal.SIGSEGV)
@@ -102,6 +110,25 @@ def test_a_failing_kernel_costs_itself_alone(tmp_path, kernels):
     assert set(statuses(made, 4)) == {"error"}
     # Each once a process, and not once a round.
     assert all(len(statuses(made, cell)) == 2 for cell in (1, 2, 3, 4))
+
+
+def test_a_wrong_kernel_is_never_timed(tmp_path, kernels):
+    made, finished, _ = run(tmp_path, ["naive", "mykernels:wrong"], check=True)
+    assert finished
+    assert statuses(made, 1) == ["wrong"]
+    assert "out" in next(block.reason for block in made.blocks if block.cell == 1)
+    first, *later = [block for block in made.blocks if block.cell == 0]
+    assert 0 < first.errors["out"] < 1e-5
+    assert not any(block.errors for block in later if block.process > 0)
+
+
+def test_a_kernel_that_is_wrong_in_its_gradient_alone(tmp_path, kernels):
+    plan = BenchPlan((replace(case("mykernels:wrong_gradient"), pass_="bwd"),), "cpu", processes=1, rounds=1, samples=2)
+    prepare_bench_folder(tmp_path / "out", force=False)
+    made = new_run(plan)
+    run_bench(made, tmp_path / "out", lambda _run, _left, _cell: None)
+    assert statuses(made, 0) == ["wrong"]
+    assert "dv" in made.blocks[0].reason
 
 
 def test_a_kernel_that_never_returns(tmp_path, kernels):
