@@ -11,7 +11,7 @@ A backend is one of torch's own, or `auto`, which leaves the shape to torch. No 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -96,8 +96,13 @@ def read_policy(path: Path) -> PolicyFile:
     texts = {name: data.get(name) for name in ("device", "gpu_name", "torch_version", "cudnn_version", "created_utc")}
     if any(not isinstance(text, str | None) for text in texts.values()):
         raise PolicyError(f"{path} is damaged: it does not say what it was tuned on.", "Tune again.")
+    known = tuple(_rule(path, index, raw) for index, raw in enumerate(rules))
+    calls = [replace(rule, backend=AUTO, why="", median_ns=None, over_auto=None) for rule in known]
+    for index, call in enumerate(calls):
+        if call in calls[:index]:
+            raise _damaged(path, index, "it is of the same call as another")
     return PolicyFile(
-        tuple(_rule(path, index, raw) for index, raw in enumerate(rules)),
+        known,
         device=texts["device"] or "cuda",
         gpu_name=texts["gpu_name"],
         torch_version=texts["torch_version"],
@@ -112,6 +117,8 @@ def _rule(path: Path, index: int, raw: object) -> Rule:
     for name in _SIZES:
         if type(raw.get(name)) is not int or raw[name] < 1:
             raise _damaged(path, index, f"{name} is no size")
+    if raw["heads"] % raw["kv_heads"]:
+        raise _damaged(path, index, "kv_heads does not divide heads")
     for name, known in (("dtype", DTYPES), ("pass", PASSES), ("backend", (*SDPA_BACKENDS, AUTO))):
         if raw.get(name) not in known:
             raise _damaged(path, index, f"{name} is none of {', '.join(known)}")

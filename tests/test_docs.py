@@ -4,25 +4,35 @@ import re
 import warnings
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 
 
-def blocks(name):
-    return re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / name).read_text(encoding="utf-8"), re.M | re.S)
+def run(name, least):
+    """Every Python block of a page, in order, with warnings as errors."""
+    scope = {"__name__": "docs"}
+    found = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / name).read_text(encoding="utf-8"), re.M | re.S)
+    assert len(found) >= least
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for number, code in enumerate(found):
+            exec(compile(code, f"docs/{name}, block {number}", "exec"), scope)
 
 
 def test_the_python_example_runs_from_top_to_bottom(monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
-    scope = {"__name__": "docs"}
-    found = blocks("python.md")
-    assert len(found) >= 12
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for number, code in enumerate(found):
-            exec(compile(code, f"docs/python.md, block {number}", "exec"), scope)
+    run("python.md", 12)
     import matplotlib.pyplot as plt
 
     plt.close("all")
     said = capsys.readouterr().out
     assert "math launches" in said
     assert "is not a SQLite file" in said
+
+
+def test_the_policy_example_runs_from_top_to_bottom(monkeypatch, tmp_path, capsys):
+    pytest.importorskip("torch", reason="needs the extra [torch]")
+    monkeypatch.chdir(tmp_path)
+    run("policy.md", 3)
+    assert "tuned on 1.13.0" in capsys.readouterr().out

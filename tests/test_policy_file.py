@@ -35,6 +35,8 @@ def changed(tmp_path, **fields):
         ({"backend": "os:system"}, "backend is none of"),
         ({"causal": 1}, "causal is neither"),
         ({"pass": "sideways"}, "pass is none of"),
+        ({"kv_heads": 3}, "kv_heads does not divide heads"),
+        ({"seq": 1024}, "of the same call as another"),
     ],
 )
 def test_a_rule_that_is_none(tmp_path, fields, says):

@@ -127,8 +127,10 @@ def insights(table: pd.DataFrame, winners: pd.DataFrame, floor_pct: float | None
         return ["Nothing could be measured."]
     lines = []
     won = known[known["verdict"] == WINNER]["backend"].value_counts()
-    ties = int((known["verdict"] == TIE).sum())
-    parts = [f"{name} wins {count}" for name, count in won.items()] + ([f"{ties} are ties"] if ties else [])
+    tied = known[known["verdict"] == TIE]
+    sets = pd.Series([_tie_names(row) for row in tied.to_dict("records")], dtype=object).value_counts()
+    parts = [f"{name} wins {count}" for name, count in won.items()]
+    parts += [f"{count} are ties of {names}" for names, count in sets.items()]
     lines.append(f"Of {len(known)} shapes: {', '.join(parts) or 'one backend alone ran each'}.")
     lines += _against_auto(known)
     lines += _along(table, "seq", "sequence length")
@@ -137,6 +139,16 @@ def insights(table: pd.DataFrame, winners: pd.DataFrame, floor_pct: float | None
     if floor_pct is not None:
         lines.append(f"Nothing below the noise floor of {floor_pct:.2f} % counts as a difference.")
     return lines
+
+
+def _tie_names(row: dict[Any, Any]) -> str:
+    return " and ".join(sorted([str(row["backend"]), *str(row["tied"]).split(", ")]))
+
+
+def _shape(table: pd.DataFrame) -> list[str]:
+    """The columns of a shape; heads of k and v only where they are not those of q."""
+    grouped = "kv_heads" in table and bool((table["kv_heads"] != table["heads"]).any())
+    return [column for column in SHAPE if column in table and (column != "kv_heads" or grouped)]
 
 
 def _against_auto(known: pd.DataFrame) -> list[str]:
@@ -155,14 +167,14 @@ def _against_auto(known: pd.DataFrame) -> list[str]:
 
 
 def _label(row: pd.Series, table: pd.DataFrame) -> str:
-    varied = [column for column in SHAPE if column in table and (column == "seq" or table[column].nunique() > 1)]
+    varied = [column for column in _shape(table) if column == "seq" or table[column].nunique() > 1]
     return ", ".join(f"{column}={row[column]}" for column in varied)
 
 
 def _along(table: pd.DataFrame, column: str, name: str) -> list[str]:
     """How the best backend's work a second changes along one dimension, the others at their first value."""
     best = table[table["rank"] == 1]
-    others = [other for other in SHAPE if other in best and other != column]
+    others = [other for other in _shape(best) if other != column]
     if len(best) == 0 or best[column].nunique() < 2:
         return []
     first = best.iloc[0]

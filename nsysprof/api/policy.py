@@ -6,6 +6,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -32,11 +33,12 @@ class policy:
     Every other call is left to torch, with one PolicyWarning for each reason; so is a call whose backend refuses it,
     and so are all calls on another GPU, torch or cuDNN than the policy's (strict: PolicyError instead).
 
-    It replaces the function in torch.nn.functional while the block lasts, for all threads, whose calls then launch one
-    after the other. A TorchFunctionMode would also see functions that were imported before, but is entered for
-    every operator of a model. calls, left: how many calls ran as tuned and how many were left to torch.
+    It replaces the function in torch.nn.functional while a block lasts, for all threads, whose calls then launch one
+    after the other; of several open blocks the one entered last counts. A TorchFunctionMode would also see functions
+    that were imported before, but is entered for every operator of a model. calls, left: how many calls ran as tuned
+    and how many were left to torch.
 
-    Raises PolicyError for a file that is none, MissingToolError without torch.
+    Raises PolicyError for a file that is none, ImportError without torch.
     """
 
     def __init__(self, source: str | os.PathLike[str], *, strict: bool = False) -> None:
@@ -44,32 +46,27 @@ class policy:
         self._strict = strict
         self._rules = _index(self._file)
         self._said: set[str] = set()
-        self._depth = 0
-        self._lock = threading.Lock()
-        self._original: Callable[..., Any] | None = None
         self.calls = 0
         self.left = 0
 
     def __enter__(self) -> policy:
-        import torch.nn.functional
-
-        with self._lock:
-            self._depth += 1
-            if self._depth == 1 and self._holds_here():
-                self._original = torch.nn.functional.scaled_dot_product_attention
-                torch.nn.functional.scaled_dot_product_attention = self._make(self._original)
+        self._holds = self._holds_here()
+        with _FLAGS:
+            if self._holds:
+                _ACTIVE.append(self)
+                if len(_ACTIVE) == 1:
+                    _replace_function()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        import torch.nn.functional
-
-        with self._lock:
-            self._depth -= 1
-            if self._depth == 0 and self._original is not None:
-                torch.nn.functional.scaled_dot_product_attention = self._original
-                self._original = None
+        with _FLAGS:
+            if self._holds:
+                # The last of this policy's own: blocks of several threads end in any order.
+                _ACTIVE.pop(max(i for i, active in enumerate(_ACTIVE) if active is self))
+                if not _ACTIVE:
+                    _restore_function()
 
     def _holds_here(self) -> bool:
         differences = [
@@ -88,75 +85,112 @@ class policy:
     def _say(self, text: str) -> None:
         if text not in self._said:
             self._said.add(text)
-            warnings.warn(f"{text} Said once.", PolicyWarning, stacklevel=4)
+            warnings.warn(f"{text} Said once.", PolicyWarning, stacklevel=5)
 
-    def _make(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """The function that stands in for torch's."""
-        import torch
-        from torch.nn.attention import SDPBackend, sdpa_kernel
+    def _choose(self, key: Any, device: str) -> str | None:
+        """The backend for a call; None where there is no rule."""
+        return self._rules.get(key) if device == self._file.device else None
 
-        kernels = {
-            "math": SDPBackend.MATH,
-            "flash": SDPBackend.FLASH_ATTENTION,
-            "efficient": SDPBackend.EFFICIENT_ATTENTION,
-            "cudnn": getattr(SDPBackend, "CUDNN_ATTENTION", SDPBackend.MATH),
-        }
-        rules, select = self._rules, _selector()
+    def _give_up(self, key: Any, backend: str) -> None:
+        """Leaves a shape to torch for good: asking a backend that refuses costs more than the call."""
+        self._rules[key] = AUTO
+        self.calls -= 1
+        self.left += 1
+        self._say(f"{backend} refused a call that it was tuned for; that shape is left to torch.")
 
-        def scaled_dot_product_attention(
-            query: torch.Tensor,
-            key: torch.Tensor,
-            value: torch.Tensor,
-            attn_mask: torch.Tensor | None = None,
-            dropout_p: float = 0.0,
-            is_causal: bool = False,
-            scale: float | None = None,
-            **rest: Any,
-        ) -> torch.Tensor:
-            arguments = (query, key, value, attn_mask, dropout_p, is_causal)
-            backend = None
-            if attn_mask is None and dropout_p == 0.0 and scale is None and query.dim() == 4:
-                wants = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
-                shape = query.shape
-                if key.shape[2] == shape[2] and key.shape == value.shape:
-                    backend = rules.get(
-                        (
-                            *shape[:2],
-                            key.shape[1],
-                            shape[2],
-                            shape[3],
-                            query.dtype,
-                            is_causal,
-                            "grad" if wants else "fwd",
-                        )
-                    )
-            if torch.compiler.is_compiling():  # which knows torch's own context manager, and neither flags nor locks
-                if backend is None or backend == AUTO:
-                    return original(*arguments, scale=scale, **rest)
-                with sdpa_kernel(kernels[backend]):
-                    return original(*arguments, scale=scale, **rest)
-            with _FLAGS:
-                if backend is None:
-                    self.left += 1
-                    self._say("A call is outside of what the policy was tuned for, and left to torch.")
-                    return original(*arguments, scale=scale, **rest)
-                self.calls += 1
-                if backend == AUTO:
-                    return original(*arguments, scale=scale, **rest)
-                restore = select(backend)
-                try:
-                    return original(*arguments, scale=scale, **rest)
-                except RuntimeError as error:
-                    if not any(words in str(error) for words in _REFUSED):
-                        raise
-                finally:
-                    restore()
-                self.calls -= 1
-                self.left += 1
-                self._say(f"{backend} refused a call that it was tuned for, which is left to torch.")
-                return original(*arguments, scale=scale, **rest)
 
-        return scaled_dot_product_attention
+# The policies of all open blocks, the innermost last, and torch's own function while there is any. Under _FLAGS.
+_ACTIVE: list[policy] = []
+_ORIGINAL: list[Callable[..., Any]] = []
+
+
+def _replace_function() -> None:
+    import torch.nn.functional
+
+    _ORIGINAL.append(torch.nn.functional.scaled_dot_product_attention)
+    torch.nn.functional.scaled_dot_product_attention = _make(_ORIGINAL[0])
+
+
+def _restore_function() -> None:
+    import torch.nn.functional
+
+    torch.nn.functional.scaled_dot_product_attention = _ORIGINAL.pop()
+
+
+def _make(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that stands in for torch's while any policy is in force."""
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    kernels = {
+        "math": SDPBackend.MATH,
+        "flash": SDPBackend.FLASH_ATTENTION,
+        "efficient": SDPBackend.EFFICIENT_ATTENTION,
+        "cudnn": getattr(SDPBackend, "CUDNN_ATTENTION", SDPBackend.MATH),
+    }
+    select = _selector()
+
+    def scaled_dot_product_attention(
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attn_mask: torch.Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        **rest: Any,
+    ) -> torch.Tensor:
+        def leave() -> torch.Tensor:
+            out: torch.Tensor = original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **rest)
+            return out
+
+        active = _ACTIVE[-1] if _ACTIVE else None
+        if active is None:
+            return leave()
+        call, backend = None, None
+        if attn_mask is None and dropout_p == 0.0 and scale is None and isinstance(query, torch.Tensor):
+            call = _key(query, key, value, is_causal)
+            backend = None if call is None else active._choose(call, query.device.type)
+        if torch.compiler.is_compiling():  # which knows torch's own context manager, and neither flags nor locks
+            with nullcontext() if backend is None or backend == AUTO else sdpa_kernel(kernels[backend]):
+                return leave()
+        with _FLAGS:
+            return _run(active, call, backend, select, leave)
+
+    return scaled_dot_product_attention
+
+
+def _run(active: policy, call: Any, backend: str | None, select: Any, leave: Callable[[], Any]) -> Any:
+    """A call by the policy; leave: the call as torch has it. Under _FLAGS."""
+    if backend is None:
+        active.left += 1
+        active._say("A call is outside of what the policy was tuned for, and left to torch.")
+        return leave()
+    active.calls += 1
+    if backend == AUTO:
+        return leave()
+    restore = select(backend)
+    try:
+        return leave()
+    except RuntimeError as error:
+        if not any(words in str(error) for words in _REFUSED):
+            raise
+    finally:
+        restore()
+    active._give_up(call, backend)
+    return leave()
+
+
+def _key(query: Any, key: Any, value: Any, is_causal: bool) -> Any:
+    """What a rule goes by; None for a call of a form that is never tuned."""
+    import torch
+
+    shape = query.shape
+    if len(shape) != 4 or len(key.shape) != 4 or key.shape[2] != shape[2] or key.shape != value.shape:
+        return None
+    wants = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
+    sizes = (shape[0], shape[1], key.shape[1], shape[2], shape[3])
+    return (*sizes, query.dtype, is_causal, "grad" if wants else "fwd")
 
 
 def _index(file: PolicyFile) -> dict[Any, str]:

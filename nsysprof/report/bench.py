@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from nsysprof.report.bench_tables import (
 )
 from nsysprof.report.escape import clean, defuse_formula, escape_markdown
 from nsysprof.report.markdown import render_table
+from nsysprof.report.tables import Table
 from nsysprof.units import format_rate
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class BenchReport:
     extra: Sequence[str] = ()
 
 
+_MOST_ROWS, _MOST_LINES = 40, 30
 _ABLATION = """\
 <details><summary>Template for an ablation</summary>
 
@@ -74,20 +76,22 @@ _FACTS = (
 
 
 def render_bench(report: BenchReport, figures: Sequence[str]) -> str:
-    """The report; `figures` are file names beside it."""
+    """The report; `figures` are file names beside it. Tables are cut, so that GitHub's 65,536 characters suffice."""
     table = report.table
     parts = [f"# {escape_markdown(report.title)}", ""]
-    parts += [f"- {escape_markdown(line)}" for line in verdict_lines(table)] + [""]
-    parts += list(report.extra)
-    parts += render_table(latency_table(table))
-    failures = failure_table(table)
+    lines = verdict_lines(table)
+    parts += [f"- {escape_markdown(line)}" for line in lines[:_MOST_LINES]]
+    parts += [f"- and {len(lines) - _MOST_LINES} more shapes, in results.csv"] if len(lines) > _MOST_LINES else []
+    parts += ["", *report.extra]
+    parts += render_table(_cut(latency_table(table)))
+    failures = _cut(failure_table(table))
     parts += render_table(failures) if failures.rows else []
     parts += [f"![{name.rpartition('.')[0]}]({name})\n" for name in figures]
     for sweep in sweep_tables(table):
-        parts += render_table(sweep)
-    parts += render_table(ceiling_table(table))
+        parts += render_table(_cut(sweep))
+    parts += render_table(_cut(ceiling_table(table)))
     parts += [_ceilings(report.ceilings), ""]
-    parts += render_table(target_table(table, report.floor_pct))
+    parts += render_table(_cut(target_table(table, report.floor_pct)))
     parts += [_ABLATION, "## Notes", ""]
     for note in report.notes:
         following = f" → {escape_markdown(note.next_step)}" if note.next_step else ""
@@ -98,6 +102,10 @@ def render_bench(report: BenchReport, figures: Sequence[str]) -> str:
     parts += [f"| {name} | {escape_markdown(str(fact))} |" for name, fact in facts if fact is not None]
     parts += ["", "Measured by", "", "```", clean(report.command).replace("```", ""), "```"]
     return "\n".join(parts) + "\n"
+
+
+def _cut(table: Table) -> Table:
+    return replace(table, rows=table.rows[:_MOST_ROWS])
 
 
 def _ceilings(ceilings: Mapping[str, Any]) -> str:

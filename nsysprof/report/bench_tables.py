@@ -26,7 +26,9 @@ _SLOWER = ("slower", "far behind")
 
 
 def shape_columns(table: pd.DataFrame) -> list[str]:
-    return [column for column in _SHAPE if column in table]
+    """The columns that make a shape; heads of k and v only where they are not those of q."""
+    grouped = "kv_heads" in table and (table["kv_heads"] != table["heads"]).any()
+    return [column for column in _SHAPE if column in table and (column != "kv_heads" or grouped)]
 
 
 def format_median(row: Row, prefix: str = "") -> str:

@@ -107,10 +107,9 @@ def _draw(table: pd.DataFrame, label: str, draw: Any, *, log: bool) -> Figure | 
     for axes in list(grid.flat)[len(shown) :]:
         axes.set_visible(False)
     handles, labels = grid.flat[0].get_legend_handles_labels()
-    if len(panels) > len(shown):
-        figure.suptitle(f"{len(shown)} of {len(panels)} panels; all rows are in results.csv", fontsize=9, color=INK)
+    more = f"; {len(shown)} of {len(panels)} panels, all rows are in results.csv" if len(panels) > len(shown) else ""
     figure.legend(handles, labels, loc="outside upper left", ncols=min(7, len(labels)), fontsize=9, frameon=False)
-    figure.supxlabel(f"{_AXES[along]} (log)", fontsize=10, color=INK)
+    figure.supxlabel(f"{_AXES[along]} (log){more}", fontsize=10, color=INK)
     figure.supylabel(label, fontsize=10, color=INK)
     return figure
 

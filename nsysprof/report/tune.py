@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -64,9 +65,9 @@ def render_tuning(
     """Markdown lines for the part of the report after the verdicts."""
     parts = ["## What follows", "", *(f"- {escape_markdown(line)}" for line in insights)]
     parts += [f"- {escape_markdown(budget_note)}"] if budget_note else []
-    parts += ["", "![winners](winners.png)", "", *render_table(winner_table(winners))]
+    parts += ["", "![winners](winners.png)", "", *render_table(_cut(winner_table(winners), 120))]
     if price is not None:
-        parts += render_table(cost_table(winners, price))
+        parts += render_table(_cut(cost_table(winners, price), 60))
     if policy is not None:
         parts += [
             "## How to use it",
@@ -86,6 +87,10 @@ def render_tuning(
     return parts
 
 
+def _cut(table: Table, rows: int) -> Table:
+    return replace(table, rows=table.rows[:rows])
+
+
 def draw_winners(winners: pd.DataFrame) -> Figure | None:
     """A heat map: the best backend's colour, and in the cell how much longer the next one takes; ties are grey."""
     if len(winners) == 0:
@@ -98,7 +103,7 @@ def draw_winners(winners: pd.DataFrame) -> Figure | None:
     columns = min(2 if winners[across].nunique() > 3 else 3, len(shown))
     lines = -(-len(shown) // columns)
     rows = winners[down].nunique()
-    figure = new_figure(0.9 + lines * (0.55 + 0.36 * max(2, rows)))
+    figure = new_figure(0.9 + lines * (0.55 + 0.46 * max(2, rows)))
     grid = figure.subplots(lines, columns, squeeze=False)
     colors = _colors(winners)
     for axes, (key, cells) in zip(grid.flat, shown, strict=False):
@@ -111,11 +116,14 @@ def draw_winners(winners: pd.DataFrame) -> Figure | None:
         axes.set_visible(False)
     from matplotlib.patches import Patch
 
-    handles = [Patch(color=color, label=escape_mathtext(clean(name, 30))) for name, color in colors.items()]
+    won = set(winners[winners["verdict"] != "tie"]["backend"])
+    handles = [Patch(color=c, label=escape_mathtext(clean(n, 30))) for n, c in colors.items() if n in won]
     handles.append(Patch(color=_TIE, label="tie"))
     figure.legend(handles=handles, loc="outside upper left", ncols=min(7, len(handles)), fontsize=9, frameon=False)
-    if len(panels) > len(shown):
-        figure.suptitle(f"{len(shown)} of {len(panels)} panels; all rows are in winners.csv", fontsize=9, color=INK)
+    more = f"; {len(shown)} of {len(panels)} panels, all rows are in winners.csv" if len(panels) > len(shown) else ""
+    figure.supxlabel(
+        f"percent by which the next backend takes longer, or the names of a tie{more}", fontsize=9, color=INK
+    )
     return figure
 
 
@@ -146,7 +154,8 @@ def _draw_panel(axes: Axes, cells: pd.DataFrame, across: str, down: str, colors:
 def _cell_text(row: dict[Any, Any]) -> str:
     margin = value(row["margin"])
     if row["verdict"] == "tie":
-        return clean(f"{row['backend']}, {row['tied']}".replace(", ", "\n"), 60) if len(row["tied"]) < 18 else "tie"
+        names = sorted([str(row["backend"]), *str(row["tied"]).split(", ")])
+        return "\n".join(clean(name, 14) for name in names[:3]) + ("\n…" if len(names) > 3 else "")
     return "" if margin is None else f"{100 * (margin - 1):+.0f} %"
 
 

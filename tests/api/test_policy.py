@@ -120,8 +120,9 @@ def test_a_backend_that_refuses_is_left_to_torch(write):
         nsysprof.policy(write(replace(RULE, backend="efficient"))) as policy,
     ):
         out = F.scaled_dot_product_attention(*inputs(), is_causal=True)
+        F.scaled_dot_product_attention(*inputs(), is_causal=True)
     assert out.shape == (2, 4, 32, 16)
-    assert (policy.calls, policy.left) == (0, 1)
+    assert (policy.calls, policy.left) == (1, 1), "it is not asked again"
 
 
 def test_errors_of_the_call_itself_pass(write):
@@ -209,3 +210,22 @@ def test_a_compiled_function_runs_the_tuned_backend(write):
         compiled = torch.compile(attend, backend="eager")
         torch.testing.assert_close(compiled(q, k, v), expected * 2)
         assert family_of(lambda: compiled(q, k, v)) == "math"
+
+
+def test_blocks_of_several_threads_end_in_any_order(write):
+    first = nsysprof.policy(write(RULE))
+    second = nsysprof.policy(write(replace(RULE, seq=64)))
+    first.__enter__()
+    second.__enter__()
+    F.scaled_dot_product_attention(*inputs(seq=64), is_causal=True)
+    first.__exit__(None, None, None)
+    F.scaled_dot_product_attention(*inputs(seq=64), is_causal=True)
+    assert (second.calls, first.calls) == (2, 0)
+    second.__exit__(None, None, None)
+    assert F.scaled_dot_product_attention is TORCH
+
+
+def test_torchs_own_errors_of_a_call_pass(write):
+    warnings.simplefilter("ignore")
+    with nsysprof.policy(write(RULE)), pytest.raises(TypeError):
+        F.scaled_dot_product_attention("q", "k", "v", is_causal=True)

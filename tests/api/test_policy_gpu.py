@@ -1,5 +1,7 @@
 """On a real GPU: the kernels that run are those of the policy's backend."""
 
+import warnings
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra [torch]")
@@ -16,6 +18,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 
 
 def family(q, k, v):
+    warnings.simplefilter("ignore")  # the profiler's own, at its first use in a process
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
         F.scaled_dot_product_attention(q, k, v, is_causal=True)
         torch.cuda.synchronize()
