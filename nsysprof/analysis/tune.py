@@ -63,8 +63,9 @@ def find_winners(table: pd.DataFrame) -> pd.DataFrame:
     """One row a shape, from the table of summarize_bench.
 
     Columns: the shape; backend, the one of the least median; verdict: winner, tie, alone, or unknown (nothing ran);
-    tied, the others that cannot be told from it; median_ns, low_ns, high_ns; runner_up and margin, the next median over
-    the best; over_auto, torch's own choice over the best, None where that was not measured.
+    tied, the others that cannot be told from it; median_ns, low_ns, high_ns; runner_up and margin, the next backend
+    that is slower, outside the tie, and its median over the best; over_auto, torch's own choice over the best, None
+    where that was not measured.
     """
     columns = [column for column in SHAPE if column in table]
     rows = []
@@ -81,6 +82,7 @@ def _winner(ranked: pd.DataFrame) -> dict[str, Any]:
                 "runner_up": "", "margin": None, "over_auto": None}  # fmt: skip
     best, rest = ranked.iloc[0], ranked.iloc[1:]
     same = rest[~rest["verdict"].isin(("slower", "far behind"))]
+    behind = rest[rest["verdict"].isin(("slower", "far behind"))]
     auto = ranked[ranked["backend"] == AUTO]
     return {
         "backend": best["backend"],
@@ -89,8 +91,8 @@ def _winner(ranked: pd.DataFrame) -> dict[str, Any]:
         "median_ns": best["median_ns"],
         "low_ns": best["low_ns"],
         "high_ns": best["high_ns"],
-        "runner_up": rest.iloc[0]["backend"] if len(rest) else "",
-        "margin": rest.iloc[0]["median_ns"] / best["median_ns"] if len(rest) else None,
+        "runner_up": behind.iloc[0]["backend"] if len(behind) else "",
+        "margin": behind.iloc[0]["median_ns"] / best["median_ns"] if len(behind) else None,
         "over_auto": auto.iloc[0]["median_ns"] / best["median_ns"] if len(auto) else None,
     }
 

@@ -46,7 +46,7 @@ class BenchReport:
     extra: Sequence[str] = ()
 
 
-_MOST_ROWS, _MOST_LINES = 40, 30
+_MOST_ROWS, _MOST_LINES = 30, 30
 _ABLATION = """\
 <details><summary>Template for an ablation</summary>
 

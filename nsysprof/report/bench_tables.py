@@ -20,6 +20,7 @@ from nsysprof.units import (
 
 _SHAPE = ("seq", "batch", "heads", "kv_heads", "head_dim", "dtype", "causal", "pass")
 _SWEEPS = (("seq", "Sequence lengths"), ("batch", "Batch sizes"), ("heads", "Heads"), ("head_dim", "Head dimensions"))
+_KEYS = {"seq": "S", "batch": "B", "heads": "H", "kv_heads": "KV", "head_dim": "D"}
 _CSV = "results.csv"
 # "far behind": dropped before there were enough blocks for a test.
 _SLOWER = ("slower", "far behind")
@@ -29,6 +30,15 @@ def shape_columns(table: pd.DataFrame) -> list[str]:
     """The columns that make a shape; heads of k and v only where they are not those of q."""
     grouped = "kv_heads" in table and (table["kv_heads"] != table["heads"]).any()
     return [column for column in _SHAPE if column in table and (column != "kv_heads" or grouped)]
+
+
+def shape_label(names: Sequence[str], values: Sequence[object]) -> str:
+    """A shape in few characters: `KV=4 D=64 causal fwd`."""
+    words = []
+    for name, each in zip(names, values, strict=True):
+        key = _KEYS.get(name, "")
+        words.append(("causal" if each else "full") if name == "causal" else f"{key}={each}" if key else str(each))
+    return " ".join(words)
 
 
 def format_median(row: Row, prefix: str = "") -> str:

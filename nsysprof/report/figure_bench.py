@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from nsysprof.report.bench_tables import shape_columns
+from nsysprof.report.bench_tables import shape_columns, shape_label
 from nsysprof.report.escape import clean, escape_mathtext
 from nsysprof.report.palette import BACKEND_COLORS, INK, SOFT, new_figure, quieten
 
@@ -102,8 +102,7 @@ def _draw(table: pd.DataFrame, label: str, draw: Any, *, log: bool) -> Figure | 
         _dress(axes, sizes, log)
         if rest:
             values = key if isinstance(key, tuple) else (key,)
-            title = ", ".join(f"{name}={value}" for name, value in zip(rest, values, strict=True))
-            axes.set_title(escape_mathtext(title), fontsize=9, loc="left", color=INK)
+            axes.set_title(escape_mathtext(shape_label(rest, values)), fontsize=9, loc="left", color=INK)
     for axes in list(grid.flat)[len(shown) :]:
         axes.set_visible(False)
     handles, labels = grid.flat[0].get_legend_handles_labels()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from nsysprof.report.bench_tables import format_median, shape_columns
+from nsysprof.report.bench_tables import format_median, shape_columns, shape_label
 from nsysprof.report.escape import clean, escape_markdown, escape_mathtext
 from nsysprof.report.markdown import render_table
 from nsysprof.report.palette import BACKEND_COLORS, INK, new_figure
@@ -40,7 +40,7 @@ def winner_table(winners: pd.DataFrame) -> Table:
         )
         for row in winners.to_dict("records")
     ]
-    headers = (*columns, "best", "verdict", "median [95 %]", "next over best", "auto over best")
+    headers = (*columns, "best", "verdict", "median [95 %]", "next slower", "auto over best")
     text = frozenset({len(columns), len(columns) + 1})
     return Table("Best backend by shape", headers, tuple(rows), text, len(rows), "winners.csv")
 
@@ -65,9 +65,9 @@ def render_tuning(
     """Markdown lines for the part of the report after the verdicts."""
     parts = ["## What follows", "", *(f"- {escape_markdown(line)}" for line in insights)]
     parts += [f"- {escape_markdown(budget_note)}"] if budget_note else []
-    parts += ["", "![winners](winners.png)", "", *render_table(_cut(winner_table(winners), 120))]
+    parts += ["", "![winners](winners.png)", "", *render_table(_cut(winner_table(winners), 64))]
     if price is not None:
-        parts += render_table(_cut(cost_table(winners, price), 60))
+        parts += render_table(_cut(cost_table(winners, price), 30))
     if policy is not None:
         parts += [
             "## How to use it",
@@ -103,15 +103,14 @@ def draw_winners(winners: pd.DataFrame) -> Figure | None:
     columns = min(2 if winners[across].nunique() > 3 else 3, len(shown))
     lines = -(-len(shown) // columns)
     rows = winners[down].nunique()
-    figure = new_figure(0.9 + lines * (0.55 + 0.46 * max(2, rows)))
+    figure = new_figure(0.9 + lines * (0.55 + 0.56 * max(2, rows)))
     grid = figure.subplots(lines, columns, squeeze=False)
     colors = _colors(winners)
     for axes, (key, cells) in zip(grid.flat, shown, strict=False):
         _draw_panel(axes, cells, across, down, colors)
         if rest:
             values = key if isinstance(key, tuple) else (key,)
-            title = ", ".join(f"{name}={each}" for name, each in zip(rest, values, strict=True))
-            axes.set_title(escape_mathtext(title), fontsize=9, loc="left", color=INK)
+            axes.set_title(escape_mathtext(shape_label(rest, values)), fontsize=9, loc="left", color=INK)
     for axes in list(grid.flat)[len(shown) :]:
         axes.set_visible(False)
     from matplotlib.patches import Patch
@@ -122,7 +121,7 @@ def draw_winners(winners: pd.DataFrame) -> Figure | None:
     figure.legend(handles=handles, loc="outside upper left", ncols=min(7, len(handles)), fontsize=9, frameon=False)
     more = f"; {len(shown)} of {len(panels)} panels, all rows are in winners.csv" if len(panels) > len(shown) else ""
     figure.supxlabel(
-        f"percent by which the next backend takes longer, or the names of a tie{more}", fontsize=9, color=INK
+        f"how much longer the next slower backend takes; in grey, the names of a tie{more}", fontsize=9, color=INK
     )
     return figure
 
@@ -155,8 +154,10 @@ def _cell_text(row: dict[Any, Any]) -> str:
     margin = value(row["margin"])
     if row["verdict"] == "tie":
         names = sorted([str(row["backend"]), *str(row["tied"]).split(", ")])
-        return "\n".join(clean(name, 14) for name in names[:3]) + ("\n…" if len(names) > 3 else "")
-    return "" if margin is None else f"{100 * (margin - 1):+.0f} %"
+        lines = [clean(name, 14) for name in names[:3]] + (["…"] if len(names) > 3 else [])
+    else:
+        lines = []
+    return "\n".join(lines if margin is None else [*lines, f"{100 * (margin - 1):+.0f} %"])
 
 
 def _verdict(row: dict[Any, Any]) -> str:

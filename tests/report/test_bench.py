@@ -62,7 +62,7 @@ def test_a_report_of_hundreds_of_cells_fits_a_comment():
     )
     text = render_bench(report(found, extra=extra), ["latency.png"])
     assert len(text) < 60_000
-    assert "40 of 150 rows; all are in `results.csv`" in text
+    assert "30 of 150 rows; all are in `results.csv`" in text
     assert "more shapes, in results.csv" in text
 
 
