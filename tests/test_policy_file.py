@@ -2,7 +2,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nsysprof.errors import PolicyError
@@ -73,6 +73,7 @@ JSON = st.recursive(
 )
 
 
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from(["format_version", "rules", "device", "gpu_name"]), JSON | st.just(1)))
 def test_any_json_is_a_policy_or_an_error_of_ours(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("p") / "p.json"

@@ -21,7 +21,7 @@ def axes_grid(cases: Sequence[Case], backends: Sequence[str]) -> list[Case]:
     if not cases:
         return []
     base = cases[0]
-    names = ("seq", "batch", "heads", "key_heads", "head_dim", "dtype", "causal", "pass_")
+    names = ("seq", "batch", "heads", "kv_heads", "head_dim", "dtype", "causal", "pass_")
     near = [case for case in cases if sum(getattr(case, name) != getattr(base, name) for name in names) <= 1]
     return [case for case in near if case.backend in backends]
 

@@ -10,7 +10,7 @@ from types import FrameType
 import typer
 
 from nsysprof import __version__
-from nsysprof.cli import analyze, bench, capture, explain, tune
+from nsysprof.cli import analyze, bench, capture, doctor, explain, tune
 from nsysprof.errors import NsysprofError
 
 _INTERNAL_ERROR = 70  # EX_SOFTWARE
@@ -28,6 +28,7 @@ app.command("analyze")(analyze.analyze)
 app.command("bench")(bench.bench)
 app.command("explain")(explain.explain)
 app.command("tune")(tune.tune)
+app.command("doctor")(doctor.doctor)
 
 
 def _print_version(wanted: bool) -> None:

@@ -53,7 +53,7 @@ def render_bench(table: pd.DataFrame, width: int) -> str:
     return "\n".join([*parts, *(clean(line, 400) for line in verdict_lines_of_bench(table))])
 
 
-def render_table(table: Table, width: int) -> str:
+def render_table(table: Table, width: int, name_width: int = _NAME_WIDTH) -> str:
     """A table as plain text; trace text is printed as it is, never as rich's markup."""
     from rich import box
     from rich.console import Console
@@ -61,7 +61,7 @@ def render_table(table: Table, width: int) -> str:
     from rich.text import Text
 
     grid = RichTable(title=table.title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False, padding=(0, 1, 0, 0))
-    cells = [[clean(cell, _NAME_WIDTH) for cell in row] for row in table.rows]
+    cells = [[clean(cell, name_width) for cell in row] for row in table.rows]
     for index, header in enumerate(table.headers):
         is_text = index in table.text
         # A number is never cut; where the terminal is narrow, headers wrap and names are shortened.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import tempfile
 import threading
 import time
@@ -23,7 +24,16 @@ class TorchTrace:
 
     def __init__(self, path: str, origin_ns: int, device: str) -> None:
         """origin_ns: UTC epoch of time zero of the trace, the same for all sessions."""
-        self._tables = TorchTables(Path(path), device)
+        begun = Path(path).exists()
+        try:
+            self._open(Path(path), origin_ns, device)
+        except sqlite3.Error:
+            if not begun:  # no room: what is there of it is no trace, and takes the room of what says so
+                Path(path).unlink(missing_ok=True)
+            raise
+
+    def _open(self, path: Path, origin_ns: int, device: str) -> None:
+        self._tables = TorchTables(path, device)
         self._device = device
         earlier = self._tables.origin_ns
         if earlier is None:

@@ -7,6 +7,7 @@ process ends with REPLACE_ME, and the supervisor starts another for the rest.
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 import time
 import warnings
@@ -30,7 +31,12 @@ def main(arguments: list[str]) -> int:
     append_event(job.events_path, "environment", facts=collect_torch(job.device))
     if job.ceilings:
         _measure_ceilings(job)
-    recorder = _Recorder(job)
+    try:
+        recorder = _Recorder(job)
+    except (sqlite3.Error, OSError) as error:  # no room for the trace: no case can be recorded
+        for index in indices:
+            append_event(job.events_path, "done", case=index, **_failed("error", error, named=True))
+        return 0
     failed: set[Case] = set()
     checks: dict[Case, Any] = {}
     try:
