@@ -49,7 +49,7 @@ def render_bench(table: pd.DataFrame, width: int) -> str:
     """The verdicts, latencies and failures of a bench."""
     failures = failure_table(table)
     parts = [render_table(latency_table(table, short=True), width)]
-    parts += [render_table(failures, width)] if failures.rows else []
+    parts += [render_table(failures, width, name_width=200)] if failures.rows else []
     return "\n".join([*parts, *(clean(line, 400) for line in verdict_lines_of_bench(table))])
 
 
