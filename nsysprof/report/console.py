@@ -47,10 +47,9 @@ def render_results(results: pd.DataFrame, words: Words, width: int) -> str:
 
 def render_bench(table: pd.DataFrame, width: int) -> str:
     """The verdicts, latencies and failures of a bench."""
-    failures = failure_table(table)
-    parts = [render_table(latency_table(table, short=True), width)]
-    parts += [render_table(failures, width, name_width=200)] if failures.rows else []
-    return "\n".join([*parts, *(clean(line, 400) for line in verdict_lines_of_bench(table))])
+    failures = [": ".join(row) for row in failure_table(table).rows]
+    lines = [clean(line, 400) for line in (*failures, *verdict_lines_of_bench(table))]
+    return "\n".join([render_table(latency_table(table, short=True), width), *lines])
 
 
 def render_table(table: Table, width: int, name_width: int = _NAME_WIDTH) -> str:
