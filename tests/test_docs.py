@@ -36,3 +36,10 @@ def test_the_policy_example_runs_from_top_to_bottom(monkeypatch, tmp_path, capsy
     monkeypatch.chdir(tmp_path)
     run("policy.md", 3)
     assert "tuned on 1.13.0" in capsys.readouterr().out
+
+
+def test_every_trace_in_git_has_its_provenance():
+    said = (ROOT / "traces" / "README.md").read_text(encoding="utf-8")
+    names = [path.name for path in (ROOT / "traces").glob("*") if path.suffix in (".xz", ".gz")]
+    assert len(names) >= 14
+    assert [name for name in names if f"`{name}`" not in said] == []
