@@ -12,6 +12,7 @@ from nsysprof.analysis.halving import is_far_behind
 from nsysprof.analysis.latency import Floats, block_medians, summarize_latency
 from nsysprof.analysis.significance import (
     ALPHA,
+    LEAST_BLOCKS,
     Comparison,
     Verdict,
     compare_medians,
@@ -190,8 +191,9 @@ def _rank(rows: list[dict[str, Any]], medians: Sequence[Any], floor: float | Non
     verdicts = decide([comparison for _, comparison in compared], 0.0 if floor is None else floor)
     for (index, _), found in zip(compared, verdicts, strict=True):
         rows[index]["verdict"] = (Verdict.UNKNOWN if found is None else found.verdict).value
-        # Too few blocks for a test, but not one of them anywhere near: a tuner drops such a cell early.
-        if found is None and is_far_behind(medians[_best_of(rows, rows[index])], medians[index]):
+        # Too few blocks for a test, but not one of them anywhere near a best that has enough: a tuner drops such early.
+        best = medians[_best_of(rows, rows[index])]
+        if found is None and len(best) >= LEAST_BLOCKS and is_far_behind(best, medians[index]):
             rows[index]["verdict"] = FAR_BEHIND_VERDICT
         # A cell that a test calls faster than the one of the least median is a tie of the two: no order is shown.
         if found is not None and found.verdict is Verdict.FASTER:

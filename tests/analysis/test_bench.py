@@ -31,6 +31,15 @@ def test_what_does_not_differ_is_a_tie():
     assert sorted(table["verdict"][:2]) == ["fastest", "tie"]
 
 
+def test_too_few_blocks_are_no_verdict_unless_the_best_has_enough():
+    rng = np.random.default_rng(6)
+    slow = make_blocks(rng, 1, cell=1, median=900e3)
+    table = summarize([*make_blocks(rng, 1, cell=0, median=50e3), *slow], cells=CASES[:2]).table
+    assert list(table["verdict"]) == ["fastest", "too few samples"]
+    table = summarize([*make_blocks(rng, 6, cell=0, median=50e3), *slow], cells=CASES[:2]).table
+    assert list(table["verdict"]) == ["fastest", "far behind"]
+
+
 def test_rates_by_formula():
     row = summarize(three(np.random.default_rng(1))).table.loc[0]
     flops = 4 * 8 * 512 * 512 * 64 / 2
