@@ -71,7 +71,7 @@ def summarize_bench(
 def same_code(medians: Sequence[Floats], copies: int) -> list[tuple[Floats, Floats]]:
     """Pairs of the same code measured twice: copies of a case where there are any, else the halves of each cell."""
     if copies == 1:
-        return [halves(values) for values in medians if len(values) >= 2]
+        return [halves(values) for values in medians if len(values) >= LEAST_BLOCKS]
     firsts = [first for case in range(0, len(medians), copies) for first in range(case, case + copies - 1, 2)]
     return [(medians[i], medians[i + 1]) for i in firsts if len(medians[i]) and len(medians[i + 1])]
 
