@@ -16,15 +16,18 @@ from nsysprof.case import Case
 class Job:
     """One pass over a grid.
 
-    pass_name: "timed" (untraced latency and memory), "traced" (a fixed number of calls in an NVTX range) or "bench"
-    (one block of samples for each element of `cases`, in which a case may come several times).
-    profiler: "nsys", "torch" or "none"; says who records the traced pass.
+    pass_name: "timed" (untraced latency and memory), "traced" (calls in an NVTX range), "counted" (the same, one call,
+    for hardware counters) or "bench" (one block of samples for each element of `cases`, in which a case may come
+    several times).
+    profiler: "nsys", "torch", "ncu" or "none"; says who records the traced or counted pass.
+    traced_calls: in each case's range, more where they take less than traced_seconds together.
     events_path: JSON lines, appended by supervisor and worker. stop_path: exists when the pass shall end early.
     torch_trace_path: the SQLite that the embedded profiler writes. parent_pid: the capture that waits for the pass;
     when it dies, so does the pass. check: whether each backend's results are first compared with the reference.
 
     Of "bench" alone: flush, whether the caches are emptied before each sample; graph, "auto", "always" or "never";
-    warmup_seconds, the longest warm-up of a block; ceilings, the dtypes whose ceilings are measured first.
+    warmup_seconds, the longest warm-up of a block. Of "bench" and "timed": ceilings, the dtypes whose ceilings are
+    measured first.
     """
 
     cases: tuple[Case, ...]
@@ -47,6 +50,7 @@ class Job:
     warmup_seconds: float = 1.0
     ceilings: tuple[str, ...] = ()
     check: bool = True
+    traced_seconds: float = 0.0
 
     def is_stopped(self) -> bool:
         """Whether the pass shall end now: it was told to, or nobody waits for it any more."""

@@ -18,7 +18,7 @@ from nsysprof import __version__
 from nsysprof.block import OK, Block
 from nsysprof.capture.bench_plan import BenchPlan, order_blocks
 from nsysprof.capture.collect import HARMLESS_CLOCK_REASONS, summarize_clocks
-from nsysprof.capture.run import finish_or_kill
+from nsysprof.capture.passes import finish_or_kill
 from nsysprof.environment import collect_gpus, collect_host, comparable_hash
 from nsysprof.errors import OutputError, TraceError
 from nsysprof.job import EventReader, Job

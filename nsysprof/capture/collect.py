@@ -13,13 +13,16 @@ from nsysprof.samples import Samples
 
 @dataclass
 class CaseOutcome:
-    """What became of one case in the two passes."""
+    """What became of one case in each pass. calls: inside its range in the traced pass."""
 
     status: str = "not_run"
     reason: str = ""
     measured: dict[str, Any] | None = None
     traced: str = "not_run"
     traced_reason: str = ""
+    calls: int | None = None
+    counted: str = "not_run"
+    counted_reason: str = ""
 
     @property
     def samples(self) -> Samples | None:
@@ -36,6 +39,7 @@ class Progress:
     outcomes: list[CaseOutcome] = field(default_factory=list)
     environment: dict[str, Any] = field(default_factory=dict)
     clocks: list[dict[str, Any]] = field(default_factory=list)
+    ceilings: dict[str, Any] | None = None
     current: int | None = None
 
     def __post_init__(self) -> None:
@@ -47,6 +51,8 @@ class Progress:
             self.environment.update(event["facts"])
         elif kind == "clocks":
             self.clocks.append({k: v for k, v in event.items() if k != "event"} | {"pass": pass_name})
+        elif kind == "ceilings":
+            self.ceilings = {k: v for k, v in event.items() if k != "event"}
         elif kind == "start":
             self.current = event["case"]
         elif kind == "done":
@@ -58,8 +64,11 @@ class Progress:
         if pass_name == "timed":
             outcome.status, outcome.reason = event["status"], event["reason"]
             outcome.measured = event.get("measured")
-        else:
+        elif pass_name == "traced":
             outcome.traced, outcome.traced_reason = event["status"], event["reason"]
+            outcome.calls = event.get("calls", self.plan.traced_calls)
+        else:
+            outcome.counted, outcome.counted_reason = event["status"], event["reason"]
 
 
 def result_rows(progress: Progress) -> list[dict[str, Any]]:
@@ -89,7 +98,7 @@ def result_rows(progress: Progress) -> list[dict[str, Any]]:
                 "peak_allocated_bytes": measured.get("peak_allocated_bytes"),
                 "peak_reserved_bytes": measured.get("peak_reserved_bytes"),
                 "peak_beyond_inputs_bytes": measured.get("peak_beyond_inputs_bytes"),
-                "traced_calls": progress.plan.traced_calls if outcome.traced == "ok" else None,
+                "traced_calls": outcome.calls if outcome.traced == "ok" else None,
             }
         )
     return rows
@@ -110,6 +119,8 @@ def merged_environment(
         "nsys_version": nsys_version,
         "clocks": summarize_clocks(progress.clocks),
     }
+    if progress.ceilings is not None:
+        environment["ceilings"] = progress.ceilings
     environment["comparable_hash"] = comparable_hash(environment)
     return environment
 

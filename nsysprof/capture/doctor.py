@@ -19,6 +19,7 @@ from typing import Any
 
 from nsysprof.capture.find_ncu import find_ncu, ncu_version
 from nsysprof.capture.find_nsys import find_nsys, nsys_version
+from nsysprof.capture.ncu import probe_counters
 from nsysprof.capture.nsys import explain_failure, export_argv, profile_argv
 from nsysprof.environment import collect_gpus, read_clocks
 from nsysprof.errors import MissingToolError
@@ -36,7 +37,6 @@ _VARIABLES = {
     "NVTX_INJECTION64_PATH": "another tool receives the NVTX ranges",
     "LD_PRELOAD": "a library is loaded into every program",
 }
-_ADMIN_ONLY = "options nvidia NVreg_RestrictProfilingToAdminUsers=0 in /etc/modprobe.d, or CAP_SYS_ADMIN, or root"
 
 
 class State(StrEnum):
@@ -217,7 +217,11 @@ def _count_kernels(trace: Path) -> int:
 
 
 def _ncu(usable: bool) -> Iterator[Check]:
-    ncu = find_ncu()
+    try:
+        ncu = find_ncu()
+    except MissingToolError as error:
+        yield Check("ncu", State.PROBLEM, error.text, error.next_step)
+        return
     if ncu is None:
         yield Check("ncu", State.ABSENT, "not found", "Install Nsight Compute for hardware counters.")
         return
@@ -232,30 +236,10 @@ def _ncu(usable: bool) -> Iterator[Check]:
 
 def _count(ncu: Path) -> Check:
     """One hardware counter of one tiny kernel."""
-    name = "hardware counters"
-    metric = "dram__bytes_read.sum"
-    options = ["--metrics", metric, "--launch-count", "1", "--clock-control", "none", "--csv"]
-    done = _try([str(ncu), *options, *_PROBE, str(_LAUNCHES)])
-    if done is None:
-        return Check(
-            name, State.PROBLEM, "ncu does not end", "See whether DCGM or another profiler holds the counters."
-        )
-    said = done.stdout + done.stderr
-    if "ERR_NVGPUCTRPERM" in said:
-        return Check(name, State.PROBLEM, f"not permitted (ERR_NVGPUCTRPERM){_restricted()}", _ADMIN_ONLY)
-    if metric in done.stdout:
-        return Check(name, State.OK, f"ncu reads {metric}")
-    line = next((line for line in said.splitlines() if "==ERROR==" in line), _last_line(said))
-    fix = "Stop DCGM's profiling (dcgmi profile --pause) and other profilers; an ncu older than the driver fails too."
-    return Check(name, State.PROBLEM, f"ncu reads none: {line.replace('==ERROR==', '').strip()[:200]}", fix)
-
-
-def _restricted() -> str:
-    try:
-        text = Path("/proc/driver/nvidia/params").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-    return "; the driver restricts them to administrators" if "RmProfilingAdminOnly: 1" in text else ""
+    problem = probe_counters(ncu)
+    if problem is None:
+        return Check("hardware counters", State.OK, "ncu reads DRAM bytes")
+    return Check("hardware counters", State.PROBLEM, *problem)
 
 
 def _try(argv: list[str]) -> subprocess.CompletedProcess[str] | None:

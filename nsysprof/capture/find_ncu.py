@@ -9,10 +9,27 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from nsysprof.errors import MissingToolError
 
-def find_ncu() -> Path | None:
-    """The ncu on PATH, of CUDA_HOME, or the newest of Nsight Compute's own folders; None where there is none."""
+ENVIRONMENT_VARIABLE = "NSYSPROF_NCU"
+
+
+def find_ncu(wanted: Path | None = None) -> Path | None:
+    """`wanted` (--ncu), NSYSPROF_NCU, the ncu on PATH, of CUDA_HOME, or the newest of Nsight Compute's own folders.
+
+    None where there is none. Raises MissingToolError for a named one that is not there.
+    """
+    for source, named in (("--ncu", wanted), (ENVIRONMENT_VARIABLE, os.environ.get(ENVIRONMENT_VARIABLE))):
+        if named:
+            return _check_named(source, Path(named))
     return next((path for path in _candidates() if path.is_file() and os.access(path, os.X_OK)), None)
+
+
+def _check_named(source: str, path: Path) -> Path:
+    program = path / "ncu" if path.is_dir() else path
+    if not (program.is_file() and os.access(program, os.X_OK)):
+        raise MissingToolError(f"{source} names {path}, which is not an ncu program.", "Install Nsight Compute.")
+    return program
 
 
 def ncu_version(ncu: Path) -> str | None:

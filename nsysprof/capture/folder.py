@@ -6,13 +6,15 @@ import shutil
 from pathlib import Path
 
 from nsysprof.capture.manifest import MANIFEST, NSYS_TRACE, RESULTS, SAMPLES, TORCH_TRACE
+from nsysprof.counters import COUNTERS
 from nsysprof.errors import OutputError
 from nsysprof.output import output_error
 
 NSYS_REPORT = "nsys.nsys-rep"
 LOGS = "logs"
 WORK = ".work"
-_OURS = (MANIFEST, SAMPLES, RESULTS, NSYS_TRACE, NSYS_REPORT, TORCH_TRACE, LOGS, WORK)
+NCU_REPORTS = "ncu*.ncu-rep"
+_OURS = (MANIFEST, SAMPLES, RESULTS, NSYS_TRACE, NSYS_REPORT, TORCH_TRACE, COUNTERS, LOGS, WORK)
 
 
 def prepare_folder(folder: Path, *, force: bool) -> None:
@@ -28,8 +30,8 @@ def prepare_folder(folder: Path, *, force: bool) -> None:
                 raise OutputError(f"{folder} exists and is not a capture of ours.", "Choose another folder with --out.")
             if not force:
                 raise OutputError(f"{folder} already holds a capture.", "Give --force to replace it, or another --out.")
-            for name in _OURS:
-                _remove(folder / name)
+            for path in (*(folder / name for name in _OURS), *folder.glob(NCU_REPORTS)):
+                _remove(path)
         (folder / LOGS).mkdir(parents=True, exist_ok=True)
         (folder / WORK).mkdir(exist_ok=True)
         probe = folder / WORK / "probe"

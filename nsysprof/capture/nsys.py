@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from nsysprof.errors import ToolFailedError
@@ -47,9 +48,43 @@ _MEANINGS = (
 )
 
 
-def profile_argv(nsys: Path, report: Path, program: list[str]) -> list[str]:
-    """`nsys profile` of `program`, writing `report` (without suffix)."""
-    return [str(nsys), "profile", *_PROFILE_OPTIONS, f"--output={report}", *program]
+def profile_argv(nsys: Path, report: Path, program: list[str], more: Sequence[str] = ()) -> list[str]:
+    """`nsys profile` of `program`, writing `report` (without suffix). more: options beside the usual ones."""
+    return [str(nsys), "profile", *_PROFILE_OPTIONS, *more, f"--output={report}", *program]
+
+
+def gpu_metrics_options(nsys: Path, frequency_hz: int) -> tuple[tuple[str, ...], str]:
+    """The options that sample the counters of the visible GPUs; none, with the reason, where this nsys cannot.
+
+    Until 2024.4 or so the option was in the singular and knew no `cuda-visible`.
+    """
+    said = ""
+    for option, devices in (("--gpu-metrics-devices", "cuda-visible"), ("--gpu-metrics-device", "all")):
+        try:
+            done = subprocess.run(
+                [str(nsys), "profile", f"{option}=help"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=120,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return (), f"nsys does not answer: {error}."
+        said = done.stdout + done.stderr
+        if done.returncode == 0:
+            if re.search(r"ERR_NVGPUCTRPERM|nsufficient privilege|ermission", said):
+                return (), "the driver does not permit reading hardware counters (ERR_NVGPUCTRPERM)."
+            if re.search(r"not available|not found|not supported", said):
+                return (), f"nsys says: {_last_words(said)}"
+            return (f"{option}={devices}", f"--gpu-metrics-frequency={frequency_hz}"), ""
+    return (), f"this nsys has no GPU metrics: {_last_words(said)}"
+
+
+def _last_words(said: str) -> str:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return lines[-1][:200] if lines else "nothing"
 
 
 def export_argv(nsys: Path, report: Path, sqlite: Path) -> list[str]:

@@ -12,11 +12,31 @@ from nsysprof.units import format_bytes
 
 PROFILERS = ("auto", "nsys", "torch", "none")
 DEVICES = ("auto", "cuda", "cpu")
+REPLAYS = ("auto", "kernel", "application")
+_SAMPLES_A_RANGE = 100
+_METRICS_HZ = (10, 200_000)  # what nsys takes
+
+
+@dataclass(frozen=True)
+class CountingPlan:
+    """How ncu counts one call of each case.
+
+    metrics, sections: passed through to ncu. replay: "auto", "kernel" or "application". kernels: of a call, above
+    which only the first are counted.
+    """
+
+    metrics: tuple[str, ...] = ()
+    sections: tuple[str, ...] = ()
+    replay: str = "auto"
+    kernels: int = 200
 
 
 @dataclass(frozen=True)
 class CapturePlan:
-    """The grid and how it is measured. `profiler` and `device` are settled: no `auto` is left in them."""
+    """The grid and how it is measured. `profiler` and `device` are settled: no `auto` is left in them.
+
+    gpu_metrics_hz: DRAM bandwidth is sampled under nsys at this frequency; 0: not. counting: None without ncu.
+    """
 
     cases: tuple[Case, ...]
     profiler: str
@@ -27,6 +47,19 @@ class CapturePlan:
     traced_calls: int = 10
     case_timeout_s: float = 300.0
     check: bool = True
+    gpu_metrics_hz: int = 0
+    counting: CountingPlan | None = None
+
+    @property
+    def traced_seconds(self) -> float:
+        """The least time of a case's range: enough samples that their edges matter little."""
+        return _SAMPLES_A_RANGE / self.gpu_metrics_hz if self.gpu_metrics_hz else 0.0
+
+    @property
+    def ceilings(self) -> tuple[str, ...]:
+        """The dtypes whose ceilings are measured, since traffic is compared with them; none on a CPU."""
+        wanted = self.device == "cuda" and (self.counting is not None or self.gpu_metrics_hz > 0)
+        return tuple(dict.fromkeys(case.dtype for case in self.cases)) if wanted else ()
 
     @property
     def range_keys(self) -> tuple[str, ...]:
@@ -48,6 +81,8 @@ def plan_capture(
     traced_calls: int = 10,
     case_timeout_s: float = 300.0,
     check: bool = True,
+    gpu_metrics_hz: int = 0,
+    counting: CountingPlan | None = None,
 ) -> CapturePlan:
     """Check the numbers and that every case's inputs and output fit the device's memory (bytes; None: unknown).
 
@@ -61,6 +96,10 @@ def plan_capture(
     for name, seconds in (("case-timeout", case_timeout_s), ("sample-seconds", sample_seconds)):
         if not seconds > 0:
             raise UsageError(f"--{name} {seconds:g} is not a time.", "Give seconds above zero.")
+    if gpu_metrics_hz and not _METRICS_HZ[0] <= gpu_metrics_hz <= _METRICS_HZ[1]:
+        raise UsageError(f"--gpu-metrics-frequency {gpu_metrics_hz} is out of range.", "nsys takes 10 to 200000 Hz.")
+    if counting is not None and counting.kernels < 1:
+        raise UsageError(f"--count-kernels {counting.kernels} is too small.", "Give at least 1.")
     if memory_bytes is not None:
         for case in cases:
             least_bytes = case.input_bytes + case.output_bytes
@@ -72,5 +111,15 @@ def plan_capture(
                     "Make the largest shape smaller.",
                 )
     return CapturePlan(
-        tuple(cases), profiler, device, samples, sample_seconds, warmup, traced_calls, case_timeout_s, check
+        cases=tuple(cases),
+        profiler=profiler,
+        device=device,
+        samples=samples,
+        sample_seconds=sample_seconds,
+        warmup=warmup,
+        traced_calls=traced_calls,
+        case_timeout_s=case_timeout_s,
+        check=check,
+        gpu_metrics_hz=gpu_metrics_hz,
+        counting=counting,
     )

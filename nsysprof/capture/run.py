@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from nsysprof.capture.collect import Progress, clock_notes, merged_environment, result_rows
+from nsysprof.capture.collect import Progress, clock_notes, merged_environment
+from nsysprof.capture.count import NO_COUNTERS, run_counted
+from nsysprof.capture.find_ncu import ncu_version
 from nsysprof.capture.find_nsys import nsys_version
-from nsysprof.capture.folder import LOGS, NSYS_REPORT, WORK, remove_work
-from nsysprof.capture.manifest import (
-    NSYS_TRACE,
-    TORCH_TRACE,
-    Manifest,
-    Step,
-    write_manifest,
-    write_results,
-    write_samples,
-)
-from nsysprof.capture.nsys import explain_failure, export_sqlite, profile_argv
+from nsysprof.capture.folder import LOGS, NSYS_REPORT, remove_work
+from nsysprof.capture.manifest import NSYS_TRACE, TORCH_TRACE, Manifest, Step
+from nsysprof.capture.ncu import probe_counters
+from nsysprof.capture.nsys import explain_failure, export_sqlite, gpu_metrics_options, profile_argv
+from nsysprof.capture.passes import CaptureRun, OnProgress, run_pass, supervisor_argv, tail, write_job
 from nsysprof.capture.plan import CapturePlan
 from nsysprof.environment import collect_gpus, collect_host
 from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, ToolFailedError
-from nsysprof.job import EventReader, Job
 from nsysprof.notes import Note, Severity
-
-_POLL_S = 0.1
-_FINISH_S = 120.0  # nsys writing its report after we asked the program to stop
-
-OnProgress = Callable[[str, Progress], None]
 
 
 @dataclass(frozen=True)
@@ -48,33 +32,12 @@ class Captured:
     interrupted: bool
 
 
-@dataclass
-class _Run:
-    plan: CapturePlan
-    folder: Path
-    nsys: Path | None
-    manifest: Manifest
-    progress: Progress
-    on_progress: OnProgress
-    result_columns: tuple[str, ...]
-    interrupted: bool = False
-
-    def save(self) -> None:
-        samples = {
-            self.plan.range_of(case): outcome.samples
-            for case, outcome in zip(self.plan.cases, self.progress.outcomes, strict=True)
-            if outcome.samples is not None
-        }
-        write_samples(self.folder, samples)
-        write_results(self.folder, self.result_columns, result_rows(self.progress))
-        write_manifest(self.folder, self.manifest)
-
-
 def run_capture(
     plan: CapturePlan,
     folder: Path,
     *,
     nsys: Path | None,
+    ncu: Path | None = None,
     fall_back: bool,
     result_columns: tuple[str, ...],
     on_progress: OnProgress,
@@ -93,17 +56,22 @@ def run_capture(
         method="",
         created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    run = _Run(plan, folder, nsys, manifest, progress, on_progress, result_columns)
+    run = CaptureRun(plan, folder, nsys, ncu, manifest, progress, on_progress, result_columns)
     host, gpus = collect_host(), collect_gpus()
     try:
         run.save()
+        can_count = _can_count(run)
         _run_timed(run)
         version = nsys_version(nsys) if nsys is not None and plan.profiler == "nsys" else None
         manifest.environment = merged_environment(host, gpus, progress, version)
+        if ncu is not None and plan.counting is not None:
+            manifest.environment["ncu_version"] = ncu_version(ncu)
         manifest.notes += clock_notes(manifest.environment)
         manifest.method = next((o.samples.method for o in progress.outcomes if o.samples), "")
         run.save()
         trace = None if run.interrupted else _run_traced_or_none(run, fall_back)
+        if can_count and not run.interrupted:
+            _run_counted(run, min((gpu["memory_bytes"] for gpu in gpus), default=None))
         manifest.complete = not run.interrupted
         run.save()
     finally:
@@ -119,12 +87,12 @@ def _why_nothing(progress: Progress) -> str:
     return f"None of {len(progress.outcomes)} cases could be measured.{said}"
 
 
-def _run_timed(run: _Run) -> None:
-    job = _write_job(run, "timed", run.plan.profiler, skip=())
-    _run_pass(run, "timed", _supervisor(job), LOGS + "/timed.log")
+def _run_timed(run: CaptureRun) -> None:
+    job = write_job(run, "timed", run.plan.profiler, skip=())
+    run_pass(run, "timed", supervisor_argv(job), LOGS + "/timed.log")
 
 
-def _run_traced_or_none(run: _Run, fall_back: bool) -> Path | None:
+def _run_traced_or_none(run: CaptureRun, fall_back: bool) -> Path | None:
     """The trace, or None when there is none or Ctrl-C came between the passes or during the export."""
     try:
         return _run_traced_or_fall_back(run, fall_back)
@@ -133,7 +101,7 @@ def _run_traced_or_none(run: _Run, fall_back: bool) -> Path | None:
         return None
 
 
-def _run_traced_or_fall_back(run: _Run, fall_back: bool) -> Path | None:
+def _run_traced_or_fall_back(run: CaptureRun, fall_back: bool) -> Path | None:
     skip = tuple(index for index, outcome in enumerate(run.progress.outcomes) if outcome.status != "ok")
     if run.plan.profiler == "none" or len(skip) == len(run.plan.cases):
         return None
@@ -158,21 +126,27 @@ def _run_traced_or_fall_back(run: _Run, fall_back: bool) -> Path | None:
         return _run_torch(run, skip)
 
 
-def _run_torch(run: _Run, skip: tuple[int, ...]) -> Path | None:
-    job = _write_job(run, "traced", "torch", skip)
-    _run_pass(run, "traced", _supervisor(job), LOGS + "/traced.log")
+def _run_torch(run: CaptureRun, skip: tuple[int, ...]) -> Path | None:
+    job = write_job(run, "traced", "torch", skip)
+    run_pass(run, "traced", supervisor_argv(job), LOGS + "/traced.log")
     trace = run.folder / TORCH_TRACE
     return trace if trace.exists() else None
 
 
-def _run_nsys(run: _Run, skip: tuple[int, ...]) -> Path | None:
+def _run_nsys(run: CaptureRun, skip: tuple[int, ...]) -> Path | None:
     assert run.nsys is not None
-    job = _write_job(run, "traced", "nsys", skip)
     report = run.folder / NSYS_REPORT
-    argv = profile_argv(run.nsys, report.with_suffix(""), _supervisor(job))
-    code = _run_pass(run, "traced", argv, LOGS + "/nsys.log")
+    options, why = gpu_metrics_options(run.nsys, run.plan.gpu_metrics_hz) if run.plan.gpu_metrics_hz else ((), "")
+    code = _profile(run, skip, options, report)
+    if options and (code != 0 or not report.exists()) and not run.interrupted:
+        why = explain_failure("profile", code, tail(run.folder / LOGS / "nsys.log")).text
+        for outcome in run.progress.outcomes:
+            outcome.traced, outcome.traced_reason = "not_run", ""
+        code = _profile(run, skip, (), report)
+    if why:
+        run.manifest.notes.append(_unsampled(why))
     if code != 0 or not report.exists():
-        raise explain_failure("profile", code, _tail(run.folder / LOGS / "nsys.log"))
+        raise explain_failure("profile", code, tail(run.folder / LOGS / "nsys.log"))
     started = time.monotonic_ns()
     sqlite = run.folder / NSYS_TRACE
     argv, code = export_sqlite(run.nsys, report, sqlite, run.folder / LOGS / "export.log")
@@ -180,88 +154,34 @@ def _run_nsys(run: _Run, skip: tuple[int, ...]) -> Path | None:
     return sqlite
 
 
-def _supervisor(job: Path) -> list[str]:
-    return [sys.executable, "-m", "nsysprof.workload.supervise", str(job)]
+def _profile(run: CaptureRun, skip: tuple[int, ...], options: tuple[str, ...], report: Path) -> int | None:
+    assert run.nsys is not None
+    job = write_job(run, "traced", "nsys", skip)
+    argv = profile_argv(run.nsys, report.with_suffix(""), supervisor_argv(job), options)
+    return run_pass(run, "traced", argv, LOGS + "/nsys.log")
 
 
-def _write_job(run: _Run, pass_name: str, profiler: str, skip: tuple[int, ...]) -> Path:
-    plan, work = run.plan, run.folder.resolve() / WORK
-    job = Job(
-        cases=plan.cases,
-        range_keys=plan.range_keys,
-        pass_name=pass_name,
-        profiler=profiler,
-        device=plan.device,
-        samples=plan.samples,
-        sample_seconds=plan.sample_seconds,
-        warmup=plan.warmup,
-        traced_calls=plan.traced_calls,
-        case_timeout_s=plan.case_timeout_s,
-        events_path=str(work / f"{pass_name}-{profiler}.events"),
-        stop_path=str(work / "stop"),
-        torch_trace_path=str(run.folder.resolve() / TORCH_TRACE),
-        parent_pid=os.getpid(),
-        skip=skip,
-        check=plan.check,
-    )
-    path = work / f"{pass_name}-{profiler}.json"
-    job.write(path)
-    return path
+def _unsampled(why: str) -> Note:
+    text = f"DRAM traffic was not sampled (--gpu-metrics): {why}"
+    return Note("gpu-metrics-failed", Severity.WARNING, text, "nsysprof doctor says what is missing.")
 
 
-def _run_pass(run: _Run, pass_name: str, argv: list[str], log: str) -> int | None:
-    """Run one pass to its end, feeding its events into the progress; Ctrl-C ends it early and keeps its results."""
-    job = Job.read(Path(argv[-1]))
-    reader = EventReader(job.events_path)
-    started = time.monotonic_ns()
-    run.on_progress(pass_name, run.progress)
-    with (run.folder / log).open("wb") as stream:
-        # A session of its own: Ctrl-C reaches us alone, and we end the pass so that nsys still writes its report.
-        process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True
-        )
-        try:
-            _follow(run, pass_name, process, reader)
-        except KeyboardInterrupt:
-            run.interrupted = True
-            Path(job.stop_path).touch()
-            finish_or_kill(process)
-        _take(run, pass_name, reader)
-    code = process.returncode
-    run.manifest.steps.append(Step(pass_name, tuple(argv), code, time.monotonic_ns() - started))
-    return code
+def _run_counted(run: CaptureRun, memory_bytes: int | None) -> None:
+    try:
+        run_counted(run, memory_bytes)
+    except KeyboardInterrupt:  # while a report was being read
+        run.interrupted = True
 
 
-def _follow(run: _Run, pass_name: str, process: subprocess.Popen[bytes], reader: EventReader) -> None:
-    while process.poll() is None:
-        _take(run, pass_name, reader)
-        time.sleep(_POLL_S)
-
-
-def _take(run: _Run, pass_name: str, reader: EventReader) -> None:
-    events = reader.read()
-    for event in events:
-        run.progress.take(event, pass_name)
-    run.on_progress(pass_name, run.progress)
-    if any(event["event"] == "done" for event in events):
-        run.save()
-
-
-def finish_or_kill(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
-        process.wait(_FINISH_S)
-        return
-    if hasattr(os, "killpg"):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    else:
-        process.kill()
-    process.wait()
-
-
-def _tail(path: Path, size: int = 65536) -> str:
-    data = path.read_bytes()[-size:] if path.exists() else b""
-    return data.decode("utf-8", errors="replace")
+def _can_count(run: CaptureRun) -> bool:
+    """Whether ncu reads counters here, found with one tiny kernel before the sweep; a note where it does not."""
+    if run.plan.counting is None or run.ncu is None:
+        return False
+    problem = probe_counters(run.ncu)
+    if problem is not None:
+        text = f"No hardware counters: {problem[0]}. The capture went on without them."
+        run.manifest.notes.append(Note(NO_COUNTERS, Severity.WARNING, text, problem[1]))
+    return problem is None
 
 
 def interrupted_error(folder: Path, progress: Progress) -> InterruptedCaptureError:

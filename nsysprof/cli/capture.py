@@ -12,16 +12,17 @@ import typer
 from nsysprof.case import DTYPES, PASSES, expand_grid, known_backends
 from nsysprof.cli.machine import check_choice, default_dtypes, require_torch, settle_device
 from nsysprof.cli.options import parse_names, parse_sizes
-from nsysprof.errors import DataLossError, MissingToolError, OutputError, ToolFailedError
+from nsysprof.errors import DataLossError, MissingToolError, OutputError, ToolFailedError, UsageError
 
 if TYPE_CHECKING:
     from nsysprof.analysis.results import Analysis
-    from nsysprof.capture.plan import CapturePlan
+    from nsysprof.capture.plan import CapturePlan, CountingPlan
     from nsysprof.capture.run import Captured
     from nsysprof.case import Case
 
 _GRID = "Grid"
 _MEASUREMENT = "Measurement"
+_COUNTERS = "Hardware counters"
 _OUTPUT = "Output"
 
 
@@ -45,7 +46,8 @@ def capture(
     profiler: Annotated[
         str,
         typer.Option(
-            help="auto, nsys, torch or none. auto: nsys where there is one and a GPU, else torch's own.",
+            help="auto, nsys, torch or none, and with ',ncu' a counted pass too. auto: nsys where there is one and a "
+            "GPU, else torch's own.",
             rich_help_panel=_MEASUREMENT,
         ),
     ] = "auto",
@@ -67,6 +69,27 @@ def capture(
         typer.Option(help="Compare each backend with a float64 reference first.", rich_help_panel=_MEASUREMENT),
     ] = True,
     nsys: Annotated[Path | None, typer.Option(help="The nsys to use.", rich_help_panel=_MEASUREMENT)] = None,
+    gpu_metrics: Annotated[
+        bool, typer.Option("--gpu-metrics", help="Sample DRAM traffic under nsys.", rich_help_panel=_COUNTERS)
+    ] = False,
+    gpu_metrics_frequency: Annotated[int, typer.Option(help="Samples a second.", rich_help_panel=_COUNTERS)] = 10_000,
+    metrics: Annotated[
+        str, typer.Option(help="More metrics for ncu, e.g. smsp__inst_executed.sum.", rich_help_panel=_COUNTERS)
+    ] = "",
+    section: Annotated[
+        str, typer.Option(help="Sections for ncu, into its report, e.g. SpeedOfLight.", rich_help_panel=_COUNTERS)
+    ] = "",
+    replay: Annotated[
+        str,
+        typer.Option(
+            help="auto, kernel or application. auto: kernel, but application where memory has no room to save.",
+            rich_help_panel=_COUNTERS,
+        ),
+    ] = "auto",
+    count_kernels: Annotated[
+        int, typer.Option(help="Kernels of a call that are counted at most.", rich_help_panel=_COUNTERS)
+    ] = 200,
+    ncu: Annotated[Path | None, typer.Option(help="The ncu to use.", rich_help_panel=_COUNTERS)] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="Capture folder. Default: traces/DATE-TIME.", rich_help_panel=_OUTPUT),
@@ -81,6 +104,7 @@ def capture(
     """
     from nsysprof.capture.folder import prepare_folder
 
+    profiler, counting = _split_profilers(profiler, metrics, section, replay, count_kernels)
     plan, nsys_path = _make_plan(
         grid=dict(
             backends=parse_names(backends),
@@ -103,15 +127,49 @@ def capture(
             traced_calls=traced_calls,
             case_timeout_s=case_timeout,
             check=check,
+            gpu_metrics_hz=gpu_metrics_frequency if gpu_metrics else 0,
+            counting=counting,
         ),
     )
+    ncu_path = _find_ncu(ncu) if counting is not None else None
     folder = out or Path("traces") / datetime.now().strftime("%Y%m%d-%H%M%S")
     if dry_run:
         _print_plan(plan, folder, nsys_path, as_json)
         return
     prepare_folder(folder, force=force)
-    captured = _run(plan, folder, nsys_path, fall_back=profiler == "auto", quiet=as_json)
+    captured = _run(plan, folder, nsys_path, ncu_path, fall_back=profiler == "auto", quiet=as_json)
     _finish(captured, folder, as_json)
+
+
+def _split_profilers(
+    profiler: str, metrics: str, section: str, replay: str, kernels: int
+) -> tuple[str, CountingPlan | None]:
+    """`nsys,ncu` is nsys with a counted pass, `ncu` that pass beside the latencies."""
+    from nsysprof.capture.plan import PROFILERS, REPLAYS, CountingPlan
+
+    names = parse_names(profiler)
+    rest = [name for name in names if name != "ncu"]
+    check_choice("--replay", replay, REPLAYS)
+    if len(rest) > 1 or not names:
+        raise UsageError(f"--profiler {profiler} names more than one tracer.", "Give one, and ',ncu' for counters.")
+    check_choice("--profiler", rest[0] if rest else "none", PROFILERS)
+    if "ncu" not in names:
+        if metrics or section:
+            raise UsageError("--metrics and --section are for ncu.", "Give --profiler nsys,ncu too.")
+        return rest[0], None
+    plan = CountingPlan(tuple(parse_names(metrics)), tuple(parse_names(section)), replay, kernels)
+    return rest[0] if rest else "none", plan
+
+
+def _find_ncu(named: Path | None) -> Path:
+    from nsysprof.capture.find_ncu import find_ncu
+
+    found = find_ncu(named)
+    if found is None:
+        raise MissingToolError(
+            "--profiler ncu, but ncu was not found.", "Install Nsight Compute, or name it with --ncu or NSYSPROF_NCU."
+        )
+    return found
 
 
 def _make_plan(
@@ -132,8 +190,14 @@ def _make_plan(
     expand_grid(**grid, dtypes=cases_dtype)  # complain about the grid before looking at the machine
     require_torch("capture")
     settled_device = settle_device(device, profiler)
+    if settled_device != "cuda" and (numbers["counting"] or numbers["gpu_metrics_hz"]):
+        raise UsageError(
+            "Hardware counters are a GPU's, and this capture is of the CPU.", "Leave out ncu and --gpu-metrics."
+        )
     nsys_path = find_nsys(nsys) if profiler in ("auto", "nsys") else None
     settled = _settle_profiler(profiler, settled_device, nsys_path)
+    if numbers["gpu_metrics_hz"] and settled != "nsys":
+        raise UsageError(f"--gpu-metrics samples under nsys, and the tracer is {settled}.", "Give --profiler nsys.")
     if not dtypes:
         cases_dtype = default_dtypes(settled_device)
     memory = collect_gpus()[0]["memory_bytes"] if settled_device == "cuda" else collect_host()["memory_bytes"]
@@ -170,6 +234,8 @@ def _print_plan(plan: CapturePlan, folder: Path, nsys: Path | None, as_json: boo
     typer.echo(
         f"each: {plan.warmup} warm-up calls, up to {plan.samples} untraced samples in {plan.sample_seconds:g} s, "
         f"{plan.traced_calls} traced calls"
+        + (f" or {plan.traced_seconds:g} s, DRAM sampled at {plan.gpu_metrics_hz:,} Hz" if plan.gpu_metrics_hz else "")
+        + (", one call counted by ncu" if plan.counting else "")
     )
     for case, name in zip(plan.cases, ranges, strict=True):
         typer.echo(
@@ -182,7 +248,9 @@ def _key_heads(case: Case) -> str:
     return "" if case.kv_heads is None else f" KV={case.kv_heads}"
 
 
-def _run(plan: CapturePlan, folder: Path, nsys: Path | None, *, fall_back: bool, quiet: bool) -> Captured:
+def _run(
+    plan: CapturePlan, folder: Path, nsys: Path | None, ncu: Path | None, *, fall_back: bool, quiet: bool
+) -> Captured:
     from nsysprof.analysis.results import RESULT_COLUMNS
     from nsysprof.capture.run import run_capture
     from nsysprof.cli.progress import capture_progress
@@ -192,6 +260,7 @@ def _run(plan: CapturePlan, folder: Path, nsys: Path | None, *, fall_back: bool,
             plan,
             folder,
             nsys=nsys,
+            ncu=ncu,
             fall_back=fall_back,
             result_columns=RESULT_COLUMNS,
             on_progress=on_progress,

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from nsysprof.capture.bench import BenchRun
     from nsysprof.capture.collect import CaseOutcome, Progress
 
-_PASS_TITLES = {"timed": "untraced", "traced": "traced"}
+_PASS_TITLES = {
+    "timed": "untraced",
+    "traced": "traced",
+    "traffic": "counted (traffic)",
+    "detail": "counted (detail)",
+}
 
 
 @contextmanager
@@ -29,7 +34,7 @@ def capture_progress(cases: int, *, quiet: bool) -> Iterator[Callable[[str, Prog
 
 
 def _state(outcome: CaseOutcome, pass_name: str) -> str:
-    return outcome.status if pass_name == "timed" else outcome.traced
+    return {"timed": outcome.status, "traced": outcome.traced}.get(pass_name, outcome.counted)
 
 
 def _count(progress: Progress, pass_name: str) -> int:

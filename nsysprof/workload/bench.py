@@ -9,7 +9,9 @@ from typing import Any
 import torch
 
 from nsysprof.case import Case
+from nsysprof.environment import read_clocks
 from nsysprof.job import Job
+from nsysprof.workload.loaded_libraries import collect_torch
 from nsysprof.workload.measure import DTYPES, prepared
 from nsysprof.workload.memory import PeakMemory, release_memory
 from nsysprof.workload.timing import Call, capture_graph, make_flush, synchronize, time_calls, warm_up
@@ -20,6 +22,9 @@ _COPY_BYTES = {"cuda": 1 << 30, "cpu": 1 << 28}
 _MATMUL_SIZES = {("cuda", "fp16"): 8192, ("cuda", "bf16"): 8192, ("cuda", "fp32"): 4096}
 _CPU_MATMUL_SIZE = 1024
 _CEILING_SAMPLES = 20
+_L2_PART = 6  # two buffers of a sixth each are well inside, and each half of a split L2 holds its share
+_L2_COPIES = 50
+_CLOCK_CALLS = 200
 
 
 def measure_block(case: Case, job: Job) -> dict[str, Any]:
@@ -73,10 +78,45 @@ def _time_graph(
 
 
 def measure_ceilings(device: str, dtypes: list[str]) -> dict[str, Any]:
-    """What this device reaches: bytes/s of a large copy (read and written), FLOP/s of a large matrix product."""
+    """What this device reaches: bytes/s of copies from DRAM and within the L2 (read and written), FLOP/s of a matrix
+    product by dtype, and the SM clock (MHz) at which the products ran. None where it cannot be measured."""
     flops = {dtype: _multiplication_rate(device, dtype) for dtype in dtypes}
+    clocks = {dtype: _clock_of_products(device, dtype) for dtype in dtypes}
     release_memory()
-    return {"bytes_per_s": _copy_rate(device), "flops": flops}
+    return {
+        "bytes_per_s": _copy_rate(device),
+        "l2_bytes_per_s": _l2_rate(device),
+        "flops": flops,
+        "sm_clock_mhz": clocks,
+    }
+
+
+def _l2_rate(device: str) -> float | None:
+    """Of copies between two buffers that stay in the L2, many in one graph, since one is shorter than its launch."""
+    if device != "cuda":
+        return None
+    size = torch.cuda.get_device_properties(0).L2_cache_size // _L2_PART
+    source = torch.empty(size, dtype=torch.int8, device=device)
+    target = torch.empty_like(source)
+
+    def copies() -> None:
+        for _ in range(_L2_COPIES):
+            target.copy_(source)
+
+    with _own_stream(device):
+        return _rate(capture_graph(copies), device, 2 * size * _L2_COPIES)
+
+
+def _clock_of_products(device: str, dtype: str) -> int | None:
+    """The SM clock while products of this dtype run; the driver answers from another thread than the GPU works in."""
+    if device != "cuda":
+        return None
+    multiply = _product(device, dtype)
+    for _ in range(_CLOCK_CALLS):
+        multiply()
+    clocks = read_clocks(str(collect_torch(device)["gpu_uuid"]))
+    torch.cuda.synchronize()
+    return None if clocks is None else int(clocks["sm_clock_mhz"])
 
 
 def _copy_rate(device: str) -> float:
@@ -86,9 +126,17 @@ def _copy_rate(device: str) -> float:
 
 
 def _multiplication_rate(device: str, dtype: str) -> float:
-    n = _MATMUL_SIZES.get((device, dtype), _CPU_MATMUL_SIZE)
+    return _rate(_product(device, dtype), device, 2 * _matmul_size(device, dtype) ** 3)
+
+
+def _product(device: str, dtype: str) -> Call:
+    n = _matmul_size(device, dtype)
     a, b, out = (torch.randn(n, n, device=device).to(DTYPES[dtype]) for _ in range(3))
-    return _rate(lambda: torch.mm(a, b, out=out), device, 2 * n**3)
+    return lambda: torch.mm(a, b, out=out)
+
+
+def _matmul_size(device: str, dtype: str) -> int:
+    return _MATMUL_SIZES.get((device, dtype), _CPU_MATMUL_SIZE)
 
 
 def _rate(call: Call, device: str, amount: int) -> float:

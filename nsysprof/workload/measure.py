@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -18,6 +19,7 @@ from nsysprof.workload.refusal import WrongResultError, eligibility
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 _MIN_SAMPLES = 10
+_MOST_CALLS = 2000
 METHODS = {
     "cuda": "untraced; one pair of CUDA events around each call, calls queued back to back, L2 warm; median",
     "cpu": "untraced; monotonic clock around each call on the CPU; median",
@@ -143,11 +145,18 @@ def _time_cpu(call: Call, count: int) -> list[int]:
     return values
 
 
-def run_traced(case: Case, device: str, calls: int, warmup: int, annotated: AbstractContextManager[None]) -> None:
-    """Warm the case, then run `calls` calls inside `annotated`; the range ends when the device is idle again."""
+def run_traced(
+    case: Case, device: str, calls: int, warmup: int, annotated: AbstractContextManager[None], least_s: float = 0.0
+) -> int:
+    """Warm the case, then run `calls` calls inside `annotated`, or as many as take `least_s`; returns how many.
+
+    The range ends when the device is idle again.
+    """
     with prepared(case, device) as call:
-        _warm_up(call, device, warmup)
+        call_s = _warm_up(call, device, warmup)
+        count = max(calls, min(_MOST_CALLS, math.ceil(least_s / call_s))) if least_s and call_s else calls
         with annotated:
-            for _ in range(calls):
+            for _ in range(count):
                 call()
             _synchronize(device)
+    return count

@@ -21,7 +21,7 @@ from nsysprof.workload.worker import REPLACE_ME
 
 _POLL_S = 0.05
 # A block of bench takes milliseconds.
-_CLOCKS_EVERY_S = {"timed": 0.5, "traced": 0.5, "bench": 0.1}
+_CLOCKS_EVERY_S = {"timed": 0.5, "traced": 0.5, "counted": 0.5, "bench": 0.1}
 _KILL_GRACE_S = 5.0
 _STARTUP_S = 300.0  # importing torch from a cold network disk
 
@@ -33,6 +33,7 @@ def main(arguments: list[str]) -> int:
         _announce()
     pending = [index for index in range(len(job.cases)) if index not in job.skip]
     reader = EventReader(job.events_path)
+    reader.read()  # of an earlier time: ncu runs the whole program again for each pass of its application replay
     clocks = _ClockSampler(job.events_path, _CLOCKS_EVERY_S[job.pass_name])
     failed: set[Case] = set()
     while pending and not job.is_stopped():

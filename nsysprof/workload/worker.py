@@ -79,7 +79,8 @@ class _Recorder:
 
             self._trace = TorchTrace(job.torch_trace_path, time.time_ns(), job.device)
 
-    def run(self, case: Case) -> None:
+    def run(self, case: Case) -> int:
+        """Record one case; returns the calls inside its range."""
         from nsysprof.workload.measure import run_traced
         from nsysprof.workload.memory import release_memory
         from nsysprof.workload.nvtx_ranges import annotate
@@ -89,7 +90,8 @@ class _Recorder:
         release_memory()
         with nullcontext() if self._trace is None else self._trace.record():
             try:
-                run_traced(case, self._job.device, self._job.traced_calls, self._job.warmup, mark)
+                job = self._job
+                return run_traced(case, job.device, job.traced_calls, job.warmup, mark, job.traced_seconds)
             finally:
                 release_memory()  # inside the session, so that the frees are recorded too
 
@@ -111,9 +113,8 @@ def _run_case(job: Job, case: Case, recorder: _Recorder, checks: dict[Case, Any]
     """What the pass measures of one case. checks: what this process' comparisons with the reference found."""
     from nsysprof.workload.measure import check_case, measure_latency
 
-    if job.pass_name == "traced":
-        recorder.run(case)
-        return {}
+    if job.pass_name in ("traced", "counted"):
+        return {"calls": recorder.run(case)}
     if job.check and case not in checks:
         checks[case] = check_case(case, job.device)
     if job.pass_name == "timed":

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nsysprof.capture import doctor
+from nsysprof.capture import doctor, ncu
 from nsysprof.capture.doctor import State
 
 
@@ -77,10 +77,10 @@ def test_an_nsys_that_loses_kernels(tmp_path):
 @pytest.mark.parametrize(
     ("says", "state", "words"),
     [
-        ('echo "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission"', State.PROBLEM, "not permitted"),
+        ('echo "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission"', State.PROBLEM, "does not permit"),
         ('echo "\\"dram__bytes_read.sum\\",\\"byte\\",\\"128\\""', State.OK, "ncu reads"),
         ('echo "==ERROR== Failed to connect. Another tool holds the counters."; exit 1', State.PROBLEM, "Failed to"),
-        ("exit 3", State.PROBLEM, "said nothing"),
+        ("exit 3", State.PROBLEM, "ncu said: nothing"),
     ],
 )
 def test_hardware_counters(tmp_path, says, state, words):
@@ -91,7 +91,7 @@ def test_hardware_counters(tmp_path, says, state, words):
 
 
 def test_a_program_that_does_not_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(doctor, "_TRY_S", 0.3)
+    monkeypatch.setattr(ncu, "_PROBE_S", 0.3)
     assert "does not end" in doctor._count(program(tmp_path / "ncu", "exec sleep 30")).found
 
 
