@@ -78,6 +78,7 @@ DETAIL_COUNTERS = (
         "sm__ops_path_tensor_src_fp4_fp6_fp8_dst_fp32.sum",
     ),
     Counter("fp32_flops", Kind.SUM, _FP32),
+    _counter("l2_pct", Kind.RATE, "lts__throughput.avg.pct_of_peak_sustained_elapsed"),
     _counter("sm_pct", Kind.RATE, "sm__throughput.avg.pct_of_peak_sustained_elapsed"),
     _counter("tensor_pct", Kind.RATE, "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed"),
     _counter("fma_pct", Kind.RATE, "sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_elapsed"),
@@ -192,7 +193,7 @@ def read_counters(path: Path) -> list[CountedKernel]:
         with path.open(encoding="utf-8", newline="") as stream:
             reader = csv.DictReader(stream)
             header = list(reader.fieldnames or ())
-            missing = [name for name in (*_FIXED, *columns) if name not in header]
+            missing = [name for name in _FIXED if name not in header]  # counters come and go with versions
             if missing:
                 raise TraceError(f"{path} lacks the columns {', '.join(missing)}.", "It was not written by nsysprof.")
             more = [name for name in header if name not in _FIXED and name not in columns]
@@ -209,7 +210,7 @@ def _read(row: dict[str, Any], columns: list[str], more: list[str]) -> CountedKe
         range=row["range"],
         position=int(row["position"]),
         passes=None if passes is None else int(passes),
-        values={column: _number(row[column]) for column in columns},
+        values={column: _number(row.get(column, "")) for column in columns},
         more=extra,
         **{name: row[name] for name in ("name", "symbol", "grid", "block", "gpu")},
     )

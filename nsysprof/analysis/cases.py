@@ -14,6 +14,10 @@ _FROM_RANGE = {
     "memcpy_bytes": "memcpy_bytes",
     "memset_bytes": "memset_bytes",
     "trace_peak_vram_bytes": "peak_vram_bytes",
+    "sampled_read_bytes": "dram_read_bytes",
+    "sampled_read_error_bytes": "dram_read_error_bytes",
+    "sampled_write_bytes": "dram_write_bytes",
+    "sampled_write_error_bytes": "dram_write_error_bytes",
 }
 
 

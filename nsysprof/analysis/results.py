@@ -165,4 +165,11 @@ RESULT_COLUMNS = (
     "input_bytes", "peak_allocated_bytes", "peak_reserved_bytes", "peak_beyond_inputs_bytes",
     "traced_calls", "launch_count", "kernel_count", "kernel_total_ns", "gpu_busy_ns", "memcpy_bytes", "memset_bytes",
     "trace_peak_vram_bytes",
+    "sampled_read_bytes", "sampled_read_error_bytes", "sampled_write_bytes", "sampled_write_error_bytes",
+    "counted_kernels", "counted_time_ns", "counted_read_bytes", "counted_write_bytes", "counted_l2_bytes",
+    "counted_l1_bytes", "counted_flops", "l2_hit_pct", "l2_pct", "sm_pct", "tensor_pct", "fma_pct", "occupancy_pct",
+    "flops", "least_bytes", "dram_bytes", "dram_error_bytes", "dram_source", "intensity", "flops_per_s",
+    "flops_per_s_low", "flops_per_s_high", "roof_flops_per_s", "above_roof", "limiter", "why",
 )  # fmt: skip
+# What a capture of version 0.1.0 has in its results.csv; the rest came with hardware counters.
+FIRST_RESULT_COLUMNS = RESULT_COLUMNS[: RESULT_COLUMNS.index("sampled_read_bytes")]

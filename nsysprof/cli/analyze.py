@@ -33,9 +33,14 @@ def analyze(
     figures: Annotated[bool, typer.Option(help="Draw the figures.")] = True,
     svg: Annotated[bool, typer.Option(help="Draw the figures as SVG too.")] = False,
     nsys: Annotated[Path | None, typer.Option(help="The nsys that exports a .nsys-rep.")] = None,
+    ncu: Annotated[
+        Path | None, typer.Option(help="Counters of the same program: a .ncu-rep, or ncu's --page raw as .csv.")
+    ] = None,
+    ncu_program: Annotated[Path | None, typer.Option(help="The ncu that reads a .ncu-rep.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print summary.json on stdout.")] = False,
 ) -> None:
     """Count launches, kernels, copies and peak memory in every NVTX range of a trace, and draw them."""
+    from nsysprof.cli.counters import join_counters, read_counted
     from nsysprof.cli.record import read_record
     from nsysprof.trace.locate import identity_of
 
@@ -46,9 +51,11 @@ def analyze(
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
         trace = _resolve(source, nsys, Path(scratch), say)
         analysis = analyze_trace(trace, say, identity_of(source, trace))
+        record = None if record is None else _fill(record, analysis)
+        counted = read_counted(folder=source if record else None, report=ncu, ranges=_names(analysis), ncu=ncu_program)
+        analysis, record = join_counters(analysis, record, counted, trace, foreign=ncu is not None)
     from nsysprof.report.write import write_analysis
 
-    record = None if record is None else _fill(record, analysis)
     written = write_analysis(analysis, record, folder, figures=figures, svg=svg, progress=say)
     if as_json:
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
@@ -97,6 +104,10 @@ def _fill(record: CaptureRecord, analysis: Analysis) -> CaptureRecord:
     from nsysprof.analysis.cases import fill_results
 
     return replace(record, results=fill_results(record.results, analysis))
+
+
+def _names(analysis: Analysis) -> list[str]:
+    return [str(name) for name in analysis.ranges["range"].unique()]
 
 
 def _check_folder(folder: Path, *, force: bool) -> None:

@@ -278,7 +278,7 @@ def _finish(captured: Captured, folder: Path, as_json: bool) -> None:
     lost: list[Any] = []
     if captured.trace is not None:
         analysis = _analyze(captured.trace)
-        results = _fill(folder, analysis)
+        results = _fill(folder, analysis, captured)
         write_whole(folder / RESULTS, results.to_csv(index=False, lineterminator="\n").encode())
         lost = [note for note in analysis.notes if note.severity is Severity.ERROR]
         captured.manifest.notes += lost
@@ -311,8 +311,18 @@ def _analyze(trace: Path) -> Analysis:
     return analyze_trace(trace)
 
 
-def _fill(folder: Path, analysis: Analysis) -> Any:
-    from nsysprof.analysis.cases import fill_results
-    from nsysprof.cli.record import read_results
+def _fill(folder: Path, analysis: Analysis, captured: Captured) -> Any:
+    from dataclasses import replace
 
-    return fill_results(read_results(folder), analysis)
+    from nsysprof.analysis.cases import fill_results
+    from nsysprof.cli.counters import join_counters, read_counted
+    from nsysprof.cli.record import read_record
+
+    record = read_record(folder)
+    assert record is not None
+    record = replace(record, results=fill_results(record.results, analysis))
+    counted = read_counted(folder, None, [], None)
+    joined, filled = join_counters(analysis, record, counted, captured.trace, foreign=False)
+    captured.manifest.notes += joined.notes[len(analysis.notes) :]
+    assert filled is not None
+    return filled.results

@@ -13,11 +13,17 @@ if TYPE_CHECKING:
     from nsysprof.analysis.results import CaptureRecord
 
 
+_FLOATS = (
+    "counted_flops", "l2_hit_pct", "l2_pct", "sm_pct", "tensor_pct", "fma_pct", "occupancy_pct", "flops", "intensity",
+    "flops_per_s", "flops_per_s_low", "flops_per_s_high", "roof_flops_per_s",
+)  # fmt: skip
+
+
 def read_results(folder: Path) -> pd.DataFrame:
     """results.csv with the columns RESULT_COLUMNS; integers stay integers, unknown is NA. Raises TraceError."""
     import pandas as pd
 
-    from nsysprof.analysis.results import RESULT_COLUMNS
+    from nsysprof.analysis.results import FIRST_RESULT_COLUMNS, RESULT_COLUMNS
 
     path = folder / "results.csv"
     try:
@@ -26,16 +32,20 @@ def read_results(folder: Path) -> pd.DataFrame:
         raise TraceError(f"{path} cannot be read: {error}.", "Capture again, or give the trace alone.") from error
     if "kv_heads" not in table and "heads" in table:  # a capture of version 0.1.0
         table["kv_heads"] = table["heads"]
-    missing = [column for column in RESULT_COLUMNS if column not in table]
+    missing = [column for column in FIRST_RESULT_COLUMNS if column not in table]
     if missing:
         raise TraceError(f"{path} lacks the columns {', '.join(missing)}.", "It was not written by nsysprof capture.")
+    table = table.reindex(columns=list(RESULT_COLUMNS))
     for column in RESULT_COLUMNS:
-        if column in ("batch", "heads", "kv_heads", "seq", "head_dim", "samples", "traced_calls") or column.endswith(
-            ("_ns", "_bytes", "_count")
+        if column in _FLOATS:
+            table[column] = pd.to_numeric(table[column], errors="coerce").astype("Float64")
+        elif column in ("batch", "heads", "kv_heads", "seq", "head_dim", "samples", "traced_calls") or column.endswith(
+            ("_ns", "_bytes", "_count", "_kernels")
         ):
             table[column] = pd.to_numeric(table[column], errors="coerce").astype("Int64")
-    table["reason"] = table["reason"].fillna("")
-    return table[list(RESULT_COLUMNS)]
+    for column in ("reason", "dram_source", "limiter", "why"):
+        table[column] = table[column].fillna("")
+    return table
 
 
 def read_record(folder: Path) -> CaptureRecord | None:

@@ -17,3 +17,15 @@ def byte_scale(largest_bytes: float) -> tuple[float, str]:
         if largest_bytes >= 1024**power:
             return float(1024**power), unit
     return 1.0, "B"
+
+
+def byte_ticks(low_bytes: float, high_bytes: float) -> tuple[list[float], list[str]]:
+    """Powers of 1024, and of 32 between them, that lie in a logarithmic axis, with their names."""
+    ticks, names = [], []
+    for exponent in range(0, 60, 5):
+        value = 2.0**exponent
+        if low_bytes <= value <= high_bytes:
+            divisor, unit = byte_scale(value)
+            ticks.append(value)
+            names.append(f"{value / divisor:g} {unit}")
+    return ticks, names

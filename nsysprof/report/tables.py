@@ -9,8 +9,17 @@ from typing import Any
 import pandas as pd
 
 from nsysprof.analysis.results import Analysis, CaptureRecord
+from nsysprof.analysis.roofline import dram_of, sampled_of
 from nsysprof.report.words import Words, words_for
-from nsysprof.units import UNKNOWN, format_bytes, format_count, format_interval_ns, format_ns
+from nsysprof.units import (
+    UNKNOWN,
+    format_bytes,
+    format_count,
+    format_interval_ns,
+    format_ns,
+    format_rate,
+    format_ratio,
+)
 
 Row = Mapping[Any, Any]
 
@@ -74,6 +83,61 @@ def case_table(record: CaptureRecord, words: Words) -> Table:
     return Table(
         "Cases (counts, times and bytes per call)", headers, tuple(rows), frozenset({0, 8}), len(rows), "results.csv"
     )
+
+
+def counter_table(record: CaptureRecord) -> Table | None:
+    """One row a case: what it moved by each source, against the least, and how it used the device. None if unknown."""
+    cells = [row for row in record.results.to_dict("records") if row["status"] == "ok"]
+    if not any(value(row["dram_bytes"]) is not None or value(row["counted_kernels"]) is not None for row in cells):
+        return None
+    rows = []
+    for row in cells:
+        sampled, error = sampled_of(row)
+        counted = dram_of(row) if value(row["counted_read_bytes"]) is not None else (None, None, "")
+        moved, least = value(row["dram_bytes"]), value(row["least_bytes"])
+        rate, roof = value(row["flops_per_s"]), value(row["roof_flops_per_s"])
+        above = " (above)" if value(row["above_roof"]) else ""
+        rows.append(
+            (
+                row["range"].removeprefix("RUN::"),
+                format_bytes(counted[0]),
+                UNKNOWN if sampled is None else f"{format_bytes(sampled)} ± {format_bytes(error)}",
+                _agreement(counted[0], sampled, error),
+                format_bytes(least),
+                UNKNOWN if moved is None or not least else format_ratio(moved / least),
+                _whole_percent(row["l2_hit_pct"]),
+                format_rate(value(row["flops_per_s"]), "FLOP/s"),
+                UNKNOWN if rate is None or not roof else f"{100 * rate / roof:.0f} %{above}",
+                UNKNOWN if value(row["counted_flops"]) is None else format_ratio(row["counted_flops"] / row["flops"]),
+                _whole_percent(row["occupancy_pct"]),
+                row["limiter"] or UNKNOWN,
+            )
+        )
+    headers = (
+        "case", "DRAM, counted", "DRAM, sampled", "they agree", "least", "/ least", "L2 hits", "by formula",
+        "of the roof", "FLOP, counted / formula", "occupancy", "limited by",
+    )  # fmt: skip
+    return Table("Traffic and limits (one call)", headers, tuple(rows), frozenset({0, 11}), len(rows), "results.csv")
+
+
+def _agreement(counted: int | None, sampled: int | None, error: int | None) -> str:
+    """Whether what was counted lies within the bound of what was sampled."""
+    if counted is None or sampled is None or error is None:
+        return UNKNOWN
+    return "yes" if abs(counted - sampled) <= error else f"off by {format_bytes(abs(counted - sampled) - error)}"
+
+
+def _whole_percent(cell: Any) -> str:
+    return UNKNOWN if value(cell) is None else f"{value(cell):.0f} %"
+
+
+def limit_lines(record: CaptureRecord) -> list[str]:
+    """Why each case is not faster, a line each, from the data alone."""
+    return [
+        f"{row['range'].removeprefix('RUN::')}: {row['limiter']}: {row['why']}"
+        for row in record.results.to_dict("records")
+        if row["limiter"]
+    ]
 
 
 def reasons(record: CaptureRecord) -> list[str]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # History of summary.json. 1: first.
 FORMAT_VERSION = 1
-_FIGURES = ("timeline", "kernels", "vram")
+_FIGURES = ("roofline", "traffic", "timeline", "kernels", "vram")
 
 
 def write_analysis(
@@ -93,6 +93,7 @@ def _write_figures(
     analysis: Analysis, record: CaptureRecord | None, out: Path, svg: bool, say: Callable[[str], None]
 ) -> list[Path]:
     from nsysprof.report.figure_kernels import draw_kernels
+    from nsysprof.report.figure_roofline import draw_roofline, draw_traffic
     from nsysprof.report.figure_timeline import draw_timeline
     from nsysprof.report.figure_vram import draw_vram
 
@@ -101,6 +102,8 @@ def _write_figures(
         "timeline": lambda: draw_timeline(analysis, calls),
         "kernels": lambda: draw_kernels(analysis, calls),
         "vram": lambda: draw_vram(analysis, record),
+        "roofline": lambda: None if record is None else draw_roofline(record),
+        "traffic": lambda: None if record is None else draw_traffic(record),
     }
     written: list[Path] = []
     for name in _FIGURES:

@@ -1,0 +1,262 @@
+"""How fast each case is against what the device can do, and what keeps it from being faster, from the data alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from nsysprof.attention_work import attention_flops, least_bytes
+from nsysprof.case import Case
+from nsysprof.counters import Run
+from nsysprof.datasheet import Peak, find_peak
+from nsysprof.units import format_bytes, format_ns, format_rate
+
+# Of a ceiling, from which on it is what holds a kernel back. NVIDIA's own speed-of-light rule takes 60 % too.
+NEAR_PCT = 60.0
+# Of the warps of an SM, up to which too few fit to hide latency.
+FEW_WARPS_PCT = 30.0
+# Of a case's latency, up to which kernels leave the GPU idle for want of launches.
+BUSY_SHARE = 0.75
+
+LAUNCH, MEMORY, L2, COMPUTE, OCCUPANCY, OTHER, UNKNOWN = (
+    "launch-bound", "memory-bound", "L2-bound", "compute-bound", "occupancy-bound", "no limit reached", "unknown",
+)  # fmt: skip
+COUNTED, SAMPLED = "counted", "sampled"
+ROOFLINE_COLUMNS = (
+    "flops", "least_bytes", "dram_bytes", "dram_error_bytes", "dram_source", "intensity", "flops_per_s",
+    "flops_per_s_low", "flops_per_s_high", "roof_flops_per_s", "above_roof", "limiter", "why",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Roof:
+    """Measured ceilings of the device: bytes/s of DRAM and L2, FLOP/s and SM clock (MHz) by dtype; the datasheet's."""
+
+    bytes_per_s: float
+    l2_bytes_per_s: float | None
+    flops: Mapping[str, float]
+    clock_mhz: Mapping[str, int | None]
+    datasheet: Peak | None
+
+    def flops_at(self, intensity: float, dtype: str) -> float | None:
+        """The most FLOP/s at this many FLOP a byte of DRAM traffic; None for a dtype that was not measured."""
+        peak = self.flops.get(dtype)
+        return None if peak is None else min(peak, intensity * self.bytes_per_s)
+
+
+def roof_of(environment: Mapping[str, Any]) -> Roof | None:
+    """The ceilings that a capture measured; None where it did not."""
+    found = environment.get("ceilings") or {}
+    if not found.get("bytes_per_s"):
+        return None
+    return Roof(
+        found["bytes_per_s"],
+        found.get("l2_bytes_per_s"),
+        found.get("flops") or {},
+        found.get("sm_clock_mhz") or {},
+        find_peak(environment.get("gpu_name")),
+    )
+
+
+def fill_roofline(results: pd.DataFrame, counted: pd.DataFrame, roof: Roof | None, *, on_gpu: bool) -> pd.DataFrame:
+    """`results` with ROOFLINE_COLUMNS, of one call; NA where unknown.
+
+    flops and least_bytes are by formula; dram_bytes were counted, else sampled (with their error), as dram_source
+    says; intensity is FLOP by formula a byte of DRAM. counted: as counted_table makes it.
+    """
+    launches = {str(name): rows for name, rows in counted.groupby("range", sort=False)}
+    rows = [_point(row, launches.get(str(row["range"])), roof, on_gpu) for row in results.to_dict("records")]
+    filled = results.copy()
+    for column in ROOFLINE_COLUMNS:
+        values = [row.get(column) for row in rows]
+        if column in ("dram_source", "limiter", "why"):
+            filled[column] = [value or "" for value in values]
+        else:
+            kind: Any = "Int64" if column.endswith("_bytes") else "boolean" if column == "above_roof" else "Float64"
+            filled[column] = pd.array(values, dtype=kind)
+    return filled
+
+
+def _point(row: Mapping[Any, Any], launches: pd.DataFrame | None, roof: Roof | None, on_gpu: bool) -> dict[str, Any]:
+    case = _case_of(row)
+    flops = attention_flops(case)
+    point: dict[str, Any] = {"flops": flops, "least_bytes": least_bytes(case)}
+    moved, error, source = dram_of(row)
+    if moved is not None:
+        point |= {"dram_bytes": moved, "dram_error_bytes": error, "dram_source": source}
+        if moved > 0:
+            point["intensity"] = flops / moved
+    for end, column in (("", "median"), ("_high", "ci_low"), ("_low", "ci_high")):
+        time = known(row[f"latency_{column}_ns"])
+        if time:
+            point[f"flops_per_s{end}"] = flops / (time * 1e-9)
+    if roof is not None and "intensity" in point and "flops_per_s" in point:
+        top = roof.flops_at(point["intensity"], case.dtype)
+        if top is not None:
+            point |= {"roof_flops_per_s": top, "above_roof": bool(point["flops_per_s"] > top)}
+    if on_gpu and row["status"] == "ok":
+        point["limiter"], point["why"] = find_limit(row, launches, roof)
+    return point
+
+
+def known(value: Any) -> Any:
+    """A cell as a Python number, None for NA."""
+    return None if value is None or value is pd.NA or value != value else value  # noqa: PLR0124
+
+
+def dram_of(row: Mapping[Any, Any]) -> tuple[int | None, int | None, str]:
+    """DRAM bytes of one call, the bound of their error, and where they are from: counted where there are both."""
+    counted = [known(row.get(f"counted_{way}_bytes")) for way in ("read", "write")]
+    if None not in counted:
+        return int(sum(counted)), None, COUNTED
+    return (*sampled_of(row), SAMPLED) if sampled_of(row)[0] is not None else (None, None, "")
+
+
+def sampled_of(row: Mapping[Any, Any]) -> tuple[int | None, int | None]:
+    """Sampled DRAM bytes of one call and the bound of their error."""
+    calls = known(row["traced_calls"])
+    parts = [known(row.get(f"sampled_{way}_bytes")) for way in ("read", "write", "read_error", "write_error")]
+    if not calls or None in parts:
+        return None, None
+    return round((parts[0] + parts[1]) / calls), round((parts[2] + parts[3]) / calls)
+
+
+def _case_of(row: Mapping[Any, Any]) -> Case:
+    causal = row["causal"] if isinstance(row["causal"], bool) else str(row["causal"]) == "True"
+    return Case(
+        str(row["backend"]), int(row["seq"]), int(row["batch"]), int(row["heads"]), int(row["head_dim"]),
+        str(row["dtype"]), causal, str(row["pass"]), int(row["kv_heads"]),
+    )  # fmt: skip
+
+
+def find_limit(row: Mapping[Any, Any], launches: pd.DataFrame | None, roof: Roof | None) -> tuple[str, str]:
+    """What holds a case back and the numbers that say so, with what was not measured."""
+    latency, calls = known(row["latency_median_ns"]), known(row["traced_calls"])
+    total, count = known(row["kernel_total_ns"]), known(row["launch_count"])
+    idle = ""
+    if latency and calls and total is not None:
+        busy = total / calls
+        share = busy / latency
+        launched = "" if count is None else f" of {count / calls:g} launches"
+        idle = f"kernels{launched} fill {format_ns(busy)} of {format_ns(latency)}"
+        if share < BUSY_SHARE:
+            return LAUNCH, f"{idle}: the GPU waits for the CPU for {_percent(100 * (1 - share))} of a call"
+    detail = None if launches is None else launches[launches["run"] == Run.DETAIL.value]
+    if detail is None or not len(detail):
+        return _without_counters(row, roof, idle)
+    return _by_kernels(launches, detail, roof, idle)
+
+
+def _without_counters(row: Mapping[Any, Any], roof: Roof | None, idle: str) -> tuple[str, str]:
+    moved, error = sampled_of(row)
+    busy, calls = known(row["gpu_busy_ns"]), known(row["traced_calls"])
+    missing = "utilisation and occupancy were not measured (no hardware counters)"
+    said = f"{idle}; " if idle else ""
+    if moved is None or error is None or roof is None or not busy:
+        return UNKNOWN, f"{said}DRAM traffic, {missing}"
+    rate = (moved - error) / (busy / calls * 1e-9)
+    share = 100 * rate / roof.bytes_per_s
+    told = f"at least {format_rate(max(rate, 0.0), 'B/s')} of DRAM, {_percent(max(share, 0.0))} of a copy's rate"
+    return (MEMORY if share >= NEAR_PCT else UNKNOWN), f"{said}{told}; {missing}"
+
+
+@dataclass(frozen=True)
+class _Held:
+    """One launch: for how long, by what, and the numbers."""
+
+    time_ns: float
+    limiter: str
+    text: str
+
+
+def _by_kernels(launches: pd.DataFrame | None, detail: pd.DataFrame, roof: Roof | None, idle: str) -> tuple[str, str]:
+    """The limiter under which most kernel time passes; each launch is judged by itself."""
+    assert launches is not None
+    traffic = launches[launches["run"] == Run.TRAFFIC.value].set_index("position")
+    held = [_held(row, traffic, roof) for row in detail.to_dict("records")]
+    total = sum(each.time_ns for each in held)
+    shares: dict[str, float] = {}
+    for each in held:
+        shares[each.limiter] = shares.get(each.limiter, 0.0) + each.time_ns
+    order = sorted(shares, key=lambda limiter: -shares[limiter])
+    first = order[0]
+    worst = max((each for each in held if each.limiter == first), key=lambda each: each.time_ns)
+    parts = [worst.text if len(held) == 1 else f"its longest such kernel: {worst.text}"]
+    if len(order) > 1 or len(held) > 1:
+        mix = ", ".join(f"{limiter} {_percent(100 * shares[limiter] / total)}" for limiter in order)
+        parts.insert(0, f"of {format_ns(total)} of kernels: {mix}")
+    if idle:
+        parts.append(idle)
+    unmeasured = (
+        "stall reasons were not measured" if roof is not None else "the ceilings of this device were not measured"
+    )
+    return first, "; ".join([*parts, unmeasured])
+
+
+def _held(row: Mapping[Any, Any], traffic: pd.DataFrame, roof: Roof | None) -> _Held:
+    time = known(row["time_ns"]) or 0.0
+    natural = traffic.loc[row["position"]] if row["position"] in traffic.index else None
+    facts = list(_shares(row, natural, roof))
+    near = [fact for fact in facts if fact[1] >= NEAR_PCT]
+    if any(limiter == MEMORY for limiter, _, _ in near):  # what streams from DRAM passes through the L2 as well
+        near = [fact for fact in near if fact[0] != L2]
+    if near:
+        limiter, _, text = max(near, key=lambda fact: fact[1])
+        return _Held(time, limiter, text)
+    reached = ", ".join(text for _, _, text in facts) or "no utilisation is known"
+    limit = known(row["occupancy_limit_pct"])
+    few = limit is not None and limit <= FEW_WARPS_PCT
+    text = reached if limit is None else f"{_fits(row, limit)}; {reached}"
+    return _Held(time, OCCUPANCY if few else OTHER, text)
+
+
+def _shares(row: Mapping[Any, Any], natural: Any, roof: Roof | None) -> Iterator[tuple[str, float, str]]:
+    """(limiter, percent of its ceiling, words) of each ceiling that a launch can be held against.
+
+    DRAM against what a copy reaches here, with caches as the case leaves them; the rest against ncu's own peaks.
+    """
+    if roof is not None and natural is not None:
+        moved = [known(natural["dram_read_bytes"]), known(natural["dram_write_bytes"]), known(natural["time_ns"])]
+        if None not in moved and moved[2]:
+            rate = (moved[0] + moved[1]) / (moved[2] * 1e-9)
+            share = 100 * rate / roof.bytes_per_s
+            text = f"{format_bytes(moved[0] + moved[1])} of DRAM at {format_rate(rate, 'B/s')}"
+            yield MEMORY, share, f"{text}, {_percent(share)} of a copy's rate"
+    through = known(row["l2_pct"])
+    if through is not None:
+        yield L2, through, f"L2 {_percent(through)} busy"
+    pipes = [(known(row[column]), name) for column, name in (("tensor_pct", "tensor cores"), ("fma_pct", "FMA pipe"))]
+    told = ", ".join(f"{name} {_percent(share)}" for share, name in pipes if share is not None)
+    busiest = known(row["sm_pct"])
+    if busiest is not None:
+        yield COMPUTE, busiest, f"SMs {_percent(busiest)} busy ({told})"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0f} %" if share >= 1 or share == 0 else "<1 %"
+
+
+def _fits(row: Mapping[Any, Any], limit: float) -> str:
+    """Why no more warps fit, and how many do."""
+    blocks = {
+        "registers": known(row["blocks_by_registers"]),
+        "shared memory": known(row["blocks_by_shared"]),
+        "warps": known(row["blocks_by_warps"]),
+        "block slots": known(row["blocks_by_slots"]),
+    }
+    least = min((count for count in blocks.values() if count is not None), default=None)
+    by = " and ".join(name for name, count in blocks.items() if count is not None and count == least)
+    numbers = []
+    registers, shared, waves = (known(row[name]) for name in ("registers", "shared_bytes", "waves"))
+    if registers is not None:
+        numbers.append(f"{registers:g} registers a thread")
+    if shared is not None:
+        numbers.append(f"{format_bytes(shared)} of shared memory a block")
+    if waves is not None and waves < 1:
+        numbers.append(f"{waves:g} waves of blocks, so that some SMs have nothing to do")
+    achieved = known(row["occupancy_pct"])
+    held = "" if achieved is None else f" ({_percent(achieved)} achieved)"
+    return f"{_percent(limit)} of an SM's warps fit{held}, limited by {by or 'unknown'} ({', '.join(numbers)})"

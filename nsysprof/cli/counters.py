@@ -1,0 +1,88 @@
+"""Joins what ncu counted with a capture's trace: for `analyze`, and for `capture` at its end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nsysprof.errors import MissingToolError, TraceError
+
+if TYPE_CHECKING:
+    from nsysprof.analysis.results import Analysis, CaptureRecord
+    from nsysprof.counters import CountedKernel
+
+
+def read_counted(folder: Path | None, report: Path | None, ranges: list[str], ncu: Path | None) -> list[CountedKernel]:
+    """The launches that a capture folder's counters.csv holds, or those of a report of the user's own.
+
+    Raises TraceError for what cannot be read, MissingToolError where a .ncu-rep needs an ncu.
+    """
+    from nsysprof.counters import COUNTERS, read_counters
+
+    if report is not None:
+        return _read_report(report, ranges, ncu)
+    path = None if folder is None else folder / COUNTERS
+    return read_counters(path) if path is not None and path.is_file() else []
+
+
+def _read_report(report: Path, ranges: list[str], ncu: Path | None) -> list[CountedKernel]:
+    """Both runs of a foreign report are the same launches: how caches were left is not in it."""
+    from nsysprof.capture.find_ncu import find_ncu
+    from nsysprof.capture.ncu import read_report
+    from nsysprof.counters import Run, count_kernels
+    from nsysprof.ncu_csv import parse_ncu_csv
+
+    if report.suffix == ".csv":
+        try:
+            named = symbols = parse_ncu_csv(report.read_text(encoding="utf-8", errors="replace"))
+        except OSError as error:
+            raise TraceError(f"{report} cannot be read: {error.strerror}.", "Check the path.") from error
+    else:
+        found = find_ncu(ncu)
+        if found is None:
+            raise MissingToolError(
+                f"{report.name} can only be read by ncu, which was not found.",
+                "Name one with --ncu-program or NSYSPROF_NCU, or give the .csv that ncu --import REPORT --csv --page "
+                "raw prints.",
+            )
+        if not report.is_file():
+            raise TraceError(f"{report} does not exist.", "Check the path.")
+        named, symbols = (read_report(found, report, names) for names in ("demangled", "mangled"))
+    counted = [
+        replace(kernel, passes=None)
+        for run in Run
+        for kernel in count_kernels(run, named.kernels, symbols.kernels, ranges)
+    ]
+    if not counted:
+        raise TraceError(
+            f"None of the {len(named.kernels)} kernels in {report.name} is in a range of the trace.",
+            "Count the program that was traced, with ncu --nvtx.",
+        )
+    return counted
+
+
+def join_counters(
+    analysis: Analysis, record: CaptureRecord | None, kernels: list[CountedKernel], trace: Path | None, *, foreign: bool
+) -> tuple[Analysis, CaptureRecord | None]:
+    """The tables with counters, and what does not fit together as notes. trace: None where there is none."""
+    from nsysprof.analysis.counted import counted_table, fill_counters, of_this_gpu, with_kernel_counters
+    from nsysprof.analysis.roofline import fill_roofline, roof_of
+    from nsysprof.notes import Note, Severity
+    from nsysprof.trace.symbols import read_symbols
+
+    environment = record.environment if record is not None else {}
+    known = environment.get("gpu_name") or (analysis.devices[0].name if len(analysis.devices) == 1 else None)
+    counted, notes = of_this_gpu(counted_table(kernels), known)
+    if foreign and len(counted):
+        text = "The report does not say how caches were left: ncu flushes them before each kernel unless told not to."
+        notes.append(Note("counters-cache-unknown", Severity.INFO, text, "ncu --cache-control none keeps them."))
+    if len(counted) and trace is not None:
+        analysis, more = with_kernel_counters(analysis, counted, read_symbols(trace))
+        notes += more
+    if record is not None:
+        results, more = fill_counters(record.results, counted)
+        on_gpu = environment.get("device") == "cuda"
+        record = replace(record, results=fill_roofline(results, counted, roof_of(environment), on_gpu=on_gpu))
+        notes += more
+    return replace(analysis, notes=(*analysis.notes, *notes)), record

@@ -1,0 +1,45 @@
+"""The mangled names of a trace's kernels, by which another tool's kernels are told to be the same."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from nsysprof.errors import TraceError
+from nsysprof.trace.open import open_trace, quote
+
+_TABLE = "CUPTI_ACTIVITY_KIND_KERNEL"
+
+
+def read_symbols(path: Path) -> dict[str, frozenset[str]]:
+    """By the name that analyses give a kernel (demangled, else short), its mangled names; empty where there are none.
+
+    The same name can stand for several symbols. Raises TraceError as open_trace does.
+    """
+    found: dict[str, set[str]] = {}
+    with open_trace(path) as trace:
+        table, strings = trace.find(_TABLE), trace.find("StringIds")
+        present = {} if table is None else {column.lower(): quote(column) for column in trace.columns[table]}
+        if table is None or strings is None or not {"demangledname", "shortname", "mangledname"} <= present.keys():
+            return {}
+        name = f"COALESCE({present['demangledname']}, {present['shortname']})"
+        query = f"SELECT DISTINCT {name}, {present['mangledname']} FROM {quote(table)}"
+        try:
+            pairs = trace.connection.execute(query).fetchall()
+            ids = sorted({each for pair in pairs for each in pair if isinstance(each, int)})
+            texts = _texts(trace.connection, quote(strings), ids)
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            raise TraceError(f"The kernels of {path} cannot be read: {error}.", "Export the report again.") from error
+    for name_id, symbol_id in pairs:
+        if name_id in texts and symbol_id in texts:
+            found.setdefault(texts[name_id], set()).add(texts[symbol_id])
+    return {name: frozenset(symbols) for name, symbols in found.items()}
+
+
+def _texts(connection: sqlite3.Connection, strings: str, ids: list[int]) -> dict[int, str]:
+    texts: dict[int, object] = {}
+    for start in range(0, len(ids), 500):
+        some = ids[start : start + 500]
+        marks = ", ".join("?" * len(some))
+        texts.update(connection.execute(f"SELECT id, value FROM {strings} WHERE id IN ({marks})", some).fetchall())
+    return {number: text for number, text in texts.items() if isinstance(text, str)}
