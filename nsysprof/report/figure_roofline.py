@@ -221,10 +221,9 @@ def _draw_traffic(axes: Axes, rows: pd.DataFrame, backends: list[str], floor: fl
             low = max(moved - error, floor)
             top = max(moved, floor)
             beside = float(row["seq"]) * shift * step**0.4
-            axes.errorbar(
-                beside, top, yerr=[[top - min(low, top)], [moved + error - top]], color=color, marker=marker, markersize=5,
-                markerfacecolor="white", capsize=2, linewidth=0.9, zorder=2,
-            )  # fmt: skip
+            bound = [[top - min(low, top)], [moved + error - top]]
+            style: dict[str, Any] = dict(marker=marker, markersize=5, markerfacecolor="white", capsize=2, linewidth=0.9)
+            axes.errorbar(beside, top, yerr=bound, color=color, zorder=2, **style)
     least = rows.drop_duplicates("seq").sort_values("seq")
     axes.plot(least["seq"].astype(float), least["least_bytes"].astype(float), linestyle=":", color=INK, linewidth=1.4)
     axes.set_xscale("log", base=2)
