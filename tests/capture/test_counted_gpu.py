@@ -105,7 +105,7 @@ def test_a_report_of_the_users_own_is_joined(tmp_path):
     assert done.returncode == 0, done.stderr
     kernels = pd.read_csv(tmp_path / "a" / "kernels.csv")
     assert kernels["l2_bytes"].notna().any()
-    report.write_bytes(report.read_bytes()[:50_000])
+    report.write_bytes(report.read_bytes()[: report.stat().st_size // 2])
     done = nsysprof("analyze", tmp_path / "c", "--ncu", report, "--out", tmp_path / "b")
     assert done.returncode == 7
     assert "another ncu version, or damaged" in done.stderr
