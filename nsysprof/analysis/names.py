@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,6 +13,14 @@ from nsysprof.analysis.categories import categorize
 from nsysprof.trace.schema import NULL, Ints, Tables
 
 Texts = npt.NDArray[np.object_]
+
+# ENUM_CUDA_MEMCPY_OPER as nsys stats prints it.
+_COPY_NAMES = {
+    1: "Host-to-Device", 2: "Device-to-Host", 3: "Host-to-Array", 4: "Array-to-Host", 5: "Array-to-Array",
+    6: "Array-to-Device", 7: "Device-to-Array", 8: "Device-to-Device", 9: "Host-to-Host", 10: "Peer-to-Peer",
+    11: "Unified Host-to-Device", 12: "Unified Device-to-Host", 13: "Unified Device-to-Device",
+}  # fmt: skip
+FILL_NAME = "[CUDA memset]"
 
 
 @dataclass(frozen=True)
@@ -54,6 +63,21 @@ def text_of_id(tables: Tables) -> Callable[[int], str]:
     found = tables.strings[tables.strings.index.isin(wanted)]
     texts = dict(zip(reversed(found.index.tolist()), reversed(found.tolist()), strict=True))  # the first of an id wins
     return lambda key: "" if key == NULL else texts.get(key, f"<string {key}>")
+
+
+def copy_name(kind: int) -> str:
+    """What nsys stats calls copies of a kind."""
+    if kind == NULL:
+        return "[CUDA memcpy of unknown kind]"
+    return f"[CUDA memcpy {_COPY_NAMES[kind]}]" if kind in _COPY_NAMES else f"[CUDA memcpy kind {kind}]"
+
+
+def plain_call_name(name: str) -> str:
+    """An API call's name as nsys stats has it: without four digits of a version.
+
+    cudaLaunchKernel_v7000 loses them, cudaLaunchKernelExC_v11060 does not.
+    """
+    return re.sub(r"_v\d{4}$", "", name)
 
 
 def _number(pairs: list[tuple[str, str]], category: Callable[[str], str]) -> Names:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -15,7 +14,7 @@ from nsysprof.analysis.dram import dram_notes, drop_dead, gpus_of_used
 from nsysprof.analysis.health import find_data_loss, read_health
 from nsysprof.analysis.intervals import union_ns
 from nsysprof.analysis.memory import DeviceMemory, follow_memory
-from nsysprof.analysis.names import Names, call_names, kernel_names
+from nsysprof.analysis.names import FILL_NAME, Names, call_names, copy_name, kernel_names, plain_call_name
 from nsysprof.analysis.ranges import Attributed, attribute_ranges, close_ranges, summarize_ranges
 from nsysprof.analysis.results import (
     API_COLUMNS,
@@ -33,13 +32,6 @@ from nsysprof.analysis.work import Rows, match_launches
 from nsysprof.notes import Note, Severity
 from nsysprof.trace.gpu_metrics_schema import GpuMetrics
 from nsysprof.trace.schema import COPY, FILL, GRAPH, MIGRATION, NULL, Bools, Calls, Int64s, Tables, Work
-
-# ENUM_CUDA_MEMCPY_OPER as nsys stats prints it.
-_COPY_NAMES = {
-    1: "Host-to-Device", 2: "Device-to-Host", 3: "Host-to-Array", 4: "Array-to-Host", 5: "Array-to-Array",
-    6: "Array-to-Device", 7: "Device-to-Array", 8: "Device-to-Device", 9: "Host-to-Host", 10: "Peer-to-Peer",
-    11: "Unified Host-to-Device", 12: "Unified Device-to-Host", 13: "Unified Device-to-Device",
-}  # fmt: skip
 
 
 def summarize(tables: Tables) -> Analysis:
@@ -183,7 +175,7 @@ def _totals(
     busy, span = _busy_and_span(work)
     copied = (kind == COPY) | (kind == MIGRATION)
     by_kind = {
-        _copy_name(int(which)): int(sizes[copied & (work.copy_kind == which)].sum())
+        copy_name(int(which)): int(sizes[copied & (work.copy_kind == which)].sum())
         for which in np.unique(work.copy_kind[copied])
     }
     return Totals(
@@ -234,17 +226,10 @@ def _kernels(work: Work, names: Names) -> pd.DataFrame:
 def _api(tables: Tables, calls: Calls | None) -> pd.DataFrame:
     if calls is None:
         return pd.DataFrame(columns=list(API_COLUMNS))
-    # Four digits, as nsys stats has it: cudaLaunchKernel_v7000 loses them, cudaLaunchKernelExC_v11060 does not.
-    names = call_names(tables, lambda text: re.sub(r"_v\d{4}$", "", text))
+    names = call_names(tables, plain_call_name)
     table = summarize_durations(calls.duration_ns, names.numbers(calls.variant))
     table["name"] = names.texts[table.index.to_numpy()]
     return table.rename(columns={"instances": "calls"})[list(API_COLUMNS)].reset_index(drop=True)
-
-
-def _copy_name(kind: int) -> str:
-    if kind == NULL:
-        return "[CUDA memcpy of unknown kind]"
-    return f"[CUDA memcpy {_COPY_NAMES[kind]}]" if kind in _COPY_NAMES else f"[CUDA memcpy kind {kind}]"
 
 
 def _memops(work: Work) -> pd.DataFrame:
@@ -268,5 +253,5 @@ def _memops(work: Work) -> pd.DataFrame:
         avg_bytes=("bytes", "mean"),
         max_bytes=("bytes", "max"),
     )
-    table["operation"] = ["[CUDA memset]" if code == -1 else _copy_name(code) for code in table.index.tolist()]
+    table["operation"] = [FILL_NAME if code == -1 else copy_name(code) for code in table.index.tolist()]
     return table.sort_values("total_ns", ascending=False, kind="stable").reset_index()[list(MEMOP_COLUMNS)]

@@ -6,33 +6,38 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.memory import DeviceMemory
-from nsysprof.analysis.names import Names, call_names
+from nsysprof.analysis.names import FILL_NAME, Names, call_names, copy_name
 from nsysprof.analysis.ranges import nesting_levels
 from nsysprof.analysis.results import Timeline
 from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, MIGRATION, PID_MASK, Ints, Tables, Work
 
 _KINDS = {KERNEL: "kernel", COPY: "memcpy", FILL: "memset", GRAPH: "graph"}
-_CATEGORIES = {COPY: "copy", FILL: "fill", GRAPH: "other"}
 
 
 def make_timeline(tables: Tables, names: Names, ranges: pd.DataFrame, memory: DeviceMemory | None) -> Timeline:
     """The four tables of Timeline, each on its first use."""
-    return Timeline(
-        lambda: _gpu(tables.work, names), lambda: _api(tables), lambda: _nvtx(ranges), lambda: _memory(memory)
-    )
+    return Timeline(lambda: _gpu(tables, names), lambda: _api(tables), lambda: _nvtx(ranges), lambda: _memory(memory))
 
 
-def _gpu(work: Work, names: Names) -> pd.DataFrame:
+def _gpu(tables: Tables, names: Names) -> pd.DataFrame:
+    work = tables.work
     rows = np.flatnonzero((work.kind_of != MIGRATION)[work.variant])
     rows = rows[np.argsort(work.start_ns[rows], kind="stable")]
     variant = work.variant[rows]
     kind = work.kind_of[variant]
     # Kernels have the numbers of their names, the other kinds the numbers after those.
-    kinds = list(_CATEGORIES)
     number = names.numbers(variant).astype(np.int32)
-    for index, other in enumerate(kinds):
-        number[kind == other] = len(names.texts) + index
-    labels = [f"[{_KINDS[other]}]" for other in kinds]
+    is_other = kind != KERNEL
+    others = rows[is_other] - work.kernels
+    copies = np.unique(work.copy_kind)
+    labels = [FILL_NAME, "[CUDA graph]", *(copy_name(int(copied)) for copied in copies)]
+    of_other = np.where(kind[is_other] == GRAPH, 1, 0)
+    copied = kind[is_other] == COPY
+    of_other[copied] = 2 + np.searchsorted(copies, work.copy_kind[others[copied]])
+    number[is_other] = len(names.texts) + of_other
+    categories = ["fill", "other", *("copy" for _ in copies)]
+    size = np.zeros(len(rows), dtype=np.int64)
+    size[is_other] = work.bytes[others]
     return pd.DataFrame(
         {
             "start_ns": work.start_ns[rows],
@@ -40,12 +45,27 @@ def _gpu(work: Work, names: Names) -> pd.DataFrame:
             "kind": _texts(kind, [_KINDS[key] for key in sorted(_KINDS)]),
             "name": _texts(number, [*names.texts, *labels]),
             "short_name": _texts(number, [*names.short, *labels]),
-            "category": _texts(number, [*names.category, *_CATEGORIES.values()]),
+            "category": _texts(number, [*names.category, *categories]),
+            "bytes": size,
+            "call": _calls_of(tables, rows),
             "device_id": work.device_of[variant],
+            "context_id": work.streams_of[variant, 2],
+            "stream_id": work.streams_of[variant, 3],
             "stream": _texts(variant, _stream_labels(work)),
             "global_pid": work.pid_of[variant],
         }
     )
+
+
+def _calls_of(tables: Tables, rows: Ints) -> Ints:
+    """For each of the rows of work the row of Timeline.api that launched it, or -1."""
+    calls, launch = tables.calls, tables.launch
+    if calls is None or launch is None:
+        return np.full(len(rows), -1, dtype=np.int32)
+    place = np.full(len(calls) + 1, -1, dtype=np.int32)  # the last one for work without a call
+    place[np.argsort(calls.start_ns, kind="stable")] = np.arange(len(calls), dtype=np.int32)
+    found: Ints = place[launch[rows]]
+    return found
 
 
 def _texts(codes: Ints, texts: list[str]) -> pd.Categorical:

@@ -49,7 +49,7 @@ def analyze(
     _check_folder(folder, force=force)
     record = read_record(source) if source.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
-        trace = _resolve(source, nsys, Path(scratch), say)
+        trace = resolve(source, nsys, Path(scratch), say)
         analysis = analyze_trace(trace, say, identity_of(source, trace))
         record = None if record is None else _fill(record, analysis)
         counted = read_counted(folder=source if record else None, report=ncu, ranges=_names(analysis), ncu=ncu_program)
@@ -88,7 +88,8 @@ def default_name(source: Path) -> str:
     return name or "trace"
 
 
-def _resolve(source: Path, nsys: Path | None, scratch: Path, say: Say) -> Path:
+def resolve(source: Path, nsys: Path | None, scratch: Path, say: Say) -> Path:
+    """The SQLite file behind any input. nsys: as --nsys has it. scratch: a folder for what has to be made."""
     from nsysprof.capture.find_nsys import find_nsys
     from nsysprof.trace.locate import REPORTS, resolve_input
 

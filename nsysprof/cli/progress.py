@@ -134,3 +134,43 @@ def _block_bar(blocks: int) -> Iterator[Callable[[BenchRun, int, int | None], No
             bars.update(task, completed=blocks - left, cell="" if cell is None else run.plan.name_of(cell))
 
         yield show
+
+
+@contextmanager
+def row_progress(title: str, rows: int, *, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """A callback for writers that is told how many more rows are written; what takes a moment shows nothing."""
+    if quiet:
+        yield lambda _more: None
+    elif sys.stderr.isatty():
+        yield from _row_bar(title, rows)
+    else:
+        yield _row_lines(title, rows)
+
+
+def _row_lines(title: str, rows: int) -> Callable[[int], None]:
+    """A line at every tenth of the way of a million rows and more."""
+    begin, done, said = time.monotonic(), 0, 0
+
+    def advance(more: int) -> None:
+        nonlocal done, said
+        done += more
+        if rows >= 1_000_000 and done * 10 // rows > said:
+            said = done * 10 // rows
+            rest = (time.monotonic() - begin) / done * (rows - done)
+            typer.echo(f"  {title}: {done:,} of {rows:,} rows, about {max(0, rest):.0f} s left", err=True)
+
+    return advance
+
+
+def _row_bar(title: str, rows: int) -> Iterator[Callable[[int], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = (
+        TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn(), TextColumn("left"),
+        TimeRemainingColumn(),
+    )  # fmt: skip
+    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task(title, total=rows)
+        yield lambda more: bars.advance(task, more)

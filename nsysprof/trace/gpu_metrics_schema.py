@@ -48,3 +48,21 @@ class GpuMetrics:
     def gpu_of(self, device_id: int) -> int | None:
         """The GPU id of a device, or None when it was not sampled."""
         return next((series.gpu for series in self.series if series.device_id == device_id), None)
+
+
+@dataclass(frozen=True)
+class MetricSeries:
+    """The samples of one metric of one GPU, whatever it is.
+
+    name: as the trace has it, with its unit in brackets. gpu, device_id: as in DramSeries.
+    time_ns: ascending, ns since session start, may be negative; value: as recorded.
+    """
+
+    name: str
+    gpu: int
+    device_id: int | None
+    time_ns: Int64s
+    value: Int64s
+
+    def __len__(self) -> int:
+        return len(self.time_ns)

@@ -29,9 +29,23 @@ def test_work_is_named_and_sorted(timeline):
     gpu = timeline(builder).gpu
     assert gpu[["start_ns", "kind", "name", "short_name", "category"]].to_numpy().tolist() == [
         [5, "kernel", "orphan(int)", "orphan", "other"],
-        [50, "memset", "[memset]", "[memset]", "fill"],
+        [50, "memset", "[CUDA memset]", "[CUDA memset]", "fill"],
         [110, "kernel", "gemm(int)", "gemm", "gemm"],
     ]
+
+
+def test_work_names_the_call_that_launched_it_and_copies_their_kind(timeline):
+    builder = TraceBuilder()
+    builder.launch(10, 1)
+    builder.call(20, 25, 2, "cudaMemcpyAsync_v3020", tid=OTHER_TID)
+    builder.call(1, 2, 3, "cudaMalloc_v3020")
+    builder.copy(50, 60, 2, 64, kind=2)
+    builder.kernel(5, 6, 99, "orphan")
+    found = timeline(builder)
+    assert found.gpu[["name", "bytes", "call"]].to_numpy().tolist() == [
+        ["orphan(int)", 0, -1], ["[CUDA memcpy Device-to-Host]", 64, 2], ["kernel(int)", 0, 1],
+    ]  # fmt: skip
+    assert found.api["name"].iloc[[1, 2]].tolist() == ["cudaLaunchKernel_v7000", "cudaMemcpyAsync_v3020"]
 
 
 def test_streams_are_labelled_by_what_tells_them_apart(timeline):

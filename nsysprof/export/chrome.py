@@ -1,0 +1,240 @@
+"""Chrome's trace JSON with the categories and arguments of torch.profiler (Kineto), so that its readers read it too."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.export.content import CHUNK_ROWS, Advance, Content, Counts
+from nsysprof.export.processes import device_ids, device_name, number_processes, thread_id
+from nsysprof.output import open_whole
+
+_WORK = {"kernel": "kernel", "memcpy": "gpu_memcpy", "memset": "gpu_memset", "graph": "gpu_graph"}
+_SIDES = {"Host": "H", "Device": "D", "Array": "A", "Peer": "P"}
+
+
+def write_chrome(content: Content, path: Path, advance: Advance) -> Counts:
+    """Write `path`, compressed when it ends in .gz, event by event. Raises OutputError."""
+    with open_whole(path) as raw, _packed(raw, path) as stream:
+        trace = _Trace(content, stream, advance)
+        trace.write()
+    return trace.counts
+
+
+@contextmanager
+def _packed(raw: IO[bytes], path: Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
+    if path.suffix != ".gz":
+        yield raw
+        return
+    # Without a name and a time the same trace gives the same bytes.
+    with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as stream:
+        yield stream
+
+
+class _Trace:
+    def __init__(self, content: Content, stream: IO[bytes] | gzip.GzipFile, advance: Advance) -> None:
+        self._content = content
+        self._analysis = content.analysis
+        self._timeline = content.analysis.timeline
+        self._stream = stream
+        self._advance = advance
+        self._numbers = number_processes(content.analysis)
+        self._has_calls = content.analysis.trace.work_kind == "kernel"
+        self._waiting: list[str] = []
+        self._first = True
+        self.counts = Counts()
+
+    def write(self) -> None:
+        self._stream.write(self._head().encode())
+        self._name_lanes()
+        for rows in (self._ranges, self._calls, self._work, self._memory, self._metrics):
+            rows()
+        self._flush()
+        self._stream.write(b"\n]}\n")
+
+    def _head(self) -> str:
+        devices = [
+            {"id": d.device_id, "name": d.name, "totalGlobalMem": d.total_memory_bytes, "numSms": d.sm_count}
+            for d in self._analysis.devices
+        ]
+        head = {
+            "schemaVersion": 1,
+            "deviceProperties": devices if self._has_calls else [],
+            "displayTimeUnit": "ns",
+            "nsysprof": self._content.provenance(),
+        }
+        return json.dumps(head)[:-1] + ', "traceEvents": ['
+
+    def _emit(self, event: str) -> None:
+        self._waiting.append(event)
+        if len(self._waiting) >= CHUNK_ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            text = ",\n".join(self._waiting)
+            self._stream.write(("\n" if self._first else ",\n").encode() + text.encode())
+            self._first = False
+            self._waiting.clear()
+
+    def _name(self, pid: int, name: str, tid: int | None = None) -> None:
+        kind = "process_name" if tid is None else "thread_name"
+        event: dict[str, Any] = {"ph": "M", "name": kind, "pid": pid, "tid": tid or 0, "args": {"name": name}}
+        self._emit(json.dumps(event))
+
+    def _name_lanes(self) -> None:
+        for device in device_ids(self._analysis):
+            self._name(self._numbers.device_pids[device], device_name(self._analysis, device))
+        for pid in self._numbers.pids.values():
+            self._name(pid, "process")
+        # A stream's number may repeat over processes and contexts: each lane has one of its own.
+        gpu = self._timeline.gpu
+        self._lane_of = gpu["stream"].cat.codes.to_numpy()
+        for lane, label in enumerate(gpu["stream"].cat.categories):
+            for device in gpu["device_id"][self._lane_of == lane].unique():
+                self._name(self._numbers.device_pids[int(device)], str(label), lane)
+
+    def _time(self, time_ns: int) -> str:
+        """Microseconds, exactly: as a float they would lose their nanoseconds."""
+        time_ns += self._content.shift_ns
+        return f"{time_ns // 1000}.{time_ns % 1000:03d}"
+
+    def _times(self, table: pd.DataFrame) -> Iterator[tuple[int, str, str]]:
+        """(row, start, duration) of every row."""
+        for low in range(0, len(table), CHUNK_ROWS):
+            some = table.iloc[low : low + CHUNK_ROWS]
+            pairs = zip(some["start_ns"].tolist(), some["end_ns"].tolist(), strict=True)
+            for row, (start, end) in enumerate(pairs, start=low):
+                yield row, self._time(start), f"{(end - start) // 1000}.{(end - start) % 1000:03d}"
+            self._advance(len(some))
+
+    def _ranges(self) -> None:
+        """Push/pop ranges as slices of their thread; process-wide ones, which may overlap, as asynchronous events."""
+        nvtx = self._timeline.nvtx
+        text = _quoted(nvtx["name"])
+        styles, domains = nvtx["style"].to_numpy(), _quoted(nvtx["domain"])
+        tids, ends = nvtx["global_tid"].to_numpy(), nvtx["end_ns"].to_numpy()
+        for row, start, duration in self._times(nvtx):
+            where = f'"pid":{self._numbers.pid(int(tids[row]))},"tid":{thread_id(int(tids[row]))}'
+            if styles[row] == "PushPop":
+                self._emit(
+                    f'{{"ph":"X","cat":"user_annotation","name":{text(row)},{where},"ts":{start},"dur":{duration},'
+                    f'"args":{{"domain":{domains(row)}}}}}'
+                )
+            else:
+                end = self._time(int(ends[row]))
+                both = f'"cat":"nvtx_start_end","name":{text(row)},"id":{row},{where}'
+                self._emit(f'{{"ph":"b",{both},"ts":{start}}}')
+                self._emit(f'{{"ph":"e",{both},"ts":{end}}}')
+            self.counts.add("range")
+
+    def _calls(self) -> None:
+        if not self._has_calls:  # of an operator trace the calls are the operators again
+            return
+        api = self._timeline.api
+        names = _quoted(api["name"], _plain)
+        is_driver = api["name"].map({name: _is_driver(str(name)) for name in _unique(api["name"])}).to_numpy(dtype=bool)
+        tids = api["global_tid"].to_numpy()
+        launches = np.zeros(len(api) + 1, dtype=bool)
+        launches[self._timeline.gpu["call"].to_numpy()] = True  # the last one for work without a call, -1
+        for row, start, duration in self._times(api):
+            category = "cuda_driver" if is_driver[row] else "cuda_runtime"
+            pid, tid = self._numbers.pid(int(tids[row])), thread_id(int(tids[row]))
+            # Its own number, which no other process has: Kineto's GPU events name no process.
+            correlation = f',"args":{{"correlation":{row + 1}}}' if launches[row] else ""
+            self._emit(
+                f'{{"ph":"X","cat":"{category}","name":{names(row)},"pid":{pid},"tid":{tid},"ts":{start},'
+                f'"dur":{duration}{correlation}}}'
+            )
+            if launches[row]:
+                self._emit(_arrow("s", row + 1, pid, tid, start))
+            self.counts.add("api")
+
+    def _work(self) -> None:
+        gpu = self._timeline.gpu
+        names, kinds = _quoted(gpu["name"], _kineto_name), gpu["kind"].to_numpy()
+        columns = [gpu[name].to_numpy() for name in ("device_id", "context_id", "stream_id", "call", "bytes")]
+        for row, start, duration in self._times(gpu):
+            device, context, stream, call, size = (int(column[row]) for column in columns)
+            kind, pid, tid = kinds[row], self._numbers.device_pids[device], int(self._lane_of[row])
+            more = f',"bytes":{size}' if kind in ("memcpy", "memset") else ""
+            more += f',"correlation":{call + 1}' if call >= 0 and self._has_calls else ""
+            category = _WORK[kind] if self._has_calls else "cpu_op"
+            self._emit(
+                f'{{"ph":"X","cat":"{category}","name":{names(row)},"pid":{pid},"tid":{tid},"ts":{start},'
+                f'"dur":{duration},"args":{{"device":{device},"context":{context},"stream":{stream}{more}}}}}'
+            )
+            if call >= 0 and self._has_calls:
+                self._emit(_arrow("f", call + 1, pid, tid, start))
+                self.counts.add("flow")
+            self.counts.add(kind)
+
+    def _memory(self) -> None:
+        name = "VRAM used" if self._analysis.trace.memory_kind == "driver" else "memory allocated"
+        memory = self._timeline.memory
+        for time, device, used in zip(*(memory[column].tolist() for column in memory.columns), strict=True):
+            self._emit(self._sample(name, device, time, "bytes", used))
+        self.counts.add("memory", len(memory))
+        self._advance(len(memory))
+
+    def _metrics(self) -> None:
+        for series in self._content.metrics:
+            device = series.gpu if series.device_id is None else series.device_id
+            if device not in self._numbers.device_pids:
+                continue
+            for low in range(0, len(series), CHUNK_ROWS):
+                some = slice(low, low + CHUNK_ROWS)
+                for time, value in zip(series.time_ns[some].tolist(), series.value[some].tolist(), strict=True):
+                    self._emit(self._sample(series.name, device, time, "value", value))
+                self._advance(len(series.time_ns[some]))
+            self.counts.add("metric sample", len(series))
+
+    def _sample(self, name: str, device: int, time_ns: int, key: str, value: int) -> str:
+        pid = self._numbers.device_pids[device]
+        return (
+            f'{{"ph":"C","name":{json.dumps(name)},"pid":{pid},"ts":{self._time(time_ns)},"args":{{"{key}":{value}}}}}'
+        )
+
+
+def _arrow(phase: str, number: int, pid: int, tid: int, time: str) -> str:
+    bound = ',"bp":"e"' if phase == "f" else ""
+    return f'{{"ph":"{phase}","id":{number},"cat":"ac2g","name":"ac2g","pid":{pid},"tid":{tid},"ts":{time}{bound}}}'
+
+
+def _quoted(texts: pd.Series, change: Callable[[str], str] = str) -> Callable[[int], str]:
+    """From a row to its text as JSON, made once for each text."""
+    codes, unique = pd.factorize(texts)
+    quoted = [json.dumps(change(str(text))) for text in unique]
+    return lambda row: quoted[codes[row]]
+
+
+def _unique(texts: pd.Series) -> Any:
+    return pd.factorize(texts)[1]
+
+
+def _plain(name: str) -> str:
+    """As Kineto has it: without the version that nsys appends."""
+    head, mark, version = name.rpartition("_v")
+    return head if mark and version.isdigit() else name
+
+
+def _is_driver(name: str) -> bool:
+    return name.startswith("cu") and not name.startswith("cuda")
+
+
+def _kineto_name(name: str) -> str:
+    """`Memcpy HtoD` for [CUDA memcpy Host-to-Device]; kernels keep their names."""
+    if name == "[CUDA memset]":
+        return "Memset (Device)"
+    if not name.startswith("[CUDA memcpy "):
+        return name
+    from_side, _, to_side = name.removeprefix("[CUDA memcpy ").removesuffix("]").partition("-to-")
+    sides = _SIDES.get(from_side), _SIDES.get(to_side)
+    return f"Memcpy {sides[0]}to{sides[1]}" if all(sides) else f"Memcpy ({name.strip('[]')})"

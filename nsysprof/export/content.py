@@ -1,0 +1,69 @@
+"""What is exported: an analysis with the samples of its GPU metrics, and how far the writing has come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from nsysprof.analysis.results import Analysis
+from nsysprof.trace.gpu_metrics_schema import MetricSeries
+
+# Told how many more rows are written.
+Advance = Callable[[int], None]
+# Rows handled at once: enough for arrays to pay, little enough for a tenth of a gigabyte.
+CHUNK_ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Content:
+    """An analysis, whose timeline holds the rows, and the samples of every GPU metric."""
+
+    analysis: Analysis
+    metrics: tuple[MetricSeries, ...] = ()
+
+    @cached_property
+    def shift_ns(self) -> int:
+        """What makes all times positive, which Perfetto's are: 0, unless something came before the session's start."""
+        timeline = self.analysis.timeline
+        tables = (timeline.gpu, timeline.api, timeline.nvtx)
+        earliest = [int(table["start_ns"].iloc[0]) for table in tables if len(table)]
+        earliest += [int(timeline.memory["time_ns"].min())] if len(timeline.memory) else []
+        earliest += [int(series.time_ns[0]) for series in self.metrics]
+        return max(0, -min(earliest, default=0))
+
+    @cached_property
+    def rows(self) -> int:
+        """How many rows there are to write."""
+        timeline = self.analysis.timeline
+        tables = (timeline.gpu, timeline.api, timeline.nvtx, timeline.memory)
+        return sum(map(len, tables)) + sum(map(len, self.metrics))
+
+    def provenance(self) -> dict[str, Any]:
+        """What the numbers come from and what is to be known of them, for the header of a file."""
+        from nsysprof import __version__
+
+        trace = self.analysis.trace
+        return {
+            "nsysprof_version": __version__,
+            "trace": trace.path_name,
+            "sha256": trace.sha256,
+            "tool": trace.tool,
+            "tool_version": trace.tool_version,
+            "work_kind": trace.work_kind,
+            "memory_kind": trace.memory_kind,
+            "shift_ns": self.shift_ns,
+            "notes": [note.to_json() for note in self.analysis.notes],
+        }
+
+
+@dataclass
+class Counts:
+    """What was written: rows by what they are (`kernel`, `memcpy`, `api`, `range`, `flow`, `sample`, ...)."""
+
+    rows: dict[str, int] = field(default_factory=dict)
+
+    def add(self, what: str, number: int = 1) -> None:
+        if number:
+            self.rows[what] = self.rows.get(what, 0) + number

@@ -1,0 +1,37 @@
+"""Intervals as the begins and ends of properly nested slices: a viewer's track can show nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+Int64s = npt.NDArray[np.int64]
+_CHUNK = 1 << 16
+
+
+def sort_for_nesting(start: Int64s, end: Int64s) -> Int64s:
+    """The order in which an enclosing interval comes before what it encloses."""
+    return np.lexsort((-end, start))
+
+
+def walk(start: Int64s, end: Int64s, left_over: list[int]) -> Iterator[tuple[int, int]]:
+    """(time, row) where a slice begins and (time, -1) where the innermost one ends, in order of time.
+
+    start, end: in the order of sort_for_nesting. A row that overlaps an open one without being enclosed by it would
+    take that one's end for its own; it goes to `left_over`, for a track beside this one.
+    """
+    stack: list[int] = []
+    for low in range(0, len(start), _CHUNK):
+        pairs = zip(start[low : low + _CHUNK].tolist(), end[low : low + _CHUNK].tolist(), strict=True)
+        for row, (begin, finish) in enumerate(pairs, start=low):
+            while stack and stack[-1] <= begin:
+                yield stack.pop(), -1
+            if stack and finish > stack[-1]:
+                left_over.append(row)
+                continue
+            stack.append(finish)
+            yield begin, row
+    while stack:
+        yield stack.pop(), -1

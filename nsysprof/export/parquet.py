@@ -1,0 +1,105 @@
+"""A folder of Parquet files, one a table, with names resolved and whole nanoseconds."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from nsysprof.errors import MissingToolError, OutputError
+from nsysprof.export.content import Advance, Content, Counts
+from nsysprof.output import output_error
+
+_ROWS = 1 << 20
+_TABLES = ("gpu", "api", "ranges", "memory", "gpu_metrics")
+_NAMES = frozenset(f"{name}.parquet" for name in _TABLES)
+
+
+def check_folder(folder: Path, *, force: bool) -> None:
+    """Raises OutputError for a folder that holds anything else than an older export, or one without `force`."""
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(f"{folder} is a file.", "Name a folder for --parquet.")
+    try:
+        inside = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    except OSError as error:
+        raise OutputError(f"{folder} cannot be read: {error.strerror}.", "Choose another folder.") from error
+    if inside - _NAMES:
+        raise OutputError(f"{folder} holds other files than an export of ours.", "Choose another folder.")
+    if inside and not force:
+        raise OutputError(f"{folder} already holds an export.", "Give --force to replace it, or another folder.")
+
+
+def write_parquet(content: Content, folder: Path, advance: Advance) -> Counts:
+    """Write the tables into a folder that takes the place of `folder` once it is whole.
+
+    Raises OutputError, and MissingToolError without pyarrow.
+    """
+    try:
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise MissingToolError(
+            "--parquet needs pyarrow, which is not installed.", "pip install 'nsysprof[parquet]'"
+        ) from error
+    counts = Counts()
+    scratch = folder.with_name(f".{folder.name}.part")
+    try:
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir(parents=True)
+        for name in _TABLES:
+            _write_table(pq, content, name, scratch / f"{name}.parquet", advance, counts)
+        if folder.exists():
+            shutil.rmtree(folder)
+        scratch.rename(folder)
+    except OSError as error:
+        raise output_error(folder, error) from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return counts
+
+
+def _write_table(pq: Any, content: Content, name: str, path: Path, advance: Advance, counts: Counts) -> None:
+    import pyarrow as pa
+
+    writer = None
+    for frame in _frames(content, name):
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        if writer is None:
+            about = {b"nsysprof": json.dumps(content.provenance()).encode()}
+            schema = table.schema.with_metadata(about)
+            writer = pq.ParquetWriter(path, schema, compression="zstd")
+        writer.write_table(table.replace_schema_metadata(writer.schema.metadata).cast(writer.schema))
+        counts.add(name, len(frame))
+        advance(len(frame))
+    if writer is not None:
+        writer.close()
+
+
+def _frames(content: Content, name: str) -> Iterator[pd.DataFrame]:
+    """Some rows of a table at a time, at least once, so that an empty table has its columns."""
+    if name == "gpu_metrics":
+        yield from _samples(content)
+        return
+    timeline = content.analysis.timeline
+    table = {"gpu": timeline.gpu, "api": timeline.api, "ranges": timeline.nvtx, "memory": timeline.memory}[name]
+    texts = [column for column in table.columns if table[column].dtype == object]
+    for low in range(0, max(1, len(table)), _ROWS):
+        some = table.iloc[low : low + _ROWS]
+        if name == "gpu":
+            some = some.assign(call=some["call"].astype("Int32").mask(some["call"] < 0))
+        yield some.astype(dict.fromkeys(texts, "category"))
+
+
+def _samples(content: Content) -> Iterator[pd.DataFrame]:
+    empty: dict[str, Any] = {"time_ns": [], "gpu": [], "device_id": [], "value": []}
+    if not content.metrics:
+        yield pd.DataFrame(empty).astype("Int64").assign(metric=pd.Categorical([]))
+    for series in content.metrics:
+        for low in range(0, len(series), _ROWS):
+            time = series.time_ns[low : low + _ROWS]
+            frame = pd.DataFrame({"time_ns": time, "gpu": series.gpu, "device_id": series.device_id})
+            frame["value"] = series.value[low : low + _ROWS]
+            yield frame.astype("Int64").assign(metric=pd.Categorical([series.name] * len(frame)))

@@ -1,0 +1,63 @@
+"""Processes, threads and devices by the numbers and names that viewers show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from nsysprof.analysis.results import Analysis
+
+_ID_BITS = 0xFFFFFF
+_PID_MASK = ~_ID_BITS
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A number of its own for every process and device: pids repeat where reports of several machines were merged.
+
+    pids: by global pid. device_pids: for viewers that know processes only, by device id.
+    """
+
+    pids: dict[int, int]
+    device_pids: dict[int, int]
+
+    def pid(self, global_id: int) -> int:
+        return self.pids[global_id & _PID_MASK]
+
+
+def number_processes(analysis: Analysis) -> Numbers:
+    """The real pid, and the next free number where another process has that."""
+    timeline = analysis.timeline
+    seen = [timeline.api["global_tid"], timeline.nvtx["global_tid"], timeline.gpu["global_pid"]]
+    global_pids = sorted({int(key) & _PID_MASK for column in seen for key in column.unique()})
+    taken: set[int] = set()
+    pids = {key: _free((key >> 24) & _ID_BITS, taken) for key in global_pids}
+    return Numbers(pids, {device: _free(device, taken) for device in device_ids(analysis)})
+
+
+def device_ids(analysis: Analysis) -> list[int]:
+    """Every device that has work or memory, or that the trace names."""
+    timeline = analysis.timeline
+    used: Iterable[int] = [*timeline.gpu["device_id"].unique(), *timeline.memory["device_id"].unique()]
+    return sorted({device.device_id for device in analysis.devices} | {int(device) for device in used})
+
+
+def device_name(analysis: Analysis, device_id: int) -> str:
+    """`GPU 0: NVIDIA H200`; the CPU of an operator trace is `cpu`."""
+    name = next((device.name for device in analysis.devices if device.device_id == device_id), None)
+    if analysis.trace.work_kind == "operator":
+        return name or "cpu"
+    number = f"GPU {device_id}"
+    return f"{number}: {name}" if name and name != number else number
+
+
+def thread_id(global_tid: int) -> int:
+    """The thread's number in its process' machine."""
+    return global_tid & _ID_BITS
+
+
+def _free(wanted: int, taken: set[int]) -> int:
+    while wanted in taken:
+        wanted += 1
+    taken.add(wanted)
+    return wanted

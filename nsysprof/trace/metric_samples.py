@@ -1,0 +1,101 @@
+"""Every sampled GPU metric as it was recorded, for drawing; gpu_metrics reads those that are counted with."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+import numpy as np
+
+from nsysprof.trace.columns import read_integers, read_rows
+from nsysprof.trace.devices import Gpus
+from nsysprof.trace.gpu_metrics_schema import Int64s, MetricSeries
+from nsysprof.trace.open import Trace, quote
+from nsysprof.trace.schema import NULL
+
+# The low byte of a typeId numbers the GPU.
+_GPU_BITS = 0xFF
+# A clock of a million MHz is one in Hz: nsys labels its GPC clock so.
+_MOST_MHZ = 1_000_000
+_COLUMNS = {"timestamp": "time_ns", "typeId": "type_id", "metricId": "metric_id", "value": "value"}
+_NAMES = ("typeId", "metricId", "metricName")
+
+
+def read_metric_samples(trace: Trace, gpus: Gpus) -> list[MetricSeries]:
+    """All GPU metrics by GPU and metric; none where none were sampled, or where they have no names."""
+    number_of = {gpu.gpu_id: gpu.number for gpu in gpus.rows}
+    series = []
+    for (type_id, name), samples in sorted({**_from_table(trace), **_from_json(trace)}.items()):
+        time, value = samples[:, (samples != NULL).all(axis=0)]
+        if len(time):
+            order = np.argsort(time, kind="stable")
+            gpu = type_id & _GPU_BITS
+            label = _in_hertz(name) if "[MHz]" in name and int(np.median(value)) > _MOST_MHZ else name
+            series.append(MetricSeries(label, gpu, number_of.get(gpu), time[order], value[order]))
+    return series
+
+
+def _in_hertz(name: str) -> str:
+    return name.replace("[MHz]", "[Hz]")
+
+
+def _from_table(trace: Trace) -> dict[tuple[int, str], Int64s]:
+    """(typeId, metric name) -> times and values, of GPU_METRICS."""
+    table = read_integers(trace, "GPU_METRICS", _COLUMNS) if trace.has("GPU_METRICS") else None
+    if table is None or len(table) == 0:
+        return {}
+    ids = table[["type_id", "metric_id"]].to_numpy(dtype=np.int64)
+    unique, code = np.unique(ids, axis=0, return_inverse=True)
+    order = np.argsort(code.reshape(-1), kind="stable")
+    edges = np.searchsorted(code.reshape(-1)[order], np.arange(len(unique) + 1))
+    columns = table[["time_ns", "value"]].to_numpy(dtype=np.int64).T
+    names = {
+        (type_id, metric_id): name
+        for type_id, metric_id, name in read_rows(trace, "TARGET_INFO_GPU_METRICS", _NAMES)
+        if isinstance(name, str)
+    }
+    found = {}
+    for number, (type_id, metric_id) in enumerate(unique.tolist()):
+        name = names.get((type_id, metric_id))
+        if name is not None:
+            found[type_id, name] = columns[:, order[edges[number] : edges[number + 1]]]
+    return found
+
+
+def _from_json(trace: Trace) -> dict[tuple[int, str], Int64s]:
+    """The same of GENERIC_EVENTS, where older exports keep each sample as one JSON object, metric name -> value."""
+    table = trace.find("GENERIC_EVENTS")
+    present = {name.lower(): quote(name) for name in trace.columns[table]} if table else {}
+    time = present.get("timestamp", present.get("rawtimestamp"))
+    if table is None or time is None or not {"typeid", "data"} <= present.keys():
+        return {}
+    samples: dict[tuple[int, str], list[tuple[int, int]]] = {}
+    try:
+        with trace.lock:
+            query = f"SELECT {time}, {present['typeid']}, {present['data']} FROM {quote(table)}"
+            for at, type_id, data in trace.connection.execute(query):
+                if isinstance(at, int) and isinstance(type_id, int):
+                    for name, value in _numbers(data).items():
+                        samples.setdefault((type_id, name), []).append((at, value))
+    except (sqlite3.DatabaseError, UnicodeDecodeError):
+        return {}  # said by the reader of what is counted with
+    return {key: np.array(rows, dtype=np.int64).T for key, rows in samples.items()}
+
+
+def _numbers(data: object) -> dict[str, int]:
+    """The metrics of one event: names in words, so that the event's own fields are none."""
+    try:
+        event = json.loads(data) if isinstance(data, str) else None
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(event, dict):
+        return {}
+    return {name: number for name, value in event.items() if " " in name and (number := _whole(value)) is not None}
+
+
+def _whole(value: object) -> int | None:
+    try:
+        number = round(float(value)) if isinstance(value, int | float | str) else None
+    except (ValueError, OverflowError):  # text, NaN or an infinity
+        return None
+    return number if number is not None and -(2**62) < number < 2**62 else None

@@ -1,0 +1,43 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsysprof.export.nesting import sort_for_nesting, walk
+
+SPANS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 6)), max_size=25)
+
+
+def lanes(spans):
+    """(row, start, end) by lane, as a viewer with a stack a track makes them of the events."""
+    start = np.array([a for a, _ in spans], dtype=np.int64)
+    end = start + np.array([length for _, length in spans], dtype=np.int64)
+    rows = sort_for_nesting(start, end)
+    found = []
+    while len(rows):
+        left_over, stack, lane, last = [], [], [], -1
+        for time, row in walk(start[rows], end[rows], left_over):
+            assert time >= last
+            last = time
+            if row < 0:
+                lane.append((*stack.pop(), time))
+            else:
+                stack.append((int(rows[row]), time))
+        assert not stack
+        found.append(lane)
+        rows = rows[left_over]
+    return found
+
+
+@given(SPANS)
+def test_every_interval_comes_back_with_its_own_ends(spans):
+    found = sorted(slice_ for lane in lanes(spans) for slice_ in lane)
+    assert found == [(row, start, start + length) for row, (start, length) in enumerate(spans)]
+
+
+@given(SPANS)
+def test_what_does_not_overlap_needs_one_lane(spans):
+    clock, apart = 0, []
+    for gap, length in spans:
+        apart.append((clock + gap, length))
+        clock += gap + length
+    assert len(lanes(apart)) == (1 if apart else 0)
