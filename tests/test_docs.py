@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.build_trace import TraceBuilder
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -29,6 +31,22 @@ def test_the_python_example_runs_from_top_to_bottom(monkeypatch, capsys):
     said = capsys.readouterr().out
     assert "math launches" in said
     assert "is not a SQLite file" in said
+
+
+def test_the_parquet_example_runs_on_an_export(monkeypatch, tmp_path, capsys):
+    from nsysprof.export.parquet import write_parquet
+    from tests.export.contents import content_of
+
+    write_parquet(content_of(built(tmp_path)), tmp_path / "tables", lambda _more: None)
+    monkeypatch.chdir(tmp_path)
+    run("export.md", 1)
+    assert "gemm(int)    100.0" in capsys.readouterr().out
+
+
+def built(folder):
+    builder = TraceBuilder()
+    builder.launch(10, 1, name="gemm")
+    return builder.write(folder / "t.sqlite")
 
 
 def test_the_policy_example_runs_from_top_to_bottom(monkeypatch, tmp_path, capsys):

@@ -22,10 +22,11 @@ ALLOWED: dict[str, set[str]] = {
     "analysis": {"nsysprof.trace.schema", "nsysprof.trace.gpu_metrics_schema"},
     "report": {"nsysprof.analysis.results"},
     "bundle": {"nsysprof.trace"},
+    "export": {"nsysprof.analysis.results", "nsysprof.trace.gpu_metrics_schema"},
     "api": {"nsysprof.trace", "nsysprof.analysis", "nsysprof.capture.find_nsys"},
 }
 SEES_ALL = {"cli", "__main__"}
-HEAVY = ("pandas", "numpy", "numba", "matplotlib", "torch", "jinja2", "dask")
+HEAVY = ("pandas", "numpy", "numba", "matplotlib", "torch", "jinja2", "dask", "perfetto", "pyarrow")
 
 
 def module_name(path: Path) -> str:

@@ -75,10 +75,6 @@ def _read(source: Path, trace_path: Path, say: Callable[[str], None]) -> Content
 def _write(name: str, content: Content, path: Path, *, quiet: bool) -> dict[str, int]:
     from nsysprof.cli.progress import row_progress
 
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{path.parent} cannot be made: {error.strerror}.", "Choose another path.") from error
     with row_progress(f"write {path.name}", content.rows, quiet=quiet) as advance:
         return _writer(name)(content, path, advance).rows
 
@@ -115,6 +111,10 @@ def _check_targets(targets: dict[str, Path], source: Path, *, force: bool) -> No
             raise OutputError(f"{path} is a folder.", f"Name a file: --{name} {path / 'trace'}{_SUFFIXES[name]}.")
         elif path.exists() and not force:
             raise OutputError(f"{path} exists.", "Give --force to replace it, or another path.")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(f"{path.parent} cannot be made: {error.strerror}.", "Choose another path.") from error
 
 
 _SUFFIXES = {"perfetto": ".pftrace", "chrome": ".json"}

@@ -16,6 +16,7 @@ def test_help_names_every_command_and_is_quick():
     assert "capture" in done.stdout
     assert "explain" in done.stdout
     assert "analyze" in done.stdout
+    assert "export" in done.stdout
 
 
 def test_an_unknown_command_is_a_usage_error():

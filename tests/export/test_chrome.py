@@ -31,7 +31,7 @@ def records(table, columns, key):
     return chosen.reset_index(drop=True).to_dict("records")
 
 
-@pytest.mark.parametrize("name", ["sdpa", "mp", "mem", "gm10k", "ddp_rank0", "two_gpus", "managed", "pools"])
+@pytest.mark.parametrize("name", ["sdpa", "mp", "mem", "gm10k", "ddp_rank0", "two_gpus", "managed"])
 def test_what_reads_kineto_counts_the_same(name, trace_path, tmp_path):
     content = content_of(trace_path(name))
     once, again = content.analysis, back_again(content, tmp_path)

@@ -10,6 +10,7 @@ import pytest
 from nsysprof.errors import MissingToolError, OutputError
 from nsysprof.export.perfetto import write_perfetto
 from tests.build_trace import OTHER_PID, OTHER_TID, TraceBuilder
+from tests.conftest import REPOSITORY
 from tests.export.contents import content_of
 from tests.export.perfetto_reader import read_perfetto
 
@@ -242,6 +243,9 @@ def test_trace_processor_counts_the_same(name, trace_path, tmp_path):
     with TraceProcessor(trace=str(tmp_path / "t.pftrace"), config=TraceProcessorConfig(bin_path=shell)) as processor:
         rows = processor.query("SELECT category, count(*) AS n, sum(dur) AS total FROM slice WHERE dur >= 0 GROUP BY 1")
         found = {row.category: (row.n, row.total) for row in rows}
+        documented = (REPOSITORY / "docs" / "export.md").read_text().split("```sql")[1].split("```")[0]
+        for query in documented.split(";")[:2]:
+            assert len(list(processor.query(query))) > 0
         (flows,) = (row.n for row in processor.query("SELECT count(*) AS n FROM flow"))
         (samples,) = (row.n for row in processor.query("SELECT count(*) AS n FROM counter"))
         bad = {row.name: row.value for row in processor.query("SELECT name, value FROM stats WHERE severity = 'error'")}
