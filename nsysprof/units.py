@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 UNKNOWN = "–"
 
@@ -70,6 +71,24 @@ def format_interval_ns(median_ns: float, low_ns: float, high_ns: float) -> str:
             median, low, high = (_significant(value / divisor) for value in (median_ns, low_ns, high_ns))
             return f"{median} [{low}, {high}] {unit}"
     return UNKNOWN
+
+
+_SCALES = {
+    "ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9, "B": 1.0, "KiB": 1024.0, "MiB": 1024.0**2, "GiB": 1024.0**3,
+    "%": 1.0, "x": 1.0, "": 1.0,
+}  # fmt: skip
+_PREFIXES = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+_NUMBER = re.compile(r"^(-?[\d,]*\.?\d+(?:e[-+]?\d+)?)(?: \[[^\]]*\])? ?(?:([kMGTP])(?=\S+/s))?(\S*)(?: ± .*)?$")
+
+
+def sort_value(text: str) -> float | None:
+    """The number that one of the functions above wrote, in its smallest unit, to sort by; None for any other text."""
+    found = _NUMBER.match(text)
+    if found is None:
+        return None
+    number, prefix, unit = found.groups()
+    scale = _SCALES.get(unit, 1.0 if unit.endswith("/s") else None)
+    return None if scale is None else float(number.replace(",", "")) * scale * _PREFIXES.get(prefix or "", 1.0)
 
 
 def _significant(value: float) -> str:

@@ -12,6 +12,7 @@ import pandas as pd
 from nsysprof.analysis.results import Analysis
 from nsysprof.range_name import parse_range
 from nsysprof.report.escape import clean, escape_mathtext
+from nsysprof.report.occupancy import busy_shares
 from nsysprof.report.palette import API, CATEGORY_COLORS, INK, RANGE, new_figure, quieten
 from nsysprof.report.scale import byte_scale, time_scale
 from nsysprof.report.words import words_for
@@ -208,19 +209,8 @@ def _occupancy(
     axes: Axes, panel: Panel, start: Any, end: Any, y: int, color: str, divisor: float, height: float
 ) -> None:
     """Bars as tall as the share of each bin that is busy: a million rectangles would show a block and take minutes."""
-    edges = np.linspace(0, panel.end_ns - panel.start_ns, _BINS + 1)
-    width = edges[1] - edges[0]
-    first = np.clip((start / width).astype(np.int64), 0, _BINS - 1)
-    last = np.clip((end / width).astype(np.int64), 0, _BINS - 1)
-    change = np.zeros(_BINS + 1)
-    inside = first == last
-    busy = np.bincount(first[inside], weights=(end - start)[inside], minlength=_BINS)
-    long_start, long_end, a, b = start[~inside], end[~inside], first[~inside], last[~inside]
-    busy += np.bincount(a, weights=edges[a + 1] - long_start, minlength=_BINS)
-    busy += np.bincount(b, weights=long_end - edges[b], minlength=_BINS)
-    np.add.at(change, a + 1, width)
-    np.add.at(change, b, -width)
-    share = np.clip((busy + np.cumsum(change)[:-1]) / width, 0, 1)
+    span = panel.end_ns - panel.start_ns
+    edges, share = np.linspace(0, span, _BINS + 1), busy_shares(start, end, span, _BINS)
     low = y - height / 2
     axes.fill_between(edges[:-1] / divisor, low, low + share * height, step="post", color=color, linewidth=0)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
@@ -26,7 +26,10 @@ Row = Mapping[Any, Any]
 
 @dataclass(frozen=True)
 class Table:
-    """A titled table. `text` columns hold trace text and are escaped by each format; the others are ours."""
+    """A titled table. `text` columns hold trace text and are escaped by each format; the others are ours.
+
+    marks: a word for rows that a reader looks for first, by number. full: what the first cell of each row is short for.
+    """
 
     title: str
     headers: tuple[str, ...]
@@ -34,6 +37,8 @@ class Table:
     text: frozenset[int] = frozenset({0})
     total_rows: int = 0
     csv_name: str = ""
+    marks: Mapping[int, str] = field(default_factory=dict)
+    full: tuple[str, ...] = ()
 
 
 def value(cell: Any) -> Any:
@@ -203,7 +208,8 @@ def kernel_table(analysis: Analysis, limit: int = 15) -> Table:
         ("total_ns", format_ns), ("med_ns", format_ns), ("min_ns", format_ns), ("max_ns", format_ns),
     )  # fmt: skip
     headers = (words.work, "category", "instances", "share", "total", "median", "min", "max")
-    return Table(f"Top {words.works}", headers, rows, frozenset({0}), len(analysis.kernels), "kernels.csv")
+    full = tuple(str(name) for name in analysis.kernels["name"].head(limit))
+    return Table(f"Top {words.works}", headers, rows, frozenset({0}), len(analysis.kernels), "kernels.csv", full=full)
 
 
 def memop_table(analysis: Analysis) -> Table:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pandas as pd
 
 from nsysprof.analysis.results import CaptureRecord
@@ -41,24 +43,50 @@ def comparison_table(record: CaptureRecord, words: Words) -> Table:
     return Table(f"Against {first}, equal work", headers, tuple(rows), frozenset({1}), len(rows), "results.csv")
 
 
+def mark_best(table: Table, record: CaptureRecord) -> Table:
+    """A table with one row a case of the record, with the fastest of each shape marked as far as they are known."""
+    marks: dict[int, str] = {}
+    for _, cases in _timed_work(record):
+        best, tied, _ = _split(cases)
+        word = "among the fastest" if tied else "fastest"
+        marks |= {int(case["position"]): word for case in (best, *tied)}
+    return replace(table, marks=marks)
+
+
 def verdict_lines(record: CaptureRecord) -> list[str]:
     """One sentence a shape: the fastest backend and by how much, as far as the measurement carries it."""
-    lines = []
+    return [f"{label}: {_ranking(timed)}." for label, timed in _timed_work(record)]
+
+
+def _timed_work(record: CaptureRecord) -> list[tuple[str, list[Row]]]:
+    """The timed cases of each shape, the fastest first; `position` is a case's row in the record."""
     on_gpu = record.environment.get("device") == "cuda"
-    for label, cases in _equal_work(record.results.assign(on_gpu=on_gpu)):
+    results = record.results.assign(on_gpu=on_gpu, position=range(len(record.results)))
+    found = []
+    for label, cases in _equal_work(results):
         timed = sorted((c for c in cases if value(c["latency_median_ns"])), key=lambda c: c["latency_median_ns"])
         if timed:
-            lines.append(f"{label}: {_ranking(timed)}.")
-    return lines
+            found.append((label, timed))
+    return found
+
+
+def _split(timed: list[Row]) -> tuple[Row, list[Row], list[Row]]:
+    """The fastest case, those that no difference is shown from, and those that take longer."""
+    best, rest = timed[0], timed[1:]
+    bound = _launch_bound(timed)
+    tied = [case for case in rest if case in bound or _overlap(best, case)]
+    return best, tied, [case for case in rest if case not in tied]
+
+
+def _launch_bound(timed: list[Row]) -> list[Row]:
+    # Where the GPU waits for the CPU, latency times the dispatch, which varies from process to process by more than
+    # an interval within one process shows: the same kernel gave 29 us as `auto` and 41 us as `cudnn` in one capture.
+    return [case for case in timed if _is_launch_bound(case)] if _is_launch_bound(timed[0]) else []
 
 
 def _ranking(timed: list[Row]) -> str:
-    best, rest = timed[0], timed[1:]
-    # Where the GPU waits for the CPU, latency times the dispatch, which varies from process to process by more than
-    # an interval within one process shows: the same kernel gave 29 us as `auto` and 41 us as `cudnn` in one capture.
-    bound = [case for case in timed if _is_launch_bound(case)] if _is_launch_bound(best) else []
-    tied = [case for case in rest if case in bound or _overlap(best, case)]
-    slower = [case for case in rest if case not in tied]
+    best, tied, slower = _split(timed)
+    bound = _launch_bound(timed)
     if bound and len(bound) > 1:
         names = ", ".join(f"{case['backend']} {format_ns(per_call(case, 'kernel_total_ns'))}" for case in bound)
         text = (

@@ -16,6 +16,7 @@ from nsysprof.output import output_error, write_whole
 from nsysprof.report.escape import defuse_formula
 from nsysprof.report.html import render_html
 from nsysprof.report.markdown import render_markdown
+from nsysprof.report.timeline_data import timeline_data
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,7 +45,12 @@ def write_analysis(
         report = render_markdown(analysis, record, [path.name for path in pngs])
         written += pictures
         written += [write_whole(out / "report.md", report.encode("utf-8", "replace"))]
-        written += [write_whole(out / "report.html", render_html(analysis, record, pngs).encode("utf-8", "replace"))]
+        timeline = None
+        if figures:
+            say("draw report.html")
+            timeline = timeline_data(analysis)
+        page = render_html(analysis, record, pngs, timeline)
+        written += [write_whole(out / "report.html", page.encode("utf-8", "replace"))]
     except OSError as error:
         raise output_error(out, error) from error
     return written
