@@ -77,13 +77,14 @@ _SCALES = {
     "ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9, "B": 1.0, "KiB": 1024.0, "MiB": 1024.0**2, "GiB": 1024.0**3,
     "%": 1.0, "x": 1.0, "": 1.0,
 }  # fmt: skip
+_LONGEST = 80  # no number of ours is longer, and a hostile name may be a megabyte of digits
 _PREFIXES = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _NUMBER = re.compile(r"^(-?[\d,]*\.?\d+(?:e[-+]?\d+)?)(?: \[[^\]]*\])? ?(?:([kMGTP])(?=\S+/s))?(\S*)(?: ± .*)?$")
 
 
 def sort_value(text: str) -> float | None:
     """The number that one of the functions above wrote, in its smallest unit, to sort by; None for any other text."""
-    found = _NUMBER.match(text)
+    found = _NUMBER.match(text) if len(text) <= _LONGEST else None
     if found is None:
         return None
     number, prefix, unit = found.groups()

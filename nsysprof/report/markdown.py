@@ -8,7 +8,7 @@ from nsysprof.analysis.results import Analysis, CaptureRecord
 from nsysprof.report.escape import clean, escape_markdown
 from nsysprof.report.method import coverage_line, environment_rows, method_lines
 from nsysprof.report.tables import Table, api_table, case_table, kernel_table, memop_table, range_table, reasons
-from nsysprof.report.verdict import comparison_table, verdict_lines
+from nsysprof.report.verdict import comparison_table, mark_best, verdict_lines
 from nsysprof.report.words import words_for
 
 _NAME_WIDTH = 90
@@ -22,7 +22,7 @@ def render_markdown(analysis: Analysis, record: CaptureRecord | None, figures: S
     parts = [f"# {escape_markdown(title)}", ""]
     if record is not None:
         parts += [f"- {escape_markdown(line)}" for line in verdict_lines(record)] + [""]
-        parts += render_table(case_table(record, words))
+        parts += render_table(mark_best(case_table(record, words), record))
         parts += [f"- {escape_markdown(clean(line, 400))}" for line in reasons(record)] + [""]
         parts += render_table(comparison_table(record, words))
     parts += [f"![{name.rpartition('.')[0]}]({name})\n" for name in figures]
@@ -47,8 +47,11 @@ def render_table(table: Table) -> list[str]:
         "| " + " | ".join(escape_markdown(header) for header in table.headers) + " |",
         "|" + "|".join(":---" if index in table.text else "---:" for index in range(len(table.headers))) + "|",
     ]
-    for row in table.rows:
-        lines.append("| " + " | ".join(escape_markdown(clean(cell, _NAME_WIDTH)) for cell in row) + " |")
+    for number, row in enumerate(table.rows):
+        cells = [escape_markdown(clean(cell, _NAME_WIDTH)) for cell in row]
+        if number in table.marks:
+            cells[0] = f"**{cells[0]}** ★ {table.marks[number]}"
+        lines.append("| " + " | ".join(cells) + " |")
     if table.total_rows > len(table.rows):
         lines += ["", f"{len(table.rows)} of {table.total_rows} rows; all are in `{table.csv_name}`."]
     if len(table.rows) > _FOLD_ABOVE and table.csv_name != "results.csv":

@@ -16,7 +16,7 @@ def busy_shares(start: npt.NDArray[np.int64], end: npt.NDArray[np.int64], span: 
     last = np.clip((end / width).astype(np.int64), 0, bins - 1)
     change = np.zeros(bins + 1)
     inside = first == last
-    busy = np.bincount(first[inside], weights=(end - start)[inside], minlength=bins)
+    busy = np.bincount(first[inside], weights=(end - start)[inside], minlength=bins).astype(np.float64)
     long_start, long_end, a, b = start[~inside], end[~inside], first[~inside], last[~inside]
     busy += np.bincount(a, weights=edges[a + 1] - long_start, minlength=bins)
     busy += np.bincount(b, weights=long_end - edges[b], minlength=bins)

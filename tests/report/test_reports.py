@@ -1,5 +1,7 @@
 """Console, Markdown and HTML of the same analysis."""
 
+import base64
+import hashlib
 import re
 from html.parser import HTMLParser
 from typing import ClassVar
@@ -9,6 +11,7 @@ import pytest
 from nsysprof.report.console import render_console, render_results
 from nsysprof.report.html import render_html
 from nsysprof.report.markdown import render_markdown
+from nsysprof.report.timeline_data import timeline_data
 from nsysprof.report.words import OPERATORS
 from tests.report import samples
 from tests.report.samples import HOSTILE
@@ -41,8 +44,10 @@ def test_hostile_names_stay_text(tmp_path, kind):
     assert "\x1b" not in text
     assert "\u202e" not in text
     assert "alert(1)" in text, "the name is shown"
-    if kind != "console":
+    if kind == "markdown":
         assert not re.search(r"(?<!\\)<script", text)
+    if kind == "html":
+        assert "<script>alert" not in text
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -82,24 +87,53 @@ class _Balance(HTMLParser):
     def __init__(self):
         super().__init__()
         self.open = []
-        self.tags = set()
+        self.inside = {"script": [], "style": []}
+        self.policy = ""
 
     def handle_starttag(self, tag, attrs):
-        self.tags.add(tag)
+        names = dict(attrs)
         if tag not in self.VOID:
             self.open.append(tag)
-        assert not any(name in ("src", "href") and not value.startswith("data:") for name, value in attrs)
+        if tag in self.inside and "type" not in names:
+            self.inside[tag].append("")
+        if names.get("http-equiv") == "Content-Security-Policy":
+            self.policy = names["content"]
+        assert not any(name == "style" or name.startswith("on") for name in names), "the policy would stop it"
+        for name in ("src", "href"):
+            assert names.get(name, "#").startswith(("data:", "#"))
+
+    def handle_data(self, text):
+        if self.open and self.inside.get(self.open[-1]):
+            self.inside[self.open[-1]][-1] += text
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
 
-def test_the_page_is_well_formed_and_needs_no_network_and_no_script(tmp_path):
+@pytest.mark.parametrize("with_timeline", [True, False])
+def test_the_page_is_well_formed_and_runs_what_its_policy_names(tmp_path, with_timeline):
     analysis = samples.analysis(tmp_path, samples.builder(kernel=HOSTILE))
+    timeline = timeline_data(analysis) if with_timeline else None
     parser = _Balance()
-    parser.feed(render_html(analysis, samples.record(analysis), []))
+    parser.feed(render_html(analysis, samples.record(analysis), [], timeline))
     assert parser.open == []
-    assert "script" not in parser.tags
+    assert parser.policy.startswith("default-src 'none'; img-src data:; script-src 'sha256-")
+    assert "unsafe" not in parser.policy
+    assert [len(parser.inside["style"]), len(parser.inside["script"])] == [1, 4 if with_timeline else 2]
+    for text in (*parser.inside["style"], *parser.inside["script"]):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in parser.policy
+
+
+@pytest.mark.parametrize("kind", ["markdown", "html"])
+def test_the_fastest_case_of_a_shape_is_marked(tmp_path, kind):
+    analysis = samples.analysis(tmp_path)
+    text = render(kind, analysis, samples.record(analysis, "cpu"))
+    row = next(line for line in text.splitlines() if "★" in line)
+    assert "flash::S1024" in row and "★ fastest" in row
+    assert text.count("★") == 1
+    tied = samples.record(analysis, math=dict(latency_median_ns=131, latency_ci_low_ns=125, latency_ci_high_ns=140))
+    assert render(kind, analysis, tied).count("★ among the fastest") == 2
 
 
 def test_markdown_tables_have_as_many_cells_as_headers(tmp_path):

@@ -131,14 +131,19 @@
     return drawn;
   }
 
-  const plotLeft = () => (element.clientWidth < 600 ? 74 : 150);
+  const isNarrow = () => element.clientWidth < 600;
+  const plotLeft = () => (isNarrow() ? 84 : 150);
+  const labelOf = (lane) => {
+    if (lane.level) return "";
+    return isNarrow() ? lane.label.replace(/pid (?=\d)/, "p").replace(/thread (?=\d)/, "t") : lane.label;
+  };
 
   function axes() {
     const line = { lineStyle: { color: css("--line") } }, text = { color: css("--ink"), fontSize: 11 };
     const left = plotLeft(), top = 6, room = lanes.length * LANE;
     const time = (gridIndex, shown) => ({
       type: "value", min: 0, max: span, gridIndex, axisLine: line, splitLine: line, minorTick: { show: false },
-      splitNumber: element.clientWidth < 600 ? 3 : 8,
+      splitNumber: isNarrow() ? 3 : 8,
       axisLabel: {
         ...text, show: shown, hideOverlap: true, showMinLabel: false, showMaxLabel: false,
         formatter: (ns) => {
@@ -149,7 +154,7 @@
     });
     const grids = [{ left, right: 12, top, height: room }];
     const yAxis = [{
-      type: "category", inverse: true, data: lanes.map((lane) => (lane.level ? "" : lane.label)), gridIndex: 0,
+      type: "category", inverse: true, data: lanes.map(labelOf), gridIndex: 0,
       axisLine: line, axisTick: { show: false }, splitLine: { show: true, ...line },
       axisLabel: { ...text, interval: 0, width: left - 10, overflow: "truncate" },
     }];
@@ -185,7 +190,7 @@
         { type: "custom", id: "rows", renderItem: draw, encode: { x: [1, 2], y: 0 }, clip: true, data: [] },
         ...data.memory.map((series) => ({
           type: "line", xAxisIndex: 1, yAxisIndex: 1, step: "end", symbol: "none", silent: true,
-          lineStyle: { width: 1, color: "#0072B2" }, areaStyle: { color: "#0072B2", opacity: 0.3 },
+          lineStyle: { width: 1, color: "#2f8fd0" }, areaStyle: { color: "#2f8fd0", opacity: 0.35 },
           data: [...series.time.map((time, at) => [time, series.bytes[at]]), [span, series.bytes.at(-1)]],
         })),
       ],

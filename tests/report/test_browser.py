@@ -1,0 +1,257 @@
+"""The page as a reader has it: opened from disk in a real browser."""
+
+import json
+import time
+
+import pytest
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select
+
+from nsysprof.cli.analyze import analyze_trace
+from nsysprof.cli.record import read_record
+from nsysprof.report.write import write_analysis
+from nsysprof.trace.locate import resolve_input
+from tests.conftest import REPOSITORY
+from tests.report import samples
+from tests.report.browser import chromium, complaints, open_page
+
+pytestmark = pytest.mark.browser
+INJECTED = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=1>'\"{a|b}${x}"
+
+
+@pytest.fixture(scope="module")
+def page():
+    with chromium() as driver:
+        yield driver
+
+
+@pytest.fixture(scope="module")
+def capture_page(tmp_path_factory):
+    """The report of a committed capture."""
+    folder = tmp_path_factory.mktemp("capture")
+    source = REPOSITORY / "traces" / "h200-sdpa"
+    analysis = analyze_trace(resolve_input(source, None, folder))
+    write_analysis(analysis, read_record(source), folder / "out")
+    return folder / "out" / "report.html"
+
+
+def write_page(tmp_path, made, record=None):
+    analysis = samples.analysis(tmp_path, made)
+    write_analysis(analysis, None if record is None else record(analysis), tmp_path / "out")
+    return tmp_path / "out" / "report.html"
+
+
+def at(page, selector):
+    return page.find_element(By.CSS_SELECTOR, selector)
+
+
+def view(page):
+    """What the timeline shows, in ns, once it has drawn."""
+    time.sleep(0.15)
+    low, high = at(page, "#chart").get_attribute("data-view").split()
+    return float(low), float(high)
+
+
+def width(page):
+    low, high = view(page)
+    return high - low
+
+
+def press(page, action):
+    at(page, f"[data-do={action}]").click()
+
+
+def column(page, table, number):
+    cells = page.find_elements(By.CSS_SELECTOR, f"#{table} tbody tr:not([hidden]) td:nth-child({number})")
+    return [cell.text for cell in cells]
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("size", [1400, 390])
+def test_it_opens_without_a_complaint_and_loads_nothing(page, capture_page, size, dark):
+    open_page(page, capture_page, width=size, dark=dark)
+    assert width(page) > 10**9
+    assert complaints(page) == []
+    assert page.execute_script("return performance.getEntriesByType('resource').length") == 0
+    assert page.execute_script("return document.documentElement.scrollWidth") <= size
+    paper = page.execute_script("return getComputedStyle(document.body).backgroundColor")
+    assert paper == ("rgb(20, 23, 27)" if dark else "rgb(255, 255, 255)")
+    assert page.execute_script("return document.querySelector('#chart canvas').width") > size * 0.6
+
+
+def test_the_policy_stops_what_is_not_the_pages_own(page, capture_page):
+    open_page(page, capture_page)
+    page.execute_script(
+        "const s = document.createElement('script'); s.textContent = 'window.hacked = 1'; document.body.append(s);"
+        "fetch('https://example.invalid/').catch(() => { window.refused = 1 })"
+    )
+    time.sleep(0.2)
+    assert page.execute_script("return [window.hacked, window.refused]") == [None, 1]
+    assert any("Content Security Policy" in text for text in complaints(page))
+
+
+def test_buttons_zoom_move_and_show_all(page, capture_page):
+    open_page(page, capture_page)
+    whole = view(page)
+    press(page, "in")
+    press(page, "in")
+    near = view(page)
+    assert near[1] - near[0] == pytest.approx((whole[1] - whole[0]) / 4)
+    press(page, "right")
+    assert view(page)[0] > near[0]
+    press(page, "left")
+    assert view(page)[0] == pytest.approx(near[0])
+    press(page, "out")
+    assert width(page) == pytest.approx((whole[1] - whole[0]) / 2)
+    press(page, "all")
+    assert view(page) == pytest.approx(whole)
+
+
+def test_keys_wheel_and_dragging(page, capture_page):
+    open_page(page, capture_page)
+    chart = at(page, "#chart")
+    whole = width(page)
+    ActionChains(page).scroll_to_element(chart).perform()
+    ActionChains(page).scroll_from_origin(_origin(chart), 0, -200).perform()
+    assert width(page) == whole, "a page that is scrolled past keeps its wheel"
+    ActionChains(page).move_to_element(chart).click().perform()
+    chart.send_keys("++")
+    assert width(page) == pytest.approx(whole / 4)
+    before = view(page)
+    chart.send_keys(Keys.ARROW_RIGHT)
+    assert view(page)[0] > before[0]
+    ActionChains(page).scroll_from_origin(_origin(chart), 0, -300).perform()
+    assert width(page) < whole / 4
+    before = view(page)
+    ActionChains(page).drag_and_drop_by_offset(chart, -200, 0).perform()
+    assert view(page)[0] > before[0]
+    chart.send_keys("0")
+    assert width(page) == pytest.approx(whole)
+
+
+def _origin(element):
+    from selenium.webdriver.common.actions.wheel_input import ScrollOrigin
+
+    return ScrollOrigin.from_element(element)
+
+
+def test_going_to_a_range_and_reading_a_kernel(page, capture_page):
+    open_page(page, capture_page)
+    Select(at(page, "#places")).select_by_visible_text("RUN::flash::S4096")
+    assert width(page) == pytest.approx(1.06 * 1_212_000, rel=0.05)
+    field = at(page, "#search")
+    field.send_keys("FLASH_FWD")
+    assert at(page, "#found").text.endswith(" found")
+    field.send_keys(Keys.ENTER)
+    assert at(page, "#found").text.startswith("1 of ")
+    told = at(page, "#told").text
+    assert "flash_fwd" in told and " us at " in told and "stream 7" in told
+    press(page, "next")
+    assert at(page, "#found").text.startswith("2 of ")
+    press(page, "previous")
+    assert at(page, "#told").text == told
+    field.clear()
+    field.send_keys("no such kernel")
+    assert at(page, "#found").text == "0 found"
+    assert complaints(page) == []
+
+
+def test_pointing_at_a_rectangle_tells_its_name(page, tmp_path):
+    made = samples.builder(kernel=INJECTED)
+    open_page(page, write_page(tmp_path, made))
+    field = at(page, "#search")
+    field.send_keys("window.hacked", Keys.ENTER)
+    page.execute_script("document.getElementById('told').textContent = ''")
+    chart = at(page, "#chart")
+    ActionChains(page).scroll_to_element(chart).perform()
+    data = json.loads(at(page, "#timeline-data").get_attribute("textContent"))
+    stream = data["lanes"][-1]
+    start, low, high = sum(stream["start"][:21]), *view(page)  # the first of flash, after the 20 of math
+    plot = chart.size["width"] - 150 - 12
+    across = 150 + plot * (start + 25 - low) / (high - low) - chart.size["width"] / 2
+    down = 6 + (len(data["lanes"]) - 0.5) * 20 + 2 - chart.size["height"] / 2
+    ActionChains(page).move_to_element_with_offset(chart, int(across), int(down)).perform()
+    time.sleep(0.1)
+    assert INJECTED in at(page, "#told").text
+
+
+def test_hostile_names_stay_text(page, tmp_path):
+    made = samples.builder(kernel=INJECTED)
+    made.range(0, 5000, INJECTED)
+    open_page(page, write_page(tmp_path, made, samples.record))
+    assert complaints(page) == []
+    assert page.execute_script("return window.hacked") is None
+    assert len(page.find_elements(By.CSS_SELECTOR, "img:not([src^='data:image/png'])")) == 0
+    assert any(INJECTED in text for text in column(page, "ranges-rows", 1))
+    options = [option.text for option in Select(at(page, "#places")).options]
+    assert INJECTED.replace("window.hacked=1</script>", "") not in options  # cut in the middle, and text all the same
+    assert any("</script><script>" in option for option in options)
+    at(page, "#search").send_keys(INJECTED, Keys.ENTER)
+    assert INJECTED in at(page, "#told").text
+
+
+def test_tables_sort_by_value_and_filter(page, capture_page):
+    open_page(page, capture_page)
+    totals = [header for header in page.find_elements(By.CSS_SELECTOR, "#ranges-rows th") if header.text == "GPU total"]
+    totals[0].click()
+    time.sleep(0.1)
+    shown = column(page, "ranges-rows", 5)
+    assert shown[:3] == ["27.87 ms", "7.198 ms", "2.552 ms"]
+    totals[0].send_keys(Keys.ENTER)
+    time.sleep(0.1)
+    assert column(page, "ranges-rows", 5)[0] == "0 ns"
+    assert column(page, "ranges-rows", 5)[-1] == "27.87 ms"
+    assert totals[0].get_attribute("aria-sort") == "ascending"
+    field = at(page, "input[data-filter=ranges-rows]")
+    field.send_keys("flash s2048")
+    assert column(page, "ranges-rows", 1) == ["RUN::flash::S2048"]
+    assert field.find_element(By.XPATH, "../../span").text == "1 of 16"
+    field.clear()
+    field.send_keys(Keys.SPACE)
+    assert len(column(page, "ranges-rows", 1)) == 16
+    assert complaints(page) == []
+
+
+def test_the_theme_can_be_changed_by_hand(page, capture_page):
+    open_page(page, capture_page)
+    at(page, "#theme").click()
+    assert page.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 27)"
+    at(page, "#theme").click()
+    assert page.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert complaints(page) == []
+
+
+def test_without_scripts_everything_is_there_but_the_controls(page, capture_page):
+    open_page(page, capture_page, scripts=False)
+    body = at(page, "body").text
+    for text in ("are the fastest", "among the fastest", "Top kernels", "Coverage: 1,582 kernels", "Environment"):
+        assert text in body
+    assert len(page.find_elements(By.CSS_SELECTOR, "figure img")) == 3
+    assert not any(each.is_displayed() for each in page.find_elements(By.CSS_SELECTOR, "input, select, button, #chart"))
+
+
+def test_on_paper_there_are_no_controls(page, capture_page):
+    open_page(page, capture_page, media="print")
+    assert not any(each.is_displayed() for each in page.find_elements(By.CSS_SELECTOR, "input, select, button, #chart"))
+    assert at(page, "#ranges-rows").is_displayed()
+
+
+def test_a_large_trace_stays_small_and_quick(page, tmp_path):
+    made = samples.builder()
+    for number in range(40_000):
+        made.launch(100_000 + number * 300, 5000 + number, name=f"kernel_{number % 50}")
+    path = write_page(tmp_path, made)
+    assert path.stat().st_size < 4_000_000
+    open_page(page, path)
+    assert "How busy each slice of time was, of 80," in at(page, "#detail").text
+    assert int(at(page, "#chart").get_attribute("data-items")) < 8 * 1400
+    begin = time.monotonic()
+    page.execute_script("for (let i = 0; i < 10; i++) document.querySelector('[data-do=in]').click()")
+    view(page)
+    assert time.monotonic() - begin < 3
+    Select(at(page, "#places")).select_by_visible_text("RUN::math::S1024")
+    time.sleep(0.2)
+    assert at(page, "#detail").text == "Every row of this stretch."
+    assert complaints(page) == []

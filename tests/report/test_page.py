@@ -1,0 +1,38 @@
+import hashlib
+import json
+
+from nsysprof.report import page
+from nsysprof.report.page import content_security_policy, json_for_script, read_asset
+from tests.conftest import REPOSITORY
+
+VENDOR = REPOSITORY / "nsysprof" / "report" / "vendor"
+
+
+def test_json_cannot_end_its_script_and_is_the_same_data():
+    data = {"a": "</script><!--<script>&amp;\u2028\ud800", "b": [1, None]}
+    text = json_for_script(data)
+    assert not set("<>&\u2028") & set(text)
+    assert json.loads(text) == data
+
+
+def test_a_page_without_scripts_may_run_none():
+    assert "script-src 'none'" in content_security_policy([], ["body {}"])
+
+
+def test_what_is_vendored_is_what_its_sums_say_and_has_its_licences():
+    sums = dict(reversed(line.split()) for line in (VENDOR / "SHA256SUMS").read_text().splitlines())
+    assert sums.keys() == {path.name for path in VENDOR.glob("*.js")}
+    for name, digest in sums.items():
+        data = (VENDOR / name).read_bytes()
+        assert hashlib.sha256(data).hexdigest() == digest
+        assert b"</script" not in data.lower()
+    assert {path.name for path in VENDOR.glob("LICENSE*")} == {
+        "LICENSE-echarts", "LICENSE-sortable", "LICENSE-tslib", "LICENSE-zrender",
+    }  # fmt: skip
+    assert all(name in (VENDOR / "README.md").read_text() for name in sums)
+
+
+def test_our_own_scripts_do_not_end_themselves():
+    for name in ("templates/report.js", "templates/timeline.js", "templates/report.css"):
+        assert "</s" not in read_asset(name).lower()
+    assert page.__file__.endswith("report/page.py")
