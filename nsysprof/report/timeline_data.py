@@ -52,6 +52,7 @@ def timeline_data(analysis: Analysis) -> dict[str, Any] | None:
         "windows": [list(window) for window in windows],
         "lanes": [_lane_json(lane, origin, span, windows, names, whole=whole) for lane in lanes],
         "names": names.texts,
+        "shortNames": names.short,
         "nameCategories": names.categories,
         "places": [[clean(text, 90), start, end] for text, start, end in places[:_MAX_PLACES]],
         "memory": _memory(analysis, origin, span),
@@ -64,14 +65,16 @@ class _Names:
 
     def __init__(self) -> None:
         self.texts: list[str] = []
+        self.short: list[str] = []
         self.categories: list[str] = []
         self._number: dict[tuple[str, str], int] = {}
 
-    def number(self, text: str, category: str) -> int:
+    def number(self, text: str, short: str, category: str) -> int:
         key = (clean(text, _MAX_NAME), category)
         if key not in self._number:
             self._number[key] = len(self.texts)
             self.texts.append(key[0])
+            self.short.append(clean(short or text, 60))
             self.categories.append(category)
         return self._number[key]
 
@@ -138,7 +141,7 @@ def _lane_json(
     rows = np.flatnonzero(chosen)
     start = lane.start_ns[rows] - origin
     keys = np.unique(lane.name[rows]).tolist()
-    numbers = {key: names.number(lane.names[key], lane.categories[key]) for key in keys}
+    numbers = {key: names.number(lane.names[key], lane.short_names[key], lane.categories[key]) for key in keys}
     data: dict[str, Any] = {
         "label": lane.label,
         "kind": lane.kind,

@@ -24,8 +24,8 @@ _MAX_LABEL = 60
 class Lane:
     """Rows that are drawn side by side.
 
-    kind: "range", "api" or "work". level: the nesting depth of ranges. start_ns, end_ns: since the session's start,
-    in order of start. name: number of each row's text in `names`; category: of each of these.
+    kind: "range", "api" or "work". level: how many lanes of the same label are above it. start_ns, end_ns: since the session's start,
+    in order of start. name: number of each row's text in `names`; short_names, categories: of each of these.
     """
 
     label: str
@@ -35,6 +35,7 @@ class Lane:
     end_ns: Int64s
     name: npt.NDArray[np.int32]
     names: list[str]
+    short_names: list[str]
     categories: list[str]
 
     def __len__(self) -> int:
@@ -64,15 +65,25 @@ def _ranges(analysis: Analysis) -> Iterator[Lane]:
     shared = nvtx[nvtx["style"] == "StartEnd"]
     for pid, rows in shared.groupby("global_pid", sort=True):
         levels = stack_levels(*_times(rows))
-        yield from _by_level(rows, levels, f"{_process(pid, several)}ranges")
+        yield from _by_level(rows, levels, f"{_process(pid, several)}ranges", "range")
     pushed = nvtx[nvtx["style"] == "PushPop"]
     for tid, rows in pushed.groupby("global_tid", sort=True):
-        yield from _by_level(rows, rows["level"].to_numpy(dtype=np.int64), f"{_thread(tid, several)} ranges")
+        yield from _by_level(rows, rows["level"].to_numpy(dtype=np.int64), f"{_thread(tid, several)} ranges", "range")
 
 
-def _by_level(rows: pd.DataFrame, levels: Int64s, label: str) -> Iterator[Lane]:
-    for level in range(min(_MAX_LEVELS, int(levels.max()) + 1)):
-        yield _lane(rows[levels == level], label, "range", level)
+def _by_level(rows: pd.DataFrame, levels: Int64s, label: str, kind: str) -> Iterator[Lane]:
+    deepest = int(levels.max())
+    for level in range(min(_MAX_LEVELS, deepest + 1)):
+        yield _lane(rows[levels == level] if deepest else rows, label, kind, level)
+
+
+def depths(start_ns: Int64s, end_ns: Int64s) -> Int64s:
+    """How many earlier intervals are open when each one starts: the depth of those that nest, in order of start."""
+    if bool((start_ns[1:] >= end_ns[:-1]).all()):
+        return np.zeros(len(start_ns), dtype=np.int64)
+    ended = np.searchsorted(np.sort(end_ns), start_ns, "right")
+    open_ones: Int64s = np.maximum(0, np.arange(len(start_ns)) - ended)
+    return open_ones
 
 
 def stack_levels(start_ns: Int64s, end_ns: Int64s) -> Int64s:
@@ -97,7 +108,7 @@ def _calls(analysis: Analysis) -> Iterator[Lane]:
         return
     several = (api["global_tid"] & ~_ID_BITS).nunique() > 1
     for tid, rows in api.groupby("global_tid", sort=True):
-        yield _lane(rows, f"{_thread(tid, several)} API", "api", 0)
+        yield from _by_level(rows, depths(*_times(rows)), f"{_thread(tid, several)} API", "api")
 
 
 def _streams(analysis: Analysis) -> Iterator[Lane]:
@@ -105,18 +116,20 @@ def _streams(analysis: Analysis) -> Iterator[Lane]:
     of_operators = analysis.trace.work_kind == "operator"
     for stream, rows in gpu.groupby("stream", sort=False, observed=True):
         label = f"thread {str(stream).rpartition(' ')[2]}" if of_operators else str(stream)
-        yield _lane(rows, label, "work", 0)
+        yield from _by_level(rows, depths(*_times(rows)), label, "work")
 
 
 def _lane(rows: pd.DataFrame, label: str, kind: str, level: int) -> Lane:
     name, unique = pd.factorize(rows["name"])
-    categories = [kind] * len(unique)
+    names = [str(text) for text in unique]
+    short_names, categories = names, [kind] * len(names)
     if kind == "work":
         firsts = np.unique(name, return_index=True)[1]
         categories = [str(category) for category in rows["category"].iloc[firsts]]
+        short_names = [str(text) for text in rows["short_name"].iloc[firsts]]
     start, end = _times(rows)
-    names = [str(text) for text in unique]
-    return Lane(clean(label, _MAX_LABEL), kind, level, start, end, name.astype(np.int32), names, categories)
+    label = clean(label, _MAX_LABEL)
+    return Lane(label, kind, level, start, end, name.astype(np.int32), names, short_names, categories)
 
 
 def _times(rows: pd.DataFrame) -> tuple[Int64s, Int64s]:

@@ -169,7 +169,7 @@ def test_pointing_at_a_rectangle_tells_its_name(page, tmp_path):
     data = json.loads(at(page, "#timeline-data").get_attribute("textContent"))
     stream = data["lanes"][-1]
     start, low, high = sum(stream["start"][:21]), *view(page)  # the first of flash, after the 20 of math
-    plot = chart.size["width"] - 150 - 12
+    plot = chart.size["width"] - 150 - 24
     across = 150 + plot * (start + 25 - low) / (high - low) - chart.size["width"] / 2
     down = 6 + (len(data["lanes"]) - 0.5) * 20 + 2 - chart.size["height"] / 2
     ActionChains(page).move_to_element_with_offset(chart, int(across), int(down)).perform()

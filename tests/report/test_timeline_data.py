@@ -42,6 +42,15 @@ def test_lanes_are_named_by_what_tells_them_apart(trace_path):
     assert len(labels) == 32
 
 
+def test_a_call_within_a_call_has_a_lane_of_its_own(tmp_path):
+    made = TraceBuilder()
+    made.call(0, 100, 1, "cudaLaunchKernel_v7000")
+    made.call(10, 90, 1, "cuLaunchKernel")
+    made.call(100, 120, 2, "cudaFree_v3020")
+    lanes, _ = list_lanes(samples.analysis(tmp_path, made))
+    assert [(lane.level, lane.start_ns.tolist()) for lane in lanes] == [(0, [0, 100]), (1, [10])]
+
+
 def test_calls_of_operators_are_not_drawn_twice(tmp_path):
     analysis = samples.analysis(tmp_path, samples.builder(operators=True))
     kinds = {lane.kind for lane in list_lanes(analysis)[0]}

@@ -123,8 +123,9 @@
     const faded = matches && !(item.row >= 0 && matches.has(item.name));
     const drawn = { type: "rect", shape, style: { fill: color, opacity: faded ? 0.25 : 1 } };
     if (width > 3 && item.rows === 1) Object.assign(drawn.style, { stroke: css("--paper"), lineWidth: 0.5 });
+    drawn.textContent = { style: { text: "" } }; // an element that is used again would keep its text
     if (item.rows === 1 && width > 34) {
-      const text = data.names[item.name];
+      const text = data.shortNames[item.name];
       drawn.textContent = { style: { text, fill: inkOn(color), width: width - 6, overflow: "truncate", fontSize: 11 } };
       drawn.textConfig = { position: "insideLeft" };
     }
@@ -152,7 +153,7 @@
         },
       },
     });
-    const grids = [{ left, right: 12, top, height: room }];
+    const grids = [{ left, right: 24, top, height: room, outerBoundsMode: "none" }];
     const yAxis = [{
       type: "category", inverse: true, data: lanes.map(labelOf), gridIndex: 0,
       axisLine: line, axisTick: { show: false }, splitLine: { show: true, ...line },
@@ -162,7 +163,7 @@
       const highest = Math.max(1, ...data.memory.map((series) => series.bytes.reduce((a, b) => Math.max(a, b), 0)));
       let step = 2 ** Math.floor(Math.log2(highest / 2)); // whole units of memory, which count by two
       if (2 * step < highest) step *= 2 * step * 1.5 >= highest ? 1.5 : 2;
-      grids.push({ left, right: 12, top: top + room + 16, height: MEMORY - 16 });
+      grids.push({ left, right: 24, top: top + room + 16, height: MEMORY - 16, outerBoundsMode: "none" });
       yAxis.push({
         type: "value", gridIndex: 1, splitNumber: 2, axisLine: line, splitLine: line, name: data.memoryWord,
         nameLocation: "middle", nameGap: left - 16, nameTextStyle: text,
@@ -183,7 +184,7 @@
         { type: "inside", id: "inside", zoomOnMouseWheel: "ctrl", ...zoom },
         {
           type: "slider", id: "slider", bottom: 8, showDataShadow: false, height: 24, showDetail: false, brushSelect: false,
-          left: plotLeft(), right: 12, borderColor: css("--line"), ...zoom,
+          left: plotLeft(), right: 24, borderColor: css("--line"), ...zoom,
         },
       ],
       series: [
