@@ -19,6 +19,7 @@ from nsysprof.output import open_whole
 
 _SEQUENCE = 1
 _PID_MASK = ~0xFFFFFF
+_NONE = np.zeros(0, dtype=np.int64)
 # Fills an event from a row of its table.
 Fill = Callable[[Any, int], None]
 _UNIT = re.compile(r"\[(?:Throughput )?([^\]]*)\]\s*$")
@@ -154,12 +155,12 @@ class _Trace:
         used = memory[memory["device_id"] == device]
         if len(used):
             name = "VRAM used" if self._analysis.trace.memory_kind == "driver" else "memory allocated"
-            counter = self._counter(name, group, rank=1)
+            counter = self._counter(name, group, 1, is_bytes=True)
             self._samples(counter, used["time_ns"].to_numpy(), used["used_bytes"].to_numpy())
             self.counts.add("memory", len(used))
         for series in self._content.metrics:
             if (series.gpu if series.device_id is None else series.device_id) == device:
-                counter = self._counter(series.name, group, rank=3)
+                counter = self._counter(series.name, group, 3)
                 self._samples(counter, series.time_ns, series.value)
                 self.counts.add("metric sample", len(series))
         gpu = self._timeline.gpu
@@ -196,23 +197,36 @@ class _Trace:
         descriptor.process.pid = pid
         descriptor.process.process_name = "process"
         nvtx, api = self._timeline.nvtx, self._timeline.api
-        mine = (nvtx["global_pid"] == global_pid).to_numpy(dtype=bool)
-        shared = np.flatnonzero(mine & (nvtx["style"] == "StartEnd").to_numpy(dtype=bool))
+        shared = self._ranges_of["StartEnd"].get(global_pid, _NONE)
         for domain, rows in _groups(nvtx["domain"].iloc[shared], shared):
             name = "NVTX start/end" + (f": {domain}" if domain else "")
             self._slices(nvtx, rows, name, group, 1, self._range)
-        pushed = np.flatnonzero(mine & (nvtx["style"] == "PushPop").to_numpy(dtype=bool))
+        pushed, called = self._ranges_of["PushPop"].get(global_pid, _NONE), self._calls_of.get(global_pid, _NONE)
         ranges = dict(_groups(nvtx["global_tid"].iloc[pushed], pushed))
-        its_calls = np.flatnonzero((api["global_tid"].to_numpy(dtype=np.int64) & _PID_MASK) == global_pid)
-        calls = dict(_groups(api["global_tid"].iloc[its_calls], its_calls)) if self._has_calls else {}
+        calls = dict(_groups(api["global_tid"].iloc[called], called))
         for global_tid in sorted(ranges.keys() | calls.keys()):
             thread, descriptor = self._packets.track("", group)
             descriptor.thread.pid, descriptor.thread.tid = pid, thread_id(int(global_tid))
-            own = ranges.get(global_tid, np.zeros(0, dtype=np.int64))
+            own = ranges.get(global_tid, _NONE)
             for domain, rows in _groups(nvtx["domain"].iloc[own], own):
                 self._slices(nvtx, rows, "NVTX" + (f": {domain}" if domain else ""), thread, 1, self._range)
             if global_tid in calls:
                 self._slices(api, calls[global_tid], "CUDA API", thread, 2, self._call)
+
+    @cached_property
+    def _ranges_of(self) -> dict[str, dict[int, Int64s]]:
+        """The rows of ranges by style and process."""
+        nvtx = self._timeline.nvtx
+        of_style = {style: np.flatnonzero((nvtx["style"] == style).to_numpy()) for style in ("StartEnd", "PushPop")}
+        return {style: dict(_groups(nvtx["global_pid"].iloc[rows], rows)) for style, rows in of_style.items()}
+
+    @cached_property
+    def _calls_of(self) -> dict[int, Int64s]:
+        """The rows of calls by process."""
+        if not self._has_calls:
+            return {}
+        pids = self._timeline.api["global_tid"].astype("int64") & _PID_MASK
+        return dict(_groups(pids, np.arange(len(pids))))
 
     @cached_property
     def _range(self) -> Fill:
@@ -270,13 +284,15 @@ class _Trace:
             self._advance((len(rows) - len(left_over)) % CHUNK_ROWS)
             rows, start_ns, end_ns = rows[left_over], start_ns[left_over], end_ns[left_over]
 
-    def _counter(self, name: str, parent: int, rank: int) -> int:
+    def _counter(self, name: str, parent: int, rank: int, *, is_bytes: bool = False) -> int:
+        """A counter's track; its unit is what the name has in brackets, where that is not bytes."""
         track, descriptor = self._packets.track(name, parent, rank)
         unit = _UNIT.search(name)
-        if unit:
-            descriptor.counter.unit_name = _valid(unit[1])
-        else:
+        descriptor.counter.unit = self._packets.protos.CounterDescriptor.UNIT_UNSPECIFIED
+        if is_bytes:
             descriptor.counter.unit = self._packets.protos.CounterDescriptor.UNIT_SIZE_BYTES
+        elif unit:
+            descriptor.counter.unit_name = _valid(unit[1])
         return track
 
     def _samples(self, counter: int, time_ns: Int64s, value: Int64s) -> None:

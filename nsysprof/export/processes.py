@@ -28,7 +28,7 @@ class Numbers:
 def number_processes(analysis: Analysis) -> Numbers:
     """The real pid, and the next free number where another process has that."""
     timeline = analysis.timeline
-    seen = [timeline.api["global_tid"], timeline.nvtx["global_tid"], timeline.gpu["global_pid"]]
+    seen = [timeline.api["global_tid"], timeline.nvtx["global_tid"]]
     global_pids = sorted({int(key) & _PID_MASK for column in seen for key in column.unique()})
     taken: set[int] = set()
     pids = {key: _free((key >> 24) & _ID_BITS, taken) for key in global_pids}

@@ -23,7 +23,8 @@ from nsysprof.report.words import words_for
 
 # Half a megabyte of text at most for the rows, and as much for the slices.
 MOST_ROWS = 30_000
-_BINS = 4096
+# Slices of all lanes together, and how many a lane has at the least and at the most.
+_MOST_SLICES, _FEWEST_BINS, _MOST_BINS = 1 << 18, 1 << 12, 1 << 16
 _MAX_PLACES = 60
 _MAX_NAME = 400
 _MEMORY_POINTS = 3000
@@ -39,6 +40,7 @@ def timeline_data(analysis: Analysis) -> dict[str, Any] | None:
     places = _places(analysis, origin)
     whole = sum(map(len, lanes)) <= MOST_ROWS
     windows = [(0, span)] if whole else _windows(lanes, places, origin)
+    bins = min(_MOST_BINS, max(_FEWEST_BINS, 1 << ((_MOST_SLICES // len(lanes)).bit_length() - 1)))
     names = _Names()
     return {
         "originNs": origin,
@@ -48,9 +50,9 @@ def timeline_data(analysis: Analysis) -> dict[str, Any] | None:
         "lanesLeftOut": left_out,
         "words": words_for(analysis.trace).works,
         "colors": {**CATEGORY_COLORS},
-        "bins": _BINS,
+        "bins": bins,
         "windows": [list(window) for window in windows],
-        "lanes": [_lane_json(lane, origin, span, windows, names, whole=whole) for lane in lanes],
+        "lanes": [_lane_json(lane, origin, span, windows, names, bins=0 if whole else bins) for lane in lanes],
         "names": names.texts,
         "shortNames": names.short,
         "nameCategories": names.categories,
@@ -131,10 +133,11 @@ def _merged(windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _lane_json(
-    lane: Lane, origin: int, span: int, windows: list[tuple[int, int]], names: _Names, *, whole: bool
+    lane: Lane, origin: int, span: int, windows: list[tuple[int, int]], names: _Names, *, bins: int
 ) -> dict[str, Any]:
+    """The rows of the windows, all without bins; with bins how busy these were."""
     chosen = np.ones(len(lane), dtype=bool)
-    if not whole:
+    if bins:
         chosen[:] = False
         for begin, end in windows:
             chosen |= _inside(lane, begin + origin, end + origin)
@@ -150,18 +153,18 @@ def _lane_json(
         "length": (lane.end_ns[rows] - lane.start_ns[rows]).tolist(),
         "name": [numbers[key] for key in lane.name[rows].tolist()],
     }
-    if not whole:
-        data.update(_slices(lane, origin, span))
+    if bins:
+        data.update(_slices(lane, origin, span, bins))
     return data
 
 
-def _slices(lane: Lane, origin: int, span: int) -> dict[str, str]:
+def _slices(lane: Lane, origin: int, span: int, bins: int) -> dict[str, str]:
     """How busy each slice of the whole was, 0 to 255, and with which category most; a byte each, in base64."""
     start, end = lane.start_ns - origin, lane.end_ns - origin
     of_name = np.array([list(CATEGORY_COLORS).index(c) if c in CATEGORY_COLORS else 0 for c in lane.categories])
     category = of_name[lane.name]
     present = np.unique(category)
-    shares = np.array([busy_shares(start[category == c], end[category == c], span, _BINS) for c in present])
+    shares = np.array([busy_shares(start[category == c], end[category == c], span, bins) for c in present])
     busy = np.clip(shares.sum(axis=0), 0, 1)
     # Something that happened is never nothing.
     level = np.where(busy > 0, np.maximum(1, np.round(busy * 255)), 0).astype(np.uint8)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +25,8 @@ _MAX_LABEL = 60
 class Lane:
     """Rows that are drawn side by side.
 
-    kind: "range", "api" or "work". level: how many lanes of the same label are above it. start_ns, end_ns: since the session's start,
-    in order of start. name: number of each row's text in `names`; short_names, categories: of each of these.
+    kind: "range", "api" or "work". level: how many lanes of the same label are above it. start_ns, end_ns: since the
+    session's start, in order of start. name: number of each row's text in `names`; short_names, categories: of each.
     """
 
     label: str
@@ -44,37 +45,110 @@ class Lane:
 
 def list_lanes(analysis: Analysis) -> tuple[list[Lane], int]:
     """The lanes from top to bottom, and how many more there are."""
-    lanes = [lane for lane in (*_ranges(analysis), *_calls(analysis), *_streams(analysis)) if len(lane)]
+    lanes, left_out = [], 0
+    for tables in (_ranges, _calls, _streams):
+        owners = tables(analysis)
+        kept = _busiest(owners)
+        left_out += len(owners) - len(kept)
+        lanes += [lane for owner in kept for lane in owner.lanes()]
     if len(lanes) <= _MAX_LANES:
-        return lanes, 0
+        return lanes, left_out
     # The least busy go, each kind by its own measure, so that streams are not crowded out by what waits for them.
     busy = np.array([int((lane.end_ns - lane.start_ns).sum()) for lane in lanes], dtype=np.float64)
     kinds = np.array([lane.kind for lane in lanes])
     for kind in set(kinds):
         mine = kinds == kind
         busy[mine] = np.argsort(np.argsort(-busy[mine]))
-    kept = sorted(np.argsort(busy, kind="stable")[:_MAX_LANES].tolist())
-    return [lanes[number] for number in kept], len(lanes) - len(kept)
+    chosen = sorted(np.argsort(busy, kind="stable")[:_MAX_LANES].tolist())
+    return [lanes[number] for number in chosen], left_out + len(lanes) - len(chosen)
 
 
-def _ranges(analysis: Analysis) -> Iterator[Lane]:
+@dataclass(frozen=True)
+class _Owner:
+    """The rows of a thread, process or stream, before they are laid out. levels: as Lane.level, of these rows."""
+
+    table: pd.DataFrame
+    rows: Int64s
+    label: str
+    kind: str
+    levels: Callable[[pd.DataFrame], Int64s]
+
+    def busy_ns(self) -> int:
+        """The sum of the rows' durations."""
+        start, end = (self.table[column].to_numpy(dtype=np.int64)[self.rows] for column in ("start_ns", "end_ns"))
+        return int((end - start).sum())
+
+    def lanes(self) -> Iterator[Lane]:
+        """A lane a level that is drawn."""
+        mine = self.table.iloc[self.rows]
+        levels = self.levels(mine)
+        deepest = int(levels.max())
+        for level in range(min(_MAX_LEVELS, deepest + 1)):
+            yield _lane(mine[levels == level] if deepest else mine, self.label, self.kind, level)
+
+
+def _busiest(owners: list[_Owner]) -> list[_Owner]:
+    """As many as could be drawn at all, in their order."""
+    if len(owners) <= _MAX_LANES:
+        return owners
+    busy = [owner.busy_ns() for owner in owners]
+    chosen = sorted(np.argsort(np.array(busy), kind="stable")[-_MAX_LANES:].tolist())
+    return [owners[number] for number in chosen]
+
+
+def _rows_of(keys: pd.Series, rows: Int64s) -> list[tuple[Any, Int64s]]:
+    """(key, those of `rows` that have it), by key; keys: of the rows."""
+    codes, unique = pd.factorize(keys, sort=True)
+    order = np.argsort(codes, kind="stable")
+    edges = np.searchsorted(codes[order], np.arange(len(unique) + 1))
+    return [(key, rows[order[edges[number] : edges[number + 1]]]) for number, key in enumerate(unique)]
+
+
+def _ranges(analysis: Analysis) -> list[_Owner]:
     nvtx = analysis.timeline.nvtx
-    if len(nvtx) == 0:
-        return
     several = nvtx["global_pid"].nunique() > 1
-    shared = nvtx[nvtx["style"] == "StartEnd"]
-    for pid, rows in shared.groupby("global_pid", sort=True):
-        levels = stack_levels(*_times(rows))
-        yield from _by_level(rows, levels, f"{_process(pid, several)}ranges", "range")
-    pushed = nvtx[nvtx["style"] == "PushPop"]
-    for tid, rows in pushed.groupby("global_tid", sort=True):
-        yield from _by_level(rows, rows["level"].to_numpy(dtype=np.int64), f"{_thread(tid, several)} ranges", "range")
+    shared, pushed = (
+        np.flatnonzero((nvtx["style"] == style).to_numpy(dtype=bool)) for style in ("StartEnd", "PushPop")
+    )
+    return [
+        *(
+            _Owner(nvtx, rows, f"{_process(pid, several)}ranges", "range", lambda mine: stack_levels(*_times(mine)))
+            for pid, rows in _rows_of(nvtx["global_pid"].iloc[shared], shared)
+        ),
+        *(
+            _Owner(nvtx, rows, f"{_thread(tid, several)} ranges", "range", _level_of)
+            for tid, rows in _rows_of(nvtx["global_tid"].iloc[pushed], pushed)
+        ),
+    ]
 
 
-def _by_level(rows: pd.DataFrame, levels: Int64s, label: str, kind: str) -> Iterator[Lane]:
-    deepest = int(levels.max())
-    for level in range(min(_MAX_LEVELS, deepest + 1)):
-        yield _lane(rows[levels == level] if deepest else rows, label, kind, level)
+def _level_of(ranges: pd.DataFrame) -> Int64s:
+    return ranges["level"].to_numpy(dtype=np.int64)
+
+
+def _depths_of(rows: pd.DataFrame) -> Int64s:
+    return depths(*_times(rows))
+
+
+def _calls(analysis: Analysis) -> list[_Owner]:
+    api = analysis.timeline.api
+    # Of an operator trace the calls are the operators again.
+    if analysis.trace.work_kind != "kernel":
+        return []
+    by_thread = _rows_of(api["global_tid"], np.arange(len(api)))
+    several = len({int(tid) & ~_ID_BITS for tid, _ in by_thread}) > 1
+    return [_Owner(api, rows, f"{_thread(tid, several)} API", "api", _depths_of) for tid, rows in by_thread]
+
+
+def _streams(analysis: Analysis) -> list[_Owner]:
+    gpu = analysis.timeline.gpu
+    of_operators = analysis.trace.work_kind == "operator"
+    return [
+        _Owner(
+            gpu, rows, f"thread {str(stream).rpartition(' ')[2]}" if of_operators else str(stream), "work", _depths_of
+        )
+        for stream, rows in sorted(_rows_of(gpu["stream"], np.arange(len(gpu))), key=lambda each: int(each[1][0]))
+    ]
 
 
 def depths(start_ns: Int64s, end_ns: Int64s) -> Int64s:
@@ -99,24 +173,6 @@ def stack_levels(start_ns: Int64s, end_ns: Int64s) -> Int64s:
             free_at[level : level + 1] = [end]
         levels[row] = level
     return levels
-
-
-def _calls(analysis: Analysis) -> Iterator[Lane]:
-    api = analysis.timeline.api
-    # Of an operator trace the calls are the operators again.
-    if len(api) == 0 or analysis.trace.work_kind != "kernel":
-        return
-    several = (api["global_tid"] & ~_ID_BITS).nunique() > 1
-    for tid, rows in api.groupby("global_tid", sort=True):
-        yield from _by_level(rows, depths(*_times(rows)), f"{_thread(tid, several)} API", "api")
-
-
-def _streams(analysis: Analysis) -> Iterator[Lane]:
-    gpu = analysis.timeline.gpu
-    of_operators = analysis.trace.work_kind == "operator"
-    for stream, rows in gpu.groupby("stream", sort=False, observed=True):
-        label = f"thread {str(stream).rpartition(' ')[2]}" if of_operators else str(stream)
-        yield from _by_level(rows, depths(*_times(rows)), label, "work")
 
 
 def _lane(rows: pd.DataFrame, label: str, kind: str, level: int) -> Lane:

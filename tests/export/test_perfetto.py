@@ -105,6 +105,17 @@ def test_gpu_metrics_are_counters_under_their_names(trace_path, tmp_path):
     assert min(times) >= 0
 
 
+def test_a_metric_without_a_unit_is_not_said_to_have_one(tmp_path):
+    builder = TraceBuilder()
+    builder.sampled_gpu()
+    builder.launch(10, 1)
+    builder.json_sample(10, '{"SM Active": 80}')
+    read = built(builder, tmp_path)
+    (track,) = read.samples
+    assert read.path(track)[-1] == "SM Active"
+    assert (read.tracks[track].counter.unit, read.tracks[track].counter.unit_name) == (0, "")
+
+
 def test_a_clock_that_nsys_records_in_hertz_is_not_called_mhz(trace_path):
     names = {series.name: series for series in content_of(trace_path("gm10k")).metrics}
     assert int(np.median(names["GPC Clock Frequency [Hz]"].value)) > 10**8
