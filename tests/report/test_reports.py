@@ -3,9 +3,11 @@
 import base64
 import hashlib
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import ClassVar
 
+import pandas as pd
 import pytest
 
 from nsysprof.report.console import render_console, render_results
@@ -154,3 +156,17 @@ def test_a_report_of_thousands_of_ranges_fits_a_github_comment(tmp_path):
     text = render_markdown(samples.analysis(tmp_path, made), None, [])
     assert len(text) < 60_000
     assert "all are in `ranges.csv`" in text
+
+
+@pytest.mark.parametrize("cases", [50, 2000])
+def test_a_report_of_many_cases_fits_one_too_and_folds_them(tmp_path, cases):
+    analysis = samples.analysis(tmp_path)
+    record = samples.record(analysis)
+    many = pd.concat([record.results.iloc[[0, 2]]] * (cases // 2), ignore_index=True)
+    many["seq"] = range(cases)
+    many["range"] = [f"RUN::math::S{number}" for number in range(cases)]
+    text = render_markdown(analysis, replace(record, results=many), [])
+    assert len(text) < 60_000
+    assert f"<details><summary>Cases (counts, times and bytes per call) ({cases})</summary>" in text
+    assert ("all are in `results.csv`" in text) == (cases == 2000)
+    assert text.count("<details>") == text.count("</details>") >= 1
