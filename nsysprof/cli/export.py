@@ -40,7 +40,7 @@ def export(
     _check_targets(targets, source, force=force)
     say = _silent if as_json else _say
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
-        content = _read(source, resolve(source, nsys, Path(scratch), say), say)
+        content = read_content(source, resolve(source, nsys, Path(scratch), say), say)
         written = {name: _write(name, content, path, quiet=as_json) for name, path in targets.items()}
     notes = content.analysis.notes
     if as_json:
@@ -57,7 +57,8 @@ def export(
         typer.echo("open it in https://ui.perfetto.dev (nothing is uploaded) or with trace_processor")
 
 
-def _read(source: Path, trace_path: Path, say: Callable[[str], None]) -> Content:
+def read_content(source: Path, trace_path: Path, say: Callable[[str], None]) -> Content:
+    """What there is to export of the SQLite file `trace_path`, which was made from `source` or is it."""
     from nsysprof.trace.locate import identity_of
     from nsysprof.trace.open import open_trace
 
