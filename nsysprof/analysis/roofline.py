@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,11 @@ BUSY_SHARE = 0.75
 LAUNCH, MEMORY, L2, COMPUTE, OCCUPANCY, OTHER, UNKNOWN = (
     "launch-bound", "memory-bound", "L2-bound", "compute-bound", "occupancy-bound", "no limit reached", "unknown",
 )  # fmt: skip
+LIMIT_RULES = (
+    f"launch-bound where kernels fill less than {100 * BUSY_SHARE:g} % of the latency; else each kernel by itself, "
+    f"memory-, L2- or compute-bound from {NEAR_PCT:g} % of its ceiling on, else occupancy-bound where at most "
+    f"{FEW_WARPS_PCT:g} % of an SM's warps fit; the case is what most of its kernel time is"
+)
 COUNTED, SAMPLED = "counted", "sampled"
 ROOFLINE_COLUMNS = (
     "flops", "least_bytes", "dram_bytes", "dram_error_bytes", "dram_source", "intensity", "flops_per_s",
@@ -93,8 +99,8 @@ def _point(row: Mapping[Any, Any], launches: pd.DataFrame | None, roof: Roof | N
         time = known(row[f"latency_{column}_ns"])
         if time:
             point[f"flops_per_s{end}"] = flops / (time * 1e-9)
-    if roof is not None and "intensity" in point and "flops_per_s" in point:
-        top = roof.flops_at(point["intensity"], case.dtype)
+    if roof is not None and moved is not None and "flops_per_s" in point:
+        top = roof.flops_at(point.get("intensity", math.inf), case.dtype)
         if top is not None:
             point |= {"roof_flops_per_s": top, "above_roof": bool(point["flops_per_s"] > top)}
     if on_gpu and row["status"] == "ok":
@@ -140,7 +146,8 @@ def find_limit(row: Mapping[Any, Any], launches: pd.DataFrame | None, roof: Roof
     if latency and calls and total is not None:
         busy = total / calls
         share = busy / latency
-        launched = "" if count is None else f" of {count / calls:g} launches"
+        each = None if count is None else count / calls
+        launched = "" if each is None else f" of {each:g} launch{'' if each == 1 else 'es'}"
         idle = f"kernels{launched} fill {format_ns(busy)} of {format_ns(latency)}"
         if share < BUSY_SHARE:
             return LAUNCH, f"{idle}: the GPU waits for the CPU for {_percent(100 * (1 - share))} of a call"

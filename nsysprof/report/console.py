@@ -12,23 +12,39 @@ from nsysprof.report.bench_tables import failure_table, latency_table
 from nsysprof.report.bench_tables import verdict_lines as verdict_lines_of_bench
 from nsysprof.report.escape import clean
 from nsysprof.report.method import coverage_line
-from nsysprof.report.tables import Table, case_table, kernel_table, range_table, reasons
+from nsysprof.report.tables import (
+    Table,
+    case_table,
+    counter_table,
+    kernel_table,
+    limit_lines,
+    range_table,
+    reasons,
+)
+from nsysprof.report.tier import tier_of, with_tier
 from nsysprof.report.verdict import verdict_lines
 from nsysprof.report.words import Words, words_for
 
 _NAME_WIDTH = 44
+_MOST_LIMITS = 12
 _LEAST_WIDTH = 120  # what the case table needs; a narrower terminal wraps lines, which beats cutting numbers off
 
 
 def render_console(analysis: Analysis, record: CaptureRecord | None, width: int) -> str:
     """Cases or ranges, the top kernels, what to know about them, and how much is attributed."""
-    words = words_for(analysis.trace)
+    words, tier = words_for(analysis.trace), tier_of(record)
     parts = []
     if record is not None:
-        parts.append(render_table(case_table(record, words), width))
+        parts.append(render_table(with_tier(case_table(record, words), tier), width))
         parts += [clean(line, 300) for line in reasons(record)] + verdict_lines(record)
-    parts.append(render_table(range_table(analysis), width))
-    parts.append(render_table(kernel_table(analysis, 10), width))
+        traffic = counter_table(record)
+        if traffic is not None:
+            parts.append(render_table(with_tier(traffic, tier), width))
+        limits = limit_lines(record)
+        parts += [clean(line, 700) for line in limits[:_MOST_LIMITS]]
+        parts += ["What limits the other cases is in report.md."] if len(limits) > _MOST_LIMITS else []
+    parts.append(render_table(with_tier(range_table(analysis), tier), width))
+    parts.append(render_table(with_tier(kernel_table(analysis, 10), tier), width))
     parts += [
         f"{note.severity.value}: {clean(note.text)}" + (f" -> {note.next_step}" if note.next_step else "")
         for note in (*analysis.notes, *(record.notes if record else ()))

@@ -12,7 +12,19 @@ from nsysprof.analysis.results import Analysis, CaptureRecord
 from nsysprof.report.escape import clean
 from nsysprof.report.method import coverage_line, environment_rows, method_lines
 from nsysprof.report.page import content_security_policy, json_for_script, read_asset
-from nsysprof.report.tables import Table, api_table, case_table, kernel_table, memop_table, range_table, reasons
+from nsysprof.report.tables import (
+    Table,
+    api_table,
+    case_table,
+    counter_table,
+    kernel_counter_table,
+    kernel_table,
+    limit_lines,
+    memop_table,
+    range_table,
+    reasons,
+)
+from nsysprof.report.tier import tier_of, with_tier
 from nsysprof.report.verdict import comparison_table, mark_best, verdict_lines
 from nsysprof.report.words import words_for
 from nsysprof.units import UNKNOWN, sort_value
@@ -46,11 +58,14 @@ def render_html(
     engine.filters["clean"] = lambda text: clean(str(text), 300)
     engine.filters["clean_long"] = lambda text: clean(str(text), 4000)
     engine.filters["sort_key"] = _sort_key
-    words = words_for(analysis.trace)
+    words, tier = words_for(analysis.trace), tier_of(record)
     first = [mark_best(case_table(record, words), record), comparison_table(record, words)] if record else []
+    traffic = counter_table(record) if record else None
+    first += [] if traffic is None else [traffic]
+    counted = kernel_counter_table(analysis, _MOST_ROWS)
     rest = [
-        range_table(analysis, _MOST_ROWS), kernel_table(analysis, _MOST_ROWS), memop_table(analysis),
-        api_table(analysis, _MOST_ROWS),
+        range_table(analysis, _MOST_ROWS), kernel_table(analysis, _MOST_ROWS), *([] if counted is None else [counted]),
+        memop_table(analysis), api_table(analysis, _MOST_ROWS),
     ]  # fmt: skip
     style = read_asset("templates/report.css")
     scripts = [read_asset("vendor/sortable.js"), read_asset("templates/report.js")]
@@ -63,8 +78,9 @@ def render_html(
         title=clean(record.title if record else analysis.trace.path_name, 120),
         verdict=verdict_lines(record) if record else [],
         reasons=reasons(record) if record else [],
-        first=[_shown(table) for table in first],
-        rest=[_shown(table) for table in rest if table.rows],
+        first=[_shown(with_tier(table, tier)) for table in first],
+        limits=limit_lines(record) if record else [],
+        rest=[_shown(with_tier(table, tier)) for table in rest if table.rows],
         figures=[{"alt": p.stem, "data": base64.b64encode(p.read_bytes()).decode()} for p in figures],
         timeline=None if timeline is None else json_for_script(timeline),
         notes=[*(record.notes if record else ()), *analysis.notes],

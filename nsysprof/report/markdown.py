@@ -8,7 +8,19 @@ from dataclasses import replace
 from nsysprof.analysis.results import Analysis, CaptureRecord
 from nsysprof.report.escape import clean, escape_markdown
 from nsysprof.report.method import coverage_line, environment_rows, method_lines
-from nsysprof.report.tables import Table, api_table, case_table, kernel_table, memop_table, range_table, reasons
+from nsysprof.report.tables import (
+    Table,
+    api_table,
+    case_table,
+    counter_table,
+    kernel_counter_table,
+    kernel_table,
+    limit_lines,
+    memop_table,
+    range_table,
+    reasons,
+)
+from nsysprof.report.tier import tier_of, with_tier
 from nsysprof.report.verdict import comparison_table, mark_best, verdict_lines
 from nsysprof.report.words import words_for
 
@@ -33,17 +45,23 @@ def render_markdown(analysis: Analysis, record: CaptureRecord | None, figures: S
 
 
 def _render(analysis: Analysis, record: CaptureRecord | None, figures: Sequence[str], most: int) -> str:
-    words = words_for(analysis.trace)
+    words, tier = words_for(analysis.trace), tier_of(record)
     title = record.title if record else analysis.trace.path_name
     parts = [f"# {escape_markdown(clean(title, _NAME_WIDTH))}", ""]
     if record is not None:
         parts += _list(verdict_lines(record), most)
-        parts += render_table(_cut(mark_best(case_table(record, words), record), most))
+        parts += render_table(with_tier(_cut(mark_best(case_table(record, words), record), most), tier))
         parts += _list([clean(line, 400) for line in reasons(record)], most)
-        parts += render_table(_cut(comparison_table(record, words), most))
+        parts += render_table(with_tier(_cut(comparison_table(record, words), most), tier))
+        traffic = counter_table(record)
+        parts += [] if traffic is None else render_table(with_tier(_cut(traffic, most), tier))
+        limits = limit_lines(record)
+        parts += ["## What limits each case", "", *_list(limits, most)] if limits else []
     parts += [f"![{name.rpartition('.')[0]}]({name})\n" for name in figures]
-    for table in (range_table(analysis), kernel_table(analysis), memop_table(analysis), api_table(analysis)):
-        parts += render_table(_cut(table, most)) if table.rows or table.csv_name in _ALWAYS else []
+    counted = kernel_counter_table(analysis)
+    more = () if counted is None else (counted,)
+    for table in (range_table(analysis), kernel_table(analysis), *more, memop_table(analysis), api_table(analysis)):
+        parts += render_table(with_tier(_cut(table, most), tier)) if table.rows or table.csv_name in _ALWAYS else []
     parts += ["## Notes", ""]
     for note in (*(record.notes if record else ()), *analysis.notes):
         following = f" → {escape_markdown(clean(note.next_step, 400))}" if note.next_step else ""

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from nsysprof.analysis.results import Analysis, CaptureRecord
+from nsysprof.analysis.roofline import LIMIT_RULES, roof_of
+from nsysprof.attention_work import CONVENTION
 from nsysprof.report.words import words_for
-from nsysprof.units import format_bytes, format_count
+from nsysprof.units import format_bytes, format_count, format_rate
 
 
 def coverage_line(analysis: Analysis) -> str:
@@ -29,6 +34,7 @@ def method_lines(analysis: Analysis, record: CaptureRecord | None) -> list[str]:
             "back before each case; unknown on the CPU, where the traced pass's peak is shown."
         )
         lines.append("Counts per call: those of the traced range divided by the calls it holds.")
+        lines += _counter_lines(record)
     lines.append(
         f"{words.works.capitalize()} belong to a range when it encloses the call that launched them, on its own thread "
         "(push/pop) or in its process (start/end, so autograd's threads count)."
@@ -39,6 +45,41 @@ def method_lines(analysis: Analysis, record: CaptureRecord | None) -> list[str]:
     elif trace.memory_kind == "allocator":
         lines.append("Memory in ranges is what torch's allocator handed out.")
     return lines
+
+
+def _counter_lines(record: CaptureRecord) -> list[str]:
+    """Three sources of bytes, which are never added up or averaged."""
+    results = record.results
+    lines = []
+    if results["counted_kernels"].notna().any():
+        lines.append(
+            "DRAM, counted: by ncu while each kernel of one call ran, in one pass without replay, caches as the case "
+            "leaves them; what is written back after the last kernel is not in it. Hit rates, utilisation, occupancy "
+            "and FLOP: by ncu, each kernel replayed from cold caches; percentages are of ncu's peaks, weighted by time."
+        )
+    if results["sampled_read_bytes"].notna().any():
+        lines.append(
+            "DRAM, sampled: by nsys over the traced range, without replay; the bound holds if nothing else ran on the "
+            "GPU. Copied and set bytes are of copies and fills alone. The three are never mixed."
+        )
+    if results["limiter"].ne("").any():
+        lines.append(f"Limits: {LIMIT_RULES}.")
+    if results["flops"].notna().any():
+        lines.append(f"By formula: {CONVENTION}.")
+    return lines
+
+
+def _ceiling_rows(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
+    roof = roof_of(environment)
+    if roof is None:
+        return []
+    rows = [("DRAM, copy (read and written)", format_rate(roof.bytes_per_s, "B/s"))]
+    if roof.l2_bytes_per_s is not None:
+        rows.append(("L2, copy within it", format_rate(roof.l2_bytes_per_s, "B/s")))
+    for dtype, rate in roof.flops.items():
+        clock = roof.clock_mhz.get(dtype)
+        rows.append((f"matrix product, {dtype}", format_rate(rate, "FLOP/s") + (f" at {clock} MHz" if clock else "")))
+    return rows
 
 
 def environment_rows(analysis: Analysis, record: CaptureRecord | None) -> list[tuple[str, str]]:
@@ -52,10 +93,11 @@ def environment_rows(analysis: Analysis, record: CaptureRecord | None) -> list[t
     environment = record.environment if record else {}
     for key in (
         "driver_version", "cuda_version", "torch_version", "cudnn_loaded_version", "cublas_loaded_version",
-        "nsys_version", "cpu_model", "os", "python_version", "git_commit", "comparable_hash",
+        "nsys_version", "ncu_version", "cpu_model", "os", "python_version", "git_commit", "comparable_hash",
     ):  # fmt: skip
         if environment.get(key) is not None:
             rows.append((key.replace("_", " "), str(environment[key])))
+    rows += _ceiling_rows(environment)
     clocks = environment.get("clocks")
     if clocks:
         during = clocks["during"]

@@ -109,7 +109,7 @@ def counter_table(record: CaptureRecord) -> Table | None:
                 UNKNOWN if sampled is None else f"{format_bytes(sampled)} ± {format_bytes(error)}",
                 _agreement(counted[0], sampled, error),
                 format_bytes(least),
-                UNKNOWN if moved is None or not least else format_ratio(moved / least),
+                UNKNOWN if moved is None or not least else _times_least(moved / least),
                 _whole_percent(row["l2_hit_pct"]),
                 format_rate(value(row["flops_per_s"]), "FLOP/s"),
                 UNKNOWN if rate is None or not roof else f"{100 * rate / roof:.0f} %{above}",
@@ -130,6 +130,10 @@ def _agreement(counted: int | None, sampled: int | None, error: int | None) -> s
     if counted is None or sampled is None or error is None:
         return UNKNOWN
     return "yes" if abs(counted - sampled) <= error else f"off by {format_bytes(abs(counted - sampled) - error)}"
+
+
+def _times_least(ratio: float) -> str:
+    return "<0.01x" if ratio < 0.01 else format_ratio(ratio)
 
 
 def _whole_percent(cell: Any) -> str:
@@ -210,6 +214,27 @@ def kernel_table(analysis: Analysis, limit: int = 15) -> Table:
     headers = (words.work, "category", "instances", "share", "total", "median", "min", "max")
     full = tuple(str(name) for name in analysis.kernels["name"].head(limit))
     return Table(f"Top {words.works}", headers, rows, frozenset({0}), len(analysis.kernels), "kernels.csv", full=full)
+
+
+def kernel_counter_table(analysis: Analysis, limit: int = 15) -> Table | None:
+    """Counters of the kernels with the most total time, of an instance. None where none were counted."""
+    if "counted_instances" not in analysis.kernels or not analysis.kernels["counted_instances"].notna().any():
+        return None
+    counted = analysis.kernels[analysis.kernels["counted_instances"].notna()]
+    rows = _rows(
+        counted, limit,
+        ("short_name", str), ("counted_instances", format_count), ("dram_read_bytes", format_bytes),
+        ("dram_write_bytes", format_bytes), ("l2_bytes", format_bytes), ("l2_hit_pct", _whole_percent),
+        ("l1_bytes", format_bytes), ("sm_pct", _whole_percent), ("tensor_pct", _whole_percent),
+        ("occupancy_pct", _whole_percent), ("registers", format_count), ("shared_bytes", format_bytes),
+    )  # fmt: skip
+    headers = (
+        "kernel", "counted", "DRAM read", "DRAM written", "through L2", "L2 hits", "through L1", "SMs", "tensor cores",
+        "occupancy", "registers", "shared memory",
+    )  # fmt: skip
+    full = tuple(str(name) for name in counted["name"].head(limit))
+    title = "Counters of kernels (mean of the counted instances)"
+    return Table(title, headers, rows, frozenset({0}), len(counted), "kernels.csv", full=full)
 
 
 def memop_table(analysis: Analysis) -> Table:
