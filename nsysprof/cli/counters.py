@@ -67,8 +67,9 @@ def join_counters(
 ) -> tuple[Analysis, CaptureRecord | None]:
     """The tables with counters, and what does not fit together as notes. trace: None where there is none."""
     from nsysprof.analysis.counted import counted_table, fill_counters, of_this_gpu, with_kernel_counters
-    from nsysprof.analysis.roofline import fill_roofline, roof_of
+    from nsysprof.analysis.roofline import fill_roofline
     from nsysprof.notes import Note, Severity
+    from nsysprof.roof import roof_of
     from nsysprof.trace.symbols import read_symbols
 
     environment = record.environment if record is not None else {}

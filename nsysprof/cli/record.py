@@ -44,7 +44,7 @@ def read_results(folder: Path) -> pd.DataFrame:
         ):
             table[column] = pd.to_numeric(table[column], errors="coerce").astype("Int64")
     for column in ("reason", "dram_source", "limiter", "why"):
-        table[column] = table[column].fillna("")
+        table[column] = table[column].astype("string").fillna("")
     return table
 
 

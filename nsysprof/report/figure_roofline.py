@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nsysprof.analysis.results import CaptureRecord
-from nsysprof.analysis.roofline import COUNTED, LAUNCH, SAMPLED, Roof, known, roof_of, sampled_of
 from nsysprof.report.escape import clean, escape_mathtext
 from nsysprof.report.palette import BACKEND_COLORS, INK, SOFT, new_figure, quieten
 from nsysprof.report.place import place_labels
 from nsysprof.report.scale import byte_ticks
+from nsysprof.roof import COUNTED, LAUNCH, SAMPLED, Roof, known, roof_of, sampled_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,14 +44,14 @@ def draw_roofline(record: CaptureRecord) -> Figure | None:
         _frame(axes, rows, roof, peak)
         _draw_roof(axes, roof, str(dtype), peak)
         _draw_points(axes, rows, backends)
-        axes.set_title(f"{_PASSES[str(pass_)]}, {dtype}", fontsize=10, loc="left", color=INK)
+        axes.set_title(f"{_PASSES[str(pass_)]}, {dtype}; label: sequence length", fontsize=10, loc="left", color=INK)
+        axes.set_xlabel("FLOP by formula a byte of DRAM (log)", fontsize=10, color=INK)
     for axes in list(grid.flat)[len(panels) :]:
         axes.set_visible(False)
     hollow: dict[str, Any] = dict(marker="o", linewidth=0, color=INK, markerfacecolor="white", markersize=5)
     ring: dict[str, Any] = dict(marker="o", linewidth=0, color="#a40e26", markerfacecolor="none", markersize=9)
     meanings = [Line2D([], [], label="launch-bound", **hollow), Line2D([], [], label="above the roof", **ring)]
     _legend(figure, backends, meanings)
-    figure.supxlabel("FLOP by formula for each byte of DRAM (log); label: sequence length", fontsize=10, color=INK)
     figure.supylabel("FLOP/s by formula, untraced", fontsize=10, color=INK)
     for axes, (_, rows) in zip(grid.flat, panels, strict=False):
         _label(axes, rows)
@@ -86,30 +86,23 @@ def _rate_text(rate: float) -> str:
 def _draw_roof(axes: Axes, roof: Roof, dtype: str, peak: float) -> None:
     low, high = axes.get_xlim()
     clock = roof.clock_mhz.get(dtype)
-    at = f"\nat {clock:,} MHz" if clock else ""
-    lines = [(roof.bytes_per_s, peak, "-", INK, f"measured: {_rate_text(round(peak, -12))}FLOP/s{at}")]
+    at = f" at {clock:,} MHz" if clock else ""
+    lines = [(roof.bytes_per_s, peak, "-", INK)]
+    told = [f"measured: {peak / 1e12:,.0f} TFLOP/s{at}, DRAM {roof.bytes_per_s / 1e12:.2f} TB/s"]
     if roof.datasheet is not None:
         top = roof.datasheet.flops[dtype]
-        lines.append((roof.datasheet.bytes_per_s, top, ":", "#6b7683", f"datasheet: {top / 1e12:,.0f} TFLOP/s"))
-    for number, (rate, top, style, color, text) in enumerate(lines):
+        lines.append((roof.datasheet.bytes_per_s, top, ":", "#6b7683"))
+        told.append(f"datasheet (dotted): {top / 1e12:,.0f} TFLOP/s, {roof.datasheet.bytes_per_s / 1e12:.2f} TB/s")
+    for rate, top, style, color in lines:
         x = [low, top / rate, high]
         axes.plot(x, [min(top, each * rate) for each in x], linestyle=style, color=color, linewidth=1.2, zorder=1)
-        place = (0.99, top * 1.04) if number else (0.99, top * 0.96)
-        axes.annotate(
-            text, place, xycoords=("axes fraction", "data"), fontsize=7.5, ha="right",
-            va="bottom" if number else "top", color=color,
-        )  # fmt: skip
     if roof.l2_bytes_per_s is not None:
         x = [low, peak / roof.l2_bytes_per_s]
-        axes.plot(
-            x, [each * roof.l2_bytes_per_s for each in x], linestyle="--", color="#56B4E9", linewidth=1.0, zorder=1
-        )
-    slopes = [f"DRAM {roof.bytes_per_s / 1e12:.2f} TB/s"]
-    if roof.l2_bytes_per_s is not None:
-        slopes.append(f"L2 {roof.l2_bytes_per_s / 1e12:.2f} TB/s (dashed)")
-    axes.annotate(
-        "slopes: " + ", ".join(slopes), (0.99, 0.015), xycoords="axes fraction", fontsize=7.5, ha="right", color=INK
-    )
+        y = [each * roof.l2_bytes_per_s for each in x]
+        axes.plot(x, y, linestyle="--", color="#56B4E9", linewidth=1.0, zorder=1)
+        told.append(f"L2 (dashed): {roof.l2_bytes_per_s / 1e12:.2f} TB/s")
+    text = "\n".join(told)
+    axes.annotate(text, (0.99, 0.015), xycoords="axes fraction", fontsize=7.5, ha="right", va="bottom", color=INK)
 
 
 def _draw_points(axes: Axes, rows: pd.DataFrame, backends: list[str]) -> None:
@@ -163,7 +156,7 @@ def _legend(figure: Figure, backends: list[str], meanings: list[Line2D]) -> None
         if (text := escape_mathtext(clean(name, 30)))
     ]
     figure.legend(handles=handles, loc="outside upper left", ncols=6, fontsize=9, frameon=False)
-    figure.legend(handles=meanings, loc="outside upper right", ncols=3, fontsize=8, frameon=False)
+    figure.legend(handles=meanings, loc="outside lower center", ncols=3, fontsize=9, frameon=False)
 
 
 def draw_traffic(record: CaptureRecord) -> Figure | None:
@@ -182,6 +175,7 @@ def draw_traffic(record: CaptureRecord) -> Figure | None:
     for axes, (pass_, mine) in zip(grid, panels, strict=True):
         _draw_traffic(axes, mine, backends, floor)
         axes.set_title(_PASSES[str(pass_)], fontsize=10, loc="left", color=INK)
+        axes.set_xlabel("sequence length (log)", fontsize=10, color=INK)
     handles = [
         Line2D([], [], color=INK, linestyle=":", label="least: inputs read, results written once"),
         Line2D([], [], color=INK, marker="o", linewidth=1, markersize=5, label=f"{COUNTED} (ncu)"),
@@ -197,7 +191,6 @@ def draw_traffic(record: CaptureRecord) -> Figure | None:
         ),
     ]
     _legend(figure, backends, handles)
-    figure.supxlabel("sequence length (log)", fontsize=10, color=INK)
     figure.supylabel("DRAM bytes of a call (log)", fontsize=10, color=INK)
     return figure
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from nsysprof.analysis.results import Analysis, CaptureRecord
-from nsysprof.analysis.roofline import LIMIT_RULES, roof_of
 from nsysprof.attention_work import CONVENTION
 from nsysprof.report.words import words_for
+from nsysprof.roof import LIMIT_RULES, roof_of
 from nsysprof.units import format_bytes, format_count, format_rate
 
 
@@ -62,7 +62,7 @@ def _counter_lines(record: CaptureRecord) -> list[str]:
             "DRAM, sampled: by nsys over the traced range, without replay; the bound holds if nothing else ran on the "
             "GPU. Copied and set bytes are of copies and fills alone. The three are never mixed."
         )
-    if results["limiter"].ne("").any():
+    if any(isinstance(limiter, str) and limiter for limiter in results["limiter"]):
         lines.append(f"Limits: {LIMIT_RULES}.")
     if results["flops"].notna().any():
         lines.append(f"By formula: {CONVENTION}.")

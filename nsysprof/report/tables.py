@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 
 from nsysprof.analysis.results import Analysis, CaptureRecord
-from nsysprof.analysis.roofline import dram_of, sampled_of
 from nsysprof.report.words import Words, words_for
+from nsysprof.roof import dram_of, sampled_of
 from nsysprof.units import (
     UNKNOWN,
     format_bytes,
@@ -115,7 +115,7 @@ def counter_table(record: CaptureRecord) -> Table | None:
                 UNKNOWN if rate is None or not roof else f"{100 * rate / roof:.0f} %{above}",
                 UNKNOWN if value(row["counted_flops"]) is None else format_ratio(row["counted_flops"] / row["flops"]),
                 _whole_percent(row["occupancy_pct"]),
-                row["limiter"] or UNKNOWN,
+                value(row["limiter"]) or UNKNOWN,
             )
         )
     headers = (
@@ -145,7 +145,7 @@ def limit_lines(record: CaptureRecord) -> list[str]:
     return [
         f"{row['range'].removeprefix('RUN::')}: {row['limiter']}: {row['why']}"
         for row in record.results.to_dict("records")
-        if row["limiter"]
+        if value(row["limiter"])
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -25,6 +26,7 @@ _CEILING_SAMPLES = 20
 _L2_PART = 6  # two buffers of a sixth each are well inside, and each half of a split L2 holds its share
 _L2_COPIES = 50
 _CLOCK_CALLS = 200
+_CLOCK_SAMPLES, _CLOCK_EVERY_S = 7, 0.02
 
 
 def measure_block(case: Case, job: Job) -> dict[str, Any]:
@@ -111,12 +113,16 @@ def _clock_of_products(device: str, dtype: str) -> int | None:
     """The SM clock while products of this dtype run; the driver answers from another thread than the GPU works in."""
     if device != "cuda":
         return None
-    multiply = _product(device, dtype)
+    multiply, uuid = _product(device, dtype), str(collect_torch(device)["gpu_uuid"])
     for _ in range(_CLOCK_CALLS):
         multiply()
-    clocks = read_clocks(str(collect_torch(device)["gpu_uuid"]))
+    seen = []
+    for _ in range(_CLOCK_SAMPLES):
+        time.sleep(_CLOCK_EVERY_S)
+        seen.append(read_clocks(uuid))
     torch.cuda.synchronize()
-    return None if clocks is None else int(clocks["sm_clock_mhz"])
+    known = [int(clocks["sm_clock_mhz"]) for clocks in seen if clocks is not None]
+    return round(statistics.median(known)) if known else None
 
 
 def _copy_rate(device: str) -> float:
