@@ -1,6 +1,8 @@
 """The exception tree. Each class owns its exit code; `cli` alone turns one into stderr text.
 
-NsysprofError                     1
+No error has 1 or 3: these are what a gate of `compare` says, 1 a regression and 3 inconclusive.
+
+NsysprofError                    70   the class that all others are of; never raised itself
 ├── UsageError                    2   what was asked for makes no sense (typer uses 2 too)
 ├── OutputError                   4   the output folder exists, cannot be written, or the disk is full
 │   └── SecretLeakError (bundle)  13   a sanitised file still holds a private value; it was not written
@@ -13,6 +15,7 @@ NsysprofError                     1
 ├── CaptureFailedError           11   no case of the grid could be measured
 ├── DataLossError                12   the profiler lost data: the capture's counts are not to be trusted
 ├── PolicyError                  14   a policy file is damaged, of a newer version, or none at all
+├── NotComparableError           15   what was given to `compare` was measured under other conditions, or is other work
 └── InterruptedCaptureError     130   Ctrl-C: what was finished is on disk
 """
 
@@ -24,7 +27,7 @@ from typing import ClassVar
 class NsysprofError(Exception):
     """A failure the user can act on: one line of what happened, one of what to do next."""
 
-    exit_code: ClassVar[int] = 1
+    exit_code: ClassVar[int] = 70
 
     def __init__(self, text: str, next_step: str = "") -> None:
         super().__init__(text)
@@ -74,6 +77,10 @@ class DataLossError(NsysprofError):
 
 class PolicyError(NsysprofError):
     exit_code = 14
+
+
+class NotComparableError(NsysprofError):
+    exit_code = 15
 
 
 class InterruptedCaptureError(NsysprofError):
