@@ -14,6 +14,7 @@ FORMAT_VERSION = 1
 # The parts that the wall time of a range is made of. They add up to it, to the nanosecond.
 PARTS = ("before_ns", "kernels_ns", "copies_ns", "fills_ns", "graphs_ns", "gaps_ns", "after_ns")
 WHOLE_TRACE = "(whole trace)"
+SAME_SAMPLES = "the same samples on both sides"
 
 
 class Verdict(StrEnum):
@@ -62,12 +63,13 @@ class KernelFacts:
 class RangeFacts:
     """One range of one trace, all its instances together.
 
-    calls: what its numbers are divided by: the traced calls of a capture, else the instances. metrics: by the names of
-    METRICS, None where the trace does not tell. parts: by PARTS, None as a whole where unknown. kernels: by name.
+    calls: how many traced calls of a capture it encloses; None where nobody says. metrics: by the names of METRICS,
+    None where the trace does not tell. parts: by PARTS, None as a whole where unknown. kernels: by name.
     dram_error_bytes: how far metrics["dram"] may be off. family: of the attention backend that ran, by its kernels.
     """
 
-    calls: int
+    instances: int
+    calls: int | None
     metrics: Mapping[str, int | None]
     parts: Mapping[str, int] | None
     kernels: Mapping[str, KernelFacts]
@@ -77,7 +79,7 @@ class RangeFacts:
 
 @dataclass(frozen=True)
 class Metric:
-    """A number of a range: its unit ("count", "ns" or "bytes"), and whether it grows with the calls (a peak does not)."""
+    """A number of a range. unit: "count", "ns" or "bytes". per_call: whether it grows with calls; a peak does not."""
 
     unit: str
     per_call: bool
@@ -256,7 +258,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class GateResult:
-    """rule: as it was given. findings: only those that are not a pass; checked: how many numbers it was held against."""
+    """rule: as it was given. findings: those that are not a pass. checked: how many numbers it was held against."""
 
     rule: str
     outcome: Outcome

@@ -60,7 +60,9 @@ def known_metrics() -> tuple[str, ...]:
 def _parse_rule(part: str) -> Rule:
     match = _RULE.fullmatch(part)
     if match is None:
-        raise UsageError(f"--fail-on: '{part}' is no rule.", "A rule is METRIC:LIMIT, such as slower:3% or launches:+1.")
+        raise UsageError(
+            f"--fail-on: '{part}' is no rule.", "A rule is METRIC:LIMIT, such as slower:3% or launches:+1."
+        )
     name, _, number, unit = match.groups()
     name = name.replace("-", "_")
     metric = ALIASES.get(name, name)

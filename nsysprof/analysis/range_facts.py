@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from nsysprof.analysis.ranges import attribute_ranges, close_ranges
 from nsysprof.analysis.range_time import split_walls
+from nsysprof.analysis.ranges import attribute_ranges, close_ranges
 from nsysprof.analysis.results import Analysis
 from nsysprof.analysis.work import match_launches
 from nsysprof.comparison import METRICS, PARTS, WHOLE_TRACE, KernelFacts, RangeFacts
@@ -46,7 +46,7 @@ def collect_range_facts(
         mine = {} if name in shared else kernels.get((name, style), {})
         known = _known(row["gpu_busy_ns"]) is not None
         own = parts.get((name, style, domain)) if known else None
-        facts[name, domain] = _facts(row, calls.get(name) or int(row["instances"]), own, mine)
+        facts[name, domain] = _facts(row, calls.get(name), own, mine)
     notes = [
         Note(
             "kernels-of-domains",
@@ -78,14 +78,16 @@ def _kernel(row: Mapping[Any, Any]) -> KernelFacts:
 
 
 def _facts(
-    row: Mapping[Any, Any], calls: int, parts: dict[str, int] | None, kernels: dict[str, KernelFacts]
+    row: Mapping[Any, Any], calls: int | None, parts: dict[str, int] | None, kernels: dict[str, KernelFacts]
 ) -> RangeFacts:
     metrics = {metric: _known(row[column]) for metric, column in _COLUMNS.items()}
     metrics["gaps"] = None if parts is None else parts["gaps_ns"]
     moved = [_known(row[f"dram_{way}_bytes"]) for way in ("read", "write")]
     metrics["dram"] = None if None in moved else sum(size for size in moved if size is not None)
     error = sum(_known(row[f"dram_{way}_error_bytes"]) or 0 for way in ("read", "write"))
-    return RangeFacts(calls, {name: metrics[name] for name in METRICS}, parts, kernels, error, _family(kernels))
+    return RangeFacts(
+        int(row["instances"]), calls, {name: metrics[name] for name in METRICS}, parts, kernels, error, _family(kernels)
+    )
 
 
 def _family(kernels: Mapping[str, KernelFacts]) -> str | None:
@@ -110,7 +112,7 @@ def _whole(analysis: Analysis) -> RangeFacts:
         "dram": None,
     }
     kernels = {row["name"]: _kernel(row) for row in analysis.kernels.to_dict("records")}
-    return RangeFacts(1, metrics, None, kernels)
+    return RangeFacts(1, 1, metrics, None, kernels)
 
 
 def _known(cell: Any) -> int | None:

@@ -1,0 +1,49 @@
+"""Which kernel of the candidate took the place of which of the baseline: names change with versions, roles do not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from difflib import SequenceMatcher
+
+from nsysprof.comparison import KernelFacts
+
+_BACKWARD = re.compile(r"bwd|backward|dgrad|wgrad|bprop|grad", re.IGNORECASE)
+# Kernels of no known category take each other's place only when their names are this alike.
+_ALIKE = 0.6
+_NAME = 200
+
+
+def kernel_role(name: str, facts: KernelFacts) -> str:
+    """What a kernel is for: its category, and whether it is of a backward pass."""
+    return f"{facts.category} backward" if _BACKWARD.search(name[:4096]) else facts.category
+
+
+def pair_kernels(vanished: Mapping[str, KernelFacts], appeared: Mapping[str, KernelFacts]) -> list[tuple[str, str]]:
+    """(name in the baseline, name in the candidate) of kernels of one role, each in one pair at most.
+
+    Of several, those whose short names are most alike, then those that take the most time.
+    """
+    candidates = []
+    for old, old_facts in vanished.items():
+        role = kernel_role(old, old_facts)
+        for new, new_facts in appeared.items():
+            if kernel_role(new, new_facts) != role:
+                continue
+            alike = _likeness(old_facts.short_name, new_facts.short_name)
+            if not role.startswith("other") or alike >= _ALIKE:
+                candidates.append((-alike, -min(old_facts.total_ns, new_facts.total_ns), old, new))
+    pairs: list[tuple[str, str]] = []
+    used_old: set[str] = set()
+    used_new: set[str] = set()
+    for _, _, old, new in sorted(candidates):
+        if old not in used_old and new not in used_new:
+            used_old.add(old)
+            used_new.add(new)
+            pairs.append((old, new))
+    return pairs
+
+
+def _likeness(one: str, other: str) -> float:
+    """From 0 to 1."""
+    return SequenceMatcher(None, one[:_NAME], other[:_NAME], autojunk=False).ratio()
