@@ -104,7 +104,7 @@ METRICS = {
 class Input:
     """One capture, trace or bench. environment: unknown is absent or None.
 
-    cases: by a key that says what work is done, with the names in `names`. ranges: of the trace by (range, domain);
+    cases: by a key that says what work is done. ranges: of the trace by (range, domain);
     None without a trace. digest: equal for inputs that are the same file.
     """
 
@@ -112,7 +112,6 @@ class Input:
     kind: str
     environment: Mapping[str, Any]
     cases: Mapping[str, Measured] = field(default_factory=dict)
-    names: Mapping[str, str] = field(default_factory=dict)
     ranges: Mapping[tuple[str, str], RangeFacts] | None = None
     notes: tuple[Note, ...] = ()
     digest: str = ""
@@ -143,7 +142,7 @@ class SideOfCase:
 
 @dataclass(frozen=True)
 class LatencyChange:
-    """One case on both sides.
+    """One case. verdict: None where it was not measured on both sides.
 
     ratio: the candidate's median over the baseline's, with its 95 % interval. p_blocks: of the Mann-Whitney test of
     blocks; p_units: of the t test of processes (runs, where a side has several), None where no two of a side are
@@ -153,7 +152,7 @@ class LatencyChange:
     """
 
     case: str
-    verdict: Verdict
+    verdict: Verdict | None
     baseline: SideOfCase
     candidate: SideOfCase
     reason: str = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from nsysprof.analysis.compare_environments import (
     common_environment,
@@ -13,6 +13,7 @@ from nsysprof.analysis.compare_environments import (
 from nsysprof.analysis.compare_latency import METHOD, Settings, compare_latencies
 from nsysprof.analysis.compare_ranges import compare_ranges
 from nsysprof.analysis.gate import judge
+from nsysprof.analysis.range_facts import WHOLE
 from nsysprof.comparison import (
     WHOLE_TRACE,
     Comparison,
@@ -41,21 +42,26 @@ _GATE_METHOD = (
 def compare_inputs(
     baseline: Sequence[Input],
     candidate: Sequence[Input],
+    names: Mapping[str, str],
     rules: Sequence[Rule],
     settings: Settings,
     *,
     force: bool,
 ) -> Comparison:
-    """Raises NotComparableError where the two sides have nothing in common. force: take whole traces then."""
+    """names: of cases by their keys. force: compare traces that have nothing in common, by their totals.
+
+    Raises NotComparableError where there is nothing to compare.
+    """
     both = (*baseline, *candidate)
     sides = baseline, candidate
     old_traces, new_traces = ([each.ranges for each in side if each.ranges is not None] for side in sides)
     old_cases, new_cases = ([each.cases for each in side if each.cases] for side in sides)
     latency = LatencyComparison()
     if old_cases and new_cases:
-        names = {key: name for each in reversed(both) for key, name in each.names.items()}
         latency = compare_latencies(old_cases, new_cases, names, settings)
     ranges = compare_ranges(old_traces, new_traces) if old_traces and new_traces else ()
+    if any(WHOLE not in each for each in (*old_traces, *new_traces)):
+        ranges = tuple(change for change in ranges if change.range != WHOLE_TRACE)
     _refuse_strangers(baseline, candidate, latency, ranges, force=force)
     lost = _losses(both)
     environments = [each.environment for each in baseline], [each.environment for each in candidate]
@@ -102,8 +108,8 @@ def _refuse_strangers(
     if any(change.how == "both" for change in named):
         return
     if latency.changes:
-        cases = ([name for each in side for name in each.names.values()] for side in (baseline, candidate))
-        old, new = map(_examples, cases)
+        old = _examples([change.case for change in latency.changes if change.baseline.status != "absent"])
+        new = _examples([change.case for change in latency.changes if change.candidate.status != "absent"])
         raise NotComparableError(
             f"The two sides have no case in common: {old} in the baseline, {new} in the candidate.",
             "Measure the same backends and shapes on both sides.",

@@ -117,8 +117,8 @@ def compare_latencies(
         if found is None:
             changes.append(_unmeasured(names[key], old, new))
         elif _samples(key, baseline) == _samples(key, candidate):
-            same = replace(found, verdict=Verdict.SAME, reason=SAME_SAMPLES, next_step="", more=None)
-            changes.append(replace(same, case=names[key], baseline=old, candidate=new))
+            same = LatencyChange(names[key], Verdict.SAME, old, new, SAME_SAMPLES, ratio=1.0, low=1.0, high=1.0)
+            changes.append(replace(same, margin_pct=settings.margin_pct))
         else:
             changes.append(replace(found, case=names[key], baseline=old, candidate=new))
     return LatencyComparison(tuple(changes), floor, origin, unit)
@@ -363,10 +363,10 @@ def units_needed(deviation: float, margin_pct: float, tests: int) -> int:
 
 
 def _unmeasured(name: str, old: SideOfCase, new: SideOfCase) -> LatencyChange:
-    """A case that at least one side did not measure."""
+    """A case that at least one side did not measure, which has no verdict."""
     parts = [
         f"{side.status} in the {title}" + (f": {side.reason}" if side.reason else "")
         for title, side in (("baseline", old), ("candidate", new))
         if side.median_ns is None
     ]
-    return LatencyChange(name, Verdict.INCONCLUSIVE, old, new, reason="; ".join(parts))
+    return LatencyChange(name, None, old, new, reason="; ".join(parts))

@@ -54,6 +54,8 @@ def _judge_latency(rule: Rule, change: LatencyChange) -> Finding:
     failed = _failed(change)
     if failed is not None:
         return failed
+    if change.reason == SAME_SAMPLES:
+        return Finding(change.case, Outcome.PASS, change.reason)
     if change.ratio is None or change.low is None or change.high is None:
         return Finding(change.case, Outcome.INCONCLUSIVE, change.reason, change.next_step)
     ratio, high, verdict = change.ratio, change.high, Verdict.SLOWER
@@ -63,7 +65,7 @@ def _judge_latency(rule: Rule, change: LatencyChange) -> Finding:
     text = f"{change.ratio:.3f} times as long [{change.low:.3f}, {change.high:.3f}]"
     if change.verdict is verdict and ratio >= limit:
         return Finding(change.case, Outcome.REGRESSION, text)
-    if high <= limit or change.reason == SAME_SAMPLES:
+    if high <= limit:
         return Finding(change.case, Outcome.PASS, text)
     why = change.reason or "the limit is within the interval"
     return Finding(change.case, Outcome.INCONCLUSIVE, f"{text}; {why}", change.next_step)

@@ -12,6 +12,7 @@ _BACKWARD = re.compile(r"bwd|backward|dgrad|wgrad|bprop|grad", re.IGNORECASE)
 # Kernels of no known category take each other's place only when their names are this alike.
 _ALIKE = 0.6
 _NAME = 200
+_MOST = 100
 
 
 def kernel_role(name: str, facts: KernelFacts) -> str:
@@ -25,9 +26,9 @@ def pair_kernels(vanished: Mapping[str, KernelFacts], appeared: Mapping[str, Ker
     Of several, those whose short names are most alike, then those that take the most time.
     """
     candidates = []
-    for old, old_facts in vanished.items():
+    for old, old_facts in _longest(vanished):
         role = kernel_role(old, old_facts)
-        for new, new_facts in appeared.items():
+        for new, new_facts in _longest(appeared):
             if kernel_role(new, new_facts) != role:
                 continue
             alike = _likeness(old_facts.short_name, new_facts.short_name)
@@ -42,6 +43,11 @@ def pair_kernels(vanished: Mapping[str, KernelFacts], appeared: Mapping[str, Ker
             used_new.add(new)
             pairs.append((old, new))
     return pairs
+
+
+def _longest(kernels: Mapping[str, KernelFacts]) -> list[tuple[str, KernelFacts]]:
+    """Those that take the most time; the rest of thousands is not worth comparing each with each."""
+    return sorted(kernels.items(), key=lambda item: -item[1].total_ns)[:_MOST]
 
 
 def _likeness(one: str, other: str) -> float:

@@ -141,11 +141,13 @@ def _compare(
 ) -> Comparison:
     from nsysprof.analysis.compare import compare_inputs
     from nsysprof.analysis.compare_latency import MARGIN_PCT, Settings
+    from nsysprof.cli.compare_inputs import case_names
 
     gate = next((rule.limit for rule in rules if rule.metric == "slower"), MARGIN_PCT)
-    found = compare_inputs(*sides, rules, Settings(gate if margin is None else margin, floor), force=force)
+    names = case_names((*sides[0], *sides[1]))
+    found = compare_inputs(*sides, names, rules, Settings(gate if margin is None else margin, floor), force=force)
     if found.differences and not force:
-        from nsysprof.report.compare import difference_lines
+        from nsysprof.report.compare_tables import difference_lines
 
         lines = "\n".join(f"  {line}" for line in difference_lines(found.differences))
         raise NotComparableError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import lzma
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from nsysprof.case import Case
 from nsysprof.comparison import Input, Measured
 from nsysprof.errors import TraceError
 from nsysprof.notes import Note, Severity
-from nsysprof.range_name import format_range
+from nsysprof.range_name import format_range, varied_keys
 from nsysprof.samples import Samples
 
 if TYPE_CHECKING:
@@ -63,6 +63,13 @@ def read_input(source: Path, nsys: Path | None, scratch: Path, say: Say) -> Inpu
     return Input(source.resolve().name, "trace", environment, ranges=ranges, notes=notes, digest=digest)
 
 
+def case_names(inputs: Sequence[Input]) -> dict[str, str]:
+    """By key the name of each case, with every dimension that any two of them differ in."""
+    cases = {key: Case.from_json(json.loads(key)) for each in inputs for key in each.cases}
+    varied = varied_keys(cases.values())
+    return {key: format_range(case, varied).removeprefix("RUN::") for key, case in cases.items()}
+
+
 def _is_input(folder: Path) -> bool:
     """Whether a folder is one capture, one bench, or one trace as analyze takes it."""
     if (folder / MANIFEST).exists() or _bench_samples(folder) is not None:
@@ -91,17 +98,13 @@ def _read_bench(source: Path, path: Path, scratch: Path) -> Input:
     if path.suffix == ".xz":
         path = _unpack(path, scratch)
     run = read_run(path)
-    cells = list(run.plan.cells)
-    cases = {case: _measured_by_bench(run, case) for case in cells}
-    names = {case: run.plan.name_of(cells.index(case)).partition("::copy=")[0] for case in cases}
     caches = "caches emptied before each call" if run.plan.flush else "caches warm"
     notes = () if run.complete else (_incomplete(source),)
     return Input(
         source.resolve().name,
         "bench",
         {**run.environment, "latency_method": f"bench, {caches}"},
-        cases={_key(case): measured for case, measured in cases.items()},
-        names={_key(case): name for case, name in names.items()},
+        cases={_key(case): _measured_by_bench(run, case) for case in run.plan.cases},
         notes=notes,
         digest=_digest(path),
     )
@@ -129,10 +132,9 @@ def _read_capture(source: Path, nsys: Path | None, scratch: Path, say: Say) -> I
 
     manifest, results = read_manifest(source), read_results(source)
     samples = _read_samples(source)
-    cases, names = {}, {}
+    cases = {}
     for case in manifest.cases:
         name = format_range(case, manifest.range_keys)
-        names[_key(case)] = name.removeprefix("RUN::")
         cases[_key(case)] = _measured_by_capture(results[results["range"] == name], samples.get(name))
     environment = {**manifest.environment, "latency_method": f"capture, {manifest.method}"}
     notes = () if manifest.complete else (_incomplete(source),)
@@ -146,7 +148,7 @@ def _read_capture(source: Path, nsys: Path | None, scratch: Path, say: Say) -> I
         environment = {**of_trace, **{key: fact for key, fact in environment.items() if fact is not None}}
         notes, digest = (*notes, *trace_notes), f"{digest} {trace_digest}"
     environment["nsys_version"] = _short_version(environment.get("nsys_version"))
-    return Input(source.resolve().name, "capture", environment, cases, names, ranges, (*manifest.notes, *notes), digest)
+    return Input(source.resolve().name, "capture", environment, cases, ranges, (*manifest.notes, *notes), digest)
 
 
 def _measured_by_capture(rows: pd.DataFrame, samples: Samples | None) -> Measured:
