@@ -23,7 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "report": {"nsysprof.analysis.results"},
     "bundle": {"nsysprof.trace"},
     "export": {"nsysprof.analysis.results", "nsysprof.trace.gpu_metrics_schema"},
-    "api": {"nsysprof.trace", "nsysprof.analysis", "nsysprof.capture.find_nsys"},
+    "api": {"nsysprof.trace", "nsysprof.analysis", "nsysprof.capture.find_nsys", "nsysprof.workload.record_block"},
 }
 SEES_ALL = {"cli", "__main__"}
 HEAVY = ("pandas", "numpy", "numba", "matplotlib", "torch", "jinja2", "dask", "perfetto", "pyarrow")
