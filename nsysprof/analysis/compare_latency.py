@@ -340,7 +340,7 @@ def _too_few(pair: _Pair, found: LatencyChange) -> LatencyChange:
     return replace(
         found,
         reason=f"{have} blocks of a side are too few for a test",
-        next_step=f"At least {LEAST_BLOCKS} blocks of each side: bench with more --rounds, or take more samples.",
+        next_step=f"At least {LEAST_BLOCKS} blocks of each side: several captures, or bench with more --rounds.",
     )
 
 
