@@ -34,8 +34,8 @@ METHOD = (
     "else 10 %",
     "a capture's samples are calls back to back in one process: they are cut into stretches as long as their "
     "autocorrelation asks for, and a stretch stands for a block",
-    "how many more: two-sided t test at the level that Holm's first step asks for, power 80 %, to find a difference "
-    "of the margin with the variance between processes (runs) that was seen",
+    "how many more: two-sided t test at the level that Holm's first step asks for, and beyond the noise floor; power "
+    "80 % to find a difference of the margin, with the variance between processes (runs) that was seen",
 )
 _RESAMPLES, _SEED = 10_000, 0
 _AT_ONCE = 2_000
@@ -43,6 +43,8 @@ _LEAST_STRETCH = 5
 _NORMAL_95 = 1.960  # of the absolute value of a standard normal
 _MOST_FREEDOM = 1e6
 _MEDIAN_COST = np.sqrt(np.pi / 2)  # how much further medians scatter than means
+# The floor of medians of n units, in standard errors of a difference of means of n: a second hurdle beside the test.
+_FLOOR_ERRORS = _NORMAL_95 * float(_MEDIAN_COST)
 _MOST_UNITS = 1000
 
 
@@ -345,7 +347,8 @@ def _too_few(pair: _Pair, found: LatencyChange) -> LatencyChange:
 
 
 def units_needed(deviation: float, margin_pct: float, tests: int) -> int:
-    """Units of each side so that a t test finds a difference of the margin with a power of 80 %.
+    """Units of each side so that a difference of the margin is found with a power of 80 %: by the t test, and beyond
+    the noise floor that as many units have.
 
     deviation: standard deviation of a unit's log median. tests: how many cases Holm corrects for; the first step of it
     asks for alpha / tests.
@@ -357,7 +360,8 @@ def units_needed(deviation: float, margin_pct: float, tests: int) -> int:
     for count in range(2, _MOST_UNITS + 1):
         freedom = 2 * count - 2
         shift = wanted / (deviation * np.sqrt(2 / count)) if deviation > 0 else np.inf
-        if shift == np.inf or stats.nct.sf(stats.t.isf(alpha / 2, freedom), freedom, shift) >= POWER:
+        critical = max(float(stats.t.isf(alpha / 2, freedom)), _FLOOR_ERRORS)
+        if shift == np.inf or stats.nct.sf(critical, freedom, shift) >= POWER:
             return count
     return _MOST_UNITS + 1
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.range_time import split_walls
@@ -37,7 +38,7 @@ def collect_range_facts(
     parts = _parts(tables)
     ordered = analysis.ranges.sort_values("style", key=lambda style: style != "StartEnd", kind="stable")
     chosen = ordered.drop_duplicates(["range", "domain"])
-    chosen = chosen[[_TOOL.match(name) is None for name in chosen["range"]]]
+    chosen = chosen[np.array([_TOOL.match(name) is None for name in chosen["range"]], dtype=bool)]
     kernels = _kernels(analysis.range_kernels)
     shared = set(chosen.loc[chosen.duplicated("range", keep=False), "range"])
     facts = {WHOLE: _whole(analysis)}

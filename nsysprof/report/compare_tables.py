@@ -124,7 +124,7 @@ def _metric_cell(change: RangeChange, name: str) -> str:
 
 def part_table(found: Comparison, limit: int = 1000) -> Table:
     """Where the change of each range's wall time is, in parts that add up to it."""
-    changes = [change for change in found.ranges if change.parts is not None and change.wall_change_ns]
+    changes = [change for change in found.ranges if change.parts is not None and any(change.parts.values())]
     changes.sort(key=lambda change: -abs(change.wall_change_ns or 0))
     used = [part for part in PARTS if any((change.parts or {})[part] for change in changes)]
     titles = dict(zip(PARTS, _PART_TITLES, strict=True))

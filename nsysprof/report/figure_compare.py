@@ -99,8 +99,8 @@ def _legend(figure: Figure, shown: list[LatencyChange], margin: float) -> None:
 
 
 def draw_parts(found: Comparison) -> Figure | None:
-    """A bar a range, its parts stacked on the side of zero where they are; None without a change of wall time."""
-    known = [change for change in found.ranges if change.parts is not None and change.wall_change_ns]
+    """A bar a range, its parts stacked on the side of zero where they are; None where nothing changed."""
+    known = [change for change in found.ranges if change.parts is not None and any(change.parts.values())]
     if not known:
         return None
     known.sort(key=lambda change: -abs(change.wall_change_ns or 0))

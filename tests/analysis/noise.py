@@ -28,8 +28,11 @@ def measured(
     drift=0.0,
     slow=0.0,
 ):
-    """A bench's case. between, block, within: relative deviation of processes, blocks and samples; rho: how much of a
-    sample's the next one keeps; drift: relative change over a process; slow: share of processes that are 6 % slower."""  # fmt: skip
+    """A bench's case.
+
+    between, block, within: relative deviation of processes, blocks and samples; rho: how much of a sample's the next
+    one keeps; drift: relative change over a process; slow: share of processes that are 6 % slower.
+    """
     found = []
     for _ in range(processes):
         own = np.log(level) + rng.normal(0, between) + (np.log(1.06) if rng.random() < slow else 0.0)
