@@ -67,14 +67,14 @@ def one_more_launch(database, name="RUN::flash::S4096"):
     """Each of the range's ten calls launches its kernel twice."""
     largest = database.execute("SELECT max(correlationId) FROM CUPTI_ACTIVITY_KIND_RUNTIME").fetchone()[0]
     for number, (kernel, call) in enumerate(calls_in(database, name)[:10], start=1):
-        for table, row, shift in ((_WORK, kernel, 20), ("CUPTI_ACTIVITY_KIND_RUNTIME", call, 0)):
+        for table, row in ((_WORK, kernel), ("CUPTI_ACTIVITY_KIND_RUNTIME", call)):
             columns = [each[1] for each in database.execute(f"PRAGMA table_info({table})")]
             values = dict(
                 zip(columns, database.execute(f"SELECT * FROM {table} WHERE rowid = ?", (row,)).fetchone(), strict=True)
             )
             values["correlationId"] = largest + number
-            values["start"] += shift
-            values["end"] = values["start"] + 1000 if table == _WORK else values["end"]
+            if table == _WORK:  # 500 ns in the gap after the kernel
+                values["start"], values["end"] = values["end"] + 50, values["end"] + 550
             marks = ", ".join("?" * len(columns))
             database.execute(f"INSERT INTO {table} VALUES ({marks})", [values[column] for column in columns])
 
