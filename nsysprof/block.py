@@ -7,6 +7,8 @@ from typing import Any
 
 # Statuses of a block that was measured. Every other one (see workload/worker.py) has a reason.
 OK = "ok"
+# Above this part of a call's time the CPU's launching is what is timed, and a graph shows the GPU's own time.
+LAUNCH_BOUND = 0.8
 # When a case is warm, which the measured process decides and every report states.
 WINDOW_S, WINDOWS, TOLERANCE = 1e-3, 3, 0.03
 WARMUP_RULE = (

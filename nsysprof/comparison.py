@@ -39,13 +39,15 @@ class Measured:
     """One case in one input, untraced.
 
     processes: the samples (ns) of each block of each process. in_order: a process' only block is one long sequence of
-    calls, back to back, which has to be cut before anything is computed of it. peak_bytes: of torch's allocator.
+    calls, back to back, which has to be cut before anything is computed of it. host_bound: whether it is the CPU that
+    is timed, or its launching. peak_bytes: of torch's allocator.
     """
 
     status: str
     reason: str = ""
     processes: tuple[tuple[tuple[int, ...], ...], ...] = ()
     in_order: bool = False
+    host_bound: bool = False
     peak_bytes: int | None = None
 
 

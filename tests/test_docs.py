@@ -1,6 +1,8 @@
 """The examples of the documentation do what it says of them."""
 
 import re
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 
 from tests.build_trace import TraceBuilder
 
+pytest_plugins = ["pytester"]
 ROOT = Path(__file__).parents[1]
 
 
@@ -61,3 +64,25 @@ def test_every_trace_in_git_has_its_provenance():
     names = [path.name for path in (ROOT / "traces").glob("*") if path.suffix in (".xz", ".gz")]
     assert len(names) >= 14
     assert [name for name in names if f"`{name}`" not in said] == []
+
+
+def test_the_pytest_example_passes(pytester):
+    (code,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/pytest.md").read_text(encoding="utf-8"), re.M | re.S)
+    pytester.makepyfile(code)
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
+
+
+def test_every_option_and_metric_in_the_page_of_compare_exists():
+    from nsysprof.gate_spec import known_metrics, parse_gate
+
+    page = (ROOT / "docs" / "compare.md").read_text(encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "nsysprof", "compare", "--help"], capture_output=True, text=True, check=True
+    )
+    used = set(re.findall(r"(--[a-z][a-z-]+)", page)) - {"--self-check", "--processes", "--rounds", "--quiet"}
+    of_others = {"--backends", "--seq", "--no-figures", "--body-file"}
+    assert {option for option in used - of_others if option not in done.stdout} == set()
+    for gate in re.findall(r"--fail-on ([a-z]+:\S+?)[\]`\s]", page):
+        assert parse_gate(gate)
+    table = page[page.index("## The gate") : page.index("| exit code")]
+    assert {name for name in known_metrics() if f"`{name}`" not in table} == set()

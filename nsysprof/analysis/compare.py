@@ -184,7 +184,8 @@ def _notes(
         notes.append(Note("floor-assumed", Severity.WARNING, text, "Give several of each side, or --floor."))
     elif latency.changes and latency.unit == "process":
         text = "Each side is one run: another day or another board would look like a change of the code."
-        notes.append(Note("one-run", Severity.INFO, text, "Give several of each side, measured in turn."))
+        severity = Severity.WARNING if any(each.get("device") == "cpu" for each in (*old, *new)) else Severity.INFO
+        notes.append(Note("one-run", severity, text, "Give several of each side, measured in turn."))
     return notes + _range_notes(ranges)
 
 

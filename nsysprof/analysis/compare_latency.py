@@ -20,6 +20,9 @@ from nsysprof.comparison import SAME_SAMPLES, LatencyChange, LatencyComparison, 
 
 # What processes of the same code may differ by where nothing measured it; on an H200, 6 % were seen between two.
 ASSUMED_FLOOR_PCT = 10.0
+# What runs may differ by beyond their processes (another hour, another board), where each side is one: on the GPU, and
+# where it is the CPU that is timed. On H200s, 1.8 % were seen, and 5 % (once 36 %) in cases bound by launching.
+RUN_FLOOR_PCT, HOST_RUN_FLOOR_PCT = 2.0, 10.0
 MARGIN_PCT = 3.0
 POWER = 0.8
 METHOD = (
@@ -31,7 +34,8 @@ METHOD = (
     "the interval of the ratio is the wider of a two-stage bootstrap (processes or runs, then their blocks, 10,000 "
     "resamples) and of the t test's interval; 95 %",
     "where each side was measured in one process, the noise floor stands for what processes differ by: the one given, "
-    "else 10 %",
+    "else 10 %; where each side is one run, that two runs of the same code differ by up to 2 % (10 % in cases that the "
+    "CPU bounds) is assumed, unless a floor is given",
     "a capture's samples are calls back to back in one process: they are cut into stretches as long as their "
     "autocorrelation asks for, and a stretch stands for a block",
     "how many more: two-sided t test at the level that Holm's first step asks for, and beyond the noise floor; power "
@@ -67,11 +71,12 @@ class _Units:
 @dataclass(frozen=True)
 class _Pair:
     """A case that both sides measured. spread: pooled variance of the units' levels within the sides, with `freedom`
-    degrees of freedom."""
+    degrees of freedom. run_floor_pct: what 95 % of pairs of runs of the same code are assumed to stay below."""
 
     key: str
     baseline: _Units
     candidate: _Units
+    run_floor_pct: float = 0.0
 
     @property
     def freedom(self) -> int:
@@ -104,7 +109,12 @@ def compare_latencies(
     by_runs = len(baseline) > 1 or len(candidate) > 1
     sides = {key: (_describe(key, baseline), _describe(key, candidate)) for key in keys}
     pairs = [
-        _Pair(key, _units(key, baseline, by_runs), _units(key, candidate, by_runs))
+        _Pair(
+            key,
+            _units(key, baseline, by_runs),
+            _units(key, candidate, by_runs),
+            0.0 if by_runs or settings.floor_pct is not None else _run_floor(key, (*baseline, *candidate)),
+        )
         for key in keys
         if sides[key][0].median_ns and sides[key][1].median_ns
     ]
@@ -161,6 +171,11 @@ def _units(key: str, inputs: Sequence[Mapping[str, Measured]], by_runs: bool) ->
         blocks = [_blocks(process, found.in_order) for process in found.processes]
         units += [np.concatenate(blocks)] if by_runs else blocks
     return _Units(tuple(units))
+
+
+def _run_floor(key: str, inputs: Sequence[Mapping[str, Measured]]) -> float:
+    host_bound = any(each[key].host_bound for each in inputs if key in each)
+    return HOST_RUN_FLOOR_PCT if host_bound else RUN_FLOOR_PCT
 
 
 def _blocks(process: Sequence[Sequence[int]], in_order: bool) -> Floats:
@@ -259,9 +274,12 @@ def _error(pair: _Pair, prior: Prior, floor_pct: float) -> tuple[float, float]:
     moderated = prior.moderate(pair.spread, pair.freedom)
     if moderated is None:
         return float(np.log1p(floor_pct / 100) / _NORMAL_95), _MOST_FREEDOM
-    variance, freedom = moderated
     counts = len(pair.baseline.blocks), len(pair.candidate.blocks)
-    return float(np.sqrt(variance * (1 / counts[0] + 1 / counts[1]))), min(freedom, _MOST_FREEDOM)
+    measured = moderated[0] * (1 / counts[0] + 1 / counts[1])
+    total = measured + float(np.log1p(pair.run_floor_pct / 100) / _NORMAL_95) ** 2
+    # Satterthwaite: only the measured part has few degrees of freedom.
+    freedom = moderated[1] * (total / measured) ** 2 if measured > 0 else _MOST_FREEDOM
+    return float(np.sqrt(total)), min(freedom, _MOST_FREEDOM)
 
 
 def _p_of_units(pair: _Pair, error: tuple[float, float]) -> float:
@@ -330,6 +348,10 @@ def _need_more(pair: _Pair, found: LatencyChange, prior: Prior, settings: Settin
     reason = f"the interval is wider than ±{found.margin_pct:.2g} %, and the difference is not certain"
     if needed > _MOST_UNITS:
         return replace(found, reason=reason, next_step="Too noisy for this margin: give a wider --margin.")
+    if needed <= counts and pair.run_floor_pct:
+        reason = f"each side is one run, and {pair.run_floor_pct:g} % between two runs of the same code are assumed"
+        step = f"Give {LEAST_BLOCKS} runs of each side, measured in turn, or --floor."
+        return replace(found, reason=reason, next_step=step, more=LEAST_BLOCKS - 1)
     needed = max(needed, counts + 1)
     more = needed - counts
     how = "bench --processes" if units == "processes" else "repeat the measurement"
@@ -341,7 +363,7 @@ def _too_few(pair: _Pair, found: LatencyChange) -> LatencyChange:
     have = min(len(pair.baseline.flat), len(pair.candidate.flat))
     return replace(
         found,
-        reason=f"{have} blocks of a side are too few for a test",
+        reason=f"{have} block{'s' if have != 1 else ''} of a side: too few for a test",
         next_step=f"At least {LEAST_BLOCKS} blocks of each side: several captures, or bench with more --rounds.",
     )
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import lzma
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nsysprof.block import OK
+from nsysprof.block import LAUNCH_BOUND, OK, Block
 from nsysprof.capture.bench import SAMPLES as BENCH_SAMPLES
 from nsysprof.capture.bench import BenchRun, read_run
 from nsysprof.capture.manifest import MANIFEST, SAMPLES, read_manifest
@@ -29,6 +30,7 @@ Say = Callable[[str], None]
 _TRACES = ("nsys.sqlite", "torch.sqlite")
 _PACKED = (".xz", ".gz", ".zst")
 _REPORTS = (".nsys-rep", ".qdrep")
+_SCATTER = 0.1
 _MOST_BYTES = 1 << 30  # of samples, unpacked
 
 
@@ -123,8 +125,17 @@ def _measured_by_bench(run: BenchRun, case: Case) -> Measured:
     return Measured(
         OK,
         processes=tuple(tuple(block.values_ns for block in good if block.process == p) for p in processes),
+        host_bound=run.plan.device == "cpu" or _is_launch_bound(good),
         peak_bytes=max(peaks, default=None),
     )
+
+
+def _is_launch_bound(blocks: Sequence[Block]) -> bool:
+    """Whether launching takes most of a call and shows: samples scatter, where a flushed L2 does not hide it."""
+    shares = [block.launch_share for block in blocks if block.launch_share is not None]
+    values = [value for block in blocks for value in block.values_ns]
+    scatter = statistics.pstdev(values) / statistics.fmean(values)
+    return bool(shares) and statistics.median(shares) >= LAUNCH_BOUND and scatter > _SCATTER
 
 
 def _read_capture(source: Path, nsys: Path | None, scratch: Path, say: Say) -> Input:
@@ -135,7 +146,9 @@ def _read_capture(source: Path, nsys: Path | None, scratch: Path, say: Say) -> I
     cases = {}
     for case in manifest.cases:
         name = format_range(case, manifest.range_keys)
-        cases[_key(case)] = _measured_by_capture(results[results["range"] == name], samples.get(name))
+        cases[_key(case)] = _measured_by_capture(
+            results[results["range"] == name], samples.get(name), on_cpu=manifest.environment.get("device") == "cpu"
+        )
     environment = {**manifest.environment, "latency_method": f"capture, {manifest.method}"}
     notes = () if manifest.complete else (_incomplete(source),)
     ranges, digest = None, _digest(source / SAMPLES)
@@ -151,13 +164,13 @@ def _read_capture(source: Path, nsys: Path | None, scratch: Path, say: Say) -> I
     return Input(source.resolve().name, "capture", environment, cases, ranges, (*manifest.notes, *notes), digest)
 
 
-def _measured_by_capture(rows: pd.DataFrame, samples: Samples | None) -> Measured:
+def _measured_by_capture(rows: pd.DataFrame, samples: Samples | None, *, on_cpu: bool) -> Measured:
     row = rows.to_dict("records")[0] if len(rows) else {"status": "not_run", "reason": ""}
     if row["status"] != OK or samples is None:
         return Measured(str(row["status"]) if row["status"] != OK else "not_run", str(row["reason"]))
     peak = row["peak_allocated_bytes"]
     known = None if peak is None or peak != peak or not isinstance(peak, int) else int(peak)  # noqa: PLR0124
-    return Measured(OK, processes=((samples.values_ns,),), in_order=True, peak_bytes=known)
+    return Measured(OK, processes=((samples.values_ns,),), in_order=True, host_bound=on_cpu, peak_bytes=known)
 
 
 def _read_samples(folder: Path) -> dict[str, Samples]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from nsysprof.block import LAUNCH_BOUND
 from nsysprof.case import Case
 from nsysprof.environment import read_clocks
 from nsysprof.job import Job
@@ -17,8 +18,6 @@ from nsysprof.workload.measure import DTYPES, prepared
 from nsysprof.workload.memory import PeakMemory, release_memory
 from nsysprof.workload.timing import Call, capture_graph, make_flush, synchronize, time_calls, warm_up
 
-# Above this part of a call's time the CPU's launching is what is timed, and a graph shows the GPU's own time.
-LAUNCH_BOUND = 0.8
 _COPY_BYTES = {"cuda": 1 << 30, "cpu": 1 << 28}
 _MATMUL_SIZES = {("cuda", "fp16"): 8192, ("cuda", "bf16"): 8192, ("cuda", "fp32"): 4096}
 _CPU_MATMUL_SIZE = 1024
