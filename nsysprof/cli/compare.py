@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -126,8 +125,7 @@ def _read_sides(
             typer.echo(text, err=True)
 
     named = [[path for source in side for path in find_inputs(source)] for side in (baseline, candidate)]
-    with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
-        old, new = ([read_input(path, nsys, Path(scratch), say) for path in side] for side in named)
+    old, new = ([read_input(path, nsys, say) for path in side] for side in named)
     return old, new
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import lzma
 import statistics
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,14 +55,14 @@ def find_inputs(source: Path) -> list[Path]:
     return inside
 
 
-def read_input(source: Path, nsys: Path | None, scratch: Path, say: Say) -> Input:
+def read_input(source: Path, nsys: Path | None, say: Say) -> Input:
     """One capture, bench or trace. Raises TraceError and its like for what is none."""
     if source.is_dir() and (source / MANIFEST).exists():
-        return _read_capture(source, nsys, scratch, say)
+        return _read_capture(source, nsys, say)
     samples = _bench_samples(source)
     if samples is not None:
-        return _read_bench(source, samples, scratch)
-    ranges, environment, notes, digest = _read_trace(source, {}, nsys, scratch, say)
+        return _read_bench(source, samples)
+    ranges, environment, notes, digest = _read_trace(source, {}, nsys, say)
     return Input(source.resolve().name, "trace", environment, ranges=ranges, notes=notes, digest=digest)
 
 
@@ -96,10 +97,9 @@ def _bench_samples(source: Path) -> Path | None:
     return source if source.name in names else None
 
 
-def _read_bench(source: Path, path: Path, scratch: Path) -> Input:
-    if path.suffix == ".xz":
-        path = _unpack(path, scratch)
-    run = read_run(path)
+def _read_bench(source: Path, path: Path) -> Input:
+    with tempfile.TemporaryDirectory(prefix="nsysprof-") as work:
+        run = read_run(_unpack(path, Path(work)) if path.suffix == ".xz" else path)
     caches = "caches emptied before each call" if run.plan.flush else "caches warm"
     notes = () if run.complete else (_incomplete(source),)
     return Input(
@@ -138,7 +138,7 @@ def _is_launch_bound(blocks: Sequence[Block]) -> bool:
     return bool(shares) and statistics.median(shares) >= LAUNCH_BOUND and scatter > _SCATTER
 
 
-def _read_capture(source: Path, nsys: Path | None, scratch: Path, say: Say) -> Input:
+def _read_capture(source: Path, nsys: Path | None, say: Say) -> Input:
     from nsysprof.cli.record import read_results
 
     manifest, results = read_manifest(source), read_results(source)
@@ -157,7 +157,7 @@ def _read_capture(source: Path, nsys: Path | None, scratch: Path, say: Say) -> I
             str(row["range"]): int(row["traced_calls"])
             for row in results[results["traced_calls"].notna()].to_dict("records")
         }
-        ranges, of_trace, trace_notes, trace_digest = _read_trace(source, calls, nsys, scratch, say)
+        ranges, of_trace, trace_notes, trace_digest = _read_trace(source, calls, nsys, say)
         environment = {**of_trace, **{key: fact for key, fact in environment.items() if fact is not None}}
         notes, digest = (*notes, *trace_notes), f"{digest} {trace_digest}"
     environment["nsys_version"] = _short_version(environment.get("nsys_version"))
@@ -169,7 +169,7 @@ def _measured_by_capture(rows: pd.DataFrame, samples: Samples | None, *, on_cpu:
     if row["status"] != OK or samples is None:
         return Measured(str(row["status"]) if row["status"] != OK else "not_run", str(row["reason"]))
     peak = row["peak_allocated_bytes"]
-    known = None if peak is None or peak != peak or not isinstance(peak, int) else int(peak)  # noqa: PLR0124
+    known = peak if isinstance(peak, int) else None
     return Measured(OK, processes=((samples.values_ns,),), in_order=True, host_bound=on_cpu, peak_bytes=known)
 
 
@@ -188,24 +188,23 @@ def _read_samples(folder: Path) -> dict[str, Samples]:
 
 
 def _read_trace(
-    source: Path, calls: Mapping[str, int], nsys: Path | None, scratch: Path, say: Say
+    source: Path, calls: Mapping[str, int], nsys: Path | None, say: Say
 ) -> tuple[dict[tuple[str, str], RangeFacts], dict[str, Any], tuple[Note, ...], str]:
     from nsysprof.capture.find_nsys import find_nsys
     from nsysprof.trace.locate import identity_of, resolve_input
     from nsysprof.trace.open import open_trace
 
     say(f"read {source.name}")
-    work = scratch / hashlib.sha256(str(source.resolve()).encode()).hexdigest()[:16]
-    work.mkdir(exist_ok=True)
-    path = resolve_input(source, find_nsys(nsys) if source.suffix in _REPORTS else None, work)
-    with open_trace(path, identity_of(source, path)) as trace:
-        from nsysprof.analysis.range_facts import WHOLE, collect_range_facts
-        from nsysprof.analysis.summarize import summarize
-        from nsysprof.trace.tables import read_tables
+    with tempfile.TemporaryDirectory(prefix="nsysprof-") as work:
+        path = resolve_input(source, find_nsys(nsys) if source.suffix in _REPORTS else None, Path(work))
+        with open_trace(path, identity_of(source, path)) as trace:
+            from nsysprof.analysis.range_facts import WHOLE, collect_range_facts
+            from nsysprof.analysis.summarize import summarize
+            from nsysprof.trace.tables import read_tables
 
-        tables = read_tables(trace)
-        analysis = summarize(tables)
-        ranges, notes = collect_range_facts(tables, analysis, calls)
+            tables = read_tables(trace)
+            analysis = summarize(tables)
+            ranges, notes = collect_range_facts(tables, analysis, calls)
     if (source / MANIFEST).exists():
         del ranges[WHOLE]  # warm-up and allocation, which are not what was asked to be measured
     info = analysis.trace
@@ -240,8 +239,8 @@ def _digest(path: Path) -> str:
         return ""
 
 
-def _unpack(path: Path, scratch: Path) -> Path:
-    target = scratch / f"{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}.json"
+def _unpack(path: Path, work: Path) -> Path:
+    target = work / BENCH_SAMPLES
     try:
         with lzma.open(path) as packed, target.open("wb") as plain:
             left = _MOST_BYTES
