@@ -45,8 +45,12 @@ def find_inputs(source: Path) -> list[Path]:
         raise TraceError(
             f"{source} is an analysis, which holds no samples and no trace.", "Give the capture or trace it is of."
         )
-    inside = sorted(path for path in source.iterdir() if path.is_dir() and _is_input(path))
-    inside += sorted(path for path in source.iterdir() if path.is_file() and _is_trace(path))
+    try:
+        found = sorted(source.iterdir())
+        inside = [path for path in found if path.is_dir() and _is_input(path)]
+    except OSError as error:
+        raise TraceError(f"{source} cannot be read: {error.strerror}.", "Check its permissions.") from error
+    inside += [path for path in found if path.is_file() and _is_trace(path)]
     if not inside:
         raise TraceError(
             f"{source} holds no capture, no trace and no bench.",
@@ -100,6 +104,9 @@ def _bench_samples(source: Path) -> Path | None:
 def _read_bench(source: Path, path: Path) -> Input:
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as work:
         run = read_run(_unpack(path, Path(work)) if path.suffix == ".xz" else path)
+    values = [value for block in run.blocks for value in block.values_ns]
+    if not all(isinstance(value, int) and value > 0 for value in values):
+        raise TraceError(f"{source} holds a duration that is none.", "Measure it again.")
     caches = "caches emptied before each call" if run.plan.flush else "caches warm"
     notes = () if run.complete else (_incomplete(source),)
     return Input(

@@ -45,7 +45,7 @@ def most_by_chance(comparisons, level=0.05):
 )
 def test_benches_of_the_same_code_raise_no_alarm_more_often_than_stated(noise):
     rng = np.random.default_rng(1)
-    runs = 60
+    runs = 40
     found = [
         compare([[measured(rng, **noise) for _ in range(6)]], [[measured(rng, **noise) for _ in range(6)]])
         for _ in range(runs)
@@ -55,7 +55,7 @@ def test_benches_of_the_same_code_raise_no_alarm_more_often_than_stated(noise):
 
 def test_captures_of_the_same_code_raise_no_alarm_more_often_than_stated():
     rng = np.random.default_rng(2)
-    runs = 60
+    runs = 40
     sides = [[[[captured(rng) for _ in range(6)] for _ in range(4)] for _ in "ab"] for _ in range(runs)]
     assert alarmed(compare(*pair) for pair in sides) <= most_by_chance(runs)
     # Single captures say nothing of other processes, so that they claim nothing.

@@ -3,6 +3,7 @@
 import json
 import lzma
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -247,6 +248,13 @@ def test_unknown_options_are_no_regression_either(base):
 def test_damaged_inputs(base, tmp_path, name, content, code):
     (tmp_path / name).write_bytes(content)
     fails(run(base, tmp_path / name), code, name)
+
+
+@pytest.mark.parametrize("value", ["0", "-3", '"x"', "1.5", "null"])
+def test_a_bench_with_impossible_samples(tmp_path, value):
+    text = lzma.decompress((TUNE / "flex" / "samples.json.xz").read_bytes()).decode()
+    (tmp_path / "samples.json").write_text(re.sub(r'"values_ns":\[\d+', f'"values_ns":[{value}', text, count=1))
+    fails(run(tmp_path, TUNE / "flex"), 7, "a duration that is none")
 
 
 @pytest.mark.parametrize(

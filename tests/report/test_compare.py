@@ -1,5 +1,4 @@
 import re
-from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
