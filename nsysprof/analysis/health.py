@@ -10,6 +10,7 @@ from nsysprof.analysis.diagnostics import diagnostic_notes
 from nsysprof.analysis.memory import DeviceMemory
 from nsysprof.analysis.ranges import Attributed, ranges_of_calls
 from nsysprof.analysis.work import Rows
+from nsysprof.bundle_format import LEFT_OUT
 from nsysprof.notes import Note, Severity
 from nsysprof.range_name import parse_range
 from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, Bools, Int64s, Tables
@@ -182,3 +183,6 @@ def _partial(tables: Tables) -> Iterator[Note]:
         if tables.export_facts.get(f"EXPORT_PARAM_{name}", "").strip():
             text = f"The export was restricted ({name})."
             yield Note("partial-export", Severity.WARNING, text, "Export the whole report.")
+    for gone in tables.capture_facts.get(LEFT_OUT, []):
+        text = f"This trace was made to be shared, without {gone}."
+        yield Note("bundle-left-out", Severity.WARNING, text, "Ask for the whole trace if that matters.")

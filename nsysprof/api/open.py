@@ -19,8 +19,8 @@ def open_trace(source: str | os.PathLike[str], *, nsys: str | os.PathLike[str] |
     """Open a trace read-only, for the length of a `with` block.
 
     source: whatever `nsysprof analyze` takes: an nsys .sqlite, that file compressed (.xz, .gz, .zst), a .nsys-rep, a
-    folder of nsys' Parquet files, Kineto's JSON, a capture folder. What has to be unpacked, exported or converted first
-    goes to a temporary folder that ends with the block.
+    folder of nsys' Parquet files, Kineto's JSON, a capture folder, a bundle. What has to be unpacked, exported or
+    converted first goes to a temporary folder that ends with the block.
     nsys: the nsys that exports a .nsys-rep; searched for when not given.
 
     Raises NsysprofError (see nsysprof.errors) for what is missing, damaged or no trace; str(error) says what and

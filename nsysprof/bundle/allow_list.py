@@ -73,6 +73,11 @@ TABLES: dict[str, tuple[str, ...]] = {
         "DIAGNOSTIC_EVENT": "timestamp timestampType source severity text globalPid",
     }.items()
 }
+# Names that no number depends on: of variables in the user's code, and of kernels once more.
+PRIVATE_COLUMNS = {
+    "CUPTI_ACTIVITY_KIND_KERNEL": ("mangledName",),
+    "CUDA_GPU_MEMORY_USAGE_EVENTS": ("name",),
+}
 METADATA_TABLES = ("META_DATA_CAPTURE", "META_DATA_EXPORT", "EXPORT_META_DATA")
 ENUM_COLUMNS = ("id", "name", "label")
 ENUM_NAME = re.compile(r"ENUM_(NSYS|CUDA|CUPTI|DIAGNOSTIC|NVTX|OPENGL|OPENACC|MPI|UCX|VULKAN|D3D|WDDM|OSRT)_[A-Z0-9_]+")

@@ -12,6 +12,7 @@ from nsysprof.bundle.allow_list import (
     ENUM_MAX_ROWS,
     ENUM_NAME,
     METADATA_TABLES,
+    PRIVATE_COLUMNS,
     STRINGS,
     Kind,
     allowed_columns,
@@ -20,14 +21,33 @@ from nsysprof.bundle.allow_list import (
     keeps_diagnostic,
     keeps_metadata,
 )
+from nsysprof.bundle.crop import Crop, Keep, plan_crop
+from nsysprof.bundle.name_tokens import NameTokens
+from nsysprof.bundle.public_names import is_public_kernel
 from nsysprof.bundle.redact import Redactor
 from nsysprof.bundle.renumber import Renumbering, collect_ids
 from nsysprof.bundle.secret_values import collect_secrets, machine_secrets
 from nsysprof.bundle.verify import SecretLeakError, find_leaks
+from nsysprof.bundle_format import LEFT_OUT
 from nsysprof.errors import OutputError, TraceDamagedError
 from nsysprof.trace.open import open_trace, quote
 
 _SQL_TYPES = {Kind.REAL: "REAL", Kind.TEXT: "TEXT"}
+
+
+@dataclass(frozen=True)
+class SanitizeOptions:
+    """How much of the trace is shared.
+
+    names: what replaces the user's names. ranges: patterns of range names; only what belongs to them is kept, all
+    without any. without: tables that are left out. public: values that are shared on purpose, whoever else uses them.
+    """
+
+    names: NameTokens = field(default_factory=NameTokens)
+    ranges: tuple[str, ...] = ()
+    without: frozenset[str] = frozenset()
+    public: frozenset[str] = frozenset()
+    secrets: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -40,6 +60,7 @@ class SanitizeReport:
     dropped_tables: list[str] = field(default_factory=list)
     dropped_columns: dict[str, list[str]] = field(default_factory=dict)
     dropped_rows: dict[str, int] = field(default_factory=dict)  # metadata and diagnostics
+    cropped_rows: dict[str, int] = field(default_factory=dict)  # outside the ranges asked for
     dropped_strings: int = 0
     redacted_texts: int = 0
     secrets_searched: int = 0
@@ -48,8 +69,8 @@ class SanitizeReport:
         return asdict(self)
 
 
-def sanitize_trace(source: Path, target: Path) -> SanitizeReport:
-    """Write the shareable part of `source` to the new file `target`, and prove it clean.
+def sanitize_trace(source: Path, target: Path, options: SanitizeOptions | None = None) -> SanitizeReport:
+    """Write the shareable part of `source` to the new file `target`, and search it for every private value.
 
     The source is opened read-only and never changed. The same source gives the same bytes. Raises TraceError for
     an unreadable source, OutputError when the target exists or cannot be written, and SecretLeakError (with no
@@ -57,14 +78,15 @@ def sanitize_trace(source: Path, target: Path) -> SanitizeReport:
     """
     if target.exists():
         raise OutputError(f"{target} exists.", "Choose another name, or remove it first.")
+    chosen = options or SanitizeOptions()
     part = target.with_name(f".{target.name}.part")
     part.unlink(missing_ok=True)
     try:
         with open_trace(source) as trace:
             _confine(trace.connection)
-            secrets = collect_secrets(trace.connection) | machine_secrets()
+            secrets = (collect_secrets(trace.connection) | machine_secrets() | chosen.secrets) - chosen.public
             report = SanitizeReport(source.name, target.name, secrets_searched=len(secrets))
-            _Rebuild(trace.connection, part, Redactor(secrets), report).run()
+            _Rebuild(trace.connection, part, Redactor(secrets), report, chosen).run()
         leaks = find_leaks(part, secrets)
         if leaks:
             raise SecretLeakError(
@@ -100,15 +122,28 @@ def _confine(connection: sqlite3.Connection) -> None:
 class _Rebuild:
     """One source, one new file."""
 
-    def __init__(self, source: sqlite3.Connection, path: Path, redactor: Redactor, report: SanitizeReport) -> None:
+    def __init__(
+        self,
+        source: sqlite3.Connection,
+        path: Path,
+        redactor: Redactor,
+        report: SanitizeReport,
+        options: SanitizeOptions,
+    ) -> None:
         self.source = source
         self.path = path
         self.redactor = redactor
         self.report = report
-        self.kept_strings: set[int] = set()
+        self.names = options.names
+        self.options = options
+        self.crop: Crop | None = None
+        # By id: the column that named it first, which says what it is a name of.
+        self.kept_strings: dict[int, str] = {}
 
     def run(self) -> None:
         tables = self._kept_tables()
+        if self.options.ranges:
+            self.crop = plan_crop(self.source, self.options.ranges)
         self.renumbering = Renumbering(
             collect_ids(self.source, _of_kind(tables, Kind.GLOBAL_ID), _of_kind(tables, Kind.PROCESS_ID))
         )
@@ -118,6 +153,7 @@ class _Rebuild:
             for table, columns in tables.items():
                 self._copy(target, table, columns)
             self._copy_strings(target)
+            self._say_what_is_gone(target)
             target.commit()
             target.execute("VACUUM")
         finally:
@@ -127,6 +163,7 @@ class _Rebuild:
         """The tables to copy with their columns; notes down everything that is left out."""
         kept: dict[str, tuple[str, ...]] = {}
         listed = self.source.execute("SELECT name, type, sql FROM sqlite_master ORDER BY rowid").fetchall()
+        self.source_tables = {str(name) for name, kind, _ in listed if kind == "table"}
         for name, kind, sql in listed:
             if kind not in ("table", "view") or name == STRINGS:
                 continue
@@ -136,7 +173,10 @@ class _Rebuild:
                 continue
             # Hidden and generated columns (last field not 0) are computed by the source's schema: not read.
             present = [row[1] for row in self.source.execute(f"PRAGMA table_xinfo({quote(name)})") if row[6] == 0]
-            columns = tuple(column for column in allowed if column in present)
+            if base_name(name) in self.options.without:
+                continue
+            hidden = () if self.names.keep else PRIVATE_COLUMNS.get(base_name(name), ())
+            columns = tuple(column for column in allowed if column in present and column not in hidden)
             others = [self.redactor.redact(column) for column in present if column not in columns]
             if others:
                 self.report.dropped_columns[name] = others
@@ -148,17 +188,22 @@ class _Rebuild:
         convert = [self._converter(table, column) for column in columns]
         is_metadata, is_diagnostic = table in METADATA_TABLES, base_name(table) == "DIAGNOSTIC_EVENT"
         limit = f" LIMIT {ENUM_MAX_ROWS}" if ENUM_NAME.fullmatch(table) else ""
-        selected = ", ".join(_typed(column, _kind(table, column)) for column in columns)
+        watched, keeps = self._cropping(table)
+        selected = ", ".join(_typed(column, _kind(table, column)) for column in (*columns, *watched))
         rows = self.source.execute(f"SELECT {selected} FROM {quote(table)}{limit}")
         definitions = ", ".join(f"{quote(c)} {_SQL_TYPES.get(_kind(table, c), 'INTEGER')}" for c in columns)
         target.execute(f"CREATE TABLE {quote(table)} ({definitions})")
         insert = f"INSERT INTO {quote(table)} VALUES ({', '.join('?' * len(columns))})"
         texts = [i for i, column in enumerate(columns) if _kind(table, column) is Kind.TEXT]
-        kept = dropped = 0
+        kept = dropped = cropped = 0
 
         def converted() -> Iterator[tuple[Any, ...]]:
-            nonlocal kept, dropped
-            for row in rows:
+            nonlocal kept, dropped, cropped
+            for whole in rows:
+                row = whole[: len(columns)]
+                if keeps is not None and not keeps(whole[len(columns) :]):
+                    cropped += 1
+                    continue
                 if is_metadata and not keeps_metadata(*_name_and_value(columns, row)):
                     dropped += 1
                     continue
@@ -174,6 +219,25 @@ class _Rebuild:
         self.report.rows[table] = kept
         if dropped:
             self.report.dropped_rows[table] = dropped
+        if cropped:
+            self.report.cropped_rows[table] = cropped
+
+    def _cropping(self, table: str) -> tuple[tuple[str, ...], Keep | None]:
+        """The columns that decide whether a row is inside the ranges asked for, and how."""
+        if self.crop is None:
+            return (), None
+        present = [row[1] for row in self.source.execute(f"PRAGMA table_xinfo({quote(table)})") if row[6] == 0]
+        return self.crop.filter(base_name(table), present) or ((), None)
+
+    def _say_what_is_gone(self, target: sqlite3.Connection) -> None:
+        """In the trace itself, so that every reader of its numbers is told."""
+        gone = []
+        if self.crop is not None:
+            gone.append("everything outside the ranges that were asked for")
+        gone += sorted(self.options.without & {base_name(name) for name in self.source_tables})
+        if gone:
+            target.execute('CREATE TABLE IF NOT EXISTS META_DATA_CAPTURE ("name" TEXT, "value" TEXT)')
+            target.execute("INSERT INTO META_DATA_CAPTURE VALUES (?, ?)", (LEFT_OUT, ", ".join(gone)))
 
     def _converter(self, table: str, column: str) -> Callable[[Any], Any] | None:
         """What to do to a cell; None to copy it."""
@@ -183,18 +247,32 @@ class _Rebuild:
         if kind is Kind.PROCESS_ID:
             return self.renumbering.process
         if kind is Kind.STRING_ID:
-            return self._keep_string
+            return lambda identifier: self._keep_string(identifier, column)
         if kind is Kind.TEXT:
-            return self._redact_diagnostic if base_name(table) == "DIAGNOSTIC_EVENT" else self._redact
+            if base_name(table) == "DIAGNOSTIC_EVENT":
+                return self._redact_diagnostic
+            return self._redact_range if base_name(table) == "NVTX_EVENTS" else self._redact
         return None
 
-    def _keep_string(self, identifier: int | None) -> int | None:
+    def _keep_string(self, identifier: int | None, column: str) -> int | None:
         if identifier is not None:
-            self.kept_strings.add(identifier)
+            self.kept_strings.setdefault(identifier, column)
         return identifier
 
     def _redact(self, text: str | None) -> str | None:
         return None if text is None else self.redactor.redact(text)
+
+    def _redact_range(self, text: str | None) -> str | None:
+        return None if text is None else self.redactor.redact(self.names.range(text))
+
+    def _name(self, identifier: int, value: str) -> str:
+        """A kept string, as what it is a name of allows."""
+        column = self.kept_strings.pop(identifier)
+        if column == "textId":
+            return self.names.range(value)
+        if column == "nameId":
+            return self.names.call(value)
+        return value if identifier in self.public_short_names else self.names.kernel(value)
 
     def _redact_diagnostic(self, text: str | None) -> str | None:
         return None if text is None else self.redactor.redact_diagnostic(text)
@@ -206,17 +284,31 @@ class _Rebuild:
             return
         target.execute(f"CREATE TABLE {quote(STRINGS)} (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL)")
         written = 0
+        self.public_short_names = self._find_public_short_names()
         rows = self.source.execute(f"SELECT {_typed('id', Kind.INT)}, {_typed('value', Kind.TEXT)} FROM StringIds")
         for identifier, value in rows:
             if identifier not in self.kept_strings or value is None:
                 self.report.dropped_strings += 1
                 continue
-            self.kept_strings.discard(identifier)
-            redacted = self.redactor.redact(value)
+            redacted = self.redactor.redact(self._name(identifier, value))
             target.execute("INSERT INTO StringIds VALUES (?, ?)", (identifier, redacted))
             written += 1
             self.report.redacted_texts += redacted != value
         self.report.rows[STRINGS] = written
+
+
+    def _find_public_short_names(self) -> set[int]:
+        """Short names of kernels whose whole name is a library's: alone they name no library (`Kernel2`)."""
+        found: set[int] = set()
+        for table in self.source_tables:
+            present = {row[1] for row in self.source.execute(f"PRAGMA table_xinfo({quote(table)})") if row[6] == 0}
+            if base_name(table) != "CUPTI_ACTIVITY_KIND_KERNEL" or not present >= {"demangledName", "shortName"}:
+                continue
+            pairs = self.source.execute(
+                f"SELECT DISTINCT k.shortName, s.value FROM {quote(table)} k JOIN StringIds s ON s.id = k.demangledName"
+            )
+            found |= {short for short, whole in pairs if isinstance(whole, str) and is_public_kernel(whole)}
+        return found
 
 
 def _name_and_value(columns: tuple[str, ...], row: tuple[Any, ...]) -> tuple[str, str]:

@@ -23,8 +23,8 @@ def analyze(
         Path,
         typer.Argument(
             metavar="INPUT",
-            help="A capture folder, .sqlite (also .xz, .gz, .zst), .nsys-rep, .qdrep, a folder of nsys' Parquet files, "
-            "or torch.profiler's .json(.gz).",
+            help="A capture folder, a bundle (.zip), .sqlite (also .xz, .gz, .zst), .nsys-rep, .qdrep, a folder of "
+            "nsys' Parquet files, or torch.profiler's .json(.gz).",
             show_default=False,
         ),
     ],
@@ -42,13 +42,17 @@ def analyze(
     """Count launches, kernels, copies and peak memory in every NVTX range of a trace, and draw them."""
     from nsysprof.cli.counters import join_counters, read_counted
     from nsysprof.cli.record import read_record
+    from nsysprof.trace.bundle_file import is_bundle, unpack_bundle
     from nsysprof.trace.locate import identity_of
 
     say = _silent if as_json else _say
     folder = out or Path("analysis") / default_name(source)
     _check_folder(folder, force=force)
-    record = read_record(source) if source.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
+        if is_bundle(source):
+            say(f"unpack {source.name}")
+            source = unpack_bundle(source, Path(scratch))
+        record = read_record(source) if source.is_dir() else None
         trace = resolve(source, nsys, Path(scratch), say)
         analysis = analyze_trace(trace, say, identity_of(source, trace))
         record = None if record is None else _fill(record, analysis)
@@ -83,7 +87,7 @@ def default_name(source: Path) -> str:
     """The folder name for an input: the capture folder's, or the file's without its suffixes."""
     name = source.resolve().name
     if not source.is_dir():
-        for suffix in (".xz", ".gz", ".zst", ".sqlite", ".nsys-rep", ".qdrep", ".json", ".pt.trace"):
+        for suffix in (".zip", ".xz", ".gz", ".zst", ".sqlite", ".nsys-rep", ".qdrep", ".json", ".pt.trace"):
             name = name.removesuffix(suffix)
     return name or "trace"
 

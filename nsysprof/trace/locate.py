@@ -1,4 +1,4 @@
-"""From what the user names to one SQLite file: a folder, a compressed trace, an nsys report, torch.profiler's JSON."""
+"""From what the user names to one SQLite file: a folder, a bundle, a compressed trace, an nsys report, Kineto's JSON."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO
 
 from nsysprof.errors import MissingToolError, OutputError, ToolFailedError, TraceDamagedError, TraceError
+from nsysprof.trace.bundle_file import is_bundle, unpack_bundle
 from nsysprof.trace.open import refuse_lfs_pointer
 
 # In order of preference: nsys saw the driver, torch only its own work.
@@ -23,8 +24,11 @@ def resolve_input(source: Path, nsys: Path | None, work_dir: Path) -> Path:
     """The SQLite file behind `source`; what must be made for that is made in `work_dir`, nothing else is written.
 
     Raises TraceError for what does not exist, TraceDamagedError for a broken archive, MissingToolError or
-    ToolFailedError when a report cannot be exported; and as convert_parquet_folder and convert_kineto_json do.
+    ToolFailedError when a report cannot be exported; and as unpack_bundle, convert_parquet_folder and
+    convert_kineto_json do.
     """
+    if is_bundle(source):
+        source = unpack_bundle(source, work_dir)
     if source.is_dir():
         source = _trace_in(source)
     if source.is_dir():
@@ -60,7 +64,7 @@ def identity_of(source: Path, trace: Path) -> Path:
     nsys that exported it, so it is the report that proves something.
     """
     settled = _trace_in(source) if source.is_dir() else source
-    unpacked = settled.suffix in _PACKED and settled.with_suffix("").suffix != _KINETO
+    unpacked = is_bundle(settled) or (settled.suffix in _PACKED and settled.with_suffix("").suffix != _KINETO)
     return trace if unpacked else settled
 
 

@@ -1,0 +1,85 @@
+"""Tokens for the names that are the user's: equal names get equal tokens, in the trace and in every file beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from nsysprof.bundle.public_names import is_public_call, is_public_kernel, is_public_range, public_backends
+from nsysprof.case import is_callable_backend
+from nsysprof.range_name import parse_range
+
+# `reduction` is told by "reduce" in a name; every other category is told by its own word.
+_HINTS = {"reduction": "reduce"}
+_RANGE_IN_TEXT = re.compile(r"RUN::[\w.:=]*\w")
+
+
+def _no_category(_name: str) -> str:
+    return "other"
+
+
+class NameTokens:
+    """Replaces names of ranges, kernels and backends by numbered tokens, or keeps them all.
+
+    categorize: the category of a kernel's name; the token says it, so that the replaced name is of the same category.
+    """
+
+    def __init__(self, *, keep: bool = False, categorize: Callable[[str], str] = _no_category) -> None:
+        self.keep = keep
+        self._categorize = categorize
+        self._backends = public_backends()
+        self._tokens: dict[tuple[str, str], str] = {}
+        self._count: dict[str, int] = {}
+
+    def replaced(self) -> dict[str, str]:
+        """Every name that got a token, for the eyes of who shares."""
+        return {token: name for (_, name), token in self._tokens.items()}
+
+    def counts(self) -> dict[str, int]:
+        """How many names of each kind were replaced."""
+        return dict(sorted(self._count.items()))
+
+    def kernel(self, name: str) -> str:
+        """A kernel's or operator's name."""
+        if self.keep or is_public_kernel(name):
+            return name
+        category = self._categorize(name)
+        return self._token("kernel", name, "" if category == "other" else f" {_HINTS.get(category, category)}")
+
+    def call(self, name: str) -> str:
+        return name if self.keep or is_public_call(name) or is_public_kernel(name) else self._token("call", name)
+
+    def range(self, name: str) -> str:
+        """A range's, mark's, domain's or thread's name."""
+        if self.keep or is_public_range(name, self._backends):
+            return name
+        parsed = parse_range(name)
+        if parsed is not None:
+            return name.replace(f"::{parsed.backend}::", f"::{self.backend(parsed.backend)}::", 1)
+        return self._token("range", name)
+
+    def backend(self, name: str) -> str:
+        """A backend of the user's own, as a name that a range can carry."""
+        if self.keep or name in self._backends:
+            return name
+        return self._numbered("backend", name, "backend_{}")
+
+    def text(self, text: str) -> str:
+        """A text of our own files: a backend, a range, or a message that names one or `module:function`."""
+        if self.keep:
+            return text
+        if ("backend", text) in self._tokens:
+            return self._tokens["backend", text]
+        for (kind, name), token in self._tokens.items():
+            if kind == "backend" and is_callable_backend(name) and name in text:
+                text = re.sub(rf"(?<![\w.]){re.escape(name)}(?!\w)", token, text)
+        return _RANGE_IN_TEXT.sub(lambda found: self.range(found[0]) if parse_range(found[0]) else found[0], text)
+
+    def _token(self, kind: str, name: str, suffix: str = "") -> str:
+        return self._numbered(kind, name, f"<{kind}-{{}}{suffix}>")
+
+    def _numbered(self, kind: str, name: str, pattern: str) -> str:
+        if (kind, name) not in self._tokens:
+            self._count[kind] = self._count.get(kind, 0) + 1
+            self._tokens[kind, name] = pattern.format(self._count[kind])
+        return self._tokens[kind, name]

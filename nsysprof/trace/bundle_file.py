@@ -1,0 +1,214 @@
+"""Open an archive that `nsysprof bundle` wrote, or that says so: it comes from a stranger, and is unpacked like that.
+
+Nothing is written outside the given folder, and no more than the limits in nsysprof.bundle_format allow. Whatever a
+bundle never holds (a link, a folder of its own, an encrypted member, two names that differ only in case) refuses it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import lzma
+import shutil
+import stat
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from nsysprof.bundle_format import (
+    CONTENTS,
+    FORMAT_VERSION,
+    MAX_DIRECTORY_BYTES,
+    MAX_FREE_BYTES,
+    MAX_MEMBERS,
+    MAX_RATIO,
+    MAX_UNPACKED_BYTES,
+    MEMBER_NAME,
+    SUFFIX,
+)
+from nsysprof.errors import OutputError, TraceDamagedError, TraceEmptyError, TraceError, TraceForeignError
+from nsysprof.trace.open import refuse_lfs_pointer
+
+_CHUNK = 1 << 20
+_XZ_MEMORY = 256 << 20  # bytes; what preset 9 needs is a quarter of it
+_ASK = "Ask for it again, or for the trace itself."
+_UNSAFE = "nsysprof bundle writes no such archive: do not unpack it by other means."
+
+
+def is_bundle(path: Path) -> bool:
+    """Whether the name says that this is an archive; what is in it shows when it is opened."""
+    return path.suffix.lower() == SUFFIX and path.is_file()
+
+
+def unpack_bundle(source: Path, work_dir: Path) -> Path:
+    """The folder that the archive holds, unpacked below `work_dir`, its traces decompressed.
+
+    The folder bears the bundle's own name, whatever the archive is called. Raises TraceForeignError for what no bundle
+    holds, TraceDamagedError for what is broken or does not have the checksums it names, TraceEmptyError for an empty
+    file, and OutputError when the disk is too small.
+    """
+    _check_head(source)
+    try:
+        with zipfile.ZipFile(source) as archive:
+            members = _check_members(source, archive)
+            contents = _read_contents(source, archive)
+            _check_listed(source, members, contents)
+            folder = work_dir / "bundle" / _title(contents)
+            budget = _Budget(source, work_dir)
+            for member in members:
+                _unpack(source, archive, member, folder, budget, contents)
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError) as error:
+        raise TraceDamagedError(f"{source} is damaged or truncated: {error}.", _ASK) from error
+    except (NotImplementedError, RuntimeError) as error:  # what zipfile raises for an unknown method
+        raise TraceForeignError(f"{source} is packed in a way that no bundle is: {error}.", _ASK) from error
+    except OSError as error:
+        raise OutputError(f"{source} cannot be unpacked: {error.strerror}.", "Free space, or set TMPDIR.") from error
+    return folder
+
+
+def _check_head(source: Path) -> None:
+    """Before zipfile reads the directory of members, which could be gigabytes."""
+    try:
+        size = source.stat().st_size
+        with source.open("rb") as stream:
+            head = stream.read(100)
+            stream.seek(max(0, size - (1 << 16) - 22))
+            tail = stream.read()
+    except OSError as error:
+        raise TraceError(f"{source} cannot be read: {error.strerror}.", "Check the path.") from error
+    if not head:
+        raise TraceEmptyError(f"{source} is empty (0 bytes).", _ASK)
+    refuse_lfs_pointer(source, head)
+    if not head.startswith(b"PK"):
+        raise TraceForeignError(f"{source} is not a zip archive.", "Give the file that nsysprof bundle wrote.")
+    end = tail.rfind(b"PK\5\6")
+    if end < 0 or len(tail) < end + 22:
+        raise TraceDamagedError(f"{source} is truncated: its directory is missing.", _ASK)
+    if tail[max(0, end - 20) : end].startswith(b"PK\6\7"):
+        raise TraceForeignError(f"{source} is a zip64 archive.", _UNSAFE)
+    if int.from_bytes(tail[end + 12 : end + 16], "little") > MAX_DIRECTORY_BYTES:
+        raise TraceForeignError(f"{source} has more members than a bundle.", _UNSAFE)
+
+
+def _check_members(source: Path, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+    members = archive.infolist()
+    if len(members) > MAX_MEMBERS:
+        raise TraceForeignError(f"{source} has {len(members)} members; a bundle has {MAX_MEMBERS} at most.", _UNSAFE)
+    names = [member.filename for member in members]
+    for member in members:
+        if MEMBER_NAME.fullmatch(member.orig_filename) is None or member.filename != member.orig_filename:
+            raise TraceForeignError(f"{source} has a member that no bundle has: {_shown(member)}.", _UNSAFE)
+        if member.flag_bits & 0x1:
+            raise TraceForeignError(f"{source} is encrypted.", _ASK)
+        kind = stat.S_IFMT(member.external_attr >> 16)
+        if kind not in (0, stat.S_IFREG):
+            raise TraceForeignError(f"{source} has a member that is no plain file: {_shown(member)}.", _UNSAFE)
+    if len({name.casefold() for name in names}) < len(names):
+        raise TraceForeignError(f"{source} has two members of one name, or that differ only in case.", _UNSAFE)
+    if CONTENTS not in names:
+        raise TraceForeignError(
+            f"{source} is a zip archive, but no bundle: it has no {CONTENTS}.", "Unpack it, and give the trace inside."
+        )
+    return members
+
+
+def _shown(member: zipfile.ZipInfo) -> str:
+    return ascii(member.orig_filename[:80])
+
+
+def _read_contents(source: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
+    with archive.open(CONTENTS) as stream:
+        text = stream.read(_CHUNK + 1)
+    try:
+        if len(text) > _CHUNK:
+            raise ValueError("it is too long")
+        contents = json.loads(text)
+        if contents["format_version"] > FORMAT_VERSION:
+            raise TraceForeignError(f"{source} was written by a newer nsysprof.", "Update nsysprof.")
+        files = {str(file["name"]): str(file["sha256"]) for file in contents["files"]}
+        title = str(contents["name"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise TraceDamagedError(f"{source} has a {CONTENTS} that is damaged: {error}.", _ASK) from error
+    return {"files": files, "name": title}
+
+
+def _check_listed(source: Path, members: list[zipfile.ZipInfo], contents: dict[str, Any]) -> None:
+    """The list of contents and the directory name the same files."""
+    present = {member.filename for member in members} - {CONTENTS}
+    unlisted, missing = sorted(present - set(contents["files"])), sorted(set(contents["files"]) - present)
+    if unlisted:
+        raise TraceForeignError(f"{source} holds what its {CONTENTS} does not list: {unlisted[0]}.", _UNSAFE)
+    if missing:
+        raise TraceDamagedError(f"{source} lacks {ascii(missing[0][:80])}, which its {CONTENTS} lists.", _ASK)
+
+
+def _title(contents: dict[str, Any]) -> str:
+    """The bundle's name as that of a folder: one part, without anything that a disk takes for more."""
+    plain = "".join(c if c.isalnum() or c in "-_.+ " else "_" for c in contents["name"][:100]).strip(". ")
+    return plain or "bundle"
+
+
+class _Budget:
+    """How many bytes may still be written."""
+
+    def __init__(self, source: Path, work_dir: Path) -> None:
+        self._source = source
+        self._left = MAX_UNPACKED_BYTES
+        self._disk = shutil.disk_usage(work_dir).free
+
+    def take(self, count: int) -> None:
+        self._left -= count
+        self._disk -= count
+        if self._left < 0:
+            raise TraceForeignError(f"{self._source} unpacks to more than {MAX_UNPACKED_BYTES >> 30} GiB.", _UNSAFE)
+        if self._disk < 0:
+            raise OutputError(f"{self._source} unpacks to more than the disk has room for.", "Set TMPDIR.")
+
+
+def _unpack(
+    source: Path,
+    archive: zipfile.ZipFile,
+    member: zipfile.ZipInfo,
+    folder: Path,
+    budget: _Budget,
+    contents: dict[str, Any],
+) -> None:
+    packed = member.filename.endswith(".xz")
+    target = folder / member.filename.removesuffix(".xz")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256()
+    limit = max(MAX_FREE_BYTES, MAX_RATIO * member.compress_size)
+    written = 0
+    with archive.open(member) as stream, target.open("xb") as plain:
+        chunks = _hashed(stream, digest)
+        for chunk in _decompress(chunks) if packed else chunks:
+            written += len(chunk)
+            budget.take(len(chunk))
+            if written > limit:
+                raise TraceForeignError(
+                    f"{source} unpacks {member.filename} to more than {MAX_RATIO} times its size.", _UNSAFE
+                )
+            plain.write(chunk)
+    if member.filename != CONTENTS and digest.hexdigest() != contents["files"][member.filename]:
+        raise TraceDamagedError(f"{source}: {member.filename} has another SHA-256 than {CONTENTS} says.", _ASK)
+
+
+def _hashed(stream: IO[bytes], digest: Any) -> Iterator[bytes]:
+    while chunk := stream.read(_CHUNK):
+        digest.update(chunk)
+        yield chunk
+
+
+def _decompress(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """One xz stream, a bounded piece at a time: a chunk of a bomb would else become gigabytes of memory."""
+    decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
+    for chunk in chunks:
+        if decoder.eof:
+            raise lzma.LZMAError("data after the end of the trace")
+        yield decoder.decompress(chunk, _CHUNK)
+        while not decoder.eof and not decoder.needs_input:
+            yield decoder.decompress(b"", _CHUNK)
+    if not decoder.eof or decoder.unused_data:
+        raise EOFError("the packed trace does not end where it should")
