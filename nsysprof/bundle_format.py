@@ -22,3 +22,9 @@ MAX_UNPACKED_BYTES = 8 << 30
 MAX_RATIO = 400
 MAX_FREE_BYTES = 32 << 20
 MAX_DIRECTORY_BYTES = 64 << 10
+
+
+def plain_title(name: str) -> str:
+    """A bundle's name as that of a folder: one part, without anything that a disk takes for more."""
+    plain = "".join(c if c.isalnum() or c in "-_.+ " else "_" for c in name[:100]).strip(". ")
+    return plain or "bundle"

@@ -30,17 +30,20 @@ class Crop:
 
     def filter(self, table: str, columns: Sequence[str]) -> tuple[tuple[str, ...], Keep] | None:
         """The columns to look at and whether a row of them stays; None for a table that is not cropped."""
-        if table.startswith(("TARGET_INFO", "META_DATA", "EXPORT_META", "ENUM_", "DIAGNOSTIC", "ANALYSIS")):
-            return None
         has = set(columns)
+        if table.startswith(("TARGET_INFO", "META_DATA", "EXPORT_META", "ENUM_", "DIAGNOSTIC", "ANALYSIS")):
+            has = set()
         if table == "NVTX_EVENTS" and has >= {"start", "end", "eventType", "globalTid"}:
             return ("start", "end", "eventType", "globalTid"), self._is_range_inside
         if {"globalPid", "correlationId"} <= has and "start" in has and "CUPTI_ACTIVITY" in table:
             return ("globalPid", "correlationId"), lambda row: (row[0], row[1]) in self.launched
         if "GPU_MEMORY" in table and {"start", "globalPid"} <= has:
             # Whole up to the last range: what a range found in use was allocated before it.
-            return ("start", "globalPid"), lambda row: (
-                row[0] is None or row[0] <= max((end for _, end in self.windows.get(row[1], ())), default=-(2**62))
+            return (
+                ("start", "globalPid"),
+                lambda row: (
+                    row[0] is None or row[0] <= max((end for _, end in self.windows.get(row[1], ())), default=-(2**62))
+                ),
             )
         if "timestamp" in has:
             first = min(start for windows in self.windows.values() for start, _ in windows)

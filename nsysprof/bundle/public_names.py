@@ -12,17 +12,19 @@ from nsysprof.case import BACKENDS
 from nsysprof.range_name import parse_range
 from nsysprof.registered import registered_backends
 
-_NAMESPACES = frozenset(
+_NAMESPACES_WORDS = (
     "at aten c10 c10d caffe2 prim torch std thrust cub cuda cutlass cute flash pytorch_flash cudnn cublas cublasLt "
     "cusparse cufft curand cusolver nccl nvshmem fmha PyTorchMemEffAttention xformers vllm marlin deep_gemm flashinfer "
-    "sgl_kernel transformer_engine apex bitsandbytes".split()
+    "sgl_kernel transformer_engine apex bitsandbytes"
 )
-_CPP = frozenset(
+_NAMESPACES = frozenset(_NAMESPACES_WORDS.split())
+_CPP_WORDS = (
     "void bool char short int long float double signed unsigned const volatile auto struct class enum union typename "
     "template decltype operator lambda instance unnamed type nullptr true false half half2 nv_bfloat16 __half __half2 "
     "__nv_bfloat16 __nv_bfloat162 __nv_fp8_e4m3 __nv_fp8_e5m2 size_t int8_t uint8_t int16_t uint16_t int32_t uint32_t "
-    "int64_t uint64_t __int128 _Float16 bfloat16 float16 tfloat32_t".split()
+    "int64_t uint64_t __int128 _Float16 bfloat16 float16 tfloat32_t"
 )
+_CPP = frozenset(_CPP_WORDS.split())
 # Kernels of CUDA's and torch's libraries that stand in no namespace.
 _LIBRARY_KERNEL = re.compile(
     r"(sm\d+|ampere|volta|turing|hopper|maxwell|pascal|blackwell)_[a-z0-9]*(xmma|gemm|gemv|cudnn|fprop|dgrad|wgrad)\w*"
@@ -39,18 +41,20 @@ _IDENTIFIER = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?:::~?[A-Za-z_]\w*)*")
 _UNNAMED = re.compile(r"<unnamed>::|\(anonymous namespace\)::|\{anonymous\}::")
 # What torch's compiler fuses, by the operators in the kernel's name.
 _TRITON = re.compile(r"triton_(?:poi|red|per|tem|for|mm|bmm|flex_attention\w*)(?:_fused_?(\w*?))?(?:_\d+)?")
-_OPERATOR_WORDS = frozenset(
+_OPERATOR_WORDS_WORDS = (
     "abs add addmm all amax amin any arange argmax as at attention backward baddbmm bernoulli bmm bool bitwise and or "
     "cat clamp clone constant conv convolution copy cos cumsum detach div dropout embedding eq exp expand flex fill "
     "full gather ge gelu glu group grad gt index inductor iota isinf isnan le layer log logical logsumexp like lift "
     "lt masked max mean min mm mul native ne neg new nd norm not ones pad permute pow prod put rand randn reciprocal "
     "relu repeat rms rsqrt rsub scalar scaled scatter select sigmoid silu sin slice sort split sqrt squeeze stack std "
     "sub sum t tanh tensor threshold to topk transpose tril triu unsafe unsqueeze update var view where zeros "
-    "softmax nll loss forward reduce scan lookup prims convert element type".split()
+    "softmax nll loss forward reduce scan lookup prims convert element type"
 )
+_OPERATOR_WORDS = frozenset(_OPERATOR_WORDS_WORDS.split())
 _CALL = re.compile(
-    r"cu[A-Za-z]\w*|nccl[A-Z]\w*|(CUPTI|CUDA|NVTX|OS runtime libraries)\b[\w :]*|TLS allocation|Chunk Allocation|Unknown"
-    r"|dlclose|dlopen\((lib(cu|nv|nccl|torch|c10|ToolsInjection)[\w.-]*|NULL)\)|Graph(Exec)? (Node )?\w+|Graph Node \w+"
+    r"cu[A-Za-z]\w*|nccl[A-Z]\w*|(CUPTI|CUDA|NVTX|OS runtime libraries)\b[\w :]*|TLS allocation|Chunk Allocation"
+    r"|Unknown|dlclose|dlopen\((lib(cu|nv|nccl|torch|c10|ToolsInjection)[\w.-]*|NULL)\)"
+    r"|Graph(Exec)? (Node )?\w+|Graph Node \w+"
 )
 _RANGE = re.compile(
     r"nsysprof \d[\w.]*|nccl[A-Z]\w*|NCCL|CCCL|CUB|Thrust|cuBLAS|cuDNN|cuSPARSE|cuFFT|NVSHMEM|PyTorch|TensorRT|NVTX"

@@ -296,7 +296,6 @@ class _Rebuild:
             self.report.redacted_texts += redacted != value
         self.report.rows[STRINGS] = written
 
-
     def _find_public_short_names(self) -> set[int]:
         """Short names of kernels whose whole name is a library's: alone they name no library (`Kernel2`)."""
         found: set[int] = set()

@@ -1,27 +1,45 @@
-"""Prove that a sanitised file holds nothing private: search its bytes, and every cell, for every secret."""
+"""Prove that what is shared holds nothing private: search every byte, and what is packed in it, for every original."""
 
 from __future__ import annotations
 
 import base64
 import json
 import mmap
-import sqlite3
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote as percent_encode
 
+from nsysprof.bundle.originals import Originals
 from nsysprof.bundle.secret_values import collect_secrets, is_public
+from nsysprof.bundle.streams import Stream, streams_of
 from nsysprof.errors import OutputError
-from nsysprof.trace.open import open_trace, quote
+from nsysprof.trace.open import open_trace
 
+ENCODINGS = ("UTF-8", "UTF-16", "JSON", "percent-encoding", "hex", "base64")
 _SHORTEST_ENCODED = 6  # bytes: base64 or hex of less is found in any file by chance
+# Among packed bytes, pixels and integers a short needle is found by chance.
+_SHORTEST_SECRET_IN_BINARY, _SHORTEST_TEXT_IN_BINARY = 6, 10
+_WHOLE_WORD = 12  # bytes: a shorter text counts as found only where no letter or digit adjoins it
+_BATCH = 200_000  # needles in one automaton, which takes some 2 KB each at worst
+_WINDOW = 32 << 20
 
 
 class SecretLeakError(OutputError):
     """A private value was found in what was to be shared; the file has been removed."""
 
     exit_code: ClassVar[int] = 13
+
+
+@dataclass(frozen=True)
+class _Needle:
+    """pattern: what a value looks like in one encoding."""
+
+    value: bytes
+    encoding: str
+    pattern: bytes
+    is_secret: bool
 
 
 def verify_sanitized(source: Path, target: Path, extra_secrets: Iterable[str] = ()) -> list[str]:
@@ -35,25 +53,97 @@ def verify_sanitized(source: Path, target: Path, extra_secrets: Iterable[str] = 
 
 
 def find_leaks(path: Path, secrets: Iterable[str]) -> list[str]:
-    """Search the bytes of any file, and of a SQLite file also each text: a long one is cut over several pages."""
-    if path.stat().st_size == 0:
-        return []
-    needles = [(secret, encoding, needle) for secret in sorted(secrets) for encoding, needle in _needles(secret)]
-    leaks: dict[tuple[str, str], None] = {}
-    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        is_sqlite = content[:16] == b"SQLite format 3\0"
-        for secret, encoding, needle in needles:
-            if content.find(needle) >= 0:
-                leaks[secret, encoding] = None
-    if is_sqlite:
-        for text in _texts(path):
-            for secret, encoding, needle in needles:
-                if needle in text:
-                    leaks[secret, encoding] = None
-    return [f"{secret[:2]}... ({len(secret)} characters) as {encoding}" for secret, encoding in leaks]
+    """Search a file, and what is packed in it, for secrets; a SQLite file by its bytes and by each of its texts."""
+    return find_originals([path], Originals(frozenset(secrets), frozenset(), b""))
 
 
-def _needles(secret: str) -> Iterator[tuple[str, bytes]]:
+def find_originals(paths: Iterable[Path], originals: Originals) -> list[str]:
+    """Search files for secrets and for texts that were not kept; a line for each that was found."""
+    found: dict[tuple[bytes, str], str] = {}
+    files = [path for path in paths if path.stat().st_size > 0]
+    for needles in _batches(_all_needles(originals)):
+        search = _Search(needles, originals)
+        for path in files:
+            for needle in search.file(path):
+                found.setdefault((needle.value, needle.encoding), path.name)
+    return [_describe(value, encoding, name) for (value, encoding), name in sorted(found.items())]
+
+
+def _describe(value: bytes, encoding: str, name: str) -> str:
+    text = value.decode("utf-8", "replace")
+    return f"{text[:2]}... ({len(text)} characters) as {encoding} in {name}"
+
+
+class _Search:
+    """One automaton over many needles."""
+
+    def __init__(self, needles: list[_Needle], originals: Originals) -> None:
+        from ahocorasick_rs import BytesAhoCorasick, Implementation
+
+        self._needles = needles
+        self._originals = originals
+        self._automaton = BytesAhoCorasick(
+            [needle.pattern for needle in needles], implementation=Implementation.ContiguousNFA
+        )
+        self._overlap = max(len(needle.pattern) for needle in needles)
+        self._explained: set[bytes] = set()
+
+    def file(self, path: Path) -> Iterator[_Needle]:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            for stream in streams_of(path, content):
+                yield from self._stream(stream)
+
+    def _stream(self, stream: Stream) -> Iterator[_Needle]:
+        size = len(stream.data)
+        for begin in range(0, size, _WINDOW):
+            # Matches near the end of a window are found whole in the next one as well.
+            window = stream.data[max(0, begin - self._overlap) : begin + _WINDOW + 1]
+            for index, start, end in self._automaton.find_matches_as_indexes(window, overlapping=True):
+                needle = self._needles[index]
+                if self._counts(needle, stream, window, start, end):
+                    yield needle
+
+    def _counts(self, needle: _Needle, stream: Stream, window: bytes, start: int, end: int) -> bool:
+        """Whether a match tells something of the original, or is one by chance or of what is public anyway."""
+        if needle.is_secret:
+            return stream.is_text or len(needle.pattern) >= _SHORTEST_SECRET_IN_BINARY
+        if not stream.is_text and len(needle.pattern) < _SHORTEST_TEXT_IN_BINARY:
+            return False
+        if needle.encoding == "UTF-8" and len(needle.pattern) < _WHOLE_WORD:
+            around = window[start - 1 : start] + window[end : end + 1]
+            if any(chr(byte).isalnum() or byte == ord("_") for byte in around):
+                return False
+        if needle.value in self._explained:
+            return False
+        if self._originals.explains(needle.value):
+            self._explained.add(needle.value)
+            return False
+        return True
+
+
+def _all_needles(originals: Originals) -> Iterator[_Needle]:
+    for secret in sorted(originals.secrets):
+        for encoding, pattern in _needles(secret, is_public(secret)):
+            yield _Needle(secret.encode("utf-8", "surrogatepass"), encoding, pattern, True)
+    for text in sorted(originals.texts):
+        for encoding, pattern in _needles(text.decode("utf-8", "replace"), len(text) < _SHORTEST_TEXT_IN_BINARY):
+            yield _Needle(text, encoding, pattern, False)
+        yield _Needle(text, "UTF-8", text, False)  # whatever it is, perhaps no UTF-8
+
+
+def _batches(needles: Iterator[_Needle]) -> Iterator[list[_Needle]]:
+    batch: list[_Needle] = []
+    for needle in needles:
+        batch.append(needle)
+        if len(batch) == _BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _needles(secret: str, short: bool) -> Iterator[tuple[str, bytes]]:
+    """What a value looks like in each encoding. short: too short or common to be told from chance when encoded."""
     plain = secret.encode("utf-8", "surrogatepass")
     yield "UTF-8", plain
     yield "UTF-16", secret.encode("utf-16-le", "surrogatepass")
@@ -64,7 +154,7 @@ def _needles(secret: str) -> Iterator[tuple[str, bytes]]:
     quoted = percent_encode(plain, safe="").encode()
     if quoted != plain:
         yield "percent-encoding", quoted
-    if len(plain) >= _SHORTEST_ENCODED and not is_public(secret):
+    if len(plain) >= _SHORTEST_ENCODED and not short:
         yield "hex", plain.hex().encode()
         yield "hex", plain.hex().upper().encode()
         yield from (("base64", needle) for needle in _base64_needles(plain))
@@ -80,25 +170,3 @@ def _base64_needles(plain: bytes) -> Iterator[bytes]:
         yield needle
         if needle.translate(None, b"+/") != needle:
             yield needle.translate(bytes.maketrans(b"+/", b"-_"))
-
-
-def _texts(path: Path) -> Iterator[bytes]:
-    """Every text and blob of a SQLite file, a few thousand joined at a time, and its schema."""
-    connection = sqlite3.connect(path.resolve().as_uri() + "?mode=ro&immutable=1", uri=True)
-    connection.text_factory = bytes
-    try:
-        tables = [
-            name.decode() for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-        ]
-        statements = ["SELECT sql FROM sqlite_master"]
-        for table in tables:
-            for row in connection.execute(f"PRAGMA table_info({quote(table)})"):
-                column = quote(row[1].decode())
-                condition = f"typeof({column}) IN ('text', 'blob')"
-                statements.append(f"SELECT {column} FROM {quote(table)} WHERE {condition}")
-        for statement in statements:
-            cursor = connection.execute(statement)
-            while rows := cursor.fetchmany(5000):
-                yield b"\n\0\n".join(cell for (cell,) in rows if isinstance(cell, bytes))
-    finally:
-        connection.close()

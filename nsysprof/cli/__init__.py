@@ -10,7 +10,7 @@ from types import FrameType
 import typer
 
 from nsysprof import __version__
-from nsysprof.cli import analyze, bench, capture, compare, doctor, explain, export, tune
+from nsysprof.cli import analyze, bench, bundle, capture, compare, doctor, explain, export, tune
 from nsysprof.errors import NsysprofError
 
 _INTERNAL_ERROR = 70  # EX_SOFTWARE
@@ -29,6 +29,7 @@ app.command("bench")(bench.bench)
 app.command("explain")(explain.explain)
 app.command("export")(export.export)
 app.command("tune")(tune.tune)
+app.command("bundle")(bundle.bundle)
 app.command("doctor")(doctor.doctor)
 app.command("compare")(compare.compare)
 

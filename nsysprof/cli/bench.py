@@ -193,8 +193,8 @@ def summarize(run: BenchRun) -> BenchResults:
     return summarize_bench(plan.cells, names, run.blocks, run.ceilings, run.environment, copies=plan.copies)
 
 
-def report_of(run: BenchRun, results: BenchResults, folder: Path) -> Any:
-    """The BenchReport of a run."""
+def report_of(run: BenchRun, results: BenchResults, folder: Path, command: str | None = None) -> Any:
+    """The BenchReport of a run. command: what measured it, if that is not this command."""
     from nsysprof.report.bench import BenchReport
 
     return BenchReport(
@@ -206,7 +206,7 @@ def report_of(run: BenchRun, results: BenchResults, folder: Path) -> Any:
         environment=run.environment,
         notes=results.notes,
         method=method_lines(run.plan, results),
-        command=command_line(),
+        command=command_line() if command is None else command,
         extra=_self_check_lines(run) if run.plan.copies > 1 else (),
     )
 

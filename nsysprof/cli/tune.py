@@ -237,25 +237,43 @@ def _progress(budget: float, *, quiet: bool) -> Callable[[BenchRun, int, int | N
 def _finish(
     run: BenchRun, folder: Path, *, price: float | None, budget: float, db: Path | None, as_json: bool
 ) -> BenchResults:
-    import io
+    results = summarize(run)
+    told = "" if run.complete else f"Ended by its budget of {budget:g} s, or by hand; --resume goes on."
+    data, winners, lines = write_tuning(run, results, folder, command_line(), price=price, told=told)
+    if db is not None:
+        from nsysprof.cli.database import append_results
 
+        append_results(db, run, results.table)
+    _print(winners, lines, results, told, folder, data if as_json else None)
+    return results
+
+
+def write_tuning(
+    run: BenchRun,
+    results: BenchResults,
+    folder: Path,
+    command: str,
+    *,
+    price: float | None = None,
+    told: str = "",
+    figures: bool = True,
+) -> tuple[dict[str, Any], pd.DataFrame, list[str]]:
+    """Write everything that a tuning leaves beside its samples; returns results.json, the winners and the insights.
+
+    command: what the user typed. told: why the search ended, if that is worth saying.
+    """
     from nsysprof.analysis.tune import choose_backends, find_winners, insights
     from nsysprof.output import write_whole
     from nsysprof.report.bench import BenchReport, write_bench
-    from nsysprof.report.tune import draw_winners, render_tuning
+    from nsysprof.report.tune import render_tuning
 
-    results = summarize(run)
     winners = find_winners(results.table)
     choices = choose_backends(winners)
     lines = insights(results.table, winners, results.floor_pct)
-    figure = draw_winners(winners)
-    if figure is not None:
-        data = io.BytesIO()
-        figure.savefig(data, format="png", metadata={"Software": None})
-        write_whole(folder / "winners.png", data.getvalue())
+    if figures:
+        _draw(winners, folder / "winners.png")
     write_whole(folder / "winners.csv", winners.to_csv(index=False, lineterminator="\n").encode())
     policy = _write_policy(run, choices, folder / POLICY) if choices else None
-    told = "" if run.complete else f"Ended by its budget of {budget:g} s, or by hand; --resume goes on."
     report = BenchReport(
         title=folder.resolve().name,
         table=results.table,
@@ -265,18 +283,26 @@ def _finish(
         environment=run.environment,
         notes=results.notes,
         method=[*method_lines(run.plan, results), _METHOD],
-        command=command_line(),
+        command=command,
         extra=render_tuning(winners, lines, price=price, policy=policy, budget_note=told),
     )
-    write_bench(report, folder, figures=True)
-    data_json = _as_json(run, results, winners, lines)
-    write_whole(folder / "results.json", (json.dumps(data_json, indent=1) + "\n").encode())
-    if db is not None:
-        from nsysprof.cli.database import append_results
+    write_bench(report, folder, figures=figures)
+    data = _as_json(run, results, winners, lines)
+    write_whole(folder / "results.json", (json.dumps(data, indent=1) + "\n").encode())
+    return data, winners, lines
 
-        append_results(db, run, results.table)
-    _print(winners, lines, results, told, folder, data_json if as_json else None)
-    return results
+
+def _draw(winners: pd.DataFrame, path: Path) -> None:
+    import io
+
+    from nsysprof.output import write_whole
+    from nsysprof.report.tune import draw_winners
+
+    figure = draw_winners(winners)
+    if figure is not None:
+        data = io.BytesIO()
+        figure.savefig(data, format="png", metadata={"Software": None})
+        write_whole(path, data.getvalue())
 
 
 _METHOD = (

@@ -27,6 +27,7 @@ from nsysprof.bundle_format import (
     MAX_UNPACKED_BYTES,
     MEMBER_NAME,
     SUFFIX,
+    plain_title,
 )
 from nsysprof.errors import OutputError, TraceDamagedError, TraceEmptyError, TraceError, TraceForeignError
 from nsysprof.trace.open import refuse_lfs_pointer
@@ -55,7 +56,7 @@ def unpack_bundle(source: Path, work_dir: Path) -> Path:
             members = _check_members(source, archive)
             contents = _read_contents(source, archive)
             _check_listed(source, members, contents)
-            folder = work_dir / "bundle" / _title(contents)
+            folder = work_dir / "bundle" / plain_title(contents["name"])
             budget = _Budget(source, work_dir)
             for member in members:
                 _unpack(source, archive, member, folder, budget, contents)
@@ -141,13 +142,7 @@ def _check_listed(source: Path, members: list[zipfile.ZipInfo], contents: dict[s
     if unlisted:
         raise TraceForeignError(f"{source} holds what its {CONTENTS} does not list: {unlisted[0]}.", _UNSAFE)
     if missing:
-        raise TraceDamagedError(f"{source} lacks {ascii(missing[0][:80])}, which its {CONTENTS} lists.", _ASK)
-
-
-def _title(contents: dict[str, Any]) -> str:
-    """The bundle's name as that of a folder: one part, without anything that a disk takes for more."""
-    plain = "".join(c if c.isalnum() or c in "-_.+ " else "_" for c in contents["name"][:100]).strip(". ")
-    return plain or "bundle"
+        raise TraceDamagedError(f"{source} lacks {missing[0][:80]!a}, which its {CONTENTS} lists.", _ASK)
 
 
 class _Budget:

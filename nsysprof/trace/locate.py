@@ -1,4 +1,4 @@
-"""From what the user names to one SQLite file: a folder, a bundle, a compressed trace, an nsys report, Kineto's JSON."""
+"""From what the user names to one SQLite file: a folder, a bundle, a packed trace, an nsys report, Kineto's JSON."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def test_every_encoding_is_found(tmp_path: Path, encoding: str, written: bytes) 
     path = tmp_path / "file"
     path.write_bytes(b"some text before " + written + b" and after")
     leaks = find_leaks(path, [SECRET])
-    assert leaks == [f"k3... ({len(SECRET)} characters) as {encoding}"]
+    assert leaks == [f"k3... ({len(SECRET)} characters) as {encoding} in file"]
 
 
 def test_a_clean_and_an_empty_file(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_extra_secrets_are_looked_for_whatever_they_are(tmp_path: Path) -> None:
     target = tmp_path / "shared.json"
     target.write_text('{"name": "flash"}')
     assert verify_sanitized(source, target) == []
-    assert verify_sanitized(source, target, ["flash"]) == ["fl... (5 characters) as UTF-8"]
+    assert verify_sanitized(source, target, ["flash"]) == ["fl... (5 characters) as UTF-8 in shared.json"]
     target.write_text(f'{{"name": "{TOKEN}"}}')
     assert len(verify_sanitized(source, target)) == 1
 

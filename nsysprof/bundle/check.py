@@ -1,0 +1,96 @@
+"""The last step before a bundle is handed over: unpack it as a stranger would, and search all of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from nsysprof.bundle.allow_list import base_name
+from nsysprof.bundle.name_tokens import NameTokens
+from nsysprof.bundle.originals import Originals, collect_originals, texts_of_json
+from nsysprof.bundle.public_names import is_public_call, is_public_kernel, is_public_range, public_backends
+from nsysprof.bundle.source import Source
+from nsysprof.bundle.verify import SecretLeakError, find_originals
+from nsysprof.trace.bundle_file import unpack_bundle
+from nsysprof.trace.open import open_trace, quote
+
+_TOKEN = re.compile(r"<(kernel|call|range|path|url)-\d+( [a-z]+)?>|<(redacted|email|path)>|backend_\d+")
+_NAME_COLUMNS = ("demangledName", "shortName", "mangledName", "nameId", "textId", "text", "name")
+
+
+@dataclass(frozen=True)
+class Searched:
+    """How many private values, and how many texts of the original that were not kept, were searched for."""
+
+    secrets: int
+    texts: int
+
+
+def check_bundle(
+    source: Source, shared_trace: Path | None, archive: Path, markdown: Path, title: str, names: NameTokens, work: Path
+) -> Searched:
+    """Search the archive, what is packed in it, and the Markdown, for everything that is not shared on purpose.
+
+    Raises SecretLeakError when anything is found, and TraceError when the archive cannot be read as a bundle.
+    """
+    folder = unpack_bundle(archive, work)
+    originals = _originals(source, shared_trace, title, folder)
+    files = [archive, markdown, *(path for path in sorted(folder.rglob("*")) if path.is_file())]
+    leaks = find_originals(files, originals)
+    if shared_trace is not None and not names.keep:
+        leaks += _unlisted_names(shared_trace)
+    if leaks:
+        more = f" and {len(leaks) - 5} more" if len(leaks) > 5 else ""
+        raise SecretLeakError(
+            f"Nothing was written: {len(leaks)} texts that must not be shared would be: {'; '.join(leaks[:5])}{more}.",
+            "If the bundle's own name holds one, choose another with --out; else leave it unshared and report this.",
+        )
+    return Searched(len(originals.secrets), len(originals.texts))
+
+
+def _originals(source: Source, shared_trace: Path | None, title: str, folder: Path) -> Originals:
+    public = source.public | {title}
+    before = frozenset(text for name in source.texts for text in texts_of_json(source.texts[name], name))
+    after = frozenset(
+        text
+        for name in source.texts
+        if (folder / name).is_file()
+        for text in texts_of_json((folder / name).read_text(encoding="utf-8"), name)
+    )
+    if source.trace is None:
+        found = Originals(source.secrets, frozenset(), b"")
+    else:
+        found = collect_originals(source.trace, shared_trace, source.secrets, public)
+    return found.with_texts(before - after, after | public)
+
+
+def _unlisted_names(trace: Path) -> list[str]:
+    """Names in the rebuilt trace that are of no library and no token. Found here, whatever the rebuild thought."""
+    backends = public_backends()
+    wrong = 0
+    for column, texts in shared_texts(trace).items():
+        for text in texts:
+            plain = _TOKEN.sub("", text)
+            if column == "shortName":  # the kernel's whole name has been judged, and this is part of it
+                continue
+            fine = not plain.strip() or is_public_kernel(plain) or is_public_call(plain)
+            wrong += not (fine or is_public_range(text, backends | set(re.findall(r"backend_\d+", text))))
+    return [f"{wrong} names that are not on the list"] if wrong else []
+
+
+def shared_texts(trace: Path) -> dict[str, list[str]]:
+    """Every name that a rebuilt trace holds, by the column that it stands in."""
+    found: dict[str, set[str]] = {}
+    with open_trace(trace) as opened:
+        strings = {}
+        if "StringIds" in opened.columns:
+            strings = dict(opened.connection.execute("SELECT id, value FROM StringIds"))
+        for table, columns in opened.columns.items():
+            if table == "StringIds" or not base_name(table).startswith(("CUPTI", "CUDA", "NVTX", "PROFILER")):
+                continue
+            for column in set(columns) & set(_NAME_COLUMNS):
+                rows = opened.connection.execute(f"SELECT DISTINCT {quote(column)} FROM {quote(table)}")
+                cells = [strings.get(cell) if isinstance(cell, int) else cell for (cell,) in rows]
+                found.setdefault(column, set()).update(cell for cell in cells if isinstance(cell, str))
+    return {column: sorted(texts) for column, texts in sorted(found.items())}

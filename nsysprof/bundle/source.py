@@ -1,0 +1,177 @@
+"""What is to be shared: a capture, a bench or a plain trace, with its files read and its secrets known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nsysprof.bundle.members import LEFT_BEHIND, MEMBERS, OTHER_FILE
+from nsysprof.bundle.name_tokens import NameTokens
+from nsysprof.bundle.sanitize_json import FileCleaner, private_values, public_values
+from nsysprof.bundle.secret_values import collect_secrets, machine_secrets
+from nsysprof.bundle_format import CONTENTS
+from nsysprof.errors import TraceError, UsageError
+from nsysprof.output import output_error
+from nsysprof.trace.bundle_file import is_bundle
+from nsysprof.trace.locate import resolve_input
+from nsysprof.trace.open import open_trace
+
+CAPTURE, BENCH, TRACE = "capture", "bench", "trace"
+_LARGEST = 256 << 20  # bytes of a JSON or CSV file
+
+
+@dataclass(frozen=True)
+class Source:
+    """trace: the SQLite file, made in a temporary folder where the user has another form of it; None without one.
+
+    texts: the members of the folder, read. secrets, public: values that must not, and that may, be in the bundle.
+    left_behind: files of the folder that are not shared, with the reason.
+    """
+
+    kind: str
+    trace: Path | None
+    texts: dict[str, str] = field(default_factory=dict)
+    secrets: frozenset[str] = frozenset()
+    public: frozenset[str] = frozenset()
+    left_behind: dict[str, str] = field(default_factory=dict)
+
+    def data(self, name: str) -> Any:
+        """A JSON member; an empty object where there is none."""
+        return json.loads(self.texts.get(name, "{}"))
+
+
+def read_source(path: Path, nsys: Path | None, work_dir: Path) -> Source:
+    """Look at what the user named. Raises UsageError for a bundle, and TraceError as resolve_input does."""
+    if is_bundle(path) or (path.is_dir() and (path / CONTENTS).is_file()):
+        raise UsageError(
+            f"{path} is a bundle already.", "Share it as it is; nsysprof analyze reads it and compares its checksums."
+        )
+    if not path.is_dir() or not any((path / name).is_file() for name in ("manifest.json", "samples.json")):
+        return _with_secrets(Source(TRACE, resolve_input(path, nsys, work_dir)))
+    texts = {member.name: _read(path / member.name) for member in MEMBERS if (path / member.name).is_file()}
+    is_capture = "manifest.json" in texts
+    parsed = {name: _parse(path / name, text) for name, text in texts.items() if name.endswith(".json")}
+    trace = None
+    if is_capture and parsed["manifest.json"].get("profiler") != "none":
+        trace = resolve_input(path, nsys, work_dir)
+    shared = {*texts, trace.name if trace else "", f"{trace.name}.xz" if trace else ""}
+    return _with_secrets(
+        Source(
+            CAPTURE if is_capture else BENCH,
+            trace,
+            texts,
+            frozenset(value for data in parsed.values() for value in private_values(data)),
+            frozenset(value for data in parsed.values() for value in public_values(data)),
+            dict(_left_behind(path, shared)),
+        )
+    )
+
+
+def clean_texts(source: Source, names: NameTokens, out: Path) -> tuple[dict[str, Path], dict[str, set[str]]]:
+    """Write the folder's files, less what is not on the list, into `out`; and, by file, what was dropped."""
+    cleaner = FileCleaner(source.secrets, names)
+    for name in source.texts:
+        if name.endswith(".json"):
+            for backend in _backends(source.data(name)):
+                names.backend(backend)
+    written = {}
+    for member in MEMBERS:
+        if member.name not in source.texts:
+            continue
+        if member.name.endswith(".json"):
+            # Compact where it is long: the samples of a bench are a million numbers.
+            data = cleaner.json(member.name, source.data(member.name))
+            indent = 1 if len(source.texts[member.name]) < 1 << 20 else None
+            text = json.dumps(data, indent=indent, ensure_ascii=False) + "\n"
+        else:
+            text = cleaner.csv(member, source.texts[member.name])
+        target = out / member.name
+        try:
+            target.write_text(text, encoding="utf-8", newline="")
+        except OSError as error:
+            raise output_error(target, error) from error
+        written[member.name] = target
+    return written, cleaner.left_out
+
+
+def _with_secrets(source: Source) -> Source:
+    """The source with every private value that its trace and this machine tell of."""
+    found = source.secrets | machine_secrets()
+    if source.trace is not None:
+        with open_trace(source.trace) as trace:
+            found |= collect_secrets(trace.connection)
+            source = _replace(source, public=source.public | _gpu_names(trace.connection))
+    return _replace(source, secrets=found - source.public)
+
+
+def _replace(source: Source, **changes: Any) -> Source:
+    from dataclasses import replace
+
+    return replace(source, **changes)
+
+
+def _gpu_names(connection: Any) -> frozenset[str]:
+    """Clouds put them into the environment; they are no secret and every report names them."""
+    import sqlite3
+
+    names: set[str] = set()
+    for table in ("TARGET_INFO_GPU", "TARGET_INFO_CUDA_GPU"):
+        try:
+            names |= {name for (name,) in connection.execute(f"SELECT name FROM {table}") if isinstance(name, str)}
+        except sqlite3.DatabaseError:
+            continue
+    return frozenset(names)
+
+
+def _backends(data: Any) -> Iterator[str]:
+    """The backends of a manifest's or plan's cases, in their order."""
+    if not isinstance(data, dict):
+        return
+    cases = data.get("cases") or (data.get("plan") or {}).get("cases") or []
+    for case in cases if isinstance(cases, list) else []:
+        if isinstance(case, dict) and isinstance(case.get("backend"), str):
+            yield case["backend"]
+
+
+def _read(path: Path) -> str:
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise TraceError(f"{path} is too large for what it should be.", "Bundle the trace alone.")
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise TraceError(f"{path} cannot be read: {error.strerror}.", "Check the folder.") from error
+    except UnicodeDecodeError as error:
+        raise TraceError(f"{path} is damaged: it is no UTF-8 text.", "Capture again, or bundle the trace.") from error
+
+
+def _parse(path: Path, text: str) -> dict[str, Any]:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise TraceError(f"{path} is damaged: {error}.", "Capture again, or bundle the trace alone.") from error
+    if not isinstance(data, dict):
+        raise TraceError(f"{path} is damaged: it is no object.", "Capture again, or bundle the trace alone.")
+    return data
+
+
+def _left_behind(folder: Path, shared: set[str]) -> Iterator[tuple[str, str]]:
+    """What stays in the folder. A file that is not ours is counted and not named: its name may tell something."""
+    others = 0
+    for entry in sorted(folder.iterdir()):
+        if entry.name in LEFT_BEHIND:
+            yield entry.name, LEFT_BEHIND[entry.name]
+        elif entry.name not in shared and entry.name not in _MADE_ANEW:
+            others += 1
+    if others:
+        yield f"{others} other file{'s' if others > 1 else ''}", OTHER_FILE
+
+
+# What bench and tune write from their samples; a bundle holds it made anew, from what is shared.
+_MADE_ANEW_WORDS = (
+    "report.md latency.png throughput.png scaling.png winners.png winners.csv results.json policy.json "
+    "nsys.sqlite torch.sqlite"
+)
+_MADE_ANEW = frozenset(_MADE_ANEW_WORDS.split())
