@@ -6,12 +6,11 @@ import re
 from collections.abc import Callable
 
 from nsysprof.bundle.public_names import is_public_call, is_public_kernel, is_public_range, public_backends
-from nsysprof.case import is_callable_backend
 from nsysprof.range_name import parse_range
 
 # `reduction` is told by "reduce" in a name; every other category is told by its own word.
 _HINTS = {"reduction": "reduce"}
-_RANGE_IN_TEXT = re.compile(r"RUN::[\w.:=]*\w")
+_NAMED_IN_TEXT = re.compile(r"(?P<range>RUN::[\w.:=]*\w)|(?<![\w.])[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 def _no_category(_name: str) -> str:
@@ -70,10 +69,12 @@ class NameTokens:
             return text
         if ("backend", text) in self._tokens:
             return self._tokens["backend", text]
-        for (kind, name), token in self._tokens.items():
-            if kind == "backend" and is_callable_backend(name) and name in text:
-                text = re.sub(rf"(?<![\w.]){re.escape(name)}(?!\w)", token, text)
-        return _RANGE_IN_TEXT.sub(lambda found: self.range(found[0]) if parse_range(found[0]) else found[0], text)
+        return _NAMED_IN_TEXT.sub(self._in_text, text)
+
+    def _in_text(self, found: re.Match[str]) -> str:
+        if found["range"]:
+            return self.range(found[0]) if parse_range(found[0]) else found[0]
+        return self._tokens.get(("backend", found[0]), found[0])
 
     def _token(self, kind: str, name: str, suffix: str = "") -> str:
         return self._numbered(kind, name, f"<{kind}-{{}}{suffix}>")

@@ -173,7 +173,7 @@ def _tell(
     typer.echo(markdown, nl=False)
     for what, why in built.left_out:
         _say(f"left out: {what} ({why})")
-    counts = ", ".join(f"{count} {kind}s" for kind, count in names.counts().items())
+    counts = ", ".join(f"{count} {kind}{'s' * (count > 1)}" for kind, count in names.counts().items())
     if counts:
         _say(f"names replaced by tokens: {counts}; --keep-names keeps them, --show lists them")
     _say(

@@ -155,10 +155,13 @@ def _is_of_torch(trace: Path) -> bool:
 
 
 def _left_out_of_trace(report: SanitizeReport) -> Iterator[tuple[str, str]]:
-    known = sorted({name for name in report.dropped_tables if NSYS_TABLE.fullmatch(name)})
-    others = len(report.dropped_tables) - len(known)
+    names = sorted({name for name in report.dropped_tables if NSYS_TABLE.fullmatch(name)})
+    others = len(report.dropped_tables) - len(names)
+    known = [name for name in names if not name.startswith("ENUM_")]
     if known:
         yield f"tables {', '.join(known)}", "not on the list of what a trace may hold"
+    if len(names) > len(known):
+        yield f"{len(names) - len(known)} tables of labels (ENUM_...)", "no table that is kept needs them"
     if others > 0:
         yield f"{others} tables that nsys does not write", "not on the list of what a trace may hold"
     columns = sum(map(len, report.dropped_columns.values()))

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from nsysprof.bundle import sanitize
-from nsysprof.bundle.sanitize import sanitize_trace
+from nsysprof.bundle.name_tokens import NameTokens
+from nsysprof.bundle.sanitize import SanitizeOptions, sanitize_trace
 from nsysprof.bundle.verify import SecretLeakError, verify_sanitized
 from nsysprof.errors import OutputError, TraceDamagedError, TraceForeignError
 from tests.bundle.hostile import HOME, MAIN_TID, TOKEN, write_trace
 from tests.conftest import REPOSITORY
 
+KEEP_NAMES = SanitizeOptions(NameTokens(keep=True))
 REAL_TRACES = sorted(path.name.removesuffix(".sqlite.xz") for path in (REPOSITORY / "traces").glob("*.sqlite.xz"))
 
 
@@ -30,7 +32,7 @@ def test_private_values_go_and_the_work_stays(tmp_path: Path) -> None:
     source, target = write_trace(tmp_path / "in.sqlite"), tmp_path / "out.sqlite"
     before = source.read_bytes()
 
-    report = sanitize_trace(source, target)
+    report = sanitize_trace(source, target, KEEP_NAMES)
 
     content = target.read_bytes()
     for private in (TOKEN, "alice", "my project", "hi there", "wonderland-9", "GPU-1234", "0000:01", "bash"):
@@ -97,7 +99,7 @@ def test_public_words_in_the_environment_leave_range_names_alone(tmp_path: Path)
 )
 def test_range_names_are_redacted(tmp_path: Path, text: str, expected: str) -> None:
     source = write_trace(tmp_path / "in.sqlite", text=text)
-    sanitize_trace(source, tmp_path / "out.sqlite")
+    sanitize_trace(source, tmp_path / "out.sqlite", KEEP_NAMES)
     assert rows(tmp_path / "out.sqlite", "SELECT text FROM NVTX_EVENTS WHERE text NOT NULL") == [(expected,)]
 
 
@@ -143,7 +145,7 @@ def test_a_leak_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(sanitize, "Redactor", Blind)
     source = write_trace(tmp_path / "in.sqlite", text=TOKEN)
     with pytest.raises(SecretLeakError) as caught:
-        sanitize_trace(source, tmp_path / "out.sqlite")
+        sanitize_trace(source, tmp_path / "out.sqlite", KEEP_NAMES)
     assert caught.value.exit_code == 13
     assert TOKEN not in caught.value.text
     assert [path.name for path in tmp_path.iterdir()] == ["in.sqlite"]
@@ -172,7 +174,7 @@ def test_real_traces_keep_every_row_of_every_table_of_work(
     trace_path: Callable[[str], Path], tmp_path: Path, name: str
 ) -> None:
     source, target = trace_path(name), tmp_path / "out.sqlite"
-    report = sanitize_trace(source, target)
+    report = sanitize_trace(source, target, KEEP_NAMES)
     work = {table for table in report.rows if table.startswith(("CUPTI_", "CUDA_", "NVTX_E", "GPU_M", "TARGET_"))}
     assert work
     for table in work:
