@@ -6,6 +6,7 @@ what the program printed. An allow-list stays safe when a new nsys version adds 
 
 from __future__ import annotations
 
+import json
 import re
 from enum import Enum
 
@@ -19,6 +20,7 @@ class Kind(Enum):
     PROCESS_ID = "pid"  # renumbered the same way
     STRING_ID = "row of StringIds"  # copied, and that string is kept
     TEXT = "text"  # redacted
+    SAMPLE = "counters as JSON"  # those of DRAM and SMs are copied, if they are numbers
 
 
 _OPERATION = "start end deviceId contextId greenContextId streamId correlationId globalPid "
@@ -55,6 +57,8 @@ TABLES: dict[str, tuple[str, ...]] = {
         "uint64Value int64Value doubleValue uint32Value int32Value floatValue",
         "PROFILER_OVERHEAD": "start end globalTid nameId returnValue overheadType correlationId",
         "GPU_METRICS": "rawTimestamp timestamp typeId metricId value",
+        # Older exports keep each sample of the GPU's counters here, among events of much else.
+        "GENERIC_EVENTS": "rawTimestamp timestamp typeId data",
         "TARGET_INFO_GPU_METRICS": "typeId sourceId typeName metricId metricName",
         "TARGET_INFO_GPU": "vmId id deviceId name isDiscrete l2CacheSize totalMemory memoryBandwidth clockRate "
         "smCount chipName cuDevice constantMemory maxIPC maxRegistersPerBlock maxShmemPerBlock "
@@ -85,7 +89,7 @@ _UNREAD_WORDS = (
     "TARGET_INFO_CUDA_NULL_STREAM"
 )
 UNREAD = frozenset(_UNREAD_WORDS.split())
-SAMPLED = frozenset({"GPU_METRICS", "TARGET_INFO_GPU_METRICS"})
+SAMPLED = frozenset({"GPU_METRICS", "TARGET_INFO_GPU_METRICS", "GENERIC_EVENTS"})
 METADATA_TABLES = ("META_DATA_CAPTURE", "META_DATA_EXPORT", "EXPORT_META_DATA")
 # Tables that nsys itself writes: the name of any other may tell something, and is not given.
 NSYS_TABLE = re.compile(
@@ -104,6 +108,7 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("pid", "processId", "importedMemoryPoolProcessId"), Kind.PROCESS_ID),
     **dict.fromkeys(("demangledName", "shortName", "mangledName", "nameId", "textId"), Kind.STRING_ID),
     **dict.fromkeys(("doubleValue", "floatValue"), Kind.REAL),
+    "data": Kind.SAMPLE,
     **dict.fromkeys(("name", "label", "text", "chipName", "typeName", "metricName"), Kind.TEXT),
 }
 
@@ -137,6 +142,28 @@ _METADATA_VALUE = re.compile(r"[\w .,:;+=()\[\]{}\"*<>-]{0,4000}")
 def keeps_metadata(name: str, value: str) -> bool:
     """Whether this row says how the trace was made, in a value that can hold no path."""
     return bool(_METADATA_NAME.fullmatch(name) and _METADATA_VALUE.fullmatch(value))
+
+
+_COUNTER = re.compile(
+    r"([DV]RAM [\w ]{0,40}(Throughput|Bandwidth)|SMs? Active)[\w ]{0,20}( ?\[[\w %]{1,20}\])?", re.IGNORECASE
+)
+
+
+def sample_of(data: str | None) -> str | None:
+    """The counters of DRAM and SMs in a sample, as JSON; None for an event of anything else."""
+    try:
+        event = json.loads(data or "")
+    except (ValueError, RecursionError):
+        return None
+    counters = event.items() if isinstance(event, dict) else ()
+    kept = {name: number for name, value in counters if _COUNTER.fullmatch(name) and (number := _number(value))}
+    return json.dumps(kept) if kept else None
+
+
+def _number(value: object) -> str | None:
+    """A number as nsys writes it there, in a text."""
+    text = str(value)
+    return text if isinstance(value, int | float | str) and re.fullmatch(r"-?\d{1,20}(\.\d{1,20})?", text) else None
 
 
 # What nsys itself says; a `<path>` stands where it names a file.

@@ -20,6 +20,7 @@ from nsysprof.bundle.allow_list import (
     column_kind,
     keeps_diagnostic,
     keeps_metadata,
+    sample_of,
 )
 from nsysprof.bundle.crop import Crop, Keep, plan_crop
 from nsysprof.bundle.name_tokens import NameTokens
@@ -32,7 +33,7 @@ from nsysprof.bundle_format import LEFT_OUT
 from nsysprof.errors import OutputError, TraceDamagedError
 from nsysprof.trace.open import open_trace, quote
 
-_SQL_TYPES = {Kind.REAL: "REAL", Kind.TEXT: "TEXT"}
+_SQL_TYPES = {Kind.REAL: "REAL", Kind.TEXT: "TEXT", Kind.SAMPLE: "TEXT"}
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,7 @@ class _Rebuild:
 
     def _copy(self, target: sqlite3.Connection, table: str, columns: tuple[str, ...]) -> None:
         convert = [self._converter(table, column) for column in columns]
-        is_metadata, is_diagnostic = table in METADATA_TABLES, base_name(table) == "DIAGNOSTIC_EVENT"
+        is_metadata = table in METADATA_TABLES
         limit = f" LIMIT {ENUM_MAX_ROWS}" if ENUM_NAME.fullmatch(table) else ""
         watched, keeps = self._cropping(table)
         selected = ", ".join(_typed(column, _kind(table, column)) for column in (*columns, *watched))
@@ -208,7 +209,7 @@ class _Rebuild:
                     dropped += 1
                     continue
                 new = tuple([f(cell) if f else cell for f, cell in zip(convert, row, strict=True)])
-                if is_diagnostic and not keeps_diagnostic(str(new[columns.index("text")])):
+                if not _is_worth_a_row(table, columns, new):
                     dropped += 1
                     continue
                 kept += 1
@@ -248,6 +249,8 @@ class _Rebuild:
             return self.renumbering.process
         if kind is Kind.STRING_ID:
             return lambda identifier: self._keep_string(identifier, column)
+        if kind is Kind.SAMPLE:
+            return sample_of
         if kind is Kind.TEXT:
             if base_name(table) == "DIAGNOSTIC_EVENT":
                 return self._redact_diagnostic
@@ -310,6 +313,13 @@ class _Rebuild:
         return found
 
 
+def _is_worth_a_row(table: str, columns: tuple[str, ...], row: tuple[Any, ...]) -> bool:
+    """Whether a row still says something once its cells were cleaned."""
+    if base_name(table) == "DIAGNOSTIC_EVENT":
+        return keeps_diagnostic(str(row[columns.index("text")]))
+    return base_name(table) != "GENERIC_EVENTS" or ("data" in columns and row[columns.index("data")] is not None)
+
+
 def _name_and_value(columns: tuple[str, ...], row: tuple[Any, ...]) -> tuple[str, str]:
     cells = dict(zip(columns, row, strict=True))
     return str(cells.get("name")), str(cells.get("value"))
@@ -331,7 +341,7 @@ def _of_kind(tables: dict[str, tuple[str, ...]], kind: Kind) -> list[tuple[str, 
 def _typed(column: str, kind: Kind) -> str:
     """The column, or NULL where a cell is not of its kind: SQLite lets any column hold any text."""
     name = quote(column)
-    if kind is Kind.TEXT:
+    if kind in (Kind.TEXT, Kind.SAMPLE):
         return f"CASE WHEN typeof({name}) = 'text' THEN {name} END"
     wanted = "('real', 'integer')" if kind is Kind.REAL else "('integer')"
     return f"CASE WHEN typeof({name}) IN {wanted} THEN {name} END"

@@ -16,6 +16,7 @@ from nsysprof.bundle.secret_values import is_public
 _CREDENTIAL = re.compile(r"token|secret|passw|credential|api[-_]?key|private[-_]?key", re.IGNORECASE)
 _NUMBER = re.compile(r"|[+-]?(\d[\d,]*)?(\.\d+)?(e[+-]?\d+)?|nan|inf|n/a|true|false", re.IGNORECASE)
 _HEADER = re.compile(r"[\w .%/:()\[\]<>+*-]{1,120}")
+_NUMBERS_OF_THE_MACHINE = frozenset({"process id", "pid", "thread id", "tid", "port"})
 # Of command lines: options of nsys, Python and ours, with values that are no paths and name nothing.
 _ARGUMENT = re.compile(
     r"-{1,2}[a-z][a-z-]*(=(true|false|all|none|node|graph|sqlite|stop|[a-z]{1,8}(,[a-z]{1,8}){1,5}|\d{1,9}))?"
@@ -56,6 +57,9 @@ class FileCleaner:
     def _keeps_column(self, member: Member, name: str, index: int, rows: list[list[str]]) -> bool:
         if name in member.texts:
             return True
+        if name.lower() in _NUMBERS_OF_THE_MACHINE:
+            self._drop(member.name, name)
+            return False
         numbers = all(_NUMBER.fullmatch(row[index]) for row in rows if index < len(row))
         if member.any_number and numbers and _HEADER.fullmatch(name) and self._text(name) == name:
             return True
