@@ -242,20 +242,17 @@ class _Rebuild:
 
     def _converter(self, table: str, column: str) -> Callable[[Any], Any] | None:
         """What to do to a cell; None to copy it."""
-        kind = _kind(table, column)
-        if kind is Kind.GLOBAL_ID:
-            return self.renumbering.global_id
-        if kind is Kind.PROCESS_ID:
-            return self.renumbering.process
-        if kind is Kind.STRING_ID:
-            return lambda identifier: self._keep_string(identifier, column)
-        if kind is Kind.SAMPLE:
-            return sample_of
-        if kind is Kind.TEXT:
-            if base_name(table) == "DIAGNOSTIC_EVENT":
-                return self._redact_diagnostic
-            return self._redact_range if base_name(table) == "NVTX_EVENTS" else self._redact
-        return None
+        text = self._redact_range if base_name(table) == "NVTX_EVENTS" else self._redact
+        if base_name(table) == "DIAGNOSTIC_EVENT":
+            text = self._redact_diagnostic
+        converters: dict[Kind, Callable[[Any], Any]] = {
+            Kind.GLOBAL_ID: self.renumbering.global_id,
+            Kind.PROCESS_ID: self.renumbering.process,
+            Kind.STRING_ID: lambda identifier: self._keep_string(identifier, column),
+            Kind.SAMPLE: sample_of,
+            Kind.TEXT: text,
+        }
+        return converters.get(_kind(table, column))
 
     def _keep_string(self, identifier: int | None, column: str) -> int | None:
         if identifier is not None:

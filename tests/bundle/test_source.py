@@ -47,7 +47,7 @@ def test_a_capture(capture: Path, work: Path) -> None:
     written, left_out = clean_texts(source, NameTokens(), work)
     assert sorted(written) == ["manifest.json", "results.csv", "samples.json"]
     manifest = json.loads(written["manifest.json"].read_text())
-    assert manifest["steps"] == [{"name": "nsys", "argv": ["nsys", "<argument>", "<argument>"], "exit_code": 0}]
+    assert manifest["steps"] == [{"name": "nsys", "argv": ["nsys", "-o", "<argument>"], "exit_code": 0}]
     assert manifest["notes"] == [{"text": "token <redacted>"}]
     assert written["results.csv"].read_text() == "backend,reason\nmath,no <path-1>\n"
     assert left_out == {"manifest.json": {"field user", "environment field hostname"}}

@@ -90,14 +90,15 @@ def test_many_needles_come_in_batches(tmp_path: Path, monkeypatch: pytest.Monkey
     from nsysprof.bundle import verify
 
     monkeypatch.setattr(verify, "_BATCH", 10)
-    secrets = [f"secret-number-{i}" for i in range(30)]
-    (tmp_path / "a.txt").write_text("secret-number-3! secret-number-29!")
+    secrets = [f"secret-number-{i:02}" for i in range(30)]
+    (tmp_path / "a.txt").write_text("secret-number-03! secret-number-29!")
     assert len(find_leaks(tmp_path / "a.txt", secrets)) == 2
 
 
 def test_a_database_by_its_texts_and_its_free_pages(tmp_path: Path) -> None:
     path = tmp_path / "a.sqlite"
     connection = sqlite3.connect(path)
+    connection.execute("PRAGMA secure_delete = OFF")
     connection.execute("CREATE TABLE t (a TEXT)")
     connection.executemany("INSERT INTO t VALUES (?)", [(SECRET * 3,), ("x" * 9000,)])
     connection.execute("DELETE FROM t")

@@ -1,0 +1,372 @@
+"""`nsysprof bundle` as a user runs it, and what a stranger gets of it."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import lzma
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nsysprof.bundle.check import check_bundle
+from nsysprof.bundle.name_tokens import NameTokens
+from nsysprof.bundle.source import read_source
+from nsysprof.bundle.verify import SecretLeakError
+from tests.build_trace import TraceBuilder
+from tests.bundle.hostile import HOME, TOKEN, write_trace
+from tests.cli.test_analyze import fails, run
+from tests.conftest import REPOSITORY
+
+TRACES = REPOSITORY / "traces"
+REAL = sorted(path.name for path in TRACES.iterdir() if path.is_dir() or path.suffix in (".xz", ".gz"))
+TABLES = ("kernels.csv", "ranges.csv", "range_kernels.csv", "api.csv", "memops.csv")
+PRIVATE = (TOKEN, "alice", "my project", "hi there", "wonderland-9", "GPU-1234", "0000:01", "sesame")
+
+
+def bundle(*arguments: Any, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return run("bundle", *arguments, cwd=cwd)
+
+
+def numbers(path: Path) -> list[list[str]]:
+    """The cells that are numbers, in rows that are in order whatever they are called."""
+    with path.open(newline="") as stream:
+        rows = list(csv.reader(stream))
+    return [[cell for cell in row if not any(c.isalpha() or c == "<" for c in cell)] for row in rows[1:]]
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_the_committed_traces_go_through_and_keep_their_numbers(tmp_path: Path, name: str) -> None:
+    done = bundle(TRACES / name, "--out", tmp_path / "b.zip", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    before = run("analyze", TRACES / name, "--out", tmp_path / "before", "--no-figures", "--json")
+    after = run("analyze", tmp_path / "b.zip", "--out", tmp_path / "after", "--json")
+    assert after.returncode == 0, after.stderr
+    one, two = json.loads(before.stdout), json.loads(after.stdout)
+    for key in ("totals", "coverage", "devices", "notes"):
+        assert one[key] == two[key]
+    for table in TABLES:
+        assert numbers(tmp_path / "before" / table) == numbers(tmp_path / "after" / table), table
+    # And whoever unpacks it gets the very files that were shared.
+    with zipfile.ZipFile(tmp_path / "b.zip") as archive:
+        archive.extractall(tmp_path / "unpacked")
+    for path in (tmp_path / "unpacked" / "analysis").iterdir():
+        assert path.read_bytes() == (tmp_path / "after" / path.name).read_bytes(), path.name
+
+
+def test_a_capture_and_the_markdown_to_paste(tmp_path: Path) -> None:
+    done = bundle(TRACES / "h200-sdpa", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    archive = tmp_path / "h200-sdpa.zip"
+    assert hashlib.sha256(archive.read_bytes()).hexdigest() in done.stdout
+    for word in ("NVIDIA H200", "580.159.04", "cudnn, auto are the fastest", "nsysprof analyze h200-sdpa.zip"):
+        assert word in done.stdout
+    assert len(done.stdout) < 60_000
+    with zipfile.ZipFile(archive) as opened:
+        names = opened.namelist()
+        contents = json.loads(opened.read("bundle.json"))
+    assert {"nsys.sqlite.xz", "manifest.json", "samples.json", "results.csv", "analysis/report.md"} <= set(names)
+    assert contents["kind"] == "capture"
+    assert {file["name"] for file in contents["files"]} == set(names) - {"bundle.json"}
+    with zipfile.ZipFile(archive) as opened:
+        for file in contents["files"]:
+            assert hashlib.sha256(opened.read(file["name"])).hexdigest() == file["sha256"]
+    again = bundle(TRACES / "h200-sdpa", "--out", tmp_path / "h200-sdpa.zip", "--force", "--json")
+    assert json.loads(again.stdout)["sha256"] in done.stdout, "the same input gives the same bytes"
+
+
+def test_a_hostile_trace(tmp_path: Path) -> None:
+    kernel = f"UPDATE StringIds SET value = 'void {TOKEN}_kernel<float>(int)' WHERE id = 1"
+    deleted = f"CREATE TABLE gone (a TEXT); INSERT INTO gone VALUES ('{TOKEN}{'x' * 5000}'); DELETE FROM gone"
+    search = f"CREATE VIRTUAL TABLE notes USING fts5(a); INSERT INTO notes VALUES ('{TOKEN} is secret')"
+    comment = f"CREATE TABLE CUPTI_ACTIVITY_KIND_MEMSET (start INT /* {TOKEN} */)"
+    source = write_trace(tmp_path / "in.sqlite", kernel, deleted, search, comment, text=f"train on {HOME}/x {TOKEN}")
+    before = source.read_bytes()
+    done = bundle(source, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(tmp_path / "in.zip") as archive:
+        everything = b"".join(archive.read(name) for name in archive.namelist())
+        everything += lzma.decompress(archive.read("nsys.sqlite.xz"))
+    for private in PRIVATE:
+        assert private.encode() not in everything, private
+        assert private not in done.stdout, private
+    assert b"<kernel-1" in everything
+    assert source.read_bytes() == before
+    kept = bundle(source, "--keep-names", "--out", "kept.zip", cwd=tmp_path)
+    assert kept.returncode == 0, kept.stderr
+    with zipfile.ZipFile(tmp_path / "kept.zip") as archive:
+        plain = lzma.decompress(archive.read("nsys.sqlite.xz"))
+    assert b"void <redacted>_kernel<float>(int)" in plain
+    assert b"train on <path-" in plain
+    assert TOKEN.encode() not in plain
+
+
+def test_a_secret_longer_than_a_page(tmp_path: Path) -> None:
+    secret = "".join(f"{i:05d}-wonder" for i in range(900))  # spans three pages wherever it stands
+    row = f"INSERT INTO META_DATA_CAPTURE VALUES ('PROCESS_0:ENVIRONMENT_VARIABLE', 'LONG=\"{secret}\"')"
+    source = write_trace(tmp_path / "in.sqlite", row, text=f"begin {secret} end")
+    assert bundle(source, "--keep-names", cwd=tmp_path).returncode == 0
+    with zipfile.ZipFile(tmp_path / "in.zip") as archive:
+        plain = lzma.decompress(archive.read("nsys.sqlite.xz"))
+    assert b"begin <redacted> end" in plain
+    assert b"00001-wonder" not in plain
+
+
+def test_show_writes_nothing_and_tells_what_would_be_shared(tmp_path: Path) -> None:
+    source = write_trace(tmp_path / "in.sqlite", text="acme range")
+    done = bundle(source, "--show", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["in.sqlite"]
+    for line in (
+        "nsys.sqlite.xz",
+        "CUPTI_ACTIVITY_KIND_KERNEL  1",
+        "<range-1>  was  acme range",
+        "bytes would be shared",
+    ):
+        assert line in done.stdout
+    data = json.loads(bundle(source, "--show", "--json", cwd=tmp_path).stdout)
+    assert data["replaced"]["<range-1>"] == "acme range"
+    assert "<range-1>" in data["texts"]["text"]
+
+
+def test_ranges_are_cropped(tmp_path: Path) -> None:
+    done = bundle(TRACES / "sdpa.sqlite.xz", "--range", "RUN::flash::*", "--out", tmp_path / "b.zip")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(run("analyze", tmp_path / "b.zip", "--out", tmp_path / "a", "--json", "--no-figures").stdout)
+    assert summary["totals"]["kernel_count"] < 1086
+    assert [note["text"] for note in summary["notes"] if note["code"] == "bundle-left-out"] == [
+        "This trace was made to be shared, without everything outside the ranges that were asked for."
+    ]
+    assert "bundle-left-out" in done.stdout
+    fails(bundle(TRACES / "sdpa.sqlite.xz", "--range", "none", "--out", tmp_path / "c.zip"), 2, "No range")
+
+
+def test_the_limit_of_size_and_what_it_costs(tmp_path: Path) -> None:
+    whole = json.loads(bundle(TRACES / "sdpa.sqlite.xz", "--json", "--out", tmp_path / "whole.zip").stdout)
+    sizes = []
+    for megabytes, gone, still in (
+        (whole["bytes"] / 1e6 - 0.001, "analysis/report.html", "analysis/timeline.png"),
+        (0.2, "figures", "nsys.sqlite.xz"),
+        (0.06, "everything outside the ranges RUN::*", "nsys.sqlite.xz"),
+        (0.02, "the trace", "analysis/report.md"),
+    ):
+        target = tmp_path / f"{megabytes}.zip"
+        done = bundle(TRACES / "sdpa.sqlite.xz", "--max-size", megabytes, "--json", "--out", target)
+        assert done.returncode == 0, done.stderr
+        made = json.loads(done.stdout)
+        assert gone in {left["what"] for left in made["left_out"]}
+        assert still in made["members"]
+        assert target.stat().st_size == made["bytes"] <= megabytes * 1e6
+        sizes.append(made["bytes"])
+    assert sizes == sorted(sizes, reverse=True)
+    fails(bundle(TRACES / "sdpa.sqlite.xz", "--max-size", 0.001, "--out", tmp_path / "no.zip"), 4, "--max-size")
+    assert not (tmp_path / "no.zip").exists()
+    fails(run("analyze", target, "--out", tmp_path / "a"), 7, target.name, "holds no trace")
+
+
+def write_bench(folder: Path, kind: str, backends: tuple[str, str]) -> Path:
+    """A bench's samples of two backends at two lengths, in a folder with files that are not shared."""
+    from nsysprof.block import Block
+    from nsysprof.capture.bench import BenchRun
+    from nsysprof.capture.bench_plan import BenchPlan
+    from nsysprof.case import Case
+
+    cases = tuple(Case(backend, seq, dtype="fp32") for backend in backends for seq in (64, 128))
+    blocks = [
+        Block(cell, process, 0, "ok", values_ns=tuple(1000 * (cell + 1) + 7 * i + process for i in range(12)))
+        for process in range(6)
+        for cell in range(4)
+    ]
+    blocks.append(Block(0, 6, 0, "error", reason=f"in {HOME}/x.py: {backends[1]} failed"))
+    environment = {"device": "cpu", "cpu_model": "EPYC", "hostname": "wonderland-9", "user": "wonderer"}
+    folder.mkdir()
+    BenchRun(BenchPlan(cases, "cpu", 6, 1, 12), "2026-01-01", blocks, environment, {}, [], kind, True).save(folder)
+    (folder / "logs").mkdir()
+    (folder / "logs" / "process-0.log").write_text("wonderland-9")
+    (folder / "report.md").write_text("by wonderer")
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["bench", "tune"])
+def test_a_bench_and_a_tuning(tmp_path: Path, kind: str) -> None:
+    folder = write_bench(tmp_path / "my bench", kind, ("math", "acme.kernels:attn"))
+    done = bundle(folder, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(tmp_path / "my bench.zip") as archive:
+        names = set(archive.namelist())
+        everything = b"".join(archive.read(name) for name in names)
+    assert {"samples.json", "results.csv", "report.md", "latency.png"} <= names
+    assert ("policy.json" in names) == (kind == "tune")
+    for private in (b"wonder", b"acme", b"/home/alice"):
+        assert private not in everything
+    assert b"backend_1" in everything
+    assert "math" in done.stdout
+    assert "unzip 'my bench.zip'" in done.stdout
+    fails(run("analyze", tmp_path / "my bench.zip"), 7, "holds no trace", "results.csv")
+    kept = bundle(folder, "--keep-names", "--out", "k.zip", cwd=tmp_path)
+    assert "acme.kernels:attn" in kept.stdout
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    source = write_trace(tmp_path / "in.sqlite")
+    assert bundle(source, cwd=tmp_path).returncode == 0
+    fails(bundle(source, cwd=tmp_path), 4, "in.zip exists", "--force")
+    assert bundle(source, "--force", cwd=tmp_path).returncode == 0
+    fails(bundle(tmp_path / "in.zip", "--out", "b.zip", cwd=tmp_path), 2, "is a bundle already")
+    fails(bundle(source, "--out", "x.tar", cwd=tmp_path), 2, ".zip")
+    fails(bundle(source, "--out", tmp_path / "absent" / "x.zip"), 4, "folder does not exist")
+    fails(bundle(source, "--max-size", "0", cwd=tmp_path), 2, "--max-size")
+    fails(bundle(tmp_path / "absent", cwd=tmp_path), 7, "does not exist")
+    (tmp_path / "other.zip").write_bytes(b"mine")
+    fails(bundle(source, "--out", "other.zip", "--force", cwd=tmp_path), 4, "no bundle of ours")
+    assert (tmp_path / "other.zip").read_bytes() == b"mine"
+    (tmp_path / "empty.sqlite").touch()
+    fails(bundle(tmp_path / "empty.sqlite", cwd=tmp_path), 8, "empty")
+    (tmp_path / "cut.sqlite").write_bytes(source.read_bytes()[:6000])
+    fails(bundle(tmp_path / "cut.sqlite", cwd=tmp_path), 9, "truncated")
+
+
+def test_a_name_that_holds_a_secret_is_refused(tmp_path: Path) -> None:
+    source = write_trace(tmp_path / "in.sqlite")
+    fails(bundle(source, "--out", tmp_path / f"{TOKEN}.zip"), 13, "Nothing was written", "--out")
+    assert [path.name for path in tmp_path.iterdir()] == ["in.sqlite"]
+
+
+@pytest.mark.parametrize(
+    ("member", "content"),
+    [
+        ("analysis/report.md", f"it was {TOKEN}".encode()),
+        ("samples.json", json.dumps({"a": TOKEN}).encode("utf-16")),
+        ("results.csv", b"x,c2VzYW1lLTdmM2E5Yi1vcGVu\n"),
+        ("notes.txt", b"a process called bash-of-mine ran"),
+        ("notes.txt", HOME.encode()),
+    ],
+)
+def test_the_last_search_finds_what_slipped_in(tmp_path: Path, member: str, content: bytes) -> None:
+    """Whatever made it: the check knows the original and the archive, and nothing of how one became the other."""
+    from nsysprof.bundle.archive import write_archive
+
+    row = "INSERT INTO PROCESSES VALUES (1, 2, 'bash-of-mine')"
+    source = read_source(write_trace(tmp_path / "in.sqlite", row), None, tmp_path)
+    (tmp_path / "clean").write_text("clean")
+    (tmp_path / "leak").write_bytes(content)
+    (tmp_path / "work").mkdir()
+    for name, leaks in (("clean", False), ("leak", True)):
+        archive = tmp_path / f"{name}.zip"
+        write_archive(archive, {member: tmp_path / name}, "title", {})
+        arguments = (source, None, archive, tmp_path / "clean", "title", NameTokens(), tmp_path / "work")
+        if leaks:
+            with pytest.raises(SecretLeakError, match="must not be shared"):
+                check_bundle(*arguments)
+        else:
+            assert check_bundle(*arguments).secrets > 3
+        shutil.rmtree(tmp_path / "work" / "bundle")
+
+
+def test_names_that_slipped_in_are_found_by_the_list(tmp_path: Path) -> None:
+    from nsysprof.bundle.archive import write_archive
+
+    builder = TraceBuilder()
+    builder.range(0, 9, "acme range")
+    builder.launch(1, 1, name="acme_kernel")
+    trace = builder.write(tmp_path / "nsys.sqlite")
+    source = read_source(trace, None, tmp_path)
+    (tmp_path / "clean").write_text("clean")
+    (tmp_path / "work").mkdir()
+    archive = tmp_path / "a.zip"
+    write_archive(archive, {"notes.txt": tmp_path / "clean"}, "title", {})
+    with pytest.raises(SecretLeakError, match="2 names that are not on the list"):
+        check_bundle(source, trace, archive, tmp_path / "clean", "title", NameTokens(), tmp_path / "work")
+    shutil.rmtree(tmp_path / "work" / "bundle")
+    check_bundle(source, trace, archive, tmp_path / "clean", "title", NameTokens(keep=True), tmp_path / "work")
+
+
+@pytest.fixture(scope="module")
+def real_capture(nsys: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A capture of the CPU under a real nsys, with a backend, a folder and a variable that are private."""
+    pytest.importorskip("torch")
+    folder = tmp_path_factory.mktemp("wonder land")
+    (folder / "acme.py").write_text(
+        "import torch.nn.functional as F\n"
+        "def attn(q, k, v, is_causal):\n"
+        "    return F.scaled_dot_product_attention(q, k, v, is_causal=is_causal)\n"
+    )
+    environment = {**os.environ, "SECRET_TOKEN": TOKEN, "PYTHONPATH": str(folder), "NSYSPROF_NSYS": str(nsys)}
+    command = [sys.executable, "-m", "nsysprof", "capture", "--backends", "math,acme:attn", "--seq", "32"]
+    command += ["--device", "cpu", "--profiler", "nsys", "--out", str(folder / "run")]
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "run"
+
+
+@pytest.mark.nsys
+@pytest.mark.torch
+def test_a_real_capture_is_shared_without_its_secrets(real_capture: Path, tmp_path: Path) -> None:
+    raw = (real_capture / "nsys.sqlite").read_bytes()
+    assert TOKEN.encode() in raw, "or this proves nothing"
+    done = bundle(real_capture, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(tmp_path / "run.zip") as archive:
+        everything = b"".join(archive.read(name) for name in archive.namelist())
+        everything += lzma.decompress(archive.read("nsys.sqlite.xz"))
+    for private in (TOKEN, "wonder land", "acme", str(real_capture.parent), "SECRET_TOKEN"):
+        assert private.encode() not in everything, private
+        assert private not in done.stdout
+    assert "RUN::backend_1::S32".encode() in everything
+    summary = json.loads(run("analyze", tmp_path / "run.zip", "--out", tmp_path / "a", "--json").stdout)
+    original = json.loads(run("analyze", real_capture, "--out", tmp_path / "b", "--json").stdout)
+    for key in ("totals", "coverage", "notes"):
+        assert summary[key] == original[key]
+
+
+@pytest.mark.nsys
+def test_a_report_is_exported_and_never_shared(nsys: Path, real_capture: Path, tmp_path: Path) -> None:
+    shutil.copy(real_capture / "nsys.nsys-rep", tmp_path / "mine.nsys-rep")
+    done = bundle(tmp_path / "mine.nsys-rep", "--nsys", nsys, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    members = json.loads(done.stdout)["members"]
+    assert "nsys.sqlite.xz" in members
+    assert not [name for name in members if "rep" in name.rpartition(".")[2]]
+
+
+@pytest.mark.nsys
+def test_nsys_stats_reads_a_shared_trace_as_the_original(nsys: Path, real_capture: Path, tmp_path: Path) -> None:
+    assert bundle(real_capture, "--keep-names", cwd=tmp_path).returncode == 0
+    with zipfile.ZipFile(tmp_path / "run.zip") as archive:
+        (tmp_path / "shared.sqlite").write_bytes(lzma.decompress(archive.read("nsys.sqlite.xz")))
+    shutil.copy(real_capture / "nsys.sqlite", tmp_path / "original.sqlite")
+    said = []
+    for name in ("shared", "original"):
+        command = [
+            str(nsys),
+            "stats",
+            "--report",
+            "nvtx_sum",
+            "--format",
+            "csv",
+            "-q",
+            str(tmp_path / f"{name}.sqlite"),
+        ]
+        said.append(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert "math" in said[0]
+    assert said[0] == said[1]
+
+
+def test_a_trace_of_torch_is_shared_as_its_tables(tmp_path: Path) -> None:
+    done = bundle(TRACES / "inputs.json.gz", "--json", "--out", tmp_path / "b.zip")
+    assert done.returncode == 0, done.stderr
+    assert "torch.sqlite.xz" in json.loads(done.stdout)["members"]
+    with zipfile.ZipFile(tmp_path / "b.zip") as archive:
+        (tmp_path / "t.sqlite").write_bytes(lzma.decompress(archive.read("torch.sqlite.xz")))
+    connection = sqlite3.connect(tmp_path / "t.sqlite")
+    (count,) = connection.execute("SELECT count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchone()
+    connection.close()
+    assert count == 92
