@@ -50,7 +50,6 @@ def check_bundle(
 
 
 def _originals(source: Source, shared_trace: Path | None, title: str, folder: Path) -> Originals:
-    public = source.public | {title}
     before = frozenset(text for name in source.texts for text in texts_of_json(source.texts[name], name))
     after = frozenset(
         text
@@ -61,8 +60,9 @@ def _originals(source: Source, shared_trace: Path | None, title: str, folder: Pa
     if source.trace is None:
         found = Originals(source.secrets, frozenset(), b"")
     else:
-        found = collect_originals(source.trace, shared_trace, source.secrets, public)
-    return found.with_texts(before - after, after | public)
+        found = collect_originals(source.trace, shared_trace, source.secrets, source.public)
+    # The title is the user's choice, so that it explains a text; a secret in it stays one.
+    return found.with_texts(before - after, after | source.public | {title})
 
 
 def _unlisted_names(trace: Path) -> list[str]:

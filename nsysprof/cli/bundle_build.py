@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,35 +64,37 @@ class Stage:
     ranges: tuple[str, ...] = ()
     trace: bool = True
 
+    def less(self, what: str, **changes: Any) -> Stage:
+        """The same without one thing more."""
+        return replace(self, dropped=(*self.dropped, what), **changes)
 
-def stages(request: Request) -> Iterator[Stage]:
-    """From everything to the tables and the report alone, the least missed first."""
+
+def stages(request: Request, tables: frozenset[str]) -> Iterator[Stage]:
+    """From everything to the tables and the report alone, the least missed first. tables: those of the trace."""
+    yield (stage := Stage(ranges=request.ranges))
+    if request.source.kind == BENCH:
+        yield Stage(("figures",), figures=False)
     if request.source.trace is None:
-        yield Stage()
-        yield Stage(("figures",), figures=False, html=False)
         return
-    ranges = request.ranges
-    yield Stage(ranges=ranges)
-    said: tuple[str, ...] = (f"{REPORT_FOLDER}/report.html",)
-    yield Stage(said, html=False, ranges=ranges)
-    said += ("figures",)
-    yield Stage(said, html=False, figures=False, ranges=ranges)
-    said += ("tables of the trace that no number depends on",)
-    yield Stage(said, html=False, figures=False, without=UNREAD, ranges=ranges)
-    said += ("GPU metrics",)
-    yield Stage(said, html=False, figures=False, without=UNREAD | SAMPLED, ranges=ranges)
-    if not ranges:
-        cropped = (*said, "everything outside the ranges RUN::*")
-        yield Stage(cropped, html=False, figures=False, without=UNREAD | SAMPLED, ranges=_OUR_RANGES)
-    yield Stage(("report.html", "figures", "the trace"), html=False, figures=False, ranges=ranges, trace=False)
+    yield (stage := stage.less(f"{REPORT_FOLDER}/report.html", html=False))
+    yield (stage := stage.less("figures", figures=False))
+    if tables & UNREAD:
+        yield (stage := stage.less("tables of the trace that no number depends on", without=UNREAD))
+    if tables & SAMPLED:
+        yield (stage := stage.less("GPU metrics", without=stage.without | SAMPLED))
+    if not request.ranges:
+        yield (stage := stage.less(f"everything outside the ranges {_OUR_RANGES[0]}", ranges=_OUR_RANGES))
+    yield Stage(("the trace", *stage.dropped[:2]), html=False, figures=False, ranges=request.ranges, trace=False)
 
 
 def build(request: Request, work: Path, say: Say) -> tuple[Built, Path]:
     """Everything that fits, as an archive in `work`. Raises OutputError when nothing does."""
     size = 0
-    for number, stage in enumerate(stages(request)):
+    traces: dict[tuple[tuple[str, ...], frozenset[str]], _Shared] = {}
+    for number, stage in enumerate(stages(request, _tables(request.source.trace))):
+        folder = work / str(number)
         try:
-            built = _build_stage(request, work / str(number), stage, say)
+            built = _build_stage(request, folder, stage, traces, say)
         except UsageError:
             if stage.ranges != request.ranges:
                 continue  # no range of ours to crop to
@@ -103,14 +104,38 @@ def build(request: Request, work: Path, say: Say) -> tuple[Built, Path]:
         if size <= request.max_bytes:
             return built, archive
         say(f"{size:,} bytes are more than {request.max_bytes:,}: less goes in")
-        shutil.rmtree(built.folder.parent)
         archive.unlink()
     raise OutputError(
         f"Even the tables alone take {size:,} bytes, more than {request.max_bytes:,}.", "Give a larger --max-size."
     )
 
 
-def _build_stage(request: Request, work: Path, stage: Stage, say: Say) -> Built:
+@dataclass(frozen=True)
+class _Shared:
+    """A trace as it would be shared, and what it says."""
+
+    trace: Path
+    packed: Path
+    report: SanitizeReport
+    analysis: Analysis
+
+
+def _tables(trace: Path | None) -> frozenset[str]:
+    if trace is None:
+        return frozenset()
+    from nsysprof.trace.open import open_trace
+
+    with open_trace(trace) as opened:
+        return frozenset(base_name(table) for table in opened.columns)
+
+
+def _build_stage(
+    request: Request,
+    work: Path,
+    stage: Stage,
+    traces: dict[tuple[tuple[str, ...], frozenset[str]], _Shared],
+    say: Say,
+) -> Built:
     folder = work / request.title
     folder.mkdir(parents=True)
     source = request.source
@@ -120,9 +145,11 @@ def _build_stage(request: Request, work: Path, stage: Stage, say: Say) -> Built:
     left_out += source.left_behind.items()
     built = Built(folder, files, left_out)
     if source.trace is not None:
-        say("rebuild the trace")
-        _share_trace(request, stage, built)
-        _analyze(stage, built, say)
+        key = (stage.ranges, stage.without)
+        if key not in traces:
+            say("rebuild the trace")
+            traces[key] = _share_trace(request, stage, work, say)
+        _analyze(traces[key], stage, built, say)
     elif source.kind == BENCH:
         _report_bench(stage, built)
     else:
@@ -132,17 +159,17 @@ def _build_stage(request: Request, work: Path, stage: Stage, say: Say) -> Built:
     return built
 
 
-def _share_trace(request: Request, stage: Stage, built: Built) -> None:
+def _share_trace(request: Request, stage: Stage, work: Path, say: Say) -> _Shared:
+    from nsysprof.cli.analyze import analyze_trace
+
     assert request.source.trace is not None
-    name = "torch.sqlite" if _is_of_torch(request.source.trace) else "nsys.sqlite"
-    built.shared_trace = built.folder / name
+    trace = work / ("torch.sqlite" if _is_of_torch(request.source.trace) else "nsys.sqlite")
     options = SanitizeOptions(
         request.names, stage.ranges, stage.without, public=request.source.public, secrets=request.source.secrets
     )
-    built.report = sanitize_trace(request.source.trace, built.shared_trace, options)
-    built.left_out += _left_out_of_trace(built.report)
-    if stage.trace:
-        built.files[f"{name}.xz"] = pack_trace(built.shared_trace, built.folder.parent / f"{name}.xz")
+    report = sanitize_trace(request.source.trace, trace, options)
+    packed = pack_trace(trace, work / f"{trace.name}.xz")
+    return _Shared(trace, packed, report, analyze_trace(trace, say))
 
 
 def _is_of_torch(trace: Path) -> bool:
@@ -155,45 +182,45 @@ def _is_of_torch(trace: Path) -> bool:
 
 
 def _left_out_of_trace(report: SanitizeReport) -> Iterator[tuple[str, str]]:
+    why = "not on the list of what a trace may hold"
     names = sorted({name for name in report.dropped_tables if NSYS_TABLE.fullmatch(name)})
     others = len(report.dropped_tables) - len(names)
     known = [name for name in names if not name.startswith("ENUM_")]
     if known:
-        yield f"tables {', '.join(known)}", "not on the list of what a trace may hold"
+        yield f"tables {', '.join(known)}", why
     if len(names) > len(known):
         yield f"{len(names) - len(known)} tables of labels (ENUM_...)", "no table that is kept needs them"
     if others > 0:
-        yield f"{others} tables that nsys does not write", "not on the list of what a trace may hold"
+        yield f"{others} tables that nsys does not write", why
     columns = sum(map(len, report.dropped_columns.values()))
     if columns:
-        tables = sorted(base_name(table) for table in report.dropped_columns if NSYS_TABLE.fullmatch(table))
-        yield f"{columns} columns of {', '.join(tables)}", "not on the list of what a trace may hold"
+        tables = sorted({base_name(table) for table in report.dropped_columns if NSYS_TABLE.fullmatch(table)})
+        yield f"{columns} columns of {', '.join(tables)}", why
     if report.dropped_rows:
-        yield f"{sum(report.dropped_rows.values())} rows of metadata and diagnostics", "may name a person or a place"
+        yield f"{sum(report.dropped_rows.values()):,} rows of metadata and events", "may name a person or a place"
     if report.dropped_strings:
         yield f"{report.dropped_strings:,} strings", "no row that is kept refers to them"
     if report.cropped_rows:
         yield f"{sum(report.cropped_rows.values()):,} rows", "outside the ranges that were asked for"
 
 
-def _analyze(stage: Stage, built: Built, say: Say) -> None:
+def _analyze(shared: _Shared, stage: Stage, built: Built, say: Say) -> None:
     """What `analyze` makes of the bundle, so that a stranger gets the same files."""
     from nsysprof.analysis.cases import fill_results
-    from nsysprof.cli.analyze import analyze_trace
     from nsysprof.cli.record import read_record
     from nsysprof.report.write import write_analysis
 
-    assert built.shared_trace is not None
-    built.analysis = analyze_trace(built.shared_trace, say)
+    built.shared_trace, built.report, built.analysis = shared.trace, shared.report, shared.analysis
+    built.left_out += _left_out_of_trace(shared.report)
+    if stage.trace:
+        built.files[shared.packed.name] = shared.packed
     record = read_record(built.folder)
     if record is not None:
-        from dataclasses import replace
-
-        record = replace(record, results=fill_results(record.results, built.analysis))
+        record = replace(record, results=fill_results(record.results, shared.analysis))
         built.environment = record.environment
     built.record = record
     out = built.folder / REPORT_FOLDER
-    for path in write_analysis(built.analysis, record, out, figures=stage.figures, progress=say):
+    for path in write_analysis(shared.analysis, record, out, figures=stage.figures, progress=say):
         if stage.html or path.name != "report.html":
             built.files[f"{REPORT_FOLDER}/{path.name}"] = path
 

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import IO
 
+from nsysprof.bundle_format import CONTENTS
 from nsysprof.errors import MissingToolError, OutputError, ToolFailedError, TraceDamagedError, TraceError
 from nsysprof.trace.bundle_file import is_bundle, unpack_bundle
 from nsysprof.trace.open import refuse_lfs_pointer
@@ -83,6 +84,10 @@ def _trace_in(folder: Path) -> Path:
     reports = [path for path in paths if path.suffix in REPORTS]
     if reports:
         return reports[0]
+    if (folder / CONTENTS).is_file():
+        raise TraceError(
+            f"The bundle {folder.name} holds no trace.", "unzip it: its numbers are in results.csv, or in analysis/."
+        )
     raise TraceError(
         f"{folder} holds no trace.",
         "Give a capture folder with a trace (--profiler none makes none), the folder of nsys export --type parquetdir, "
