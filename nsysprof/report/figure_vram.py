@@ -51,7 +51,7 @@ def _peaks(analysis: Analysis, record: CaptureRecord | None) -> tuple[pd.DataFra
         table = ranges[["range", "peak_vram_bytes"]].set_axis(["range", "bytes"], axis=1)
         kind = "torch's allocator" if analysis.trace.memory_kind == "allocator" else "the driver"
         label = f"peak {words.memory} in the range, from {kind}"
-    table = table[table["bytes"].notna()].copy()
+    table = table[table["bytes"].fillna(0) > 0].copy()  # nothing, on a log scale, has no place
     parsed = [parse_range(str(name)) for name in table["range"]]
     table = table[[entry is not None for entry in parsed]]
     ours = [entry for entry in parsed if entry is not None]

@@ -23,6 +23,7 @@ from nsysprof.bundle.source import read_source
 from nsysprof.bundle.verify import SecretLeakError
 from nsysprof.cli import analyze as analyze_command
 from nsysprof.cli import bundle as bundle_command
+from nsysprof.errors import OutputError
 from tests.build_trace import TraceBuilder
 from tests.bundle.hostile import HOME, TOKEN, write_trace
 from tests.cli.test_analyze import fails, run
@@ -154,8 +155,9 @@ def test_ranges_are_cropped(tmp_path: Path) -> None:
     fails(bundle(TRACES / "sdpa.sqlite.xz", "--range", "none", "--out", tmp_path / "c.zip"), 2, "No range")
 
 
-def test_the_limit_of_size_and_what_it_costs(tmp_path: Path) -> None:
-    whole = json.loads(bundle(TRACES / "sdpa.sqlite.xz", "--json", "--out", tmp_path / "whole.zip").stdout)
+def test_the_limit_of_size_and_what_it_costs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bundle_command.bundle(TRACES / "sdpa.sqlite.xz", out=tmp_path / "whole.zip", as_json=True)
+    whole = json.loads(capsys.readouterr().out)
     sizes = []
     for megabytes, gone, still in (
         (whole["bytes"] / 1e6 - 0.001, "analysis/report.html", "analysis/timeline.png"),
@@ -164,15 +166,15 @@ def test_the_limit_of_size_and_what_it_costs(tmp_path: Path) -> None:
         (0.02, "the trace", "analysis/report.md"),
     ):
         target = tmp_path / f"{megabytes}.zip"
-        done = bundle(TRACES / "sdpa.sqlite.xz", "--max-size", megabytes, "--json", "--out", target)
-        assert done.returncode == 0, done.stderr
-        made = json.loads(done.stdout)
+        bundle_command.bundle(TRACES / "sdpa.sqlite.xz", out=target, max_size=megabytes, as_json=True)
+        made = json.loads(capsys.readouterr().out)
         assert gone in {left["what"] for left in made["left_out"]}
         assert still in made["members"]
         assert target.stat().st_size == made["bytes"] <= megabytes * 1e6
         sizes.append(made["bytes"])
     assert sizes == sorted(sizes, reverse=True)
-    fails(bundle(TRACES / "sdpa.sqlite.xz", "--max-size", 0.001, "--out", tmp_path / "no.zip"), 4, "--max-size")
+    with pytest.raises(OutputError, match="Even the tables alone"):
+        bundle_command.bundle(TRACES / "sdpa.sqlite.xz", out=tmp_path / "no.zip", max_size=0.001)
     assert not (tmp_path / "no.zip").exists()
     fails(run("analyze", target, "--out", tmp_path / "a"), 7, "bundle 0.02 holds no trace", "unzip")
 
