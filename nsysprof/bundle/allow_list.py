@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from enum import Enum
+from functools import cache
 
 
 class Kind(Enum):
@@ -117,6 +118,7 @@ def column_kind(column: str) -> Kind:
     return _KINDS.get(column, Kind.INT)
 
 
+@cache
 def base_name(table: str) -> str:
     """The name without the `_V2` that some exporters append."""
     return re.sub(r"_V\d+$", "", table)

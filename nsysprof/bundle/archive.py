@@ -15,12 +15,15 @@ from nsysprof import __version__
 from nsysprof.bundle_format import CONTENTS, FORMAT_VERSION, MEMBER_NAME
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the first that a zip can name; when a bundle was made is nobody's business
+# A trace of 87 MB took 67 s with preset 6 and 5 s with 1, for 15 and 17 MB.
+_PRESET, _PRESET_OF_LARGE, _LARGE_BYTES = 6, 1, 32 << 20
 _STORED = (".xz", ".png")  # packed already
 
 
 def pack_trace(trace: Path, target: Path) -> Path:
-    """The trace as .xz, a third of what a zip would make of it."""
-    with trace.open("rb") as source, lzma.open(target, "wb", preset=6) as packed:
+    """The trace as .xz, a third of what a zip would make of it; a large one packed with less effort."""
+    preset = _PRESET if trace.stat().st_size < _LARGE_BYTES else _PRESET_OF_LARGE
+    with trace.open("rb") as source, lzma.open(target, "wb", preset=preset) as packed:
         shutil.copyfileobj(source, packed, 1 << 20)
     return target
 

@@ -8,11 +8,10 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from nsysprof.bundle.program_text import program_text
+from nsysprof.bundle.public_names import is_public_call, is_public_kernel, is_public_range, public_backends
 from nsysprof.bundle.secret_values import collect_secrets, is_public, machine_secrets
 from nsysprof.trace.open import open_trace, quote
 
@@ -36,8 +35,11 @@ class Originals:
         return Originals(self.secrets, self.texts | more, self.vocabulary + b"\n" + words)
 
     def explains(self, text: bytes) -> bool:
-        """Whether a text is anyway in what everybody has."""
-        return text in self.vocabulary or text in _program_text()
+        """Whether a text is anyway in what everybody has, or a name that a library gives."""
+        if text in self.vocabulary or text in program_text():
+            return True
+        name = text.decode("utf-8", "replace")
+        return is_public_kernel(name) or is_public_call(name) or is_public_range(name, public_backends())
 
 
 def texts_of_json(text: str, name: str) -> Iterator[str]:
@@ -117,17 +119,3 @@ def _all_texts(connection: sqlite3.Connection) -> set[bytes]:
     finally:
         connection.text_factory = decode
     return found
-
-
-@cache
-def _program_text() -> bytes:
-    """The source of nsysprof, which is public: a word of it in a report came from there."""
-    return b"\n".join(_sources(files("nsysprof")))
-
-
-def _sources(folder: Traversable) -> Iterator[bytes]:
-    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if entry.is_dir():
-            yield from _sources(entry)
-        elif entry.name.endswith((".py", ".j2")):
-            yield entry.read_bytes()

@@ -35,9 +35,13 @@ _LIBRARY_KERNEL = re.compile(
     r"|softmax_warp_(forward|backward)|cunn_\w+|triu_tril_kernel|[Ff]lash_(fwd|bwd)_\w+|Flash_kernel_\w+|Flash_\w+_params"
     r"|(implicit|explicit)_convolve_\w+|winograd\w*|(regular|vector|multi_bluestein)_fft\w*|genericTranspose_kernel"
     r"|vectorized_\w*elementwise_kernel|elementwise_kernel|reduce_kernel|T\d*|Params|curandState\w*|biasType"
-    r"|(Trivial)?OffsetCalculator|(u?(char|short|int|long|longlong)|float|double)[1-4]"
+    r"|(Trivial)?OffsetCalculator|(u?(char|short|int|long|longlong)|float|double)[1-4]",
+    re.ASCII,
 )
-_IDENTIFIER = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?:::~?[A-Za-z_]\w*)*")
+# Everything between the marks of C++. What is no plain identifier and no number, e.g. `3x` or `a.b`, is of no library.
+_WORD = re.compile(r"[^\s<>(),*&\[\]{}:+=~#-]+(?:::~?[^\s<>(),*&\[\]{}:+=~#-]+)*")
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*(?:::~?[A-Za-z_]\w*)*", re.ASCII)
+_NUMBER = re.compile(r"\d{1,20}(\.\d{1,20})?[ufUF]?[lL]{0,2}|0x[0-9a-fA-F]{1,16}", re.ASCII)
 _UNNAMED = re.compile(r"<unnamed>::|\(anonymous namespace\)::|\{anonymous\}::")
 # What torch's compiler fuses, by the operators in the kernel's name.
 _TRITON = re.compile(r"triton_(?:poi|red|per|tem|for|mm|bmm|flex_attention\w*)(?:_fused_?(\w*?))?(?:_\d+)?")
@@ -52,9 +56,12 @@ _OPERATOR_WORDS_WORDS = (
 )
 _OPERATOR_WORDS = frozenset(_OPERATOR_WORDS_WORDS.split())
 _CALL = re.compile(
-    r"cu[A-Za-z]\w*|nccl[A-Z]\w*|(CUPTI|CUDA|NVTX|OS runtime libraries)\b[\w :]*|TLS allocation|Chunk Allocation"
+    r"cu(da)?[A-Z]\w*|nccl[A-Z]\w*|(CUPTI|CUDA|NVTX|OS runtime libraries):?( (profiling|early|extension|initialization"
+    r"|data|flush|on|cuInit|finished|context|created|process|exit|memory|allocation|Instrumentation|Resource|Management"
+    r"|Buffer|Overhead|driver|compiler|runtime)){1,10}|TLS allocation|Chunk Allocation"
     r"|Unknown|dlclose|dlopen\((lib(cu|nv|nccl|torch|c10|ToolsInjection)[\w.-]*|NULL)\)"
-    r"|Graph(Exec)? (Node )?\w+|Graph Node \w+"
+    r"|Graph(Exec)?( Node)? (Creation|Clon(e|ing)|Destruction|Update|Instantiation)",
+    re.ASCII,
 )
 _RANGE = re.compile(
     r"nsysprof \d[\w.]*|nccl[A-Z]\w*|NCCL|CCCL|CUB|Thrust|cuBLAS|cuDNN|cuSPARSE|cuFFT|NVSHMEM|PyTorch|TensorRT|NVTX"
@@ -64,7 +71,8 @@ _RANGE = re.compile(
     r"|Optimizer\.(step|zero_grad)#(SGD|Adam|AdamW|Adagrad|Adadelta|RMSprop|NAdam|RAdam|LBFGS)\.(step|zero_grad)"
     r"|(forward|backward|fwd|bwd|optim(izer)?([ _]step)?|zero_grad|loss|step|iter(ation)?|epoch|batch|layer|block|rank"
     r"|warm[-_ ]?up|train(ing)?|eval(uation)?|validation|inference|prefill|decode|attention|attn|mlp|ffn|copy|sample"
-    r"|init|setup|run|main|test|replays?|eager|capture|alloc|free|touch|again|back)[ _#:-]{0,2}\d{0,6}"
+    r"|init|setup|run|main|test|replays?|eager|capture|alloc|free|touch|again|back)[ _#:-]{0,2}\d{0,6}",
+    re.ASCII,
 )
 _LONGEST = 20_000  # characters; template instances reach some thousands
 
@@ -82,18 +90,22 @@ def is_public_kernel(name: str) -> bool:
     fused = _TRITON.fullmatch(name)
     if fused:
         return all(word in _OPERATOR_WORDS or word.isdigit() for word in (fused[1] or "").split("_") if word)
-    plain = _UNNAMED.sub("", name)
-    return all(_is_public_identifier(plain, found) for found in _IDENTIFIER.finditer(plain))
+    plain = _UNNAMED.sub("", name).replace("...", "")  # a pack of parameters
+    words = list(_WORD.finditer(plain))
+    named = [word for word in words if not _NUMBER.fullmatch(word.group())]
+    return bool(named) and all(_is_public_identifier(plain, word) for word in named)
 
 
 def _is_public_identifier(name: str, found: re.Match[str]) -> bool:
-    first, _, rest = found.group().partition("::")
+    word = found.group()
+    if not _IDENTIFIER.fullmatch(word):
+        return False
+    first, _, rest = word.partition("::")
     # What follows `Outer<int>::` belongs to what stands before, which is judged on its own.
     if name[: found.start()].endswith((">::", ")::", "]::")):
         return True
-    if rest:
-        return first in _NAMESPACES or _LIBRARY_KERNEL.fullmatch(first) is not None
-    return first in _CPP or first in _NAMESPACES or _LIBRARY_KERNEL.fullmatch(first) is not None
+    known = first in _NAMESPACES or _LIBRARY_KERNEL.fullmatch(first) is not None
+    return known if rest else known or first in _CPP
 
 
 def is_public_call(name: str) -> bool:

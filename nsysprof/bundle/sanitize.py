@@ -188,6 +188,7 @@ class _Rebuild:
     def _copy(self, target: sqlite3.Connection, table: str, columns: tuple[str, ...]) -> None:
         convert = [self._converter(table, column) for column in columns]
         is_metadata = table in METADATA_TABLES
+        text_decides = base_name(table) in ("DIAGNOSTIC_EVENT", "GENERIC_EVENTS")
         limit = f" LIMIT {ENUM_MAX_ROWS}" if ENUM_NAME.fullmatch(table) else ""
         watched, keeps = self._cropping(table)
         selected = ", ".join(_typed(column, _kind(table, column)) for column in (*columns, *watched))
@@ -209,11 +210,12 @@ class _Rebuild:
                     dropped += 1
                     continue
                 new = tuple([f(cell) if f else cell for f, cell in zip(convert, row, strict=True)])
-                if not _is_worth_a_row(table, columns, new):
+                if text_decides and not _is_worth_a_row(table, columns, new):
                     dropped += 1
                     continue
                 kept += 1
-                self.report.redacted_texts += sum(row[i] != new[i] for i in texts)
+                if texts:
+                    self.report.redacted_texts += sum(row[i] != new[i] for i in texts)
                 yield new
 
         target.executemany(insert, converted())

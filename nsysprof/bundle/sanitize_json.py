@@ -11,9 +11,8 @@ from typing import Any
 from nsysprof.bundle.members import ENVIRONMENT_KEYS, JSON_KEYS, MAPS, Member, Role
 from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.redact import REDACTED, Redactor
-from nsysprof.bundle.secret_values import is_public
+from nsysprof.bundle.secret_values import CREDENTIAL, is_public
 
-_CREDENTIAL = re.compile(r"token|secret|passw|credential|api[-_]?key|private[-_]?key", re.IGNORECASE)
 _NUMBER = re.compile(r"|[+-]?(\d[\d,]*)?(\.\d+)?(e[+-]?\d+)?|nan|inf|n/a|true|false", re.IGNORECASE)
 _HEADER = re.compile(r"[\w .%/:()\[\]<>+*-]{1,120}")
 _NUMBERS_OF_THE_MACHINE = frozenset({"process id", "pid", "thread id", "tid", "port"})
@@ -111,7 +110,7 @@ class FileCleaner:
         for argument in argv if isinstance(argv, list | tuple) else [argv]:
             text = self._redactor.redact_to_names(str(argument))
             name, equals, _ = text.partition("=")
-            is_credential = bool(_CREDENTIAL.search(name))
+            is_credential = bool(CREDENTIAL.search(name))
             if follows:
                 result.append(REDACTED)
             elif is_credential and equals:
@@ -141,7 +140,7 @@ def private_values(data: Any) -> Iterator[str]:
     """The texts in fields that are named like a host, a user or a folder: nothing of the bundle may hold them."""
     if isinstance(data, dict):
         for key, value in data.items():
-            if str(key).lower() in _PRIVATE_FIELDS or _CREDENTIAL.search(str(key)):
+            if str(key).lower() in _PRIVATE_FIELDS or CREDENTIAL.search(str(key)):
                 yield from (text for text in _texts(value) if not is_public(text))
             else:
                 yield from private_values(value)

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from nsysprof.bundle.allow_list import PUBLIC_TEXT
-from nsysprof.environment import COMPARABLE_FIELDS
+from nsysprof.bundle.program_text import is_program_word
 
+CREDENTIAL = re.compile(r"token|secret|passw|credential|api[-_]?key|private[-_]?key", re.IGNORECASE)
 SHORTEST = 4  # characters; anything shorter is in every file by chance
 
 # Words that environments hold and that say nothing about their owner, but that kernel and range names hold too.
@@ -86,26 +87,25 @@ _PUBLIC_WORDS = frozenset(
         "run",
     ]
 )
-# The words of our own field names: an environment that holds one of them must not break the file's format.
-_FORMAT_WORDS = frozenset(word for field in (*COMPARABLE_FIELDS, "comparable_hash") for word in field.split("_"))
 _NUMBER = re.compile(r"[+-]?\d{1,7}(\.\d{1,7})?|v?\d{1,4}(\.\d{1,4}){1,2}|(\d{1,4}[,:x])+\d{1,4}")
 _ENVIRONMENT_ROW = re.compile(r"^[A-Za-z_]\w*=", re.ASCII)
 
 
 def is_public(value: str) -> bool:
-    """Whether finding the value betrays nothing: too short, a small number, a common word, or nsys's own wording."""
+    """Whether finding the value betrays nothing: too short, a small number, or a word that is common or of reports."""
     return (
         len(value) < SHORTEST
         or bool(_NUMBER.fullmatch(value))
         or value.lower() in _PUBLIC_WORDS
-        or value in _FORMAT_WORDS
         or value in PUBLIC_TEXT
+        or is_program_word(value)
     )
 
 
 def machine_secrets() -> frozenset[str]:
-    """Who and where we are now: the capture was probably made here too."""
-    found = {socket.gethostname(), socket.gethostname().partition(".")[0]}
+    """Who and where we are now, and what variables named like a credential hold: the capture was probably made here."""
+    found = {value for name, value in os.environ.items() if CREDENTIAL.search(name)}
+    found |= {socket.gethostname(), socket.gethostname().partition(".")[0]}
     with contextlib.suppress(KeyError, OSError, RuntimeError):  # an account without a name or a home
         found |= {getpass.getuser(), str(Path.home())}
     return frozenset(value for value in found if not is_public(value))

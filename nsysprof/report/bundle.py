@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -93,12 +94,12 @@ def _table(table: Table) -> list[str]:
 
 
 def _archive(shared: Shared) -> list[str]:
-    quoted = f"'{shared.file}'" if not shared.file.replace(".", "").replace("-", "").isalnum() else shared.file
+    quoted = shlex.quote(clean(shared.file))
     steps = ["sha256sum " + quoted, "nsysprof analyze " + quoted] if shared.has_trace else ["unzip " + quoted]
     names = "as they were" if shared.named else "of libraries as they were, all others tokens"
     lines = [
-        f"`{shared.file}`: {format_bytes(shared.bytes)}, SHA-256 `{shared.sha256}`, nsysprof {__version__}; names "
-        f"{names}. To check the numbers:",
+        f"{escape_markdown(shared.file)}: {format_bytes(shared.bytes)}, SHA-256 `{shared.sha256}`, "
+        f"nsysprof {__version__}; names {names}. To check the numbers:",
         "",
         "```",
         *steps,

@@ -45,13 +45,20 @@ def test_kernels_of_libraries_stay(name: str) -> None:
         "x" * 30_000,
         "cutlassified_acme",
         "flash::ok<attn::acme>",
+        "3acme<float>",
+        "float.acme<int>",
+        "日本語<float>",
+        "at::native::日本語",
+        "void at::native::copy<'acme'>(int)",
+        "10.0.0.1",
+        "",
     ],
 )
 def test_kernels_of_the_user_become_tokens(name: str) -> None:
     assert not is_public_kernel(name)
     token = NameTokens(categorize=categorize).kernel(name)
     assert token.startswith("<kernel-1")
-    assert "acme" not in token
+    assert "acme" not in token or name == ""
     assert NameTokens(keep=True).kernel(name) == name
 
 
@@ -91,6 +98,8 @@ def test_calls() -> None:
     assert is_public_call("cudaLaunchKernel_v7000")
     assert is_public_call("dlopen(libcublasLt.so.13)")
     assert not is_public_call("dlopen(libacme.so)")
+    assert not is_public_call("customer_list")
+    assert not is_public_call("CUDA acme")
     assert NameTokens().call("dlopen(libacme.so)") == "<call-1>"
 
 

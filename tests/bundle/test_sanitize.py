@@ -182,3 +182,27 @@ def test_real_traces_keep_every_row_of_every_table_of_work(
         assert rows(target, query) == rows(source, query)
     names = "SELECT s.value, count(*) FROM CUPTI_ACTIVITY_KIND_RUNTIME r JOIN StringIds s ON s.id = r.nameId GROUP BY 1"
     assert rows(target, names) == rows(source, names)
+
+
+def test_counters_in_events_of_older_exports_stay_and_the_other_events_go(tmp_path: Path) -> None:
+    counters = '{"DRAM Read Throughput [Throughput %]": "12", "SM Active": 7, "Host": "wonderland", "DRAM x": 1}'
+    events = [counters, '{"message": "login of alice"}', "no JSON", "[" * 50_000, '{"DRAM Read Throughput": "alice"}']
+    source = write_trace(tmp_path / "in.sqlite", "CREATE TABLE GENERIC_EVENTS (timestamp INT, typeId INT, data TEXT)")
+    connection = sqlite3.connect(source)
+    connection.executemany("INSERT INTO GENERIC_EVENTS VALUES (1, 2, ?)", [(event,) for event in events])
+    connection.commit()
+    connection.close()
+    report = sanitize_trace(source, tmp_path / "out.sqlite")
+    kept = rows(tmp_path / "out.sqlite", "SELECT timestamp, typeId, data FROM GENERIC_EVENTS")
+    assert kept == [(1, 2, '{"DRAM Read Throughput [Throughput %]": "12", "SM Active": "7"}')]
+    assert report.dropped_rows["GENERIC_EVENTS"] == 4
+
+
+def test_variables_and_mangled_names_go_unless_names_are_kept(tmp_path: Path) -> None:
+    table = "CREATE TABLE CUDA_GPU_MEMORY_USAGE_EVENTS (start INT, bytes INT, name TEXT)"
+    row = "INSERT INTO CUDA_GPU_MEMORY_USAGE_EVENTS VALUES (1, 2, 'acme_table')"
+    source = write_trace(tmp_path / "in.sqlite", table, row)
+    for name, options in (("out.sqlite", None), ("kept.sqlite", KEEP_NAMES)):
+        sanitize_trace(source, tmp_path / name, options)
+        assert (b"acme_table" in (tmp_path / name).read_bytes()) == (options is KEEP_NAMES)
+        assert rows(tmp_path / name, "SELECT start, bytes FROM CUDA_GPU_MEMORY_USAGE_EVENTS") == [(1, 2)]

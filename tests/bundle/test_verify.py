@@ -68,7 +68,9 @@ def test_extra_secrets_are_looked_for_whatever_they_are(tmp_path: Path) -> None:
     assert len(verify_sanitized(source, target)) == 1
 
 
-@pytest.mark.parametrize("value", ["", "abc", "1024", "0,1,2,3", "flash", "root", "correlationId", "2024.2.3"])
+@pytest.mark.parametrize(
+    "value", ["", "abc", "1024", "0,1,2,3", "flash", "root", "correlationId", "2024.2.3", "median"]
+)
 def test_values_that_betray_nothing(value: str) -> None:
     assert is_public(value)
 

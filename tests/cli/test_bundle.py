@@ -377,3 +377,53 @@ def test_a_trace_of_torch_is_shared_as_its_tables(tmp_path: Path) -> None:
     (count,) = connection.execute("SELECT count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchone()
     connection.close()
     assert count == 92
+
+
+def test_the_python_api_opens_a_bundle(tmp_path: Path) -> None:
+    import nsysprof
+
+    bundle_command.bundle(TRACES / "mem.sqlite.xz", out=tmp_path / "b.zip")
+    with nsysprof.open_trace(tmp_path / "b.zip") as trace:
+        assert len(nsysprof.read_kernels(trace)) == 6
+        assert trace.identity.name == "nsys.sqlite"
+
+
+def test_a_capture_without_a_trace(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(TRACES / "h200-sdpa", folder)
+    (folder / "nsys.sqlite.xz").unlink()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "profiler": "none"}))
+    done = bundle(folder, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "math::S1024" in done.stdout
+    assert "unzip run.zip" in done.stdout
+    with zipfile.ZipFile(tmp_path / "run.zip") as archive:
+        assert archive.namelist() == ["bundle.json", "manifest.json", "results.csv", "samples.json"]
+    fails(bundle(folder, "--range", "*", "--force", cwd=tmp_path), 2, "no trace to crop")
+
+
+@pytest.mark.gpu
+@pytest.mark.nsys
+def test_a_real_capture_of_a_gpu(nsys: Path, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU here")
+    environment = {**os.environ, "SECRET_TOKEN": TOKEN, "NSYSPROF_NSYS": str(nsys)}
+    command = [sys.executable, "-m", "nsysprof", "capture", "--seq", "512", "--profiler", "nsys", "--out", "run"]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert TOKEN.encode() in (tmp_path / "run" / "nsys.sqlite").read_bytes(), "or this proves nothing"
+    made = bundle("run", cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    one, two = (
+        json.loads(run("analyze", source, "--out", f"of-{source}", "--json", cwd=tmp_path).stdout)
+        for source in ("run", "run.zip")
+    )
+    for key in ("totals", "coverage", "notes", "devices"):
+        assert one[key] == two[key]
+    assert one["totals"]["kernel_count"] > 0
+    for table in TABLES:
+        assert numbers(tmp_path / "of-run" / table) == numbers(tmp_path / "of-run.zip" / table)
+    with zipfile.ZipFile(tmp_path / "run.zip") as archive:
+        assert TOKEN.encode() not in lzma.decompress(archive.read("nsys.sqlite.xz"))

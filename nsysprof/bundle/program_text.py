@@ -1,0 +1,33 @@
+"""What everybody has anyway: the source code of nsysprof. A word of it in a report came from there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+
+@cache
+def program_text() -> bytes:
+    """Every module and template of nsysprof."""
+    return b"\n".join(_sources(files("nsysprof")))
+
+
+def is_program_word(value: str) -> bool:
+    """Whether a value is one plain word that nsysprof itself writes, such as `median`: reports are full of them."""
+    return value in _words()
+
+
+@cache
+def _words() -> frozenset[str]:
+    return frozenset(re.findall(r"[A-Za-z]{4,20}", program_text().decode("utf-8", "replace")))
+
+
+def _sources(folder: Traversable) -> Iterator[bytes]:
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.is_dir():
+            yield from _sources(entry)
+        elif entry.name.endswith((".py", ".j2")):
+            yield entry.read_bytes()
