@@ -47,7 +47,8 @@ def write_archive(target: Path, files: Mapping[str, Path], name: str, facts: Map
     with zipfile.ZipFile(target, "w") as archive:
         archive.writestr(_entry(CONTENTS), text.encode("utf-8", "replace"), zipfile.ZIP_DEFLATED, 9)
         for member, path in sorted(files.items()):
-            archive.writestr(_entry(member), path.read_bytes(), compresslevel=9)
+            with path.open("rb") as stream, archive.open(_entry(member), "w", force_zip64=False) as packed:
+                shutil.copyfileobj(stream, packed, 1 << 20)
     return target.stat().st_size
 
 

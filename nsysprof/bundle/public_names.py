@@ -7,6 +7,7 @@ when a library or this tool made it. Anything else is the user's and becomes a t
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from nsysprof.case import BACKENDS
 from nsysprof.range_name import parse_range
@@ -77,6 +78,7 @@ _RANGE = re.compile(
 _LONGEST = 20_000  # characters; template instances reach some thousands
 
 
+@cache
 def public_backends() -> frozenset[str]:
     """Torch's backends and those that nsysprof itself registers; one that another package registers is the user's."""
     own = (name for name, point in registered_backends().items() if point.dist and point.dist.name == "nsysprof")

@@ -41,7 +41,8 @@ class SanitizeOptions:
     """How much of the trace is shared.
 
     names: what replaces the user's names. ranges: patterns of range names; only what belongs to them is kept, all
-    without any. without: tables that are left out. public: values that are shared on purpose, whoever else uses them.
+    without any. without: tables that are left out. public: values that are shared on purpose, whoever else uses them;
+    secrets: values to take out beside those that the trace tells.
     """
 
     names: NameTokens = field(default_factory=NameTokens)
@@ -96,6 +97,8 @@ def sanitize_trace(source: Path, target: Path, options: SanitizeOptions | None =
             )
         part.replace(target)
     except sqlite3.DatabaseError as error:
+        if "disk is full" in str(error):
+            raise OutputError(f"No space left for {target}.", "Free some space, or set TMPDIR.") from error
         raise TraceDamagedError(f"{source} cannot be read whole: {error}.", "Export the report again.") from error
     except OSError as error:
         raise OutputError(f"{target} cannot be written: {error.strerror}.", "Choose another folder.") from error

@@ -59,16 +59,23 @@ def bundle(
         raise UsageError(f"{target} does not end with {SUFFIX}.", "Choose another name with --out.")
     if not show:
         _check_target(target, force=force)
-    with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
-        request, built, archive = _build(
-            source, plain_title(target.stem), Path(scratch), nsys, keep_names, tuple(ranges or ()), max_size
-        )
-        markdown, shared = _render(target, request, built, archive)
-        searched = _verify(request, built, archive, markdown, Path(scratch))
-        if show:
-            _show(request.names, built, shared, archive, as_json=as_json)
-            return
-        _put(archive, target)
+    title = plain_title(target.stem)
+    try:
+        with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
+            request, built, archive = _build(
+                source, title, Path(scratch), nsys, keep_names, tuple(ranges or ()), max_size
+            )
+            markdown, shared = _render(target, request, built, archive)
+            searched = _verify(request, built, archive, markdown, Path(scratch))
+            if show:
+                _show(request.names, built, shared, archive, as_json=as_json)
+                return
+            _put(archive, target)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        folder = tempfile.gettempdir()
+        raise OutputError(f"{folder} cannot be written: {error.strerror}.", "Free space, or set TMPDIR.") from error
     _tell(target, built, shared | searched, request.names, markdown, as_json=as_json)
 
 

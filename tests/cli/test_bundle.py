@@ -8,6 +8,7 @@ import json
 import lzma
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -427,3 +428,32 @@ def test_a_real_capture_of_a_gpu(nsys: Path, tmp_path: Path) -> None:
         assert numbers(tmp_path / "of-run" / table) == numbers(tmp_path / "of-run.zip" / table)
     with zipfile.ZipFile(tmp_path / "run.zip") as archive:
         assert TOKEN.encode() not in lzma.decompress(archive.read("nsys.sqlite.xz"))
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from nsysprof.cli import bundle_build
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(bundle_build, "pack_trace", full)
+    with pytest.raises(OutputError, match="No space left") as caught:
+        bundle_command.bundle(write_trace(tmp_path / "in.sqlite"), out=tmp_path / "b.zip")
+    assert "TMPDIR" in caught.value.next_step
+    assert [path.name for path in tmp_path.iterdir()] == ["in.sqlite"]
+
+
+def test_an_interruption_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    command = [sys.executable, "-m", "nsysprof", "bundle", str(TRACES / "h200-sdpa"), "--out", str(tmp_path / "b.zip")]
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stderr is not None
+        assert child.stderr.readline() == "rebuild the trace\n"
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    assert child.returncode == 130, err
+    assert out == ""
+    assert "Traceback" not in err
+    assert not (tmp_path / "b.zip").exists()
+    assert [path.name for path in (tmp_path / "tmp").iterdir() if path.name.startswith("nsysprof-")] == []
