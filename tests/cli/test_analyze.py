@@ -71,11 +71,11 @@ def test_a_profiler_that_lost_kernels_is_said_on_the_terminal(trace_path, tmp_pa
         ("x.sqlite", b"hello", 10, "not a SQLite file"),
         ("x.sqlite", b"SQLite format 3\0" + b"\x10\0" * 100, 9, "truncated"),
         ("x.sqlite.xz", lzma.compress(b"x" * 9999)[:40], 9, "damaged or truncated"),
-        ("x.sqlite.gz", gzip.compress(b"hello"), 10, "not a SQLite file"),
+        ("x.sqlite.gz", gzip.compress(b"hello", mtime=0), 10, "not a SQLite file"),
         ("x.sqlite.zst", b"junk", 9, "damaged or truncated"),
         ("x.json", b'{"schemaVersion": 1, "traceEvents": [{"ph": "X"', 9, "damaged or truncated"),
         ("x.json", b'{"songs": []}', 10, "no trace of torch.profiler"),
-        ("x.json.gz", gzip.compress(b""), 8, "empty"),
+        ("x.json.gz", gzip.compress(b"", mtime=0), 8, "empty"),
         ("x.json.gz", b"junk", 9, "damaged or truncated"),
     ],
 )
