@@ -97,7 +97,8 @@ def _build(
 
     work = scratch / "input"
     work.mkdir()
-    needs_nsys = source.suffix in REPORTS or (source.is_dir() and any(source.glob(f"*{REPORTS[0]}")))
+    reports_alone = source.is_dir() and not any(source.glob("*.sqlite*"))
+    needs_nsys = source.suffix in REPORTS or (reports_alone and any(source.glob(f"*{REPORTS[0]}")))
     read = read_source(source, find_nsys(nsys) if needs_nsys else None, work)
     if ranges and read.trace is None:
         raise UsageError(f"{source} has no trace to crop.", "Leave out --range.")
