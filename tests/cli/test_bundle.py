@@ -457,3 +457,34 @@ def test_an_interruption_leaves_nothing(tmp_path: Path) -> None:
     assert "Traceback" not in err
     assert not (tmp_path / "b.zip").exists()
     assert [path.name for path in (tmp_path / "tmp").iterdir() if path.name.startswith("nsysprof-")] == []
+
+
+def test_a_trace_of_torch_is_shared_without_its_names_and_metadata(tmp_path: Path) -> None:
+    call = {"ph": "X", "pid": 4242, "tid": 4243, "ts": 10.0, "dur": 5.0}
+    launch = {**call, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "args": {"correlation": 1}}
+    kernel = {**call, "cat": "kernel", "pid": 0, "ts": 16.0, "name": "wonder_attention(int)"}
+    kernel["args"] = {"device": 0, "stream": 7, "correlation": 1, "user": "alice", "Call stack": f"{HOME}/train.py"}
+    marked = {**call, "cat": "user_annotation", "name": "train on wonderland data", "ts": 9.0, "dur": 20.0}
+    data = {
+        "schemaVersion": 1,
+        "deviceProperties": [{"id": 0, "name": "NVIDIA H200", "totalGlobalMem": 1}],
+        "hostname": "wonderland-9",
+        "traceEvents": [
+            launch,
+            kernel,
+            marked,
+            {"ph": "M", "name": "process_name", "pid": 4242, "args": {"name": HOME}},
+        ],
+        "traceName": f"{HOME}/trace.json",
+    }
+    (tmp_path / "t.json").write_text(json.dumps(data))
+    done = bundle(tmp_path / "t.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(tmp_path / "t.zip") as archive:
+        everything = b"".join(archive.read(name) for name in archive.namelist())
+        everything += lzma.decompress(archive.read("torch.sqlite.xz"))
+    for private in ("wonder", "alice", "train"):
+        assert private.encode() not in everything.replace(b"trained", b""), private
+        assert private not in done.stdout
+    assert b"<kernel-1 attention>" in everything
+    assert "<range-1" in done.stdout.replace("\\", "")
