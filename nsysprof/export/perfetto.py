@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
@@ -16,6 +16,7 @@ from nsysprof.export.content import CHUNK_ROWS, Advance, Content, Counts
 from nsysprof.export.nesting import Int64s, sort_for_nesting, walk
 from nsysprof.export.processes import Numbers, device_ids, device_name, number_processes, thread_id
 from nsysprof.output import open_whole
+from nsysprof.row_groups import rows_by_key
 
 _SEQUENCE = 1
 _PID_MASK = ~0xFFFFFF
@@ -165,7 +166,7 @@ class _Trace:
                 self.counts.add("metric sample", len(series))
         gpu = self._timeline.gpu
         chosen = np.flatnonzero((gpu["device_id"] == device).to_numpy())
-        for stream, rows in _groups(gpu["stream"].iloc[chosen], chosen):
+        for stream, rows in rows_by_key(gpu["stream"].iloc[chosen], chosen):
             self._slices(gpu, rows, str(stream), group, 2, self._work)
 
     @cached_property
@@ -198,17 +199,17 @@ class _Trace:
         descriptor.process.process_name = "process"
         nvtx, api = self._timeline.nvtx, self._timeline.api
         shared = self._ranges_of["StartEnd"].get(global_pid, _NONE)
-        for domain, rows in _groups(nvtx["domain"].iloc[shared], shared):
+        for domain, rows in rows_by_key(nvtx["domain"].iloc[shared], shared):
             name = "NVTX start/end" + (f": {domain}" if domain else "")
             self._slices(nvtx, rows, name, group, 1, self._range)
         pushed, called = self._ranges_of["PushPop"].get(global_pid, _NONE), self._calls_of.get(global_pid, _NONE)
-        ranges = dict(_groups(nvtx["global_tid"].iloc[pushed], pushed))
-        calls = dict(_groups(api["global_tid"].iloc[called], called))
+        ranges = dict(rows_by_key(nvtx["global_tid"].iloc[pushed], pushed))
+        calls = dict(rows_by_key(api["global_tid"].iloc[called], called))
         for global_tid in sorted(ranges.keys() | calls.keys()):
             thread, descriptor = self._packets.track("", group)
             descriptor.thread.pid, descriptor.thread.tid = pid, thread_id(int(global_tid))
             own = ranges.get(global_tid, _NONE)
-            for domain, rows in _groups(nvtx["domain"].iloc[own], own):
+            for domain, rows in rows_by_key(nvtx["domain"].iloc[own], own):
                 self._slices(nvtx, rows, "NVTX" + (f": {domain}" if domain else ""), thread, 1, self._range)
             if global_tid in calls:
                 self._slices(api, calls[global_tid], "CUDA API", thread, 2, self._call)
@@ -218,7 +219,7 @@ class _Trace:
         """The rows of ranges by style and process."""
         nvtx = self._timeline.nvtx
         of_style = {style: np.flatnonzero((nvtx["style"] == style).to_numpy()) for style in ("StartEnd", "PushPop")}
-        return {style: dict(_groups(nvtx["global_pid"].iloc[rows], rows)) for style, rows in of_style.items()}
+        return {style: dict(rows_by_key(nvtx["global_pid"].iloc[rows], rows)) for style, rows in of_style.items()}
 
     @cached_property
     def _calls_of(self) -> dict[int, Int64s]:
@@ -226,7 +227,7 @@ class _Trace:
         if not self._has_calls:
             return {}
         pids = self._timeline.api["global_tid"].astype("int64") & _PID_MASK
-        return dict(_groups(pids, np.arange(len(pids))))
+        return dict(rows_by_key(pids))
 
     @cached_property
     def _range(self) -> Fill:
@@ -302,15 +303,6 @@ class _Trace:
             for time, number in zip(time_ns[some].tolist(), value[some].tolist(), strict=True):
                 self._packets.event(self._types.TYPE_COUNTER, counter, time + shift).counter_value = number
             self._advance(len(time_ns[some]))
-
-
-def _groups(keys: pd.Series, rows: Int64s) -> Iterator[tuple[Any, Int64s]]:
-    """(key, the rows that have it), by key; keys: of the rows."""
-    codes, unique = pd.factorize(keys, sort=True)
-    order = np.argsort(codes, kind="stable")
-    edges = np.searchsorted(codes[order], np.arange(len(unique) + 1))
-    for number, key in enumerate(unique):
-        yield key, rows[order[edges[number] : edges[number + 1]]]
 
 
 def _valid(text: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +11,7 @@ import pandas as pd
 
 from nsysprof.analysis.results import Analysis
 from nsysprof.report.escape import clean
+from nsysprof.row_groups import rows_by_key
 
 Int64s = npt.NDArray[np.int64]
 _ID_BITS = 0xFFFFFF
@@ -96,14 +96,6 @@ def _busiest(owners: list[_Owner]) -> list[_Owner]:
     return [owners[number] for number in chosen]
 
 
-def _rows_of(keys: pd.Series, rows: Int64s) -> list[tuple[Any, Int64s]]:
-    """(key, those of `rows` that have it), by key; keys: of the rows."""
-    codes, unique = pd.factorize(keys, sort=True)
-    order = np.argsort(codes, kind="stable")
-    edges = np.searchsorted(codes[order], np.arange(len(unique) + 1))
-    return [(key, rows[order[edges[number] : edges[number + 1]]]) for number, key in enumerate(unique)]
-
-
 def _ranges(analysis: Analysis) -> list[_Owner]:
     nvtx = analysis.timeline.nvtx
     several = nvtx["global_pid"].nunique() > 1
@@ -113,11 +105,11 @@ def _ranges(analysis: Analysis) -> list[_Owner]:
     return [
         *(
             _Owner(nvtx, rows, f"{_process(pid, several)}ranges", "range", lambda mine: stack_levels(*_times(mine)))
-            for pid, rows in _rows_of(nvtx["global_pid"].iloc[shared], shared)
+            for pid, rows in rows_by_key(nvtx["global_pid"].iloc[shared], shared)
         ),
         *(
             _Owner(nvtx, rows, f"{_thread(tid, several)} ranges", "range", _level_of)
-            for tid, rows in _rows_of(nvtx["global_tid"].iloc[pushed], pushed)
+            for tid, rows in rows_by_key(nvtx["global_tid"].iloc[pushed], pushed)
         ),
     ]
 
@@ -135,7 +127,7 @@ def _calls(analysis: Analysis) -> list[_Owner]:
     # Of an operator trace the calls are the operators again.
     if analysis.trace.work_kind != "kernel":
         return []
-    by_thread = _rows_of(api["global_tid"], np.arange(len(api)))
+    by_thread = rows_by_key(api["global_tid"])
     several = len({int(tid) & ~_ID_BITS for tid, _ in by_thread}) > 1
     return [_Owner(api, rows, f"{_thread(tid, several)} API", "api", _depths_of) for tid, rows in by_thread]
 
@@ -147,7 +139,7 @@ def _streams(analysis: Analysis) -> list[_Owner]:
         _Owner(
             gpu, rows, f"thread {str(stream).rpartition(' ')[2]}" if of_operators else str(stream), "work", _depths_of
         )
-        for stream, rows in sorted(_rows_of(gpu["stream"], np.arange(len(gpu))), key=lambda each: int(each[1][0]))
+        for stream, rows in sorted(rows_by_key(gpu["stream"]), key=lambda each: int(each[1][0]))
     ]
 
 
