@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.export.content import CHUNK_ROWS, Advance, Content, Counts
-from nsysprof.export.processes import device_ids, device_name, number_processes, thread_id
+from nsysprof.export.processes import device_ids, device_name, device_of, number_processes, thread_id
 from nsysprof.output import open_whole
 
 _WORK = {"kernel": "kernel", "memcpy": "gpu_memcpy", "memset": "gpu_memset", "graph": "gpu_graph"}
@@ -45,7 +45,7 @@ class _Trace:
         self._timeline = content.analysis.timeline
         self._stream = stream
         self._advance = advance
-        self._numbers = number_processes(content.analysis)
+        self._numbers = number_processes(content)
         self._has_calls = content.analysis.trace.work_kind == "kernel"
         self._waiting: list[str] = []
         self._first = True
@@ -90,7 +90,7 @@ class _Trace:
         self._emit(json.dumps(event))
 
     def _name_lanes(self) -> None:
-        for device in device_ids(self._analysis):
+        for device in device_ids(self._content):
             self._name(self._numbers.device_pids[device], device_name(self._analysis, device))
         for pid in self._numbers.pids.values():
             self._name(pid, "process")
@@ -186,9 +186,7 @@ class _Trace:
 
     def _metrics(self) -> None:
         for series in self._content.metrics:
-            device = series.gpu if series.device_id is None else series.device_id
-            if device not in self._numbers.device_pids:
-                continue
+            device = device_of(series)
             for low in range(0, len(series), CHUNK_ROWS):
                 some = slice(low, low + CHUNK_ROWS)
                 for time, value in zip(series.time_ns[some].tolist(), series.value[some].tolist(), strict=True):

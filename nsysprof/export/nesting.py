@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
 
 import numpy as np
@@ -35,3 +36,17 @@ def walk(start: Int64s, end: Int64s, left_over: list[int]) -> Iterator[tuple[int
             yield begin, row
     while stack:
         yield stack.pop(), -1
+
+
+def disjoint_lanes(start: Int64s, end: Int64s) -> Int64s:
+    """A lane for each interval, so that those of one lane do not overlap; in order of start.
+
+    Any number of intervals that all overlap take a moment, while `walk` would go over them once a lane.
+    """
+    lanes = np.zeros(len(start), dtype=np.int64)
+    free: list[tuple[int, int]] = []
+    for row, (begin, finish) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+        lane = heapq.heappop(free)[1] if free and free[0][0] <= begin else len(free)
+        heapq.heappush(free, (finish, lane))
+        lanes[row] = lane
+    return lanes

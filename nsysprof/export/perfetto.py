@@ -13,13 +13,15 @@ import pandas as pd
 
 from nsysprof.errors import MissingToolError
 from nsysprof.export.content import CHUNK_ROWS, Advance, Content, Counts
-from nsysprof.export.nesting import Int64s, sort_for_nesting, walk
-from nsysprof.export.processes import Numbers, device_ids, device_name, number_processes, thread_id
+from nsysprof.export.nesting import Int64s, disjoint_lanes, sort_for_nesting, walk
+from nsysprof.export.processes import Numbers, device_ids, device_name, device_of, number_processes, thread_id
 from nsysprof.output import open_whole
 from nsysprof.row_groups import rows_by_key
 
 _SEQUENCE = 1
 _PID_MASK = ~0xFFFFFF
+# After so many passes over what overlaps, the rest is laid out at once.
+_MOST_NESTING_TRACKS = 8
 _NONE = np.zeros(0, dtype=np.int64)
 # Fills an event from a row of its table.
 Fill = Callable[[Any, int], None]
@@ -120,7 +122,7 @@ class _Trace:
         self._timeline = content.analysis.timeline
         self._packets = _Packets(stream)
         self._advance = advance
-        self._numbers: Numbers = number_processes(content.analysis)
+        self._numbers: Numbers = number_processes(content)
         self._types = self._packets.protos.TrackEvent
         # Of an operator trace the calls are the operators again.
         self._has_calls = self._analysis.trace.work_kind == "kernel"
@@ -128,7 +130,7 @@ class _Trace:
 
     def write(self) -> None:
         self._head()
-        for device in device_ids(self._analysis):
+        for device in device_ids(self._content):
             self._device(device)
         for global_pid, pid in self._numbers.pids.items():
             self._process(global_pid, pid)
@@ -138,6 +140,8 @@ class _Trace:
         digest = self._analysis.trace.sha256
         packet = self._packets.add()
         packet.trace_uuid.msb, packet.trace_uuid.lsb = (_signed(digest[low : low + 16]) for low in (0, 16))
+        if not self._analysis.notes:
+            return
         track, _ = self._packets.track("notes", rank=1)
         for note in self._analysis.notes:
             event = self._packets.event(self._types.TYPE_INSTANT, track, 0)
@@ -160,7 +164,7 @@ class _Trace:
             self._samples(counter, used["time_ns"].to_numpy(), used["used_bytes"].to_numpy())
             self.counts.add("memory", len(used))
         for series in self._content.metrics:
-            if (series.gpu if series.device_id is None else series.device_id) == device:
+            if device_of(series) == device:
                 counter = self._counter(series.name, group, 3)
                 self._samples(counter, series.time_ns, series.value)
                 self.counts.add("metric sample", len(series))
@@ -268,22 +272,34 @@ class _Trace:
 
     def _slices(self, table: pd.DataFrame, rows: Int64s, name: str, parent: int, rank: int, fill: Fill) -> None:
         """The rows on a track; what overlaps without nesting goes to tracks of the same name, which viewers merge."""
-        begin, end = self._types.TYPE_SLICE_BEGIN, self._types.TYPE_SLICE_END
         shift = self._content.shift_ns
         start_ns, end_ns = (table[column].to_numpy(dtype=np.int64)[rows] for column in ("start_ns", "end_ns"))
         order = sort_for_nesting(start_ns, end_ns)
         rows, start_ns, end_ns = rows[order], start_ns[order] + shift, end_ns[order] + shift
-        while len(rows):
+        for _ in range(_MOST_NESTING_TRACKS):
             track, _ = self._packets.track(name, parent, rank)
-            left_over: list[int] = []
-            for number, (time_ns, row) in enumerate(walk(start_ns, end_ns, left_over), start=1):
-                event = self._packets.event(end if row < 0 else begin, track, time_ns)
-                if row >= 0:
-                    fill(event, int(rows[row]))
-                if number % (2 * CHUNK_ROWS) == 0:
+            rest = self._fill_track(track, rows, start_ns, end_ns, fill)
+            rows, start_ns, end_ns = rows[rest], start_ns[rest], end_ns[rest]
+            if len(rows) == 0:
+                return
+        for _, part in rows_by_key(pd.Series(disjoint_lanes(start_ns, end_ns))):
+            track, _ = self._packets.track(name, parent, rank)
+            self._fill_track(track, rows[part], start_ns[part], end_ns[part], fill)
+
+    def _fill_track(self, track: int, rows: Int64s, start_ns: Int64s, end_ns: Int64s, fill: Fill) -> list[int]:
+        """Writes the slices that nest; the positions of those that do not."""
+        begin, end = self._types.TYPE_SLICE_BEGIN, self._types.TYPE_SLICE_END
+        left_over: list[int] = []
+        done = 0
+        for time_ns, row in walk(start_ns, end_ns, left_over):
+            event = self._packets.event(end if row < 0 else begin, track, time_ns)
+            if row >= 0:
+                fill(event, int(rows[row]))
+                done += 1
+                if done % CHUNK_ROWS == 0:
                     self._advance(CHUNK_ROWS)
-            self._advance((len(rows) - len(left_over)) % CHUNK_ROWS)
-            rows, start_ns, end_ns = rows[left_over], start_ns[left_over], end_ns[left_over]
+        self._advance(done % CHUNK_ROWS)
+        return left_over
 
     def _counter(self, name: str, parent: int, rank: int, *, is_bytes: bool = False) -> int:
         """A counter's track; its unit is what the name has in brackets, where that is not bytes."""

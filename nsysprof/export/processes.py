@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nsysprof.analysis.results import Analysis
+from nsysprof.export.content import Content
+from nsysprof.trace.gpu_metrics_schema import MetricSeries
 
 _ID_BITS = 0xFFFFFF
 _PID_MASK = ~_ID_BITS
@@ -25,21 +26,27 @@ class Numbers:
         return self.pids[global_id & _PID_MASK]
 
 
-def number_processes(analysis: Analysis) -> Numbers:
+def number_processes(content: Content) -> Numbers:
     """The real pid, and the next free number where another process has that."""
-    timeline = analysis.timeline
+    timeline = content.analysis.timeline
     seen = [timeline.api["global_tid"], timeline.nvtx["global_tid"]]
     global_pids = sorted({int(key) & _PID_MASK for column in seen for key in column.unique()})
     taken: set[int] = set()
     pids = {key: _free((key >> 24) & _ID_BITS, taken) for key in global_pids}
-    return Numbers(pids, {device: _free(device, taken) for device in device_ids(analysis)})
+    return Numbers(pids, {device: _free(device, taken) for device in device_ids(content)})
 
 
-def device_ids(analysis: Analysis) -> list[int]:
-    """Every device that has work or memory, or that the trace names."""
-    timeline = analysis.timeline
-    used: Iterable[int] = [*timeline.gpu["device_id"].unique(), *timeline.memory["device_id"].unique()]
-    return sorted({device.device_id for device in analysis.devices} | {int(device) for device in used})
+def device_ids(content: Content) -> list[int]:
+    """Every device that has work, memory or samples, or that the trace names."""
+    timeline = content.analysis.timeline
+    used = [int(device) for table in (timeline.gpu, timeline.memory) for device in table["device_id"].unique()]
+    named = [device.device_id for device in content.analysis.devices]
+    return sorted({*used, *named, *map(device_of, content.metrics)})
+
+
+def device_of(series: MetricSeries) -> int:
+    """The device that was sampled, by the number that results have for it; nsys' own where they have none."""
+    return series.gpu if series.device_id is None else series.device_id
 
 
 def device_name(analysis: Analysis, device_id: int) -> str:

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof.export.nesting import sort_for_nesting, walk
+from nsysprof.export.nesting import disjoint_lanes, sort_for_nesting, walk
 
 SPANS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 6)), max_size=25)
 
@@ -41,3 +41,14 @@ def test_what_does_not_overlap_needs_one_lane(spans):
         apart.append((clock + gap, length))
         clock += gap + length
     assert len(lanes(apart)) == (1 if apart else 0)
+
+
+@given(SPANS)
+def test_disjoint_lanes_are_and_are_few(spans):
+    start = np.array(sorted(a for a, _ in spans), dtype=np.int64)
+    end = start + np.array([length for _, length in spans], dtype=np.int64)
+    found = disjoint_lanes(start, end)
+    for lane in np.unique(found):
+        assert (start[found == lane][1:] >= end[found == lane][:-1]).all()
+    most = max((int(((start <= time) & ((end > time) | (start == time))).sum()) for time in start), default=0)
+    assert len(np.unique(found)) <= max(most, 1 if len(start) else 0)

@@ -1,6 +1,7 @@
 import os
 import shutil
 import sys
+import time
 import tracemalloc
 from collections import Counter
 
@@ -137,6 +138,27 @@ def test_overlapping_work_of_one_stream_keeps_its_ends(tmp_path):
     }  # fmt: skip
     assert {read.path(s.track)[-1] for s in read.slices} == {"stream 7"}
     assert len({s.track for s in read.slices}) == 2
+
+
+def test_thousands_of_ranges_that_all_cross_take_a_moment(tmp_path):
+    builder = TraceBuilder()
+    for number in range(3000):
+        builder.range(number, 10_000 + number, f"range {number}", kind=60)
+    begin = time.monotonic()
+    read = built(builder, tmp_path)
+    assert time.monotonic() - begin < 20
+    assert {s.name: (s.start_ns, s.end_ns) for s in read.slices} == {
+        f"range {number}": (number, 10_000 + number) for number in range(3000)
+    }
+
+
+def test_samples_of_a_gpu_that_the_trace_does_not_name(tmp_path):
+    builder = TraceBuilder()
+    builder.launch(10, 1)
+    builder.metric_names(gpu=5)
+    builder.sample(10, (1, 2, 3, 4), gpu=5)
+    read = built(builder, tmp_path)
+    assert {read.path(track)[0] for track in read.samples} == {"GPU 5"}
 
 
 def test_ranges_nest_on_their_thread_and_process_wide_ones_lie_apart(tmp_path):
