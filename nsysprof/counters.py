@@ -94,14 +94,16 @@ DETAIL_COUNTERS = (
     _counter("clock_hz", Kind.RATE, "gpc__cycles_elapsed.avg.per_second"),
 )  # fmt: skip
 _PASSES, _GPU = "profiler__replayer_passes", "device__attribute_display_name"
-_FIXED = ("run", "range", "position", "name", "symbol", "grid", "block", "gpu", "passes")
+_FIXED = ("run", "range", "position", "kernel", "name", "symbol", "grid", "block", "gpu", "passes")
+_OPTIONAL = {"kernel", "name", "symbol"}  # a bundle has the first alone
 
 
 @dataclass(frozen=True)
 class CountedKernel:
     """One launch of the one counted call of a case.
 
-    position: in the order of launches in its range, from 0. name: demangled, symbol: mangled, as nsys has both.
+    position: in the order of launches in its range, from 0. name: demangled by ncu, symbol: mangled. kernel: the name
+    that the capture's trace has for the symbol, empty where it is not known; the two tools demangle in their own ways.
     passes: how often it was replayed; None where ncu does not say. values: by column, None where the GPU has no such
     counter. more: metrics that the user asked for, by ncu's name.
     """
@@ -117,6 +119,7 @@ class CountedKernel:
     passes: int | None
     values: dict[str, float | None]
     more: dict[str, float] = field(default_factory=dict)
+    kernel: str = ""
 
 
 def metrics_of(run: Run) -> list[str]:
@@ -193,7 +196,9 @@ def read_counters(path: Path) -> list[CountedKernel]:
         with path.open(encoding="utf-8", newline="") as stream:
             reader = csv.DictReader(stream)
             header = list(reader.fieldnames or ())
-            missing = [name for name in _FIXED if name not in header]  # counters come and go with versions
+            missing = [
+                name for name in _FIXED if name not in header and name not in _OPTIONAL
+            ]  # counters come and go with versions
             if missing:
                 raise TraceError(f"{path} lacks the columns {', '.join(missing)}.", "It was not written by nsysprof.")
             more = [name for name in header if name not in _FIXED and name not in columns]
@@ -212,7 +217,7 @@ def _read(row: dict[str, Any], columns: list[str], more: list[str]) -> CountedKe
         passes=None if passes is None else int(passes),
         values={column: _number(row.get(column, "")) for column in columns},
         more=extra,
-        **{name: row[name] for name in ("name", "symbol", "grid", "block", "gpu")},
+        **{name: row.get(name) or "" for name in ("kernel", "name", "symbol", "grid", "block", "gpu")},
     )
 
 

@@ -16,6 +16,7 @@ KERNELS = st.builds(
     position=st.integers(0, 100),
     name=TEXTS,
     symbol=TEXTS,
+    kernel=TEXTS,
     grid=st.just("(1, 1, 1)"),
     block=st.just("(128, 1, 1)"),
     gpu=TEXTS,
@@ -33,7 +34,9 @@ def test_written_and_read_back(tmp_path_factory, kernels):
 
 def test_a_counter_of_a_later_version_is_not_missed(tmp_path):
     path = tmp_path / COUNTERS
-    path.write_text("run,range,position,name,symbol,grid,block,gpu,passes,time_ns\ntraffic,R,0,k,s,g,b,GPU,1,7\n")
+    path.write_text(
+        "run,range,position,kernel,name,symbol,grid,block,gpu,passes,time_ns\ntraffic,R,0,K,k,s,g,b,GPU,1,7\n"
+    )
     (kernel,) = read_counters(path)
     assert kernel.values["time_ns"] == 7
     assert kernel.values["l2_bytes"] is None
@@ -44,10 +47,10 @@ def test_a_counter_of_a_later_version_is_not_missed(tmp_path):
     [
         "",
         "a,b\n1,2\n",
-        "run,range,position,name,symbol,grid,block,gpu,passes,time_ns\nother,R,0,k,s,g,b,GPU,1,7\n",
-        "run,range,position,name,symbol,grid,block,gpu,passes,time_ns\ntraffic,R,x,k,s,g,b,GPU,1,7\n",
-        "run,range,position,name,symbol,grid,block,gpu,passes,time_ns\ntraffic,R,0,k,s,g,b,GPU,1,nan\n",
-        "run,range,position,name,symbol,grid,block,gpu,passes,time_ns\ntraffic,R,0\n",
+        "run,range,position,kernel,name,symbol,grid,block,gpu,passes,time_ns\nother,R,0,K,k,s,g,b,GPU,1,7\n",
+        "run,range,position,kernel,name,symbol,grid,block,gpu,passes,time_ns\ntraffic,R,x,K,k,s,g,b,GPU,1,7\n",
+        "run,range,position,kernel,name,symbol,grid,block,gpu,passes,time_ns\ntraffic,R,0,K,k,s,g,b,GPU,1,nan\n",
+        "run,range,position,kernel,name,symbol,grid,block,gpu,passes,time_ns\ntraffic,R,0\n",
         "\0\0\0",
     ],
 )

@@ -29,8 +29,8 @@ _INTEGERS = (
 
 
 def counted_table(kernels: Iterable[CountedKernel]) -> pd.DataFrame:
-    """One row a launch and run: run, range, position, name, symbol, gpu, passes, and the counters; unknown is NaN."""
-    fixed = ("run", "range", "position", "name", "symbol", "gpu", "passes")
+    """One row a launch and run: run, range, position, kernel, name, symbol, gpu, passes, and the counters, else NaN."""
+    fixed = ("run", "range", "position", "kernel", "name", "symbol", "gpu", "passes")
     rows = [{**{name: getattr(kernel, name) for name in fixed}, **kernel.values} for kernel in kernels]
     table = pd.DataFrame(rows, columns=[*fixed, *(counter.column for counter in DETAIL_COUNTERS)])
     values = table.columns[len(fixed) - 1 :]
@@ -129,8 +129,11 @@ def with_kernel_counters(
     several ranges is weighted by its instances there.
     """
     by_symbol = {symbol: name for name, all_of in symbols.items() for symbol in all_of}
-    of_symbols: Any = [by_symbol.get(str(symbol)) for symbol in counted["symbol"]]
-    named = counted.assign(kernel=of_symbols)
+    names: Any = [
+        kernel or by_symbol.get(str(symbol))
+        for kernel, symbol in zip(counted["kernel"], counted["symbol"], strict=True)
+    ]
+    named = counted.assign(kernel=names)
     unknown = named[named["kernel"].isna()]
     rows = {
         (str(key[0]), str(key[1])): _kernel(launches)
@@ -140,8 +143,8 @@ def with_kernel_counters(
     kernels = _joined(analysis.kernels, [_over_ranges(name, ranges) for name in analysis.kernels["name"]])
     notes = []
     if len(unknown):
-        names = ", ".join(sorted(set(unknown["name"].str.slice(0, 60)))[:3])
-        text = f"{len(unknown)} of {len(counted)} counted launches have no kernel of their name in the trace: {names}."
+        some = ", ".join(sorted(set(unknown["name"].str.slice(0, 60)))[:3])
+        text = f"{len(unknown)} of {len(counted)} counted launches have no kernel of their name in the trace: {some}."
         step = "Count and trace the same program; traces of torch's profiler have no mangled names."
         notes.append(Note("counted-not-traced", Severity.WARNING, text, step))
     return replace(analysis, range_kernels=ranges, kernels=kernels), notes

@@ -26,15 +26,14 @@ class Member:
     any_number: bool = False
 
 
-_CASE = ("range", "case", "backend", "dtype", "pass", "status", "reason")
+_CASE = ("range", "case", "backend", "dtype", "pass", "status", "reason", "dram_source", "limiter", "why")
 MEMBERS: tuple[Member, ...] = (
     Member("manifest.json"),
     Member("samples.json"),
     Member("results.csv", dict.fromkeys(_CASE, Role.TEXT), any_number=True),
     Member(
-        "ncu.csv",
-        {"kernel": Role.KERNEL, "Kernel Name": Role.KERNEL, "name": Role.KERNEL, "range": Role.TEXT}
-        | {"unit": Role.TEXT, "Metric Name": Role.TEXT, "Metric Unit": Role.TEXT, "metric": Role.TEXT},
+        "counters.csv",
+        {"kernel": Role.KERNEL} | dict.fromkeys(("run", "range", "grid", "block", "gpu"), Role.TEXT),
         any_number=True,
     ),
 )
@@ -43,6 +42,7 @@ LEFT_BEHIND = {
     "logs": "what the programs printed",
     "nsys.nsys-rep": "holds the environment and command line, and cannot be cleaned",
     "ncu.ncu-rep": "holds the environment and command line, and cannot be cleaned",
+    "ncu-traffic.ncu-rep": "holds the environment and command line, and cannot be cleaned",
     ".work": "belongs to a running capture",
 }
 OTHER_FILE = "not on the list of what a bundle may hold"
@@ -52,7 +52,7 @@ _ENVIRONMENT_KEYS_WORDS = (
     "os python_version cpu_model cpu_count memory_bytes git_commit torch_version cuda_version device gpu_name "
     "gpu_memory_bytes compute_capability sdpa_flags tf32_matmul torch_threads cudnn_loaded_version cudnn_loaded_from "
     "cublas_loaded_version cublas_loaded_from gpu_count driver_version nsys_version ncu_version clocks comparable_hash "
-    "cudnn_version triton_version nsysprof_version"
+    "cudnn_version triton_version nsysprof_version ceilings"
 )
 ENVIRONMENT_KEYS = frozenset(_ENVIRONMENT_KEYS_WORDS.split())
 _FIELDS = (
@@ -62,9 +62,9 @@ _FIELDS = (
     "before during after samples sm_clock_mhz sm_clock_mhz_min sm_clock_mhz_max memory_clock_mhz temperature_c "
     "temperature_c_max power_w throttle_reasons unit values "
     "plan processes rounds sample_seconds warmup_seconds seed flush graph check copies case_timeout_s "
-    "ceilings bytes_per_s flops blocks cell process round status reason started_ns values_ns offsets_ns graph_ns "
+    "ceilings bytes_per_s l2_bytes_per_s flops blocks cell process round status reason started_ns values_ns offsets_ns graph_ns "
     "graph_reason launch_share warmup_calls stable throttled peak_bytes errors case time_ns"
 )
 JSON_KEYS = ENVIRONMENT_KEYS | frozenset(_FIELDS.split())
 # Objects whose keys are data: ranges, dtypes, tensors, flags. Where the value is no object it is a plain field.
-MAPS = frozenset({"samples", "flops", "errors", "sdpa_flags"})
+MAPS = frozenset({"samples", "flops", "errors", "sdpa_flags", "sm_clock_mhz"})

@@ -11,8 +11,8 @@ from importlib.resources.abc import Traversable
 
 @cache
 def program_text() -> bytes:
-    """Every module and template of nsysprof."""
-    return b"\n".join(_sources(files("nsysprof")))
+    """Every module and template of nsysprof, and the scripts of its page."""
+    return b"\n".join(_sources(files("nsysprof"), (".py", ".j2", ".js", ".css")))
 
 
 def is_program_word(value: str) -> bool:
@@ -22,12 +22,14 @@ def is_program_word(value: str) -> bool:
 
 @cache
 def _words() -> frozenset[str]:
-    return frozenset(re.findall(r"[A-Za-z]{4,20}", program_text().decode("utf-8", "replace")))
+    # Not those of the page's minified scripts: their short names could be anybody's.
+    written = b"\n".join(_sources(files("nsysprof"), (".py", ".j2")))
+    return frozenset(re.findall(r"[A-Za-z]{4,20}", written.decode("utf-8", "replace")))
 
 
-def _sources(folder: Traversable) -> Iterator[bytes]:
+def _sources(folder: Traversable, suffixes: tuple[str, ...]) -> Iterator[bytes]:
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.is_dir():
-            yield from _sources(entry)
-        elif entry.name.endswith((".py", ".j2")):
+            yield from _sources(entry, suffixes)
+        elif entry.name.endswith(suffixes):
             yield entry.read_bytes()

@@ -315,12 +315,14 @@ def _fill(folder: Path, analysis: Analysis, captured: Captured) -> Any:
     from dataclasses import replace
 
     from nsysprof.analysis.cases import fill_results
-    from nsysprof.cli.counters import join_counters, read_counted
+    from nsysprof.cli.counters import join_counters, name_kernels, read_counted
     from nsysprof.cli.record import read_record
 
     record = read_record(folder)
     assert record is not None
     record = replace(record, results=fill_results(record.results, analysis))
+    if captured.trace is not None:
+        name_kernels(folder, captured.trace)
     counted = read_counted(folder, None, [], None)
     joined, filled = join_counters(analysis, record, counted, captured.trace, foreign=False)
     captured.manifest.notes += joined.notes[len(analysis.notes) :]

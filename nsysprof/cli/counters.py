@@ -62,6 +62,18 @@ def _read_report(report: Path, ranges: list[str], ncu: Path | None) -> list[Coun
     return counted
 
 
+def name_kernels(folder: Path, trace: Path) -> None:
+    """Write into a capture's counters.csv what its trace calls each kernel, so that they stay joined when shared."""
+    from nsysprof.counters import COUNTERS, read_counters, write_counters
+    from nsysprof.trace.symbols import read_symbols
+
+    if not (folder / COUNTERS).is_file():
+        return
+    names = {symbol: name for name, symbols in read_symbols(trace).items() for symbol in symbols}
+    kernels = read_counters(folder / COUNTERS)
+    write_counters(folder, [replace(kernel, kernel=names.get(kernel.symbol, kernel.kernel)) for kernel in kernels])
+
+
 def join_counters(
     analysis: Analysis, record: CaptureRecord | None, kernels: list[CountedKernel], trace: Path | None, *, foreign: bool
 ) -> tuple[Analysis, CaptureRecord | None]:

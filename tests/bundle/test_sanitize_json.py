@@ -89,14 +89,14 @@ def test_csv_columns_and_cells() -> None:
     assert cleaner.csv(CSV, "") == ""
 
 
-def test_counters_of_ncu_are_numbers_and_names() -> None:
-    member = next(member for member in MEMBERS if member.name == "ncu.csv")
+def test_counters_are_numbers_and_names() -> None:
+    member = next(member for member in MEMBERS if member.name == "counters.csv")
     cleaner = FileCleaner(SECRETS, NameTokens())
-    text = "Kernel Name,Host Name,Process ID,dram__bytes_read.sum,range\n"
-    text += 'aten::mm,wonderland,77,"1,024",RUN::math::S1\nacme,wonderland,77,n/a,acme\n'
+    text = "run,range,kernel,Host Name,dram__bytes_read.sum\n"
+    text += 'traffic,RUN::math::S1,aten::mm,wonderland,"1,024"\ndetail,RUN::math::S1,acme,wonderland,n/a\n'
     out = cleaner.csv(member, text)
     assert "wonderland" not in out
-    assert out.splitlines()[0] == "Kernel Name,dram__bytes_read.sum,range"
+    assert out.splitlines()[0] == "run,range,kernel,dram__bytes_read.sum"
     assert '"1,024"' in out
     assert "<kernel-1>" in out
 
