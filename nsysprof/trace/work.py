@@ -105,7 +105,8 @@ def _columns(kind: int, variants: Coder, batch: Batch) -> Batch:
 def possible_times(start_ns: Int64s, end_ns: Int64s) -> Bools:
     """Which rows have both times, in order and plausible; CUPTI writes 0 and 0 for what it could not time."""
     duration = end_ns - start_ns  # of times too far apart it wraps around; the other conditions exclude them
-    good: Bools = (duration >= 0) & (duration < _LONG_NS) & (start_ns > -_FAR_NS) & (end_ns < _FAR_NS)
+    good: Bools = (duration >= 0) & (duration < _LONG_NS) & (start_ns > -_FAR_NS) & (start_ns < _FAR_NS)
+    good &= end_ns < _FAR_NS
     good &= (start_ns | end_ns) != 0
     return good
 

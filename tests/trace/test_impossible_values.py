@@ -36,6 +36,14 @@ def test_calls_that_end_before_they_start_or_never(builder: TraceBuilder, tmp_pa
     assert "impossible-times" in codes(analysis)
 
 
+def test_times_so_late_that_a_duration_wraps_around(builder: TraceBuilder, tmp_path: Path) -> None:
+    """The end is before the start by nearly 2^64, which is a plausible duration in 64 bits."""
+    builder.kernel(2**63 - 1_000, -(2**63) + 1_000, None, "late")
+    analysis = analyze(builder, tmp_path)
+    assert [row["name"] for row in records(analysis.kernels)] == ["kernel(int)"]
+    assert "impossible-times" in codes(analysis)
+
+
 def test_copies_that_end_before_they_start(builder: TraceBuilder, tmp_path: Path) -> None:
     builder.copy(3_000, 2_000, 4, 32)
     found = numbers(analyze(builder, tmp_path))
