@@ -34,6 +34,7 @@ nsys:
 
 test: $(VENV)/.stamp-dev
 	@test -x $(NSYS) || $(VENV)/bin/python scripts/install_nsys .nsys || echo 'Nsight Systems was not installed: its tests will be skipped.'
+	@scripts/install_chromium || echo 'Chromium was not installed: the tests of the page will be skipped.'
 	@scripts/check $(VENV)
 
 check:

@@ -14,7 +14,7 @@ def test_every_code_of_a_note_on_a_trace_is_in_the_documentation():
         for path in sorted((ROOT / "nsysprof" / folder).glob("*.py")):
             codes |= set(CODE.findall(path.read_text(encoding="utf-8")))
     assert {"no-calls", "open-ranges", "events-lost", "being-written", "dram-gaps"} <= codes
-    pages = ("analyze.md", "bench.md", "compare.md")
+    pages = ("analyze.md", "bench.md", "compare.md", "counters.md")
     texts = "".join((ROOT / "docs" / page).read_text(encoding="utf-8") for page in pages)
     documented = set(re.findall(r"`([a-z-]+)`", texts))
     assert codes - documented == set()

@@ -221,3 +221,20 @@ def test_prove_compare_calls_an_alarm_wrong(prove_compare: Any, tmp_path: Path) 
     assert "launches 1 to 2" in launch.said
     assert not backend.right, "nothing was planted"
     assert "WRONG" in prove_compare.render([backend])
+
+
+def test_counted_traffic_is_what_the_kernels_must_move(tmp_path: Path) -> None:
+    source, script = REPOSITORY / "traces" / "h200-roofline", REPOSITORY / "scripts" / "expect_traffic"
+    done = subprocess.run([sys.executable, script, source], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    held = [line for line in done.stdout.splitlines() if "| yes |" in line]
+    assert len(held) == 20
+    assert all("agrees" in line for line in held)
+    for name in ("manifest.json", "counters.csv"):
+        (tmp_path / name).write_bytes((source / name).read_bytes())
+    lines = (tmp_path / "counters.csv").read_text().splitlines(keepends=True)
+    dropped = next(n for n, line in enumerate(lines) if line.startswith("traffic,RUN::math::S8192::pass=fwd,15,"))
+    (tmp_path / "counters.csv").write_text("".join(lines[:dropped] + lines[dropped + 1 :]))
+    done = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True, check=False)
+    assert done.returncode == 1, "the softmax is missing"
+    assert sum("WRONG" in line for line in done.stdout.splitlines()) == 1

@@ -1,8 +1,9 @@
+import shutil
 from pathlib import Path
 
 import pytest
 
-from nsysprof.capture.nsys import explain_failure, profile_argv
+from nsysprof.capture.nsys import explain_failure, gpu_metrics_options, profile_argv
 
 
 def test_options_whose_defaults_differ_between_versions_are_given():
@@ -32,3 +33,36 @@ def test_failures_are_recognised_with_their_fix(log, text, next_step):
     error = explain_failure("profile", 1, log)
     assert text in error.text
     assert next_step in error.next_step
+
+
+@pytest.mark.parametrize(
+    ("says", "options", "why"),
+    [
+        ('echo "0: NVIDIA H200"', ("--gpu-metrics-devices=cuda-visible", "--gpu-metrics-frequency=5000"), ""),
+        (
+            'case "$2" in --gpu-metrics-devices=*) exit 1;; esac; echo "0: Tesla T4"',
+            ("--gpu-metrics-device=all", "--gpu-metrics-frequency=5000"),
+            "",
+        ),
+        ('echo "Insufficient privilege, see ERR_NVGPUCTRPERM"', (), "does not permit"),
+        ('echo "NVIDIA GPUs not found, feature is not available"', (), "not available"),
+        ('echo "unrecognised option"; exit 1', (), "no GPU metrics"),
+    ],
+)
+def test_how_gpu_metrics_are_asked_for(tmp_path, says, options, why):
+    nsys = tmp_path / "nsys"
+    nsys.write_text(f"#!/bin/sh\n{says}\n")
+    nsys.chmod(0o755)
+    found, reason = gpu_metrics_options(nsys, 5000)
+    assert found == options
+    assert why in reason
+    assert bool(reason) == (not options)
+
+
+@pytest.mark.nsys
+def test_a_real_nsys_without_a_gpu_has_no_gpu_metrics_and_says_so(nsys):
+    if shutil.which("nvidia-smi"):
+        pytest.skip("there is a GPU here")
+    options, why = gpu_metrics_options(nsys, 10_000)
+    assert options == ()
+    assert "not available" in why

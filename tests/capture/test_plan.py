@@ -1,6 +1,6 @@
 import pytest
 
-from nsysprof.capture.plan import plan_capture
+from nsysprof.capture.plan import CountingPlan, plan_capture
 from nsysprof.case import Case
 from nsysprof.errors import UsageError
 
@@ -35,3 +35,19 @@ def test_a_grid_whose_inputs_cannot_fit_is_refused_before_it_runs():
     assert plan(memory_bytes=needed)
     with pytest.raises(UsageError, match=r"S=4096.* needs 16 MiB .* has 15 MiB"):
         plan(memory_bytes=15 << 20)
+
+
+@pytest.mark.parametrize("frequency", [9, 200_001, -1])
+def test_frequencies_that_nsys_does_not_take(frequency):
+    with pytest.raises(UsageError, match="out of range"):
+        plan(gpu_metrics_hz=frequency)
+
+
+def test_ranges_are_long_enough_for_their_samples_and_ceilings_are_measured_with_them():
+    sampled = plan(gpu_metrics_hz=10_000, device="cuda")
+    assert sampled.traced_seconds == pytest.approx(0.01)
+    assert sampled.ceilings == ("fp16",)
+    assert plan(counting=CountingPlan(), device="cuda").ceilings == ("fp16",)
+    assert plan(device="cuda").ceilings == ()
+    with pytest.raises(UsageError, match="count-kernels"):
+        plan(counting=CountingPlan(kernels=0))

@@ -4,10 +4,12 @@ import gzip
 import hashlib
 import json
 import lzma
+import os
 import sqlite3
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 
 from nsysprof.cli.analyze import default_name
@@ -163,3 +165,42 @@ def test_a_report_is_exported_through_nsys(tmp_path, nsys):
     assert json.loads(done.stdout)["trace"]["path_name"] == "r.nsys-rep"
     assert "RUN::math::S8" in (tmp_path / "o" / "ranges.csv").read_text()
     assert report.read_bytes() == before
+
+
+def test_counters_of_a_capture_and_of_a_report_of_ones_own(tmp_path):
+    source = REPOSITORY / "traces" / "h200-roofline"
+    done = run("analyze", source, "--out", tmp_path / "a", "--no-figures")
+    assert done.returncode == 0, done.stderr
+    kernels = pd.read_csv(tmp_path / "a" / "kernels.csv")
+    assert kernels["dram_read_bytes"].notna().all()
+    results = pd.read_csv(tmp_path / "a" / "results.csv")
+    committed = pd.read_csv(REPOSITORY / "analysis" / "h200-roofline" / "results.csv")
+    pd.testing.assert_frame_equal(results, committed)
+    report = REPOSITORY / "tests" / "golden" / "ncu_raw_base.csv"
+    done = run("analyze", source, "--ncu", report, "--out", tmp_path / "b", "--no-figures", "--json")
+    assert done.returncode == 0, done.stderr
+    codes = {note["code"] for note in json.loads(done.stdout)["notes"]}
+    assert {"counters-cache-unknown", "counted-other-kernels"} <= codes, "it holds a part of the kernels"
+    named = tmp_path / "named.csv"
+    named.write_text(report.read_text().replace("RUN::", "MINE::"))
+    fails(run("analyze", source, "--ncu", named, "--out", tmp_path / "c"), 7, "None of the 11 kernels")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "code", "words"),
+    [
+        ("r.csv", "a,b\n1,2\n", 7, "no table of Nsight Compute"),
+        ("r.ncu-rep", "NVR", 5, "can only be read by ncu"),
+        ("gone.csv", None, 7, "cannot be read"),
+    ],
+)
+def test_a_report_of_ncu_that_is_none(tmp_path, name, text, code, words):
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    env = {**os.environ, "PATH": "/usr/bin:/bin", "CUDA_HOME": "/none"}
+    command = [sys.executable, "-m", "nsysprof", "analyze", str(REPOSITORY / "traces" / "h200-sdpa")]
+    command += ["--ncu", str(tmp_path / name), "--out", str(tmp_path / "a"), "--no-figures"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
