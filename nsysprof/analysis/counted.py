@@ -11,6 +11,7 @@ import pandas as pd
 from nsysprof.analysis.results import Analysis
 from nsysprof.counters import DETAIL_COUNTERS, CountedKernel, Run
 from nsysprof.notes import Note, Severity
+from nsysprof.roof import known
 
 KERNEL_COUNTER_COLUMNS = (
     "counted_instances", "dram_read_bytes", "dram_write_bytes", "l2_bytes", "l2_hit_pct", "l1_bytes", "flops",
@@ -58,8 +59,8 @@ def fill_counters(results: pd.DataFrame, counted: pd.DataFrame) -> tuple[pd.Data
     for row in results.to_dict("records"):
         of_case = found.get(str(row["range"]))
         each = None if of_case is None else {str(run): rows for run, rows in of_case.groupby("run")}
-        calls, total = row["traced_calls"], row["kernel_count"]
-        traced = None if calls is pd.NA or total is pd.NA or not calls else total / calls
+        calls, total = known(row["traced_calls"]), known(row["kernel_count"])
+        traced = None if total is None or not calls else total / calls
         for column, value in _case(each or {}, traced).items():
             columns[column].append(value)
         numbers = sorted({len(rows) for rows in (each or {}).values()})

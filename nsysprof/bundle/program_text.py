@@ -15,6 +15,12 @@ def program_text() -> bytes:
     return b"\n".join(_sources(files("nsysprof"), (".py", ".j2", ".js", ".css")))
 
 
+@cache
+def page_parts() -> tuple[bytes, ...]:
+    """What every page of a report holds word for word: its scripts and styles, the longest first."""
+    return tuple(sorted(_sources(files("nsysprof.report"), (".js", ".css")), key=len, reverse=True))
+
+
 def is_program_word(value: str) -> bool:
     """Whether a value is one plain word that nsysprof itself writes, such as `median`: reports are full of them."""
     return value in _words()

@@ -13,7 +13,7 @@ import typer
 from nsysprof.errors import OutputError
 
 if TYPE_CHECKING:
-    from nsysprof.analysis.results import Analysis, CaptureRecord
+    from nsysprof.analysis.results import Analysis
 
 Say = Callable[[str], None]
 
@@ -40,7 +40,7 @@ def analyze(
     as_json: Annotated[bool, typer.Option("--json", help="Print summary.json on stdout.")] = False,
 ) -> None:
     """Count launches, kernels, copies and peak memory in every NVTX range of a trace, and draw them."""
-    from nsysprof.cli.counters import join_counters, read_counted
+    from nsysprof.cli.counters import complete_analysis
     from nsysprof.cli.record import read_record
     from nsysprof.trace.bundle_file import is_bundle, unpack_bundle
     from nsysprof.trace.locate import identity_of
@@ -55,9 +55,7 @@ def analyze(
         record = read_record(source) if source.is_dir() else None
         trace = resolve(source, nsys, Path(scratch), say)
         analysis = analyze_trace(trace, say, identity_of(source, trace))
-        record = None if record is None else _fill(record, analysis)
-        counted = read_counted(folder=source if record else None, report=ncu, ranges=_names(analysis), ncu=ncu_program)
-        analysis, record = join_counters(analysis, record, counted, trace, foreign=ncu is not None)
+        analysis, record = complete_analysis(analysis, record, trace, folder=source, report=ncu, ncu=ncu_program)
     from nsysprof.report.write import write_analysis
 
     written = write_analysis(analysis, record, folder, figures=figures, svg=svg, progress=say)
@@ -101,18 +99,6 @@ def resolve(source: Path, nsys: Path | None, scratch: Path, say: Say) -> Path:
     if report or source.suffix != ".sqlite":
         say(f"read {source.name}")
     return resolve_input(source, find_nsys(nsys) if report else None, scratch)
-
-
-def _fill(record: CaptureRecord, analysis: Analysis) -> CaptureRecord:
-    from dataclasses import replace
-
-    from nsysprof.analysis.cases import fill_results
-
-    return replace(record, results=fill_results(record.results, analysis))
-
-
-def _names(analysis: Analysis) -> list[str]:
-    return [str(name) for name in analysis.ranges["range"].unique()]
 
 
 def _check_folder(folder: Path, *, force: bool) -> None:

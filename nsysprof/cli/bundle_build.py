@@ -206,21 +206,21 @@ def _left_out_of_trace(report: SanitizeReport) -> Iterator[tuple[str, str]]:
 
 def _analyze(shared: _Shared, stage: Stage, built: Built, say: Say) -> None:
     """What `analyze` makes of the bundle, so that a stranger gets the same files."""
-    from nsysprof.analysis.cases import fill_results
+    from nsysprof.cli.counters import complete_analysis
     from nsysprof.cli.record import read_record
     from nsysprof.report.write import write_analysis
 
-    built.shared_trace, built.report, built.analysis = shared.trace, shared.report, shared.analysis
+    built.shared_trace, built.report = shared.trace, shared.report
     built.left_out += _left_out_of_trace(shared.report)
     if stage.trace:
         built.files[shared.packed.name] = shared.packed
     record = read_record(built.folder)
+    analysis, record = complete_analysis(shared.analysis, record, shared.trace, folder=built.folder)
     if record is not None:
-        record = replace(record, results=fill_results(record.results, shared.analysis))
         built.environment = record.environment
-    built.record = record
+    built.record, built.analysis = record, analysis
     out = built.folder / REPORT_FOLDER
-    for path in write_analysis(shared.analysis, record, out, figures=stage.figures, progress=say):
+    for path in write_analysis(analysis, record, out, figures=stage.figures, progress=say):
         if stage.html or path.name != "report.html":
             built.files[f"{REPORT_FOLDER}/{path.name}"] = path
 

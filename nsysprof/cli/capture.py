@@ -312,19 +312,12 @@ def _analyze(trace: Path) -> Analysis:
 
 
 def _fill(folder: Path, analysis: Analysis, captured: Captured) -> Any:
-    from dataclasses import replace
-
-    from nsysprof.analysis.cases import fill_results
-    from nsysprof.cli.counters import join_counters, name_kernels, read_counted
+    from nsysprof.cli.counters import complete_analysis, name_kernels
     from nsysprof.cli.record import read_record
 
-    record = read_record(folder)
-    assert record is not None
-    record = replace(record, results=fill_results(record.results, analysis))
-    if captured.trace is not None:
-        name_kernels(folder, captured.trace)
-    counted = read_counted(folder, None, [], None)
-    joined, filled = join_counters(analysis, record, counted, captured.trace, foreign=False)
+    assert captured.trace is not None
+    name_kernels(folder, captured.trace)
+    joined, record = complete_analysis(analysis, read_record(folder), captured.trace, folder=folder)
     captured.manifest.notes += joined.notes[len(analysis.notes) :]
-    assert filled is not None
-    return filled.results
+    assert record is not None
+    return record.results

@@ -13,6 +13,28 @@ if TYPE_CHECKING:
     from nsysprof.counters import CountedKernel
 
 
+def complete_analysis(
+    analysis: Analysis,
+    record: CaptureRecord | None,
+    trace: Path,
+    *,
+    folder: Path,
+    report: Path | None = None,
+    ncu: Path | None = None,
+) -> tuple[Analysis, CaptureRecord | None]:
+    """A trace's analysis and a capture's record, each with what the other and the counters know.
+
+    folder: the capture's. report: counters of the user's own instead of the capture's; ncu: the program that reads it.
+    """
+    from nsysprof.analysis.cases import fill_results
+
+    if record is not None:
+        record = replace(record, results=fill_results(record.results, analysis))
+    ranges = [str(name) for name in analysis.ranges["range"].unique()]
+    counted = read_counted(None if record is None else folder, report, ranges, ncu)
+    return join_counters(analysis, record, counted, trace, foreign=report is not None)
+
+
 def read_counted(folder: Path | None, report: Path | None, ranges: list[str], ncu: Path | None) -> list[CountedKernel]:
     """The launches that a capture folder's counters.csv holds, or those of a report of the user's own.
 

@@ -30,10 +30,10 @@ _CLOCK_SAMPLES, _CLOCK_EVERY_S = 7, 0.02
 
 def measure_block(case: Case, job: Job) -> dict[str, Any]:
     """The fields of a Block that are measured, as JSON."""
+    flush = make_flush(job.device) if job.flush else None  # before the peak begins, which is not to hold its buffer
     memory = PeakMemory(job.device)
     with _own_stream(job.device), prepared(case, job.device, memory) as call:
         warm = warm_up(call, job.device, job.warmup_seconds)
-        flush = make_flush(job.device) if job.flush else None
         count = max(1, min(job.samples, int(job.sample_seconds / max(warm.call_s, 1e-9))))
         if flush is not None:
             flush()
