@@ -10,6 +10,7 @@ import pandas as pd
 
 from nsysprof.analysis.results import Analysis, CaptureRecord
 from nsysprof.report.words import Words, words_for
+from nsysprof.roof import UNKNOWN as UNKNOWN_LIMIT
 from nsysprof.roof import dram_of, sampled_of
 from nsysprof.units import (
     UNKNOWN,
@@ -141,11 +142,13 @@ def _whole_percent(cell: Any) -> str:
 
 
 def limit_lines(record: CaptureRecord) -> list[str]:
-    """Why each case is not faster, a line each, from the data alone."""
+    """Why each case is not faster, a line each, from the data alone; where counters were not asked for, what is known."""
+    asked = any(note.code in ("no-counters", "gpu-metrics-failed") for note in record.notes)
+    asked = asked or record.results["dram_bytes"].notna().any()
     return [
         f"{row['range'].removeprefix('RUN::')}: {row['limiter']}: {row['why']}"
         for row in record.results.to_dict("records")
-        if value(row["limiter"])
+        if value(row["limiter"]) and (asked or row["limiter"] != UNKNOWN_LIMIT)
     ]
 
 

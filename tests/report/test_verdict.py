@@ -39,10 +39,15 @@ def test_an_unknown_interval_could_be_anywhere(tmp_path):
 
 
 def test_launch_bound_cases_are_not_ranked_by_their_dispatch(tmp_path):
-    # Kernels fill 50 of 130 ns of flash, 500 of 2000 ns of math: in both the GPU waits.
-    (line,) = lines(tmp_path)
+    # Kernels fill 50 of 800 ns of flash, 500 of 2000 ns of math: in both the GPU waits.
+    (line,) = lines(tmp_path, flash={"latency_median_ns": 800, "latency_ci_low_ns": 790, "latency_ci_high_ns": 810})
     assert "flash, math are launch-bound" in line
     assert "flash 50 ns, math 500 ns" in line
+
+
+def test_kernels_longer_than_the_best_call_are_slower_whatever_the_dispatch(tmp_path):
+    (line,) = lines(tmp_path)  # flash takes 130 ns in all, the kernels of math 500
+    assert line == "S=1024: flash is the fastest at 130.0 [120.0, 140.0] ns; math 15.38x (launch-bound) as long."
 
 
 def test_only_equal_work_is_compared(tmp_path):
