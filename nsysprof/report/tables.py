@@ -142,7 +142,7 @@ def _whole_percent(cell: Any) -> str:
 
 
 def limit_lines(record: CaptureRecord) -> list[str]:
-    """Why each case is not faster, a line each, from the data alone; where no counters were asked for, what is known."""
+    """Why each case is not faster, a line each, from the data alone; without counters asked for, what is known."""
     missing = any(note.code in ("no-counters", "gpu-metrics-failed") for note in record.notes)
     asked = missing or bool(record.results["dram_bytes"].notna().any())
     return [
