@@ -1,5 +1,3 @@
-import os
-import shutil
 import sys
 import time
 import tracemalloc
@@ -263,26 +261,23 @@ def test_work_of_two_processes_on_one_device(tmp_path):
     assert not any(path.HasField("thread") for path in read.tracks.values())
 
 
-@pytest.mark.trace_processor
+@pytest.mark.browser
 @pytest.mark.parametrize("name", ["sdpa", "mp", "graph_node", "gm10k"])
-def test_trace_processor_counts_the_same(name, trace_path, tmp_path):
-    shell = os.environ.get("TRACE_PROCESSOR_SHELL") or shutil.which("trace_processor_shell")
-    if not shell:
-        pytest.skip("no trace_processor_shell on PATH or in TRACE_PROCESSOR_SHELL")
-    from perfetto.trace_processor import TraceProcessor, TraceProcessorConfig
+def test_perfettos_ui_opens_it_and_its_trace_processor_counts_the_same(name, trace_path, tmp_path):
+    from tests.export.perfetto_ui import opened
 
     content = content_of(trace_path(name))
     counts = write_perfetto(content, tmp_path / "t.pftrace", lambda _more: None).rows
-    with TraceProcessor(trace=str(tmp_path / "t.pftrace"), config=TraceProcessorConfig(bin_path=shell)) as processor:
-        rows = processor.query("SELECT category, count(*) AS n, sum(dur) AS total FROM slice WHERE dur >= 0 GROUP BY 1")
-        found = {row.category: (row.n, row.total) for row in rows}
+    with opened(tmp_path / "t.pftrace") as query:
+        rows = query("SELECT category, count(*) AS n, sum(dur) AS total FROM slice WHERE dur >= 0 GROUP BY 1")
+        found = {row["category"]: (row["n"], row["total"]) for row in rows}
         documented = (REPOSITORY / "docs" / "export.md").read_text().split("```sql")[1].split("```")[0]
-        for query in documented.split(";")[:2]:
-            assert len(list(processor.query(query))) > 0
-        (flows,) = (row.n for row in processor.query("SELECT count(*) AS n FROM flow"))
-        (samples,) = (row.n for row in processor.query("SELECT count(*) AS n FROM counter"))
-        bad = {row.name: row.value for row in processor.query("SELECT name, value FROM stats WHERE severity = 'error'")}
-    assert not any(bad.values())
+        for sql in documented.split(";")[:2]:
+            assert len(query(sql)) > 0
+        flows = query("SELECT count(*) AS n FROM flow")[0]["n"]
+        samples = query("SELECT count(*) AS n FROM counter")[0]["n"]
+        bad = {row["name"]: row["value"] for row in query("SELECT name, value FROM stats WHERE severity = 'error'")}
+    assert not any(bad.values()), bad
     names = {"cuda_api": "api", "nvtx": "range"}
     assert {names.get(key, key): n for key, (n, _) in found.items() if key != "note"} == {
         key: n for key, n in counts.items() if key not in ("flow", "note", "memory", "metric sample")
