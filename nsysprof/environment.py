@@ -73,6 +73,21 @@ def collect_gpus() -> list[dict[str, Any]]:
         pynvml.nvmlShutdown()
 
 
+def driver_cuda_version() -> tuple[int, int] | None:
+    """The newest CUDA that the driver supports, e.g. (13, 0); None without driver or nvidia-ml-py."""
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    try:
+        pynvml.nvmlInit()
+        number = int(pynvml.nvmlSystemGetCudaDriverVersion())
+        pynvml.nvmlShutdown()
+    except pynvml.NVMLError:
+        return None
+    return number // 1000, number % 1000 // 10
+
+
 def read_clocks(uuid: str) -> dict[str, Any] | None:
     """SM and memory clock (MHz), temperature (C), power (W) and throttle reasons (bit mask) of the GPU with this UUID.
 

@@ -21,7 +21,7 @@ from nsysprof.capture.find_ncu import find_ncu, ncu_version
 from nsysprof.capture.find_nsys import find_nsys, nsys_version
 from nsysprof.capture.ncu import probe_counters
 from nsysprof.capture.nsys import explain_failure, export_argv, profile_argv
-from nsysprof.environment import collect_gpus, read_clocks
+from nsysprof.environment import collect_gpus, driver_cuda_version, read_clocks
 from nsysprof.errors import MissingToolError
 from nsysprof.units import format_bytes
 
@@ -70,7 +70,7 @@ def run_checks(say: Callable[[str], None]) -> list[Check]:
     torch, facts = _torch(bool(gpus))
     usable = bool(facts.get("cuda_available"))
     say("nsys: recording")
-    checks += [torch, *_nsys(usable)]
+    checks += [torch, *_driver(driver_cuda_version(), facts.get("cuda")), *_nsys(usable)]
     say("ncu: reading a counter")
     return [*checks, *_ncu(usable)]
 
@@ -155,6 +155,26 @@ def _torch(has_gpu: bool) -> tuple[Check, dict[str, Any]]:
         fix = "Install a torch that is built for it: kernels are compiled at first use, or fail."
         return Check("torch", State.WARNING, f"{text} has no kernels of {capability}", fix), facts
     return Check("torch", State.OK, text), facts
+
+
+def _driver(newest: tuple[int, int] | None, built: str | None) -> Iterator[Check]:
+    """Whether the driver is new enough for torch's CUDA, and so for the CUPTI that comes with it."""
+    if newest is None:
+        return
+    text = f"supports CUDA up to {newest[0]}.{newest[1]}"
+    if not built:
+        yield Check("driver", State.OK, text)
+        return
+    wanted = tuple(int(part) for part in built.split(".")[:2])
+    said = f"{text}; torch is built with {built}"
+    if newest[0] < wanted[0]:
+        fix = "Install a newer driver, or a torch built with an older CUDA."
+        yield Check("driver", State.PROBLEM, f"{said}, which needs a newer driver", fix)
+    elif newest < wanted:
+        fix = "It runs by CUDA's minor-version compatibility; a newer driver has all of CUPTI."
+        yield Check("driver", State.WARNING, f"{said}, which is newer", fix)
+    else:
+        yield Check("driver", State.OK, said)
 
 
 def _supports(architectures: list[str], capability: str) -> bool:

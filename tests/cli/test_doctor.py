@@ -127,3 +127,23 @@ def test_hidden_gpus(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     assert doctor._gpu(gpus).state is State.OK
     assert doctor._gpu([]).state is State.ABSENT
+
+
+@pytest.mark.parametrize(
+    ("newest", "built", "state"),
+    [
+        ((13, 0), "13.0", State.OK),
+        ((13, 1), "12.6", State.OK),
+        ((12, 4), "12.6", State.WARNING),
+        ((12, 8), "13.0", State.PROBLEM),
+        ((12, 8), None, State.OK),
+    ],
+)
+def test_a_driver_older_than_torchs_cuda(newest, built, state):
+    (check,) = doctor._driver(newest, built)
+    assert check.state is state
+    assert bool(check.fix) == (state is not State.OK)
+
+
+def test_no_driver_is_said_elsewhere():
+    assert list(doctor._driver(None, "13.0")) == []
