@@ -37,14 +37,19 @@ _NOT_STARTED = re.compile(r"might have not been started", re.IGNORECASE)
 
 def diagnostic_notes(tables: Tables) -> list[Note]:
     """The messages of nsys that change what the numbers mean, without paths; at most five of a kind."""
+    return notes_of_messages(tables.diagnostics, has_kernels=KERNEL in tables.recorded)
+
+
+def notes_of_messages(messages: list[tuple[int, str]], *, has_kernels: bool) -> list[Note]:
+    """As diagnostic_notes, of (severity, text)."""
     notes: dict[str, list[Note]] = {}
-    for note in dict.fromkeys(_notes(tables)):
+    for note in dict.fromkeys(_notes(messages, has_kernels)):
         notes.setdefault(note.code, []).append(note)
     return [note for of_kind in notes.values() for note in of_kind[:_MOST_OF_A_KIND]]
 
 
-def _notes(tables: Tables) -> Iterator[Note]:
-    for severity, text in tables.diagnostics:
+def _notes(messages: list[tuple[int, str]], has_kernels: bool) -> Iterator[Note]:
+    for severity, text in messages:
         line = re.sub(r"(?:[A-Za-z]:)?[/\\][^\s'\"]+", "<path>", text.strip().split("\n")[0][:_LENGTH])
         kind = next(((code, step) for code, pattern, step in _KINDS if pattern.search(line)), None)
         level = Severity.ERROR if severity == _ERROR else Severity.WARNING
@@ -52,5 +57,5 @@ def _notes(tables: Tables) -> Iterator[Note]:
             yield Note(kind[0], level, f"nsys says: {line}", kind[1])
         elif severity == _ERROR:
             yield Note("nsys-diagnostic", level, f"nsys says: {line}", "Record again once its cause is gone.")
-        elif severity == _WARNING and _NOT_STARTED.search(line) and KERNEL not in tables.recorded:
+        elif severity == _WARNING and _NOT_STARTED.search(line) and not has_kernels:
             yield Note("collection-failed", level, f"nsys says: {line}", "See that no other profiler runs.")

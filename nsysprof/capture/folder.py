@@ -13,8 +13,10 @@ from nsysprof.output import output_error
 NSYS_REPORT = "nsys.nsys-rep"
 LOGS = "logs"
 WORK = ".work"
+RANKS = "ranks"
 NCU_REPORTS = "ncu*.ncu-rep"
-_OURS = (MANIFEST, SAMPLES, RESULTS, NSYS_TRACE, NSYS_REPORT, TORCH_TRACE, COUNTERS, LOGS, WORK)
+_FILES = (MANIFEST, SAMPLES, RESULTS, NSYS_TRACE, NSYS_REPORT, TORCH_TRACE, COUNTERS)
+_OURS = (*_FILES, LOGS, WORK, RANKS)
 
 
 def prepare_folder(folder: Path, *, force: bool) -> None:
@@ -31,7 +33,7 @@ def prepare_folder(folder: Path, *, force: bool) -> None:
             if not force:
                 raise OutputError(f"{folder} already holds a capture.", "Give --force to replace it, or another --out.")
             for path in (*(folder / name for name in _OURS), *folder.glob(NCU_REPORTS)):
-                _remove(path)
+                remove_path(path)
         (folder / LOGS).mkdir(parents=True, exist_ok=True)
         (folder / WORK).mkdir(exist_ok=True)
         probe = folder / WORK / "probe"
@@ -41,12 +43,19 @@ def prepare_folder(folder: Path, *, force: bool) -> None:
         raise output_error(folder, error) from error
 
 
+def remove_single(folder: Path) -> None:
+    """Remove the files of an older capture that had one trace; a folder's ranks and logs stay."""
+    for name in _FILES:
+        remove_path(folder / name)
+
+
 def remove_work(folder: Path) -> None:
     """Remove what only the running capture needs."""
     shutil.rmtree(folder / WORK, ignore_errors=True)
 
 
-def _remove(path: Path) -> None:
+def remove_path(path: Path) -> None:
+    """A file or a folder; a link itself and not where it leads."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +35,40 @@ class Step:
     duration_ns: int
 
 
+@dataclass(frozen=True)
+class RankTrace:
+    """What became of one rank. Paths are relative to the capture folder; None where there is no such file.
+
+    host_token: equal for ranks of one host. exit_code: 128 + n for signal n; None while it runs or when it was lost.
+    variables: what its launcher said. attempt: how often torchrun had started it anew.
+    """
+
+    rank: int
+    local_rank: int | None
+    world_size: int
+    host_token: str
+    trace: str | None = None
+    report: str | None = None
+    exit_code: int | None = None
+    variables: dict[str, str] = field(default_factory=dict)
+    attempt: int = 0
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a capture of a program ran. exit_code: as RankTrace has it."""
+
+    argv: tuple[str, ...]
+    exit_code: int | None = None
+    ranks: tuple[RankTrace, ...] = ()
+
+
 @dataclass
 class Manifest:
-    """Grows while the capture runs and is rewritten after each step, so that an interruption loses nothing."""
+    """Grows while the capture runs and is rewritten after each step, so that an interruption loses nothing.
+
+    program: of a capture of a program, which has no cases; None for a grid.
+    """
 
     cases: tuple[Case, ...]
     range_keys: tuple[str, ...]
@@ -49,6 +80,7 @@ class Manifest:
     environment: dict[str, Any] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
+    program: Program | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -56,6 +88,7 @@ class Manifest:
             "nsysprof_version": __version__,
             "created_utc": self.created_utc,
             "complete": self.complete,
+            "kind": "grid" if self.program is None else "program",
             "profiler": self.profiler,
             "method": self.method,
             "traced_calls": self.traced_calls,
@@ -67,6 +100,7 @@ class Manifest:
                 for s in self.steps
             ],
             "notes": [note.to_json() for note in self.notes],
+            **({} if self.program is None else _program_json(self.program)),
         }
 
     @staticmethod
@@ -82,7 +116,23 @@ class Manifest:
             environment=data["environment"],
             steps=[Step(s["name"], tuple(s["argv"]), s["exit_code"], s["duration_ns"]) for s in data["steps"]],
             notes=[Note.from_json(note) for note in data["notes"]],
+            program=_read_program(data) if data.get("kind") == "program" else None,
         )
+
+
+def _program_json(program: Program) -> dict[str, Any]:
+    return {
+        "program": {"argv": list(program.argv), "exit_code": program.exit_code},
+        "ranks": [asdict(rank) for rank in program.ranks],
+    }
+
+
+def _read_program(data: dict[str, Any]) -> Program:
+    """A bundle leaves the program and its ranks out."""
+    program = data.get("program", {})
+    known = {each.name for each in fields(RankTrace)}
+    ranks = [RankTrace(**{key: value for key, value in rank.items() if key in known}) for rank in data.get("ranks", [])]
+    return Program(tuple(program.get("argv", ())), program.get("exit_code"), tuple(ranks))
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -100,7 +150,7 @@ def read_manifest(folder: Path) -> Manifest:
                 "Update nsysprof.",
             )
         return Manifest.from_json(data)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise TraceError(
             f"{path} is not a capture's manifest: {error}.", "Give the trace inside the folder instead."
         ) from error

@@ -49,8 +49,14 @@ _MEANINGS = (
 
 
 def profile_argv(nsys: Path, report: Path, program: list[str], more: Sequence[str] = ()) -> list[str]:
-    """`nsys profile` of `program`, writing `report` (without suffix). more: options beside the usual ones."""
-    return [str(nsys), "profile", *_PROFILE_OPTIONS, *more, f"--output={report}", *program]
+    """`nsys profile` of `program`, writing `report` (without suffix).
+
+    more: options `--name=value` beside the usual ones, or in their place: nsys refuses an option given twice.
+    """
+    options = {option.partition("=")[0]: option for option in (*_PROFILE_OPTIONS, *more)}
+    # nsys replaces %h, %p, %n and %q{...} in the name of its output.
+    output = str(report).replace("%", "%%")
+    return [str(nsys), "profile", *options.values(), f"--output={output}", *program]
 
 
 def gpu_metrics_options(nsys: Path, frequency_hz: int) -> tuple[tuple[str, ...], str]:

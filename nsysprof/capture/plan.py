@@ -14,7 +14,7 @@ PROFILERS = ("auto", "nsys", "torch", "none")
 DEVICES = ("auto", "cuda", "cpu")
 REPLAYS = ("auto", "kernel", "application")
 _SAMPLES_A_RANGE = 100
-_METRICS_HZ = (10, 200_000)  # what nsys takes
+METRICS_HZ = (10, 200_000)  # what nsys takes
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def plan_capture(
     for name, seconds in (("case-timeout", case_timeout_s), ("sample-seconds", sample_seconds)):
         if not seconds > 0:
             raise UsageError(f"--{name} {seconds:g} is not a time.", "Give seconds above zero.")
-    if gpu_metrics_hz and not _METRICS_HZ[0] <= gpu_metrics_hz <= _METRICS_HZ[1]:
+    if gpu_metrics_hz and not METRICS_HZ[0] <= gpu_metrics_hz <= METRICS_HZ[1]:
         raise UsageError(f"--gpu-metrics-frequency {gpu_metrics_hz} is out of range.", "nsys takes 10 to 200000 Hz.")
     if counting is not None and counting.kernels < 1:
         raise UsageError(f"--count-kernels {counting.kernels} is too small.", "Give at least 1.")

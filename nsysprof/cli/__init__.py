@@ -23,7 +23,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("capture")(capture.capture)
+# What follows the program's name is the program's, options too.
+app.command("capture", context_settings={"allow_interspersed_args": False})(capture.capture)
 app.command("analyze")(analyze.analyze)
 app.command("bench")(bench.bench)
 app.command("explain")(explain.explain)

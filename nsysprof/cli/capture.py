@@ -23,10 +23,22 @@ if TYPE_CHECKING:
 _GRID = "Grid"
 _MEASUREMENT = "Measurement"
 _COUNTERS = "Hardware counters"
+_PROGRAM = "A program instead of the grid"
 _OUTPUT = "Output"
+_FOR_BOTH = ("program", "nsys", "gpu_metrics", "gpu_metrics_frequency", "out", "force", "dry_run", "as_json")
+_FOR_PROGRAMS = ("per_rank", "ranks", "trace", "capture_range", "delay", "duration", "end_program", "nsys_option")
 
 
 def capture(
+    context: typer.Context,
+    program: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="-- PROGRAM [ARGUMENTS]",
+            help="Record this program instead of measuring the grid.",
+            show_default=False,
+        ),
+    ] = None,
     backends: Annotated[
         str, typer.Option(help=f"Of {', '.join(known_backends())}, or module:function.", rich_help_panel=_GRID)
     ] = "math,flash",
@@ -90,6 +102,27 @@ def capture(
         int, typer.Option(help="Kernels of a call that are counted at most.", rich_help_panel=_COUNTERS)
     ] = 200,
     ncu: Annotated[Path | None, typer.Option(help="The ncu to use.", rich_help_panel=_COUNTERS)] = None,
+    per_rank: Annotated[
+        bool,
+        typer.Option("--per-rank", help="A trace for each worker of torchrun or accelerate.", rich_help_panel=_PROGRAM),
+    ] = False,
+    ranks: Annotated[str, typer.Option(help="Record these ranks alone, e.g. 0,8-11.", rich_help_panel=_PROGRAM)] = "",
+    trace: Annotated[str, typer.Option(help="The APIs that nsys records.", rich_help_panel=_PROGRAM)] = "cuda,nvtx",
+    capture_range: Annotated[
+        str,
+        typer.Option(help="Record cudaProfilerApi, or nvtx:NAME[@DOMAIN], alone.", rich_help_panel=_PROGRAM),
+    ] = "none",
+    delay: Annotated[int, typer.Option(help="Seconds before the recording.", rich_help_panel=_PROGRAM)] = 0,
+    duration: Annotated[
+        int, typer.Option(help="Seconds of the recording. 0: to the program's end.", rich_help_panel=_PROGRAM)
+    ] = 0,
+    end_program: Annotated[
+        bool, typer.Option("--end-program", help="End the program with the recording.", rich_help_panel=_PROGRAM)
+    ] = False,
+    nsys_option: Annotated[
+        list[str] | None,
+        typer.Option(help="For nsys profile, e.g. --nsys-option=--sample=process-tree.", rich_help_panel=_PROGRAM),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="Capture folder. Default: traces/DATE-TIME.", rich_help_panel=_OUTPUT),
@@ -101,7 +134,32 @@ def capture(
     """Measure attention backends over a grid: untraced latency first, then launches and memory under a profiler.
 
     Latency and torch's peak memory come from the untraced pass; kernels, launches and copies from the traced one.
+    With a PROGRAM: record it under nsys instead, in one trace or one a rank, and keep its output and exit status.
     """
+    _check_options(context, is_program=bool(program))
+    if program:
+        from nsysprof.cli.program import capture_program
+
+        capture_program(
+            program,
+            per_rank=per_rank,
+            ranks=ranks,
+            nsys=nsys,
+            out=out,
+            force=force,
+            dry_run=dry_run,
+            as_json=as_json,
+            numbers=dict(
+                trace=trace,
+                capture_range=capture_range,
+                delay_s=delay,
+                duration_s=duration,
+                end_program=end_program,
+                gpu_metrics_hz=gpu_metrics_frequency if gpu_metrics else 0,
+                nsys_options=tuple(nsys_option or ()),
+            ),
+        )
+        return
     from nsysprof.capture.folder import prepare_folder
 
     profiler, counting = _split_profilers(profiler, metrics, section, replay, count_kernels)
@@ -139,6 +197,24 @@ def capture(
     prepare_folder(folder, force=force)
     captured = _run(plan, folder, nsys_path, ncu_path, fall_back=profiler == "auto", quiet=as_json)
     _finish(captured, folder, as_json)
+
+
+def _check_options(context: typer.Context, *, is_program: bool) -> None:
+    """Raises UsageError for an option of the grid with a program, or of a program without one."""
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        source = context.get_parameter_source(name)
+        if source is None or source.name != "COMMANDLINE" or name in _FOR_BOTH:
+            continue
+        if is_program and name not in _FOR_PROGRAMS:
+            raise UsageError(
+                f"{parameter.opts[0]} is of the grid, and a program was given.",
+                "Leave it out; options of the program stand behind its name.",
+            )
+        if not is_program and name in _FOR_PROGRAMS:
+            raise UsageError(
+                f"{parameter.opts[0]} is for a program, and none was given.", "Add -- PROGRAM [ARGUMENTS]."
+            )
 
 
 def _split_profilers(

@@ -20,14 +20,20 @@ _FLOATS = (
 
 
 def read_results(folder: Path) -> pd.DataFrame:
-    """results.csv with the columns RESULT_COLUMNS; integers stay integers, unknown is NA. Raises TraceError."""
+    """results.csv with the columns RESULT_COLUMNS; integers stay integers, unknown is NA. Raises TraceError.
+
+    A capture of a program has no cases, and so no rows.
+    """
     import pandas as pd
 
     from nsysprof.analysis.results import FIRST_RESULT_COLUMNS, RESULT_COLUMNS
 
     path = folder / "results.csv"
     try:
-        table = pd.read_csv(path, dtype="string", keep_default_na=False, na_values=[""])
+        if not path.exists() and _is_of_program(folder):
+            table = pd.DataFrame(columns=list(RESULT_COLUMNS), dtype="string")
+        else:
+            table = pd.read_csv(path, dtype="string", keep_default_na=False, na_values=[""])
     except (OSError, ValueError) as error:
         raise TraceError(f"{path} cannot be read: {error}.", "Capture again, or give the trace alone.") from error
     if "kv_heads" not in table and "heads" in table:  # a capture of version 0.1.0
@@ -46,6 +52,12 @@ def read_results(folder: Path) -> pd.DataFrame:
     for column in ("reason", "dram_source", "limiter", "why"):
         table[column] = table[column].astype("string").fillna("")
     return table
+
+
+def _is_of_program(folder: Path) -> bool:
+    from nsysprof.capture.manifest import MANIFEST, read_manifest
+
+    return (folder / MANIFEST).exists() and read_manifest(folder).program is not None
 
 
 def read_record(folder: Path) -> CaptureRecord | None:

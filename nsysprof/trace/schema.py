@@ -178,3 +178,15 @@ class Tables:
     gpu_metrics: GpuMetrics | None
     notes: list[Note] = field(default_factory=list)
     launch: npt.NDArray[np.int32] | None = None
+
+
+@dataclass(frozen=True)
+class RecordedKinds:
+    """Which kinds of events there are. launches: at least one call that launches a kernel."""
+
+    kernels: bool
+    gpu_work: bool
+    launches: bool
+    ranges: bool
+    calls: bool
+    diagnostics: list[tuple[int, str]]

@@ -43,7 +43,7 @@ def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> 
         bytes=trace.identity_bytes,
         capture_facts=_capture_facts(trace),
         export_facts=_export_facts(trace),
-        diagnostics=_diagnostics(trace),
+        diagnostics=read_diagnostics(trace),
         strings=strings,
         devices=gpus.device_rows(),
         work=work,
@@ -128,7 +128,8 @@ def _export_facts(trace: Trace) -> dict[str, str]:
     return {str(name): str(value) for name, value in read_rows(trace, table, ("name", "value"))}
 
 
-def _diagnostics(trace: Trace) -> list[tuple[int, str]]:
+def read_diagnostics(trace: Trace) -> list[tuple[int, str]]:
+    """What nsys says of the recording: severity and text."""
     rows = read_rows(trace, "DIAGNOSTIC_EVENT", ("severity", "text"))
     return [(_int(severity) or 0, str(text)) for severity, text in rows]
 

@@ -1,0 +1,110 @@
+"""Which rank of which job a process is, as its launcher says in environment variables."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class RankIdentity:
+    """One process of a job. local_rank: among those of its host; None where the launcher does not say.
+
+    variables: what the launcher said, whole numbers only.
+    """
+
+    rank: int
+    world_size: int
+    local_rank: int | None
+    variables: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_first_of_host(self) -> bool:
+        """Whether this rank does what must be done once a host; the first of all where hosts are not told apart."""
+        return (self.rank if self.local_rank is None else self.local_rank) == 0
+
+
+# Rank, world size and local rank. A batch script of Slurm has SLURM_PROCID and SLURM_NTASKS too, though it is no rank:
+# only what srun started has SLURM_STEP_NUM_TASKS.
+_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+_MANAGERS = (
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK"),
+    ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK"),
+    ("FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID"),
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
+)
+_STARTED_BY_TORCHRUN = "TORCHELASTIC_RESTART_COUNT"
+RANK_VARIABLES = (*_TORCHRUN, _STARTED_BY_TORCHRUN, *(name for names in _MANAGERS for name in names))
+# What all ranks of one job have in common, and another job has not.
+_JOB_NUMBERS = (
+    "SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PBS_JOBID", "LSB_JOBID",
+    "FLUX_JOB_ID",
+)  # fmt: skip
+_JOB_VARIABLES = (*_JOB_NUMBERS, "TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT")
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+def read_identity(environment: Mapping[str, str]) -> RankIdentity | None:
+    """The rank that the variables name, the innermost launcher first; None for a process that is no rank of a job.
+
+    Variables that are no numbers, or a rank beyond its world, name nothing.
+    """
+    inside = _STARTED_BY_TORCHRUN in environment
+    for rank_name, size_name, local_name in (_TORCHRUN, *_MANAGERS) if inside else (*_MANAGERS, _TORCHRUN):
+        rank, size = _number(environment, rank_name), _number(environment, size_name)
+        if rank is None or size is None or rank >= size:
+            continue
+        said = {name: str(number) for name in RANK_VARIABLES if (number := _number(environment, name)) is not None}
+        return RankIdentity(rank, size, _number(environment, local_name), said)
+    return None
+
+
+def attempt_of(environment: Mapping[str, str]) -> int:
+    """How often torchrun has started its workers anew; 0 at first, and with other launchers."""
+    return _number(environment, _STARTED_BY_TORCHRUN) or 0
+
+
+def job_token(environment: Mapping[str, str], argv: list[str], world_size: int) -> str:
+    """Twelve hex digits that the ranks of one job share; they tell nothing of host or scheduler."""
+    said = [f"{name}={environment.get(name)}" for name in _JOB_VARIABLES]
+    return hashlib.sha256("\0".join([*said, str(world_size), *argv]).encode()).hexdigest()[:12]
+
+
+def names_a_job(environment: Mapping[str, str]) -> bool:
+    """Whether a job's number is among the variables, so that its token differs from that of every other job."""
+    return any(name in environment for name in _JOB_NUMBERS)
+
+
+def host_token(job: str) -> str:
+    """Twelve hex digits for this host in this job: equal where the clock is the same, and no name can be guessed back.
+
+    Made of the kernel's random boot id; where there is none, of the network address.
+    """
+    try:
+        secret = _BOOT.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        secret = f"{uuid.getnode()} {platform.node()}"
+    return hashlib.sha256(f"{job} {secret}".encode()).hexdigest()[:12]
+
+
+def rank_name(rank: int) -> str:
+    """`rank00003`."""
+    return f"rank{rank:05d}"
+
+
+def _number(environment: Mapping[str, str], name: str) -> int | None:
+    text = environment.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+def own_identity() -> RankIdentity | None:
+    """This process as a rank of a job of several; None when it is alone."""
+    identity = read_identity(os.environ)
+    return identity if identity is not None and identity.world_size > 1 else None

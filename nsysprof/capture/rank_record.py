@@ -1,0 +1,202 @@
+"""What each rank leaves in the folder for the others to find: ranks/rank00003.json beside its trace.
+
+Ranks of one job start and end at any time, on several hosts, and write into one folder. So each writes files of its own
+alone, and whoever ends makes the manifest anew from all that is there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from nsysprof.capture.folder import LOGS, RANKS, WORK, remove_single
+from nsysprof.capture.manifest import MANIFEST, Manifest, RankTrace, Step
+from nsysprof.capture.rank import RankIdentity, host_token, rank_name
+from nsysprof.errors import OutputError
+from nsysprof.notes import Note, Severity
+from nsysprof.output import output_error, write_whole
+
+
+@dataclass(frozen=True)
+class RankRecord:
+    """One rank of the job `job`. starter: which `nsysprof capture` of the job began it, so that this one finishes it.
+
+    recorded: its program has ended and so has nsys. ended: its trace is exported too. environment: of its host.
+    """
+
+    job: str
+    starter: int
+    trace: RankTrace
+    recorded: bool = False
+    ended: bool = False
+    steps: tuple[Step, ...] = ()
+    notes: tuple[Note, ...] = ()
+    environment: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "notes": [note.to_json() for note in self.notes]}
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> RankRecord:
+        return RankRecord(
+            data["job"],
+            data["starter"],
+            RankTrace(**data["trace"]),
+            data["recorded"],
+            data["ended"],
+            tuple(Step(s["name"], tuple(s["argv"]), s["exit_code"], s["duration_ns"]) for s in data["steps"]),
+            tuple(Note.from_json(note) for note in data["notes"]),
+            data["environment"],
+        )
+
+
+def report_of(folder: Path, rank: int) -> Path:
+    return folder / RANKS / f"{rank_name(rank)}.nsys-rep"
+
+
+def trace_of(folder: Path, rank: int) -> Path:
+    return folder / RANKS / f"{rank_name(rank)}.sqlite"
+
+
+def logs_of(folder: Path, rank: int) -> tuple[Path, Path, Path]:
+    """Of stdout, of stderr and of nsys."""
+    name = rank_name(rank)
+    logs = folder / LOGS
+    return logs / f"{name}.stdout.log", logs / f"{name}.stderr.log", logs / f"{name}.nsys.log"
+
+
+def join_folder(folder: Path, identity: RankIdentity, job: str, *, force: bool) -> None:
+    """Make ready a folder that other ranks of the same job make ready too, at the same time. Raises OutputError.
+
+    `force` lets each rank replace its own files of an older capture, and the first rank all that no rank replaces.
+    """
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise OutputError(f"{folder} is a file.", "Choose another folder with --out.")
+        taken = folder.is_dir() and any(folder.iterdir())
+        is_capture = any((folder / name).exists() for name in (MANIFEST, RANKS, WORK))
+        if taken and not is_capture:
+            raise OutputError(f"{folder} exists and is not a capture of ours.", "Choose another folder with --out.")
+        strangers = [record for record in read_records(folder) if record.job != job]
+        if not force and (strangers or ((folder / MANIFEST).exists() and not (folder / RANKS).exists())):
+            raise OutputError(f"{folder} already holds a capture.", "Give --force to replace it, or another --out.")
+        if force:
+            remove_rank(folder, identity.rank)
+            if identity.rank == 0:
+                remove_single(folder)
+                for record in strangers:
+                    remove_rank(folder, record.trace.rank)
+        for name in (LOGS, WORK, RANKS):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        probe = folder / WORK / f"probe-{identity.rank}"
+        probe.write_bytes(b"\0" * 65536)  # a full disk shows here
+        probe.unlink()
+    except OSError as error:
+        raise output_error(folder, error) from error
+
+
+def claim_rank(folder: Path, identity: RankIdentity, job: str, starter: int, attempt: int = 0) -> RankRecord:
+    """Take the rank's place in the folder. Raises OutputError when it is taken.
+
+    What an earlier attempt of torchrun's left is set aside in ranks/attempt0 and so on.
+    """
+    rank = identity.rank
+    trace = RankTrace(
+        rank, identity.local_rank, identity.world_size, host_token(job), variables=identity.variables, attempt=attempt
+    )
+    record, path = RankRecord(job, starter, trace), _path(folder, rank)
+    try:
+        earlier = _read(path)
+        if earlier is not None and earlier.job == job and earlier.trace.attempt < attempt:
+            _set_aside(folder, rank, earlier.trace.attempt)
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    except FileExistsError:
+        raise OutputError(
+            f"{path} is there already: this rank was captured before, or two processes call themselves rank {rank}.",
+            "Give --force to replace an older capture, or another --out; and see the launcher's rank variables.",
+        ) from None
+    except OSError as error:
+        raise output_error(path, error) from error
+    write_record(folder, record)
+    return record
+
+
+def write_record(folder: Path, record: RankRecord) -> None:
+    write_whole(_path(folder, record.trace.rank), (json.dumps(record.to_json(), indent=1) + "\n").encode())
+
+
+def read_records(folder: Path) -> list[RankRecord]:
+    """Those of every job, by rank; a record that is being written is left out."""
+    paths = sorted((folder / RANKS).glob("rank*.json"))
+    return [record for path in paths if (record := _read(path)) is not None]
+
+
+def remove_rank(folder: Path, rank: int) -> None:
+    """All files of a rank that an older capture left."""
+    for path in (_path(folder, rank), report_of(folder, rank), trace_of(folder, rank), *logs_of(folder, rank)):
+        path.unlink(missing_ok=True)
+
+
+def with_files(folder: Path, record: RankRecord) -> RankRecord:
+    """The record with the paths of the report and the trace that are there."""
+    rank = record.trace.rank
+    found: dict[str, Any] = {
+        key: str(path.relative_to(folder)) if path.is_file() and path.stat().st_size else None
+        for key, path in (("trace", trace_of(folder, rank)), ("report", report_of(folder, rank)))
+    }
+    return replace(record, trace=replace(record.trace, **found))
+
+
+def merge_manifest(own: Manifest, records: list[RankRecord], asked: tuple[int, ...]) -> Manifest:
+    """`own` with the steps, notes and ends of all ranks. asked: those that were to be recorded; none: all.
+
+    It is complete once every rank has ended.
+    """
+    ranks = tuple(record.trace for record in records)
+    codes = [rank.exit_code for rank in ranks]
+    failed = next((code for code in codes if code), None)
+    program = own.program
+    assert program is not None
+    if program.exit_code is None and (failed is not None or None not in codes):
+        program = replace(program, exit_code=failed or 0)
+    expected = len(asked) or max(rank.world_size for rank in ranks)
+    environments = [record.environment for record in records if record.environment]
+    steps = [replace(step, name=f"{step.name} of rank {r.trace.rank}") for r in records for step in r.steps]
+    return replace(
+        own,
+        complete=own.complete and len(records) >= expected and all(record.ended for record in records),
+        environment=environments[0] if environments else own.environment,
+        steps=[*own.steps, *steps],
+        notes=list(dict.fromkeys([*own.notes, *(n for r in records for n in r.notes), *_mixed(environments)])),
+        program=replace(program, ranks=ranks),
+    )
+
+
+def _mixed(environments: list[dict[str, Any]]) -> list[Note]:
+    kinds = {environment.get("comparable_hash") for environment in environments}
+    if len(kinds) < 2:
+        return []
+    text = f"The ranks ran on machines of {len(kinds)} kinds: GPU, driver, CPU or nsys differ."
+    return [Note("mixed-machines", Severity.WARNING, text, "ranks/*.json hold the environment of each.")]
+
+
+def _path(folder: Path, rank: int) -> Path:
+    return folder / RANKS / f"{rank_name(rank)}.json"
+
+
+def _read(path: Path) -> RankRecord | None:
+    try:
+        return RankRecord.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _set_aside(folder: Path, rank: int, attempt: int) -> None:
+    target = folder / RANKS / f"attempt{attempt}"
+    target.mkdir(exist_ok=True)
+    for path in (_path(folder, rank), report_of(folder, rank), trace_of(folder, rank), *logs_of(folder, rank)):
+        if path.exists():
+            path.rename(target / path.name)

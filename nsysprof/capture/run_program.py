@@ -1,0 +1,58 @@
+"""Runs a program, its output into files, and keeps how it ended where nsys does not tell.
+
+Run under nsys as `python -P -m nsysprof.capture.run_program STATUS STDOUT STDERR PROGRAM...`. nsys leaves before the
+program does when its duration is over, so that the exit status is written here. Output goes straight into files: it
+neither mixes with nsys' own nor ends with it, and is no part of the report.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+_PASSED_ON = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
+
+
+def main(arguments: list[str]) -> int:
+    status, stdout, stderr, *program = arguments
+    facts: dict[str, Any] = {"wrapper_pid": os.getpid(), "started_ns": time.time_ns()}
+    with Path(stdout).open("ab") as out, Path(stderr).open("ab") as err:
+        try:
+            # A group of its own, so that Ctrl-C can be passed on to all of it, as a terminal does.
+            process = subprocess.Popen(program, stdout=out, stderr=err, process_group=0)
+        except OSError as error:
+            _write(status, facts | {"exit_code": 127 if isinstance(error, FileNotFoundError) else 126,
+                                    "refused": error.strerror})  # fmt: skip
+            return 126
+    _pass_on_signals(process)
+    _write(status, facts | {"pid": process.pid})
+    code = process.wait()
+    code = 128 - code if code < 0 else code
+    _write(status, facts | {"pid": process.pid, "exit_code": code, "ended_ns": time.time_ns()})
+    return code
+
+
+def _pass_on_signals(process: subprocess.Popen[bytes]) -> None:
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        if process.returncode is None:
+            os.killpg(process.pid, number)
+
+    for name in _PASSED_ON:
+        signal.signal(getattr(signal, name), pass_on)
+
+
+def _write(path: str, facts: dict[str, Any]) -> None:
+    scratch = Path(f"{path}.part")
+    scratch.write_text(json.dumps(facts), encoding="utf-8")
+    scratch.replace(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
