@@ -159,6 +159,11 @@ class CaptureRecord:
     notes: tuple[Note, ...] = ()
     steps: tuple[dict[str, Any], ...] = field(default=())
 
+    @property
+    def has_cases(self) -> bool:
+        """False for a capture of a program: it adds an environment and notes, and no rows."""
+        return len(self.results) > 0
+
 
 RESULT_COLUMNS = (
     "range", "backend", "batch", "heads", "kv_heads", "seq", "head_dim", "dtype", "causal", "pass", "status", "reason",

@@ -38,7 +38,7 @@ _MEANINGS = (
     (
         r"unrecognised option|unrecognized option|Illegal --",
         "This nsys does not know one of the options.",
-        "Use nsys 2022.4 or newer (--nsys).",
+        "Use nsys 2022.4 or newer (--nsys), and see what --nsys-option names.",
     ),
     (
         r"[Pp]ermission denied|Operation not permitted",

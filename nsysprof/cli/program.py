@@ -99,8 +99,8 @@ def _find_nsys(named: Path | None) -> Path:
     if found is None:
         raise MissingToolError(
             "A program is captured with nsys, and nsys was not found.",
-            "Install Nsight Systems, or name it with --nsys or NSYSPROF_NSYS; torch's own profiler cannot be put around "
-            "a program from outside.",
+            "Install Nsight Systems, or name it with --nsys or NSYSPROF_NSYS; torch's own profiler cannot be put "
+            "around a program from outside.",
         )
     return found
 
@@ -177,13 +177,15 @@ def _print_end(captured: CapturedProgram, folder: Path) -> None:
     seconds = captured.ended.duration_ns / 1e9
     code = captured.ended.exit_code
     _say("")
-    _say(f"the program {'did not start' if code is None else f'ended with exit code {code}'} after {seconds:.1f} s")
+    how = "did not start" if code is None else f"ended with exit code {code}"
+    _say(f"the program {'was ended with the recording' if captured.ended.ended_by_us else how} after {seconds:.1f} s")
     for note in manifest.notes:
         _say(f"{note.severity.value}: {note.text}" + (f" -> {note.next_step}" if note.next_step else ""))
     sizes = sum(path.stat().st_size for path in captured.traces)
     ranks = manifest.program.ranks
     what = f"{sum(rank.trace is not None for rank in ranks)} of {len(ranks)} ranks, " if ranks else ""
-    _say(f"capture in {folder} ({what}{format_bytes(sizes)}); next: nsysprof analyze {folder}")
+    size = f"{what}{format_bytes(sizes)}); next: nsysprof analyze {folder}" if captured.traces else f"{what}no trace)"
+    _say(f"capture in {folder} ({size}")
 
 
 def _end(captured: CapturedProgram, folder: Path) -> None:

@@ -54,7 +54,7 @@ def render_bundle(
     parts = [f"### {escape_markdown(shared.title)}", "", *_facts(analysis, record, environment), ""]
     if bench is not None:
         parts += _lines(bench_verdict_lines(bench)) + _table(latency_table(bench, short=True))
-    if record is not None:
+    if record is not None and record.has_cases:
         cpu = record.environment.get("device") == "cpu"
         words = words_for(analysis.trace) if analysis else OPERATORS if cpu else KERNELS
         parts += _lines(verdict_lines(record)) + _table(case_table(record, words))

@@ -34,7 +34,7 @@ def render_console(analysis: Analysis, record: CaptureRecord | None, width: int)
     """Cases or ranges, the top kernels, what to know about them, and how much is attributed."""
     words, tier = words_for(analysis.trace), tier_of(record)
     parts = []
-    if record is not None:
+    if record is not None and record.has_cases:
         parts.append(render_table(with_tier(case_table(record, words), tier), width))
         parts += [clean(line, 300) for line in reasons(record)] + verdict_lines(record)
         traffic = counter_table(record)
@@ -47,7 +47,7 @@ def render_console(analysis: Analysis, record: CaptureRecord | None, width: int)
     parts.append(render_table(with_tier(kernel_table(analysis, 10), tier), width))
     parts += [
         f"{note.severity.value}: {clean(note.text)}" + (f" -> {note.next_step}" if note.next_step else "")
-        for note in (*analysis.notes, *(record.notes if record else ()))
+        for note in dict.fromkeys((*analysis.notes, *(record.notes if record else ())))
         if note.severity is not Severity.INFO
     ]
     parts.append(coverage_line(analysis))

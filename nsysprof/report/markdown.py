@@ -48,7 +48,7 @@ def _render(analysis: Analysis, record: CaptureRecord | None, figures: Sequence[
     words, tier = words_for(analysis.trace), tier_of(record)
     title = record.title if record else analysis.trace.path_name
     parts = [f"# {escape_markdown(clean(title, _NAME_WIDTH))}", ""]
-    if record is not None:
+    if record is not None and record.has_cases:
         parts += _list(verdict_lines(record), most)
         parts += render_table(with_tier(_cut(mark_best(case_table(record, words), record), most), tier))
         parts += _list([clean(line, 400) for line in reasons(record)], most)
@@ -63,7 +63,7 @@ def _render(analysis: Analysis, record: CaptureRecord | None, figures: Sequence[
     for table in (range_table(analysis), kernel_table(analysis), *more, memop_table(analysis), api_table(analysis)):
         parts += render_table(with_tier(_cut(table, most), tier)) if table.rows or table.csv_name in _ALWAYS else []
     parts += ["## Notes", ""]
-    for note in (*(record.notes if record else ()), *analysis.notes):
+    for note in dict.fromkeys((*(record.notes if record else ()), *analysis.notes)):
         following = f" → {escape_markdown(clean(note.next_step, 400))}" if note.next_step else ""
         parts.append(f"- **{note.severity.value}** `{note.code}`: {escape_markdown(clean(note.text, 600))}{following}")
     parts += ["", f"Coverage: {coverage_line(analysis)}", "", "## Method", ""]

@@ -27,7 +27,7 @@ def method_lines(analysis: Analysis, record: CaptureRecord | None) -> list[str]:
     """Where each kind of number comes from, and what it is not."""
     words, trace = words_for(analysis.trace), analysis.trace
     lines = []
-    if record is not None:
+    if record is not None and record.has_cases:
         lines.append(f"Latency: {record.method}; interval from order statistics. Never taken from the traced pass.")
         lines.append(
             "Peak memory of a case: torch's allocator in the untraced pass, cuBLAS workspaces and cached blocks given "

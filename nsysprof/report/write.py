@@ -79,7 +79,7 @@ def _write_tables(analysis: Analysis, record: CaptureRecord | None, out: Path) -
         "api.csv": analysis.api,
         "memops.csv": analysis.memops,
     }
-    if record is not None:
+    if record is not None and record.has_cases:
         tables["results.csv"] = record.results
     text = json.dumps(summary_json(analysis), indent=1, ensure_ascii=False) + "\n"
     written = [write_whole(out / "summary.json", text.encode("utf-8", "replace"))]
