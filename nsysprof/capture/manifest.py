@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nsysprof import __version__
+from nsysprof.capture.rank import rank_name
 from nsysprof.case import Case
 from nsysprof.errors import TraceError
 from nsysprof.notes import Note
@@ -132,6 +133,13 @@ def _read_program(data: dict[str, Any]) -> Program:
     program = data.get("program", {})
     known = {each.name for each in fields(RankTrace)}
     ranks = [RankTrace(**{key: value for key, value in rank.items() if key in known}) for rank in data.get("ranks", [])]
+    for rank in ranks:
+        if {rank.trace, rank.report} - {
+            None,
+            f"ranks/{rank_name(rank.rank)}.sqlite",
+            f"ranks/{rank_name(rank.rank)}.nsys-rep",
+        }:
+            raise ValueError(f"rank {rank.rank} names a file that is none of its own")
     return Program(tuple(program.get("argv", ())), program.get("exit_code"), tuple(ranks))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -23,6 +24,7 @@ from nsysprof.capture.rank_launch import VARIABLE, RankJob, write_launcher
 from nsysprof.capture.rank_record import (
     RankRecord,
     claim_rank,
+    count_ended,
     logs_of,
     merge_manifest,
     read_records,
@@ -129,16 +131,28 @@ def run_program_capture(
         manifest.environment = _environment(nsys)
         manifest.notes += _space_notes(folder)
         _settle_metrics(run)
-        run.save()
+        if identity is None or identity.rank == 0:
+            run.save()
         if plan.per_rank:
             captured = _run_launcher(run)
         elif identity is not None:
             captured = _run_rank(run, identity)
         else:
             captured = _run_alone(run)
+        if identity is not None and not _sums_up(run, identity, captured):
+            return captured
         return replace(captured, manifest=run.save())
     finally:
         _remove_own_work(run)
+
+
+def _sums_up(run: ProgramRun, identity: RankIdentity, captured: CapturedProgram) -> bool:
+    """Whether this process of several writes the manifest: the first, the last, and any that failed."""
+    if identity.rank == 0 or captured.failure is not None or captured.ended.exit_code != 0:
+        return True
+    own = sum(record.starter == run.starter for record in run.records) if run.plan.per_rank else 1
+    expected = len(run.plan.ranks) or (identity.world_size * own)
+    return count_ended(run.folder) >= expected
 
 
 def _run_alone(run: ProgramRun) -> CapturedProgram:
@@ -246,7 +260,8 @@ def _finish_records(
             text = f"Rank {rank} has no trace: {failure.text}"
             notes.append(Note("rank-without-trace", Severity.WARNING, text, failure.next_step))
         record = replace(record, notes=(*record.notes, *notes), environment=run.manifest.environment)
-        write_record(run.folder, with_files(run.folder, replace(record, ended=ended.interrupted is None)))
+        record = replace(record, ended=True, interrupted=ended.interrupted is not None)
+        write_record(run.folder, with_files(run.folder, record))
         return failure, trace, notes
 
     with ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2)) as pool:
@@ -321,5 +336,5 @@ def _remove_own_work(run: ProgramRun) -> None:
         return
     for path in work.glob(f"*-{run.starter}"):
         remove_path(path)
-    if work.is_dir() and not any(work.iterdir()):
-        remove_work(run.folder)
+    with contextlib.suppress(OSError):  # not empty, or gone already
+        work.rmdir()

@@ -1,7 +1,8 @@
 """What each rank leaves in the folder for the others to find: ranks/rank00003.json beside its trace.
 
 Ranks of one job start and end at any time, on several hosts, and write into one folder. So each writes files of its own
-alone, and whoever ends makes the manifest anew from all that is there.
+alone: rank00003.claim while it runs, which is what keeps another from being rank 3, and rank00003.json at its end. The
+manifest is made of them by the first rank and by the last, so that ten thousand ranks do not each read all others.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from nsysprof.errors import OutputError
 from nsysprof.notes import Note, Severity
 from nsysprof.output import output_error, write_whole
 
+_CLAIM, _RECORD = ".claim", ".json"
+
 
 @dataclass(frozen=True)
 class RankRecord:
     """One rank of the job `job`. starter: which `nsysprof capture` of the job began it, so that this one finishes it.
 
-    recorded: its program has ended and so has nsys. ended: its trace is exported too. environment: of its host.
+    recorded: its program has ended and so has nsys. ended: its trace is exported too. interrupted: it might have gone
+    on. environment: of its host.
     """
 
     job: str
@@ -32,6 +36,7 @@ class RankRecord:
     trace: RankTrace
     recorded: bool = False
     ended: bool = False
+    interrupted: bool = False
     steps: tuple[Step, ...] = ()
     notes: tuple[Note, ...] = ()
     environment: dict[str, Any] = field(default_factory=dict)
@@ -47,6 +52,7 @@ class RankRecord:
             RankTrace(**data["trace"]),
             data["recorded"],
             data["ended"],
+            data["interrupted"],
             tuple(Step(s["name"], tuple(s["argv"]), s["exit_code"], s["duration_ns"]) for s in data["steps"]),
             tuple(Note.from_json(note) for note in data["notes"]),
             data["environment"],
@@ -107,15 +113,17 @@ def claim_rank(folder: Path, identity: RankIdentity, job: str, starter: int, att
     trace = RankTrace(
         rank, identity.local_rank, identity.world_size, host_token(job), variables=identity.variables, attempt=attempt
     )
-    record, path = RankRecord(job, starter, trace), _path(folder, rank)
+    record, path = RankRecord(job, starter, trace), _path(folder, rank, _CLAIM)
     try:
-        earlier = _read(path)
+        earlier = _read_rank(folder, rank)
         if earlier is not None and earlier.job == job and earlier.trace.attempt < attempt:
             _set_aside(folder, rank, earlier.trace.attempt)
+        elif _path(folder, rank, _RECORD).exists():
+            raise FileExistsError
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     except FileExistsError:
         raise OutputError(
-            f"{path} is there already: this rank was captured before, or two processes call themselves rank {rank}.",
+            f"{folder} has a rank {rank} already: of an older capture, or two processes call themselves rank {rank}.",
             "Give --force to replace an older capture, or another --out; and see the launcher's rank variables.",
         ) from None
     except OSError as error:
@@ -125,18 +133,29 @@ def claim_rank(folder: Path, identity: RankIdentity, job: str, starter: int, att
 
 
 def write_record(folder: Path, record: RankRecord) -> None:
-    write_whole(_path(folder, record.trace.rank), (json.dumps(record.to_json(), indent=1) + "\n").encode())
+    """In place of the rank's claim once it has ended."""
+    rank = record.trace.rank
+    path = _path(folder, rank, _RECORD if record.ended else _CLAIM)
+    write_whole(path, (json.dumps(record.to_json(), indent=1) + "\n").encode())
+    if record.ended:
+        _path(folder, rank, _CLAIM).unlink(missing_ok=True)
 
 
 def read_records(folder: Path) -> list[RankRecord]:
-    """Those of every job, by rank; a record that is being written is left out."""
-    paths = sorted((folder / RANKS).glob("rank*.json"))
-    return [record for path in paths if (record := _read(path)) is not None]
+    """Those of every job, by rank; a claim that is being written is left out."""
+    names = {path.stem for kind in (_RECORD, _CLAIM) for path in (folder / RANKS).glob(f"rank*{kind}")}
+    ranks = sorted(int(name[4:]) for name in names if name[4:].isdigit())
+    return [record for rank in ranks if (record := _read_rank(folder, rank)) is not None]
+
+
+def count_ended(folder: Path) -> int:
+    """How many ranks have, by the names of their files alone."""
+    return sum(1 for _ in (folder / RANKS).glob(f"rank*{_RECORD}"))
 
 
 def remove_rank(folder: Path, rank: int) -> None:
     """All files of a rank that an older capture left."""
-    for path in (_path(folder, rank), report_of(folder, rank), trace_of(folder, rank), *logs_of(folder, rank)):
+    for path in _files(folder, rank):
         path.unlink(missing_ok=True)
 
 
@@ -167,7 +186,9 @@ def merge_manifest(own: Manifest, records: list[RankRecord], asked: tuple[int, .
     steps = [replace(step, name=f"{step.name} of rank {r.trace.rank}") for r in records for step in r.steps]
     return replace(
         own,
-        complete=own.complete and len(records) >= expected and all(record.ended for record in records),
+        complete=own.complete
+        and len(records) >= expected
+        and all(record.ended and not record.interrupted for record in records),
         environment=environments[0] if environments else own.environment,
         steps=[*own.steps, *steps],
         notes=list(dict.fromkeys([*own.notes, *(n for r in records for n in r.notes), *_mixed(environments)])),
@@ -183,8 +204,17 @@ def _mixed(environments: list[dict[str, Any]]) -> list[Note]:
     return [Note("mixed-machines", Severity.WARNING, text, "ranks/*.json hold the environment of each.")]
 
 
-def _path(folder: Path, rank: int) -> Path:
-    return folder / RANKS / f"{rank_name(rank)}.json"
+def _path(folder: Path, rank: int, kind: str) -> Path:
+    return folder / RANKS / f"{rank_name(rank)}{kind}"
+
+
+def _files(folder: Path, rank: int) -> tuple[Path, ...]:
+    own = (_path(folder, rank, _CLAIM), _path(folder, rank, _RECORD))
+    return (*own, report_of(folder, rank), trace_of(folder, rank), *logs_of(folder, rank))
+
+
+def _read_rank(folder: Path, rank: int) -> RankRecord | None:
+    return _read(_path(folder, rank, _RECORD)) or _read(_path(folder, rank, _CLAIM))
 
 
 def _read(path: Path) -> RankRecord | None:
@@ -197,6 +227,6 @@ def _read(path: Path) -> RankRecord | None:
 def _set_aside(folder: Path, rank: int, attempt: int) -> None:
     target = folder / RANKS / f"attempt{attempt}"
     target.mkdir(exist_ok=True)
-    for path in (_path(folder, rank), report_of(folder, rank), trace_of(folder, rank), *logs_of(folder, rank)):
+    for path in _files(folder, rank):
         if path.exists():
             path.rename(target / path.name)

@@ -183,7 +183,10 @@ def _print_end(captured: CapturedProgram, folder: Path) -> None:
         _say(f"{note.severity.value}: {note.text}" + (f" -> {note.next_step}" if note.next_step else ""))
     sizes = sum(path.stat().st_size for path in captured.traces)
     ranks = manifest.program.ranks
-    what = f"{sum(rank.trace is not None for rank in ranks)} of {len(ranks)} ranks, " if ranks else ""
+    what = ""
+    if ranks:
+        so_far = "" if all(rank.exit_code is not None for rank in ranks) and manifest.complete else " so far"
+        what = f"traces of {sum(rank.trace is not None for rank in ranks)} of {ranks[0].world_size} ranks{so_far}, "
     size = f"{what}{format_bytes(sizes)}); next: nsysprof analyze {folder}" if captured.traces else f"{what}no trace)"
     _say(f"capture in {folder} ({size}")
 
