@@ -1,10 +1,13 @@
 import csv
 import json
+from dataclasses import replace
 
 import pytest
 
 from nsysprof.capture.manifest import (
     Manifest,
+    Program,
+    RankTrace,
     Step,
     read_manifest,
     write_manifest,
@@ -40,6 +43,39 @@ def test_a_manifest_that_is_not_one(tmp_path, text):
     with pytest.raises(TraceError) as caught:
         read_manifest(tmp_path)
     assert caught.value.next_step
+
+
+def of_program(**changes):
+    rank = RankTrace(3, 1, 8, "abc", "ranks/rank00003.sqlite", "ranks/rank00003.nsys-rep", 0, {"RANK": "3"})
+    return replace(MANIFEST, cases=(), program=Program(("python", "x"), 0, (replace(rank, **changes),)))
+
+
+def test_a_capture_of_a_program_comes_back(tmp_path):
+    write_manifest(tmp_path, of_program())
+    data = json.loads((tmp_path / "manifest.json").read_text())
+    assert data["kind"] == "program"
+    assert {"rank", "local_rank", "world_size", "host_token", "trace", "report", "exit_code"} <= set(data["ranks"][0])
+    assert read_manifest(tmp_path) == of_program()
+    data["ranks"][0]["of a newer version"] = 1
+    (tmp_path / "manifest.json").write_text(json.dumps(data))
+    assert read_manifest(tmp_path) == of_program()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"trace": "../../etc/passwd"},
+        {"trace": "/etc/passwd"},
+        {"report": "ranks/rank00004.nsys-rep"},
+        {"rank": "../x"},
+        {"trace": 5},
+        {"trace": []},
+    ],
+)
+def test_a_manifest_names_no_file_but_the_ranks_own(tmp_path, changes):
+    write_manifest(tmp_path, of_program(**changes))
+    with pytest.raises(TraceError, match="is not a capture's manifest"):
+        read_manifest(tmp_path)
 
 
 def test_unknown_is_empty_and_zero_is_zero(tmp_path):
