@@ -1,0 +1,335 @@
+"""`nsysprof capture -- PROGRAM` as a user runs it, with a real nsys and a real torchrun, on the CPU."""
+
+import contextlib
+import json
+import os
+import shlex
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.cli.test_analyze import fails, run
+from tests.conftest import REPOSITORY
+
+pytestmark = [
+    pytest.mark.nsys,
+    pytest.mark.skipif(sys.platform == "win32", reason="programs are captured on Linux alone"),
+]
+TRAIN = str(REPOSITORY / "scripts" / "train_ddp")
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+STEPS = """\
+import sys, time
+from nsysprof.workload.nvtx_ranges import annotate
+for step in range(3):
+    with annotate(f"step{step}"):
+        time.sleep(0.1)
+print("printed", flush=True)
+print("complained", file=sys.stderr, flush=True)
+time.sleep(float(sys.argv[1]))
+raise SystemExit(int(sys.argv[2]))
+"""
+
+
+@pytest.fixture
+def capture(nsys, tmp_path):
+    """`capture(options, program)`: the process and the folder that it wrote."""
+    folder = tmp_path / "c"
+
+    def call(options, program, *, env=None):
+        environment = {**os.environ, "NSYSPROF_NSYS": str(nsys), **(env or {})}
+        done = run("capture", "--out", folder, *options, "--", *program, cwd=tmp_path, env=environment)
+        return done, folder
+
+    return call
+
+
+@pytest.fixture
+def steps(tmp_path):
+    path = tmp_path / "steps.py"
+    path.write_text(STEPS)
+    return lambda seconds=0, code=0: [sys.executable, str(path), str(seconds), str(code)]
+
+
+def manifest(folder):
+    return json.loads((folder / "manifest.json").read_text())
+
+
+def ranges(trace):
+    """Names of the push/pop ranges of a trace, in time."""
+    with contextlib.closing(sqlite3.connect(f"file:{trace}?mode=ro", uri=True)) as connection:
+        rows = connection.execute(
+            "SELECT coalesce(text, value) FROM NVTX_EVENTS LEFT JOIN StringIds ON id = textId "
+            "WHERE eventType = 59 ORDER BY start"
+        )
+        return [name for (name,) in rows]
+
+
+def test_one_trace_of_any_program(capture, steps, tmp_path):
+    done, folder = capture([], steps())
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "printed\n"
+    assert done.stderr.startswith("complained\n")
+    assert ranges(folder / "nsys.sqlite") == ["step0", "step1", "step2"]
+    assert (folder / "logs" / "stdout.log").read_text() == "printed\n"
+    assert (folder / "logs" / "stderr.log").read_text() == "complained\n"
+    said = manifest(folder)
+    assert (said["kind"], said["complete"], said["cases"], said["ranks"]) == ("program", True, [], [])
+    assert said["program"] == {"argv": steps(), "exit_code": 0}
+    assert said["environment"]["nsys_version"]
+    assert socket.gethostname() not in (folder / "manifest.json").read_text()
+    assert {path.name for path in folder.iterdir()} == {"logs", "manifest.json", "nsys.nsys-rep", "nsys.sqlite"}
+
+    analysed = run("analyze", folder, "--out", tmp_path / "a")
+    assert analysed.returncode == 0, analysed.stderr
+    assert "Cases" not in analysed.stdout
+    report = (tmp_path / "a" / "report.md").read_text()
+    assert "comparable hash" in report
+    assert "| step1 | 1 |" in report
+    assert "Latency" not in report
+    assert run("bundle", folder, "--out", tmp_path / "b.zip").returncode == 0
+    assert run("compare", folder, folder).returncode == 0
+
+
+def test_options_of_the_program_need_no_dashes_before_it(capture, steps, nsys, tmp_path):
+    folder = tmp_path / "d"
+    done = run("capture", "--nsys", nsys, "--out", folder, *steps(), "--not-ours", "-h", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert manifest(folder)["program"]["argv"] == [*steps(), "--not-ours", "-h"]
+
+
+def test_the_exit_status_is_that_of_the_program_and_the_trace_is_kept(capture, steps):
+    done, folder = capture([], steps(code=42))
+    assert done.returncode == 42
+    assert ranges(folder / "nsys.sqlite") == ["step0", "step1", "step2"]
+    assert manifest(folder)["program"]["exit_code"] == 42
+
+
+def test_json_leaves_stdout_to_us(capture, steps):
+    done, folder = capture(["--json"], steps())
+    said = json.loads(done.stdout)
+    assert said["program"]["exit_code"] == 0
+    assert said["folder"] == str(folder)
+    assert "printed" in done.stderr
+
+
+def test_a_capture_range_by_name(capture, steps):
+    done, folder = capture(["--capture-range", "nvtx:step1"], steps())
+    assert done.returncode == 0, done.stderr
+    assert ranges(folder / "nsys.sqlite") == ["step1"]
+    assert manifest(folder)["complete"]
+
+
+def test_a_capture_range_that_is_never_entered(capture, steps):
+    done, folder = capture(["--capture-range", "nvtx:nothing"], steps())
+    fails(done, 6, "without entering the capture range nothing", "NAME@DOMAIN")
+    assert not (folder / "nsys.sqlite").exists()
+    assert not manifest(folder)["complete"]
+
+
+def test_a_failing_program_keeps_its_status_though_nothing_was_recorded(capture, steps):
+    done, _folder = capture(["--capture-range", "cudaProfilerApi"], steps(code=9))
+    assert done.returncode == 9
+    assert "cudaProfilerStart" in done.stderr
+
+
+def test_a_program_shorter_than_the_delay(capture, steps):
+    fails(capture(["--delay", "30"], steps())[0], 6, "before the recording began", "shorter --delay")
+
+
+def test_a_recording_that_ends_before_the_program(capture, steps):
+    done, folder = capture(["--duration", "1"], steps(4, 5))
+    assert done.returncode == 5, done.stderr
+    assert manifest(folder)["steps"][0]["duration_ns"] > 4e9
+    assert ranges(folder / "nsys.sqlite")
+
+
+def test_a_program_that_hangs_is_ended_with_the_recording(capture, steps):
+    started = time.monotonic()
+    done, folder = capture(["--duration", "2", "--end-program"], steps(600))
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - started < 60
+    assert "was ended with the recording" in done.stderr
+    assert ranges(folder / "nsys.sqlite")
+
+
+def test_an_option_that_nsys_does_not_know(capture, steps):
+    done, folder = capture(["--nsys-option=--no-such-thing=1"], steps())
+    fails(done, 6, "does not know one of the options", "--nsys-option")
+    assert "no-such-thing" in (folder / "logs" / "nsys.log").read_text()
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_program_leaves_a_report(nsys, steps, tmp_path, sent):
+    folder = tmp_path / "c"
+    arguments = ["capture", "--nsys", str(nsys), "--out", str(folder), "--", *steps(600)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nsysprof", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    log = folder / "logs" / "stdout.log"
+    while time.monotonic() < deadline and not (log.exists() and log.read_text()):
+        time.sleep(0.1)
+    process.send_signal(sent)
+    _out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Interrupted" in err
+    assert ranges(folder / "nsys.sqlite") == ["step0", "step1", "step2"]
+    assert not manifest(folder)["complete"]
+
+
+def test_a_trace_for_each_worker_of_torchrun(capture):
+    pytest.importorskip("torch", reason="needs the extra [torch]")
+    arguments = ["--steps", "4", "--straggle", "1", "--in", "forward", "--width", "512"]
+    done, folder = capture(["--per-rank"], [*TORCHRUN, TRAIN, *arguments])
+    assert done.returncode == 0, done.stderr
+    assert "rank 1: 4 steps" in done.stdout
+    said = manifest(folder)
+    assert said["complete"]
+    assert [(r["rank"], r["local_rank"], r["world_size"], r["trace"], r["exit_code"]) for r in said["ranks"]] == [
+        (0, 0, 2, "ranks/rank00000.sqlite", 0),
+        (1, 1, 2, "ranks/rank00001.sqlite", 0),
+    ]
+    assert len({rank["host_token"] for rank in said["ranks"]}) == 1
+    for rank in said["ranks"]:
+        found = ranges(folder / rank["trace"])
+        assert found.count("step") == found.count("backward") == 4
+        assert (folder / rank["report"]).stat().st_size > 0
+        assert f"rank {rank['rank']}: 4 steps" in (folder / "logs" / f"rank0000{rank['rank']}.stdout.log").read_text()
+    assert time_in(folder / "ranks/rank00001.sqlite", "forward") > 1.3 * time_in(
+        folder / "ranks/rank00000.sqlite", "forward"
+    )
+
+
+def time_in(trace, name):
+    with contextlib.closing(sqlite3.connect(f"file:{trace}?mode=ro", uri=True)) as connection:
+        rows = connection.execute(
+            "SELECT end - start FROM NVTX_EVENTS LEFT JOIN StringIds ON id = textId WHERE coalesce(text, value) = ?",
+            (name,),
+        )
+        return sorted(duration for (duration,) in rows)[1]
+
+
+def test_one_trace_of_all_workers_together(capture):
+    pytest.importorskip("torch", reason="needs the extra [torch]")
+    done, folder = capture([], [*TORCHRUN, TRAIN, "--steps", "2"])
+    assert done.returncode == 0, done.stderr
+    assert ranges(folder / "nsys.sqlite").count("step") == 4
+    assert not (folder / "ranks").exists()
+
+
+def test_a_worker_that_fails_keeps_its_trace_and_its_status(capture):
+    pytest.importorskip("torch", reason="needs the extra [torch]")
+    done, folder = capture(["--per-rank"], [*TORCHRUN, TRAIN, "--steps", "4", "--fail-at", "1", "--fail-rank", "1"])
+    assert done.returncode == 1, "torchrun's own"
+    said = manifest(folder)
+    assert said["ranks"][1]["exit_code"] == 3
+    assert ranges(folder / "ranks/rank00001.sqlite").count("step") == 2
+    assert ranges(folder / "ranks/rank00000.sqlite").count("step") >= 1
+
+
+def test_workers_behind_a_script_and_only_some_of_them(capture, tmp_path):
+    pytest.importorskip("torch", reason="needs the extra [torch]")
+    script = tmp_path / "job.sh"
+    script.write_text(f"{shlex.join([*TORCHRUN, TRAIN])} --steps 2\n")
+    done, folder = capture(["--per-rank", "--ranks", "1"], ["sh", str(script)])
+    assert done.returncode == 0, done.stderr
+    assert [rank["rank"] for rank in manifest(folder)["ranks"]] == [1]
+    assert manifest(folder)["complete"]
+    assert "rank 0: 2 steps" in done.stdout
+
+
+def test_per_rank_without_a_launcher(capture, steps):
+    fails(capture(["--per-rank"], steps())[0], 6, "started no worker", "Leave out --per-rank")
+
+
+def start_ranks(nsys, folder, program, *options, world=3, job="1"):
+    """As a launcher of MPI would: one `nsysprof capture` a rank, all at once."""
+    processes = []
+    for rank in range(world):
+        environment = {
+            **os.environ,
+            "NSYSPROF_NSYS": str(nsys),
+            "OMPI_COMM_WORLD_RANK": str(rank),
+            "OMPI_COMM_WORLD_SIZE": str(world),
+            "OMPI_COMM_WORLD_LOCAL_RANK": str(rank),
+            "PMIX_NAMESPACE": job,
+        }
+        command = [sys.executable, "-m", "nsysprof", "capture", "--out", str(folder), *options, "--", *program]
+        processes.append(
+            subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        )
+    said = [process.communicate(timeout=120) for process in processes]
+    return [process.returncode for process in processes], said
+
+
+def test_ranks_that_each_start_nsysprof_share_one_folder(nsys, steps, tmp_path):
+    folder = tmp_path / "c"
+    codes, said = start_ranks(nsys, folder, steps())
+    assert codes == [0, 0, 0], said
+    assert [out for out, _err in said] == ["printed\n"] * 3
+    data = manifest(folder)
+    assert data["complete"]
+    assert [rank["trace"] for rank in data["ranks"]] == [f"ranks/rank0000{rank}.sqlite" for rank in range(3)]
+    assert all(ranges(folder / rank["trace"]) == ["step0", "step1", "step2"] for rank in data["ranks"])
+    assert {path.name for path in folder.iterdir()} == {"logs", "manifest.json", "ranks"}
+
+    codes, said = start_ranks(nsys, folder, steps(), job="2")
+    assert codes == [4, 4, 4]
+    assert all("--force" in err for _out, err in said)
+    codes, said = start_ranks(nsys, folder, steps(code=3), "--force", world=2, job="2")
+    assert codes == [3, 3]
+    assert [rank["exit_code"] for rank in manifest(folder)["ranks"]] == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("options", "program", "code", "word"),
+    [
+        ([], ["/no/such/program"], 2, "was not found"),
+        (["--seq", "128"], ["true"], 2, "--seq is of the grid"),
+        (["--profiler", "nsys"], ["true"], 2, "--profiler is of the grid"),
+        (["--ranks", "0"], ["true"], 2, "--per-rank"),
+        (["--per-rank", "--ranks", "3-1"], ["true"], 2, "'3-1' is no rank"),
+        (["--per-rank"], ["mpirun", "true"], 2, "mpirun"),
+        (["--nsys", "/nothing/nsys"], ["true"], 5, "--nsys names"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_runs(capture, tmp_path, options, program, code, word):
+    done, folder = capture(options, program)
+    fails(done, code, word)
+    assert not folder.exists()
+
+
+def test_ranks_without_a_folder_of_their_job(nsys, tmp_path):
+    env = {**os.environ, "NSYSPROF_NSYS": str(nsys), "PMI_RANK": "0", "PMI_SIZE": "2"}
+    fails(run("capture", "--", "true", cwd=tmp_path, env=env), 2, "2 ranks of a job need one folder", "--out")
+
+
+def test_options_of_a_program_without_one(tmp_path):
+    fails(run("capture", "--per-rank", cwd=tmp_path), 2, "--per-rank is for a program", "PROGRAM")
+
+
+def test_without_nsys_no_program_can_be_captured(tmp_path):
+    code = (
+        "import sys; import nsysprof.capture.find_nsys as f; f._candidates = lambda: iter(())\n"
+        "sys.argv = ['nsysprof', 'capture', '--out', 'c', '--', 'true']\n"
+        "from nsysprof.cli import main; main()"
+    )
+    env = {key: value for key, value in os.environ.items() if key != "NSYSPROF_NSYS"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    fails(done, 5, "nsys was not found", "from outside")
+    assert not (tmp_path / "c").exists()
+
+
+def test_the_plan_alone(capture, steps):
+    done, folder = capture(["--dry-run", "--duration", "5"], steps())
+    assert "--duration=5" in done.stdout
+    assert not folder.exists()
+    done, _folder = capture(["--dry-run", "--json"], steps())
+    assert json.loads(done.stdout)["program"] == steps()
