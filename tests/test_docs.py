@@ -86,3 +86,15 @@ def test_every_option_and_metric_in_the_page_of_compare_exists():
         assert parse_gate(gate)
     table = page[page.index("## The gate") : page.index("| exit code")]
     assert {name for name in known_metrics() if f"`{name}`" not in table} == set()
+
+
+def test_every_option_in_the_page_of_programs_exists():
+    page = (ROOT / "docs" / "program.md").read_text(encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "nsysprof", "capture", "--help"], capture_output=True, text=True, check=True
+    )
+    of_others = {"--nproc-per-node", "--nnodes", "--ntasks-per-node", "--epochs", "--straggle", "--in"}
+    used = set(re.findall(r"(?<![=\w])(--[a-z][a-z-]+)", page)) - of_others
+    assert {"--per-rank", "--capture-range", "--end-program"} <= used
+    of_nsys = {"--cuda-graph-trace", "--cuda-memory-usage"}
+    assert {option for option in used - of_nsys if option not in done.stdout} == set()
