@@ -172,7 +172,7 @@ def with_files(folder: Path, record: RankRecord) -> RankRecord:
 def merge_manifest(own: Manifest, records: list[RankRecord], asked: tuple[int, ...]) -> Manifest:
     """`own` with the steps, notes and ends of all ranks. asked: those that were to be recorded; none: all.
 
-    It is complete once every rank has ended.
+    It is complete once every rank has ended, not been killed, and has its trace.
     """
     ranks = tuple(record.trace for record in records)
     codes = [rank.exit_code for rank in ranks]
@@ -186,14 +186,17 @@ def merge_manifest(own: Manifest, records: list[RankRecord], asked: tuple[int, .
     steps = [replace(step, name=f"{step.name} of rank {r.trace.rank}") for r in records for step in r.steps]
     return replace(
         own,
-        complete=own.complete
-        and len(records) >= expected
-        and all(record.ended and not record.interrupted for record in records),
+        complete=own.complete and len(records) >= expected and all(map(_is_whole, records)),
         environment=environments[0] if environments else own.environment,
         steps=[*own.steps, *steps],
         notes=list(dict.fromkeys([*own.notes, *(n for r in records for n in r.notes), *_mixed(environments)])),
         program=replace(program, ranks=ranks),
     )
+
+
+def _is_whole(record: RankRecord) -> bool:
+    rank = record.trace
+    return record.ended and not record.interrupted and rank.trace is not None and rank.exit_code is not None
 
 
 def _mixed(environments: list[dict[str, Any]]) -> list[Note]:

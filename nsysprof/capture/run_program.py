@@ -1,27 +1,32 @@
 """Runs a program, its output into files, and keeps how it ended where nsys does not tell.
 
-Run under nsys as `python -P -m nsysprof.capture.run_program STATUS STDOUT STDERR PROGRAM...`. nsys leaves before the
-program does when its duration is over, so that the exit status is written here. Output goes straight into files: it
-neither mixes with nsys' own nor ends with it, and is no part of the report.
+Run under nsys as `python -P -m nsysprof.capture.run_program STARTER STATUS STDOUT STDERR PROGRAM...`. nsys leaves before
+the program does when its duration is over, so that the exit status is written here. Output goes straight into files: it
+neither mixes with nsys' own nor ends with it, and is no part of the report. When the process STARTER is killed, the
+program is asked to end, so that none is left on a GPU and nsys writes its report.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+_LOOK_S = 1.0
+_GRACE_S = 10.0
 _PASSED_ON = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 
 
 def main(arguments: list[str]) -> int:
-    status, stdout, stderr, *program = arguments
+    starter, status, stdout, stderr, *program = arguments
     facts: dict[str, Any] = {"wrapper_pid": os.getpid(), "started_ns": time.time_ns()}
     with Path(stdout).open("ab") as out, Path(stderr).open("ab") as err:
         try:
@@ -32,6 +37,7 @@ def main(arguments: list[str]) -> int:
                                     "refused": error.strerror})  # fmt: skip
             return 126
     _pass_on_signals(process)
+    threading.Thread(target=_end_with, args=(int(starter), process), daemon=True).start()
     _write(status, facts | {"pid": process.pid})
     code = process.wait()
     code = 128 - code if code < 0 else code
@@ -46,6 +52,22 @@ def _pass_on_signals(process: subprocess.Popen[bytes]) -> None:
 
     for name in _PASSED_ON:
         signal.signal(getattr(signal, name), pass_on)
+
+
+def _end_with(starter: int, process: subprocess.Popen[bytes]) -> None:
+    """Ask the program to end once its starter is gone, and force it a while later."""
+    while True:
+        time.sleep(_LOOK_S)
+        try:
+            os.kill(starter, 0)
+        except PermissionError:
+            continue
+        except ProcessLookupError:
+            break
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        time.sleep(_GRACE_S)
 
 
 def _write(path: str, facts: dict[str, Any]) -> None:

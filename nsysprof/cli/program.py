@@ -140,8 +140,9 @@ def _print_plan(plan: ProgramPlan, folder: Path, nsys: Path, identity: RankIdent
     from nsysprof.capture.nsys import profile_argv
     from nsysprof.capture.rank_record import report_of
 
-    report = report_of(folder, identity.rank) if identity else folder / NSYS_REPORT
-    argv = profile_argv(nsys, report.with_suffix(""), list(plan.argv), plan.profile_options)
+    report = report_of(folder, identity.rank if identity else 0) if identity or plan.per_rank else folder / NSYS_REPORT
+    program = ["WORKER"] if plan.per_rank else list(plan.argv)
+    argv = profile_argv(nsys, report.with_suffix(""), program, plan.profile_options)
     if as_json:
         typer.echo(
             json.dumps({"program": list(plan.argv), "out": str(folder), "per_rank": plan.per_rank, "nsys": argv})
@@ -185,8 +186,9 @@ def _print_end(captured: CapturedProgram, folder: Path) -> None:
     ranks = manifest.program.ranks
     what = ""
     if ranks:
-        so_far = "" if all(rank.exit_code is not None for rank in ranks) and manifest.complete else " so far"
-        what = f"traces of {sum(rank.trace is not None for rank in ranks)} of {ranks[0].world_size} ranks{so_far}, "
+        traced = sum(rank.trace is not None for rank in ranks)
+        so_far = " so far" if traced < ranks[0].world_size and not manifest.complete else ""
+        what = f"traces of {traced} of {ranks[0].world_size} ranks{so_far}, "
     size = f"{what}{format_bytes(sizes)}); next: nsysprof analyze {folder}" if captured.traces else f"{what}no trace)"
     _say(f"capture in {folder} ({size}")
 

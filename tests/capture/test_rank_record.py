@@ -72,6 +72,12 @@ def test_it_is_not_complete_while_a_rank_runs_or_was_interrupted(tmp_path):
     assert count_ended(tmp_path) == 2
 
 
+def test_a_rank_that_was_killed_has_ended_and_is_not_whole(tmp_path):
+    finish(tmp_path, 0, code=None, world_size=1)
+    assert not merged(tmp_path).complete
+    assert merged(tmp_path).program.exit_code is None
+
+
 def test_an_interrupted_rank_is_an_end_and_no_completion(tmp_path):
     finish(tmp_path, 0, world_size=1, interrupted=True)
     assert count_ended(tmp_path) == 1

@@ -3,9 +3,11 @@
 import io
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -161,3 +163,31 @@ def test_a_tool_that_never_starts_the_program(run):
     ended = run("true", wrap=lambda _argv: ["sh", "-c", "echo no such option; exit 1"])
     assert (ended.exit_code, ended.tool_code) == (None, 1)
     assert run.streams.tool_log.read_text() == "no such option\n"
+
+
+def test_a_killed_starter_leaves_no_program_behind(tmp_path):
+    code = (
+        "import os, sys\n"
+        "from pathlib import Path\n"
+        "from nsysprof.capture.streamed import Streams, run_streamed\n"
+        "logs = [Path(sys.argv[1]) / name for name in ('out', 'err', 'tool')]\n"
+        "run_streamed(['sh', '-c', 'echo $$; exec sleep 60'], Streams(*logs, None, None), dict(os.environ))\n"
+    )
+    starter = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and not ((tmp_path / "out").exists() and (tmp_path / "out").read_text()):
+        time.sleep(0.05)
+    starter.kill()
+    starter.wait()
+    pid = int((tmp_path / "out").read_text())
+    while time.monotonic() < deadline and is_running(pid):
+        time.sleep(0.1)
+    assert not is_running(pid)
+
+
+def is_running(pid):
+    """Not so of a process that nobody waits for, in a container without an init."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
