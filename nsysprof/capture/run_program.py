@@ -1,7 +1,7 @@
 """Runs a program, its output into files, and keeps how it ended where nsys does not tell.
 
-Run under nsys as `python -P -m nsysprof.capture.run_program STARTER STATUS STDOUT STDERR PROGRAM...`. nsys leaves before
-the program does when its duration is over, so that the exit status is written here. Output goes straight into files: it
+Run under nsys as `python -P -m nsysprof.capture.run_program STARTER STATUS STDOUT STDERR PROGRAM...`. nsys leaves
+before the program does when its duration is over, so the exit status is written here. Output goes straight to files: it
 neither mixes with nsys' own nor ends with it, and is no part of the report. When the process STARTER is killed, the
 program is asked to end, so that none is left on a GPU and nsys writes its report.
 """

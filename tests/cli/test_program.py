@@ -91,7 +91,6 @@ def test_one_trace_of_any_program(capture, steps, tmp_path):
     assert "comparable hash" in report
     assert "| step1 | 1 |" in report
     assert "Latency" not in report
-    assert run("bundle", folder, "--out", tmp_path / "b.zip").returncode == 0
     assert run("compare", folder, folder).returncode == 0
 
 
@@ -184,7 +183,7 @@ def test_an_interrupted_program_leaves_a_report(nsys, steps, tmp_path, sent):
 
 def test_a_trace_for_each_worker_of_torchrun(capture):
     pytest.importorskip("torch", reason="needs the extra [torch]")
-    arguments = ["--steps", "4", "--straggle", "1", "--in", "forward", "--width", "512"]
+    arguments = ["--steps", "4", "--straggle", "1", "--in", "forward", "--width", "768"]
     done, folder = capture(["--per-rank"], [*TORCHRUN, TRAIN, *arguments])
     assert done.returncode == 0, done.stderr
     assert "rank 1: 4 steps" in done.stdout
@@ -200,7 +199,7 @@ def test_a_trace_for_each_worker_of_torchrun(capture):
         assert found.count("step") == found.count("backward") == 4
         assert (folder / rank["report"]).stat().st_size > 0
         assert f"rank {rank['rank']}: 4 steps" in (folder / "logs" / f"rank0000{rank['rank']}.stdout.log").read_text()
-    assert time_in(folder / "ranks/rank00001.sqlite", "forward") > 1.3 * time_in(
+    assert time_in(folder / "ranks/rank00001.sqlite", "forward") > 1.2 * time_in(
         folder / "ranks/rank00000.sqlite", "forward"
     )
 
@@ -211,7 +210,7 @@ def time_in(trace, name):
             "SELECT end - start FROM NVTX_EVENTS LEFT JOIN StringIds ON id = textId WHERE coalesce(text, value) = ?",
             (name,),
         )
-        return sorted(duration for (duration,) in rows)[1]
+        return min(duration for (duration,) in rows)  # others may use the machine
 
 
 def test_one_trace_of_all_workers_together(capture):

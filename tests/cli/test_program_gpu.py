@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY  # noqa: E402
 
 pytestmark = [pytest.mark.gpu, pytest.mark.nsys]
 if not torch.cuda.is_available():
