@@ -1,0 +1,156 @@
+"""Durations by name as counts of values: they merge in any order, to the same numbers to the last bit.
+
+A sketch that takes values at random (KLL) or in the order they come (t-digest) would give one worker other quantiles
+than two. Counts of values do not: GPU clocks tick coarsely, so a kernel has few different durations, and where there
+are more than EXACT of them they are rounded to ten significant bits, which is a function of the value alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from nsysprof.trace.schema import Bools, Int64s, Ints
+
+# More different values than this of one name are rounded to _BITS significant bits.
+EXACT = 1024
+_BITS = 10
+# A rounded value is the middle of its bucket, which is 2**-9 of its lower end wide.
+ROUNDING_ERROR = 2.0**-_BITS
+
+
+class Key(NamedTuple):
+    """What durations are of. kind: kernel, range, range_kernel, api, memop; the other parts are empty where unfit."""
+
+    kind: str
+    range: str = ""
+    style: str = ""
+    domain: str = ""
+    name: str = ""
+    short_name: str = ""
+
+
+@dataclass(frozen=True)
+class Distributions:
+    """Values (ns) by key, keys in order. count, total, least, most and size_bytes are exact, whatever is rounded.
+
+    values[edges[i]:edges[i + 1]] are the different values of keys[i], ascending, and times how often each came.
+    size_bytes: of copies and fills what they moved, of others 0. rounded: whether its values are.
+    """
+
+    keys: tuple[Key, ...]
+    count: Int64s
+    total: Int64s
+    least: Int64s
+    most: Int64s
+    size_bytes: Int64s
+    rounded: Bools
+    edges: Int64s
+    values: Int64s
+    times: Int64s
+
+    def of(self, number: int) -> tuple[Int64s, Int64s]:
+        """Values and times of a key."""
+        part = slice(self.edges[number], self.edges[number + 1])
+        return self.values[part], self.times[part]
+
+    def quantiles(self, number: int, at: Sequence[float]) -> list[float]:
+        """Quantiles (0 to 1) of a key's values as numpy.quantile has them, between two values linearly."""
+        values, times = self.of(number)
+        reached = np.cumsum(times)
+        position = np.asarray(at) * (int(reached[-1]) - 1)
+        low, high = (values[np.searchsorted(reached, part(position), "right")] for part in (np.floor, np.ceil))
+        found = low + (high - low) * (position - np.floor(position))
+        return [float(each) for each in np.clip(found, self.least[number], self.most[number])]
+
+    def stddev(self, number: int) -> float:
+        """The sample standard deviation of a key's values, 0 of one."""
+        values, times = self.of(number)
+        if self.count[number] < 2:
+            return 0.0
+        squares = (times * (values - self.total[number] / self.count[number]) ** 2).sum()
+        return float(np.sqrt(squares / (self.count[number] - 1)))
+
+
+def empty() -> Distributions:
+    """No keys."""
+    none = np.zeros(0, dtype=np.int64)
+    return Distributions((), none, none, none, none, none, none.astype(bool), np.zeros(1, np.int64), none, none)
+
+
+def distribute(keys: Sequence[Key], number: Ints, value: Ints, size_bytes: Ints | None = None) -> Distributions:
+    """Distributions of `value`, each of the key with its number. Equal keys are one; those without a value are none."""
+    unique = sorted(set(keys))
+    where = {key: position for position, key in enumerate(unique)}
+    owner = np.array([where[key] for key in keys], dtype=np.int64)[number] if len(keys) else np.zeros(0, np.int64)
+    value = value.astype(np.int64)
+    seen, inverse = np.unique(owner, return_inverse=True)
+    least, most = np.full(len(seen), np.iinfo(np.int64).max), np.zeros(len(seen), np.int64)
+    np.minimum.at(least, inverse, value)
+    np.maximum.at(most, inverse, value)
+    sizes = np.zeros(len(seen), np.int64)
+    if size_bytes is not None:
+        np.add.at(sizes, inverse, size_bytes.astype(np.int64))
+    total = np.zeros(len(seen), np.int64)
+    np.add.at(total, inverse, value)
+    count = np.bincount(inverse, minlength=len(seen)).astype(np.int64)
+    chosen = tuple(unique[position] for position in seen.tolist())
+    rounded = np.zeros(len(seen), dtype=bool)
+    return _settle(chosen, (count, total, least, most, sizes), rounded, inverse, value, np.ones_like(value))
+
+
+def merge(first: Distributions, second: Distributions) -> Distributions:
+    """Both together. Associative and commutative: the same result to the last bit in any order."""
+    keys = sorted({*first.keys, *second.keys})
+    where = {key: position for position, key in enumerate(keys)}
+    at = [np.array([where[key] for key in part.keys], dtype=np.int64) for part in (first, second)]
+    least, most = np.full(len(keys), np.iinfo(np.int64).max), np.zeros(len(keys), np.int64)
+    sums = [np.zeros(len(keys), np.int64) for _ in range(3)]
+    rounded = np.zeros(len(keys), dtype=bool)
+    for part, mine in zip((first, second), at, strict=True):
+        least[mine], most[mine] = np.minimum(least[mine], part.least), np.maximum(most[mine], part.most)
+        rounded[mine] |= part.rounded
+        for total, values in zip(sums, (part.count, part.total, part.size_bytes), strict=True):
+            total[mine] += values
+    owner = np.concatenate([np.repeat(mine, np.diff(p.edges)) for p, mine in zip((first, second), at, strict=True)])
+    value, times = (np.concatenate((a, b)) for a, b in ((first.values, second.values), (first.times, second.times)))
+    return _settle(tuple(keys), (sums[0], sums[1], least, most, sums[2]), rounded, owner, value, times)
+
+
+def _settle(
+    keys: tuple[Key, ...],
+    exact: tuple[Int64s, Int64s, Int64s, Int64s, Int64s],
+    rounded: Bools,
+    owner: Ints,
+    value: Int64s,
+    times: Int64s,
+) -> Distributions:
+    """Equal values joined, and those of keys with too many of them rounded."""
+    owner, value, times = _join(owner, value, times)
+    rounded = rounded | (np.bincount(owner, minlength=len(keys)) > EXACT)
+    if rounded.any():
+        owner, value, times = _join(owner, np.where(rounded[owner], round_values(value), value), times)
+    edges = np.searchsorted(owner, np.arange(len(keys) + 1))
+    return Distributions(keys, *exact, rounded, edges.astype(np.int64), value, times)
+
+
+def _join(owner: Ints, value: Int64s, times: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    order = np.lexsort((value, owner))
+    owner, value, times = owner[order].astype(np.int64), value[order], times[order]
+    fresh = np.ones(len(value), dtype=bool)
+    fresh[1:] = (value[1:] != value[:-1]) | (owner[1:] != owner[:-1])
+    begins = np.flatnonzero(fresh)
+    return owner[begins], value[begins], np.add.reduceat(times, begins) if len(begins) else times
+
+
+def round_values(value: Int64s) -> Int64s:
+    """Each to the middle of its bucket of _BITS significant bits; up to 1023 as they are, and rounding again is none."""
+    length = np.frexp(value.astype(np.float64))[1].astype(np.int64)
+    shift = np.maximum(length - _BITS, 0)
+    half: npt.NDArray[np.int64] = (np.int64(1) << shift) >> 1
+    found: Int64s = ((value >> shift) << shift) + half
+    return found
