@@ -1,0 +1,111 @@
+"""Computation, communication and their overlap on each device, from unions of intervals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nsysprof.rank_results import Lanes
+from nsysprof.trace.schema import MIGRATION, Bools, Int64s, Work
+
+SLICES = 600
+
+
+@dataclass(frozen=True)
+class Cover:
+    """Disjoint intervals in order, of one device."""
+
+    start_ns: Int64s
+    end_ns: Int64s
+
+    def length_ns(self) -> int:
+        return int((self.end_ns - self.start_ns).sum())
+
+    def until(self, time_ns: Int64s) -> Int64s:
+        """How much of the time before each of `time_ns` is covered."""
+        whole = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.end_ns - self.start_ns)))
+        at = np.searchsorted(self.start_ns, time_ns, "right")
+        beyond = np.zeros(len(time_ns), np.int64)
+        inside = at > 0
+        beyond[inside] = np.maximum(self.end_ns[at[inside] - 1] - time_ns[inside], 0)
+        found: Int64s = whole[at] - beyond
+        return found
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Of all devices of a trace, ns: as in RankRow. exposed_of: for each row of `comm_rows`, its time without compute.
+
+    first_ns, last_ns: of all GPU work, None without any.
+    """
+
+    compute_ns: int
+    comm_ns: int
+    overlap_ns: int
+    gpu_busy_ns: int
+    idle_ns: int
+    comm_rows: Int64s
+    exposed_of: Int64s
+    first_ns: int | None
+    last_ns: int | None
+    lanes: Lanes | None
+
+
+def cover(start_ns: Int64s, end_ns: Int64s) -> Cover:
+    """The union of intervals."""
+    if len(start_ns) == 0:
+        return Cover(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    order = np.argsort(start_ns, kind="stable")
+    start, reached = start_ns[order], np.maximum.accumulate(end_ns[order])
+    fresh = np.ones(len(start), dtype=bool)
+    fresh[1:] = start[1:] > reached[:-1]
+    begins = np.flatnonzero(fresh)
+    return Cover(start[begins], reached[np.append(begins[1:], len(start)) - 1])
+
+
+def measure_overlap(work: Work, is_comm: Bools) -> Overlap:
+    """is_comm: for each kernel of `work` whether NCCL's."""
+    start, end = work.start_ns, work.ends_ns()
+    used = work.kinds() != MIGRATION
+    kernel = np.arange(len(work)) < work.kernels
+    comm = np.zeros(len(work), dtype=bool)
+    comm[: work.kernels] = is_comm
+    comm_rows = np.flatnonzero(comm).astype(np.int64)
+    exposed = np.zeros(len(comm_rows), np.int64)
+    sums = dict.fromkeys(("compute", "comm", "both", "busy", "idle"), 0)
+    computing, communicating = [], []
+    device = work.device_of[work.variant]
+    for number in np.unique(device[used]):
+        here = used & (device == number)
+        busy, compute, talk = (
+            cover(start[chosen], end[chosen]) for chosen in (here, here & kernel & ~comm, here & kernel & comm)
+        )
+        either = here & kernel
+        sums["compute"] += compute.length_ns()
+        sums["comm"] += talk.length_ns()
+        both = cover(start[either], end[either]).length_ns()
+        sums["both"] += compute.length_ns() + talk.length_ns() - both
+        sums["busy"] += busy.length_ns()
+        sums["idle"] += int(busy.end_ns[-1] - busy.start_ns[0]) - busy.length_ns()
+        mine = here[comm_rows]
+        rows = comm_rows[mine]
+        exposed[mine] = (end[rows] - start[rows]) - (compute.until(end[rows]) - compute.until(start[rows]))
+        computing.append(compute)
+        communicating.append(talk)
+    first = int(start[used].min()) if used.any() else None
+    last = int(end[used].max()) if used.any() else None
+    lanes = None if first is None or last is None else _lanes(first, last, computing, communicating)
+    return Overlap(
+        sums["compute"], sums["comm"], sums["both"], sums["busy"], sums["idle"], comm_rows, exposed, first, last, lanes
+    )
+
+
+def _lanes(first: int, last: int, computing: list[Cover], communicating: list[Cover]) -> Lanes:
+    width = max(1, -(-(last - first) // SLICES))
+    edges = first + width * np.arange(SLICES + 1, dtype=np.int64)
+    shares = [
+        sum(np.diff(each.until(edges)) for each in covers) / (width * len(covers))
+        for covers in (computing, communicating)
+    ]
+    return Lanes(first, width, *(np.asarray(share, dtype=np.float32) for share in shares))

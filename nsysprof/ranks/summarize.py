@@ -1,0 +1,228 @@
+"""One trace to its share of the whole."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.analysis.names import FILL_NAME, Names, call_names, copy_name, kernel_names, plain_call_name
+from nsysprof.analysis.ranges import Attributed, attribute_ranges, close_ranges
+from nsysprof.analysis.results import Analysis
+from nsysprof.analysis.summarize import summarize
+from nsysprof.analysis.work import match_launches
+from nsysprof.notes import Note, Severity
+from nsysprof.rank_results import RankRow
+from nsysprof.ranks.collectives import find_collectives
+from nsysprof.ranks.distributions import Distributions, Key, distribute, merge
+from nsysprof.ranks.innermost import LIBRARY_DOMAINS, innermost_ranges, own_walls
+from nsysprof.ranks.overlap import Overlap, measure_overlap
+from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Leaf, Partial
+from nsysprof.ranks.session import Session, read_session
+from nsysprof.trace.locate import identity_of, resolve_input
+from nsysprof.trace.open import open_trace
+from nsysprof.trace.schema import COPY, FILL, KERNEL, MIGRATION, Int64s, Tables
+from nsysprof.trace.tables import read_tables
+
+# A trace with more ranges by name than this is told by the largest; the rest is one row.
+MOST_RANGES = 2000
+OTHER_RANGES = "(other ranges)"
+# Thirteen days: no kernel, call or range is longer, and sums of ten thousand ranks fit 64 bits.
+_LONGEST_NS = 2**50
+
+
+@dataclass(frozen=True)
+class Source:
+    """One input. rank, world_size, host: of a capture's manifest, None where there is none. nsys: for reports."""
+
+    position: int
+    path: Path
+    rank: int | None = None
+    world_size: int | None = None
+    host: str | None = None
+    nsys: Path | None = None
+
+
+def summarize_rank(source: Source) -> Leaf:
+    """Read one trace. Raises NsysprofError for what is no trace."""
+    with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
+        path = resolve_input(source.path, source.nsys, Path(scratch))
+        with open_trace(path, identity_of(source.path, path)) as trace:
+            session = read_session(trace)
+            tables = read_tables(trace)
+            return _leaf(source, session, tables, summarize(tables))
+
+
+def _leaf(source: Source, session: Session, tables: Tables, analysis: Analysis) -> Leaf:
+    launch, names = match_launches(tables), kernel_names(tables)
+    ranges, grouping_note = _bounded(close_ranges(tables)[0])
+    attributed = attribute_ranges(tables, launch, ranges)
+    is_comm = (names.category == "nccl")[names.numbers(tables.work.variant[: tables.work.kernels])]
+    overlap = measure_overlap(tables.work, is_comm)
+    row = _row(source, session, tables, analysis, overlap)
+    row = replace(row, notes=(*row.notes, *grouping_note))
+    detail = Detail(
+        _range_rows(tables, launch, attributed, is_comm, overlap),
+        find_collectives(tables.work, names),
+        overlap.lanes,
+    )
+    return Leaf(Partial((row,), _durations(tables, names, attributed)), detail)
+
+
+def _bounded(ranges: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Note, ...]]:
+    """Ranges of at most MOST_RANGES names; the others, by wall time, have one name together."""
+    if ranges["name"].nunique() <= MOST_RANGES:
+        return ranges, ()
+    wall = (ranges["end_ns"] - ranges["start_ns"]).groupby(ranges["name"]).sum()
+    kept = wall.sort_values(ascending=False, kind="stable").index[:MOST_RANGES]
+    ranges = ranges.assign(name=ranges["name"].where(ranges["name"].isin(kept), OTHER_RANGES))
+    text = f"{len(wall):,} different names of ranges: the {MOST_RANGES:,} longest are told apart, the rest is one row."
+    step = "Name ranges by what they do; put the number of a step into the payload."
+    return ranges, (Note("many-range-names", Severity.WARNING, text, step),)
+
+
+def _row(source: Source, session: Session, tables: Tables, analysis: Analysis, overlap: Overlap) -> RankRow:
+    totals, info = analysis.totals, analysis.trace
+    split = totals.kernel_count is not None  # kernels of graphs recorded as wholes are unknown, so is what they were
+    busy = totals.gpu_busy_ns is not None
+    rank = source.rank if source.rank is not None else session.rank
+    peaks = totals.peak_vram_bytes
+    start, end = overlap.first_ns, overlap.last_ns
+    return RankRow(
+        position=source.position,
+        source=info.path_name,
+        rank=rank,
+        rank_from="manifest" if source.rank is not None else "" if rank is None else session.rank_from,
+        world_size=source.world_size if source.world_size is not None else session.world_size,
+        host=source.host or session.host,
+        sha256=info.sha256,
+        bytes=info.bytes,
+        nsys_version=info.nsys_version,
+        gpus=tuple(sorted({device.name for device in analysis.devices})),
+        session_start_utc_ns=session.start_utc_ns,
+        first_ns=start,
+        last_ns=end,
+        span_ns=None if start is None or end is None or not busy else end - start,
+        gpu_busy_ns=totals.gpu_busy_ns,
+        idle_ns=overlap.idle_ns if busy else None,
+        compute_ns=overlap.compute_ns if split else None,
+        comm_ns=overlap.comm_ns if split else None,
+        overlap_ns=overlap.overlap_ns if split else None,
+        exposed_comm_ns=overlap.comm_ns - overlap.overlap_ns if split else None,
+        kernel_count=totals.kernel_count,
+        kernel_total_ns=totals.kernel_total_ns,
+        launch_count=totals.launch_count,
+        api_total_ns=None if tables.calls is None else int(tables.calls.duration_ns.sum(dtype=np.int64)),
+        memcpy_bytes=None if totals.memcpy_bytes is None else sum(totals.memcpy_bytes.values()),
+        memset_bytes=totals.memset_bytes,
+        peak_vram_bytes=None if not peaks else max(peaks.values()),
+        notes=tuple(note for note in analysis.notes if note.severity != Severity.INFO),
+    )
+
+
+def _durations(tables: Tables, names: Names, attributed: Attributed) -> Distributions:
+    work, ranges, keys = tables.work, attributed.ranges, attributed.keys
+    kernels = [
+        Key("kernel", name=str(name), short_name=str(short))
+        for name, short in zip(names.texts, names.short, strict=True)
+    ]
+    number, duration = names.numbers(work.variant[: work.kernels]), work.duration_ns[: work.kernels]
+    found = _distribute(kernels, number, duration)
+    groups = [Key("range", *key) for key in keys.itertuples(index=False, name=None)]
+    group_of = ranges["group"].to_numpy(dtype=np.int64) if len(ranges) else np.zeros(0, np.int64)
+    wall = (ranges["end_ns"] - ranges["start_ns"]).to_numpy(dtype=np.int64)
+    found = merge(found, _distribute(groups, group_of, wall))
+    found = merge(found, _range_kernels(attributed, kernels, groups, number, duration))
+    if tables.calls is not None:
+        calls = call_names(tables, plain_call_name)
+        api = [Key("api", name=str(name)) for name in calls.texts]
+        found = merge(found, _distribute(api, calls.numbers(tables.calls.variant), tables.calls.duration_ns))
+    return merge(found, _memops(tables))
+
+
+def _distribute(keys: list[Key], number: Int64s, value: Int64s, size_bytes: Int64s | None = None) -> Distributions:
+    possible = value < _LONGEST_NS
+    if possible.all():
+        return distribute(keys, number, value, size_bytes)
+    return distribute(keys, number[possible], value[possible], None if size_bytes is None else size_bytes[possible])
+
+
+def _range_kernels(
+    attributed: Attributed, kernels: list[Key], groups: list[Key], number: Int64s, duration: Int64s
+) -> Distributions:
+    """Kernels of ranges as `analyze` has them: inclusive of nested ranges, once where a name nests in itself."""
+    group_of = attributed.ranges["group"].to_numpy(dtype=np.int64) if len(groups) else np.zeros(0, np.int64)
+    owners, values = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for segments in attributed.segments.values():
+        instance, row = segments.pairs()
+        kernel = row < len(number)
+        pair = np.unique(group_of[instance[kernel]] * np.int64(len(number) + 1) + row[kernel])
+        group, row = pair // (len(number) + 1), pair % (len(number) + 1)
+        owners.append(group * len(kernels) + number[row])
+        values.append(duration[row].astype(np.int64))
+    used, owner = np.unique(np.concatenate(owners), return_inverse=True)
+    keys = []
+    for each in used.tolist():
+        kernel_key = kernels[each % len(kernels)]
+        group_key = groups[each // len(kernels)]
+        keys.append(group_key._replace(kind="range_kernel", name=kernel_key.name, short_name=kernel_key.short_name))
+    return _distribute(keys, owner, np.concatenate(values))
+
+
+def _memops(tables: Tables) -> Distributions:
+    work = tables.work
+    others = slice(work.kernels, None)
+    kind = work.kinds(others)
+    chosen = (kind == COPY) | (kind == FILL) | (kind == MIGRATION)
+    code = np.where(kind == FILL, -1, work.copy_kind)[chosen]
+    codes, number = np.unique(code, return_inverse=True)
+    keys = [Key("memop", name=FILL_NAME if each == -1 else copy_name(each)) for each in codes.tolist()]
+    return _distribute(keys, number, work.duration_ns[others][chosen].astype(np.int64), work.bytes[chosen])
+
+
+def _range_rows(
+    tables: Tables, launch: Int64s, attributed: Attributed, is_comm: np.typing.NDArray[np.bool_], overlap: Overlap
+) -> pd.DataFrame:
+    """What each range is itself responsible for: work by its innermost range, wall time without nested ranges."""
+    ranges, keys, work = attributed.ranges, attributed.keys, tables.work
+    groups = len(keys)
+    group_of = ranges["group"].to_numpy(dtype=np.int64) if len(ranges) else np.zeros(0, np.int64)
+    owner = innermost_ranges(tables, launch, ranges)
+    group = np.where(owner >= 0, group_of[owner], -1) if len(group_of) else np.full(len(work), -1)
+    table = keys.rename(columns={"name": "range"}).assign(instances=np.bincount(group_of, minlength=groups))
+    wall = (ranges["end_ns"] - ranges["start_ns"]).to_numpy(dtype=np.int64)
+    table["wall_ns"] = _sum_by(group_of, wall, groups)
+    table["host_ns"] = _sum_by(group_of, own_walls(ranges), groups)
+    kernels = np.arange(work.kernels)
+    computes = kernels[~is_comm & (group[: work.kernels] >= 0)]
+    table["compute_ns"] = _union_by(tables, computes, group, groups)
+    talks = group[overlap.comm_rows] >= 0
+    rows = overlap.comm_rows[talks]
+    table["comm_ns"] = _sum_by(group[rows], work.duration_ns[rows], groups)
+    table["exposed_comm_ns"] = _sum_by(group[rows], overlap.exposed_of[talks], groups)
+    mine = group[: work.kernels]
+    table["kernel_count"] = np.bincount(mine[mine >= 0], minlength=groups)
+    of_library = table["domain"].isin(LIBRARY_DOMAINS)
+    return table.loc[~of_library, list(RANGE_COLUMNS)].reset_index(drop=True)
+
+
+def _union_by(tables: Tables, rows: Int64s, group: Int64s, groups: int) -> Int64s:
+    from nsysprof.analysis.intervals import union_ns
+
+    total = np.zeros(groups, np.int64)
+    if len(rows):
+        work = tables.work
+        devices, device = np.unique(work.device_of, return_inverse=True)
+        cells, cell = np.unique(group[rows] * len(devices) + device[work.variant[rows]], return_inverse=True)
+        np.add.at(total, cells // len(devices), union_ns(work.start_ns[rows], work.duration_ns[rows], cell))
+    return total
+
+
+def _sum_by(group: Int64s, value: Int64s, groups: int) -> Int64s:
+    total = np.zeros(groups, np.int64)
+    np.add.at(total, group, value.astype(np.int64))
+    return total
