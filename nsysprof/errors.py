@@ -16,6 +16,7 @@ NsysprofError                    70   the class that all others are of; never ra
 ├── DataLossError                12   the profiler lost data: the capture's counts are not to be trusted
 ├── PolicyError                  14   a policy file is damaged, of a newer version, or none at all
 ├── NotComparableError           15   what was given to `compare` was measured under other conditions, or is other work
+├── SchedulerError               16   no Dask scheduler or worker that can do the work: unreachable, or of other code
 └── InterruptedCaptureError     130   Ctrl-C: what was finished is on disk
 """
 
@@ -81,6 +82,10 @@ class PolicyError(NsysprofError):
 
 class NotComparableError(NsysprofError):
     exit_code = 15
+
+
+class SchedulerError(NsysprofError):
+    exit_code = 16
 
 
 class InterruptedCaptureError(NsysprofError):

@@ -1,0 +1,214 @@
+"""The work of many traces: shares made beside each other, merged as a tree while they come in.
+
+The same graph runs serially, in a pool of processes, or on Dask: a task a trace, whose result is small, and a task for
+each FAN_IN results. Merging is associative and commutative, so that the results are the same to the last bit whatever
+ran where and ended when.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from functools import reduce
+from multiprocessing import get_context
+from pathlib import Path
+
+from nsysprof.errors import NsysprofError, OutputError, SchedulerError
+from nsysprof.rank_results import RankRow
+from nsysprof.ranks.distributions import empty
+from nsysprof.ranks.partial import Partial, failed, merge
+from nsysprof.ranks.parts import PARTS, code_version, part_path, read_part, write_part
+from nsysprof.ranks.summarize import Source, summarize_rank
+
+FAN_IN = 8
+# A worker that dies over a trace is replaced; the trace gets so many tries.
+TRIES = 2
+Progress = Callable[[int, str], None]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One trace to do. version: of the code that asked for it."""
+
+    source: Source
+    folder: Path
+    version: str
+
+    @property
+    def part(self) -> Path:
+        return part_path(self.source, self.folder)
+
+
+@dataclass(frozen=True)
+class Done:
+    """merged: everything; seconds: how long; tasks: how many of each kind ran; where: the engine in words."""
+
+    merged: Partial
+    seconds: float
+    tasks: dict[str, int]
+    where: str
+
+
+def plan_tasks(sources: Sequence[Source], folder: Path) -> list[Task]:
+    """A task for each source."""
+    return [Task(source, folder, code_version()) for source in sources]
+
+
+def run_task(task: Task) -> Partial:
+    """Make, or find, the share of a trace: the detail stays on disk, the rest is the result.
+
+    A trace that cannot be read is a row that says why. Raises SchedulerError in a worker with other code, and
+    OutputError where the output folder cannot be written.
+    """
+    if code_version() != task.version:
+        raise SchedulerError(
+            f"A worker has nsysprof {code_version()}, this is {task.version}.",
+            "Install the same nsysprof on all workers and restart them.",
+        )
+    if not task.part.parent.is_dir():
+        raise SchedulerError(
+            f"A worker does not see {task.part.parent}.", "Give an --out that all workers share, by its absolute path."
+        )
+    found = read_part(task.part)
+    if found is None:
+        try:
+            found = summarize_rank(task.source)
+        except OutputError:  # no room to unpack: another worker may have some
+            raise
+        except NsysprofError as error:
+            return failed(_unread(task, error.text, error.next_step)).partial  # not kept: it may be mended
+        write_part(found, task.part)
+    return found.partial
+
+
+def _unread(task: Task, reason: str, next_step: str) -> RankRow:
+    source = task.source
+    return RankRow(
+        source.position, source.path.name, source.rank, "manifest" if source.rank is not None else "",
+        source.world_size, source.host, reason, next_step,
+    )  # fmt: skip
+
+
+def merge_partials(partials: Sequence[Partial]) -> Partial:
+    """One of some."""
+    return reduce(merge, partials)
+
+
+def run_serially(tasks: Sequence[Task], progress: Progress) -> Done:
+    """In this process."""
+    began = time.monotonic()
+    tree = _Tree(len(tasks))
+    for task in tasks:
+        tree.add(_attempt(task))
+        progress(1, task.source.path.name)
+    return Done(tree.finish(), time.monotonic() - began, tree.tasks, "this process")
+
+
+def _attempt(task: Task) -> Partial:
+    try:
+        return run_task(task)
+    except (MemoryError, OSError, ValueError, ArithmeticError, LookupError) as error:
+        return lost(task, f"{type(error).__name__}: {error}")
+
+
+def lost(task: Task, why: str) -> Partial:
+    """The row of a trace over which its worker failed."""
+    return failed(_unread(task, f"its worker failed ({why[:200]})", "Analyze it alone; mind its memory.")).partial
+
+
+class _Tree:
+    """Merges what comes in FAN_IN at a time, level by level, so that few partials are held at once."""
+
+    def __init__(self, leaves: int) -> None:
+        self.levels: list[list[Partial]] = [[]]
+        self.tasks = {"traces": leaves, "merges": 0}
+
+    def add(self, partial: Partial, level: int = 0) -> None:
+        if level == len(self.levels):
+            self.levels.append([])
+        self.levels[level].append(partial)
+        if len(self.levels[level]) == FAN_IN:
+            some, self.levels[level] = self.levels[level], []
+            self.tasks["merges"] += 1
+            self.add(merge_partials(some), level + 1)
+
+    def finish(self) -> Partial:
+        rest = [partial for level in self.levels for partial in level]
+        self.tasks["merges"] += len(rest) > 1
+        return merge_partials(rest) if rest else Partial((), empty())
+
+
+def run_in_pool(tasks: Sequence[Task], workers: int, progress: Progress) -> Done:
+    """In processes of this machine. A process that dies costs the traces in work another try, each alone."""
+    began = time.monotonic()
+    tree = _Tree(len(tasks))
+    unfinished = []
+    for task, partial in _pooled(tasks, workers):
+        if partial is None:
+            unfinished.append(task)
+        else:
+            tree.add(partial)
+            progress(1, task.source.path.name)
+    for task in unfinished:
+        ((_, found),) = _pooled([task], 1)
+        tree.add(lost(task, "its process died twice") if found is None else found)
+        progress(1, task.source.path.name)
+    return Done(tree.finish(), time.monotonic() - began, tree.tasks, f"{workers} processes of this machine")
+
+
+def _pooled(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, Partial | None]]:
+    """Tasks with their results as they end, None for those that had none when a process died."""
+    left = list(reversed(tasks))
+    running: dict[Future[Partial], Task] = {}
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+    try:
+        while left or running:
+            try:
+                while left and len(running) < 2 * workers:
+                    running[pool.submit(_attempt, left[-1])] = left[-1]
+                    left.pop()
+            except BrokenProcessPool:  # the futures say so too
+                pass
+            ended, _ = wait(running, return_when=FIRST_COMPLETED)
+            broken = False
+            for future in ended:
+                task = running.pop(future)
+                try:
+                    found: Partial | None = future.result()
+                except BrokenProcessPool:
+                    found, broken = None, True
+                yield task, found
+            if broken:
+                yield from ((task, None) for task in running.values())
+                running.clear()
+                pool.shutdown(wait=False, cancel_futures=True)
+                pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def prepare_parts(folder: Path, tasks: Sequence[Task], *, fresh: bool) -> int:
+    """Make the folder of shares, without those that belong to no task (fresh: without any); how many are there."""
+    from nsysprof.output import output_error
+
+    wanted = set() if fresh else {task.part.name for task in tasks}
+    try:
+        (folder / PARTS).mkdir(parents=True, exist_ok=True)
+        present = [path for path in (folder / PARTS).iterdir() if path.name.endswith((".parquet", ".part"))]
+        for path in present:
+            if path.name not in wanted:
+                path.unlink()
+    except OSError as error:
+        raise output_error(folder, error) from error
+    return sum(path.name in wanted for path in present)
+
+
+def renumber(partial: Partial, ranks: dict[int, tuple[int, str]]) -> Partial:
+    """With the (rank, where it is from) of each position filled in."""
+    rows = tuple(
+        replace(row, rank=ranks[row.position][0], rank_from=ranks[row.position][1]) for row in partial.rows
+    )
+    return Partial(rows, partial.durations)

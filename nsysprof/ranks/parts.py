@@ -1,0 +1,158 @@
+"""Each trace's share as a Parquet file of one row: what is there already need not be read again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import nsysprof
+from nsysprof.errors import MissingToolError
+from nsysprof.output import open_whole
+from nsysprof.rank_results import Lanes, RankRow
+from nsysprof.ranks.collectives import Collectives
+from nsysprof.ranks.distributions import Distributions, Key
+from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Leaf, Partial
+from nsysprof.ranks.summarize import Source
+
+PARTS = "parts"
+_TEXTS = ("range", "style", "domain")
+_DISTRIBUTION = ("count", "total", "least", "most", "size_bytes", "rounded", "edges", "values", "times")
+
+
+@cache
+def code_version() -> str:
+    """nsysprof's version and a digest of its sources: shares made by other code are not merged with ours."""
+    root = Path(nsysprof.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        if path.parent.name in ("ranks", "analysis", "trace", "nsysprof"):
+            digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return f"{nsysprof.__version__}+{digest.hexdigest()[:12]}"
+
+
+def part_path(source: Source, folder: Path) -> Path:
+    """Where the share of this input is, whoever makes it; another file at that path, or other code, has another."""
+    facts = [str(source.path.resolve()), code_version(), source.position, source.rank, source.world_size, source.host]
+    for path in sorted(source.path.iterdir()) if source.path.is_dir() else [source.path]:
+        try:
+            stat = path.stat()
+            facts += [path.name, stat.st_size, stat.st_mtime_ns]
+        except OSError:
+            facts += [path.name, None, None]
+    key = hashlib.sha256(json.dumps(facts).encode("utf-8", "replace")).hexdigest()[:20]
+    return folder / PARTS / f"{source.position:06d}-{key}.parquet"
+
+
+def write_part(leaf: Leaf, path: Path) -> None:
+    """Whole or not at all. Raises OutputError."""
+    pa, pq = _pyarrow()
+    (row,) = leaf.partial.rows
+    columns: dict[str, Any] = {"row": json.dumps(row.to_json(), ensure_ascii=True)}
+    durations, detail = leaf.partial.durations, leaf.detail
+    for place, name in enumerate(Key._fields):
+        columns[f"key_{name}"] = [key[place] for key in durations.keys]
+    columns |= {f"duration_{name}": getattr(durations, name) for name in _DISTRIBUTION}
+    columns |= {f"range_{name}": detail.ranges[name].tolist() for name in RANGE_COLUMNS}
+    if detail.collectives is not None:
+        columns |= {f"collective_{name}": getattr(detail.collectives, name) for name in Collectives.__annotations__}
+    if detail.lanes is not None:
+        columns |= {f"lane_{name}": getattr(detail.lanes, name) for name in Lanes.__annotations__}
+    table = pa.table({name: _cell(pa, name, value) for name, value in columns.items()})
+    with open_whole(path) as stream:
+        pq.write_table(table, stream, compression="zstd")
+
+
+def _cell(pa: Any, name: str, value: Any) -> Any:
+    """One row. Lists of text are said to be such, for an empty one does not show it."""
+    if isinstance(value, str | int):
+        return pa.array([value])
+    text = name.startswith("key_") or name in {f"range_{each}" for each in _TEXTS} or name == "collective_names"
+    item = pa.string() if text else None if isinstance(value, np.ndarray) else pa.int64()
+    if text:
+        value = [each.encode("utf-8", "replace").decode() for each in value]
+    return pa.ListArray.from_arrays(pa.array([0, len(value)], pa.int32()), pa.array(value, type=item))
+
+
+def read_part(path: Path) -> Leaf | None:
+    """What write_part wrote, None where there is no such file or a damaged one."""
+    columns = _read(path, None)
+    if columns is None:
+        return None
+    try:
+        row = RankRow.from_json(json.loads(columns["row"]))
+        keys = tuple(map(Key._make, zip(*(columns[f"key_{name}"] for name in Key._fields), strict=True)))
+        durations = Distributions(keys, *(np.asarray(columns[f"duration_{name}"]) for name in _DISTRIBUTION))
+        return Leaf(Partial((row,), durations), _detail(columns))
+    except (KeyError, ValueError, TypeError):
+        return None
+
+
+def read_detail(path: Path) -> tuple[RankRow, Detail, dict[Key, int]] | None:
+    """The row, the detail, and the total (ns) of each key but those of kernels in ranges; not the values."""
+    names = ("kind", "name", "range", "style", "domain", "short_name")
+    columns = _read(path, [*(f"key_{name}" for name in names), "duration_total"])
+    if columns is None:
+        return None
+    keys = map(Key._make, zip(*(columns[f"key_{name}"] for name in Key._fields), strict=True))
+    totals = {
+        key: int(total)
+        for key, total in zip(keys, columns["duration_total"], strict=True)
+        if key.kind != "range_kernel"
+    }
+    return RankRow.from_json(json.loads(columns["row"])), _detail(columns), totals
+
+
+def _detail(columns: dict[str, Any]) -> Detail:
+    ranges = pd.DataFrame({name: columns[f"range_{name}"] for name in RANGE_COLUMNS})
+    collectives = lanes = None
+    if "collective_names" in columns:
+        arrays = {name: columns[f"collective_{name}"] for name in Collectives.__annotations__}
+        collectives = Collectives(**{**arrays, "names": tuple(arrays["names"])})
+    if "lane_start_ns" in columns:
+        lanes = Lanes(**{name: columns[f"lane_{name}"] for name in Lanes.__annotations__})
+    return Detail(ranges, collectives, lanes)
+
+
+def _read(path: Path, of_durations: list[str] | None) -> dict[str, Any] | None:
+    """The row's cells. of_durations: which columns of keys and durations are wanted, None: all."""
+    pa, pq = _pyarrow()
+    try:
+        file = pq.ParquetFile(path)
+        names = [
+            name
+            for name in file.schema_arrow.names
+            if of_durations is None or name in of_durations or not name.startswith(("key_", "duration_"))
+        ]
+        table = file.read(columns=names)
+        file.close()
+    except (OSError, pa.ArrowException):
+        return None
+    if table.num_rows != 1:
+        return None
+    found = {}
+    for name in names:
+        cell = table.column(name).chunk(0)
+        values = cell.values if pa.types.is_list(cell.type) else None
+        if values is None:
+            found[name] = cell[0].as_py()
+        else:
+            text = pa.types.is_string(values.type)
+            found[name] = values.to_pylist() if text else values.to_numpy(zero_copy_only=False)
+    return found
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise MissingToolError(
+            "Several traces at once need pyarrow, which is not installed.", "pip install 'nsysprof[ranks]'"
+        ) from None
+    return pa, pq
