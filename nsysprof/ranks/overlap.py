@@ -37,7 +37,8 @@ class Cover:
 class Overlap:
     """Of all devices of a trace, ns: as in RankRow. exposed_of: for each row of `comm_rows`, its time without compute.
 
-    first_ns, last_ns: of all GPU work, None without any.
+    first_ns, last_ns: of all kernels, None without any. Idle time is counted between a device's first and last kernel:
+    what a program copies while it loads is far from its work.
     """
 
     compute_ns: int
@@ -87,14 +88,16 @@ def measure_overlap(work: Work, is_comm: Bools) -> Overlap:
         both = cover(start[either], end[either]).length_ns()
         sums["both"] += compute.length_ns() + talk.length_ns() - both
         sums["busy"] += busy.length_ns()
-        sums["idle"] += int(busy.end_ns[-1] - busy.start_ns[0]) - busy.length_ns()
+        if either.any():
+            window = np.array([start[either].min(), end[either].max()])
+            sums["idle"] += int(np.diff(window)[0] - np.diff(busy.until(window))[0])
         mine = here[comm_rows]
         rows = comm_rows[mine]
         exposed[mine] = (end[rows] - start[rows]) - (compute.until(end[rows]) - compute.until(start[rows]))
         computing.append(compute)
         communicating.append(talk)
-    first = int(start[used].min()) if used.any() else None
-    last = int(end[used].max()) if used.any() else None
+    first = int(start[kernel].min()) if work.kernels else None
+    last = int(end[kernel].max()) if work.kernels else None
     lanes = None if first is None or last is None else _lanes(first, last, computing, communicating)
     return Overlap(
         sums["compute"], sums["comm"], sums["both"], sums["busy"], sums["idle"], comm_rows, exposed, first, last, lanes

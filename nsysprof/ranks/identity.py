@@ -1,0 +1,176 @@
+"""Which rank each trace is of: its manifest says, else the trace, else the file's name, else the order given."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from nsysprof.errors import TraceError, UsageError
+from nsysprof.notes import Note, Severity
+from nsysprof.rank_results import RankRow
+from nsysprof.ranks.summarize import Source
+from nsysprof.trace.locate import REPORTS
+
+_MANIFEST = "manifest.json"
+_RANK_NAME = re.compile(r"(?<![a-zA-Z])rank[ _.=-]*(\d{1,7})", re.IGNORECASE)
+_TRACES = (".sqlite", ".sqlite.xz", ".sqlite.gz", ".sqlite.zst")
+_OWN_TRACES = ("nsys.sqlite", "torch.sqlite")
+_MOST_NAMED = 10
+
+
+def find_sources(inputs: Sequence[Path], nsys: Path | None) -> list[Source]:
+    """The traces behind what the user names: captures of several ranks, folders of traces, single traces.
+
+    Raises TraceError for what does not exist, a folder without traces, and a manifest that names none.
+    """
+    found: list[Source] = []
+    for each in inputs:
+        if not each.exists():
+            raise TraceError(f"{each} does not exist.", "Check the path.")
+        found += _in_folder(each) if each.is_dir() else [Source(0, each)]
+    return [
+        Source(position, source.path, source.rank, source.world_size, source.host, nsys)
+        for position, source in enumerate(found)
+    ]
+
+
+def _in_folder(folder: Path) -> list[Source]:
+    ranks = read_manifest_ranks(folder)
+    if ranks:
+        return ranks
+    own = [folder / f"{name}{suffix}" for name in _OWN_TRACES for suffix in ("", ".xz", ".gz", ".zst")]
+    if any(path.is_file() for path in own):
+        return [Source(0, folder)]
+    try:
+        paths = sorted((path for path in folder.iterdir() if path.is_file()), key=_natural)
+    except OSError as error:
+        raise TraceError(f"{folder} cannot be read: {error.strerror}.", "Check the path.") from error
+    traces = [path for path in paths if path.name.endswith(_TRACES)]
+    if not traces and any(path.suffix == ".parquet" for path in paths):
+        return [Source(0, folder)]
+    traces = traces or [path for path in paths if path.suffix in REPORTS]
+    if not traces:
+        raise TraceError(f"{folder} holds no trace.", "Give a capture folder, a folder of .sqlite files, or the files.")
+    return [Source(0, path) for path in traces]
+
+
+def _natural(path: Path) -> list[tuple[int, int | str]]:
+    """rank2 before rank10."""
+    parts = re.split(r"(\d+)", path.name)
+    return [(0, int(part)) if part.isdigit() and len(part) < 20 else (1, part) for part in parts]
+
+
+def read_manifest_ranks(folder: Path) -> list[Source]:
+    """The ranks that a capture's manifest lists, none where there is no such list. A path out of the folder is none.
+
+    A rank whose trace is missing is a source that does not exist, so that it has its row and its reason.
+    """
+    try:
+        data = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+    listed = data.get("ranks") if isinstance(data, dict) else None
+    if not isinstance(listed, list):
+        return []
+    return [_listed(folder, each) for each in listed if isinstance(each, dict)]
+
+
+def _listed(folder: Path, each: dict[str, Any]) -> Source:
+    def number(name: str) -> int | None:
+        value = each.get(name)
+        return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**7 else None
+
+    host = each.get("host_token")
+    rank = number("rank")
+    texts = [text for text in (each.get("trace"), each.get("report")) if isinstance(text, str) and text]
+    paths = [folder / text for text in texts]
+    inside = [path for path in paths if path.resolve().is_relative_to(folder.resolve()) and path.is_file()]
+    missing = folder / "ranks" / f"rank{rank or 0:05d}.sqlite"
+    return Source(
+        0, inside[0] if inside else missing, rank, number("world_size"),
+        hashlib.sha256(host.encode("utf-8", "replace")).hexdigest()[:12] if isinstance(host, str) and host else None,
+    )  # fmt: skip
+
+
+def drop_copies(sources: Sequence[Source], *, by_order: bool) -> tuple[list[Source], list[Note]]:
+    """Sources without those that are the very bytes of another one of their rank, by manifest or file name.
+
+    Raises UsageError where two different traces claim one rank, before hours of work on them.
+    """
+    if by_order:
+        return list(sources), []
+    kept: list[Source] = []
+    notes = []
+    of_rank: dict[int, Source] = {}
+    for source in sources:
+        rank = source.rank if source.rank is not None else rank_in_name(source.path)
+        other = of_rank.setdefault(rank, source) if rank is not None else source
+        if other is source:
+            kept.append(source)
+        elif _same_bytes(source.path, other.path):
+            text = f"{source.path} is a copy of {other.path}; it counts once."
+            notes.append(Note("copy-of-a-rank", Severity.WARNING, text))
+        else:
+            raise _two_of_one(rank or 0, str(other.path), str(source.path))
+    return kept, notes
+
+
+def _two_of_one(rank: int, first: str, second: str) -> UsageError:
+    return UsageError(
+        f"Rank {rank} has two traces: {first} and {second}.",
+        "Give the traces of one job, each rank once; --by-order numbers ranks by the order given instead.",
+    )
+
+
+def _same_bytes(first: Path, second: Path) -> bool:
+    try:
+        if first.is_dir() or second.is_dir() or first.stat().st_size != second.stat().st_size:
+            return first.resolve() == second.resolve()
+        with first.open("rb") as one, second.open("rb") as two:
+            digests = [hashlib.file_digest(stream, "sha256").digest() for stream in (one, two)]
+        return digests[0] == digests[1]
+    except OSError:
+        return False
+
+
+def rank_in_name(path: Path) -> int | None:
+    """The number after `rank` in a file's name, or, of a capture folder, in the folder's."""
+    found = _RANK_NAME.findall(path.name)
+    return int(found[-1]) if found else None
+
+
+def number_ranks(rows: Sequence[RankRow], paths: dict[int, Path], *, by_order: bool) -> dict[int, tuple[int, str]]:
+    """(rank, where that is from) by position. One way for all traces: the best one that every trace has.
+
+    Raises UsageError where two traces then have one rank.
+    """
+    if not by_order:
+        known = [(row.position, row.rank, row.rank_from) for row in rows]
+        if all(rank is not None for _, rank, _ in known):
+            return _unique({p: (r, how) for p, r, how in known if r is not None}, rows)
+        # A trace that cannot be read does not say its rank, so its name may.
+        named = {p: (r, how) if r is not None else (rank_in_name(paths[p]), "file name") for p, r, how in known}
+        complete = {p: (r, how) for p, (r, how) in named.items() if r is not None}
+        if len(complete) == len(rows):
+            return _unique(complete, rows)
+    return {row.position: (number, "order") for number, row in enumerate(rows)}
+
+
+def _unique(ranks: dict[int, tuple[int, str]], rows: Sequence[RankRow]) -> dict[int, tuple[int, str]]:
+    sources = {row.position: row.source for row in rows}
+    seen: dict[int, int] = {}
+    for position, (rank, _) in ranks.items():
+        if rank in seen:
+            raise _two_of_one(rank, sources[seen[rank]], sources[position])
+        seen[rank] = position
+    return ranks
+
+
+def some(numbers: Sequence[int]) -> str:
+    """`3, 4 and 12 more`."""
+    shown = ", ".join(map(str, numbers[:_MOST_NAMED]))
+    return shown + (f" and {len(numbers) - _MOST_NAMED} more" if len(numbers) > _MOST_NAMED else "")

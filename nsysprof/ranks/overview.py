@@ -1,0 +1,155 @@
+"""From the merged partial and each trace's detail to what a person reads about all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.analysis.categories import categorize
+from nsysprof.rank_results import ClockFit, RankRow, RanksAnalysis
+from nsysprof.ranks.clocks import arrivals, fit_clocks
+from nsysprof.ranks.collectives import Collectives
+from nsysprof.ranks.distributions import ROUNDING_ERROR, Distributions, Key
+from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Partial
+from nsysprof.ranks.rank_notes import rank_notes
+from nsysprof.ranks.stragglers import find_late, name_ranges, typical
+
+QUANTILES = {"p05": 0.05, "q25": 0.25, "med": 0.5, "q75": 0.75, "p95": 0.95, "p99": 0.99}
+_STATISTICS = (
+    "ranks", "instances", "total_ns", "avg_ns", "min_ns", *(f"{name}_ns" for name in QUANTILES), "max_ns",
+    "stddev_ns", "error_pct", "rank_least_ns", "rank_med_ns", "rank_most_ns", "slowest_rank", "imbalance_pct",
+)  # fmt: skip
+_INTEGERS = ("ranks", "instances", "total_ns", "min_ns", "max_ns", "rank_least_ns", "rank_most_ns", "slowest_rank")
+# What a rank is compared in with the others, and the least difference that matters.
+_COMPARED = {
+    "compute_ns": "compute", "exposed_comm_ns": "exposed communication", "idle_ns": "idle", "api_total_ns": "API calls",
+    "memcpy_bytes": "copied", "peak_vram_bytes": "peak VRAM", "kernel_count": "kernels",
+}  # fmt: skip
+_LEAST_RANKS, _LEAST_PCT, _FAR = 5, 5.0, 3.5
+Totals = dict[Key, dict[int, int]]
+
+
+def overview(
+    partial: Partial, details: Iterable[tuple[RankRow, Detail, dict[Key, int]]], engine: Mapping[str, Any]
+) -> RanksAnalysis:
+    """partial: of everything, ranks numbered. details: of each trace that was read, one at a time; their rows have no
+    number yet, their positions count."""
+    rows = tuple(sorted(partial.rows, key=lambda row: (row.rank or 0, row.position)))
+    number = {row.position: row.rank for row in rows}
+    totals: Totals = {}
+    frames, collectives, lanes = [], {}, {}
+    for row, detail, mine in details:
+        rank = number[row.position]
+        assert rank is not None
+        for key, total in mine.items():
+            totals.setdefault(key, {})[rank] = total
+        frames.append(detail.ranges.assign(rank=rank))
+        collectives[row.position] = detail.collectives
+        if detail.lanes is not None:
+            lanes[rank] = detail.lanes
+    read = [row for row in rows if row.is_read]
+    rank_ranges = _rank_ranges(frames)
+    clocks = fit_clocks(read, collectives)
+    stragglers = _stragglers(read, clocks, collectives, rank_ranges)
+    durations = partial.durations
+    imbalance = _imbalance([row.compute_ns for row in read])
+    return RanksAnalysis(
+        rows=rows,
+        clocks=tuple(clocks),
+        kernels=_table(durations, totals, "kernel", ("name", "short_name"), len(read)),
+        ranges=_table(durations, totals, "range", ("range", "style", "domain"), len(read)),
+        range_kernels=_table(durations, {}, "range_kernel", ("range", "style", "domain", "name", "short_name"), 0),
+        api=_table(durations, totals, "api", ("name",), len(read)),
+        memops=_table(durations, totals, "memop", ("name",), len(read)),
+        rank_ranges=rank_ranges,
+        stragglers=stragglers,
+        outliers=find_outliers(read),
+        imbalance_pct=imbalance,
+        lanes=lanes,
+        notes=tuple(rank_notes(rows, clocks, rank_ranges, durations)),
+        engine=engine,
+    )
+
+
+def _rank_ranges(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    if not frames:
+        return pd.DataFrame(columns=["rank", *RANGE_COLUMNS])
+    return pd.concat(frames, ignore_index=True)[["rank", *RANGE_COLUMNS]].sort_values("rank", kind="stable")
+
+
+def _stragglers(
+    read: list[RankRow],
+    clocks: list[ClockFit],
+    collectives: Mapping[int, Collectives | None],
+    rank_ranges: pd.DataFrame,
+) -> pd.DataFrame:
+    return name_ranges(find_late(arrivals(read, clocks, collectives), read), rank_ranges)
+
+
+def _table(found: Distributions, totals: Totals, kind: str, columns: tuple[str, ...], ranks: int) -> pd.DataFrame:
+    """One row a key: quantiles of all ranks' raw values, and how the ranks' totals differ. Largest total first."""
+    rows = []
+    for number, key in enumerate(found.keys):
+        if key.kind == kind:
+            rows.append({**{name: getattr(key, name) for name in columns}, **_statistics(found, number, totals.get(key))})
+    extra = ("category", "share_pct") if kind in ("kernel", "range_kernel") else ()
+    extra = ("total_bytes",) if kind == "memop" else extra
+    table = pd.DataFrame(rows, columns=[*columns, *_STATISTICS, "total_bytes"])
+    if "category" in extra:
+        table["category"] = [categorize(name) for name in table["name"]]
+        table["share_pct"] = 100.0 * table["total_ns"] / max(1, table["total_ns"].sum())
+    table = table.sort_values("total_ns", ascending=False, kind="stable").reset_index(drop=True)
+    left_out = {"range_kernel": {"ranks", "rank_least_ns", "rank_med_ns", "rank_most_ns", "slowest_rank",
+                                 "imbalance_pct", "share_pct"}}.get(kind, set())  # fmt: skip
+    table = table.astype({column: "Int64" for column in (*_INTEGERS, "total_bytes")})
+    return table[[column for column in (*columns, *extra, *_STATISTICS) if column not in left_out]]
+
+
+def _statistics(found: Distributions, number: int, of_ranks: dict[int, int] | None) -> dict[str, Any]:
+    count, total = int(found.count[number]), int(found.total[number])
+    quantiles = found.quantiles(number, list(QUANTILES.values()))
+    line: dict[str, Any] = {
+        "instances": count, "total_ns": total, "avg_ns": total / count, "min_ns": int(found.least[number]),
+        "max_ns": int(found.most[number]), "stddev_ns": found.stddev(number),
+        "error_pct": 100 * ROUNDING_ERROR if found.rounded[number] else 0.0,
+        "total_bytes": int(found.size_bytes[number]),
+    }  # fmt: skip
+    line |= {f"{name}_ns": value for name, value in zip(QUANTILES, quantiles, strict=True)}
+    if of_ranks:
+        values = list(of_ranks.values())
+        line |= {
+            "ranks": len(values), "rank_least_ns": min(values), "rank_med_ns": float(np.median(values)),
+            "rank_most_ns": max(values), "slowest_rank": max(of_ranks, key=lambda rank: (of_ranks[rank], -rank)),
+            "imbalance_pct": _imbalance(values),
+        }  # fmt: skip
+    return line
+
+
+def _imbalance(values: Sequence[int | None]) -> float | None:
+    """How far the largest is above the mean, in percent of the mean: what perfect balance could save."""
+    known = [value for value in values if value is not None]
+    mean = sum(known) / len(known) if known else 0
+    return 100 * (max(known) / mean - 1) if len(known) > 1 and mean else None
+
+
+def find_outliers(rows: Sequence[RankRow]) -> dict[int, str]:
+    """Ranks that are far from the others in something, with what; by the median and its absolute deviation.
+
+    Less than five ranks have no usual value to be far from, and are not judged.
+    """
+    found: dict[int, list[str]] = {}
+    for name, title in _COMPARED.items():
+        known = {row.rank: getattr(row, name) for row in rows if row.rank is not None and getattr(row, name) is not None}
+        if len(known) < _LEAST_RANKS:
+            continue
+        values = np.array(list(known.values()), dtype=float)
+        middle = typical(values.tolist())
+        spread = 1.4826 * float(np.median(np.abs(values - middle)))
+        for rank, value in known.items():
+            apart = value - middle
+            if middle > 0 and abs(apart) > max(_FAR * spread, _LEAST_PCT / 100 * middle):
+                found.setdefault(rank, []).append(f"{title} {100 * apart / middle:+.0f} %")
+    return {rank: ", ".join(texts) for rank, texts in found.items()}
