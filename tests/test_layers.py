@@ -21,12 +21,13 @@ ALLOWED: dict[str, set[str]] = {
     "trace": set(),
     "analysis": {"nsysprof.trace.schema", "nsysprof.trace.gpu_metrics_schema"},
     "report": {"nsysprof.analysis.results"},
+    "ranks": {"nsysprof.trace", "nsysprof.analysis"},
     "bundle": {"nsysprof.trace"},
     "export": {"nsysprof.analysis.results", "nsysprof.trace.gpu_metrics_schema"},
     "api": {"nsysprof.trace", "nsysprof.analysis", "nsysprof.capture.find_nsys", "nsysprof.workload.record_block"},
 }
 SEES_ALL = {"cli", "__main__"}
-HEAVY = ("pandas", "numpy", "numba", "matplotlib", "torch", "jinja2", "dask", "perfetto", "pyarrow")
+HEAVY = ("pandas", "numpy", "numba", "matplotlib", "torch", "jinja2", "dask", "distributed", "perfetto", "pyarrow")
 
 
 def module_name(path: Path) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nsysprof.errors import OutputError
+from nsysprof.errors import OutputError, UsageError
 
 if TYPE_CHECKING:
     from nsysprof.analysis.results import Analysis
@@ -19,12 +19,12 @@ Say = Callable[[str], None]
 
 
 def analyze(
-    source: Annotated[
-        Path,
+    inputs: Annotated[
+        list[Path],
         typer.Argument(
-            metavar="INPUT",
+            metavar="INPUT...",
             help="A capture folder, a bundle (.zip), .sqlite (also .xz, .gz, .zst), .nsys-rep, .qdrep, a folder of "
-            "nsys' Parquet files, or torch.profiler's .json(.gz).",
+            "nsys' Parquet files, or torch.profiler's .json(.gz). Several: the ranks of one job.",
             show_default=False,
         ),
     ],
@@ -37,9 +37,44 @@ def analyze(
         Path | None, typer.Option(help="Counters of the same program: a .ncu-rep, or ncu's --page raw as .csv.")
     ] = None,
     ncu_program: Annotated[Path | None, typer.Option(help="The ncu that reads a .ncu-rep.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print summary.json on stdout.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print summary.json (ranks.json) on stdout.")] = False,
+    workers: Annotated[
+        int | None, typer.Option(help="Several traces: so many processes. Default: as many as are worth it.")
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Several traces: the Dask scheduler of a cluster, tcp://HOST:8786.")
+    ] = None,
+    worker_memory: Annotated[
+        str, typer.Option(help="Several traces: memory of each local Dask worker, such as 4GiB.")
+    ] = "auto",
+    by_order: Annotated[
+        bool, typer.Option("--by-order", help="Several traces: number ranks by the order given.")
+    ] = False,
 ) -> None:
-    """Count launches, kernels, copies and peak memory in every NVTX range of a trace, and draw them."""
+    """Count launches, kernels, copies and peak memory in every NVTX range of a trace, or of all ranks of a job."""
+    from nsysprof.cli.ranks import Options, analyze_ranks, is_many
+
+    if is_many(inputs):
+        if ncu is not None or ncu_program is not None:
+            raise UsageError("--ncu is for one trace, several were given.", "Analyze that trace alone.")
+        analyze_ranks(inputs, out, nsys, Options(workers, scheduler, worker_memory, by_order, force, figures, svg, as_json))
+        return
+    (source,) = inputs
+    _analyze_one(source, out, nsys, ncu, ncu_program, force=force, figures=figures, svg=svg, as_json=as_json)
+
+
+def _analyze_one(
+    source: Path,
+    out: Path | None,
+    nsys: Path | None,
+    ncu: Path | None,
+    ncu_program: Path | None,
+    *,
+    force: bool,
+    figures: bool,
+    svg: bool,
+    as_json: bool,
+) -> None:
     from nsysprof.cli.counters import complete_analysis
     from nsysprof.cli.record import read_record
     from nsysprof.trace.bundle_file import is_bundle, unpack_bundle

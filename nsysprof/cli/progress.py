@@ -174,3 +174,42 @@ def _row_bar(title: str, rows: int) -> Iterator[Callable[[int], None]]:
     with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
         task = bars.add_task(title, total=rows)
         yield lambda more: bars.advance(task, more)
+
+
+@contextmanager
+def count_progress(title: str, count: int, *, quiet: bool) -> Iterator[Callable[[int, str], None]]:
+    """A callback that is told how many more are done, and the name of the last: a bar, or a line at every tenth."""
+    if quiet:
+        yield lambda _more, _name: None
+    elif sys.stderr.isatty():
+        yield from _count_bar(title, count)
+    else:
+        yield _count_lines(title, count)
+
+
+def _count_lines(title: str, count: int) -> Callable[[int, str], None]:
+    begin, done, said = time.monotonic(), 0, 0
+
+    def advance(more: int, _name: str) -> None:
+        nonlocal done, said
+        done += more
+        if done * 10 // max(1, count) > said:
+            said = done * 10 // max(1, count)
+            rest = (time.monotonic() - begin) / done * (count - done)
+            typer.echo(f"  {done:,} of {count:,} {title}, about {max(0, rest):.0f} s left", err=True)
+
+    return advance
+
+
+def _count_bar(title: str, count: int) -> Iterator[Callable[[int, str], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = (
+        TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[name]}", markup=False),
+    )  # fmt: skip
+    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task(title, total=count, name="")
+        yield lambda more, name: bars.update(task, advance=more, name=name[:40])

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.categories import categorize
+from nsysprof.notes import Note
 from nsysprof.rank_results import ClockFit, RankRow, RanksAnalysis
 from nsysprof.ranks.clocks import arrivals, fit_clocks
 from nsysprof.ranks.collectives import Collectives
@@ -33,7 +34,10 @@ Totals = dict[Key, dict[int, int]]
 
 
 def overview(
-    partial: Partial, details: Iterable[tuple[RankRow, Detail, dict[Key, int]]], engine: Mapping[str, Any]
+    partial: Partial,
+    details: Iterable[tuple[RankRow, Detail, dict[Key, int]]],
+    engine: Mapping[str, Any],
+    notes: Sequence[Note] = (),
 ) -> RanksAnalysis:
     """partial: of everything, ranks numbered. details: of each trace that was read, one at a time; their rows have no
     number yet, their positions count."""
@@ -69,7 +73,7 @@ def overview(
         outliers=find_outliers(read),
         imbalance_pct=imbalance,
         lanes=lanes,
-        notes=tuple(rank_notes(rows, clocks, rank_ranges, durations)),
+        notes=(*notes, *rank_notes(rows, clocks, rank_ranges, durations)),
         engine=engine,
     )
 

@@ -50,14 +50,6 @@ def render_html(
 
     timeline: what timeline_data made, or None for a page without.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    engine = Environment(
-        loader=PackageLoader("nsysprof.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    engine.filters["clean"] = lambda text: clean(str(text), 300)
-    engine.filters["clean_long"] = lambda text: clean(str(text), 4000)
-    engine.filters["sort_key"] = _sort_key
     words, tier = words_for(analysis.trace), tier_of(record)
     cases = record if record is not None and record.has_cases else None
     first = [mark_best(case_table(cases, words), cases), comparison_table(cases, words)] if cases else []
@@ -68,20 +60,17 @@ def render_html(
         range_table(analysis, _MOST_ROWS), kernel_table(analysis, _MOST_ROWS), *([] if counted is None else [counted]),
         memop_table(analysis), api_table(analysis, _MOST_ROWS),
     ]  # fmt: skip
-    style = read_asset("templates/report.css")
     scripts = [read_asset("vendor/sortable.js"), read_asset("templates/report.js")]
     if timeline is not None:
         scripts += [read_asset("vendor/echarts.js"), read_asset("templates/timeline.js")]
-    return engine.get_template("report.html.j2").render(
-        policy=content_security_policy(scripts, [style]),
-        style=style,
-        scripts=scripts,
+    return render_template(
+        scripts,
         title=clean(record.title if record else analysis.trace.path_name, 120),
         verdict=verdict_lines(cases) if cases else [],
         reasons=reasons(cases) if cases else [],
-        first=[_shown(with_tier(table, tier)) for table in first],
+        first=[shown(with_tier(table, tier)) for table in first],
         limits=limit_lines(cases) if cases else [],
-        rest=[_shown(with_tier(table, tier)) for table in rest if table.rows],
+        rest=[shown(with_tier(table, tier)) for table in rest if table.rows],
         figures=[{"alt": p.stem, "data": base64.b64encode(p.read_bytes()).decode()} for p in figures],
         timeline=None if timeline is None else json_for_script(timeline),
         notes=list(dict.fromkeys((*(record.notes if record else ()), *analysis.notes))),
@@ -91,7 +80,24 @@ def render_html(
     )
 
 
-def _shown(table: Table) -> _Shown:
+def render_template(scripts: Sequence[str], **content: Any) -> str:
+    """The page of any report, with these scripts and no others; everything else of `content` is escaped."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    engine = Environment(
+        loader=PackageLoader("nsysprof.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    engine.filters["clean"] = lambda text: clean(str(text), 300)
+    engine.filters["clean_long"] = lambda text: clean(str(text), 4000)
+    engine.filters["sort_key"] = _sort_key
+    style = read_asset("templates/report.css")
+    return engine.get_template("report.html.j2").render(
+        policy=content_security_policy(scripts, [style]), style=style, scripts=scripts, **content
+    )
+
+
+def shown(table: Table) -> _Shown:
+    """A table with its place on the page."""
     anchor = "".join(char if char.isalnum() else "-" for char in table.title.lower())
     return _Shown(anchor, table, len(table.rows) > _FILTER_ABOVE)
 
