@@ -25,8 +25,8 @@ class RankRow:
     rank_from says. host: a token that is the same for traces of one host, None: unknown. reason: why there is nothing,
     empty where there is. compute_ns: when a kernel ran that is none of NCCL's, union by device, added over devices;
     comm_ns: the same of NCCL's; overlap_ns: both at once; exposed_comm_ns: NCCL alone. gpu_busy_ns counts copies and
-    fills too; idle_ns is the time between the first and the last kernel of each device in which it did nothing; span_ns is
-    from the first kernel of all to the last.
+    fills too; idle_ns is the time between the first and the last kernel of each device in which it did nothing;
+    span_ns is from the first kernel of all to the last.
     """
 
     position: int

@@ -57,7 +57,9 @@ def analyze(
     if is_many(inputs):
         if ncu is not None or ncu_program is not None:
             raise UsageError("--ncu is for one trace, several were given.", "Analyze that trace alone.")
-        analyze_ranks(inputs, out, nsys, Options(workers, scheduler, worker_memory, by_order, force, figures, svg, as_json))
+        analyze_ranks(
+            inputs, out, nsys, Options(workers, scheduler, worker_memory, by_order, force, figures, svg, as_json)
+        )
         return
     (source,) = inputs
     _analyze_one(source, out, nsys, ncu, ncu_program, force=force, figures=figures, svg=svg, as_json=as_json)

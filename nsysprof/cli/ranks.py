@@ -15,7 +15,10 @@ import typer
 from nsysprof.errors import InterruptedCaptureError, OutputError, TraceError, UsageError
 
 if TYPE_CHECKING:
+    from nsysprof.rank_results import RankRow
+    from nsysprof.ranks.distributions import Key
     from nsysprof.ranks.engine import Done, Progress, Task
+    from nsysprof.ranks.partial import Detail
     from nsysprof.ranks.summarize import Source
 
 # Less than this is read sooner than a second process starts.
@@ -65,7 +68,10 @@ def analyze_ranks(inputs: Sequence[Path], out: Path | None, nsys: Path | None, o
     from nsysprof.ranks.overview import overview
     from nsysprof.report.ranks import ranks_json, render_ranks_console, write_ranks
 
-    say = (lambda _text: None) if options.as_json else (lambda text: typer.echo(text, err=True))
+    def say(text: str) -> None:
+        if not options.as_json:
+            typer.echo(text, err=True)
+
     if options.workers is not None and options.workers < 1:
         raise UsageError(f"--workers {options.workers} is no number of workers.", "Give 1 or more.")
     folder = (out or Path("analysis") / _default_name(inputs)).absolute()
@@ -117,11 +123,10 @@ def _run(tasks: list[Task], sources: list[Source], options: Options, progress: P
     return run_in_pool(tasks, workers, progress)
 
 
-def _details(tasks: list[Task], rows: Sequence[object]) -> Iterator[object]:
-    from nsysprof.rank_results import RankRow
+def _details(tasks: list[Task], rows: Sequence[RankRow]) -> Iterator[tuple[RankRow, Detail, dict[Key, int]]]:
     from nsysprof.ranks.parts import read_detail
 
-    read = {row.position for row in rows if isinstance(row, RankRow) and row.is_read}
+    read = {row.position for row in rows if row.is_read}
     for task in tasks:
         if task.source.position in read:
             found = read_detail(task.part)

@@ -58,9 +58,12 @@ def _connect(scheduler: str | None, workers: int, memory: str) -> Iterator[Clien
             if scheduler is None:
                 address = stack.enter_context(
                     LocalCluster(
-                        n_workers=workers, threads_per_worker=1, memory_limit=memory, dashboard_address=None,
+                        n_workers=workers,
+                        threads_per_worker=1,
+                        memory_limit=memory,
+                        dashboard_address=None,
                         silence_logs=logging.CRITICAL,
-                    )  # fmt: skip
+                    )
                 )
             client = stack.enter_context(Client(address, timeout=_CONNECT_S, set_as_default=False))
         except (OSError, TimeoutError, ValueError, ImportError, AttributeError) as error:
@@ -72,7 +75,7 @@ def _connect(scheduler: str | None, workers: int, memory: str) -> Iterator[Clien
 
 
 def _check_workers(client: Client) -> None:
-    """Raises SchedulerError unless there are workers and all run our code. Those that join later check it themselves."""
+    """Raises SchedulerError unless there are workers and all run our code; those that join later check themselves."""
     try:
         client.wait_for_workers(1, timeout=_CONNECT_S)
     except TimeoutError as error:

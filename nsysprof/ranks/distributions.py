@@ -87,20 +87,20 @@ def distribute(keys: Sequence[Key], number: Ints, value: Ints, size_bytes: Ints 
     unique = sorted(set(keys))
     where = {key: position for position, key in enumerate(unique)}
     owner = np.array([where[key] for key in keys], dtype=np.int64)[number] if len(keys) else np.zeros(0, np.int64)
-    value = value.astype(np.int64)
+    values: Int64s = value.astype(np.int64)
     seen, inverse = np.unique(owner, return_inverse=True)
     least, most = np.full(len(seen), np.iinfo(np.int64).max), np.zeros(len(seen), np.int64)
-    np.minimum.at(least, inverse, value)
-    np.maximum.at(most, inverse, value)
+    np.minimum.at(least, inverse, values)
+    np.maximum.at(most, inverse, values)
     sizes = np.zeros(len(seen), np.int64)
     if size_bytes is not None:
         np.add.at(sizes, inverse, size_bytes.astype(np.int64))
     total = np.zeros(len(seen), np.int64)
-    np.add.at(total, inverse, value)
+    np.add.at(total, inverse, values)
     count = np.bincount(inverse, minlength=len(seen)).astype(np.int64)
     chosen = tuple(unique[position] for position in seen.tolist())
     rounded = np.zeros(len(seen), dtype=bool)
-    return _settle(chosen, (count, total, least, most, sizes), rounded, inverse, value, np.ones_like(value))
+    return _settle(chosen, (count, total, least, most, sizes), rounded, inverse, values, np.ones_like(values))
 
 
 def merge(first: Distributions, second: Distributions) -> Distributions:
@@ -140,15 +140,17 @@ def _settle(
 
 def _join(owner: Ints, value: Int64s, times: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     order = np.lexsort((value, owner))
-    owner, value, times = owner[order].astype(np.int64), value[order], times[order]
+    group: Int64s = owner[order].astype(np.int64)
+    value, times = value[order], times[order]
     fresh = np.ones(len(value), dtype=bool)
-    fresh[1:] = (value[1:] != value[:-1]) | (owner[1:] != owner[:-1])
+    fresh[1:] = (value[1:] != value[:-1]) | (group[1:] != group[:-1])
     begins = np.flatnonzero(fresh)
-    return owner[begins], value[begins], np.add.reduceat(times, begins) if len(begins) else times
+    counted: Int64s = np.add.reduceat(times, begins) if len(begins) else times
+    return group[begins], value[begins], counted
 
 
 def round_values(value: Int64s) -> Int64s:
-    """Each to the middle of its bucket of _BITS significant bits; up to 1023 as they are, and rounding again is none."""
+    """Each to the middle of its bucket of _BITS significant bits; to 1023 as they are. Rounding twice is as once."""
     length = np.frexp(value.astype(np.float64))[1].astype(np.int64)
     shift = np.maximum(length - _BITS, 0)
     half: npt.NDArray[np.int64] = (np.int64(1) << shift) >> 1

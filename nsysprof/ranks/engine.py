@@ -208,7 +208,5 @@ def prepare_parts(folder: Path, tasks: Sequence[Task], *, fresh: bool) -> int:
 
 def renumber(partial: Partial, ranks: dict[int, tuple[int, str]]) -> Partial:
     """With the (rank, where it is from) of each position filled in."""
-    rows = tuple(
-        replace(row, rank=ranks[row.position][0], rank_from=ranks[row.position][1]) for row in partial.rows
-    )
+    rows = tuple(replace(row, rank=ranks[row.position][0], rank_from=ranks[row.position][1]) for row in partial.rows)
     return Partial(rows, partial.durations)

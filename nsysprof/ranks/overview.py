@@ -23,6 +23,7 @@ _STATISTICS = (
     "ranks", "instances", "total_ns", "avg_ns", "min_ns", *(f"{name}_ns" for name in QUANTILES), "max_ns",
     "stddev_ns", "error_pct", "rank_least_ns", "rank_med_ns", "rank_most_ns", "slowest_rank", "imbalance_pct",
 )  # fmt: skip
+_OF_RANKS = ("ranks", "rank_least_ns", "rank_med_ns", "rank_most_ns", "slowest_rank", "imbalance_pct")
 _INTEGERS = ("ranks", "instances", "total_ns", "min_ns", "max_ns", "rank_least_ns", "rank_most_ns", "slowest_rank")
 # What a rank is compared in with the others, and the least difference that matters.
 _COMPARED = {
@@ -63,11 +64,11 @@ def overview(
     return RanksAnalysis(
         rows=rows,
         clocks=tuple(clocks),
-        kernels=_table(durations, totals, "kernel", ("name", "short_name"), len(read)),
-        ranges=_table(durations, totals, "range", ("range", "style", "domain"), len(read)),
-        range_kernels=_table(durations, {}, "range_kernel", ("range", "style", "domain", "name", "short_name"), 0),
-        api=_table(durations, totals, "api", ("name",), len(read)),
-        memops=_table(durations, totals, "memop", ("name",), len(read)),
+        kernels=_table(durations, totals, "kernel", ("name", "short_name")),
+        ranges=_table(durations, totals, "range", ("range", "style", "domain")),
+        range_kernels=_table(durations, {}, "range_kernel", ("range", "style", "domain", "name", "short_name")),
+        api=_table(durations, totals, "api", ("name",)),
+        memops=_table(durations, totals, "memop", ("name",)),
         rank_ranges=rank_ranges,
         stragglers=stragglers,
         outliers=find_outliers(read),
@@ -93,22 +94,26 @@ def _stragglers(
     return name_ranges(find_late(arrivals(read, clocks, collectives), read), rank_ranges)
 
 
-def _table(found: Distributions, totals: Totals, kind: str, columns: tuple[str, ...], ranks: int) -> pd.DataFrame:
+def _table(found: Distributions, totals: Totals, kind: str, columns: tuple[str, ...]) -> pd.DataFrame:
     """One row a key: quantiles of all ranks' raw values, and how the ranks' totals differ. Largest total first."""
     rows = []
     for number, key in enumerate(found.keys):
         if key.kind == kind:
-            rows.append({**{name: getattr(key, name) for name in columns}, **_statistics(found, number, totals.get(key))})
-    extra = ("category", "share_pct") if kind in ("kernel", "range_kernel") else ()
-    extra = ("total_bytes",) if kind == "memop" else extra
+            rows.append(
+                {**{name: getattr(key, name) for name in columns}, **_statistics(found, number, totals.get(key))}
+            )
+    extra: tuple[str, ...] = {
+        "kernel": ("category", "share_pct"),
+        "range_kernel": ("category",),
+        "memop": ("total_bytes",),
+    }.get(kind, ())
     table = pd.DataFrame(rows, columns=[*columns, *_STATISTICS, "total_bytes"])
     if "category" in extra:
         table["category"] = [categorize(name) for name in table["name"]]
-        table["share_pct"] = 100.0 * table["total_ns"] / max(1, table["total_ns"].sum())
+    table["share_pct"] = 100.0 * table["total_ns"] / max(1, table["total_ns"].sum())
     table = table.sort_values("total_ns", ascending=False, kind="stable").reset_index(drop=True)
-    left_out = {"range_kernel": {"ranks", "rank_least_ns", "rank_med_ns", "rank_most_ns", "slowest_rank",
-                                 "imbalance_pct", "share_pct"}}.get(kind, set())  # fmt: skip
-    table = table.astype({column: "Int64" for column in (*_INTEGERS, "total_bytes")})
+    table = table.astype(dict.fromkeys((*_INTEGERS, "total_bytes"), "Int64"))
+    left_out = _OF_RANKS if kind == "range_kernel" else ()
     return table[[column for column in (*columns, *extra, *_STATISTICS) if column not in left_out]]
 
 
@@ -146,7 +151,9 @@ def find_outliers(rows: Sequence[RankRow]) -> dict[int, str]:
     """
     found: dict[int, list[str]] = {}
     for name, title in _COMPARED.items():
-        known = {row.rank: getattr(row, name) for row in rows if row.rank is not None and getattr(row, name) is not None}
+        known = {
+            row.rank: getattr(row, name) for row in rows if row.rank is not None and getattr(row, name) is not None
+        }
         if len(known) < _LEAST_RANKS:
             continue
         values = np.array(list(known.values()), dtype=float)

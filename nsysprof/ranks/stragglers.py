@@ -95,10 +95,10 @@ def name_ranges(late: Sequence[Late], rank_ranges: pd.DataFrame) -> pd.DataFrame
         }  # fmt: skip
         if named.empty:
             rows.append({**facts, "range": OUTSIDE, "style": "", "domain": "", "where": ""})
-        rows += [{**facts, "where": where, **line} for line in named.to_dict("records")]
+        rows += [facts | {"where": where} | {str(k): v for k, v in line.items()} for line in named.to_dict("records")]
     table = pd.DataFrame(rows, columns=list(STRAGGLER_COLUMNS))
     integers = ("late_ns", "last_in", "collectives", "own_ns", "typical_ns", "excess_ns")
-    return table.astype({column: "Int64" for column in integers})
+    return table.astype(dict.fromkeys(integers, "Int64"))
 
 
 def _excess(rank: int, rank_ranges: pd.DataFrame, column: str) -> pd.DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.intervals import union_ns
 from nsysprof.analysis.names import FILL_NAME, Names, call_names, copy_name, kernel_names, plain_call_name
 from nsysprof.analysis.ranges import Attributed, attribute_ranges, close_ranges
 from nsysprof.analysis.results import Analysis
@@ -25,7 +25,7 @@ from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Leaf, Partial
 from nsysprof.ranks.session import Session, read_session
 from nsysprof.trace.locate import identity_of, resolve_input
 from nsysprof.trace.open import open_trace
-from nsysprof.trace.schema import COPY, FILL, KERNEL, MIGRATION, Int64s, Tables
+from nsysprof.trace.schema import COPY, FILL, MIGRATION, Bools, Int64s, Ints, Tables
 from nsysprof.trace.tables import read_tables
 
 # A trace with more ranges by name than this is told by the largest; the rest is one row.
@@ -144,7 +144,7 @@ def _durations(tables: Tables, names: Names, attributed: Attributed) -> Distribu
     return merge(found, _memops(tables))
 
 
-def _distribute(keys: list[Key], number: Int64s, value: Int64s, size_bytes: Int64s | None = None) -> Distributions:
+def _distribute(keys: list[Key], number: Ints, value: Ints, size_bytes: Ints | None = None) -> Distributions:
     possible = value < _LONGEST_NS
     if possible.all():
         return distribute(keys, number, value, size_bytes)
@@ -152,7 +152,7 @@ def _distribute(keys: list[Key], number: Int64s, value: Int64s, size_bytes: Int6
 
 
 def _range_kernels(
-    attributed: Attributed, kernels: list[Key], groups: list[Key], number: Int64s, duration: Int64s
+    attributed: Attributed, kernels: list[Key], groups: list[Key], number: Ints, duration: Ints
 ) -> Distributions:
     """Kernels of ranges as `analyze` has them: inclusive of nested ranges, once where a name nests in itself."""
     group_of = attributed.ranges["group"].to_numpy(dtype=np.int64) if len(groups) else np.zeros(0, np.int64)
@@ -184,9 +184,7 @@ def _memops(tables: Tables) -> Distributions:
     return _distribute(keys, number, work.duration_ns[others][chosen].astype(np.int64), work.bytes[chosen])
 
 
-def _range_rows(
-    tables: Tables, launch: Int64s, attributed: Attributed, is_comm: np.typing.NDArray[np.bool_], overlap: Overlap
-) -> pd.DataFrame:
+def _range_rows(tables: Tables, launch: Ints, attributed: Attributed, is_comm: Bools, overlap: Overlap) -> pd.DataFrame:
     """What each range is itself responsible for: work by its innermost range, wall time without nested ranges."""
     ranges, keys, work = attributed.ranges, attributed.keys, tables.work
     groups = len(keys)
@@ -211,8 +209,6 @@ def _range_rows(
 
 
 def _union_by(tables: Tables, rows: Int64s, group: Int64s, groups: int) -> Int64s:
-    from nsysprof.analysis.intervals import union_ns
-
     total = np.zeros(groups, np.int64)
     if len(rows):
         work = tables.work
@@ -222,7 +218,7 @@ def _union_by(tables: Tables, rows: Int64s, group: Int64s, groups: int) -> Int64
     return total
 
 
-def _sum_by(group: Int64s, value: Int64s, groups: int) -> Int64s:
+def _sum_by(group: Ints, value: Ints, groups: int) -> Int64s:
     total = np.zeros(groups, np.int64)
     np.add.at(total, group, value.astype(np.int64))
     return total

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _MOST_RANGES = 24
 _MOST_LABELS = 48
 _SPAN_PCT = 30.0
+# A range of less time than this share of the largest is nothing that anybody waits for.
+_LEAST_SHARE = 0.002
 _SLICES = 1200
 _IDLE, _COMPUTE, _COMM = "#eef1f5", CATEGORY_COLORS["attention"], CATEGORY_COLORS["copy"]
 
@@ -42,7 +44,8 @@ def draw_heatmap(found: RanksAnalysis) -> Figure | None:
                 axes.text(column, row, f"{percent:+.0f}", ha="center", va="center", fontsize=7,
                           color="white" if abs(percent) > 0.7 * limit else INK)  # fmt: skip
     bar = figure.colorbar(image, ax=axes, shrink=0.8, pad=0.02, extend="both")
-    bar.set_label("own time against the usual rank's, %", fontsize=9)
+    bar.set_label("own time, % from usual", fontsize=8)
+    bar.ax.tick_params(labelsize=8)
     axes.set_ylabel("rank", fontsize=10)
     return figure
 
@@ -64,11 +67,11 @@ def _deviations(rank_ranges: pd.DataFrame) -> tuple[pd.DataFrame | None, list[st
     percent = 100 * (wide / usual - 1)
     # What a rank's difference costs is what counts, not its percentage of nothing.
     cost = (wide - usual).abs().max().to_numpy(dtype=float)
-    chosen = np.argsort(-cost, kind="stable")[:_MOST_RANGES]
+    weighty = np.maximum(cost, usual) >= _LEAST_SHARE * max(cost.max(), usual.max())
+    order = np.argsort(-cost, kind="stable")
+    chosen = order[weighty[order]][:_MOST_RANGES]
     percent = percent.iloc[:, chosen]
-    titles = [
-        escape_mathtext(clean(str(name), 26)) + ("" if gpu else " (host)") for name, _, _, gpu in percent.columns
-    ]
+    titles = [escape_mathtext(clean(str(name), 26)) + ("" if gpu else " (host)") for name, _, _, gpu in percent.columns]
     return percent, titles
 
 
@@ -104,7 +107,9 @@ def draw_timeline(found: RanksAnalysis) -> Figure | None:
     axes.set_ylabel("rank", fontsize=10)
     left_out = len(found.read) - len(ranks)
     more = f"; {left_out} ranks without a common clock left out" if left_out else ""
-    axes.set_xlabel(f"{unit} on the clock of rank {_reference(found)}; a slice is {format_ns(span / _SLICES)}{more}", fontsize=9)
+    axes.set_xlabel(
+        f"{unit} on the clock of rank {_reference(found)}; a slice is {format_ns(span / _SLICES)}{more}", fontsize=9
+    )
     handles = [Patch(color=_COMPUTE, label="computes (upper half)"), Patch(color=_COMM, label="NCCL (lower half)"),
                Patch(color=_IDLE, label="neither")]  # fmt: skip
     figure.legend(handles=handles, loc="outside upper center", ncols=3, fontsize=8, frameon=False)

@@ -170,7 +170,8 @@ def render_ranks_console(found: RanksAnalysis, width: int) -> str:
     parts = [render_console_table(table, max(width, 160), _NAME) for table in tables if table.rows]
     parts += [clean(line, 500) for line in headline(found)]
     parts += [
-        f"{note.severity.value}: {clean(note.text, 500)}" + (f" -> {clean(note.next_step, 300)}" if note.next_step else "")
+        f"{note.severity.value}: {clean(note.text, 500)}"
+        + (f" -> {clean(note.next_step, 300)}" if note.next_step else "")
         for note in found.notes
         if note.severity is not Severity.INFO
     ]

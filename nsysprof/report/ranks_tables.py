@@ -18,10 +18,13 @@ _SOURCE = 28
 def headline(found: RanksAnalysis) -> list[str]:
     """What a reader wants first: who falls behind and where, how even the work is, how much communication shows."""
     read = found.read
-    lines = [f"{len(read)} of {len(found.rows)} traces read, {len(set(row.host for row in read if row.host))} hosts known."]
+    hosts = {row.host for row in read if row.host}
+    lines = [f"{len(read)} of {len(found.rows)} traces read" + (f", of {len(hosts)} hosts." if hosts else ".")]
     lines += straggler_lines(found)
     if found.imbalance_pct is not None:
-        text = f"Load imbalance: the rank that computes longest is {format_percent(found.imbalance_pct)} above the mean."
+        text = (
+            f"Load imbalance: the rank that computes longest is {format_percent(found.imbalance_pct)} above the mean."
+        )
         lines.append(text)
     comm, exposed = (_sum(read, name) for name in ("comm_ns", "exposed_comm_ns"))
     if comm:
@@ -41,7 +44,7 @@ def straggler_lines(found: RanksAnalysis, limit: int = 5) -> list[str]:
             text = (
                 f"Rank {line['rank']} is a straggler: last in {line['last_in']} of {line['collectives']} collectives; the "
                 f"others' NCCL kernels waited {format_ns(line['late_ns'])} for it ({format_percent(line['late_pct'])} of "
-                "their time)"
+                "the time from the first to the last)"
             )
         else:
             text = f"Rank {line['rank']} computes {format_ns(line['late_ns'])} ({format_percent(line['late_pct'])}) longer than is usual"
@@ -108,9 +111,7 @@ def straggler_table(found: RanksAnalysis, limit: int = 50) -> Table:
             )
         )
     headers = ("rank", "range", "where", "its time", "usual", "more", "more, %", "others waited")
-    return Table(
-        "Stragglers", headers, tuple(rows), frozenset({0, 1, 2}), len(found.stragglers), "stragglers.csv"
-    )
+    return Table("Stragglers", headers, tuple(rows), frozenset({0, 1, 2}), len(found.stragglers), "stragglers.csv")
 
 
 _SPREAD = (

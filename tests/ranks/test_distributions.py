@@ -8,7 +8,16 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof.ranks.distributions import EXACT, ROUNDING_ERROR, Distributions, Key, distribute, empty, merge, round_values
+from nsysprof.ranks.distributions import (
+    EXACT,
+    ROUNDING_ERROR,
+    Distributions,
+    Key,
+    distribute,
+    empty,
+    merge,
+    round_values,
+)
 
 NAMES = [Key("kernel", name=name) for name in "abc"]
 rows = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2**40)), max_size=40)
