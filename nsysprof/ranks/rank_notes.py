@@ -32,8 +32,8 @@ def rank_notes(
         yield Note("no-common-clock", Severity.WARNING, text, step)
     if durations.rounded.any():
         text = (
-            f"{int(durations.rounded.sum())} of {len(durations.keys)} distributions have too many different values to be "
-            f"kept; their quantiles are within {100 * ROUNDING_ERROR:.1f} %, counts, totals, least and most exact."
+            f"{int(durations.rounded.sum())} of {len(durations.keys)} distributions have too many different values to "
+            f"keep; their quantiles are within {100 * ROUNDING_ERROR:.1f} %, counts, totals, least and most exact."
         )
         yield Note("rounded-quantiles", Severity.INFO, text)
 

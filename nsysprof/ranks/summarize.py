@@ -156,13 +156,14 @@ def _range_kernels(
 ) -> Distributions:
     """Kernels of ranges as `analyze` has them: inclusive of nested ranges, once where a name nests in itself."""
     group_of = attributed.ranges["group"].to_numpy(dtype=np.int64) if len(groups) else np.zeros(0, np.int64)
-    owners, values = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    owners: list[Int64s] = [np.zeros(0, np.int64)]
+    values: list[Int64s] = [np.zeros(0, np.int64)]
     for segments in attributed.segments.values():
         instance, row = segments.pairs()
         kernel = row < len(number)
-        pair = np.unique(group_of[instance[kernel]] * np.int64(len(number) + 1) + row[kernel])
+        pair: Int64s = np.unique(group_of[instance[kernel]] * np.int64(len(number) + 1) + row[kernel])
         group, row = pair // (len(number) + 1), pair % (len(number) + 1)
-        owners.append(group * len(kernels) + number[row])
+        owners.append((group * len(kernels) + number[row]).astype(np.int64))
         values.append(duration[row].astype(np.int64))
     used, owner = np.unique(np.concatenate(owners), return_inverse=True)
     keys = []

@@ -43,20 +43,20 @@ _MOST_CHARACTERS = 60_000
 _MOST_ROWS = (400, 100, 50, 25, 12, 6)
 _CONSOLE_ROWS, _NAME = 16, 40
 _METHOD = (
-    "Kernels, calls, copies and ranges are counted in each trace as nsysprof analyze does it. Their durations are merged as "
-    "counts of values, so that quantiles are of all ranks' instances, and not of the ranks' quantiles.",
-    "compute: when a kernel ran that is not NCCL's; exposed: when one of NCCL's ran and no other; idle: neither kernel nor "
-    "copy, between a device's first and last kernel. Unions by device, added over devices. Time in an NCCL kernel includes "
-    "waiting for other ranks.",
-    "A range's own time is that of the work whose innermost range it is; work of threads without ranges (autograd's) counts "
-    "for the range that began last in their process. Its host time is without the ranges nested in it.",
-    "Straggler: the rank that begins a collective last; what the others' kernels waited for it is the time from the middle "
-    "rank's begin to its begin, added over collectives. The usual rank is the lower median.",
-    "imbalance: the largest of the ranks' totals against their mean. Outlier: more than 3.5 robust standard deviations (median "
-    "absolute deviation) and 5 % from the usual rank; five ranks are the least.",
-    "Clocks: ranks known to be of one host by their sessions' starts, others by the median difference of the ends of matching "
-    "AllReduce, AllGather and ReduceScatter kernels, refused above 100 us of median residual.",
-)  # fmt: skip
+    "Kernels, calls, copies and ranges are counted in each trace as nsysprof analyze does it. Their durations are "
+    "merged as counts of values, so that quantiles are of all ranks' instances, and not of the ranks' quantiles.",
+    "compute: when a kernel ran that is not NCCL's; exposed: when one of NCCL's ran and no other; idle: neither kernel "
+    "nor copy, between a device's first and last kernel. Unions by device, added over devices. Time in an NCCL kernel "
+    "includes waiting for other ranks.",
+    "A range's own time is that of the work whose innermost range it is; work of threads without ranges (autograd's) "
+    "counts for the range that began last in their process. Its host time is without the ranges nested in it.",
+    "Straggler: the rank that begins a collective last; what the others' kernels waited for it is the time from the "
+    "middle rank's begin to its begin, added over collectives. The usual rank is the lower median.",
+    "imbalance: the largest of the ranks' totals against their mean. Outlier: more than 3.5 robust standard deviations "
+    "(median absolute deviation) and 5 % from the usual rank; five ranks are the least.",
+    "Clocks: ranks known to be of one host by their sessions' starts, others by the median difference of the ends of "
+    "matching AllReduce, AllGather and ReduceScatter kernels, refused above 100 us of median residual.",
+)
 
 
 def write_ranks(

@@ -40,14 +40,13 @@ def straggler_lines(found: RanksAnalysis, limit: int = 5) -> list[str]:
     """A line a straggler, with the range it falls behind in most."""
     lines = []
     for _, line in found.stragglers.drop_duplicates("rank").head(limit).iterrows():
+        late, percent = format_ns(line["late_ns"]), format_percent(line["late_pct"])
+        text = f"Rank {line['rank']} computes {late} ({percent}) longer than is usual"
         if line["evidence"] == "collectives":
             text = (
-                f"Rank {line['rank']} is a straggler: last in {line['last_in']} of {line['collectives']} collectives; the "
-                f"others' NCCL kernels waited {format_ns(line['late_ns'])} for it ({format_percent(line['late_pct'])} of "
-                "the time from the first to the last)"
+                f"Rank {line['rank']} is a straggler: last in {line['last_in']} of {line['collectives']} collectives, "
+                f"for which the others' NCCL kernels waited {late} ({percent} of the time between first and last)"
             )
-        else:
-            text = f"Rank {line['rank']} computes {format_ns(line['late_ns'])} ({format_percent(line['late_pct'])}) longer than is usual"
         where = value(line["excess_ns"])
         if where is not None:
             percent = value(line["excess_pct"])
@@ -88,7 +87,8 @@ def rank_table(found: RanksAnalysis, limit: int = 1000) -> Table:
             )
         )
     headers = (
-        "rank", "trace", "kernels", "compute", "NCCL", "overlap", "exposed", "idle", "copied", "peak VRAM", "unlike others",
+        "rank", "trace", "kernels", "compute", "NCCL", "overlap", "exposed", "idle", "copied", "peak VRAM",
+        "unlike others",
     )  # fmt: skip
     return Table("Ranks", headers, tuple(rows), frozenset({0, 1, 10}), len(found.rows), "per_rank.csv", marks)
 

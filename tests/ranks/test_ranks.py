@@ -1,0 +1,357 @@
+"""What many traces say together: stragglers by name and range, clocks, overlap, what is missing or foreign."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from nsysprof.errors import TraceError, UsageError
+from nsysprof.rank_results import RanksAnalysis
+from nsysprof.ranks import partial
+from nsysprof.ranks.engine import plan_tasks, prepare_parts, renumber, run_in_pool, run_serially
+from nsysprof.ranks.identity import drop_copies, find_sources, number_ranks
+from nsysprof.ranks.overview import overview
+from nsysprof.ranks.parts import read_detail, read_part
+from nsysprof.ranks.summarize import MOST_RANGES, OTHER_RANGES, Source, summarize_rank
+from tests.build_trace import TraceBuilder
+from tests.ranks.job import MS, slow_in_backward, write_job
+
+
+def analyze(inputs: list[Path], out: Path, *, by_order: bool = False) -> RanksAnalysis:
+    sources, copies = drop_copies(find_sources(inputs, None), by_order=by_order)
+    tasks = plan_tasks(sources, out)
+    prepare_parts(out, tasks, fresh=False)
+    merged = run_serially(tasks, lambda _more, _name: None).merged
+    ranks = number_ranks(merged.rows, {source.position: source.path for source in sources}, by_order=by_order)
+    details = [detail for task in tasks if (detail := read_detail(task.part)) is not None]
+    return overview(renumber(merged, ranks), details, {}, copies)
+
+
+def codes(found: RanksAnalysis) -> set[str]:
+    return {note.code for note in found.notes}
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> RanksAnalysis:
+    folder = tmp_path_factory.mktemp("job")
+    return analyze(write_job(folder / "in", 6, slow_in_backward), folder / "out")
+
+
+def test_the_straggler_is_named_with_its_range(job: RanksAnalysis) -> None:
+    worst = job.stragglers.iloc[0]
+    assert set(job.stragglers["rank"]) == {2}
+    assert (worst["range"], worst["where"], worst["evidence"]) == ("backward", "GPU", "collectives")
+    assert (worst["last_in"], worst["collectives"]) == (12, 12)
+    assert worst["excess_ns"] == 12 * 2 * MS
+    # The first collective is not counted: it waits for whoever started last.
+    assert worst["late_ns"] == 11 * 2 * MS
+
+
+def test_work_of_a_thread_without_ranges_is_of_the_range_open_in_its_process(job: RanksAnalysis) -> None:
+    of_rank = job.rank_ranges[job.rank_ranges["rank"] == 0].set_index("range")
+    assert of_rank.loc["backward", "compute_ns"] == 12 * 4 * MS
+    assert of_rank.loc["forward", "compute_ns"] == 12 * (2 * MS - 100)
+    assert of_rank.loc["backward", "comm_ns"] == 12 * (5 * MS // 2)
+    assert of_rank.loc["step3", "compute_ns"] == 0
+
+
+def test_clocks_of_unknown_hosts_are_tied_by_collectives(job: RanksAnalysis) -> None:
+    assert [fit.how for fit in job.clocks] == ["reference"] + ["collectives"] * 5
+    assert [fit.offset_ns for fit in job.clocks] == [rank * 37 * MS for rank in range(6)]
+    assert {(fit.anchors, fit.residual_ns) for fit in job.clocks[1:]} == {(12, 0)}
+
+
+def test_compute_communication_and_idle_add_up(job: RanksAnalysis) -> None:
+    row = job.rows[0]
+    assert row.compute_ns == 12 * (6 * MS - 100)
+    assert (row.overlap_ns, row.comm_ns) == (0, row.exposed_comm_ns)
+    assert row.span_ns == row.compute_ns + row.comm_ns + row.idle_ns
+    assert job.imbalance_pct == pytest.approx(100 * (8 / (38 / 6) - 1), rel=1e-3)
+
+
+def test_an_outlier_is_marked_with_what_is_unlike(job: RanksAnalysis) -> None:
+    assert set(job.outliers) == {2}
+    assert "compute +33 %" in job.outliers[2]
+
+
+def test_quantiles_are_of_all_instances(job: RanksAnalysis) -> None:
+    line = job.kernels.set_index("short_name").loc["gemm_backward"]
+    assert (line["instances"], line["ranks"], line["slowest_rank"]) == (72, 6, 2)
+    # One instance in six takes 6 ms: a quantile of six ranks' medians would not know that 5/6 of all take 4 ms.
+    assert (line["med_ns"], line["q75_ns"], line["p95_ns"], line["max_ns"]) == (4 * MS, 4 * MS, 6 * MS, 6 * MS)
+    raw = np.array([4 * MS] * 60 + [6 * MS] * 12)
+    assert line["stddev_ns"] == pytest.approx(raw.std(ddof=1))
+
+
+def test_one_host_goes_by_its_sessions_starts_with_the_residual_of_collectives(tmp_path: Path) -> None:
+    paths = write_job(tmp_path / "in", 3, hosts=["node"] * 3, utc_error_ns=lambda rank: rank * 1000)
+    found = analyze(paths, tmp_path / "out")
+    assert [fit.how for fit in found.clocks[1:]] == ["utc", "utc"]
+    assert [(fit.offset_ns, fit.residual_ns) for fit in found.clocks[1:]] == [
+        (37 * MS + 1000, 1000),
+        (74 * MS + 2000, 2000),
+    ]
+    assert "node" not in str(found.rows)
+
+
+def test_hosts_whose_clocks_disagree_go_by_collectives(tmp_path: Path) -> None:
+    paths = write_job(tmp_path / "in", 2, hosts=["one", "two"], utc_error_ns=lambda rank: rank * 2_000 * MS)
+    (_, fit) = analyze(paths, tmp_path / "out").clocks
+    assert (fit.how, fit.offset_ns) == ("collectives", 37 * MS)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"steps": 5}, "too few"),
+        ({"collective": "ncclDevKernel_SendRecv"}, "no NCCL collective"),
+        ({"drift": lambda rank, step: rank * step * MS}, "do not end together"),
+    ],
+)
+def test_a_clock_that_cannot_be_established_is_refused(tmp_path: Path, options: Any, reason: str) -> None:
+    found = analyze(write_job(tmp_path / "in", 2, hosts=["one", "two"], **options), tmp_path / "out")
+    (_, fit) = found.clocks
+    assert fit.offset_ns is None
+    assert reason in fit.reason
+    assert "no-common-clock" in codes(found)
+
+
+def test_ranks_with_other_numbers_of_collectives_do_not_match(tmp_path: Path) -> None:
+    write_job(tmp_path / "a", 2, steps=12)
+    write_job(tmp_path / "b", 2, steps=13)
+    found = analyze([tmp_path / "a/rank0.sqlite", tmp_path / "b/rank1.sqlite"], tmp_path / "out")
+    assert "another number" in found.clocks[1].reason
+
+
+def test_without_collectives_the_straggler_is_who_computes_longer(tmp_path: Path) -> None:
+    paths = write_job(tmp_path / "in", 4, slow_in_backward, collective="ncclDevKernel_SendRecv", hosts=list("abcd"))
+    worst = analyze(paths, tmp_path / "out").stragglers.iloc[0]
+    assert (worst["rank"], worst["evidence"], worst["range"]) == (2, "own work", "backward")
+    assert pd.isna(worst["collectives"])
+
+
+def test_even_ranks_have_no_straggler_and_no_outlier(tmp_path: Path) -> None:
+    found = analyze(write_job(tmp_path / "in", 6), tmp_path / "out")
+    assert found.stragglers.empty
+    assert found.outliers == {}
+    assert found.imbalance_pct == 0
+
+
+def test_a_rank_that_is_late_on_the_host_is_told_so(tmp_path: Path) -> None:
+    paths = []
+    for rank in range(3):
+        builder, clock = TraceBuilder(), 0
+        for step in range(12):
+            load = 3 * MS if rank == 1 else MS
+            builder.range(clock, clock + load, "load")
+            builder.call(clock + load + 10, clock + load + 20, step + 1)
+            builder.kernel(clock + load + 30, clock + 4 * MS, step + 1, "ncclDevKernel_AllGather_RING_LL")
+            clock += 5 * MS
+        paths.append(builder.write(tmp_path / f"rank{rank}.sqlite"))
+    worst = analyze(paths, tmp_path / "out").stragglers.iloc[0]
+    assert (worst["rank"], worst["range"], worst["where"]) == (1, "load", "host")
+    assert worst["excess_ns"] == 24 * MS
+
+
+def test_shares_survive_the_disk_and_the_wire(tmp_path: Path) -> None:
+    paths = write_job(tmp_path / "in", 2)
+    tasks = plan_tasks(find_sources(paths, None), tmp_path / "out")
+    prepare_parts(tmp_path / "out", tasks, fresh=False)
+    run_serially(tasks, lambda _more, _name: None)
+    leaf, again = summarize_rank(tasks[1].source), read_part(tasks[1].part)
+    assert again is not None
+    assert again.partial.rows == leaf.partial.rows
+    assert again.partial.durations.keys == leaf.partial.durations.keys
+    for name in ("count", "total", "least", "most", "edges", "values", "times", "rounded"):
+        assert np.array_equal(getattr(again.partial.durations, name), getattr(leaf.partial.durations, name)), name
+    pd.testing.assert_frame_equal(again.detail.ranges, leaf.detail.ranges, check_dtype=False)
+    assert again.detail.collectives is not None
+    assert leaf.detail.collectives is not None
+    assert np.array_equal(again.detail.collectives.end_ns, leaf.detail.collectives.end_ns)
+    assert pickle.loads(pickle.dumps(leaf.partial)).rows == leaf.partial.rows
+
+
+def test_rows_merge_in_any_order(tmp_path: Path) -> None:
+    a, b, c = (summarize_rank(Source(number, path)).partial for number, path in enumerate(write_job(tmp_path, 3)))
+    left, right = partial.merge(partial.merge(a, b), c), partial.merge(c, partial.merge(b, a))
+    assert left.rows == right.rows
+    assert np.array_equal(left.durations.values, right.durations.values)
+    assert np.array_equal(left.durations.times, right.durations.times)
+
+
+def test_a_damaged_share_is_made_again(tmp_path: Path) -> None:
+    paths = write_job(tmp_path / "in", 2)
+    first = analyze(paths, tmp_path / "out")
+    part = next((tmp_path / "out/parts").iterdir())
+    part.write_bytes(part.read_bytes()[:100])
+    second = analyze(paths, tmp_path / "out")
+    pd.testing.assert_frame_equal(first.kernels, second.kernels)
+    assert part.stat().st_size > 100
+
+
+def test_a_share_is_found_again_and_not_once_the_trace_has_changed(tmp_path: Path) -> None:
+    (path, *_) = write_job(tmp_path / "in", 2)
+    (task,) = plan_tasks([Source(0, path)], tmp_path / "out")
+    before = task.part
+    assert plan_tasks([Source(0, path)], tmp_path / "out")[0].part == before
+    path.write_bytes(path.read_bytes() + b"x")
+    assert plan_tasks([Source(0, path)], tmp_path / "out")[0].part != before
+
+
+def test_a_pool_of_processes_finds_the_same(tmp_path: Path) -> None:
+    tasks = plan_tasks(find_sources(write_job(tmp_path / "in", 10), None), tmp_path / "out")
+    prepare_parts(tmp_path / "out", tasks, fresh=False)
+    pooled = run_in_pool(tasks, 2, lambda _more, _name: None)
+    prepare_parts(tmp_path / "out", tasks, fresh=True)
+    serial = run_serially(tasks, lambda _more, _name: None)
+    assert pooled.merged.rows == serial.merged.rows
+    for field in dataclasses.fields(serial.merged.durations):
+        ours, other = (getattr(done.merged.durations, field.name) for done in (serial, pooled))
+        assert ours == other if isinstance(ours, tuple) else np.array_equal(ours, other), field.name
+    assert serial.tasks == {"traces": 10, "merges": 2}
+
+
+def test_a_trace_of_zero_bytes_costs_its_row_and_a_note(tmp_path: Path) -> None:
+    paths = write_job(tmp_path / "in", 3)
+    paths[1].write_bytes(b"")
+    found = analyze(paths, tmp_path / "out")
+    assert [row.is_read for row in found.rows] == [True, False, True]
+    assert "0 bytes" in found.rows[1].reason
+    assert "traces-unread" in codes(found)
+    assert found.kernels["ranks"].max() == 2
+
+
+def test_missing_ranks_are_told(tmp_path: Path) -> None:
+    paths = write_job(tmp_path / "in", 4)
+    found = analyze([paths[0], paths[3]], tmp_path / "out")
+    (note,) = [note for note in found.notes if note.code == "missing-ranks"]
+    assert note.text.startswith("2 ranks are missing (1, 2)")
+    assert [row.rank for row in found.rows] == [0, 3]
+
+
+def test_two_traces_of_one_rank_are_refused_before_the_work(tmp_path: Path) -> None:
+    first, second = write_job(tmp_path / "a", 2), write_job(tmp_path / "b", 2, steps=20)
+    with pytest.raises(UsageError, match="Rank 0 has two traces"):
+        analyze([first[0], second[0]], tmp_path / "out")
+    found = analyze([first[0], second[0]], tmp_path / "out", by_order=True)
+    assert [(row.rank, row.rank_from) for row in found.rows] == [(0, "order"), (1, "order")]
+    assert "ranks-by-order" in codes(found)
+
+
+def test_a_copy_of_a_rank_counts_once(tmp_path: Path) -> None:
+    paths = write_job(tmp_path / "in", 2)
+    copy = tmp_path / "rank0.sqlite"
+    copy.write_bytes(paths[0].read_bytes())
+    found = analyze([*paths, copy], tmp_path / "out")
+    assert len(found.rows) == 2
+    assert "copy-of-a-rank" in codes(found)
+
+
+def test_two_traces_whose_environment_says_one_rank_are_refused(tmp_path: Path) -> None:
+    paths = []
+    for name in ("a", "b"):
+        builder = TraceBuilder()
+        builder.launch(10, 1, name=name)
+        builder.fact("PROCESS_0:ENVIRONMENT_VARIABLE", "RANK=5")
+        paths.append(builder.write(tmp_path / f"{name}.sqlite"))
+    with pytest.raises(UsageError, match="Rank 5 has two traces"):
+        analyze(paths, tmp_path / "out")
+
+
+@pytest.mark.parametrize("way", ["environment", "NVTX", "file name"])
+def test_where_a_rank_is_from(tmp_path: Path, way: str) -> None:
+    paths = []
+    for rank in (3, 12):
+        builder = TraceBuilder()
+        builder.launch(10, 1)
+        if way == "environment":
+            builder.fact("PROCESS_0:ENVIRONMENT_VARIABLE", f"SLURM_PROCID={rank}")
+        if way == "NVTX":
+            builder.range(0, 1, f"rank {rank}")
+        paths.append(
+            builder.write(tmp_path / (f"ddp_rank{rank:05d}.sqlite" if way == "file name" else f"{rank}x.sqlite"))
+        )
+    found = analyze(paths, tmp_path / "out")
+    assert [(row.rank, row.rank_from) for row in found.rows] == [(3, way), (12, way)]
+
+
+def test_ranks_of_different_jobs_are_told(tmp_path: Path) -> None:
+    one = write_job(tmp_path / "a", 2)
+    two = write_job(tmp_path / "b", 2, utc_error_ns=lambda _rank: 3600 * 1000 * MS)
+    found = analyze([one[0], two[1]], tmp_path / "out")
+    assert "different-jobs" in codes(found)
+    assert "different-jobs" not in codes(analyze(one, tmp_path / "out2"))
+    builder = TraceBuilder()
+    builder.range(0, 500, "something else")
+    builder.launch(10, 1)
+    other = builder.write(tmp_path / "rank2.sqlite")
+    assert "different-jobs" in codes(analyze([*one, other], tmp_path / "out3"))
+
+
+def test_mixed_versions_of_nsys_are_told(tmp_path: Path) -> None:
+    paths = write_job(tmp_path / "in", 2)
+    builder = TraceBuilder("2022.4")
+    builder.launch(10, 1)
+    paths.append(builder.write(tmp_path / "rank2.sqlite"))
+    (note,) = [note for note in analyze(paths, tmp_path / "out").notes if note.code == "mixed-nsys"]
+    assert "2025.3.2.0 (2)" in note.text
+
+
+def test_a_capture_lists_its_ranks(tmp_path: Path) -> None:
+    import json
+
+    paths = write_job(tmp_path / "ranks", 3, name="rank0000{}.sqlite")
+    ranks = [
+        {"rank": rank, "world_size": 4, "host_token": "h", "trace": f"ranks/{path.name}"}
+        for rank, path in enumerate(paths)
+    ]
+    ranks.append({"rank": 3, "world_size": 4, "host_token": "h", "trace": "../../etc/passwd"})
+    (tmp_path / "manifest.json").write_text(json.dumps({"format_version": 1, "ranks": ranks}))
+    found = analyze([tmp_path], tmp_path / "out")
+    assert [(row.rank, row.rank_from, row.world_size) for row in found.rows] == [(n, "manifest", 4) for n in range(4)]
+    assert "does not exist" in found.rows[3].reason
+    assert {fit.how for fit in found.clocks[1:]} == {"utc"}
+
+
+def test_a_folder_without_traces_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="holds no trace"):
+        find_sources([tmp_path], None)
+    with pytest.raises(TraceError, match="does not exist"):
+        find_sources([tmp_path / "nothing"], None)
+
+
+def test_names_of_ranges_are_bounded(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(MOST_RANGES + 50):
+        builder.range(10 * number, 10 * number + (9 if number >= 50 else 1), f"step {number}")
+    leaf = summarize_rank(Source(0, builder.write(tmp_path / "t.sqlite")))
+    assert len(leaf.detail.ranges) == MOST_RANGES + 1
+    assert OTHER_RANGES in set(leaf.detail.ranges["range"])
+    assert [note.code for note in leaf.partial.rows[0].notes].count("many-range-names") == 1
+
+
+def test_graphs_recorded_as_wholes_leave_the_split_unknown(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.launch(10, 1)
+    builder.call(100, 110, 2, "cudaGraphLaunch_v10000")
+    builder.graph(120, 200, 2)
+    (row,) = summarize_rank(Source(0, builder.write(tmp_path / "t.sqlite"))).partial.rows
+    assert (row.compute_ns, row.comm_ns, row.exposed_comm_ns) == (None, None, None)
+    assert row.gpu_busy_ns is not None
+
+
+def test_real_training_on_two_gpus(trace_path: Any, tmp_path: Path) -> None:
+    found = analyze([trace_path("ddp_rank0"), trace_path("ddp_rank1")], tmp_path / "out")
+    worst = found.stragglers.iloc[0]
+    assert (worst["rank"], worst["range"], worst["last_in"]) == (1, "backward", 135)
+    (_, fit) = found.clocks
+    # The sessions' starts on the one host say 30,334,761 ns: the collectives are right to 10 us.
+    assert fit.offset_ns == pytest.approx(30_334_761, abs=20_000)
+    assert fit.residual_ns is not None
+    assert fit.residual_ns < 5_000
