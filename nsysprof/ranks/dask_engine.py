@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 _CONNECT_S = 10.0
+# What Dask's own check of an address leaves half a client behind for.
+_ADDRESS = re.compile(r"((tcp|tls|ucx|wss?)://)?[\w.%\[\]:-]+:\d{1,5}")
 
 
 def has_dask() -> bool:
@@ -35,6 +38,8 @@ def run_on_dask(
     """
     if not has_dask():
         raise MissingToolError("Dask is not installed.", "pip install 'nsysprof[ranks]'")
+    if scheduler is not None and not _ADDRESS.fullmatch(scheduler):
+        raise _unreachable(scheduler, f"{scheduler!r} is no address")
     began = time.monotonic()
     with _connect(scheduler, workers, memory) as client:
         _check_workers(client)
@@ -67,11 +72,15 @@ def _connect(scheduler: str | None, workers: int, memory: str) -> Iterator[Clien
                 )
             client = stack.enter_context(Client(address, timeout=_CONNECT_S, set_as_default=False))
         except (OSError, TimeoutError, ValueError, ImportError, AttributeError) as error:
-            raise SchedulerError(
-                f"The Dask scheduler {scheduler or 'of this machine'} cannot be reached: {error}.",
-                "Give the address that `dask scheduler` printed, such as tcp://HOST:8786.",
-            ) from error
+            raise _unreachable(scheduler or "of this machine", str(error)) from error
         yield client
+
+
+def _unreachable(scheduler: str, why: str) -> SchedulerError:
+    return SchedulerError(
+        f"The Dask scheduler {scheduler} cannot be reached: {why}.",
+        "Give the address that `dask scheduler` printed, such as tcp://HOST:8786.",
+    )
 
 
 def _check_workers(client: Client) -> None:

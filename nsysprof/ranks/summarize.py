@@ -162,9 +162,9 @@ def _range_kernels(
         instance, row = segments.pairs()
         kernel = row < len(number)
         pair: Int64s = np.unique(group_of[instance[kernel]] * np.int64(len(number) + 1) + row[kernel])
-        group, row = pair // (len(number) + 1), pair % (len(number) + 1)
-        owners.append((group * len(kernels) + number[row]).astype(np.int64))
-        values.append(duration[row].astype(np.int64))
+        group, launched = pair // (len(number) + 1), pair % (len(number) + 1)
+        owners.append((group * len(kernels) + number[launched]).astype(np.int64))
+        values.append(duration[launched].astype(np.int64))
     used, owner = np.unique(np.concatenate(owners), return_inverse=True)
     keys = []
     for each in used.tolist():

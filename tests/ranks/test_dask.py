@@ -1,0 +1,201 @@
+"""The engine on a real Dask scheduler with workers in processes of their own, one of them killed halfway."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import nsysprof
+from nsysprof.ranks.engine import Task, plan_tasks, prepare_parts, run_in_pool
+from nsysprof.ranks.identity import find_sources
+from tests.ranks.job import slow_in_backward, write_job
+
+pytest.importorskip("distributed", reason="needs the extra [ranks]")
+TRACES = 48
+TABLES = ("kernels_over_ranks.csv", "ranges_over_ranks.csv", "range_kernels_over_ranks.csv", "rank_ranges.csv",
+          "api_over_ranks.csv", "memops_over_ranks.csv", "stragglers.csv", "per_rank.csv")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("job")
+    write_job(folder, TRACES, slow_in_backward, steps=40)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def serial(job: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("serial") / "out"
+    assert finish(start(job, out, "--workers", "1"))[0] == 0
+    return out
+
+
+def start(job: Path, out: Path, *options: str) -> subprocess.Popen[str]:
+    argv = [sys.executable, "-m", "nsysprof", "analyze", str(job), "--out", str(out), "--no-figures", *options]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=240)
+    assert "Traceback" not in err, err
+    return process.returncode, out, err
+
+
+def same_tables(one: Path, other: Path) -> bool:
+    return all((one / name).read_bytes() == (other / name).read_bytes() for name in TABLES)
+
+
+def wait_for(folder: Path, parts: int, process: subprocess.Popen[str]) -> None:
+    limit = time.monotonic() + 120
+    while len(list((folder / "parts").glob("*.parquet"))) < parts:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+
+
+class Cluster:
+    """`dask scheduler` and `dask worker` as a user starts them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "scheduler.json"
+        self.folder = folder
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self._run("scheduler", "--port", "0", "--no-dashboard", "--scheduler-file", str(self.file))
+        limit = time.monotonic() + 60
+        while not self.file.exists():
+            assert time.monotonic() < limit
+            time.sleep(0.05)
+        self.address = json.loads(self.file.read_text())["address"]
+
+    def worker(self, python_path: Path | None = None) -> subprocess.Popen[bytes]:
+        return self._run("worker", self.address, "--nthreads", "1", "--no-nanny", "--no-dashboard", path=python_path)
+
+    def _run(self, *arguments: str, path: Path | None = None) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, **({} if path is None else {"PYTHONPATH": str(path)})}
+        argv = [sys.executable, "-m", "dask", *arguments]
+        with (self.folder / f"{len(self.processes)}.log").open("wb") as log:
+            process = subprocess.Popen(argv, stdout=log, stderr=log, env=environment, cwd=self.folder)
+        self.processes.append(process)
+        return process
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path)
+    yield cluster
+    for process in cluster.processes:
+        process.kill()
+        process.wait(timeout=30)
+
+
+def test_a_worker_killed_halfway_changes_no_number(job: Path, serial: Path, cluster: Cluster, tmp_path: Path) -> None:
+    first, _ = cluster.worker(), cluster.worker()
+    out = tmp_path / "out"
+    process = start(job, out, "--scheduler", cluster.address)
+    wait_for(out, 10, process)
+    assert len(list((out / "parts").glob("*.parquet"))) < TRACES
+    first.kill()
+    code, said, err = finish(process)
+    assert code == 0, err
+    assert "Rank 2 is a straggler" in said
+    assert same_tables(out, serial)
+    engine = json.loads((out / "ranks.json").read_text())["engine"]
+    assert engine["ran on"] == f"Dask at {cluster.address}"
+    assert engine["traces"] == TRACES
+
+
+def test_local_workers_find_the_same(job: Path, serial: Path, tmp_path: Path) -> None:
+    code, _, err = finish(start(job, tmp_path / "out", "--workers", "2"))
+    assert code == 0, err
+    assert f"{TRACES} of {TRACES} traces" in err
+    assert same_tables(tmp_path / "out", serial)
+
+
+def test_an_interrupted_run_continues(job: Path, serial: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    process = start(job, out, "--workers", "1")
+    wait_for(out, 5, process)
+    process.send_signal(signal.SIGINT)
+    code, _, err = finish(process)
+    assert code == 130
+    assert f"of {TRACES} traces are done and kept" in err
+    assert not (out / "ranks.json").exists()
+    kept = {path.name: path.stat().st_mtime_ns for path in (out / "parts").iterdir()}
+    assert 5 <= len(kept) < TRACES
+    code, _, err = finish(start(job, out, "--workers", "1"))
+    assert code == 0, err
+    assert f"{len(kept)} of {TRACES} traces are already there" in err
+    assert {name: (out / "parts" / name).stat().st_mtime_ns for name in kept} == kept
+    assert same_tables(out, serial)
+
+
+def test_a_worker_with_other_code_is_refused(job: Path, cluster: Cluster, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(Path(nsysprof.__file__).parent, other / "nsysprof", ignore=shutil.ignore_patterns("__pycache__"))
+    package = other / "nsysprof" / "__init__.py"
+    package.write_text(package.read_text().replace(f'"{nsysprof.__version__}"', '"9.9.9"'))
+    cluster.worker(other)
+    code, _, err = finish(start(job, tmp_path / "out", "--scheduler", cluster.address))
+    assert code == 16
+    assert "run other code" in err
+    assert "9.9.9" in err
+
+
+def test_a_scheduler_without_workers_is_told(job: Path, cluster: Cluster, tmp_path: Path) -> None:
+    code, _, err = finish(start(job, tmp_path / "out", "--scheduler", cluster.address))
+    assert code == 16
+    assert "has no workers" in err
+
+
+@pytest.mark.parametrize(
+    "address", ["tcp://127.0.0.1:1", "nonsense://x", "tcp://no.such.host.invalid:8786", "", "tcp://"]
+)
+def test_an_address_without_a_scheduler_is_told(job: Path, tmp_path: Path, address: str) -> None:
+    code, _, err = finish(start(job, tmp_path / "out", "--scheduler", address))
+    assert code == 16
+    assert "cannot be reached" in err
+    assert "dask scheduler" in err
+
+
+class Deadly(Task):
+    """A trace that takes its worker with it, as one does that is larger than the memory."""
+
+    @property
+    def part(self) -> Path:
+        if os.environ["NSYSPROF_TEST_PARENT"] != str(os.getpid()):
+            os._exit(1)
+        return super().part
+
+
+def deadly_tasks(job: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> list[Task]:
+    monkeypatch.setenv("NSYSPROF_TEST_PARENT", str(os.getpid()))
+    tasks = plan_tasks(find_sources(sorted(job.iterdir())[:6], None), out)
+    tasks[3] = Deadly(tasks[3].source, tasks[3].folder, tasks[3].version)
+    prepare_parts(out, tasks, fresh=False)
+    return tasks
+
+
+def test_a_trace_that_kills_its_process_is_a_row_with_a_reason(
+    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = run_in_pool(deadly_tasks(job, tmp_path, monkeypatch), 2, lambda _more, _name: None)
+    assert [row.is_read for row in done.merged.rows] == [True, True, True, False, True, True]
+    assert "died twice" in done.merged.rows[3].reason
+
+
+def test_a_trace_that_kills_its_dask_workers_is_too(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from nsysprof.ranks.dask_engine import run_on_dask
+
+    tasks = deadly_tasks(job, tmp_path, monkeypatch)
+    done = run_on_dask(tasks, lambda _more, _name: None, scheduler=None, workers=2)
+    assert [row.is_read for row in done.merged.rows] == [True, True, True, False, True, True]
+    assert "killed its worker" in done.merged.rows[3].reason
