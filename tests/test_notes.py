@@ -10,11 +10,11 @@ CODE = re.compile(r"""(?:Note\(\s*|^\s+|^\s+\(\s*)"([a-z]+(?:-[a-z]+)+)"[,:]""",
 
 def test_every_code_of_a_note_on_a_trace_is_in_the_documentation():
     codes = set()
-    for folder in ("trace", "analysis"):
+    for folder in ("trace", "analysis", "ranks"):
         for path in sorted((ROOT / "nsysprof" / folder).glob("*.py")):
             codes |= set(CODE.findall(path.read_text(encoding="utf-8")))
     assert {"no-calls", "open-ranges", "events-lost", "being-written", "dram-gaps"} <= codes
-    pages = ("analyze.md", "bench.md", "compare.md", "counters.md", "program.md")
+    pages = ("analyze.md", "bench.md", "compare.md", "counters.md", "program.md", "ranks.md")
     texts = "".join((ROOT / "docs" / page).read_text(encoding="utf-8") for page in pages)
     documented = set(re.findall(r"`([a-z-]+)`", texts))
     assert codes - documented == set()
