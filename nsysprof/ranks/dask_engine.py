@@ -5,18 +5,24 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
 from nsysprof.errors import MissingToolError, NsysprofError, SchedulerError
-from nsysprof.ranks.engine import FAN_IN, TRIES, Done, Progress, Task, lost, merge_partials, run_task
+from nsysprof.ranks.engine import FAN_IN, Done, Progress, Task, lost, merge_partials, run_task
 from nsysprof.ranks.parts import code_version
 
 if TYPE_CHECKING:
     from distributed import Client, Future
 
+    from nsysprof.ranks.partial import Partial
+
 _CONNECT_S = 10.0
+# Workers are counted so often, and so long there may be none.
+_LOOK_S, _ALONE_S = 5.0, 60.0
 # What Dask's own check of an address leaves half a client behind for.
 _ADDRESS = re.compile(r"((tcp|tls|ucx|wss?)://)?[\w.%\[\]:-]+:\d{1,5}")
 
@@ -56,7 +62,7 @@ def _connect(scheduler: str | None, workers: int, memory: str) -> Iterator[Clien
     # Lost workers are our notes; Dask's tracebacks of them are not the user's.
     for name in ("distributed", "distributed.nanny", "distributed.worker", "distributed.core", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    settings = {"distributed.scheduler.allowed-failures": TRIES, "distributed.comm.timeouts.connect": f"{_CONNECT_S}s"}
+    settings = {"distributed.scheduler.allowed-failures": 1, "distributed.comm.timeouts.connect": f"{_CONNECT_S}s"}
     with dask.config.set(settings), contextlib.ExitStack() as stack:
         try:
             address: Any = scheduler
@@ -73,6 +79,7 @@ def _connect(scheduler: str | None, workers: int, memory: str) -> Iterator[Clien
             client = stack.enter_context(Client(address, timeout=_CONNECT_S, set_as_default=False))
         except (OSError, TimeoutError, ValueError, ImportError, AttributeError) as error:
             raise _unreachable(scheduler or "of this machine", str(error)) from error
+        stack.enter_context(client.as_current())
         yield client
 
 
@@ -111,43 +118,132 @@ def _version() -> str:
 def _run_graph(client: Client, tasks: Sequence[Task], progress: Progress) -> tuple[Any, dict[str, int]]:
     from distributed import as_completed
 
-    # Names that no other run on the scheduler has: what it remembers may be of files that have changed.
-    run = f"{time.time_ns():x}"
-    futures = {
-        client.submit(run_task, task, key=f"trace-{run}-{task.source.position}", retries=1, pure=False): task
-        for task in tasks
-    }
-    waiting: list[Future] = []
-    failed = []
-    counts = {"traces": len(tasks), "merges": 0}
+    graph = _Graph(client)
+    futures = {graph.submit_trace(task): task for task in tasks}
     coming = as_completed(futures, loop=client.loop)
-    for future in coming:
-        task = futures.pop(future, None)
-        if future.status == "finished":
-            waiting.append(future)
-        else:
-            failed.append(_give_up(task, future))
-        if task is not None:
+    suspects: list[Task] = []
+    with _watched(client, futures, graph):
+        for future in coming:
+            task = futures.pop(future, None)
+            if future.status == "finished":
+                merged = graph.add(future)
+            elif task is None:
+                merged = graph.merge_again(future)
+            else:
+                _refuse_if_of_the_run(future.exception() if future.status == "error" else None)
+                suspects.append(task)
+                continue
+            if task is not None:
+                progress(1, task.source.path.name)
+            if merged is not None:
+                coming.add(merged)
+        # A worker that dies takes others' tasks with it. Alone, it is clear whose fault it was.
+        failed = []
+        for task in suspects:
+            failed.append(_alone(graph, task))
             progress(1, task.source.path.name)
-        if len(waiting) == FAN_IN:
-            counts["merges"] += 1
-            merged = client.submit(merge_partials, waiting, key=f"merge-{run}-{counts['merges']}", retries=1)
-            coming.add(merged)
-            # Merged, they are forgotten: a worker holds no more than what is not merged yet.
-            waiting = []
-    rest = [*failed, *client.gather(waiting)]
-    counts["merges"] += len(rest) > 1
-    return merge_partials(rest), counts
+        rest = [*failed, *client.gather(graph.waiting)]
+    graph.counts["merges"] += len(rest) > 1
+    return merge_partials(rest), {"traces": len(tasks), **graph.counts}
 
 
-def _give_up(task: Task | None, future: Future) -> Any:
-    """The row of a trace that failed; other errors are the run's."""
-    error = future.exception()
-    if isinstance(error, NsysprofError) or task is None or error is None:
-        raise error or SchedulerError("Dask cancelled the run.", "See the scheduler's log, and run the command again.")
+class _Graph:
+    """Futures of traces and merges. Names are of this run: what the scheduler remembers may be of other files.
+
+    waiting: results that are not being merged; merging: what each merge is of, kept until it ends.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.run = f"{time.time_ns():x}"
+        self.submitted = 0
+        self.counts = {"merges": 0}
+        self.waiting: list[Future] = []
+        self.merging: dict[Future, list[Future]] = {}
+        self.has_lost_all = False
+
+    def submit_trace(self, task: Task) -> Future:
+        self.submitted += 1
+        name = f"trace-{self.run}-{self.submitted}"
+        return self.client.submit(run_task, task, key=name, retries=1, pure=False)
+
+    def add(self, future: Future) -> Future | None:
+        """A result. The future that merges it with others, once there are enough."""
+        self.merging.pop(future, None)
+        self.waiting.append(future)
+        if len(self.waiting) < FAN_IN:
+            return None
+        some, self.waiting = self.waiting, []
+        self.counts["merges"] += 1
+        return self._merge(some)
+
+    def merge_again(self, future: Future) -> Future:
+        """A merge that died with its worker. Raises SchedulerError where that is not what happened."""
+        _refuse_if_of_the_run(future.exception() if future.status == "error" else None)
+        return self._merge(self.merging.pop(future))
+
+    def _merge(self, some: list[Future]) -> Future:
+        self.submitted += 1
+        merged = self.client.submit(merge_partials, some, key=f"merge-{self.run}-{self.submitted}", pure=False)
+        self.merging[merged] = some
+        return merged
+
+
+@contextlib.contextmanager
+def _watched(client: Client, futures: dict[Future, Task], graph: _Graph) -> Iterator[None]:
+    """Cancels everything where no worker has been there for a while, lest we wait for ever; says so."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        alone_since = None
+        while not ended.wait(_LOOK_S):
+            if client.ncores():
+                alone_since = None
+            elif alone_since is None:
+                alone_since = time.monotonic()
+            elif time.monotonic() - alone_since > _ALONE_S:
+                graph.has_lost_all = True
+                client.cancel([*futures, *graph.merging, *graph.waiting])
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True, name="watch workers")
+    watcher.start()
+    try:
+        yield
+    except (CancelledError, SchedulerError):
+        if not graph.has_lost_all:
+            raise
+        raise SchedulerError(
+            "All workers of the Dask scheduler are gone.",
+            "Start workers and run the same command again: it continues with what is done.",
+        ) from None
+    finally:
+        ended.set()
+        watcher.join(timeout=_LOOK_S)
+
+
+def _refuse_if_of_the_run(error: BaseException | None) -> None:
+    """Raises what is not one trace's fault: our own errors, missing packages, a cancelled run."""
+    if error is None:
+        raise SchedulerError("Dask cancelled the run.", "See the scheduler's log, and run the same command again.")
+    if isinstance(error, NsysprofError):
+        raise error
     if isinstance(error, ModuleNotFoundError):
         raise SchedulerError(
             f"A worker lacks a package: {error}.", "Install the same nsysprof[ranks] on all workers."
         ) from error
-    why = "killed its worker again and again" if type(error).__name__ == "KilledWorker" else str(error)
-    return lost(task, f"{type(error).__name__}: {why}")
+
+
+def _alone(graph: _Graph, task: Task) -> Partial:
+    """Another try of a trace over which a worker failed, with nothing beside it."""
+    from distributed import wait
+
+    future = graph.submit_trace(task)
+    wait(future)
+    if future.status == "finished":
+        found: Partial = future.result()
+        return found
+    error = future.exception() if future.status == "error" else None
+    _refuse_if_of_the_run(error)
+    why = "killed its worker again" if type(error).__name__ == "KilledWorker" else f"{type(error).__name__}: {error}"
+    return lost(task, why)

@@ -24,8 +24,6 @@ from nsysprof.ranks.parts import PARTS, code_version, part_path, read_part, writ
 from nsysprof.ranks.summarize import Source, summarize_rank
 
 FAN_IN = 8
-# A worker that dies over a trace is replaced; the trace gets so many tries.
-TRIES = 2
 Progress = Callable[[int, str], None]
 
 
