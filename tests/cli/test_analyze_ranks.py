@@ -1,0 +1,148 @@
+"""`nsysprof analyze` of several traces, as a person or a script runs it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from nsysprof.cli import app
+from nsysprof.cli.ranks import is_many
+from nsysprof.errors import OutputError, TraceError, UsageError
+from nsysprof.output import write_whole
+from tests.build_trace import TraceBuilder
+from tests.ranks.job import slow_in_backward, write_job
+
+
+def run(*arguments: object) -> Any:
+    return CliRunner().invoke(app, ["analyze", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("job") / "run7"
+    write_job(folder, 6, slow_in_backward)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def done(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    out = tmp_path_factory.mktemp("out") / "out"
+    result = run(folder, "--out", out, "--svg")
+    assert result.exit_code == 0, result.output
+    return out, result.stdout
+
+
+def test_the_folder_holds_what_the_documentation_says(done: tuple[Path, str]) -> None:
+    out, _ = done
+    page = (Path(__file__).parents[2] / "docs/files.md").read_text(encoding="utf-8")
+    part = page[page.index("## An analysis of many traces") : page.index("## NVTX names")]
+    for path in out.iterdir():
+        if path.suffix in (".csv", ".json", ".png", ".md", ".html"):
+            assert f"`{path.name}`" in part, path.name
+    said = set(part.replace("|", ",").replace(";", ",").replace(" ", "").replace("\n", ",").split(","))
+    for path in out.glob("*.csv"):
+        header = path.read_text(encoding="utf-8").splitlines()[0].split(",")
+        assert {column for column in header if column not in part} == set(), path.name
+    assert "late_ns" in said
+    assert not list(out.glob("*in-progress"))
+
+
+def test_the_terminal_says_first_what_matters(done: tuple[Path, str]) -> None:
+    _, said = done
+    assert "Rank 2 is a straggler: last in 12 of 12 collectives" in said
+    assert "it falls behind in backward (GPU +24.00 ms, +50 %)" in said
+    assert "outlier" in said or "unlike others" in said
+    assert "read" in said.splitlines()[-1]
+
+
+def test_unknown_is_empty_and_never_zero(done: tuple[Path, str]) -> None:
+    text = (done[0] / "per_rank.csv").read_text(encoding="utf-8")
+    rows = list(csv.DictReader(text.splitlines()))
+    assert [row["rank"] for row in rows] == [str(number) for number in range(6)]
+    assert {row["peak_vram_bytes"] for row in rows} == {""}
+    assert {row["host"] for row in rows} == {""}
+    assert [row["is_straggler"] for row in rows] == ["False", "False", "True", "False", "False", "False"]
+
+
+def test_the_report_has_figures_tables_notes_and_method(done: tuple[Path, str]) -> None:
+    report = (done[0] / "report.md").read_text(encoding="utf-8")
+    for text in (
+        "# 6 ranks",
+        "![heatmap](heatmap.png)",
+        "![timeline](timeline.png)",
+        "★ straggler, outlier",
+        "## Method",
+    ):
+        assert text in report
+    assert (done[0] / "heatmap.svg").stat().st_size > 1000
+    page = (done[0] / "report.html").read_text(encoding="utf-8")
+    assert page.count("<img src=") == 2
+    HTMLParser().feed(page)
+
+
+def test_json_is_all_of_standard_output(folder: Path, tmp_path: Path) -> None:
+    result = run(folder, "--out", tmp_path / "out", "--json", "--no-figures")
+    data = json.loads(result.stdout)
+    assert data["stragglers"][0]["rank"] == 2
+    assert data["clocks"][1]["anchors"] == 12
+    assert data == {**json.loads((tmp_path / "out/ranks.json").read_text()), "folder": str(tmp_path / "out")}
+
+
+def test_a_finished_folder_is_replaced_with_force_alone(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert run(folder, "--out", out, "--no-figures").exit_code == 0
+    again = run(folder, "--out", out, "--no-figures")
+    assert isinstance(again.exception, OutputError)
+    assert "--force" in again.exception.next_step
+    assert run(folder, "--out", out, "--no-figures", "--force").exit_code == 0
+    write_whole(tmp_path / "mine.txt", b"")
+    foreign = run(folder, "--out", tmp_path)
+    assert isinstance(foreign.exception, OutputError)
+
+
+def test_nothing_that_can_be_read_is_an_error(tmp_path: Path) -> None:
+    for rank in range(2):
+        (tmp_path / f"rank{rank}.sqlite").write_bytes(b"")
+    result = run(tmp_path, "--out", tmp_path / "out")
+    assert isinstance(result.exception, TraceError)
+    assert "None of 2 traces could be read. The first: " in result.exception.text
+
+
+@pytest.mark.parametrize("options", [["--workers", "0"], ["--ncu", "x.csv"]])
+def test_options_that_make_no_sense(folder: Path, tmp_path: Path, options: list[str]) -> None:
+    assert isinstance(run(folder, "--out", tmp_path / "out", *options).exception, UsageError)
+
+
+def test_what_is_one_trace_and_what_is_many(folder: Path, tmp_path: Path) -> None:
+    assert is_many([folder])
+    assert is_many([folder / "rank0.sqlite", folder / "rank1.sqlite"])
+    assert not is_many([folder / "rank0.sqlite"])
+    assert not is_many([tmp_path])
+    (tmp_path / "nsys.sqlite").touch()
+    (tmp_path / "other.sqlite").touch()
+    assert not is_many([tmp_path])
+
+
+def test_hostile_names_stay_text(tmp_path: Path) -> None:
+    name = "=cmd()|<script>alert(1)</script>$x$\x1b[31m\u202e"
+    for rank in range(2):
+        builder = TraceBuilder()
+        builder.range(0, 500, name)
+        builder.launch(10, 1, name="<img src=x>" * 3)
+        builder.launch(200, 2)
+        builder.write(tmp_path / f"rank{rank}.sqlite")
+    result = run(tmp_path, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert "\x1b" not in result.output
+    page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
+    assert "<script>alert" not in page
+    assert "<img src=x>" not in page
+    assert "\u202e" not in (tmp_path / "out/report.md").read_text(encoding="utf-8")
+    line = (tmp_path / "out/ranges_over_ranks.csv").read_text(encoding="utf-8")
+    assert "'=cmd()" in line
