@@ -65,9 +65,12 @@ def _deviations(rank_ranges: pd.DataFrame) -> tuple[pd.DataFrame | None, list[st
     if wide.shape[1] == 0:
         return None, []
     percent = 100 * (wide / usual - 1)
+    gpu = np.array([bool(column[-1]) for column in percent.columns])
     # What a rank's difference costs is what counts, not its percentage of nothing.
     cost = (wide - usual).abs().max().to_numpy(dtype=float)
-    weighty = np.maximum(cost, usual) >= _LEAST_SHARE * max(cost.max(), usual.max())
+    largest = max(cost.max(), usual[gpu].max(initial=0))
+    # A host range in which no rank differs is no news; of the GPU's, all that take time are of interest.
+    weighty = np.where(gpu, np.maximum(cost, usual), cost) >= _LEAST_SHARE * largest
     order = np.argsort(-cost, kind="stable")
     chosen = order[weighty[order]][:_MOST_RANGES]
     percent = percent.iloc[:, chosen]
