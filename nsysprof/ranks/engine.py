@@ -22,8 +22,10 @@ from nsysprof.ranks.distributions import empty
 from nsysprof.ranks.partial import Partial, failed, merge
 from nsysprof.ranks.parts import PARTS, code_version, part_path, read_part, write_part
 from nsysprof.ranks.summarize import Source, summarize_rank
+from nsysprof.trace.open import LARGE_BYTES
 
 FAN_IN = 8
+_LARGE_OF_MANY = 1 << 20
 Progress = Callable[[int, str], None]
 
 
@@ -51,7 +53,10 @@ class Done:
 
 
 def plan_tasks(sources: Sequence[Source], folder: Path) -> list[Task]:
-    """A task for each source."""
+    """A task for each source. Where they are large together, compiled code reads each of them."""
+    total = sum(source.path.stat().st_size for source in sources if source.path.is_file())
+    if total >= LARGE_BYTES:
+        sources = [replace(source, large_bytes=_LARGE_OF_MANY) for source in sources]
     return [Task(source, folder, code_version()) for source in sources]
 
 

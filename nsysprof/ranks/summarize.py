@@ -37,7 +37,10 @@ _LONGEST_NS = 2**50
 
 @dataclass(frozen=True)
 class Source:
-    """One input. rank, world_size, host: of a capture's manifest, None where there is none. nsys: for reports."""
+    """One input. rank, world_size, host: of a capture's manifest, None where there is none. nsys: for reports.
+
+    large_bytes: as in open_trace: a process that reads many traces loads the compiled reader once for all.
+    """
 
     position: int
     path: Path
@@ -45,13 +48,14 @@ class Source:
     world_size: int | None = None
     host: str | None = None
     nsys: Path | None = None
+    large_bytes: int | None = None
 
 
 def summarize_rank(source: Source) -> Leaf:
     """Read one trace. Raises NsysprofError for what is no trace."""
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
         path = resolve_input(source.path, source.nsys, Path(scratch))
-        with open_trace(path, identity_of(source.path, path)) as trace:
+        with open_trace(path, identity_of(source.path, path), source.large_bytes) as trace:
             session = read_session(trace)
             tables = read_tables(trace)
             return _leaf(source, session, tables, summarize(tables))

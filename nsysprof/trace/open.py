@@ -23,7 +23,7 @@ _MARKS = ("StringIds", "META_DATA_CAPTURE", "META_DATA_EXPORT", "EXPORT_META_DAT
 
 
 # Below this size SQLite reads a trace in the time that loading the compiled reader takes.
-_LARGE_BYTES = 96 << 20
+LARGE_BYTES = 96 << 20
 
 
 @dataclass
@@ -31,7 +31,8 @@ class Trace:
     """An opened trace. `columns` holds the columns of every real table (views are not looked at).
 
     identity: the file (a folder of Parquet) that stands for the trace by its name, size and SHA-256: `path`, unless
-    that was made from something else. digest: its SHA-256, computed beside the reading.
+    that was made from something else. digest: its SHA-256, computed beside the reading. large_bytes: from this size on
+    compiled code reads the tables, None: from LARGE_BYTES on.
     """
 
     path: Path
@@ -40,13 +41,15 @@ class Trace:
     columns: dict[str, tuple[str, ...]]
     identity: Path
     digest: Future[str]
+    large_bytes: int | None = None
     notes: list[Note] = field(default_factory=list)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property
     def is_large(self) -> bool:
         """Whether tables are worth reading from the file's pages, by compiled code, and can be."""
-        return self.bytes >= _LARGE_BYTES and hasattr(os, "preadv") and find_spec("numba") is not None
+        least = LARGE_BYTES if self.large_bytes is None else self.large_bytes
+        return self.bytes >= least and hasattr(os, "preadv") and find_spec("numba") is not None
 
     @property
     def identity_bytes(self) -> int:
@@ -66,7 +69,7 @@ class Trace:
 
 
 @contextmanager
-def open_trace(path: Path, identity: Path | None = None) -> Iterator[Trace]:
+def open_trace(path: Path, identity: Path | None = None, large_bytes: int | None = None) -> Iterator[Trace]:
     """Open an nsys SQLite export. identity: what it was made from, where that and not `path` is what the user has.
 
     Raises TraceEmptyError, TraceDamagedError or TraceForeignError with the next step. Tables that turn out damaged
@@ -81,7 +84,7 @@ def open_trace(path: Path, identity: Path | None = None) -> Iterator[Trace]:
         try:
             columns = _probe(connection, path)
             identity = identity or path
-            trace = Trace(path, size, connection, columns, identity, pool.submit(_sha256, identity))
+            trace = Trace(path, size, connection, columns, identity, pool.submit(_sha256, identity), large_bytes)
             trace.notes += _sidecar_notes(path) + _view_notes(connection)
             yield trace
         finally:
