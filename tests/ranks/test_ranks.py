@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import pickle
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -355,3 +357,21 @@ def test_real_training_on_two_gpus(trace_path: Any, tmp_path: Path) -> None:
     assert fit.offset_ns == pytest.approx(30_334_761, abs=20_000)
     assert fit.residual_ns is not None
     assert fit.residual_ns < 5_000
+
+
+@pytest.mark.nsys
+def test_kernels_of_all_ranks_are_the_sum_of_nsys_stats(nsys: Path, trace_path: Any, tmp_path: Path) -> None:
+    traces = [trace_path("ddp_rank0"), trace_path("ddp_rank1")]
+    found = analyze(traces, tmp_path / "out").kernels.set_index("name")
+    tables = []
+    for trace in traces:
+        argv = [str(nsys), "stats", "-q", "-r", "cuda_gpu_kern_sum", "-f", "csv", "-o", "-", str(trace)]
+        said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+        tables.append(pd.read_csv(io.StringIO(said)))
+    peer = pd.concat(tables).groupby("Name")
+    assert set(found.index) == set(peer.groups)
+    for ours, theirs, how in (
+        ("instances", "Instances", "sum"), ("total_ns", "Total Time (ns)", "sum"),
+        ("min_ns", "Min (ns)", "min"), ("max_ns", "Max (ns)", "max"),
+    ):  # fmt: skip
+        assert found[ours].astype("int64").to_dict() == peer[theirs].agg(how).astype("int64").to_dict(), ours
