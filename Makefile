@@ -7,12 +7,13 @@ VENV := .venv
 NSYS := .nsys/bin/nsys
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format nsys clean
+.PHONY: help demo test check coverage format nsys clean
 
 help:
 	@echo 'make demo    capture math and flash attention on this machine and analyse what was captured'
 	@echo 'make test    everything CI runs: environment, Nsight Systems where possible, scripts/check'
 	@echo 'make check   scripts/check alone, in the environment that is there'
+	@echo 'make coverage  the same with branch coverage and its floor'
 	@echo 'make format  let ruff format and fix the code'
 	@echo 'make nsys    put Nsight Systems into .nsys/ (Debian and Ubuntu, amd64)'
 	@echo 'make clean   remove the environment, .nsys/, demo/ and caches'
@@ -39,6 +40,9 @@ test: $(VENV)/.stamp-dev
 
 check:
 	@scripts/check $(VENV)
+
+coverage: $(VENV)/.stamp-dev
+	@COVERAGE=1 scripts/check $(VENV)
 
 format:
 	$(VENV)/bin/ruff check --fix .
