@@ -13,7 +13,7 @@ help:
 	@echo 'make demo    capture math and flash attention on this machine and analyse what was captured'
 	@echo 'make test    everything CI runs: environment, Nsight Systems where possible, scripts/check'
 	@echo 'make check   scripts/check alone, in the environment that is there'
-	@echo 'make coverage  the same with branch coverage and its floor'
+	@echo 'make coverage  the same with the slow tests, branch coverage and its floor'
 	@echo 'make format  let ruff format and fix the code'
 	@echo 'make nsys    put Nsight Systems into .nsys/ (Debian and Ubuntu, amd64)'
 	@echo 'make clean   remove the environment, .nsys/, demo/ and caches'
@@ -42,7 +42,7 @@ check:
 	@scripts/check $(VENV)
 
 coverage: $(VENV)/.stamp-dev
-	@COVERAGE=1 scripts/check $(VENV)
+	@SLOW=1 COVERAGE=1 scripts/check $(VENV)
 
 format:
 	$(VENV)/bin/ruff check --fix .

@@ -98,6 +98,7 @@ def test_every_cell_gets_its_blocks_and_all_of_it_is_on_disk(tmp_path):
     assert starts == sorted(starts)
 
 
+@pytest.mark.slow
 def test_a_failing_kernel_costs_itself_alone(tmp_path, kernels):
     backends = ["naive", "mykernels:raises", "mykernels:crashes", "mykernels:nothing", "nowhere:f"]
     made, finished, _ = run(tmp_path, backends)
@@ -131,6 +132,7 @@ def test_a_kernel_that_is_wrong_in_its_gradient_alone(tmp_path, kernels):
     assert "dv" in made.blocks[0].reason
 
 
+@pytest.mark.slow
 def test_a_kernel_that_never_returns(tmp_path, kernels):
     made, finished, _ = run(tmp_path, ["naive", "mykernels:hangs"], processes=1, case_timeout_s=2.0)
     assert finished
@@ -138,6 +140,7 @@ def test_a_kernel_that_never_returns(tmp_path, kernels):
     assert statuses(made, 0) == [OK] * 2
 
 
+@pytest.mark.slow
 def test_a_kernel_that_fails_in_one_process_only(tmp_path, kernels):
     made, _, _ = run(tmp_path, ["naive", "mykernels:crashes_once"])
     assert sorted(statuses(made, 1)) == ["crashed", OK, OK]

@@ -89,6 +89,7 @@ def test_as_many_kernels_as_allowed_are_all_counted(capture, where):
     assert captured.manifest.notes == []
 
 
+@pytest.mark.slow
 def test_large_memory_is_replayed_by_running_again(capture, monkeypatch):
     from nsysprof.capture import count
 
@@ -138,6 +139,7 @@ def test_ctrl_c_while_counting_keeps_what_is_there(capture):
     assert all(outcome.samples is not None for outcome in captured.progress.outcomes)
 
 
+@pytest.mark.slow
 def test_an_older_captures_counters_are_replaced(capture):
     capture(["math", "naive"])
     _, kernels, _ = capture(["naive"])

@@ -51,6 +51,7 @@ def test_a_small_bench_from_end_to_end(tmp_path):
         assert database.execute("SELECT seed, complete FROM runs").fetchone() == (7, 1)
 
 
+@pytest.mark.slow
 def test_the_database_grows_and_takes_new_columns(tmp_path):
     db = tmp_path / "all.db"
     one = ["--seq", "32", "--backends", "naive", "--db", db, "--no-figures"]
@@ -74,6 +75,7 @@ def test_databases_that_are_not_ours(tmp_path):
     assert not (tmp_path / "o").exists()
 
 
+@pytest.mark.slow
 def test_json(tmp_path):
     done = run(*QUICK, "--backends", "naive", "--json", "--no-figures", "--out", tmp_path / "o")
     data = json.loads(done.stdout)
@@ -82,6 +84,7 @@ def test_json(tmp_path):
     assert data["folder"] == str(tmp_path / "o")
 
 
+@pytest.mark.slow
 def test_self_check(tmp_path):
     arguments = [*SMALL, "--backends", "naive", "--self-check", "--copies", "4", "--rounds", "5", "--processes", "1"]
     done = run(*arguments, "--samples", "3", "--json", "--no-figures", "--out", tmp_path / "o")

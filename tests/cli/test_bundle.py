@@ -34,6 +34,8 @@ from tests.conftest import REPOSITORY
 TRACES = REPOSITORY / "traces"
 REAL = sorted(path.name for path in TRACES.iterdir() if path.is_dir() or path.suffix in (".xz", ".gz"))
 TABLES = ("kernels.csv", "ranges.csv", "range_kernels.csv", "api.csv", "memops.csv")
+# One of each kind; the others are slow.
+QUICK = ("h200-sdpa", "mem.sqlite.xz", "inputs.json.gz", "two_gpus.sqlite.xz")
 PRIVATE = (TOKEN, "alice", "my project", "hi there", "wonderland-9", "GPU-1234", "0000:01", "sesame")
 
 
@@ -48,7 +50,9 @@ def numbers(path: Path) -> list[list[str]]:
     return [[cell for cell in row if not any(c.isalpha() or c == "<" for c in cell)] for row in rows[1:]]
 
 
-@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in REAL]
+)
 def test_the_committed_traces_go_through_and_keep_their_numbers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
@@ -56,8 +60,8 @@ def test_the_committed_traces_go_through_and_keep_their_numbers(
     said = capsys.readouterr()
     assert hashlib.sha256((tmp_path / "b.zip").read_bytes()).hexdigest() in said.out
     before, after = tmp_path / "before", tmp_path / "after"
-    analyze_command.analyze(TRACES / name, out=before, figures=False)
-    analyze_command.analyze(tmp_path / "b.zip", out=after)
+    analyze_command.analyze([TRACES / name], out=before, figures=False)
+    analyze_command.analyze([tmp_path / "b.zip"], out=after)
     one, two = (json.loads((folder / "summary.json").read_text()) for folder in (before, after))
     for key in ("totals", "coverage", "devices", "notes"):
         assert one[key] == two[key]
@@ -164,6 +168,7 @@ def test_ranges_are_cropped(tmp_path: Path) -> None:
     fails(bundle(TRACES / "sdpa.sqlite.xz", "--range", "none", "--out", tmp_path / "c.zip"), 2, "No range")
 
 
+@pytest.mark.slow
 def test_the_limit_of_size_and_what_it_costs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bundle_command.bundle(TRACES / "sdpa.sqlite.xz", out=tmp_path / "whole.zip", as_json=True)
     whole = json.loads(capsys.readouterr().out)
@@ -211,6 +216,7 @@ def write_bench(folder: Path, kind: str, backends: tuple[str, str]) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bench", "tune"])
 def test_a_bench_and_a_tuning(tmp_path: Path, kind: str) -> None:
     folder = write_bench(tmp_path / "my bench", kind, ("math", "acme.kernels:attn"))

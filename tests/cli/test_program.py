@@ -213,6 +213,7 @@ def time_in(trace, name):
         return min(duration for (duration,) in rows)  # others may use the machine
 
 
+@pytest.mark.slow
 def test_one_trace_of_all_workers_together(capture):
     pytest.importorskip("torch", reason="needs the extra [torch]")
     done, folder = capture([], [*TORCHRUN, TRAIN, "--steps", "2"])
@@ -221,6 +222,7 @@ def test_one_trace_of_all_workers_together(capture):
     assert not (folder / "ranks").exists()
 
 
+@pytest.mark.slow
 def test_a_worker_that_fails_keeps_its_trace_and_its_status(capture):
     pytest.importorskip("torch", reason="needs the extra [torch]")
     done, folder = capture(["--per-rank"], [*TORCHRUN, TRAIN, "--steps", "4", "--fail-at", "1", "--fail-rank", "1"])
@@ -231,6 +233,7 @@ def test_a_worker_that_fails_keeps_its_trace_and_its_status(capture):
     assert ranges(folder / "ranks/rank00000.sqlite").count("step") >= 1
 
 
+@pytest.mark.slow
 def test_workers_behind_a_script_and_only_some_of_them(capture, tmp_path):
     pytest.importorskip("torch", reason="needs the extra [torch]")
     script = tmp_path / "job.sh"

@@ -262,7 +262,9 @@ def test_work_of_two_processes_on_one_device(tmp_path):
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("name", ["sdpa", "mp", "graph_node", "gm10k"])
+@pytest.mark.parametrize(
+    "name", ["sdpa", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mp", "graph_node", "gm10k"))]
+)
 def test_perfettos_ui_opens_it_and_its_trace_processor_counts_the_same(name, trace_path, tmp_path):
     from tests.export.perfetto_ui import opened
 
