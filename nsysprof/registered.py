@@ -11,10 +11,16 @@ Reading the names imports neither the package nor torch; only the measured proce
 from __future__ import annotations
 
 import re
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
 GROUP = "nsysprof.backends"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # what a range name can carry
+
+
+@cache
+def _points() -> tuple[EntryPoint, ...]:
+    return tuple(entry_points(group=GROUP))
 
 
 def registered_backends() -> dict[str, EntryPoint]:
@@ -24,7 +30,7 @@ def registered_backends() -> dict[str, EntryPoint]:
     in an import.
     """
     found: dict[str, EntryPoint] = {}
-    for point in entry_points(group=GROUP):
+    for point in _points():
         if _NAME.fullmatch(point.name):
             found.setdefault(point.name, point)
     return dict(sorted(found.items()))
