@@ -158,6 +158,23 @@ def read_rows(trace: Trace, table: str, columns: Sequence[str]) -> list[tuple[ob
         return []
 
 
+def read_different(trace: Trace, table: str, column: str, longest: int) -> list[str]:
+    """The different texts of a column that have at most `longest` characters; none where absent or damaged."""
+    found = trace.find(table)
+    present = {} if found is None else {name.lower(): name for name in trace.columns[found]}
+    if found is None or column.lower() not in present:
+        return []
+    name = quote(present[column.lower()])
+    chosen = f"typeof({name}) = 'text' AND length({name}) <= {longest:d}"
+    try:
+        with trace.lock:
+            rows = trace.connection.execute(f"SELECT DISTINCT {name} FROM {quote(found)} WHERE {chosen}").fetchall()
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        trace.notes.append(_note(table, f"is damaged ({error})"))
+        return []
+    return [text for (text,) in rows]
+
+
 def read_texts(trace: Trace, table: str, column: str, rows: int) -> list[str | None] | None:
     """The texts of one column in file order, None for null and for blobs. None when damaged or not of `rows` rows.
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from nsysprof.errors import TraceDamagedError, TraceEmptyError, TraceError, TraceForeignError
 from nsysprof.notes import Note, Severity
+from nsysprof.trace.at_once import AtOnce
 
 _MAGIC = b"SQLite format 3\0"
 _LFS = b"version https://git-lfs.github.com/spec"
@@ -32,7 +33,7 @@ class Trace:
 
     identity: the file (a folder of Parquet) that stands for the trace by its name, size and SHA-256: `path`, unless
     that was made from something else. digest: its SHA-256, computed beside the reading. large_bytes: from this size on
-    compiled code reads the tables, None: from LARGE_BYTES on.
+    compiled code reads the tables, None: from LARGE_BYTES on. one_thread: read nothing side by side.
     """
 
     path: Path
@@ -42,6 +43,7 @@ class Trace:
     identity: Path
     digest: Future[str]
     large_bytes: int | None = None
+    one_thread: bool = False
     notes: list[Note] = field(default_factory=list)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -69,7 +71,9 @@ class Trace:
 
 
 @contextmanager
-def open_trace(path: Path, identity: Path | None = None, large_bytes: int | None = None) -> Iterator[Trace]:
+def open_trace(
+    path: Path, identity: Path | None = None, large_bytes: int | None = None, *, one_thread: bool = False
+) -> Iterator[Trace]:
     """Open an nsys SQLite export. identity: what it was made from, where that and not `path` is what the user has.
 
     Raises TraceEmptyError, TraceDamagedError or TraceForeignError with the next step. Tables that turn out damaged
@@ -80,11 +84,12 @@ def open_trace(path: Path, identity: Path | None = None, large_bytes: int | None
     # Several threads read different tables; Trace.lock lets one of them use the connection at a time.
     connection = sqlite3.connect(path.resolve().as_uri() + "?mode=ro&immutable=1", uri=True, check_same_thread=False)
     connection.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
-    with ThreadPoolExecutor(1, thread_name_prefix="sha256") as pool:
+    with AtOnce() if one_thread else ThreadPoolExecutor(1, thread_name_prefix="sha256") as pool:
         try:
             columns = _probe(connection, path)
             identity = identity or path
-            trace = Trace(path, size, connection, columns, identity, pool.submit(_sha256, identity), large_bytes)
+            digest = pool.submit(_sha256, identity)
+            trace = Trace(path, size, connection, columns, identity, digest, large_bytes, one_thread)
             trace.notes += _sidecar_notes(path) + _view_notes(connection)
             yield trace
         finally:

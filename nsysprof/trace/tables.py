@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pandas as pd
 
+from nsysprof.trace.at_once import AtOnce
 from nsysprof.trace.calls import read_calls
 from nsysprof.trace.columns import read_integers, read_rows, read_texts
 from nsysprof.trace.devices import read_gpus
@@ -27,7 +28,7 @@ def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> 
     if trace.is_large:
         say(f"read {trace.bytes / 1e6:,.0f} MB")
     # Two tables hold nearly all rows, so two threads read them side by side; compiled reading releases the GIL.
-    with ThreadPoolExecutor(2 if trace.is_large else 1) as pool:
+    with AtOnce() if trace.one_thread else ThreadPoolExecutor(2 if trace.is_large else 1) as pool:
         gpus = read_gpus(trace)
         reading_calls, reading_work = pool.submit(read_calls, trace), pool.submit(read_work, trace, gpus)
         strings = read_strings(trace)
