@@ -12,7 +12,7 @@ from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
 from nsysprof.errors import MissingToolError, NsysprofError, SchedulerError
-from nsysprof.ranks.engine import FAN_IN, Done, Progress, Task, lost, merge_partials, run_task
+from nsysprof.ranks.engine import FAN_IN, Done, Progress, Task, lost, merge_partials, of_workers, run_task
 from nsysprof.ranks.parts import code_version
 
 if TYPE_CHECKING:
@@ -47,40 +47,53 @@ def run_on_dask(
     if scheduler is not None and not _ADDRESS.fullmatch(scheduler):
         raise _unreachable(scheduler, f"{scheduler!r} is no address")
     began = time.monotonic()
-    with _connect(scheduler, workers, memory) as client:
-        _check_workers(client)
-        partial, counts = _run_graph(client, tasks, progress)
-        where = f"Dask at {scheduler}" if scheduler else f"{workers} Dask workers of this machine"
+    with contextlib.ExitStack() as stack:
+        client = _connect(stack, scheduler, workers, memory)
+        with client.as_current():
+            _check_workers(client)
+            partial, counts = _run_graph(client, of_workers(tasks), progress)
+        # The workers end while the results are written; the interpreter waits for the thread.
+        threading.Thread(target=_close, args=(stack.pop_all(),), name="end workers").start()
+    where = f"Dask at {scheduler}" if scheduler else f"{workers} Dask workers of this machine"
     return Done(partial, time.monotonic() - began, counts, where)
 
 
-@contextlib.contextmanager
-def _connect(scheduler: str | None, workers: int, memory: str) -> Iterator[Client]:
+def _close(stack: contextlib.ExitStack) -> None:
+    with contextlib.suppress(Exception):  # all results are here; what a worker says in dying is of no use
+        stack.close()
+
+
+def _connect(stack: contextlib.ExitStack, scheduler: str | None, workers: int, memory: str) -> Client:
+    """A client, which `stack` closes, as it does the workers of this machine."""
     import dask
     from distributed import Client, LocalCluster
 
     # Lost workers are our notes; Dask's tracebacks of them are not the user's.
     for name in ("distributed", "distributed.nanny", "distributed.worker", "distributed.core", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    settings = {"distributed.scheduler.allowed-failures": 1, "distributed.comm.timeouts.connect": f"{_CONNECT_S}s"}
-    with dask.config.set(settings), contextlib.ExitStack() as stack:
-        try:
-            address: Any = scheduler
-            if scheduler is None:
-                address = stack.enter_context(
-                    LocalCluster(
-                        n_workers=workers,
-                        threads_per_worker=1,
-                        memory_limit=memory,
-                        dashboard_address=None,
-                        silence_logs=logging.CRITICAL,
-                    )
+    settings = {
+        "distributed.scheduler.allowed-failures": 1,
+        "distributed.comm.timeouts.connect": f"{_CONNECT_S}s",
+        # Else Dask has its workers give freed memory back at once, and to get it again takes a third of their time.
+        "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None,
+        "distributed.worker.profile.enabled": False,
+    }
+    stack.enter_context(dask.config.set(settings))
+    try:
+        address: Any = scheduler
+        if scheduler is None:
+            address = stack.enter_context(
+                LocalCluster(
+                    n_workers=workers,
+                    threads_per_worker=1,
+                    memory_limit=memory,
+                    dashboard_address=None,
+                    silence_logs=logging.CRITICAL,
                 )
-            client = stack.enter_context(Client(address, timeout=_CONNECT_S, set_as_default=False))
-        except (OSError, TimeoutError, ValueError, ImportError, AttributeError) as error:
-            raise _unreachable(scheduler or "of this machine", str(error)) from error
-        stack.enter_context(client.as_current())
-        yield client
+            )
+        return stack.enter_context(Client(address, timeout=_CONNECT_S, set_as_default=False))
+    except (OSError, TimeoutError, ValueError, ImportError, AttributeError) as error:
+        raise _unreachable(scheduler or "of this machine", str(error)) from error
 
 
 def _unreachable(scheduler: str, why: str) -> SchedulerError:

@@ -52,6 +52,11 @@ class Done:
     where: str
 
 
+def of_workers(tasks: Sequence[Task]) -> list[Task]:
+    """The tasks for processes beside each other, each of which has a processor and no more."""
+    return [replace(task, source=replace(task.source, one_thread=True)) for task in tasks]
+
+
 def plan_tasks(sources: Sequence[Source], folder: Path) -> list[Task]:
     """A task for each source. Where they are large together, compiled code reads each of them."""
     total = sum(source.path.stat().st_size for source in sources if source.path.is_file())
@@ -149,7 +154,7 @@ def run_in_pool(tasks: Sequence[Task], workers: int, progress: Progress) -> Done
     began = time.monotonic()
     tree = _Tree(len(tasks))
     unfinished = []
-    for task, partial in _pooled(tasks, workers):
+    for task, partial in _pooled(of_workers(tasks), workers):
         if partial is None:
             unfinished.append(task)
         else:

@@ -6,14 +6,14 @@ import hashlib
 import re
 from dataclasses import dataclass
 
-from nsysprof.trace.columns import read_rows
+from nsysprof.trace.columns import read_different, read_rows
 from nsysprof.trace.open import Trace
 
 # Launchers' variables for the rank and the number of ranks over all hosts; the first that is set counts.
 _RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "MV2_COMM_WORLD_RANK")
 _WORLD_VARIABLES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "MV2_COMM_WORLD_SIZE")
 _NVTX_RANK = re.compile(r"^(?:global[ _-]?)?rank[ _:=-]*(\d{1,7})$", re.IGNORECASE)
-_MOST_RANKS = 10_000_000
+_LONGEST_RANK_NAME = 31
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ def _number(variables: dict[str, str], names: tuple[str, ...]) -> int | None:
 
 def _rank_in_nvtx(trace: Trace) -> int | None:
     """From a range, mark or thread named `rank 3`, if all such names agree."""
-    names = [text for (text,) in read_rows(trace, "NVTX_EVENTS", ("text",)) if isinstance(text, str)]
-    found = {int(match[1]) for name in set(names) if len(name) < 32 and (match := _NVTX_RANK.match(name))}
+    texts = read_different(trace, "NVTX_EVENTS", "text", longest=_LONGEST_RANK_NAME)
+    found = {int(match[1]) for text in texts if (match := _NVTX_RANK.match(text))}
     return found.pop() if len(found) == 1 else None
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.attribute import expand
+from nsysprof.analysis.attribute import merge as merge_stretches
 from nsysprof.analysis.intervals import union_ns
 from nsysprof.analysis.names import FILL_NAME, Names, call_names, copy_name, kernel_names, plain_call_name
-from nsysprof.analysis.ranges import Attributed, attribute_ranges, close_ranges
-from nsysprof.analysis.results import Analysis
-from nsysprof.analysis.summarize import summarize
-from nsysprof.analysis.work import match_launches
+from nsysprof.analysis.outline import Attribution, Outline, attribute, count_totals, live_metrics, outline
+from nsysprof.analysis.ranges import Attributed, attribute_ranges
 from nsysprof.notes import Note, Severity
 from nsysprof.rank_results import RankRow
 from nsysprof.ranks.collectives import find_collectives
@@ -33,13 +33,16 @@ MOST_RANGES = 2000
 OTHER_RANGES = "(other ranges)"
 # Thirteen days: no kernel, call or range is longer, and sums of ten thousand ranks fit 64 bits.
 _LONGEST_NS = 2**50
+# A table of so many (range, kernel) is made rather than their list sorted.
+_MOST_CELLS = 1 << 22
 
 
 @dataclass(frozen=True)
 class Source:
     """One input. rank, world_size, host: of a capture's manifest, None where there is none. nsys: for reports.
 
-    large_bytes: as in open_trace: a process that reads many traces loads the compiled reader once for all.
+    large_bytes: as in open_trace: a process that reads many traces loads the compiled reader once for all. one_thread:
+    likewise: workers that are as many as processors are a sixth faster if none has threads besides.
     """
 
     position: int
@@ -49,48 +52,53 @@ class Source:
     host: str | None = None
     nsys: Path | None = None
     large_bytes: int | None = None
+    one_thread: bool = False
 
 
 def summarize_rank(source: Source) -> Leaf:
     """Read one trace. Raises NsysprofError for what is no trace."""
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
         path = resolve_input(source.path, source.nsys, Path(scratch))
-        with open_trace(path, identity_of(source.path, path), source.large_bytes) as trace:
+        identity = identity_of(source.path, path)
+        with open_trace(path, identity, source.large_bytes, one_thread=source.one_thread) as trace:
             session = read_session(trace)
             tables = read_tables(trace)
-            return _leaf(source, session, tables, summarize(tables))
+            return _leaf(source, session, tables)
 
 
-def _leaf(source: Source, session: Session, tables: Tables, analysis: Analysis) -> Leaf:
-    launch, names = match_launches(tables), kernel_names(tables)
-    ranges, grouping_note = _bounded(close_ranges(tables)[0])
-    attributed = attribute_ranges(tables, launch, ranges)
+def _leaf(source: Source, session: Session, tables: Tables) -> Leaf:
+    found = attribute(tables)
+    names = kernel_names(tables)
+    whole = outline(tables, found, count_totals(tables, found), live_metrics(tables))
+    attributed, grouping_note = _bounded(tables, found)
     is_comm = (names.category == "nccl")[names.numbers(tables.work.variant[: tables.work.kernels])]
     overlap = measure_overlap(tables.work, is_comm)
-    row = _row(source, session, tables, analysis, overlap)
+    row = _row(source, session, tables, whole, overlap)
     row = replace(row, notes=(*row.notes, *grouping_note))
     detail = Detail(
-        _range_rows(tables, launch, attributed, is_comm, overlap),
+        _range_rows(tables, found.launch, attributed, is_comm, overlap),
         find_collectives(tables.work, names),
         overlap.lanes,
     )
     return Leaf(Partial((row,), _durations(tables, names, attributed)), detail)
 
 
-def _bounded(ranges: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Note, ...]]:
+def _bounded(tables: Tables, found: Attribution) -> tuple[Attributed, tuple[Note, ...]]:
     """Ranges of at most MOST_RANGES names; the others, by wall time, have one name together."""
-    if ranges["name"].nunique() <= MOST_RANGES:
-        return ranges, ()
+    if found.attributed.keys["name"].nunique() <= MOST_RANGES:
+        return found.attributed, ()
+    ranges = found.attributed.ranges
     wall = (ranges["end_ns"] - ranges["start_ns"]).groupby(ranges["name"]).sum()
     kept = wall.sort_values(ascending=False, kind="stable").index[:MOST_RANGES]
     ranges = ranges.assign(name=ranges["name"].where(ranges["name"].isin(kept), OTHER_RANGES))
     text = f"{len(wall):,} different names of ranges: the {MOST_RANGES:,} longest are told apart, the rest is one row."
     step = "Name ranges by what they do; put the number of a step into the payload."
-    return ranges, (Note("many-range-names", Severity.WARNING, text, step),)
+    note = Note("many-range-names", Severity.WARNING, text, step)
+    return attribute_ranges(tables, found.launch, ranges), (note,)
 
 
-def _row(source: Source, session: Session, tables: Tables, analysis: Analysis, overlap: Overlap) -> RankRow:
-    totals, info = analysis.totals, analysis.trace
+def _row(source: Source, session: Session, tables: Tables, whole: Outline, overlap: Overlap) -> RankRow:
+    totals, info = whole.totals, whole.trace
     split = totals.kernel_count is not None  # kernels of graphs recorded as wholes are unknown, so is what they were
     busy = totals.gpu_busy_ns is not None
     rank = source.rank if source.rank is not None else session.rank
@@ -106,7 +114,7 @@ def _row(source: Source, session: Session, tables: Tables, analysis: Analysis, o
         sha256=info.sha256,
         bytes=info.bytes,
         nsys_version=info.nsys_version,
-        gpus=tuple(sorted({device.name for device in analysis.devices})),
+        gpus=tuple(sorted({device.name for device in whole.devices})),
         session_start_utc_ns=session.start_utc_ns,
         first_ns=start,
         last_ns=end,
@@ -124,7 +132,7 @@ def _row(source: Source, session: Session, tables: Tables, analysis: Analysis, o
         memcpy_bytes=None if totals.memcpy_bytes is None else sum(totals.memcpy_bytes.values()),
         memset_bytes=totals.memset_bytes,
         peak_vram_bytes=None if not peaks else max(peaks.values()),
-        notes=tuple(note for note in analysis.notes if note.severity != Severity.INFO),
+        notes=tuple(note for note in whole.notes if note.severity != Severity.INFO),
     )
 
 
@@ -163,19 +171,29 @@ def _range_kernels(
     owners: list[Int64s] = [np.zeros(0, np.int64)]
     values: list[Int64s] = [np.zeros(0, np.int64)]
     for segments in attributed.segments.values():
-        instance, row = segments.pairs()
-        kernel = row < len(number)
-        pair: Int64s = np.unique(group_of[instance[kernel]] * np.int64(len(number) + 1) + row[kernel])
-        group, launched = pair // (len(number) + 1), pair % (len(number) + 1)
-        owners.append((group * len(kernels) + number[launched]).astype(np.int64))
+        group, low, high = merge_stretches(group_of[segments.instance], segments.low, segments.high)
+        which, position = expand(low, high)
+        row = segments.order[position]
+        is_kernel = row < len(number)
+        launched = row[is_kernel]
+        owners.append(group[which[is_kernel]] * len(kernels) + number[launched])
         values.append(duration[launched].astype(np.int64))
-    used, owner = np.unique(np.concatenate(owners), return_inverse=True)
+    used, owner = _number(np.concatenate(owners), len(groups) * len(kernels))
     keys = []
     for each in used.tolist():
         kernel_key = kernels[each % len(kernels)]
         group_key = groups[each // len(kernels)]
         keys.append(group_key._replace(kind="range_kernel", name=kernel_key.name, short_name=kernel_key.short_name))
     return _distribute(keys, owner, np.concatenate(values))
+
+
+def _number(codes: Int64s, limit: int) -> tuple[Int64s, Int64s]:
+    """As numpy.unique with return_inverse of codes below `limit`, without sorting where there are not too many."""
+    if limit > _MOST_CELLS:
+        used, number = np.unique(codes, return_inverse=True)
+        return used, number
+    present = np.bincount(codes, minlength=1) > 0
+    return np.flatnonzero(present), (np.cumsum(present) - 1)[codes]
 
 
 def _memops(tables: Tables) -> Distributions:
@@ -218,8 +236,9 @@ def _union_by(tables: Tables, rows: Int64s, group: Int64s, groups: int) -> Int64
     if len(rows):
         work = tables.work
         devices, device = np.unique(work.device_of, return_inverse=True)
-        cells, cell = np.unique(group[rows] * len(devices) + device[work.variant[rows]], return_inverse=True)
-        np.add.at(total, cells // len(devices), union_ns(work.start_ns[rows], work.duration_ns[rows], cell))
+        cell = group[rows] * len(devices) + device[work.variant[rows]]
+        length = union_ns(work.start_ns[rows], work.duration_ns[rows], cell)
+        np.add.at(total, np.arange(len(length)) // len(devices), length)
     return total
 
 

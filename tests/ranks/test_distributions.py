@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 
 import numpy as np
 from hypothesis import given
@@ -60,6 +61,23 @@ def test_nor_does_it_where_values_are_rounded_on_the_way():
     assert not parts[0].rounded.any()
     assert same(left, right)
     assert same(left, tree)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(-(2**61), 2**61) | st.integers(0, 9)), max_size=60))
+def test_narrow_and_wide_values_are_counted_as_a_counter_does(pairs):
+    found = of(pairs)
+    counted = Counter(pairs)
+    for position, key in enumerate(found.keys):
+        values, times = found.of(position)
+        mine = {value: n for (number, value), n in counted.items() if NAMES[number] == key}
+        assert dict(zip(values.tolist(), times.tolist(), strict=True)) == mine
+        assert list(values) == sorted(mine)
+        assert (found.count[position], found.least[position], found.most[position]) == (
+            sum(mine.values()),
+            min(mine),
+            max(mine),
+        )
+    assert len(found.keys) == len({number for number, _ in pairs})
 
 
 @given(st.lists(st.integers(0, 2**45), min_size=1, max_size=60))

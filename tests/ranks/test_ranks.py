@@ -206,6 +206,20 @@ def test_a_share_is_found_again_and_not_once_the_trace_has_changed(tmp_path: Pat
     assert plan_tasks([Source(0, path)], tmp_path / "out")[0].part != before
 
 
+def test_a_process_without_threads_finds_the_same(trace_path: Any) -> None:
+    source = Source(0, trace_path("ddp_rank1"))
+    with_threads, without = (summarize_rank(dataclasses.replace(source, one_thread=way)) for way in (False, True))
+    assert pickle.dumps(without.partial) == pickle.dumps(with_threads.partial)
+    pd.testing.assert_frame_equal(without.detail.ranges, with_threads.detail.ranges)
+
+
+def test_a_table_of_many_kernels_in_ranges_is_numbered_alike(trace_path: Any, monkeypatch: Any) -> None:
+    source = Source(0, trace_path("ddp_rank1"))
+    dense = summarize_rank(source).partial
+    monkeypatch.setattr("nsysprof.ranks.summarize._MOST_CELLS", 0)
+    assert pickle.dumps(summarize_rank(source).partial) == pickle.dumps(dense)
+
+
 def test_a_pool_of_processes_finds_the_same(tmp_path: Path) -> None:
     tasks = plan_tasks(find_sources(write_job(tmp_path / "in", 10), None), tmp_path / "out")
     prepare_parts(tmp_path / "out", tasks, fresh=False)
