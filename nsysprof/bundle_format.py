@@ -15,7 +15,7 @@ REPORT_FOLDER = "analysis"
 # Flat names, and one folder: nothing that could climb, be absolute or name a device. An archive with more is no bundle.
 MEMBER_NAME = re.compile(rf"(?:{REPORT_FOLDER}/)?[a-z][a-z0-9_]{{0,40}}(?:\.[a-z][a-z0-9_-]{{0,10}}){{1,2}}")
 
-MAX_MEMBERS = 100
+MAX_MEMBERS = 700  # of as many ranks, nearly
 MAX_UNPACKED_BYTES = 8 << 30
 # How many times its packed size a member may be, once it is larger than MAX_FREE_BYTES. Traces pack some ten times,
 # and one that repeats itself for ten million kernels some hundred times; a bomb packs a thousand times and more.

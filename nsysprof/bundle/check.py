@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,18 +29,20 @@ class Searched:
 
 
 def check_bundle(
-    source: Source, shared_trace: Path | None, archive: Path, markdown: Path, title: str, names: NameTokens, work: Path
+    source: Source, shared: Sequence[Path], archive: Path, markdown: Path, title: str, names: NameTokens, work: Path
 ) -> Searched:
-    """Search the archive, what is packed in it, and the Markdown, for everything that is not shared on purpose.
+    """shared: what each of the source's traces became; nothing where none is shared.
+
+    Search the archive, what is packed in it, and the Markdown, for everything that is not shared on purpose.
 
     Raises SecretLeakError when anything is found, and TraceError when the archive cannot be read as a bundle.
     """
     folder = unpack_bundle(archive, work)
-    originals = _originals(source, shared_trace, title, folder)
+    originals = _originals(source, shared, title, folder)
     files = [archive, markdown, *(path for path in sorted(folder.rglob("*")) if path.is_file())]
     leaks = find_originals(files, originals)
-    if shared_trace is not None and not names.keep:
-        leaks += _unlisted_names(shared_trace)
+    for trace in () if names.keep else shared:
+        leaks += _unlisted_names(trace)
     if leaks:
         more = f" and {len(leaks) - 5} more" if len(leaks) > 5 else ""
         raise SecretLeakError(
@@ -49,7 +52,7 @@ def check_bundle(
     return Searched(len(originals.secrets), len(originals.texts))
 
 
-def _originals(source: Source, shared_trace: Path | None, title: str, folder: Path) -> Originals:
+def _originals(source: Source, shared: Sequence[Path], title: str, folder: Path) -> Originals:
     before = frozenset(text for name in source.texts for text in texts_of_json(source.texts[name], name))
     after = frozenset(
         text
@@ -57,12 +60,12 @@ def _originals(source: Source, shared_trace: Path | None, title: str, folder: Pa
         if (folder / name).is_file()
         for text in texts_of_json((folder / name).read_text(encoding="utf-8"), name)
     )
-    if source.trace is None:
-        found = Originals(source.secrets, frozenset(), b"")
-    else:
-        found = collect_originals(source.trace, shared_trace, source.secrets, source.public)
-    # The title is the user's choice, so that it explains a text; a secret in it stays one.
-    return found.with_texts(before - after, after | source.public | {title})
+    found = Originals(source.secrets, frozenset(), b"")
+    for trace, target in zip(source.traces, shared or (None,) * len(source.traces), strict=True):
+        found = found.joined(collect_originals(trace, target, source.secrets, source.public))
+    # The title is the user's choice, and the ranks' names ours, so that they explain a text; a secret in it stays one.
+    ours = {title, *(f"ranks/{rank.name}" for rank in source.ranks)}
+    return found.with_texts(before - after, after | source.public | ours)
 
 
 def _unlisted_names(trace: Path) -> list[str]:
@@ -79,9 +82,15 @@ def _unlisted_names(trace: Path) -> list[str]:
     return [f"{wrong} names that are not on the list"] if wrong else []
 
 
-def shared_texts(trace: Path) -> dict[str, list[str]]:
-    """Every name that a rebuilt trace holds, by the column that it stands in."""
+def shared_texts(*traces: Path) -> dict[str, list[str]]:
+    """Every name that rebuilt traces hold, by the column that it stands in."""
     found: dict[str, set[str]] = {}
+    for trace in traces:
+        _add_texts(trace, found)
+    return {column: sorted(texts) for column, texts in sorted(found.items())}
+
+
+def _add_texts(trace: Path, found: dict[str, set[str]]) -> None:
     with open_trace(trace) as opened:
         strings = {}
         if "StringIds" in opened.columns:
@@ -93,4 +102,3 @@ def shared_texts(trace: Path) -> dict[str, list[str]]:
                 rows = opened.connection.execute(f"SELECT DISTINCT {quote(column)} FROM {quote(table)}")
                 cells = [strings.get(cell) if isinstance(cell, int) else cell for (cell,) in rows]
                 found.setdefault(column, set()).update(cell for cell in cells if isinstance(cell, str))
-    return {column: sorted(texts) for column, texts in sorted(found.items())}

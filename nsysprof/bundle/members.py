@@ -58,7 +58,7 @@ ENVIRONMENT_KEYS = frozenset(_ENVIRONMENT_KEYS_WORDS.split())
 _FIELDS = (
     "backend seq batch heads kv_heads head_dim dtype causal pass "
     "format_version created_utc complete profiler method traced_calls range_keys cases environment steps notes "
-    "name argv exit_code duration_ns code severity text next_step kind "
+    "name argv exit_code program duration_ns code severity text next_step kind "
     "before during after samples sm_clock_mhz sm_clock_mhz_min sm_clock_mhz_max memory_clock_mhz temperature_c "
     "temperature_c_max power_w throttle_reasons unit values "
     "plan processes rounds sample_seconds warmup_seconds seed flush graph check copies case_timeout_s "

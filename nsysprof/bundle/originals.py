@@ -28,6 +28,11 @@ class Originals:
     texts: frozenset[bytes]
     vocabulary: bytes
 
+    def joined(self, other: Originals) -> Originals:
+        """Those of both."""
+        vocabulary = self.vocabulary + b"\n" + other.vocabulary
+        return Originals(self.secrets | other.secrets, self.texts | other.texts, vocabulary)
+
     def with_texts(self, texts: Iterable[str], shared: Iterable[str]) -> Originals:
         """The same and more. shared: what the bundle holds on purpose."""
         more = _parts_worth_a_search(text.encode("utf-8", "replace") for text in texts)

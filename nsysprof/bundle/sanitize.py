@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,26 @@ class SanitizeReport:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def join_reports(reports: Sequence[SanitizeReport]) -> SanitizeReport:
+    """What was kept of several traces together, and what was not."""
+    whole = SanitizeReport(reports[0].source, reports[0].target)
+    tables: dict[str, None] = {}
+    for report in reports:
+        for name in ("rows", "dropped_rows", "cropped_rows"):
+            sums = getattr(whole, name)
+            for table, count in getattr(report, name).items():
+                sums[table] = sums.get(table, 0) + count
+        tables |= dict.fromkeys(report.dropped_tables)
+        for table, columns in report.dropped_columns.items():
+            known = whole.dropped_columns.setdefault(table, [])
+            known += [column for column in columns if column not in known]
+        whole.dropped_strings += report.dropped_strings
+        whole.redacted_texts += report.redacted_texts
+        whole.secrets_searched = max(whole.secrets_searched, report.secrets_searched)
+    whole.dropped_tables = list(tables)
+    return whole
 
 
 def sanitize_trace(source: Path, target: Path, options: SanitizeOptions | None = None) -> SanitizeReport:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,39 @@ from nsysprof.bundle_format import CONTENTS
 from nsysprof.errors import TraceError, UsageError
 from nsysprof.output import output_error
 from nsysprof.trace.bundle_file import is_bundle
-from nsysprof.trace.locate import resolve_input
+from nsysprof.trace.locate import PACKED, resolve_input
 from nsysprof.trace.open import open_trace
 
-CAPTURE, BENCH, TRACE = "capture", "bench", "trace"
+CAPTURE, BENCH, TRACE, RANKS = "capture", "bench", "trace", "ranks"
+_MANIFEST = "manifest.json"
 _LARGEST = 256 << 20  # bytes of a JSON or CSV file
+
+
+@dataclass(frozen=True)
+class RankTrace:
+    """One rank of a job. name: of its trace in the bundle, such as `rank00003.sqlite`. host: a token for it.
+
+    trace: as Source.trace, None where there is none or it cannot be read, as `reason` says.
+    """
+
+    name: str
+    rank: int | None
+    world_size: int | None
+    host: str | None
+    trace: Path | None
+    reason: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """What bundle.json lists, as a capture's manifest does."""
+        trace = None if self.trace is None else self.name
+        return {"rank": self.rank, "world_size": self.world_size, "host_token": self.host, "trace": trace}
 
 
 @dataclass(frozen=True)
 class Source:
     """trace: the SQLite file, made in a temporary folder where the user has another form of it; None without one.
+
+    ranks: the traces of several ranks, in place of one.
 
     texts: the members of the folder, read. secrets, public: values that must not, and that may, be in the bundle.
     left_behind: files of the folder that are not shared, with the reason.
@@ -37,18 +60,51 @@ class Source:
     secrets: frozenset[str] = frozenset()
     public: frozenset[str] = frozenset()
     left_behind: dict[str, str] = field(default_factory=dict)
+    ranks: tuple[RankTrace, ...] = ()
+
+    @property
+    def traces(self) -> tuple[Path, ...]:
+        """All traces, of ranks those that can be read."""
+        one = () if self.trace is None else (self.trace,)
+        return (*one, *(rank.trace for rank in self.ranks if rank.trace is not None))
 
     def data(self, name: str) -> Any:
         """A JSON member; an empty object where there is none."""
         return json.loads(self.texts.get(name, "{}"))
 
 
-def read_source(path: Path, nsys: Path | None, work_dir: Path) -> Source:
-    """Look at what the user named. Raises UsageError for a bundle, and TraceError as resolve_input does."""
+def refuse_bundle(path: Path) -> None:
+    """Raises UsageError for what is one already."""
     if is_bundle(path) or (path.is_dir() and (path / CONTENTS).is_file()):
         raise UsageError(
             f"{path} is a bundle already.", "Share it as it is; nsysprof analyze reads it and compares its checksums."
         )
+
+
+def read_ranks(path: Path, ranks: Sequence[RankTrace]) -> Source:
+    """A folder of several traces, and what of its files is on the list. Raises TraceError for damaged ones."""
+    texts = {_MANIFEST: _read(path / _MANIFEST)} if (path / _MANIFEST).is_file() else {}
+    parsed = {name: _parse(path / name, text) for name, text in texts.items()}
+    inside = {rank.trace.name for rank in ranks if rank.trace is not None}
+    shared = {*texts, "ranks", *inside, *(f"{name}{suffix}" for name in inside for suffix in PACKED)}
+    unread = {f"the trace of rank {rank.rank}": rank.reason for rank in ranks if rank.trace is None}
+    reports = {"ranks/*.nsys-rep": LEFT_BEHIND["nsys.nsys-rep"]} if (path / "ranks").is_dir() else {}
+    return _with_secrets(
+        Source(
+            RANKS,
+            None,
+            texts,
+            frozenset(value for data in parsed.values() for value in private_values(data)),
+            frozenset(value for data in parsed.values() for value in public_values(data)),
+            {**dict(_left_behind(path, shared)), **reports, **unread},
+            tuple(ranks),
+        )
+    )
+
+
+def read_source(path: Path, nsys: Path | None, work_dir: Path) -> Source:
+    """Look at what the user named. Raises UsageError for a bundle, and TraceError as resolve_input does."""
+    refuse_bundle(path)
     if not path.is_dir() or not any((path / name).is_file() for name in ("manifest.json", "samples.json")):
         return _with_secrets(Source(TRACE, resolve_input(path, nsys, work_dir)))
     texts = {member.name: _read(path / member.name) for member in MEMBERS if (path / member.name).is_file()}
@@ -83,7 +139,10 @@ def clean_texts(source: Source, names: NameTokens, out: Path) -> tuple[dict[str,
             continue
         if member.name.endswith(".json"):
             # Compact where it is long: the samples of a bench are a million numbers.
-            data = cleaner.json(member.name, source.data(member.name))
+            data = source.data(member.name)
+            if source.ranks:
+                data.pop("ranks", None)  # bundle.json lists them
+            data = cleaner.json(member.name, data)
             indent = 1 if len(source.texts[member.name]) < 1 << 20 else None
             text = json.dumps(data, indent=indent, ensure_ascii=False) + "\n"
         else:
@@ -100,8 +159,8 @@ def clean_texts(source: Source, names: NameTokens, out: Path) -> tuple[dict[str,
 def _with_secrets(source: Source) -> Source:
     """The source with every private value that its trace and this machine tell of."""
     found = source.secrets | machine_secrets()
-    if source.trace is not None:
-        with open_trace(source.trace) as trace:
+    for path in source.traces:
+        with open_trace(path) as trace:
             found |= collect_secrets(trace.connection)
             source = _replace(source, public=source.public | _gpu_names(trace.connection))
     return _replace(source, secrets=found - source.public)

@@ -53,21 +53,30 @@ def analyze(
 ) -> None:
     """Count launches, kernels, copies and peak memory in every NVTX range of a trace, or of all ranks of a job."""
     from nsysprof.cli.ranks import Options, analyze_ranks, is_many
+    from nsysprof.trace.bundle_file import is_bundle, unpack_bundle
 
-    if is_many(inputs):
-        if ncu is not None or ncu_program is not None:
-            raise UsageError("--ncu is for one trace, several were given.", "Analyze that trace alone.")
-        analyze_ranks(
-            inputs, out, nsys, Options(workers, scheduler, worker_memory, by_order, force, figures, svg, as_json)
-        )
-        return
-    (source,) = inputs
-    _analyze_one(source, out, nsys, ncu, ncu_program, force=force, figures=figures, svg=svg, as_json=as_json)
+    name = default_name(inputs[0])
+    with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
+        if len(inputs) == 1 and is_bundle(inputs[0]):
+            (_silent if as_json else _say)(f"unpack {inputs[0].name}")
+            inputs = [unpack_bundle(inputs[0], Path(scratch))]
+            if is_many(inputs):
+                out = out or Path("analysis") / f"{name}-ranks"
+        if is_many(inputs):
+            if ncu is not None or ncu_program is not None:
+                raise UsageError("--ncu is for one trace, several were given.", "Analyze that trace alone.")
+            analyze_ranks(
+                inputs, out, nsys, Options(workers, scheduler, worker_memory, by_order, force, figures, svg, as_json)
+            )
+            return
+        (source,) = inputs
+        folder = out or Path("analysis") / name
+        _analyze_one(source, folder, nsys, ncu, ncu_program, force=force, figures=figures, svg=svg, as_json=as_json)
 
 
 def _analyze_one(
     source: Path,
-    out: Path | None,
+    folder: Path,
     nsys: Path | None,
     ncu: Path | None,
     ncu_program: Path | None,
@@ -79,16 +88,11 @@ def _analyze_one(
 ) -> None:
     from nsysprof.cli.counters import complete_analysis
     from nsysprof.cli.record import read_record
-    from nsysprof.trace.bundle_file import is_bundle, unpack_bundle
     from nsysprof.trace.locate import identity_of
 
     say = _silent if as_json else _say
-    folder = out or Path("analysis") / default_name(source)
     _check_folder(folder, force=force)
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
-        if is_bundle(source):
-            say(f"unpack {source.name}")
-            source = unpack_bundle(source, Path(scratch))
         record = read_record(source) if source.is_dir() else None
         trace = resolve(source, nsys, Path(scratch), say)
         analysis = analyze_trace(trace, say, identity_of(source, trace))

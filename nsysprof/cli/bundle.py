@@ -90,17 +90,21 @@ def _build(
 ) -> tuple[Request, Built, Path]:
     from nsysprof.analysis.categories import categorize
     from nsysprof.bundle.name_tokens import NameTokens
-    from nsysprof.bundle.source import read_source
+    from nsysprof.bundle.source import read_ranks, read_source, refuse_bundle
     from nsysprof.capture.find_nsys import find_nsys
     from nsysprof.cli.bundle_build import Request, build
+    from nsysprof.cli.bundle_ranks import find_rank_traces
     from nsysprof.trace.locate import REPORTS
 
     work = scratch / "input"
     work.mkdir()
     reports_alone = source.is_dir() and not any(source.glob("*.sqlite*"))
     needs_nsys = source.suffix in REPORTS or (reports_alone and any(source.glob(f"*{REPORTS[0]}")))
-    read = read_source(source, find_nsys(nsys) if needs_nsys else None, work)
-    if ranges and read.trace is None:
+    refuse_bundle(source)
+    nsys_path = find_nsys(nsys) if needs_nsys else None
+    ranks = find_rank_traces(source, nsys_path, work)
+    read = read_ranks(source, ranks) if ranks else read_source(source, nsys_path, work)
+    if ranges and not read.traces:
         raise UsageError(f"{source} has no trace to crop.", "Leave out --range.")
     names = NameTokens(keep=keep_names, categorize=categorize)
     request = Request(read, title, names, ranges, int(max_size * 1e6))
@@ -119,7 +123,9 @@ def _render(target: Path, request: Request, built: Built, archive: Path) -> tupl
     shared = Shared(
         target.name, archive.stat().st_size, digest, request.title, has_trace, request.names.keep, built.left_out
     )
-    markdown = render_bundle(shared, built.analysis, built.record, built.bench, built.environment, built.notes)
+    markdown = render_bundle(
+        shared, built.analysis, built.record, built.bench, built.environment, built.notes, built.ranks
+    )
     facts = {
         "file": str(target),
         "bytes": shared.bytes,
@@ -140,7 +146,7 @@ def _verify(request: Request, built: Built, archive: Path, markdown: str, scratc
     text.write_text(markdown, encoding="utf-8")
     unpacked = scratch / "unpacked"
     unpacked.mkdir()
-    searched = check_bundle(request.source, built.shared_trace, archive, text, request.title, request.names, unpacked)
+    searched = check_bundle(request.source, built.shared_traces, archive, text, request.title, request.names, unpacked)
     return {"secrets_searched": searched.secrets, "texts_searched": searched.texts}
 
 
@@ -193,7 +199,7 @@ def _tell(
 def _show(names: NameTokens, built: Built, facts: dict[str, Any], archive: Path, *, as_json: bool) -> None:
     from nsysprof.bundle.check import shared_texts
 
-    texts = {} if built.shared_trace is None else shared_texts(built.shared_trace)
+    texts = shared_texts(*built.shared_traces)
     sizes = {name: path.stat().st_size for name, path in sorted(built.files.items())}
     rows = {} if built.report is None else built.report.rows
     if as_json:

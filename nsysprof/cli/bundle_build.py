@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from nsysprof.bundle.allow_list import NSYS_TABLE, SAMPLED, UNREAD, base_name
 from nsysprof.bundle.archive import pack_trace, write_archive
 from nsysprof.bundle.name_tokens import NameTokens
-from nsysprof.bundle.sanitize import SanitizeOptions, SanitizeReport, sanitize_trace
+from nsysprof.bundle.sanitize import SanitizeOptions, SanitizeReport, join_reports, sanitize_trace
 from nsysprof.bundle.source import BENCH, Source, clean_texts
-from nsysprof.bundle_format import REPORT_FOLDER
+from nsysprof.bundle_format import MAX_MEMBERS, REPORT_FOLDER
 from nsysprof.errors import OutputError, UsageError
 
 if TYPE_CHECKING:
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
     from nsysprof.analysis.results import Analysis, CaptureRecord
     from nsysprof.notes import Note
+    from nsysprof.rank_results import RanksAnalysis
 
 Say = Callable[[str], None]
 _OUR_RANGES = ("RUN::*",)
+_MOST_RANKS = MAX_MEMBERS - 50  # beside the tables, figures and reports
 _COMMAND = "(the command is not shared; the plan is in samples.json)"
 
 
@@ -39,14 +41,15 @@ class Request:
 
 @dataclass
 class Built:
-    """files: by their names inside the archive. shared_trace: what became of the trace, if that is shared."""
+    """files: by their names inside the archive. shared_traces: what became of the source's traces."""
 
     folder: Path
     files: dict[str, Path]
     left_out: list[tuple[str, str]]
-    shared_trace: Path | None = None
+    shared_traces: tuple[Path, ...] = ()
     report: SanitizeReport | None = None
     analysis: Analysis | None = None
+    ranks: RanksAnalysis | None = None
     record: CaptureRecord | None = None
     bench: pd.DataFrame | None = None
     notes: tuple[Note, ...] = ()
@@ -74,7 +77,7 @@ def stages(request: Request, tables: frozenset[str]) -> Iterator[Stage]:
     yield (stage := Stage(ranges=request.ranges))
     if request.source.kind == BENCH:
         yield Stage(("figures",), figures=False)
-    if request.source.trace is None:
+    if not request.source.traces:
         return
     yield (stage := stage.less(f"{REPORT_FOLDER}/report.html", html=False))
     yield (stage := stage.less("figures", figures=False))
@@ -89,9 +92,14 @@ def stages(request: Request, tables: frozenset[str]) -> Iterator[Stage]:
 
 def build(request: Request, work: Path, say: Say) -> tuple[Built, Path]:
     """Everything that fits, as an archive in `work`. Raises OutputError when nothing does."""
+    if len(request.source.ranks) > _MOST_RANKS:
+        raise UsageError(
+            f"{len(request.source.ranks):,} ranks are more than the {_MOST_RANKS} that a bundle may hold.",
+            "Copy the traces of those that matter into a folder, and bundle that.",
+        )
     size = 0
     traces: dict[tuple[tuple[str, ...], frozenset[str]], _Shared] = {}
-    for number, stage in enumerate(stages(request, _tables(request.source.trace))):
+    for number, stage in enumerate(stages(request, _tables(request.source.traces))):
         folder = work / str(number)
         try:
             built = _build_stage(request, folder, stage, traces, say)
@@ -112,21 +120,23 @@ def build(request: Request, work: Path, say: Say) -> tuple[Built, Path]:
 
 @dataclass(frozen=True)
 class _Shared:
-    """A trace as it would be shared, and what it says."""
+    """The traces as they would be shared, and what they say: one alone, or the ranks of a job together."""
 
-    trace: Path
-    packed: Path
+    traces: tuple[Path, ...]
+    packed: tuple[Path, ...]
     report: SanitizeReport
-    analysis: Analysis
+    analysis: Analysis | None = None
+    ranks: RanksAnalysis | None = None
 
 
-def _tables(trace: Path | None) -> frozenset[str]:
-    if trace is None:
-        return frozenset()
+def _tables(traces: Iterable[Path]) -> frozenset[str]:
     from nsysprof.trace.open import open_trace
 
-    with open_trace(trace) as opened:
-        return frozenset(base_name(table) for table in opened.columns)
+    found: set[str] = set()
+    for trace in traces:
+        with open_trace(trace) as opened:
+            found |= {base_name(table) for table in opened.columns}
+    return frozenset(found)
 
 
 def _build_stage(
@@ -144,12 +154,12 @@ def _build_stage(
     left_out += [(f"{name}: {', '.join(sorted(what))}", "not on the list") for name, what in dropped_fields.items()]
     left_out += source.left_behind.items()
     built = Built(folder, files, left_out)
-    if source.trace is not None:
+    if source.traces:
         key = (stage.ranges, stage.without)
         if key not in traces:
-            say("rebuild the trace")
-            traces[key] = _share_trace(request, stage, work, say)
-        _analyze(traces[key], stage, built, say)
+            say("rebuild the traces" if source.ranks else "rebuild the trace")
+            traces[key] = (_share_ranks if source.ranks else _share_trace)(request, stage, work, say)
+        (_report_ranks if source.ranks else _analyze)(traces[key], stage, built, say)
     elif source.kind == BENCH:
         _report_bench(stage, built)
     else:
@@ -164,12 +174,32 @@ def _share_trace(request: Request, stage: Stage, work: Path, say: Say) -> _Share
 
     assert request.source.trace is not None
     trace = work / ("torch.sqlite" if _is_of_torch(request.source.trace) else "nsys.sqlite")
-    options = SanitizeOptions(
+    report = sanitize_trace(request.source.trace, trace, _options(request, stage))
+    packed = pack_trace(trace, work / f"{trace.name}.xz")
+    return _Shared((trace,), (packed,), report, analyze_trace(trace, say))
+
+
+def _options(request: Request, stage: Stage) -> SanitizeOptions:
+    return SanitizeOptions(
         request.names, stage.ranges, stage.without, public=request.source.public, secrets=request.source.secrets
     )
-    report = sanitize_trace(request.source.trace, trace, options)
-    packed = pack_trace(trace, work / f"{trace.name}.xz")
-    return _Shared(trace, packed, report, analyze_trace(trace, say))
+
+
+def _share_ranks(request: Request, stage: Stage, work: Path, say: Say) -> _Shared:
+    from nsysprof.cli.bundle_ranks import analyze_rank_traces
+
+    folder = work / "ranks" / request.title
+    folder.mkdir(parents=True)
+    targets, packed, reports = [], [], []
+    for rank in request.source.ranks:
+        if rank.trace is None:
+            continue
+        target = folder / rank.name
+        reports.append(sanitize_trace(rank.trace, target, _options(request, stage)))
+        packed.append(pack_trace(target, work / f"{rank.name}.xz"))
+        targets.append(target)
+    found = analyze_rank_traces(request.source.ranks, folder, work / "parts", say)
+    return _Shared(tuple(targets), tuple(packed), join_reports(reports), ranks=found)
 
 
 def _is_of_torch(trace: Path) -> bool:
@@ -210,12 +240,10 @@ def _analyze(shared: _Shared, stage: Stage, built: Built, say: Say) -> None:
     from nsysprof.cli.record import read_record
     from nsysprof.report.write import write_analysis
 
-    built.shared_trace, built.report = shared.trace, shared.report
-    built.left_out += _left_out_of_trace(shared.report)
-    if stage.trace:
-        built.files[shared.packed.name] = shared.packed
+    _take_traces(shared, stage, built)
     record = read_record(built.folder)
-    analysis, record = complete_analysis(shared.analysis, record, shared.trace, folder=built.folder)
+    assert shared.analysis is not None
+    analysis, record = complete_analysis(shared.analysis, record, shared.traces[0], folder=built.folder)
     if record is not None:
         built.environment = record.environment
     built.record, built.analysis = record, analysis
@@ -223,6 +251,29 @@ def _analyze(shared: _Shared, stage: Stage, built: Built, say: Say) -> None:
     for path in write_analysis(analysis, record, out, figures=stage.figures, progress=say):
         if stage.html or path.name != "report.html":
             built.files[f"{REPORT_FOLDER}/{path.name}"] = path
+
+
+def _report_ranks(shared: _Shared, stage: Stage, built: Built, say: Say) -> None:
+    """The same for the ranks of a job."""
+    from nsysprof.capture.manifest import MANIFEST, read_manifest
+    from nsysprof.report.ranks import write_ranks
+
+    assert shared.ranks is not None
+    _take_traces(shared, stage, built)
+    built.ranks = shared.ranks
+    if (built.folder / MANIFEST).is_file():
+        built.environment = read_manifest(built.folder).environment
+    out = built.folder / REPORT_FOLDER
+    for path in write_ranks(shared.ranks, out, figures=stage.figures, svg=False, progress=say):
+        if stage.html or path.name != "report.html":
+            built.files[f"{REPORT_FOLDER}/{path.name}"] = path
+
+
+def _take_traces(shared: _Shared, stage: Stage, built: Built) -> None:
+    built.shared_traces, built.report = shared.traces, shared.report
+    built.left_out += _left_out_of_trace(shared.report)
+    if stage.trace:
+        built.files |= {packed.name: packed for packed in shared.packed}
 
 
 def _report_bench(stage: Stage, built: Built) -> None:
@@ -246,6 +297,7 @@ def _facts(request: Request, built: Built) -> dict[str, Any]:
     report = built.report
     return {
         "kind": request.source.kind,
+        **({"ranks": [rank.to_json() for rank in request.source.ranks]} if request.source.ranks else {}),
         "names_kept": request.names.keep,
         "names_replaced": request.names.counts(),
         "ranges": "all" if not request.ranges else f"{len(request.ranges)} patterns",

@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from nsysprof.errors import InterruptedCaptureError, OutputError, TraceError, UsageError
 
 if TYPE_CHECKING:
-    from nsysprof.rank_results import RankRow
+    from nsysprof.notes import Note
+    from nsysprof.rank_results import RankRow, RanksAnalysis
     from nsysprof.ranks.distributions import Key
     from nsysprof.ranks.engine import Done, Progress, Task
     from nsysprof.ranks.partial import Detail
@@ -63,9 +64,8 @@ def is_many(inputs: Sequence[Path]) -> bool:
 def analyze_ranks(inputs: Sequence[Path], out: Path | None, nsys: Path | None, options: Options) -> None:
     """Everything, from the inputs to the folder and the terminal."""
     from nsysprof.capture.find_nsys import find_nsys
-    from nsysprof.ranks.engine import plan_tasks, prepare_parts, renumber
-    from nsysprof.ranks.identity import drop_copies, find_sources, number_ranks
-    from nsysprof.ranks.overview import overview
+    from nsysprof.ranks.engine import plan_tasks, prepare_parts
+    from nsysprof.ranks.identity import drop_copies, find_sources
     from nsysprof.report.ranks import ranks_json, render_ranks_console, write_ranks
 
     def say(text: str) -> None:
@@ -87,11 +87,8 @@ def analyze_ranks(inputs: Sequence[Path], out: Path | None, nsys: Path | None, o
         say(f"{there} of {len(tasks)} traces are already there from a run that did not end; the others are read")
     with _keep_going(folder, len(tasks)), _bar(len(tasks), quiet=options.as_json) as progress:
         done = _run(tasks, sources, options, progress)
-    rows = done.merged.rows
-    _refuse_if_all_failed([row.reason for row in rows], rows[0].next_step)
-    ranks = number_ranks(rows, {source.position: source.path for source in sources}, by_order=options.by_order)
     engine = {"ran on": done.where, "seconds": round(done.seconds, 2), **done.tasks}
-    found = overview(renumber(done.merged, ranks), _details(tasks, rows), engine, copies)
+    found = _conclude(done, tasks, copies, engine, by_order=options.by_order)
     written = write_ranks(found, folder, figures=options.figures, svg=options.svg, progress=say)
     (folder / _MARK).unlink(missing_ok=True)
     if options.as_json:
@@ -101,6 +98,34 @@ def analyze_ranks(inputs: Sequence[Path], out: Path | None, nsys: Path | None, o
 
     typer.echo(render_ranks_console(found, shutil.get_terminal_size((120, 40)).columns))
     typer.echo(f"\n{len(written)} files in {folder}; read {folder / 'report.md'} first")
+
+
+def analyze_folder(folder: Path, work: Path, progress: Progress) -> RanksAnalysis:
+    """A folder of several traces in this process, with nothing in the result that another run would not have.
+
+    work: for what is known of each trace.
+    """
+    from nsysprof.ranks.engine import plan_tasks, prepare_parts, run_serially
+    from nsysprof.ranks.identity import drop_copies, find_sources
+
+    sources, copies = drop_copies(find_sources([folder], None), by_order=False)
+    tasks = plan_tasks(sources, work)
+    prepare_parts(work, tasks, fresh=True)
+    return _conclude(run_serially(tasks, progress), tasks, copies, {}, by_order=False)
+
+
+def _conclude(
+    done: Done, tasks: list[Task], copies: Sequence[Note], engine: dict[str, Any], *, by_order: bool
+) -> RanksAnalysis:
+    """From the shares to what a person reads. Raises TraceError where there are none."""
+    from nsysprof.ranks.engine import renumber
+    from nsysprof.ranks.identity import number_ranks
+    from nsysprof.ranks.overview import overview
+
+    rows = done.merged.rows
+    _refuse_if_all_failed([row.reason for row in rows], rows[0].next_step)
+    ranks = number_ranks(rows, {task.source.position: task.source.path for task in tasks}, by_order=by_order)
+    return overview(renumber(done.merged, ranks), _details(tasks, rows), engine, copies)
 
 
 def _run(tasks: list[Task], sources: list[Source], options: Options, progress: Progress) -> Done:

@@ -80,6 +80,8 @@ def run_task(task: Task) -> Partial:
         raise SchedulerError(
             f"A worker does not see {task.part.parent}.", "Give an --out that all workers share, by its absolute path."
         )
+    if not task.source.path.exists():  # a capture or a bundle lists it all the same
+        return failed(_unread(task, "its trace is missing", "See whether the rank was killed.")).partial
     found = read_part(task.part)
     if found is None:
         try:

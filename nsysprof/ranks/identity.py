@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from nsysprof.bundle_format import CONTENTS
 from nsysprof.errors import TraceError, UsageError
 from nsysprof.notes import Note, Severity
 from nsysprof.rank_results import RankRow
@@ -65,18 +66,19 @@ def _natural(path: Path) -> list[tuple[int, int | str]]:
 
 
 def read_manifest_ranks(folder: Path) -> list[Source]:
-    """The ranks that a capture's manifest lists, none where there is no such list. A path out of the folder is none.
+    """The ranks that a manifest or a bundle lists, none without such a list. A path out of the folder is none.
 
     A rank whose trace is missing is a source that does not exist, so that it has its row and its reason.
     """
-    try:
-        data = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return []
-    listed = data.get("ranks") if isinstance(data, dict) else None
-    if not isinstance(listed, list):
-        return []
-    return [_listed(folder, each) for each in listed if isinstance(each, dict)]
+    for name in (CONTENTS, _MANIFEST):
+        try:
+            data = json.loads((folder / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            continue
+        listed = data.get("ranks") if isinstance(data, dict) else None
+        if isinstance(listed, list):
+            return [_listed(folder, each) for each in listed if isinstance(each, dict)]
+    return []
 
 
 def _listed(folder: Path, each: dict[str, Any]) -> Source:

@@ -12,11 +12,15 @@ import pandas as pd
 from nsysprof import __version__
 from nsysprof.analysis.results import Analysis, CaptureRecord
 from nsysprof.notes import Note
+from nsysprof.rank_results import RanksAnalysis
 from nsysprof.report.bench_tables import latency_table
 from nsysprof.report.bench_tables import verdict_lines as bench_verdict_lines
 from nsysprof.report.escape import clean, escape_markdown
 from nsysprof.report.markdown import render_table
 from nsysprof.report.method import coverage_line
+from nsysprof.report.ranks_tables import headline, rank_table, straggler_table
+from nsysprof.report.ranks_tables import kernel_table as ranks_kernel_table
+from nsysprof.report.ranks_tables import range_table as ranks_range_table
 from nsysprof.report.tables import Table, case_table, kernel_table, range_table
 from nsysprof.report.verdict import verdict_lines
 from nsysprof.report.words import KERNELS, OPERATORS, words_for
@@ -49,9 +53,14 @@ def render_bundle(
     bench: pd.DataFrame | None = None,
     environment: Mapping[str, Any] | None = None,
     bench_notes: Sequence[Note] = (),
+    ranks: RanksAnalysis | None = None,
 ) -> str:
     """Markdown for an issue, well below GitHub's 65,536 characters."""
-    parts = [f"### {escape_markdown(shared.title)}", "", *_facts(analysis, record, environment), ""]
+    parts = [f"### {escape_markdown(shared.title)}", "", *_facts(analysis, record, environment, ranks), ""]
+    if ranks is not None:
+        parts += _lines(headline(ranks))
+        tables = straggler_table(ranks), rank_table(ranks), ranks_range_table(ranks), ranks_kernel_table(ranks, 8)
+        parts += [line for table in tables if table.rows for line in _table(table)]
     if bench is not None:
         parts += _lines(bench_verdict_lines(bench)) + _table(latency_table(bench, short=True))
     if record is not None and record.has_cases:
@@ -63,15 +72,25 @@ def render_bundle(
         parts += _table(kernel_table(analysis, 8)) if len(analysis.kernels) else []
     if analysis is not None:
         parts += [coverage_line(analysis), ""]
-    notes = [*(record.notes if record else ()), *(analysis.notes if analysis else ()), *bench_notes]
+    found = (record, analysis, ranks)
+    notes = [*(note for each in found if each is not None for note in each.notes), *bench_notes]
     for note in notes[:_MOST_LINES]:
         parts.append(f"- **{note.severity.value}** `{note.code}`: {escape_markdown(clean(note.text, _NOTE))}")
     return "\n".join([*parts, "", *_archive(shared)]) + "\n"
 
 
-def _facts(analysis: Analysis | None, record: CaptureRecord | None, environment: Mapping[str, Any] | None) -> list[str]:
+def _facts(
+    analysis: Analysis | None,
+    record: CaptureRecord | None,
+    environment: Mapping[str, Any] | None,
+    ranks: RanksAnalysis | None,
+) -> list[str]:
     """One line of what it was measured on."""
     facts = dict(environment or (record.environment if record else {}))
+    if ranks is not None:
+        names = ", ".join(dict.fromkeys(name for row in ranks.read for name in row.gpus))
+        facts["gpu_name"] = facts.get("gpu_name") or names
+        facts["nsys_version"] = facts.get("nsys_version") or ranks.read[0].nsys_version
     if analysis is not None:
         if not facts.get("gpu_name") and analysis.devices:
             facts["gpu_name"] = ", ".join(dict.fromkeys(device.name for device in analysis.devices))

@@ -19,7 +19,10 @@ def headline(found: RanksAnalysis) -> list[str]:
     """What a reader wants first: who falls behind and where, how even the work is, how much communication shows."""
     read = found.read
     hosts = {row.host for row in read if row.host}
-    lines = [f"{len(read)} of {len(found.rows)} traces read" + (f", of {len(hosts)} hosts." if hosts else ".")]
+    lines = [
+        f"{len(read)} of {len(found.rows)} traces read"
+        + (f", of {len(hosts)} host{'s' * (len(hosts) > 1)}." if hosts else ".")
+    ]
     lines += straggler_lines(found)
     if found.imbalance_pct is not None:
         text = (

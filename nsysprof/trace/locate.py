@@ -14,7 +14,7 @@ from nsysprof.trace.open import refuse_lfs_pointer
 
 # In order of preference: nsys saw the driver, torch only its own work.
 _TRACES = ("nsys.sqlite", "torch.sqlite")
-_PACKED = (".xz", ".gz", ".zst")
+PACKED = (".xz", ".gz", ".zst")
 _KINETO = ".json"
 _PARQUET = ".parquet"
 REPORTS = (".nsys-rep", ".qdrep")
@@ -38,7 +38,7 @@ def resolve_input(source: Path, nsys: Path | None, work_dir: Path) -> Path:
         return convert_parquet_folder(source, work_dir / "parquet.sqlite")
     if not source.exists():
         raise TraceError(f"{source} does not exist.", "Check the path.")
-    if source.suffix in _PACKED:
+    if source.suffix in PACKED:
         plain = _decompress(source, work_dir)
         if plain.suffix != _KINETO:
             return plain
@@ -65,14 +65,14 @@ def identity_of(source: Path, trace: Path) -> Path:
     nsys that exported it, so it is the report that proves something.
     """
     settled = _trace_in(source) if source.is_dir() else source
-    unpacked = is_bundle(settled) or (settled.suffix in _PACKED and settled.with_suffix("").suffix != _KINETO)
+    unpacked = is_bundle(settled) or (settled.suffix in PACKED and settled.with_suffix("").suffix != _KINETO)
     return trace if unpacked else settled
 
 
 def _trace_in(folder: Path) -> Path:
     """The trace in a folder, which is the folder itself when that is of Parquet files."""
     for name in _TRACES:
-        for suffix in ("", *_PACKED):
+        for suffix in ("", *PACKED):
             if (folder / f"{name}{suffix}").is_file():
                 return folder / f"{name}{suffix}"
     try:

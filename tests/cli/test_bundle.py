@@ -25,7 +25,8 @@ from nsysprof.bundle.source import read_source
 from nsysprof.bundle.verify import SecretLeakError
 from nsysprof.cli import analyze as analyze_command
 from nsysprof.cli import bundle as bundle_command
-from nsysprof.errors import OutputError
+from nsysprof.errors import OutputError, UsageError
+from nsysprof.trace.bundle_file import unpack_bundle
 from tests.build_trace import TraceBuilder
 from tests.bundle.hostile import HOME, TOKEN, write_trace
 from tests.cli.test_analyze import fails, run
@@ -284,7 +285,7 @@ def test_the_last_search_finds_what_slipped_in(tmp_path: Path, member: str, cont
     for name, leaks in (("clean", False), ("leak", True)):
         archive = tmp_path / f"{name}.zip"
         write_archive(archive, {member: tmp_path / name}, "title", {})
-        arguments = (source, None, archive, tmp_path / "clean", "title", NameTokens(), tmp_path / "work")
+        arguments = (source, (), archive, tmp_path / "clean", "title", NameTokens(), tmp_path / "work")
         if leaks:
             with pytest.raises(SecretLeakError, match="must not be shared"):
                 check_bundle(*arguments)
@@ -306,9 +307,9 @@ def test_names_that_slipped_in_are_found_by_the_list(tmp_path: Path) -> None:
     archive = tmp_path / "a.zip"
     write_archive(archive, {"notes.txt": tmp_path / "clean"}, "title", {})
     with pytest.raises(SecretLeakError, match="2 names that are not on the list"):
-        check_bundle(source, trace, archive, tmp_path / "clean", "title", NameTokens(), tmp_path / "work")
+        check_bundle(source, [trace], archive, tmp_path / "clean", "title", NameTokens(), tmp_path / "work")
     shutil.rmtree(tmp_path / "work" / "bundle")
-    check_bundle(source, trace, archive, tmp_path / "clean", "title", NameTokens(keep=True), tmp_path / "work")
+    check_bundle(source, [trace], archive, tmp_path / "clean", "title", NameTokens(keep=True), tmp_path / "work")
 
 
 @pytest.fixture(scope="module")
@@ -502,3 +503,102 @@ def test_a_trace_of_torch_is_shared_without_its_names_and_metadata(tmp_path: Pat
         assert private not in done.stdout
     assert b"<kernel-1 attention>" in everything
     assert "<range-1" in done.stdout.replace("\\", "")
+
+
+RANK_TABLES = ("ranges_over_ranks", "kernels_over_ranks", "range_kernels_over_ranks", "api_over_ranks", "rank_ranges")
+
+
+def write_ranks(folder: Path) -> Path:
+    """A folder of two real ranks."""
+    folder.mkdir()
+    for rank in (0, 1):
+        packed = (TRACES / f"ddp_rank{rank}.sqlite.xz").read_bytes()
+        (folder / f"ddp_rank{rank}.sqlite").write_bytes(lzma.decompress(packed))
+    return folder
+
+
+def test_the_ranks_of_a_job_share_an_archive_and_keep_their_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = write_ranks(tmp_path / "job")
+    bundle_command.bundle(job, out=tmp_path / "b.zip", as_json=True)
+    said = json.loads(capsys.readouterr().out)
+    assert {"rank00000.sqlite.xz", "rank00001.sqlite.xz", "analysis/heatmap.png"} <= set(said["members"])
+    for words in ("Rank 1 is a straggler: last in 135 of 135 collectives", "backward", "NVIDIA H200"):
+        assert words in said["markdown"]
+    before, after = tmp_path / "before", tmp_path / "after"
+    analyze_command.analyze([job], out=before, workers=1, figures=False)
+    analyze_command.analyze([tmp_path / "b.zip"], out=after, workers=1)
+    for table in RANK_TABLES:
+        assert numbers(before / f"{table}.csv") == numbers(after / f"{table}.csv"), table
+    one, two = (json.loads((folder / "ranks.json").read_text()) for folder in (before, after))
+    for key in ("clocks", "imbalance_pct", "outliers", "notes"):
+        assert one[key] == two[key], key
+    assert [line["excess_ns"] for line in one["stragglers"]] == [line["excess_ns"] for line in two["stragglers"]]
+    with zipfile.ZipFile(tmp_path / "b.zip") as archive:
+        for name in archive.namelist():
+            if name.endswith((".csv", ".png")):
+                assert archive.read(name) == (after / name.removeprefix("analysis/")).read_bytes(), name
+        contents = json.loads(archive.read("bundle.json"))
+    assert [rank["trace"] for rank in contents["ranks"]] == ["rank00000.sqlite", "rank00001.sqlite"]
+    capsys.readouterr()
+    bundle_command.bundle(job, out=tmp_path / "b.zip", force=True, as_json=True)
+    assert json.loads(capsys.readouterr().out)["sha256"] == said["sha256"], "the same input gives the same bytes"
+
+
+def write_rank_capture(folder: Path) -> Path:
+    """A capture of four ranks on two hosts: the second has a secret, the third is damaged, the last is missing."""
+    (folder / "ranks").mkdir(parents=True)
+    (folder / "logs").mkdir()
+    (folder / "logs" / "rank00000.stdout.log").write_text(TOKEN)
+    write_trace(folder / "ranks/rank00000.sqlite", text="common name")
+    write_trace(folder / "ranks/rank00001.sqlite", text=f"common name {TOKEN}")
+    (folder / "ranks/rank00002.sqlite").write_bytes(b"SQLite format 3\0" + b"x" * 500)
+    ranks = [
+        {"rank": rank, "world_size": 4, "host_token": f"wonderland-{9 + rank // 2}", "exit_code": 0, "local_rank": 0,
+         "trace": f"ranks/rank{rank:05d}.sqlite", "variables": {"RANK": str(rank), "TOKEN": TOKEN}, "attempt": 0}
+        for rank in range(4)
+    ]  # fmt: skip
+    program = {"argv": [f"{HOME}/train.py", f"--key={TOKEN}"], "exit_code": 0}
+    manifest = {
+        "format_version": 1, "nsysprof_version": "0.1.0", "created_utc": "2026-11-21T00:00:00+00:00", "complete": True,
+        "kind": "program", "profiler": "nsys", "method": "", "traced_calls": 0, "range_keys": [], "cases": [],
+        "environment": {"gpu_name": "NVIDIA H200", "hostname": "wonderland-9"}, "steps": [], "notes": [],
+        "program": program, "ranks": ranks,
+    }  # fmt: skip
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def test_a_capture_of_ranks_without_the_secrets_of_any(tmp_path: Path) -> None:
+    capture = write_rank_capture(tmp_path / "capture")
+    done = bundle(capture, "--out", tmp_path / "b.zip")
+    assert done.returncode == 0, done.stderr
+    assert "left out: the trace of rank 2" in done.stderr
+    assert "left out: the trace of rank 3" in done.stderr
+    unpacked = unpack_bundle(tmp_path / "b.zip", tmp_path)
+    for path in [tmp_path / "b.zip", *(path for path in unpacked.rglob("*") if path.is_file())]:
+        content = without_page_parts(path.read_bytes())
+        for private in PRIVATE:
+            assert private.encode() not in content, (path, private)
+    contents = json.loads((unpacked / "bundle.json").read_text())
+    assert [rank["host_token"] for rank in contents["ranks"]] == ["host-1", "host-1", "host-2", "host-2"]
+    assert [rank["trace"] for rank in contents["ranks"]] == ["rank00000.sqlite", "rank00001.sqlite", None, None]
+    ranges = (unpacked / "analysis/ranges_over_ranks.csv").read_text()
+    assert "<range-1>" in ranges
+    done = run("analyze", tmp_path / "b.zip", "--out", tmp_path / "a", "--no-figures", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["ranks_read"], found["ranks_given"]) == (2, 4)
+    assert "traces-unread" in {note["code"] for note in found["notes"]}
+
+
+def test_ranks_that_cannot_be_shared_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    capture = write_rank_capture(tmp_path / "capture")
+    monkeypatch.setattr("nsysprof.cli.bundle_build._MOST_RANKS", 3)
+    with pytest.raises(UsageError, match="4 ranks are more than the 3"):
+        bundle_command.bundle(capture, out=tmp_path / "b.zip")
+    for rank in (0, 1):
+        (capture / f"ranks/rank{rank:05d}.sqlite").write_bytes(b"")
+    fails(bundle(capture, "--out", tmp_path / "b.zip"), 7, "no trace that can be read")
+    assert not (tmp_path / "b.zip").exists()

@@ -331,7 +331,7 @@ def test_a_capture_lists_its_ranks(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(json.dumps({"format_version": 1, "ranks": ranks}))
     found = analyze([tmp_path], tmp_path / "out")
     assert [(row.rank, row.rank_from, row.world_size) for row in found.rows] == [(n, "manifest", 4) for n in range(4)]
-    assert "does not exist" in found.rows[3].reason
+    assert "is missing" in found.rows[3].reason
     assert {fit.how for fit in found.clocks[1:]} == {"utc"}
 
 
