@@ -70,9 +70,9 @@ _RANGE = re.compile(
     r"|(torch::autograd::|autograd::engine::evaluate_function: (torch::autograd::)?)?[A-Z]\w*Backward\d+(, seq = \d+)?"
     r"|(torch::autograd::|autograd::engine::evaluate_function: torch::autograd::)\w+|ProfilerStep#\d+"
     r"|Optimizer\.(step|zero_grad)#(SGD|Adam|AdamW|Adagrad|Adadelta|RMSprop|NAdam|RAdam|LBFGS)\.(step|zero_grad)"
-    r"|(data|forward|backward|fwd|bwd|optim(izer)?([ _]step)?|zero_grad|loss|step|iter(ation)?|epoch|batch|layer|block|rank"
+    r"|(forward|backward|fwd|bwd|optim(izer)?([ _]step)?|zero_grad|loss|step|iter(ation)?|epoch|batch|layer|block|rank"
     r"|warm[-_ ]?up|train(ing)?|eval(uation)?|validation|inference|prefill|decode|attention|attn|mlp|ffn|copy|sample"
-    r"|init|setup|run|main|test|replays?|eager|capture|alloc|free|touch|again|back)[ _#:-]{0,2}\d{0,6}",
+    r"|data|init|setup|run|main|test|replays?|eager|capture|alloc|free|touch|again|back)[ _#:-]{0,2}\d{0,6}",
     re.ASCII,
 )
 _LONGEST = 20_000  # characters; template instances reach some thousands
