@@ -15,6 +15,8 @@ from nsysprof.trace.open import refuse_lfs_pointer
 # In order of preference: nsys saw the driver, torch only its own work.
 _TRACES = ("nsys.sqlite", "torch.sqlite")
 PACKED = (".xz", ".gz", ".zst")
+_FILES = (".sqlite", *(f".sqlite{suffix}" for suffix in PACKED))
+_RANKS = "ranks"  # of a capture of several ranks
 _KINETO = ".json"
 _PARQUET = ".parquet"
 REPORTS = (".nsys-rep", ".qdrep")
@@ -81,10 +83,16 @@ def _trace_in(folder: Path) -> Path:
         raise TraceError(f"{folder} cannot be read: {error.strerror}.", "Check the path.") from error
     if any(path.suffix == _PARQUET for path in paths):
         return folder
+    inside = [path for path in (*paths, *sorted((folder / _RANKS).glob("*"))) if path.name.endswith(_FILES)]
+    is_unpacked = (folder / CONTENTS).is_file()
+    if len(inside) > 1:
+        what = f"The bundle {folder.name}" if is_unpacked else str(folder)
+        one = "unzip it and give one" if is_unpacked else f"give one, such as {inside[0]}"
+        raise TraceError(f"{what} holds {len(inside)} traces.", f"nsysprof analyze takes them all; here, {one}.")
     reports = [path for path in paths if path.suffix in REPORTS]
-    if reports:
-        return reports[0]
-    if (folder / CONTENTS).is_file():
+    if inside or reports:
+        return (inside or reports)[0]
+    if is_unpacked:
         raise TraceError(
             f"The bundle {folder.name} holds no trace.", "unzip it: its numbers are in results.csv, or in analysis/."
         )

@@ -76,6 +76,20 @@ def test_two_zst_frames_are_one_file(tmp_path, content, work):
     assert resolve_input(source, None, work).read_bytes() == content
 
 
+def test_a_folder_of_one_trace_gives_it_and_one_of_several_asks_which(tmp_path, content, work):
+    folder = tmp_path / "job"
+    (folder / "ranks").mkdir(parents=True)
+    (folder / "ranks" / "rank00000.sqlite").write_bytes(content)
+    assert resolve_input(folder, None, work) == folder / "ranks" / "rank00000.sqlite"
+    (folder / "mine.sqlite.xz").write_bytes(lzma.compress(content))
+    with pytest.raises(TraceError, match="job holds 2 traces") as raised:
+        resolve_input(folder, None, work)
+    assert "mine.sqlite.xz" in raised.value.next_step
+    (folder / "bundle.json").write_text("{}")
+    with pytest.raises(TraceError, match="The bundle job holds 2 traces"):
+        resolve_input(folder, None, work)
+
+
 def test_a_capture_folder_gives_its_trace_nsys_first(tmp_path, content, work):
     folder = tmp_path / "capture"
     folder.mkdir()
