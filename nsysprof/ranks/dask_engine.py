@@ -12,7 +12,7 @@ from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
 from nsysprof.errors import MissingToolError, NsysprofError, SchedulerError
-from nsysprof.ranks.engine import FAN_IN, Done, Progress, Task, lost, merge_partials, of_workers, run_task
+from nsysprof.ranks.engine import FAN_IN, Done, Progress, Task, Tree, lost, merge_partials, of_workers, run_task
 from nsysprof.ranks.parts import code_version
 
 if TYPE_CHECKING:
@@ -88,6 +88,8 @@ def _connect(stack: contextlib.ExitStack, scheduler: str | None, workers: int, m
                     threads_per_worker=1,
                     memory_limit=memory,
                     dashboard_address=None,
+                    # Its port is 8787 otherwise, and another run beside this one would warn that it is taken.
+                    scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
                     silence_logs=logging.CRITICAL,
                 )
             )
@@ -135,6 +137,7 @@ def _run_graph(client: Client, tasks: Sequence[Task], progress: Progress) -> tup
     futures = {graph.submit_trace(task): task for task in tasks}
     coming = as_completed(futures, loop=client.loop)
     suspects: list[Task] = []
+    are_lost = False
     with _watched(client, futures, graph):
         for future in coming:
             task = futures.pop(future, None)
@@ -142,6 +145,8 @@ def _run_graph(client: Client, tasks: Sequence[Task], progress: Progress) -> tup
                 merged = graph.add(future)
             elif task is None:
                 merged = graph.merge_again(future)
+                if merged is None:
+                    are_lost = True
             else:
                 _refuse_if_of_the_run(future.exception() if future.status == "error" else None)
                 suspects.append(task)
@@ -150,14 +155,36 @@ def _run_graph(client: Client, tasks: Sequence[Task], progress: Progress) -> tup
                 progress(1, task.source.path.name)
             if merged is not None:
                 coming.add(merged)
+        rest = _gather(client, graph.waiting) if not are_lost else None
+        if rest is None:
+            rest = [_from_shares([task for task in tasks if task not in suspects])]
         # A worker that dies takes others' tasks with it. Alone, it is clear whose fault it was.
-        failed = []
         for task in suspects:
-            failed.append(_alone(graph, task))
+            rest.append(_alone(graph, task))
             progress(1, task.source.path.name)
-        rest = [*failed, *client.gather(graph.waiting)]
     graph.counts["merges"] += len(rest) > 1
     return merge_partials(rest), {"traces": len(tasks), **graph.counts}
+
+
+def _gather(client: Client, results: list[Future]) -> list[Partial] | None:
+    """The results, or None where some were lost with their worker, and doing their traces again killed another."""
+    from distributed import wait
+    from distributed.scheduler import KilledWorker
+
+    wait(results)
+    try:
+        found: list[Partial] = client.gather(results)
+    except (KilledWorker, CancelledError):
+        return None
+    return found
+
+
+def _from_shares(tasks: Sequence[Task]) -> Partial:
+    """What the workers have written of traces that are all done, merged here."""
+    tree = Tree(len(tasks))
+    for task in tasks:
+        tree.add(run_task(task))
+    return tree.finish()
 
 
 class _Graph:
@@ -190,10 +217,14 @@ class _Graph:
         self.counts["merges"] += 1
         return self._merge(some)
 
-    def merge_again(self, future: Future) -> Future:
-        """A merge that died with its worker. Raises SchedulerError where that is not what happened."""
+    def merge_again(self, future: Future) -> Future | None:
+        """A merge that died with its worker, once more; None where what it merges is lost with another one.
+
+        Raises SchedulerError where that is not what happened.
+        """
         _refuse_if_of_the_run(future.exception() if future.status == "error" else None)
-        return self._merge(self.merging.pop(future))
+        some = self.merging.pop(future)
+        return None if any(each.status == "error" for each in some) else self._merge(some)
 
     def _merge(self, some: list[Future]) -> Future:
         self.submitted += 1

@@ -110,7 +110,7 @@ def merge_partials(partials: Sequence[Partial]) -> Partial:
 def run_serially(tasks: Sequence[Task], progress: Progress) -> Done:
     """In this process."""
     began = time.monotonic()
-    tree = _Tree(len(tasks))
+    tree = Tree(len(tasks))
     for task in tasks:
         tree.add(_attempt(task))
         progress(1, task.source.path.name)
@@ -129,7 +129,7 @@ def lost(task: Task, why: str) -> Partial:
     return failed(_unread(task, f"its worker failed ({why[:200]})", "Analyze it alone; mind its memory.")).partial
 
 
-class _Tree:
+class Tree:
     """Merges what comes in FAN_IN at a time, level by level, so that few partials are held at once."""
 
     def __init__(self, leaves: int) -> None:
@@ -154,7 +154,7 @@ class _Tree:
 def run_in_pool(tasks: Sequence[Task], workers: int, progress: Progress) -> Done:
     """In processes of this machine. A process that dies costs the traces in work another try, each alone."""
     began = time.monotonic()
-    tree = _Tree(len(tasks))
+    tree = Tree(len(tasks))
     unfinished = []
     for task, partial in _pooled(of_workers(tasks), workers):
         if partial is None:

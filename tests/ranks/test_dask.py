@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import nsysprof
-from nsysprof.ranks.engine import Task, plan_tasks, prepare_parts, run_in_pool
+from nsysprof.ranks.engine import Task, plan_tasks, prepare_parts, run_in_pool, run_serially
 from nsysprof.ranks.identity import find_sources
 from tests.ranks.job import slow_in_backward, write_job
 
@@ -199,3 +200,16 @@ def test_a_trace_that_kills_its_dask_workers_is_too(job: Path, tmp_path: Path, m
     done = run_on_dask(tasks, lambda _more, _name: None, scheduler=None, workers=2)
     assert [row.is_read for row in done.merged.rows] == [True, True, True, False, True, True]
     assert "killed its worker" in done.merged.rows[3].reason
+
+
+def test_results_that_are_lost_for_good_are_read_from_the_disk(
+    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from nsysprof.ranks.dask_engine import run_on_dask
+
+    tasks = deadly_tasks(job, tmp_path, monkeypatch)
+    monkeypatch.setattr("nsysprof.ranks.dask_engine._gather", lambda _client, _results: None)
+    done = run_on_dask(tasks, lambda _more, _name: None, scheduler=None, workers=2)
+    assert [row.is_read for row in done.merged.rows] == [True, True, True, False, True, True]
+    innocent = run_serially([task for task in tasks if task is not tasks[3]], lambda _more, _name: None).merged
+    assert pickle.dumps(done.merged.durations) == pickle.dumps(innocent.durations)
