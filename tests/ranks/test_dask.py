@@ -72,7 +72,7 @@ class Cluster:
         self.processes: list[subprocess.Popen[bytes]] = []
         self._run("scheduler", "--port", "0", "--no-dashboard", "--scheduler-file", str(self.file))
         limit = time.monotonic() + 60
-        while not self.file.exists():
+        while not (self.file.exists() and self.file.read_text().rstrip().endswith("}")):  # it is not written at once
             assert time.monotonic() < limit
             time.sleep(0.05)
         self.address = json.loads(self.file.read_text())["address"]

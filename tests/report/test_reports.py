@@ -158,7 +158,7 @@ def test_a_report_of_thousands_of_ranges_fits_a_github_comment(tmp_path):
     assert "all are in `ranges.csv`" in text
 
 
-@pytest.mark.parametrize("cases", [50, 2000])
+@pytest.mark.parametrize("cases", [50, pytest.param(2000, marks=pytest.mark.slow)])
 def test_a_report_of_many_cases_fits_one_too_and_folds_them(tmp_path, cases):
     analysis = samples.analysis(tmp_path)
     record = samples.record(analysis)

@@ -36,14 +36,14 @@ def fuzz(*arguments: object) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def damaged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """200 damaged real traces; `scripts/fuzz_traces` alone makes 2000."""
-    return fuzz("--files", 200, "--seed", 2, "--reports", "--keep", tmp_path_factory.mktemp("fuzz") / "kept")
+    """100 damaged real traces; `scripts/fuzz_traces` alone makes 2000."""
+    return fuzz("--files", 100, "--seed", 2, "--reports", "--keep", tmp_path_factory.mktemp("fuzz") / "kept")
 
 
 def test_damaged_traces_end_in_a_result_or_an_error_of_ours(damaged: dict[str, Any]) -> None:
     assert [failure for failure in damaged["failures"] if failure["kind"] != "nonsense"] == []
-    assert damaged["files"] == sum(damaged["outcomes"].values()) == 200
-    assert min(damaged["outcomes"]["read"], damaged["outcomes"]["refused"]) > 20, "both ends are tested"
+    assert damaged["files"] == sum(damaged["outcomes"].values()) == 100
+    assert min(damaged["outcomes"]["read"], damaged["outcomes"]["refused"]) > 10, "both ends are tested"
 
 
 def test_no_result_of_a_damaged_trace_is_impossible(damaged: dict[str, Any]) -> None:
