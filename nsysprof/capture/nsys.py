@@ -45,6 +45,16 @@ _MEANINGS = (
         "nsys was not permitted to profile.",
         "Check that the output folder and TMPDIR are writable, and perf_event_paranoid.",
     ),
+    (
+        r"Importation failed|Import Failed with unexpected exception",
+        "nsys recorded the program, but its own importer failed on the recording.",
+        "Run again: it happens where two nsys run at once. The recording is kept (.qdstrm).",
+    ),
+    (
+        r"Local Endpoint is not available",
+        "nsys could not reach its own agent.",
+        "Run again: it happens where two nsys start at once.",
+    ),
 )
 
 

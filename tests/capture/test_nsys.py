@@ -25,6 +25,12 @@ def test_options_whose_defaults_differ_between_versions_are_given():
         ("write: No space left on device", "disk space", "Free some space"),
         ("unrecognised option '--cuda-flush-interval'", "does not know", "2022.4 or newer"),
         ("Failed to open: Permission denied", "not permitted", "writable"),
+        (
+            "Import Failed with unexpected exception: main.cpp(34)\n Type: ErrorText",
+            "its own importer failed",
+            "qdstrm",
+        ),
+        ("[tag_message*] = Local Endpoint is not available.", "its own agent", "Run again"),
         ("one\nError: the moon is full\ntwo", "the moon is full", "logs"),
         ("", "It said: nothing", "logs"),
     ],
