@@ -6,7 +6,8 @@ import lzma
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,19 @@ def plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("MPLBACKEND", "Agg")
     monkeypatch.delenv("FORCE_COLOR", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def one_nsys_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tests of other processes wait: nsys 2024.2 fails now and then, or records nothing, where two run at once."""
+    if "nsys" not in request.fixturenames:
+        yield
+        return
+    import fcntl
+
+    with (Path(tempfile.gettempdir()) / "nsysprof-tests-nsys.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture(scope="session")

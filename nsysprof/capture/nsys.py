@@ -51,7 +51,7 @@ _MEANINGS = (
         "Run again: it happens where two nsys run at once. The recording is kept (.qdstrm).",
     ),
     (
-        r"Local Endpoint is not available",
+        r"Local Endpoint is not available|Connection to Agent lost",
         "nsys could not reach its own agent.",
         "Run again: it happens where two nsys start at once.",
     ),

@@ -30,6 +30,7 @@ def test_options_whose_defaults_differ_between_versions_are_given():
             "its own importer failed",
             "qdstrm",
         ),
+        ("Connection to Agent lost. This is most likely a bug.", "its own agent", "Run again"),
         ("[tag_message*] = Local Endpoint is not available.", "its own agent", "Run again"),
         ("one\nError: the moon is full\ntwo", "the moon is full", "logs"),
         ("", "It said: nothing", "logs"),
