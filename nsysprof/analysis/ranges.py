@@ -16,7 +16,7 @@ from nsysprof.analysis.intervals import union_ns
 from nsysprof.analysis.memory import DeviceMemory, peak_in_ranges
 from nsysprof.analysis.names import Names
 from nsysprof.analysis.results import RANGE_COLUMNS, RANGE_KERNEL_COLUMNS
-from nsysprof.analysis.statistics import summarize_durations
+from nsysprof.analysis.statistics import sum_by, summarize_durations
 from nsysprof.analysis.work import Rows
 from nsysprof.trace.gpu_metrics_schema import GpuMetrics
 from nsysprof.trace.schema import COPY, FILL, GRAPH, NULL, PID_MASK, Bools, Int64s, Ints, Tables, Work
@@ -164,7 +164,7 @@ def summarize_ranges(
     group_of = ranges["group"].to_numpy(dtype=np.int64) if len(ranges) else np.zeros(0, np.int64)
     table["instances"] = np.bincount(group_of, minlength=groups)
     wall = (ranges["end_ns"] - ranges["start_ns"]).to_numpy(dtype=np.int64)
-    table["wall_ns"] = _sum_by(group_of, wall, groups)
+    table["wall_ns"] = sum_by(group_of, wall, groups)
     sums = {column: np.zeros(groups, dtype=np.int64) for column in (
         "gpu_busy_ns", "kernel_total_ns", "kernel_count", "launch_count", "graph_launch_count", "memcpy_bytes",
         "memset_bytes",
@@ -180,7 +180,7 @@ def summarize_ranges(
     for column, values in sums.items():
         table[column] = values
     projection = projected.result()
-    table["projected_ns"] = _sum_by(group_of, projection[1] - projection[0], groups)
+    table["projected_ns"] = sum_by(group_of, projection[1] - projection[0], groups)
     exclusive = _exclusive(tables.work, attributed, table)
     nests = (keys["style"] == "PushPop").to_numpy(dtype=bool)
     for column, values in exclusive.items():
@@ -229,7 +229,7 @@ def _sums(work: Work, launch: Rows, part: _WorkOfGroups, graph_launches: Bools) 
     for column, which in (("memcpy_bytes", COPY), ("memset_bytes", FILL)):
         chosen = others[kind == which]
         size = work.bytes[part.row[chosen] - work.kernels]
-        found[column] = _sum_by(part.group[chosen], size, groups)
+        found[column] = sum_by(part.group[chosen], size, groups)
     return found
 
 
@@ -326,7 +326,7 @@ def _exclusive(work: Work, attributed: Attributed, inclusive: pd.DataFrame) -> d
         kernel = (some >= 0) & (row < work.kernels)
         group, row = group_of[some[kernel]], row[kernel]
         count += np.bincount(group, minlength=groups)
-        total += _sum_by(group, work.duration_ns[row], groups)
+        total += sum_by(group, work.duration_ns[row], groups)
     return {"exclusive_kernel_count": count, "exclusive_kernel_total_ns": total}
 
 
@@ -369,12 +369,6 @@ def _peaks(memory: DeviceMemory, ranges: pd.DataFrame, group: Int64s, groups: in
     peaks = np.zeros(groups, dtype=np.int64)
     np.maximum.at(peaks, group, peak_in_ranges(memory, ranges))
     return pd.Series(peaks).astype("Int64")
-
-
-def _sum_by(group: Ints, value: Ints, groups: int) -> Int64s:
-    total = np.zeros(groups, np.int64)
-    np.add.at(total, group, value.astype(np.int64))
-    return total
 
 
 def _unknown(length: int) -> pd.Series:

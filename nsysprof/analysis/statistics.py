@@ -108,3 +108,10 @@ def _squares(values: Int64s, low: Int64s, high: Int64s, mean: np.ndarray) -> np.
         deviation *= deviation
         squares[first:last] += np.add.reduceat(deviation, start)
     return squares
+
+
+def sum_by(group: Ints, value: Ints, groups: int) -> Int64s:
+    """The sum of the values of each of the groups 0 ... groups-1, exact."""
+    total = np.zeros(groups, np.int64)
+    np.add.at(total, group, value.astype(np.int64))
+    return total

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from datetime import datetime
 from pathlib import Path
 
 from nsysprof.capture.manifest import MANIFEST, NSYS_TRACE, RESULTS, SAMPLES, TORCH_TRACE
@@ -17,6 +18,11 @@ RANKS = "ranks"
 NCU_REPORTS = "ncu*.ncu-rep"
 _FILES = (MANIFEST, SAMPLES, RESULTS, NSYS_TRACE, NSYS_REPORT, TORCH_TRACE, COUNTERS)
 _OURS = (*_FILES, LOGS, WORK, RANKS)
+
+
+def dated_folder() -> Path:
+    """Where a capture goes that was given no place."""
+    return Path("traces") / datetime.now().strftime("%Y%m%d-%H%M%S")
 
 
 def prepare_folder(folder: Path, *, force: bool) -> None:

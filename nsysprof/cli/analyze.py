@@ -55,19 +55,17 @@ def analyze(
     from nsysprof.cli.ranks import Options, analyze_ranks, is_many
     from nsysprof.trace.bundle_file import is_bundle, unpack_bundle
 
-    name = default_name(inputs[0])
+    name, many_out = default_name(inputs[0]), out
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
         if len(inputs) == 1 and is_bundle(inputs[0]):
             (_silent if as_json else _say)(f"unpack {inputs[0].name}")
             inputs = [unpack_bundle(inputs[0], Path(scratch))]
-            if is_many(inputs):
-                out = out or Path("analysis") / f"{name}-ranks"
+            many_out = out or Path("analysis") / f"{name}-ranks"
         if is_many(inputs):
             if ncu is not None or ncu_program is not None:
                 raise UsageError("--ncu is for one trace, several were given.", "Analyze that trace alone.")
-            analyze_ranks(
-                inputs, out, nsys, Options(workers, scheduler, worker_memory, by_order, force, figures, svg, as_json)
-            )
+            options = Options(workers, scheduler, worker_memory, by_order, force, figures, svg, as_json)
+            analyze_ranks(inputs, many_out, nsys, options)
             return
         (source,) = inputs
         folder = out or Path("analysis") / name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -160,7 +159,7 @@ def capture(
             ),
         )
         return
-    from nsysprof.capture.folder import prepare_folder
+    from nsysprof.capture.folder import dated_folder, prepare_folder
 
     profiler, counting = _split_profilers(profiler, metrics, section, replay, count_kernels)
     plan, nsys_path = _make_plan(
@@ -190,7 +189,7 @@ def capture(
         ),
     )
     ncu_path = _find_ncu(ncu) if counting is not None else None
-    folder = out or Path("traces") / datetime.now().strftime("%Y%m%d-%H%M%S")
+    folder = out or dated_folder()
     if dry_run:
         _print_plan(plan, folder, nsys_path, as_json)
         return

@@ -21,6 +21,7 @@ from nsysprof.errors import TraceError
 from nsysprof.notes import Note, Severity
 from nsysprof.range_name import format_range, varied_keys
 from nsysprof.samples import Samples
+from nsysprof.trace.locate import PACKED, REPORTS, TRACES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from nsysprof.comparison import RangeFacts
 
 Say = Callable[[str], None]
-_TRACES = ("nsys.sqlite", "torch.sqlite")
-_PACKED = (".xz", ".gz", ".zst")
-_REPORTS = (".nsys-rep", ".qdrep")
 _SCATTER = 0.1
 _MOST_BYTES = 1 << 30  # of samples, unpacked
 
@@ -82,15 +80,15 @@ def _is_input(folder: Path) -> bool:
     if (folder / MANIFEST).exists() or _bench_samples(folder) is not None:
         return True
     names = [path.name for path in folder.iterdir() if path.is_file()]
-    traces = {f"{name}{suffix}" for name in _TRACES for suffix in ("", *_PACKED)}
+    traces = {f"{name}{suffix}" for name in TRACES for suffix in ("", *PACKED)}
     return any(name in traces or name.endswith(".parquet") for name in names)
 
 
 def _is_trace(path: Path) -> bool:
     name = path.name
-    for suffix in _PACKED:
+    for suffix in PACKED:
         name = name.removesuffix(suffix)
-    return name.endswith((".sqlite", *_REPORTS))
+    return name.endswith((".sqlite", *REPORTS))
 
 
 def _bench_samples(source: Path) -> Path | None:
@@ -203,7 +201,7 @@ def _read_trace(
 
     say(f"read {source.name}")
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as work:
-        path = resolve_input(source, find_nsys(nsys) if source.suffix in _REPORTS else None, Path(work))
+        path = resolve_input(source, find_nsys(nsys) if source.suffix in REPORTS else None, Path(work))
         with open_trace(path, identity_of(source, path)) as trace:
             from nsysprof.analysis.range_facts import WHOLE, collect_range_facts
             from nsysprof.analysis.summarize import summarize

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import sys
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,10 +105,11 @@ def _find_nsys(named: Path | None) -> Path:
 
 
 def _default_folder(plan: ProgramPlan, identity: RankIdentity | None) -> Path:
+    from nsysprof.capture.folder import dated_folder
     from nsysprof.capture.rank import job_token, names_a_job
 
     if identity is None:
-        return Path("traces") / datetime.now().strftime("%Y%m%d-%H%M%S")
+        return dated_folder()
     if not names_a_job(os.environ):
         raise UsageError(
             f"{identity.world_size} ranks of a job need one folder, and nothing names the job.", "Give --out."

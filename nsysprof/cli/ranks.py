@@ -48,17 +48,17 @@ def is_many(inputs: Sequence[Path]) -> bool:
     if not inputs[0].is_dir():
         return False
     from nsysprof.ranks.identity import read_manifest_ranks
+    from nsysprof.trace.locate import FILES, TRACES
 
     if read_manifest_ranks(inputs[0]):
         return True
-    own = ("nsys.sqlite", "torch.sqlite")
     try:
         names = [path.name for path in inputs[0].iterdir()]
     except OSError:
         return False
-    if any(name.startswith(own) for name in names):
+    if any(name.startswith(TRACES) for name in names):
         return False
-    return sum(name.endswith((".sqlite", ".sqlite.xz", ".sqlite.gz", ".sqlite.zst", ".nsys-rep")) for name in names) > 1
+    return sum(name.endswith((*FILES, ".nsys-rep")) for name in names) > 1
 
 
 def analyze_ranks(inputs: Sequence[Path], out: Path | None, nsys: Path | None, options: Options) -> None:

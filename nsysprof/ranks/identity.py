@@ -14,12 +14,10 @@ from nsysprof.errors import TraceError, UsageError
 from nsysprof.notes import Note, Severity
 from nsysprof.rank_results import RankRow
 from nsysprof.ranks.summarize import Source
-from nsysprof.trace.locate import REPORTS
+from nsysprof.trace.locate import FILES, PACKED, REPORTS, TRACES
 
 _MANIFEST = "manifest.json"
 _RANK_NAME = re.compile(r"(?<![a-zA-Z])rank[ _.=-]*(\d{1,7})", re.IGNORECASE)
-_TRACES = (".sqlite", ".sqlite.xz", ".sqlite.gz", ".sqlite.zst")
-_OWN_TRACES = ("nsys.sqlite", "torch.sqlite")
 _MOST_NAMED = 10
 
 
@@ -43,14 +41,14 @@ def _in_folder(folder: Path) -> list[Source]:
     ranks = read_manifest_ranks(folder)
     if ranks:
         return ranks
-    own = [folder / f"{name}{suffix}" for name in _OWN_TRACES for suffix in ("", ".xz", ".gz", ".zst")]
+    own = [folder / f"{name}{suffix}" for name in TRACES for suffix in ("", *PACKED)]
     if any(path.is_file() for path in own):
         return [Source(0, folder)]
     try:
         paths = sorted((path for path in folder.iterdir() if path.is_file()), key=_natural)
     except OSError as error:
         raise TraceError(f"{folder} cannot be read: {error.strerror}.", "Check the path.") from error
-    traces = [path for path in paths if path.name.endswith(_TRACES)]
+    traces = [path for path in paths if path.name.endswith(FILES)]
     if not traces and any(path.suffix == ".parquet" for path in paths):
         return [Source(0, folder)]
     traces = traces or [path for path in paths if path.suffix in REPORTS]

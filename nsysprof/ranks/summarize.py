@@ -15,6 +15,7 @@ from nsysprof.analysis.intervals import union_ns
 from nsysprof.analysis.names import FILL_NAME, Names, call_names, copy_name, kernel_names, plain_call_name
 from nsysprof.analysis.outline import Attribution, Outline, attribute, count_totals, live_metrics, outline
 from nsysprof.analysis.ranges import Attributed, attribute_ranges
+from nsysprof.analysis.statistics import sum_by
 from nsysprof.notes import Note, Severity
 from nsysprof.rank_results import RankRow
 from nsysprof.ranks.collectives import find_collectives
@@ -216,15 +217,15 @@ def _range_rows(tables: Tables, launch: Ints, attributed: Attributed, is_comm: B
     group = np.where(owner >= 0, group_of[owner], -1) if len(group_of) else np.full(len(work), -1)
     table = keys.rename(columns={"name": "range"}).assign(instances=np.bincount(group_of, minlength=groups))
     wall = (ranges["end_ns"] - ranges["start_ns"]).to_numpy(dtype=np.int64)
-    table["wall_ns"] = _sum_by(group_of, wall, groups)
-    table["host_ns"] = _sum_by(group_of, own_walls(ranges), groups)
+    table["wall_ns"] = sum_by(group_of, wall, groups)
+    table["host_ns"] = sum_by(group_of, own_walls(ranges), groups)
     kernels = np.arange(work.kernels)
     computes = kernels[~is_comm & (group[: work.kernels] >= 0)]
     table["compute_ns"] = _union_by(tables, computes, group, groups)
     talks = group[overlap.comm_rows] >= 0
     rows = overlap.comm_rows[talks]
-    table["comm_ns"] = _sum_by(group[rows], work.duration_ns[rows], groups)
-    table["exposed_comm_ns"] = _sum_by(group[rows], overlap.exposed_of[talks], groups)
+    table["comm_ns"] = sum_by(group[rows], work.duration_ns[rows], groups)
+    table["exposed_comm_ns"] = sum_by(group[rows], overlap.exposed_of[talks], groups)
     mine = group[: work.kernels]
     table["kernel_count"] = np.bincount(mine[mine >= 0], minlength=groups)
     of_library = table["domain"].isin(LIBRARY_DOMAINS)
@@ -239,10 +240,4 @@ def _union_by(tables: Tables, rows: Int64s, group: Int64s, groups: int) -> Int64
         cell = group[rows] * len(devices) + device[work.variant[rows]]
         length = union_ns(work.start_ns[rows], work.duration_ns[rows], cell)
         np.add.at(total, np.arange(len(length)) // len(devices), length)
-    return total
-
-
-def _sum_by(group: Ints, value: Ints, groups: int) -> Int64s:
-    total = np.zeros(groups, np.int64)
-    np.add.at(total, group, value.astype(np.int64))
     return total

@@ -17,7 +17,7 @@ from nsysprof.notes import Severity
 from nsysprof.output import output_error, write_whole
 from nsysprof.rank_results import FORMAT_VERSION, RanksAnalysis
 from nsysprof.report.console import render_table as render_console_table
-from nsysprof.report.escape import clean, defuse_formula, escape_markdown
+from nsysprof.report.escape import clean, escape_markdown
 from nsysprof.report.html import render_template, shown
 from nsysprof.report.markdown import render_table
 from nsysprof.report.page import read_asset
@@ -32,6 +32,7 @@ from nsysprof.report.ranks_tables import (
     straggler_table,
 )
 from nsysprof.report.tables import Table
+from nsysprof.report.write import render_csv
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -66,7 +67,7 @@ def write_ranks(
     try:
         out.mkdir(parents=True, exist_ok=True)
         (out / JSON).unlink(missing_ok=True)
-        written = [write_whole(out / name, _csv(table)) for name, table in _tables(found).items()]
+        written = [write_whole(out / name, render_csv(table)) for name, table in _tables(found).items()]
         pictures = _write_figures(found, out, svg, progress) if figures else []
         pngs = [path for path in pictures if path.suffix == ".png"]
         report = render_ranks_markdown(found, [path.name for path in pngs])
@@ -125,14 +126,6 @@ def _tables(found: RanksAnalysis) -> dict[str, pd.DataFrame]:
         "rank_ranges.csv": found.rank_ranges,
         "stragglers.csv": found.stragglers,
     }
-
-
-def _csv(table: pd.DataFrame) -> bytes:
-    safe = table.copy()
-    for column in safe.columns:
-        if safe[column].dtype == object or isinstance(safe[column].dtype, pd.StringDtype):
-            safe[column] = [defuse_formula(cell) if isinstance(cell, str) else cell for cell in safe[column]]
-    return safe.to_csv(index=False, lineterminator="\n", float_format="%.1f").encode("utf-8", "replace")
 
 
 def _write_figures(found: RanksAnalysis, out: Path, svg: bool, say: Callable[[str], None]) -> list[Path]:

@@ -83,11 +83,12 @@ def _write_tables(analysis: Analysis, record: CaptureRecord | None, out: Path) -
         tables["results.csv"] = record.results
     text = json.dumps(summary_json(analysis), indent=1, ensure_ascii=False) + "\n"
     written = [write_whole(out / "summary.json", text.encode("utf-8", "replace"))]
-    written += [write_whole(out / name, _csv(table)) for name, table in tables.items()]
+    written += [write_whole(out / name, render_csv(table)) for name, table in tables.items()]
     return written
 
 
-def _csv(table: pd.DataFrame) -> bytes:
+def render_csv(table: pd.DataFrame) -> bytes:
+    """A table as CSV in UTF-8; a text that a spreadsheet would evaluate is defused."""
     safe = table.copy()
     for column in safe.columns:
         if safe[column].dtype == object or isinstance(safe[column].dtype, pd.StringDtype):

@@ -160,15 +160,14 @@ def read_rows(trace: Trace, table: str, columns: Sequence[str]) -> list[tuple[ob
 
 def read_different(trace: Trace, table: str, column: str, longest: int) -> list[str]:
     """The different texts of a column that have at most `longest` characters; none where absent or damaged."""
-    found = trace.find(table)
-    present = {} if found is None else {name.lower(): name for name in trace.columns[found]}
-    if found is None or column.lower() not in present:
+    found = _quoted(trace, table, column)
+    if found is None:
         return []
-    name = quote(present[column.lower()])
+    source, name = found
     chosen = f"typeof({name}) = 'text' AND length({name}) <= {longest:d}"
     try:
         with trace.lock:
-            rows = trace.connection.execute(f"SELECT DISTINCT {name} FROM {quote(found)} WHERE {chosen}").fetchall()
+            rows = trace.connection.execute(f"SELECT DISTINCT {name} FROM {source} WHERE {chosen}").fetchall()
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         trace.notes.append(_note(table, f"is damaged ({error})"))
         return []
@@ -180,15 +179,14 @@ def read_texts(trace: Trace, table: str, column: str, rows: int) -> list[str | N
 
     Where all are null, which SQL finds out faster, the list is empty.
     """
-    found = trace.find(table)
-    present = {} if found is None else {name.lower(): name for name in trace.columns[found]}
-    if found is None or column.lower() not in present:
+    found = _quoted(trace, table, column)
+    if found is None:
         return []
-    name = quote(present[column.lower()])
+    source, name = found
     try:
         with trace.lock:
-            some = trace.connection.execute(f"SELECT 1 FROM {quote(found)} WHERE {name} IS NOT NULL LIMIT 1").fetchone()
-            texts = trace.connection.execute(f"SELECT {name} FROM {quote(found)}").fetchall() if some else []
+            some = trace.connection.execute(f"SELECT 1 FROM {source} WHERE {name} IS NOT NULL LIMIT 1").fetchone()
+            texts = trace.connection.execute(f"SELECT {name} FROM {source}").fetchall() if some else []
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         trace.notes.append(_note(table, f"is damaged ({error})"))
         return None
@@ -196,6 +194,15 @@ def read_texts(trace: Trace, table: str, column: str, rows: int) -> list[str | N
         trace.notes.append(_note(table, f"is damaged (it has {rows:,} rows and {len(texts):,} texts)"))
         return None
     return [text if isinstance(text, str) else None for (text,) in texts]
+
+
+def _quoted(trace: Trace, table: str, column: str) -> tuple[str, str] | None:
+    """A table and its column as SQL names them, None where one is absent."""
+    found = trace.find(table)
+    if found is None:
+        return None
+    spelled = next((name for name in trace.columns[found] if name.lower() == column.lower()), None)
+    return None if spelled is None else (quote(found), quote(spelled))
 
 
 def _note(table: str, what: str) -> Note:

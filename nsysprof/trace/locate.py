@@ -13,9 +13,9 @@ from nsysprof.trace.bundle_file import is_bundle, unpack_bundle
 from nsysprof.trace.open import refuse_lfs_pointer
 
 # In order of preference: nsys saw the driver, torch only its own work.
-_TRACES = ("nsys.sqlite", "torch.sqlite")
+TRACES = ("nsys.sqlite", "torch.sqlite")
 PACKED = (".xz", ".gz", ".zst")
-_FILES = (".sqlite", *(f".sqlite{suffix}" for suffix in PACKED))
+FILES = (".sqlite", *(f".sqlite{suffix}" for suffix in PACKED))
 _RANKS = "ranks"  # of a capture of several ranks
 _KINETO = ".json"
 _PARQUET = ".parquet"
@@ -73,7 +73,7 @@ def identity_of(source: Path, trace: Path) -> Path:
 
 def _trace_in(folder: Path) -> Path:
     """The trace in a folder, which is the folder itself when that is of Parquet files."""
-    for name in _TRACES:
+    for name in TRACES:
         for suffix in ("", *PACKED):
             if (folder / f"{name}{suffix}").is_file():
                 return folder / f"{name}{suffix}"
@@ -83,7 +83,7 @@ def _trace_in(folder: Path) -> Path:
         raise TraceError(f"{folder} cannot be read: {error.strerror}.", "Check the path.") from error
     if any(path.suffix == _PARQUET for path in paths):
         return folder
-    inside = [path for path in (*paths, *sorted((folder / _RANKS).glob("*"))) if path.name.endswith(_FILES)]
+    inside = [path for path in (*paths, *sorted((folder / _RANKS).glob("*"))) if path.name.endswith(FILES)]
     is_unpacked = (folder / CONTENTS).is_file()
     if len(inside) > 1:
         what = f"The bundle {folder.name}" if is_unpacked else str(folder)
