@@ -13,12 +13,16 @@ from nsysprof.analysis.work import Rows
 from nsysprof.bundle_format import LEFT_OUT
 from nsysprof.notes import Note, Severity
 from nsysprof.range_name import parse_range
-from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, Bools, Int64s, Tables
+from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, PID_MASK, Bools, Int64s, Tables
 from nsysprof.units import format_bytes
 
 _UPDATE_NSYS = (
     "nsys is probably older than the driver: use a newer nsys (nsys --version, nvidia-smi), and see that no other "
     "profiler runs."
+)
+_SYNCHRONIZE = (
+    "The GPU runs behind the host: synchronize before the recorded part ends (torch.cuda.synchronize()), or record a "
+    "longer part."
 )
 
 
@@ -50,12 +54,33 @@ def find_data_loss(
     notes = []
     if lost:
         severity = Severity.ERROR if lost > 0.01 * total else Severity.WARNING
-        text = f"{lost:,} of {total:,} kernel launches have no kernel in the trace: the profiler lost them."
-        notes.append(Note("launches-without-kernels", severity, text, _UPDATE_NSYS))
+        why, step = "the profiler lost them", _UPDATE_NSYS
+        if _ended_early(tables, launches & ~matched, launches & matched):
+            why, step = "they are the last ones, and the recording ended before they had run", _SYNCHRONIZE
+        text = f"{lost:,} of {total:,} kernel launches have no kernel in the trace: {why}."
+        notes.append(Note("launches-without-kernels", severity, text, step))
     if empty:
         text = f"{empty} of {ours} measured ranges hold no launch and no kernel: the profiler lost them."
         notes.append(Note("measured-ranges-empty", Severity.ERROR, text, _UPDATE_NSYS))
     return known_lost, notes
+
+
+def _ended_early(tables: Tables, lost: Bools, matched: Bools) -> bool:
+    """Whether the lost launches of each process came after all others, and its GPU work went on until they came."""
+    calls, work = tables.calls, tables.work
+    assert calls is not None
+    pid_of = calls.tid_of & PID_MASK
+    missing, found = np.flatnonzero(lost), np.flatnonzero(matched)
+    for pid in np.unique(pid_of[calls.variant[missing]]):
+        begins = calls.start_ns[missing[pid_of[calls.variant[missing]] == pid]]
+        others = calls.start_ns[found[pid_of[calls.variant[found]] == pid]]
+        ran = np.flatnonzero(work.pid_of[work.variant] == pid)
+        if len(ran) == 0 or (others > begins.min()).any():
+            return False
+        # What was running when the recording ended is not recorded either.
+        if work.ends_ns(ran).max() + work.duration_ns[ran].max() < begins.max():
+            return False
+    return True
 
 
 def _measured_ranges(tables: Tables, attributed: Attributed, silent: Int64s) -> tuple[int, int]:

@@ -221,12 +221,37 @@ def test_launches_into_a_graph_being_captured_are_not_lost_kernels(analyze):
 def test_lost_kernels_are_an_error_with_the_next_step(analyze):
     builder = TraceBuilder()
     builder.launch(0, 1)
-    builder.call(100, 110, 2)
+    builder.call(1000, 1010, 2)
     analysis = analyze(builder)
     note = codes(analysis)["launches-without-kernels"]
     assert "1 of 2 kernel launches" in note.text
     assert note.severity is Severity.ERROR
     assert "newer nsys" in note.next_step
+
+
+@pytest.mark.parametrize(
+    ("last_end", "last_launch", "is_cut"), [(900, 200, True), (900, 1000, True), (900, 5000, False), (250, 5000, False)]
+)
+def test_launches_that_the_end_of_the_recording_overtook_are_told_from_lost_ones(
+    analyze, last_end, last_launch, is_cut
+):
+    builder = TraceBuilder()
+    builder.call(0, 10, 1)
+    builder.kernel(20, last_end, 1)
+    builder.call(100, 110, 2)
+    builder.call(last_launch, last_launch + 10, 3)
+    note = codes(analyze(builder))["launches-without-kernels"]
+    assert "2 of 3 kernel launches" in note.text
+    assert ("recording ended before they had run" in note.text) == is_cut
+    assert ("synchronize" in note.next_step) == is_cut
+    assert note.severity is Severity.ERROR
+
+
+def test_a_lost_kernel_before_others_is_lost_however_busy_the_gpu_was(analyze):
+    builder = TraceBuilder()
+    builder.call(0, 10, 1)
+    builder.launch(100, 2, delay=900)
+    assert "newer nsys" in codes(analyze(builder))["launches-without-kernels"].next_step
 
 
 def test_measured_ranges_without_kernels_are_lost_and_their_counts_unknown(analyze):
