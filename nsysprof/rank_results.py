@@ -104,7 +104,10 @@ class Lanes:
 
 @dataclass(frozen=True)
 class RanksAnalysis:
-    """Everything about a set of traces. rows are in order of rank; the tables' columns are in docs/files.md."""
+    """Everything about a set of traces. rows are in order of rank; the tables' columns are in docs/files.md.
+
+    straggler_evidence: collectives, or own work; empty where the traces say nothing of who holds up whom.
+    """
 
     rows: tuple[RankRow, ...]
     clocks: tuple[ClockFit, ...]
@@ -115,6 +118,7 @@ class RanksAnalysis:
     memops: pd.DataFrame
     rank_ranges: pd.DataFrame
     stragglers: pd.DataFrame
+    straggler_evidence: str
     outliers: Mapping[int, str]
     imbalance_pct: float | None
     lanes: Mapping[int, Lanes]

@@ -9,7 +9,7 @@ import numpy as np
 
 from nsysprof.rank_results import ClockFit, RankRow
 from nsysprof.ranks.collectives import Collectives
-from nsysprof.trace.schema import Int64s
+from nsysprof.trace.schema import Floats, Int64s
 
 LEAST_ANCHORS = 8
 # Ends of one collective on two ranks differ by the last hop of a ring: some 10 us. Ten times that is no clock.
@@ -26,6 +26,20 @@ class _Matched:
     other_end: Int64s
 
 
+@dataclass(frozen=True)
+class Arrivals:
+    """The collectives that all of `ranks` share, on one clock; (ranks, collectives).
+
+    weight: (collectives), for how many of its sequence each stands. exposed_ns: as in Collectives.
+    """
+
+    ranks: list[int]
+    begin_ns: Int64s
+    duration_ns: Int64s
+    exposed_ns: Int64s
+    weight: Floats
+
+
 def match(mine: Collectives | None, other: Collectives | None) -> tuple[_Matched | None, str]:
     """The k-th of a sequence with the k-th, of sequences that both have as often; else None and why."""
     if mine is None or other is None or len(mine.of) == 0 or len(other.of) == 0:
@@ -34,16 +48,16 @@ def match(mine: Collectives | None, other: Collectives | None) -> tuple[_Matched
     shared = [n for n, c in zip(mine.names, mine.counts.tolist(), strict=True) if lengths.get(n) == c]
     if not shared:
         return None, "its collectives are not those of the other: other kernels, or another number of them"
-    taken = [_times(each, shared) for each in (mine, other)]
-    return _Matched(*taken[0], *taken[1]), ""
+    at, of = _rows(mine, shared), _rows(other, shared)
+    return _Matched(mine.start_ns[at], mine.end_ns[at], other.start_ns[of], other.end_ns[of]), ""
 
 
-def _times(collectives: Collectives, names: list[str]) -> tuple[Int64s, Int64s]:
-    """Starts and ends of these sequences, in order of name and ordinal."""
+def _rows(collectives: Collectives, names: list[str]) -> Int64s:
+    """Where these sequences are, in order of name and ordinal."""
     place = np.array([names.index(name) if name in names else -1 for name in collectives.names])
     rows = np.flatnonzero(place[collectives.of] >= 0)
-    rows = rows[np.lexsort((collectives.ordinal[rows], place[collectives.of[rows]]))]
-    return collectives.start_ns[rows], collectives.end_ns[rows]
+    found: Int64s = rows[np.lexsort((collectives.ordinal[rows], place[collectives.of[rows]]))]
+    return found
 
 
 def fit_clocks(rows: list[RankRow], collectives: Mapping[int, Collectives | None]) -> list[ClockFit]:
@@ -109,31 +123,59 @@ def recorded_apart(rows: list[RankRow]) -> list[tuple[RankRow, RankRow]]:
 
 def arrivals(
     rows: list[RankRow], clocks: list[ClockFit], collectives: Mapping[int, Collectives | None]
-) -> tuple[Int64s, list[int]] | None:
-    """When each rank began each collective that all of them share, on one clock; (ranks, collectives), and the ranks.
+) -> Arrivals | None:
+    """When each rank began each collective that all of them share.
 
-    Ranks without a clock are left out; None where less than two are left or they share no collective.
+    Ranks without a clock are left out; None where less than two are left or they share no collective. A sequence of
+    which the ranks recorded different parts (--delay, --duration) is matched by when its collectives ended, which only
+    a clock that does not come of them allows.
     """
-    offsets = {fit.rank: fit.offset_ns for fit in clocks}
-    able = [row for row in rows if row.rank is not None and offsets.get(row.rank) is not None]
-    able = [row for row in able if (c := collectives.get(row.position)) is not None and len(c.of)]
+    clock = {fit.rank: fit for fit in clocks if fit.offset_ns is not None}
+    able = []
+    for row in rows:
+        mine = collectives.get(row.position)
+        if row.rank in clock and mine is not None and len(mine.of):
+            able.append((row.rank, mine, clock[row.rank].offset_ns or 0))
     if len(able) < 2:
         return None
-    lengths: dict[str, set[int]] = {}
-    present: dict[str, int] = {}
-    for row in able:
-        mine = collectives[row.position]
-        assert mine is not None
-        for name, count in zip(mine.names, mine.counts.tolist(), strict=True):
-            lengths.setdefault(name, set()).add(int(count))
-            present[name] = present.get(name, 0) + 1
-    shared = sorted(name for name, seen in lengths.items() if len(seen) == 1 and present[name] == len(able))
-    if not shared:
+    one_host = all(clock[rank].how in ("reference", "utc") for rank, _, _ in able)
+    parts = []
+    for name in sorted(set.intersection(*(set(mine.names) for _, mine, _ in able))):
+        at = [_rows(mine, [name]) for _, mine, _ in able]
+        same = len({int(mine.counts[mine.names.index(name)]) for _, mine, _ in able}) == 1
+        if one_host:
+            ends = [mine.end_ns[of] + offset for of, (_, mine, offset) in zip(at, able, strict=True)]
+            if not same or max(np.median(np.abs(each - ends[0])) for each in ends) > MOST_RESIDUAL_NS:
+                at = [of[kept] for of, kept in zip(at, _ended_together(ends), strict=True)]
+        elif not same:
+            continue
+        parts.append(at)
+    if not sum(len(at[0]) for at in parts):
         return None
-    begins = []
-    for row in able:
-        mine, offset = collectives[row.position], offsets[row.rank or 0]
-        assert mine is not None
-        assert offset is not None
-        begins.append(_times(mine, shared)[0] + offset)
-    return np.array(begins), [row.rank or 0 for row in able]
+    chosen = [np.concatenate(of_rank) for of_rank in zip(*parts, strict=True)]
+    first = able[0][1]
+    weight = (first.counts / np.bincount(first.of, minlength=len(first.counts)))[first.of[chosen[0]]]
+    every = list(zip(chosen, able, strict=True))
+    return Arrivals(
+        ranks=[rank for rank, _, _ in able],
+        begin_ns=np.array([mine.start_ns[at] + offset for at, (_, mine, offset) in every]),
+        duration_ns=np.array([mine.end_ns[at] - mine.start_ns[at] for at, (_, mine, _) in every]),
+        exposed_ns=np.array([mine.exposed_ns[at] for at, (_, mine, _) in every]),
+        weight=weight,
+    )
+
+
+def _ended_together(ends_ns: list[Int64s]) -> list[Int64s]:
+    """Of each rank's collectives in order those that ended when one of every other rank did; as many of each rank."""
+    fewest = min(ends_ns, key=len)
+    chosen = []
+    together = np.ones(len(fewest), dtype=bool)
+    for ends in ends_ns:
+        right = np.clip(np.searchsorted(ends, fewest), 1, max(1, len(ends) - 1))
+        left = right - 1
+        right = np.minimum(right, len(ends) - 1)
+        nearest = np.where(np.abs(ends[left] - fewest) <= np.abs(ends[right] - fewest), left, right)
+        close = np.abs(ends[nearest] - fewest) <= MOST_RESIDUAL_NS
+        together &= close & (np.bincount(nearest[close], minlength=len(ends))[nearest] == 1)
+        chosen.append(nearest)
+    return [nearest[together] for nearest in chosen]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nsysprof.analysis.names import Names
+from nsysprof.ranks.overlap import Overlap
 from nsysprof.trace.schema import Int64s, Work
 
 # The ranks leave these together. A broadcast's root and a reduce's leaves may leave early; SendRecv is of two ranks.
@@ -21,6 +22,7 @@ class Collectives:
     """Sequences of one kernel on one of NCCL's streams. of, ordinal: sequence and number in it of each kept one.
 
     names: of each sequence, `kernel#stream`, streams in the order of their first use; counts: how many it has.
+    exposed_ns: how long nothing else computed on the device while it ran.
     """
 
     names: tuple[str, ...]
@@ -29,10 +31,11 @@ class Collectives:
     ordinal: Int64s
     start_ns: Int64s
     end_ns: Int64s
+    exposed_ns: Int64s
 
 
-def find_collectives(work: Work, names: Names) -> Collectives:
-    """The collectives among the kernels of a trace."""
+def find_collectives(work: Work, names: Names, overlap: Overlap) -> Collectives:
+    """The collectives among the kernels of a trace. overlap: of the same work, all of NCCL's kernels in it."""
     wanted = np.array([_TOGETHER.match(text) is not None for text in names.short.tolist()], dtype=bool)
     number = names.numbers(work.variant[: work.kernels])
     rows = np.flatnonzero(wanted[number]) if len(wanted) else np.zeros(0, np.int64)
@@ -60,4 +63,5 @@ def find_collectives(work: Work, names: Names) -> Collectives:
         np.array(ordinal, dtype=np.int64),
         work.start_ns[at],
         work.ends_ns(at),
+        overlap.exposed_of[np.searchsorted(overlap.comm_rows, at)],
     )

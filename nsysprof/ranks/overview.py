@@ -10,13 +10,12 @@ import pandas as pd
 
 from nsysprof.analysis.categories import categorize
 from nsysprof.notes import Note
-from nsysprof.rank_results import ClockFit, RankRow, RanksAnalysis
+from nsysprof.rank_results import RankRow, RanksAnalysis
 from nsysprof.ranks.clocks import arrivals, fit_clocks
-from nsysprof.ranks.collectives import Collectives
 from nsysprof.ranks.distributions import ROUNDING_ERROR, Distributions, Key
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Partial
 from nsysprof.ranks.rank_notes import rank_notes
-from nsysprof.ranks.stragglers import find_late, name_ranges, typical
+from nsysprof.ranks.stragglers import choose_evidence, find_late, name_ranges, typical
 
 QUANTILES = {"p05": 0.05, "q25": 0.25, "med": 0.5, "q75": 0.75, "p95": 0.95, "p99": 0.99}
 _STATISTICS = (
@@ -58,7 +57,8 @@ def overview(
     read = [row for row in rows if row.is_read]
     rank_ranges = _rank_ranges(frames)
     clocks = fit_clocks(read, collectives)
-    stragglers = _stragglers(read, clocks, collectives, rank_ranges)
+    arrived = arrivals(read, clocks, collectives)
+    evidence = choose_evidence(arrived, read, rank_ranges)
     durations = partial.durations
     imbalance = _imbalance([row.compute_ns for row in read])
     return RanksAnalysis(
@@ -70,7 +70,8 @@ def overview(
         api=_table(durations, totals, "api", ("name",)),
         memops=_table(durations, totals, "memop", ("name",)),
         rank_ranges=rank_ranges,
-        stragglers=stragglers,
+        stragglers=name_ranges(find_late(evidence, arrived, read), rank_ranges),
+        straggler_evidence=evidence,
         outliers=find_outliers(read),
         imbalance_pct=imbalance,
         lanes=lanes,
@@ -83,15 +84,6 @@ def _rank_ranges(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     if not frames:
         return pd.DataFrame(columns=["rank", *RANGE_COLUMNS])
     return pd.concat(frames, ignore_index=True)[["rank", *RANGE_COLUMNS]].sort_values("rank", kind="stable")
-
-
-def _stragglers(
-    read: list[RankRow],
-    clocks: list[ClockFit],
-    collectives: Mapping[int, Collectives | None],
-    rank_ranges: pd.DataFrame,
-) -> pd.DataFrame:
-    return name_ranges(find_late(arrivals(read, clocks, collectives), read), rank_ranges)
 
 
 def _table(found: Distributions, totals: Totals, kind: str, columns: tuple[str, ...]) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from nsysprof.rank_results import ClockFit, RankRow
 from nsysprof.ranks.clocks import recorded_apart
 from nsysprof.ranks.distributions import ROUNDING_ERROR, Distributions
 from nsysprof.ranks.identity import some
+from nsysprof.ranks.stragglers import uneven_ranges
 
 
 def rank_notes(
@@ -30,6 +31,7 @@ def rank_notes(
         )
         step = "Trace NCCL's kernels (-t cuda) on all ranks, or capture with nsysprof, which records the host."
         yield Note("no-common-clock", Severity.WARNING, text, step)
+    yield from _uneven(rank_ranges)
     if durations.rounded.any():
         text = (
             f"{int(durations.rounded.sum())} of {len(durations.keys)} distributions have too many different values to "
@@ -84,6 +86,19 @@ def _foreign(read: Sequence[RankRow], rank_ranges: pd.DataFrame) -> Iterator[Not
         told = ", ".join(f"{version} ({count})" for version, count in versions.most_common(5))
         text = f"Traces of several nsys versions: {told}. What one of them did not record is unknown of its ranks."
         yield Note("mixed-nsys", Severity.WARNING, text, "Use one nsys on all hosts.")
+
+
+def _uneven(rank_ranges: pd.DataFrame) -> Iterator[Note]:
+    uneven = uneven_ranges(rank_ranges)
+    if len(uneven):
+        worst = uneven.iloc[(uneven["most"] / uneven["least"]).argmax()]
+        text = (
+            f"The ranks did not record the same work: {len(uneven)} ranges differ in number, as {worst['range']} "
+            f"({worst['least']:,} on rank {worst['least_rank']}, {worst['most']:,} on rank {worst['most_rank']}). "
+            "Totals of ranks and ranges differ for that alone."
+        )
+        step = "Record whole runs, or the same steps of each rank (--capture-range) instead of --delay and --duration."
+        yield Note("uneven-ranks", Severity.WARNING, text, step)
 
 
 def _of_traces(read: Sequence[RankRow]) -> Iterator[Note]:

@@ -9,27 +9,33 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.rank_results import RankRow
-from nsysprof.trace.schema import Int64s
+from nsysprof.ranks.clocks import Arrivals
 
 STRAGGLER_COLUMNS = (
-    "rank", "evidence", "late_ns", "late_pct", "last_in", "collectives", "range", "style", "domain", "where", "own_ns",
-    "typical_ns", "excess_ns", "excess_pct",
+    "rank", "evidence", "late_ns", "late_pct", "exposed_late_ns", "exposed_late_pct", "last_in", "collectives", "range",
+    "style", "domain", "where", "own_ns", "typical_ns", "excess_ns", "excess_pct",
 )  # fmt: skip
 # A rank is named where the others waited for it this much of the time, or it worked so much longer than they.
 _LEAST_WAIT_PCT, _LEAST_EXCESS_PCT = 1.0, 5.0
 _RANGES_EACH = 3
 _LEAST_SHARE = 0.1
 OUTSIDE = "(no range)"
+COLLECTIVES, OWN_WORK = "collectives", "own work"
 
 
 @dataclass(frozen=True)
 class Late:
-    """How late a rank was: the others waited late_ns for it in the collectives in which it was last of all."""
+    """How late a rank was: the others waited late_ns for it in the collectives in which it was last of all.
+
+    exposed_late_ns: of that, what their GPUs were idle for at least; the rest may be hidden behind computation.
+    """
 
     rank: int
     evidence: str
     late_ns: int
     late_pct: float
+    exposed_late_ns: int | None
+    exposed_late_pct: float | None
     last_in: int | None
     collectives: int | None
 
@@ -39,34 +45,62 @@ def typical(values: Sequence[float]) -> float:
     return float(np.sort(np.asarray(values, dtype=float))[(len(values) - 1) // 2])
 
 
-def find_late(begins: tuple[Int64s, list[int]] | None, rows: Sequence[RankRow]) -> list[Late]:
-    """The ranks that keep the others waiting, worst first. begins: as `arrivals` has them; without, by own work."""
-    if begins is None:
-        return _late_by_work(rows)
-    times, ranks = begins
-    last = np.argmax(times, axis=0)
-    median = np.sort(times, axis=0)[(len(ranks) - 1) // 2]
-    wait = times.max(axis=0) - median
+def uneven_ranges(rank_ranges: pd.DataFrame) -> pd.DataFrame:
+    """The ranges that all ranks have, but not equally often: range, least and most instances, and a rank of each."""
+    ranks = rank_ranges["rank"].nunique()
+    rows = []
+    for _, of_name in rank_ranges.groupby(["range", "style", "domain"], sort=False):
+        name, rank, count = (of_name[column].tolist() for column in ("range", "rank", "instances"))
+        if len(set(rank)) == ranks and min(count) < max(count):
+            least, most = count.index(min(count)), count.index(max(count))
+            rows.append((name[0], count[least], rank[least], count[most], rank[most]))
+    return pd.DataFrame(rows, columns=["range", "least", "least_rank", "most", "most_rank"])
+
+
+def choose_evidence(arrived: Arrivals | None, rows: Sequence[RankRow], rank_ranges: pd.DataFrame) -> str:
+    """By what ranks are judged: when they come to collectives, else how long they work where all recorded the same."""
+    if arrived is not None:
+        return COLLECTIVES
+    known = [row.rank for row in rows if row.compute_ns is not None]
+    return OWN_WORK if len(known) > 1 and uneven_ranges(rank_ranges).empty else ""
+
+
+def find_late(evidence: str, arrived: Arrivals | None, rows: Sequence[RankRow]) -> list[Late]:
+    """The ranks that keep the others waiting, worst first. evidence: what choose_evidence says."""
+    if arrived is not None:
+        return _late_by_arrival(arrived)
+    return _late_by_work(rows) if evidence == OWN_WORK else []
+
+
+def _late_by_arrival(arrived: Arrivals) -> list[Late]:
+    begin, count = arrived.begin_ns, arrived.begin_ns.shape[1]
+    last = np.argmax(begin, axis=0)
+    waits = begin.max(axis=0) - begin
+    # A collective waits first and transfers then: what was exposed beyond the transfer was exposed waiting.
+    exposed = np.clip(arrived.exposed_ns - (arrived.duration_ns - waits), 0, waits)
     # The first collective waits for whoever started last, which says nothing of the work.
-    first = np.argmin(times.min(axis=0))
-    wait[first] = 0
-    span = max(1, int(times.max() - times.min(axis=0)[np.arange(times.shape[1]) != first].min(initial=times.max())))
+    first = np.argmin(begin.min(axis=0))
+    weight = np.where(np.arange(count) == first, 0, arrived.weight)
+    wait, bare = (np.sort(each, axis=0)[len(arrived.ranks) // 2] * weight for each in (waits, exposed))
+    span = max(1, int(begin.max() - begin.min(axis=0)[np.arange(count) != first].min(initial=begin.max())))
     found = []
-    for number, rank in enumerate(ranks):
+    for number, rank in enumerate(arrived.ranks):
         mine = last == number
-        late, percent = int(wait[mine].sum()), 100 * float(wait[mine].sum()) / span
-        if percent >= _LEAST_WAIT_PCT:
-            found.append(Late(rank, "collectives", late, percent, int(mine.sum()), times.shape[1]))
-    return sorted(found, key=lambda each: -each.late_ns)
+        late, cost = float(wait[mine].sum()), float(bare[mine].sum())
+        # What is hidden behind computation costs nothing: some rank is last in every collective.
+        if 100 * cost / span >= _LEAST_WAIT_PCT:
+            percents = 100 * late / span, 100 * cost / span
+            found.append(
+                Late(rank, COLLECTIVES, round(late), percents[0], round(cost), percents[1], int(mine.sum()), count)
+            )
+    return sorted(found, key=lambda each: (-(each.exposed_late_ns or 0), -each.late_ns))
 
 
 def _late_by_work(rows: Sequence[RankRow]) -> list[Late]:
     known = {row.rank: row.compute_ns for row in rows if row.rank is not None and row.compute_ns is not None}
-    if len(known) < 2:
-        return []
     usual = typical(list(known.values()))
     found = [
-        Late(rank, "own work", int(own - usual), 100 * (own - usual) / usual, None, None)
+        Late(rank, OWN_WORK, int(own - usual), 100 * (own - usual) / usual, None, None, None, None)
         for rank, own in known.items()
         if usual and 100 * (own - usual) / usual >= _LEAST_EXCESS_PCT
     ]
@@ -76,28 +110,30 @@ def _late_by_work(rows: Sequence[RankRow]) -> list[Late]:
 def name_ranges(late: Sequence[Late], rank_ranges: pd.DataFrame) -> pd.DataFrame:
     """For each late rank the ranges in which it takes longer than is typical, the largest excess first.
 
-    rank_ranges: one row a (rank, range). GPU time counts where ranges differ in it; where the excess is mostly on the
-    host, wall time without nested ranges does, of ranges that launched no communication: there a rank waits for others.
+    rank_ranges: one row a (rank, range). GPU time counts where ranges differ in it; where it explains less than half of
+    what the others' GPUs idled, and the host exceeds it, wall time without nested ranges does, of ranges that launched
+    no communication: there a rank waits for others.
     """
     rows: list[dict[str, object]] = []
     for each in late:
         on_gpu = _excess(each.rank, rank_ranges, "compute_ns")
         on_host = _excess(each.rank, rank_ranges[rank_ranges["comm_ns"] == 0], "host_ns")
         where, found = "GPU", on_gpu
-        if each.evidence == "collectives" and on_gpu["excess_ns"].sum() < 0.5 * each.late_ns:
+        if each.exposed_late_ns is not None and on_gpu["excess_ns"].sum() < 0.5 * each.exposed_late_ns:
             more = on_host["excess_ns"].sum() > on_gpu["excess_ns"].sum()
             where, found = ("host", on_host) if more else (where, found)
         worst = found["excess_ns"].max() if len(found) else 0
         named = found[found["excess_ns"] >= _LEAST_SHARE * worst].head(_RANGES_EACH)
         facts = {
             "rank": each.rank, "evidence": each.evidence, "late_ns": each.late_ns, "late_pct": each.late_pct,
+            "exposed_late_ns": each.exposed_late_ns, "exposed_late_pct": each.exposed_late_pct,
             "last_in": each.last_in, "collectives": each.collectives,
         }  # fmt: skip
         if named.empty:
             rows.append({**facts, "range": OUTSIDE, "style": "", "domain": "", "where": ""})
         rows += [facts | {"where": where} | {str(k): v for k, v in line.items()} for line in named.to_dict("records")]
     table = pd.DataFrame(rows, columns=list(STRAGGLER_COLUMNS))
-    integers = ("late_ns", "last_in", "collectives", "own_ns", "typical_ns", "excess_ns")
+    integers = ("late_ns", "exposed_late_ns", "last_in", "collectives", "own_ns", "typical_ns", "excess_ns")
     return table.astype(dict.fromkeys(integers, "Int64"))
 
 

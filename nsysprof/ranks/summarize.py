@@ -78,7 +78,7 @@ def _leaf(source: Source, session: Session, tables: Tables) -> Leaf:
     row = replace(row, notes=(*row.notes, *grouping_note))
     detail = Detail(
         _range_rows(tables, found.launch, attributed, is_comm, overlap),
-        find_collectives(tables.work, names),
+        find_collectives(tables.work, names, overlap),
         overlap.lanes,
     )
     return Leaf(Partial((row,), _durations(tables, names, attributed)), detail)

@@ -52,7 +52,8 @@ _METHOD = (
     "A range's own time is that of the work whose innermost range it is; work of threads without ranges (autograd's) "
     "counts for the range that began last in their process. Its host time is without the ranges nested in it.",
     "Straggler: the rank that begins a collective last; what the others' kernels waited for it is the time from the "
-    "middle rank's begin to its begin, added over collectives. The usual rank is the lower median.",
+    "middle rank's begin to its begin, added over collectives. Of that is exposed, at least, what the middle "
+    "rank's kernels ran without computation beyond their transfer. The usual rank is the lower median.",
     "imbalance: the largest of the ranks' totals against their mean. Outlier: more than 3.5 robust standard deviations "
     "(median absolute deviation) and 5 % from the usual rank; five ranks are the least.",
     "Clocks: ranks known to be of one host by their sessions' starts, others by the median difference of the ends of "
@@ -89,6 +90,7 @@ def ranks_json(found: RanksAnalysis) -> dict[str, Any]:
         "ranks_read": len(found.read),
         "ranks_given": len(found.rows),
         "imbalance_pct": found.imbalance_pct,
+        "straggler_evidence": found.straggler_evidence or None,
         "stragglers": stragglers,
         "outliers": {str(rank): text for rank, text in found.outliers.items()},
         "clocks": [asdict(fit) for fit in found.clocks],

@@ -39,16 +39,26 @@ def headline(found: RanksAnalysis) -> list[str]:
     return lines
 
 
+_NO_STRAGGLER = {
+    "collectives": "No straggler: no rank keeps the others waiting with nothing to compute for 1 % of the time.",
+    "own work": "No straggler: no rank computes 5 % longer than is usual (they share no collective on one clock).",
+    "": "Whether a rank holds up the others is unknown: the traces share no collective on one clock, and their work "
+    "cannot be compared.",
+}
+
+
 def straggler_lines(found: RanksAnalysis, limit: int = 5) -> list[str]:
     """A line a straggler, with the range it falls behind in most."""
     lines = []
     for _, line in found.stragglers.drop_duplicates("rank").head(limit).iterrows():
         late, percent = format_ns(line["late_ns"]), format_percent(line["late_pct"])
+        exposed, cost = format_ns(value(line["exposed_late_ns"])), format_percent(value(line["exposed_late_pct"]))
         text = f"Rank {line['rank']} computes {late} ({percent}) longer than is usual"
         if line["evidence"] == "collectives":
             text = (
                 f"Rank {line['rank']} is a straggler: last in {line['last_in']} of {line['collectives']} collectives, "
-                f"for which the others' NCCL kernels waited {late} ({percent} of the time between first and last)"
+                f"for which the others' NCCL kernels waited {late}, at least {exposed} of it with nothing to compute "
+                f"({cost} of the time between first and last)"
             )
         where = value(line["excess_ns"])
         if where is not None:
@@ -56,9 +66,7 @@ def straggler_lines(found: RanksAnalysis, limit: int = 5) -> list[str]:
             more = "" if percent is None else f", {percent:+.0f} %"
             text += f"; it falls behind in {clean(str(line['range']), 60)} ({line['where']} +{format_ns(where)}{more})"
         lines.append(text + ".")
-    if not lines:
-        lines.append("No straggler: no rank keeps the others waiting for 1 % of the time.")
-    return lines
+    return lines or [_NO_STRAGGLER[found.straggler_evidence]]
 
 
 def _sum(rows: list[RankRow], name: str) -> int | None:
@@ -111,9 +119,10 @@ def straggler_table(found: RanksAnalysis, limit: int = 50) -> Table:
                 format_ns(value(line["excess_ns"])),
                 UNKNOWN if percent is None else f"{percent:+.1f} %",
                 format_ns(value(line["late_ns"])),
+                format_ns(value(line["exposed_late_ns"])),
             )
         )
-    headers = ("rank", "range", "where", "its time", "usual", "more", "more, %", "others waited")
+    headers = ("rank", "range", "where", "its time", "usual", "more", "more, %", "others waited", "exposed")
     return Table("Stragglers", headers, tuple(rows), frozenset({0, 1, 2}), len(found.stragglers), "stragglers.csv")
 
 

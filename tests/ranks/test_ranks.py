@@ -16,11 +16,13 @@ import pytest
 from nsysprof.errors import TraceError, UsageError
 from nsysprof.rank_results import RanksAnalysis
 from nsysprof.ranks import partial
+from nsysprof.ranks.collectives import MOST
 from nsysprof.ranks.engine import plan_tasks, prepare_parts, renumber, run_in_pool, run_serially
 from nsysprof.ranks.identity import drop_copies, find_sources, number_ranks
 from nsysprof.ranks.overview import overview
 from nsysprof.ranks.parts import read_detail, read_part
 from nsysprof.ranks.summarize import MOST_RANGES, OTHER_RANGES, Source, summarize_rank
+from nsysprof.report.ranks_tables import straggler_lines
 from tests.build_trace import TraceBuilder
 from tests.ranks.job import MS, slow_in_backward, write_job
 
@@ -52,7 +54,8 @@ def test_the_straggler_is_named_with_its_range(job: RanksAnalysis) -> None:
     assert (worst["last_in"], worst["collectives"]) == (12, 12)
     assert worst["excess_ns"] == 12 * 2 * MS
     # The first collective is not counted: it waits for whoever started last.
-    assert worst["late_ns"] == 11 * 2 * MS
+    assert worst["late_ns"] == worst["exposed_late_ns"] == 11 * 2 * MS
+    assert job.straggler_evidence == "collectives"
 
 
 def test_work_of_a_thread_without_ranges_is_of_the_range_open_in_its_process(job: RanksAnalysis) -> None:
@@ -143,6 +146,85 @@ def test_even_ranks_have_no_straggler_and_no_outlier(tmp_path: Path) -> None:
     assert found.stragglers.empty
     assert found.outliers == {}
     assert found.imbalance_pct == 0
+
+
+def write_overlapped(path: Path, *, late: int, hidden: int, start: int = 0, steps: int = 12) -> Path:
+    """Each step: 10 ms of computation and an AllReduce that begins in it `late` ns later than the first rank's; after
+    `hidden` of the 3 ms from that begin to the end nothing is left to compute. The transfer takes the last 1 ms.
+    """
+    builder = TraceBuilder()
+    for step in range(start, steps):
+        clock, number = 20 * MS * step, 10 * step + 1
+        end = clock + 13 * MS
+        builder.range(clock, clock + 19 * MS, "step")
+        builder.call(clock + 10, clock + 20, number)
+        builder.kernel(clock + 30, clock + 10 * MS + hidden, number, "gemm")
+        builder.call(clock + 40, clock + 50, number + 1)
+        builder.kernel(clock + 10 * MS + late, end, number + 1, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", stream=17)
+    builder.row("TARGET_INFO_SESSION_START_TIME", "utcEpochNs INTEGER", (10**18,))
+    return builder.write(path)
+
+
+@pytest.mark.parametrize(("hidden", "exposed"), [(0, 2 * MS), (MS, MS), (2 * MS, 0), (3 * MS, 0)])
+def test_waiting_behind_computation_costs_nothing(tmp_path: Path, hidden: int, exposed: int) -> None:
+    paths = [
+        write_overlapped(tmp_path / "rank0.sqlite", late=0, hidden=hidden),
+        write_overlapped(tmp_path / "rank1.sqlite", late=2 * MS, hidden=hidden),
+    ]
+    found = analyze(paths, tmp_path / "out")
+    assert found.straggler_evidence == "collectives"
+    if not exposed:
+        assert found.stragglers.empty
+        return
+    worst = found.stragglers.iloc[0]
+    assert (worst["rank"], worst["late_ns"], worst["exposed_late_ns"]) == (1, 11 * 2 * MS, 11 * exposed)
+    assert worst["exposed_late_pct"] == pytest.approx(100 * 11 * exposed / (20 * MS * 10 + 2 * MS))
+
+
+def test_of_long_sequences_each_collective_stands_for_those_not_looked_at(tmp_path: Path) -> None:
+    steps = MOST + 76
+    paths = [
+        write_overlapped(tmp_path / f"rank{rank}.sqlite", late=2 * MS * rank, hidden=0, steps=steps) for rank in (0, 1)
+    ]
+    worst = analyze(paths, tmp_path / "out").stragglers.iloc[0]
+    assert worst["collectives"] == steps // 2
+    assert worst["late_ns"] == 2 * (steps // 2 - 1) * 2 * MS
+
+
+@pytest.mark.parametrize("parts", [((0, 12), (3, 15)), ((0, 12), (2, 13)), ((4, 10), (0, 12))])
+def test_recorded_parts_of_one_host_are_matched_by_when_collectives_end(tmp_path: Path, parts: Any) -> None:
+    sources = []
+    for rank, (start, stop) in enumerate(parts):
+        path = tmp_path / f"rank{rank}.sqlite"
+        write_overlapped(path, late=2 * MS * rank, hidden=0, start=start, steps=stop)
+        sources.append(Source(rank, path, rank=rank, world_size=2, host="0123456789ab"))
+    tasks = plan_tasks(sources, tmp_path / "out")
+    prepare_parts(tmp_path / "out", tasks, fresh=False)
+    merged = run_serially(tasks, lambda _more, _name: None).merged
+    found = overview(merged, [detail for task in tasks if (detail := read_detail(task.part)) is not None], {}, [])
+    shared = min(stop for _, stop in parts) - max(start for start, _ in parts)
+    worst = found.stragglers.iloc[0]
+    assert (worst["rank"], worst["collectives"], worst["last_in"]) == (1, shared, shared)
+    assert worst["late_ns"] == (shared - 1) * 2 * MS
+    uneven = parts[0][1] - parts[0][0] != parts[1][1] - parts[1][0]
+    assert ("uneven-ranks" in codes(found)) == uneven
+
+
+def test_ranks_that_did_different_work_are_not_blamed_for_it(tmp_path: Path) -> None:
+    paths = []
+    for rank in (0, 1):
+        builder = TraceBuilder()
+        for step in range(10 + 5 * rank):
+            builder.range(1000 * step, 1000 * step + 900, "step")
+            builder.launch(1000 * step + 10, step + 1)
+        paths.append(builder.write(tmp_path / f"rank{rank}.sqlite"))
+    found = analyze(paths, tmp_path / "out")
+    assert found.stragglers.empty
+    assert found.straggler_evidence == ""
+    assert "uneven-ranks" in codes(found)
+    (line,) = straggler_lines(found)
+    assert "unknown" in line
+    assert analyze(paths[:1], tmp_path / "one").straggler_evidence == ""
 
 
 def test_a_rank_that_is_late_on_the_host_is_told_so(tmp_path: Path) -> None:
