@@ -51,7 +51,8 @@ def test_every_rank_has_its_kernels_and_the_straggler_works_for_two(nsys, tmp_pa
         assert int(ranges["step"]["instances"]) == 10
         counts.append(int(ranges["forward"]["kernel_count"]))
     if GPUS > 1:
-        assert counts[last] == 2 * counts[0]
+        # Each of its forward passes is two; some kernels run once.
+        assert 0 <= 2 * counts[0] - counts[last] < 10
         with sqlite3.connect(f"file:{tmp_path}/c/ranks/rank00000.sqlite?mode=ro", uri=True) as trace:
             query = "SELECT count(*) FROM StringIds WHERE value LIKE 'ncclDevKernel%'"
             assert trace.execute(query).fetchone()[0] > 0
@@ -70,7 +71,16 @@ def test_a_range_of_cuda_profiler_start_and_stop(nsys, tmp_path):
     capture(nsys, tmp_path / "c", "--capture-range", "cudaProfilerApi", "--", sys.executable, str(program))
     summary, ranges = analysed(tmp_path / "c", tmp_path / "a")
     assert set(ranges) == {"step3", "step4"}
-    assert summary["totals"]["kernel_count"] == 2
+    kernels = [int(line["kernel_count"]) for line in ranges.values()]
+    assert kernels[0] == kernels[1] > 0
+    assert summary["totals"]["kernel_count"] == sum(kernels)
+
+
+def test_one_trace_of_the_node_has_all_ranks(nsys, tmp_path):
+    capture(nsys, tmp_path / "c", "--", *TORCHRUN, *TRAIN)
+    summary, ranges = analysed(tmp_path / "c", tmp_path / "a")
+    assert len(summary["devices"]) == GPUS
+    assert int(ranges["step"]["instances"]) == 10 * GPUS
 
 
 def test_counters_are_sampled_once_a_host(nsys, tmp_path):
