@@ -126,7 +126,7 @@ def arrivals(
 ) -> Arrivals | None:
     """When each rank began each collective that all of them share.
 
-    Ranks without a clock are left out; None where less than two are left or they share no collective. A sequence of
+    Ranks without a clock are left out; None where less than two are left or they share less than two. A sequence of
     which the ranks recorded different parts (--delay, --duration) is matched by when its collectives ended, which only
     a clock that does not come of them allows.
     """
@@ -150,7 +150,7 @@ def arrivals(
         elif not same:
             continue
         parts.append(at)
-    if not sum(len(at[0]) for at in parts):
+    if sum(len(at[0]) for at in parts) < 2:  # the first is not judged
         return None
     chosen = [np.concatenate(of_rank) for of_rank in zip(*parts, strict=True)]
     first = able[0][1]

@@ -66,7 +66,8 @@ def _natural(path: Path) -> list[tuple[int, int | str]]:
 def read_manifest_ranks(folder: Path) -> list[Source]:
     """The ranks that a manifest or a bundle lists, none without such a list. A path out of the folder is none.
 
-    A rank whose trace is missing is a source that does not exist, so that it has its row and its reason.
+    A trace may have been compressed since, as those of an unzipped bundle are. A rank whose trace is missing is a
+    source that does not exist, so that it has its row and its reason.
     """
     for name in (CONTENTS, _MANIFEST):
         try:
@@ -87,7 +88,7 @@ def _listed(folder: Path, each: dict[str, Any]) -> Source:
     host = each.get("host_token")
     rank = number("rank")
     texts = [text for text in (each.get("trace"), each.get("report")) if isinstance(text, str) and text]
-    paths = [folder / text for text in texts]
+    paths = [folder / f"{text}{suffix}" for text in texts for suffix in ("", *PACKED)]
     inside = [path for path in paths if path.resolve().is_relative_to(folder.resolve()) and path.is_file()]
     missing = folder / "ranks" / f"rank{rank or 0:05d}.sqlite"
     return Source(

@@ -33,7 +33,11 @@ from tests.cli.test_analyze import fails, run
 from tests.conftest import REPOSITORY
 
 TRACES = REPOSITORY / "traces"
-REAL = sorted(path.name for path in TRACES.iterdir() if path.is_dir() or path.suffix in (".xz", ".gz"))
+REAL = sorted(
+    path.name
+    for path in TRACES.iterdir()
+    if path.suffix in (".xz", ".gz") or (path.is_dir() and not (path / "bundle.json").exists())
+)
 TABLES = ("kernels.csv", "ranges.csv", "range_kernels.csv", "api.csv", "memops.csv")
 # One of each kind; the others are slow.
 QUICK = ("h200-sdpa", "mem.sqlite.xz", "inputs.json.gz", "two_gpus.sqlite.xz")
@@ -540,7 +544,11 @@ def test_the_ranks_of_a_job_share_an_archive_and_keep_their_numbers(
             if name.endswith((".csv", ".png")):
                 assert archive.read(name) == (after / name.removeprefix("analysis/")).read_bytes(), name
         contents = json.loads(archive.read("bundle.json"))
+        archive.extractall(tmp_path / "unzipped")
     assert [rank["trace"] for rank in contents["ranks"]] == ["rank00000.sqlite", "rank00001.sqlite"]
+    analyze_command.analyze([tmp_path / "unzipped"], out=tmp_path / "third", workers=1, figures=False)
+    for table in RANK_TABLES:
+        assert numbers(before / f"{table}.csv") == numbers(tmp_path / "third" / f"{table}.csv"), table
     capsys.readouterr()
     bundle_command.bundle(job, out=tmp_path / "b.zip", force=True, as_json=True)
     assert json.loads(capsys.readouterr().out)["sha256"] == said["sha256"], "the same input gives the same bytes"

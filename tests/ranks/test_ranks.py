@@ -24,6 +24,7 @@ from nsysprof.ranks.parts import read_detail, read_part
 from nsysprof.ranks.summarize import MOST_RANGES, OTHER_RANGES, Source, summarize_rank
 from nsysprof.report.ranks_tables import straggler_lines
 from tests.build_trace import TraceBuilder
+from tests.conftest import REPOSITORY
 from tests.ranks.job import MS, slow_in_backward, write_job
 
 
@@ -208,6 +209,16 @@ def test_recorded_parts_of_one_host_are_matched_by_when_collectives_end(tmp_path
     assert worst["late_ns"] == (shared - 1) * 2 * MS
     uneven = parts[0][1] - parts[0][0] != parts[1][1] - parts[1][0]
     assert ("uneven-ranks" in codes(found)) == uneven
+
+
+def test_one_collective_says_nothing_of_who_is_late(tmp_path: Path) -> None:
+    paths = [
+        write_overlapped(tmp_path / "rank0.sqlite", late=0, hidden=0, steps=1),
+        write_overlapped(tmp_path / "rank1.sqlite", late=2 * MS, hidden=MS, steps=1),
+    ]
+    found = analyze(paths, tmp_path / "out")
+    assert found.straggler_evidence == "own work"
+    assert found.stragglers["rank"].tolist() == [1]
 
 
 def test_ranks_that_did_different_work_are_not_blamed_for_it(tmp_path: Path) -> None:
@@ -453,6 +464,20 @@ def test_real_training_on_two_gpus(trace_path: Any, tmp_path: Path) -> None:
     assert fit.offset_ns == pytest.approx(30_334_761, abs=20_000)
     assert fit.residual_ns is not None
     assert fit.residual_ns < 5_000
+
+
+def test_a_captured_job_on_two_gpus_and_the_same_without_a_straggler(tmp_path: Path) -> None:
+    found = analyze([REPOSITORY / "traces" / "h200-ddp"], tmp_path / "out")
+    (worst,) = found.stragglers.to_dict("records")
+    assert (worst["rank"], worst["range"], worst["where"]) == (1, "forward", "GPU")
+    assert [fit.how for fit in found.clocks] == ["reference", "utc"]
+    assert found.clocks[1].residual_ns is not None
+    assert found.clocks[1].residual_ns < 50_000
+    # By the program's own clock rank 0 took 9.00 s for it and 6.18 s without: the waiting is more than the cost.
+    assert 1.9e9 < worst["exposed_late_ns"] < 2.82e9 < worst["late_ns"]
+    even = analyze([REPOSITORY / "traces" / "h200-ddp-even"], tmp_path / "even")
+    assert even.stragglers.empty
+    assert even.straggler_evidence == "collectives"
 
 
 @pytest.mark.nsys
