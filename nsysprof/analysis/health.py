@@ -152,7 +152,8 @@ def _unrecorded(tables: Tables) -> Iterator[Note]:
         missing, step = "--cuda-memory-usage", "Record with nsys profile --cuda-memory-usage=true."
         if torch:
             missing, step = "profile_memory", "Record with torch.profiler.profile(profile_memory=True)."
-        yield Note("no-memory-usage", Severity.WARNING, f"Peak memory is unknown: captured without {missing}.", step)
+        text = f"Peak memory is unknown: no allocation was recorded, as without {missing}."
+        yield Note("no-memory-usage", Severity.WARNING, text, step)
     if tables.gpu_metrics is None:
         text = "DRAM traffic is unknown: no hardware counters were recorded. Copied and set bytes are not DRAM traffic."
         yield Note("no-dram-counters", Severity.INFO, text, "Record with nsys profile --gpu-metrics-devices=all.")
