@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from nsysprof.capture.manifest import Step
 from nsysprof.errors import ToolFailedError
 
 # Every option whose default differs between versions is given: --kill and the capture range have changed before.
@@ -48,7 +50,7 @@ _MEANINGS = (
     (
         r"Importation failed|Import Failed with unexpected exception",
         "nsys recorded the program, but its own importer failed on the recording.",
-        "Run again: it happens where two nsys run at once. The recording is kept (.qdstrm).",
+        "Run again: it happens where two nsys run at once. The recording is kept (.qdstrm): QdstrmImporter -i FILE.",
     ),
     (
         r"Local Endpoint is not available|Connection to Agent lost",
@@ -101,6 +103,35 @@ def gpu_metrics_options(nsys: Path, frequency_hz: int) -> tuple[tuple[str, ...],
 def _last_words(said: str) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     return lines[-1][:200] if lines else "nothing"
+
+
+def import_again(nsys: Path, report: Path, log: Path) -> Step | None:
+    """Make `report` of the recording that nsys keeps beside it where its own importer failed; None where it keeps none.
+
+    It fails now and then where two nsys run at once. The recording (.qdstrm) is removed once the report is there; its
+    importer's words are appended to `log`.
+    """
+    recording = report.with_suffix(".qdstrm")
+    places = nsys.resolve().parents[:3]
+    importer = next((path for place in places for path in sorted(place.glob("*/QdstrmImporter"))), None)
+    if importer is None or not recording.is_file():
+        return None
+    made = report.with_name(f"again-{report.name}")
+    argv = [str(importer), f"--input-file={recording}", f"--output-file={made}", "--force-overwrite"]
+    started = time.monotonic_ns()
+    try:
+        with log.open("ab") as stream:
+            code = subprocess.run(
+                argv, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT, check=False
+            ).returncode
+    except OSError:
+        return None
+    if code == 0 and made.is_file() and made.stat().st_size:
+        made.replace(report)
+        recording.unlink()
+    else:
+        made.unlink(missing_ok=True)
+    return Step("import again", tuple(argv), code, time.monotonic_ns() - started)
 
 
 def export_argv(nsys: Path, report: Path, sqlite: Path) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from nsysprof.capture.manifest import Step
-from nsysprof.capture.nsys import explain_failure, profile_argv
+from nsysprof.capture.nsys import explain_failure, import_again, profile_argv
 from nsysprof.capture.passes import tail
 from nsysprof.capture.program_plan import NO_RANGE, ProgramPlan
 from nsysprof.capture.streamed import Ended, Streams, run_streamed
@@ -75,6 +75,9 @@ def record_program(
         why = explain_failure("profile", ended.tool_code, tail(logs[2])).text
         notes = [unsampled(why)]
         metrics = ()
+    imported = import_again(nsys, report, logs[2])
+    if imported is not None:
+        steps.append(imported)
     has_report = report.is_file() and report.stat().st_size > 0
     failure = None if has_report or ended.refused else _why_no_report(plan, ended, tail(logs[2]))
     return Recorded(ended, failure, tuple(steps), tuple(notes))

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import shlex
+import shutil
 import signal
 import socket
 import sqlite3
@@ -154,6 +155,47 @@ def test_a_program_that_hangs_is_ended_with_the_recording(capture, steps):
     assert time.monotonic() - started < 60
     assert "was ended with the recording" in done.stderr
     assert ranges(folder / "nsys.sqlite")
+
+
+def with_failing_importer(nsys, folder, times):
+    """A real nsys whose importer fails a number of times, as that of 2024.2 does now and then beside another nsys."""
+    root = next(path for path in nsys.resolve().parents if (path / "target-linux-x64").is_dir())
+    (importer,) = root.glob("*/QdstrmImporter")
+    for source in (root / "target-linux-x64", importer.parent):
+        (folder / source.name).mkdir(parents=True)
+        for path in source.iterdir():
+            if path != importer:
+                (folder / source.name / path.name).symlink_to(path)
+    mine = folder / "target-linux-x64" / "nsys"
+    mine.unlink()
+    shutil.copy2(root / "target-linux-x64" / "nsys", mine)  # it finds its importer from where it is itself
+    wrapper = folder / importer.parent.name / importer.name
+    wrapper.write_text(
+        "#!/bin/sh\n"
+        f'case "$*" in *--input-file*) echo >> {folder}/calls\n'
+        f'[ $(wc -l < {folder}/calls) -le {times} ] && {{ echo "Importation failed"; exit 1; }};; esac\n'
+        f'exec {importer} "$@"\n'
+    )
+    wrapper.chmod(0o755)
+    return mine
+
+
+def test_a_recording_whose_import_failed_is_imported_again(nsys, capture, steps, tmp_path):
+    mine = with_failing_importer(nsys, tmp_path / "nsys", 1)
+    done, folder = capture([], steps(), env={"NSYSPROF_NSYS": str(mine)})
+    assert done.returncode == 0, done.stderr
+    assert ranges(folder / "nsys.sqlite") == ["step0", "step1", "step2"]
+    assert [step["name"] for step in manifest(folder)["steps"]] == ["program", "import again", "export"]
+    assert not list(folder.rglob("*.qdstrm"))
+
+
+def test_a_recording_that_cannot_be_imported_is_kept(nsys, capture, steps, tmp_path):
+    mine = with_failing_importer(nsys, tmp_path / "nsys", 9)
+    done, folder = capture([], steps(), env={"NSYSPROF_NSYS": str(mine)})
+    fails(done, 6, "importer failed", "qdstrm")
+    (kept,) = folder.rglob("*.qdstrm")
+    assert kept.stat().st_size
+    assert not list(folder.rglob("again-*"))
 
 
 def test_an_option_that_nsys_does_not_know(capture, steps):
