@@ -178,7 +178,7 @@ def _left_out(tables: Tables, open_ranges: int, bad_ranges: int, memory: DeviceM
     unplaced, unmatched = (memory.unplaced, memory.unmatched_frees) if memory is not None else (0, 0)
     counts = {
         "impossible-sizes": (tables.work.unsized, "copies and fills have no size and count as 0 bytes"),
-        "impossible-memory": (unplaced, "allocations or frees have no device, size or time and were left out"),
+        "impossible-memory": (unplaced, "allocations or frees have no device, address, size or time and were left out"),
         "impossible-times": (dropped, "rows of GPU work or calls have no, negative or absurd times and were left out"),
         "impossible-ranges": (bad_ranges, "NVTX ranges end before they start, or have no start, and were left out"),
         "open-ranges": (open_ranges, "NVTX ranges were never closed; they end with the trace"),

@@ -24,7 +24,7 @@ class DeviceMemory:
     unmatched_frees: frees of memory whose allocation was not seen; they change nothing.
     managed_peak_bytes: the most managed memory allocated at once; how much of it a GPU held is not recorded, so it is
     in no other number. unsized_pools: memory came from pools whose sizes are unknown, so that what they keep beyond it
-    is missing. unplaced: allocations and frees that name no device or have no size or time; they are left out.
+    is missing. unplaced: allocations and frees that name no device or have no address, size or time; they are left out.
     """
 
     usage: pd.DataFrame
@@ -51,6 +51,7 @@ def follow_memory(tables: Tables) -> DeviceMemory | None:
         return None
     memory = tables.memory[tables.memory["imported"] == NULL]  # another process' pool: counted there
     sound = (memory[["device_id", "time_ns"]] != NULL).all(axis=1) & memory["bytes"].between(0, _MOST_BYTES)
+    sound &= (memory["address"] != NULL) | (memory["pool_bytes"] != NULL)
     memory = memory[sound]
     managed = memory[memory["kind"].isin(_MANAGED_KINDS)]
     device = memory[memory["kind"].isin(_DEVICE_KINDS)].reset_index(drop=True)
@@ -78,10 +79,14 @@ def _follow_addresses(events: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     order = np.lexsort((events.index, events["time_ns"], events["address"], events["global_pid"]))
     ordered = events.iloc[order]
     same = (ordered["global_pid"].diff() == 0) & (ordered["address"].diff() == 0)
-    after_allocation = same & (ordered["operation"].shift() == _ALLOCATE)
     frees, allocations = ordered["operation"] == _FREE, ordered["operation"] == _ALLOCATE
-    held = ordered["bytes"].shift().where(after_allocation, 0).fillna(0).astype("int64")
-    # A free gives back what was allocated; an allocation at a held address replaces it (its free was not recorded).
+    after_allocation = same & (ordered["operation"].shift() == _ALLOCATE)
+    # A free gives back what was allocated, where it was; an allocation at a held address of one device replaces it
+    # (its free was not recorded).
+    device, before = ordered["device_id"], ordered["device_id"].shift(fill_value=0)
+    events["device_id"] = before.where(frees & after_allocation, device).reindex(events.index)
+    given_back = after_allocation & (frees | (device == before))
+    held = ordered["bytes"].shift().where(given_back, 0).fillna(0).astype("int64")
     change = ordered["bytes"].where(allocations, 0) - held.where(frees | allocations, 0)
     events["change"] = change.reindex(events.index).astype("int64")
     return events[["time_ns", "device_id", "global_pid", "change"]], int((frees & ~after_allocation).sum())
@@ -90,7 +95,7 @@ def _follow_addresses(events: pd.DataFrame) -> tuple[pd.DataFrame, int]:
 def _follow_pools(events: pd.DataFrame) -> pd.DataFrame:
     """The change in bytes of each pool's size."""
     ordered = events.sort_values("time_ns", kind="stable")
-    before = ordered.groupby(["global_pid", "pool"])["pool_bytes"].shift().fillna(0).astype("int64")
+    before = ordered.groupby(["global_pid", "device_id", "pool"])["pool_bytes"].shift().fillna(0).astype("int64")
     change: pd.DataFrame = ordered.assign(change=ordered["pool_bytes"] - before)
     return change[["time_ns", "device_id", "global_pid", "change"]]
 

@@ -1,6 +1,11 @@
 """Memory of pools and managed memory; the rest of VRAM is in test_summarize."""
 
+import tempfile
+from pathlib import Path
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nsysprof.analysis.memory import follow_memory
 from nsysprof.analysis.summarize import summarize
@@ -79,3 +84,45 @@ def test_managed_memory_is_said_apart(tmp_path):
     assert analysis.totals.peak_vram_bytes == {0: 50}
     (note,) = [note for note in analysis.notes if note.code == "managed-memory"]
     assert "1 MiB of managed memory" in note.text
+
+
+def test_memory_is_given_back_on_the_device_it_was_taken_from(memory):
+    builder = TraceBuilder()
+    builder.allocate(0, 7, 100)
+    builder.free(10, 7, device=1)
+    builder.allocate(20, 8, 100)
+    builder.allocate(30, 8, 10, device=1)  # both cannot be at one address: the first was never freed
+    found = memory(builder)
+    assert found.peaks() == {0: 100, 1: 10}
+    assert (found.usage["used_bytes"] >= 0).all()
+    assert found.usage["used_bytes"].tolist()[:2] == [100, 0]
+
+
+def test_memory_without_an_address_is_left_out(memory):
+    builder = TraceBuilder()
+    builder.allocate(0, None, 100)
+    builder.free(10, None, device=1)
+    builder.allocate(20, 8, 50)
+    found = memory(builder)
+    assert (found.peaks(), found.unplaced) == ({0: 50}, 2)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 9), st.sampled_from((None, 1, 2)), st.integers(0, 99), st.integers(0, 1), st.integers(0, 1),
+            st.sampled_from((PID, OTHER_PID)), st.sampled_from((None, 900)), st.sampled_from((None, 0, 32, 64)),
+        ),
+        max_size=12,
+    )
+)  # fmt: skip
+def test_no_device_ever_holds_less_than_nothing(rows):
+    builder = TraceBuilder()
+    columns = _EVENT.replace("importedMemoryPoolAddress INTEGER", "contextId INTEGER")
+    for at, address, size, operation, device, pid, pool, pool_bytes in rows:
+        values = (at, pid, device, address, size, 2, operation, pool, pool_bytes, 1)
+        builder.row("CUDA_GPU_MEMORY_USAGE_EVENTS", columns, values)
+    with tempfile.TemporaryDirectory() as folder, open_trace(builder.write(Path(folder) / "t.sqlite")) as trace:
+        found = follow_memory(read_tables(trace))
+    if found is not None:
+        assert (found.usage[["process_bytes", "used_bytes"]] >= 0).all(axis=None)
