@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from nsysprof.ranks.partial import Detail
     from nsysprof.ranks.summarize import Source
 
-# Less than this is read sooner than a second process starts.
-_SMALL_BYTES = 32 << 20
+# Dask and its workers take three to five seconds to start, in which one process reads this much.
+_SMALL_BYTES = 384 << 20
+_WORTH_A_WORKER = 64 << 20
+_PACKED_TIMES = 8  # a trace is so much larger than its archive, or more
 _MARK = "ranks-in-progress"
 
 
@@ -128,6 +130,19 @@ def _conclude(
     return overview(renumber(done.merged, ranks), _details(tasks, rows), engine, copies)
 
 
+def worthwhile_workers(traces: Sequence[Path], processors: int) -> int:
+    """How many processes read these soonest. What nsys must export, and folders, are work for a worker each."""
+    from nsysprof.trace.locate import PACKED
+
+    work = 0
+    for path in traces:
+        size = path.stat().st_size if path.is_file() else 0
+        times = _PACKED_TIMES if path.suffix in PACKED else 1
+        plain = path.name.removesuffix(path.suffix) if path.suffix in PACKED else path.name
+        work += size * times if plain.endswith(".sqlite") else max(size, _WORTH_A_WORKER)
+    return 1 if work < _SMALL_BYTES else max(1, min(processors, work // _WORTH_A_WORKER))
+
+
 def _run(tasks: list[Task], sources: list[Source], options: Options, progress: Progress) -> Done:
     from nsysprof.ranks.dask_engine import has_dask, run_on_dask
     from nsysprof.ranks.engine import run_in_pool, run_serially
@@ -136,10 +151,8 @@ def _run(tasks: list[Task], sources: list[Source], options: Options, progress: P
         return run_on_dask(tasks, progress, scheduler=options.scheduler, workers=0)
     workers = options.workers
     if workers is None:
-        size = sum(source.path.stat().st_size for source in sources if source.path.is_file())
-        packed = any(source.path.is_dir() or source.path.suffix != ".sqlite" for source in sources)
         processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        workers = 1 if size < _SMALL_BYTES and not (packed and len(sources) > 16) else processors
+        workers = worthwhile_workers([source.path for source in sources], processors)
     workers = min(workers, len(tasks))
     if workers == 1:
         return run_serially(tasks, progress)

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nsysprof.cli import app
-from nsysprof.cli.ranks import is_many
+from nsysprof.cli.ranks import is_many, worthwhile_workers
 from nsysprof.errors import OutputError, TraceError, UsageError
 from nsysprof.output import write_whole
 from tests.build_trace import TraceBuilder
@@ -112,6 +112,30 @@ def test_nothing_that_can_be_read_is_an_error(tmp_path: Path) -> None:
     result = run(tmp_path, "--out", tmp_path / "out")
     assert isinstance(result.exception, TraceError)
     assert "None of 2 traces could be read. The first: " in result.exception.text
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "size", "workers"),
+    [
+        ("r{}.sqlite", 64, 1 << 20, 1),  # read by one process before Dask has started
+        ("r{}.sqlite", 64, 8 << 20, 8),
+        ("r{}.sqlite", 64, 75 << 20, 16),
+        ("r{}.sqlite.xz", 64, 1 << 20, 8),
+        ("r{}.sqlite.zst", 6, 1 << 20, 1),
+        ("r{}.nsys-rep", 5, 1 << 20, 1),
+        ("r{}.nsys-rep", 12, 1 << 20, 12),
+        ("gone{}.sqlite", 3, None, 1),
+    ],
+)
+def test_as_many_processes_as_the_work_is_worth(
+    tmp_path: Path, name: str, count: int, size: int | None, workers: int
+) -> None:
+    paths = [tmp_path / name.format(number) for number in range(count)]
+    for path in paths if size is not None else []:
+        with path.open("wb") as stream:
+            stream.truncate(size)
+    assert worthwhile_workers(paths, 16) == workers
+    assert worthwhile_workers(paths, 1) == 1
 
 
 @pytest.mark.parametrize("options", [["--workers", "0"], ["--ncu", "x.csv"]])
