@@ -91,7 +91,7 @@ def render_table(table: Table) -> list[str]:
     for number, row in enumerate(table.rows):
         cells = [escape_markdown(clean(cell, _NAME_WIDTH)) for cell in row]
         if number in table.marks:
-            cells[0] = f"**{cells[0]}** ★ {table.marks[number]}"
+            cells[0] = f"**{cells[0]}** {table.sign} {table.marks[number]}"
         lines.append("| " + " | ".join(cells) + " |")
     if table.total_rows > len(table.rows):
         lines += ["", f"{len(table.rows)} of {table.total_rows} rows; all are in `{table.csv_name}`."]

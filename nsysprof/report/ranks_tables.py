@@ -101,7 +101,9 @@ def rank_table(found: RanksAnalysis, limit: int = 1000) -> Table:
         "rank", "trace", "kernels", "compute", "NCCL", "overlap", "exposed", "idle", "copied", "peak VRAM",
         "unlike others",
     )  # fmt: skip
-    return Table("Ranks", headers, tuple(rows), frozenset({0, 1, 10}), len(found.rows), "per_rank.csv", marks)
+    return Table(
+        "Ranks", headers, tuple(rows), frozenset({0, 1, 10}), len(found.rows), "per_rank.csv", marks, are_bad=True
+    )
 
 
 def straggler_table(found: RanksAnalysis, limit: int = 50) -> Table:

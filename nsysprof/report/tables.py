@@ -29,7 +29,8 @@ Row = Mapping[Any, Any]
 class Table:
     """A titled table. `text` columns hold trace text and are escaped by each format; the others are ours.
 
-    marks: a word for rows that a reader looks for first, by number. full: what the first cell of each row is short for.
+    marks: a word for rows that a reader looks for first, by number; are_bad: it says what is wrong with them, and not
+    that they are best. full: what the first cell of each row is short for.
     """
 
     title: str
@@ -40,6 +41,12 @@ class Table:
     csv_name: str = ""
     marks: Mapping[int, str] = field(default_factory=dict)
     full: tuple[str, ...] = ()
+    are_bad: bool = False
+
+    @property
+    def sign(self) -> str:
+        """Of a marked row."""
+        return "\N{WARNING SIGN}" if self.are_bad else "\N{BLACK STAR}"
 
 
 def value(cell: Any) -> Any:

@@ -76,7 +76,7 @@ def test_the_report_has_figures_tables_notes_and_method(done: tuple[Path, str]) 
         "# 6 ranks",
         "![heatmap](heatmap.png)",
         "![timeline](timeline.png)",
-        "★ straggler, outlier",
+        "⚠ straggler, outlier",
         "## Method",
     ):
         assert text in report
