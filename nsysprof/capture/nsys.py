@@ -105,13 +105,18 @@ def _last_words(said: str) -> str:
     return lines[-1][:200] if lines else "nothing"
 
 
+def recording_of(report: Path) -> Path:
+    """What nsys records into, and keeps where it could not make the report of it."""
+    return report.with_suffix(".qdstrm")
+
+
 def import_again(nsys: Path, report: Path, log: Path) -> Step | None:
     """Make `report` of the recording that nsys keeps beside it where its own importer failed; None where it keeps none.
 
     It fails now and then where two nsys run at once. The recording (.qdstrm) is removed once the report is there; its
     importer's words are appended to `log`.
     """
-    recording = report.with_suffix(".qdstrm")
+    recording = recording_of(report)
     places = nsys.resolve().parents[:3]
     importer = next((path for place in places for path in sorted(place.glob("*/QdstrmImporter"))), None)
     if importer is None or not recording.is_file():

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from nsysprof.capture.manifest import Step
-from nsysprof.capture.nsys import explain_failure, import_again, profile_argv
+from nsysprof.capture.nsys import explain_failure, import_again, profile_argv, recording_of
 from nsysprof.capture.passes import tail
 from nsysprof.capture.program_plan import NO_RANGE, ProgramPlan
 from nsysprof.capture.streamed import Ended, Streams, run_streamed
@@ -61,6 +61,7 @@ def record_program(
     streams = Streams(*logs, watchers.stdout, watchers.stderr)
     steps, notes = [], []
     for options in ((*plan.profile_options, *metrics), plan.profile_options):
+        recording_of(report).unlink(missing_ok=True)
         ended = run_streamed(
             list(plan.argv),
             streams,

@@ -14,7 +14,14 @@ from nsysprof.capture.find_nsys import nsys_version
 from nsysprof.capture.folder import LOGS, NSYS_REPORT, remove_work
 from nsysprof.capture.manifest import NSYS_TRACE, TORCH_TRACE, Manifest, Step
 from nsysprof.capture.ncu import probe_counters
-from nsysprof.capture.nsys import explain_failure, export_sqlite, gpu_metrics_options, import_again, profile_argv
+from nsysprof.capture.nsys import (
+    explain_failure,
+    export_sqlite,
+    gpu_metrics_options,
+    import_again,
+    profile_argv,
+    recording_of,
+)
 from nsysprof.capture.passes import CaptureRun, OnProgress, run_pass, supervisor_argv, tail, write_job
 from nsysprof.capture.plan import CapturePlan
 from nsysprof.environment import collect_gpus, collect_host
@@ -158,6 +165,7 @@ def _profile(run: CaptureRun, skip: tuple[int, ...], options: tuple[str, ...], r
     assert run.nsys is not None
     job = write_job(run, "traced", "nsys", skip)
     argv = profile_argv(run.nsys, report.with_suffix(""), supervisor_argv(job), options)
+    recording_of(report).unlink(missing_ok=True)
     code = run_pass(run, "traced", argv, LOGS + "/nsys.log")
     imported = import_again(run.nsys, report, run.folder / LOGS / "nsys.log")
     if imported is None:

@@ -14,6 +14,8 @@ from nsysprof.ranks.distributions import ROUNDING_ERROR, Distributions
 from nsysprof.ranks.identity import some
 from nsysprof.ranks.stragglers import uneven_ranges
 
+_NAME = 60  # characters of a range's
+
 
 def rank_notes(
     rows: Sequence[RankRow], clocks: Sequence[ClockFit], rank_ranges: pd.DataFrame, durations: Distributions
@@ -93,7 +95,7 @@ def _uneven(rank_ranges: pd.DataFrame) -> Iterator[Note]:
     if len(uneven):
         worst = uneven.iloc[(uneven["most"] / uneven["least"]).argmax()]
         text = (
-            f"The ranks did not record the same work: {len(uneven)} ranges differ in number, as {worst['range']} "
+            f"The ranks did not record the same work: {len(uneven)} ranges differ in number, as {worst['range'][:_NAME]} "
             f"({worst['least']:,} on rank {worst['least_rank']}, {worst['most']:,} on rank {worst['most_rank']}). "
             "Totals of ranks and ranges differ for that alone."
         )

@@ -196,6 +196,11 @@ def test_a_recording_that_cannot_be_imported_is_kept(nsys, capture, steps, tmp_p
     (kept,) = folder.rglob("*.qdstrm")
     assert kept.stat().st_size
     assert not list(folder.rglob("again-*"))
+    # It is not taken for that of a later run.
+    done, folder = capture(["--force"], steps())
+    assert done.returncode == 0, done.stderr
+    assert [step["name"] for step in manifest(folder)["steps"]] == ["program", "export"]
+    assert not list(folder.rglob("*.qdstrm"))
 
 
 def test_an_option_that_nsys_does_not_know(capture, steps):
