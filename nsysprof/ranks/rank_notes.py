@@ -94,8 +94,9 @@ def _uneven(rank_ranges: pd.DataFrame) -> Iterator[Note]:
     uneven = uneven_ranges(rank_ranges)
     if len(uneven):
         worst = uneven.iloc[(uneven["most"] / uneven["least"]).argmax()]
+        name = worst["range"][:_NAME]
         text = (
-            f"The ranks did not record the same work: {len(uneven)} ranges differ in number, as {worst['range'][:_NAME]} "
+            f"The ranks did not record the same work: {len(uneven)} ranges differ in number, as {name} "
             f"({worst['least']:,} on rank {worst['least_rank']}, {worst['most']:,} on rank {worst['most_rank']}). "
             "Totals of ranks and ranges differ for that alone."
         )
