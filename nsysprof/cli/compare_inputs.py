@@ -21,7 +21,7 @@ from nsysprof.errors import TraceError
 from nsysprof.notes import Note, Severity
 from nsysprof.range_name import format_range, varied_keys
 from nsysprof.samples import Samples
-from nsysprof.trace.locate import PACKED, REPORTS, TRACES
+from nsysprof.trace.locate import PACKED, REPORTS, own_trace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,9 +79,8 @@ def _is_input(folder: Path) -> bool:
     """Whether a folder is one capture, one bench, or one trace as analyze takes it."""
     if (folder / MANIFEST).exists() or _bench_samples(folder) is not None:
         return True
-    names = [path.name for path in folder.iterdir() if path.is_file()]
-    traces = {f"{name}{suffix}" for name in TRACES for suffix in ("", *PACKED)}
-    return any(name in traces or name.endswith(".parquet") for name in names)
+    parquet = (path for path in folder.iterdir() if path.is_file() and path.name.endswith(".parquet"))
+    return own_trace(folder) is not None or any(parquet)
 
 
 def _is_trace(path: Path) -> bool:

@@ -132,14 +132,13 @@ def _conclude(
 
 def worthwhile_workers(traces: Sequence[Path], processors: int) -> int:
     """How many processes read these soonest. What nsys must export, and folders, are work for a worker each."""
-    from nsysprof.trace.locate import PACKED
+    from nsysprof.trace.locate import FILES, PACKED
 
     work = 0
     for path in traces:
         size = path.stat().st_size if path.is_file() else 0
         times = _PACKED_TIMES if path.suffix in PACKED else 1
-        plain = path.name.removesuffix(path.suffix) if path.suffix in PACKED else path.name
-        work += size * times if plain.endswith(".sqlite") else max(size, _WORTH_A_WORKER)
+        work += size * times if path.name.endswith(FILES) else max(size, _WORTH_A_WORKER)
     return 1 if work < _SMALL_BYTES else max(1, min(processors, work // _WORTH_A_WORKER))
 
 

@@ -6,24 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from nsysprof.rank_results import ClockFit, RankRow
 from nsysprof.ranks.collectives import Collectives
-from nsysprof.trace.schema import Floats, Int64s
+from nsysprof.trace.schema import Int64s
 
 LEAST_ANCHORS = 8
 # Ends of one collective on two ranks differ by the last hop of a ring: some 10 us. Ten times that is no clock.
 MOST_RESIDUAL_NS = 100_000
-
-
-@dataclass(frozen=True)
-class _Matched:
-    """The same collectives of two ranks: their starts and ends, of each on its own clock."""
-
-    mine_start: Int64s
-    mine_end: Int64s
-    other_start: Int64s
-    other_end: Int64s
+# A rank with a clock, its collectives, and what makes its times the reference's.
+_Able = tuple[int, Collectives, int]
 
 
 @dataclass(frozen=True)
@@ -37,19 +30,21 @@ class Arrivals:
     begin_ns: Int64s
     duration_ns: Int64s
     exposed_ns: Int64s
-    weight: Floats
+    weight: npt.NDArray[np.float64]
 
 
-def match(mine: Collectives | None, other: Collectives | None) -> tuple[_Matched | None, str]:
-    """The k-th of a sequence with the k-th, of sequences that both have as often; else None and why."""
+def _apart(mine: Collectives | None, other: Collectives | None) -> tuple[Int64s | None, str]:
+    """How much later each collective ends by the other's clock than by mine; None and why where none can be matched.
+
+    The k-th of a sequence is matched with the k-th, of sequences that both have as often.
+    """
     if mine is None or other is None or len(mine.of) == 0 or len(other.of) == 0:
         return None, "it has no NCCL collective" if mine is None or len(mine.of) == 0 else "the other has none"
     lengths = dict(zip(other.names, other.counts.tolist(), strict=True))
     shared = [n for n, c in zip(mine.names, mine.counts.tolist(), strict=True) if lengths.get(n) == c]
     if not shared:
         return None, "its collectives are not those of the other: other kernels, or another number of them"
-    at, of = _rows(mine, shared), _rows(other, shared)
-    return _Matched(mine.start_ns[at], mine.end_ns[at], other.start_ns[of], other.end_ns[of]), ""
+    return other.end_ns[_rows(other, shared)] - mine.end_ns[_rows(mine, shared)], ""
 
 
 def _rows(collectives: Collectives, names: list[str]) -> Int64s:
@@ -78,20 +73,20 @@ def _fit(row: RankRow, reference: RankRow, collectives: Mapping[int, Collectives
     assert row.rank is not None
     if row.position == reference.position:
         return ClockFit(row.rank, "reference", 0, 0, None, None)
-    found, why = match(collectives.get(row.position), collectives.get(reference.position))
+    apart, why = _apart(collectives.get(row.position), collectives.get(reference.position))
     starts = (row.session_start_utc_ns, reference.session_start_utc_ns)
     by_utc = None if starts[0] is None or starts[1] is None else starts[0] - starts[1]
     one_host = row.host is not None and row.host == reference.host
     if one_host and by_utc is not None:
         fit = ClockFit(row.rank, "utc", by_utc, 0, None, None)
-        return fit if found is None else _with_residual(fit, found)
-    if found is None:
+        return fit if apart is None else _with_residual(fit, apart)
+    if apart is None:
         host = "its host is unknown" if row.host is None or reference.host is None else "it ran on another host"
         if one_host:
             host = "its trace does not say when its session began"
         return ClockFit(row.rank, "none", None, 0, None, None, f"{host}, and {why}")
-    offset = int(np.median(found.other_end - found.mine_end))
-    fit = _with_residual(ClockFit(row.rank, "collectives", offset, 0, None, None), found)
+    offset = int(np.median(apart))
+    fit = _with_residual(ClockFit(row.rank, "collectives", offset, 0, None, None), apart)
     if fit.anchors < LEAST_ANCHORS:
         return replace(fit, offset_ns=None, reason=f"{fit.anchors} matching collectives are too few")
     if fit.residual_ns is None or fit.residual_ns > MOST_RESIDUAL_NS:
@@ -99,10 +94,10 @@ def _fit(row: RankRow, reference: RankRow, collectives: Mapping[int, Collectives
     return fit
 
 
-def _with_residual(fit: ClockFit, found: _Matched) -> ClockFit:
+def _with_residual(fit: ClockFit, apart: Int64s) -> ClockFit:
     assert fit.offset_ns is not None
-    apart = np.abs(found.mine_end + fit.offset_ns - found.other_end)
-    return replace(fit, anchors=len(apart), residual_ns=int(np.median(apart)), worst_ns=int(apart.max()))
+    residual = np.abs(apart - fit.offset_ns)
+    return replace(fit, anchors=len(residual), residual_ns=int(np.median(residual)), worst_ns=int(residual.max()))
 
 
 def recorded_apart(rows: list[RankRow]) -> list[tuple[RankRow, RankRow]]:
@@ -131,7 +126,7 @@ def arrivals(
     a clock that does not come of them allows.
     """
     clock = {fit.rank: fit for fit in clocks if fit.offset_ns is not None}
-    able = []
+    able: list[_Able] = []
     for row in rows:
         mine = collectives.get(row.position)
         if row.rank in clock and mine is not None and len(mine.of):
@@ -139,17 +134,8 @@ def arrivals(
     if len(able) < 2:
         return None
     one_host = all(clock[rank].how in ("reference", "utc") for rank, _, _ in able)
-    parts = []
-    for name in sorted(set.intersection(*(set(mine.names) for _, mine, _ in able))):
-        at = [_rows(mine, [name]) for _, mine, _ in able]
-        same = len({int(mine.counts[mine.names.index(name)]) for _, mine, _ in able}) == 1
-        if one_host:
-            ends = [mine.end_ns[of] + offset for of, (_, mine, offset) in zip(at, able, strict=True)]
-            if not same or max(np.median(np.abs(each - ends[0])) for each in ends) > MOST_RESIDUAL_NS:
-                at = [of[kept] for of, kept in zip(at, _ended_together(ends), strict=True)]
-        elif not same:
-            continue
-        parts.append(at)
+    names = sorted(set.intersection(*(set(mine.names) for _, mine, _ in able)))
+    parts = [at for name in names if (at := _matching(name, able, one_host=one_host)) is not None]
     if sum(len(at[0]) for at in parts) < 2:  # the first is not judged
         return None
     chosen = [np.concatenate(of_rank) for of_rank in zip(*parts, strict=True)]
@@ -163,6 +149,18 @@ def arrivals(
         exposed_ns=np.array([mine.exposed_ns[at] for at, (_, mine, _) in every]),
         weight=weight,
     )
+
+
+def _matching(name: str, able: list[_Able], *, one_host: bool) -> list[Int64s] | None:
+    """Of each rank where the collectives of a sequence are that all share, in one order; None where that is unknown."""
+    at = [_rows(mine, [name]) for _, mine, _ in able]
+    same = len({int(mine.counts[mine.names.index(name)]) for _, mine, _ in able}) == 1
+    if not one_host:
+        return at if same else None
+    ends = [mine.end_ns[rows] + offset for rows, (_, mine, offset) in zip(at, able, strict=True)]
+    if same and max(np.median(np.abs(each - ends[0])) for each in ends) <= MOST_RESIDUAL_NS:
+        return at
+    return [rows[kept] for rows, kept in zip(at, _ended_together(ends), strict=True)]
 
 
 def _ended_together(ends_ns: list[Int64s]) -> list[Int64s]:

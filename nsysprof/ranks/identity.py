@@ -14,7 +14,7 @@ from nsysprof.errors import TraceError, UsageError
 from nsysprof.notes import Note, Severity
 from nsysprof.rank_results import RankRow
 from nsysprof.ranks.summarize import Source
-from nsysprof.trace.locate import FILES, PACKED, REPORTS, TRACES
+from nsysprof.trace.locate import FILES, PACKED, REPORTS, own_trace
 
 _MANIFEST = "manifest.json"
 _RANK_NAME = re.compile(r"(?<![a-zA-Z])rank[ _.=-]*(\d{1,7})", re.IGNORECASE)
@@ -41,8 +41,7 @@ def _in_folder(folder: Path) -> list[Source]:
     ranks = read_manifest_ranks(folder)
     if ranks:
         return ranks
-    own = [folder / f"{name}{suffix}" for name in TRACES for suffix in ("", *PACKED)]
-    if any(path.is_file() for path in own):
+    if own_trace(folder) is not None:
         return [Source(0, folder)]
     try:
         paths = sorted((path for path in folder.iterdir() if path.is_file()), key=_natural)

@@ -15,7 +15,7 @@ from nsysprof.ranks.clocks import arrivals, fit_clocks
 from nsysprof.ranks.distributions import ROUNDING_ERROR, Distributions, Key
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Partial
 from nsysprof.ranks.rank_notes import rank_notes
-from nsysprof.ranks.stragglers import choose_evidence, find_late, name_ranges, typical
+from nsysprof.ranks.stragglers import choose_evidence, find_late, name_ranges, typical, uneven_ranges
 
 QUANTILES = {"p05": 0.05, "q25": 0.25, "med": 0.5, "q75": 0.75, "p95": 0.95, "p99": 0.99}
 _STATISTICS = (
@@ -58,7 +58,8 @@ def overview(
     rank_ranges = _rank_ranges(frames)
     clocks = fit_clocks(read, collectives)
     arrived = arrivals(read, clocks, collectives)
-    evidence = choose_evidence(arrived, read, rank_ranges)
+    uneven = uneven_ranges(rank_ranges)
+    evidence = choose_evidence(arrived, read, uneven)
     durations = partial.durations
     imbalance = _imbalance([row.compute_ns for row in read])
     return RanksAnalysis(
@@ -75,7 +76,7 @@ def overview(
         outliers=find_outliers(read),
         imbalance_pct=imbalance,
         lanes=lanes,
-        notes=(*notes, *rank_notes(rows, clocks, rank_ranges, durations)),
+        notes=(*notes, *rank_notes(rows, clocks, rank_ranges, uneven, durations)),
         engine=engine,
     )
 

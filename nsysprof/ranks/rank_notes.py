@@ -12,15 +12,18 @@ from nsysprof.rank_results import ClockFit, RankRow
 from nsysprof.ranks.clocks import recorded_apart
 from nsysprof.ranks.distributions import ROUNDING_ERROR, Distributions
 from nsysprof.ranks.identity import some
-from nsysprof.ranks.stragglers import uneven_ranges
 
 _NAME = 60  # characters of a range's
 
 
 def rank_notes(
-    rows: Sequence[RankRow], clocks: Sequence[ClockFit], rank_ranges: pd.DataFrame, durations: Distributions
+    rows: Sequence[RankRow],
+    clocks: Sequence[ClockFit],
+    rank_ranges: pd.DataFrame,
+    uneven: pd.DataFrame,
+    durations: Distributions,
 ) -> Iterator[Note]:
-    """All notes, those of traces joined over ranks."""
+    """All notes, those of traces joined over ranks. uneven: ranges that ranks do not have equally often."""
     read = [row for row in rows if row.is_read]
     yield from _missing(rows)
     yield from _foreign(read, rank_ranges)
@@ -33,7 +36,7 @@ def rank_notes(
         )
         step = "Trace NCCL's kernels (-t cuda) on all ranks, or capture with nsysprof, which records the host."
         yield Note("no-common-clock", Severity.WARNING, text, step)
-    yield from _uneven(rank_ranges)
+    yield from _uneven(uneven)
     if durations.rounded.any():
         text = (
             f"{int(durations.rounded.sum())} of {len(durations.keys)} distributions have too many different values to "
@@ -90,8 +93,7 @@ def _foreign(read: Sequence[RankRow], rank_ranges: pd.DataFrame) -> Iterator[Not
         yield Note("mixed-nsys", Severity.WARNING, text, "Use one nsys on all hosts.")
 
 
-def _uneven(rank_ranges: pd.DataFrame) -> Iterator[Note]:
-    uneven = uneven_ranges(rank_ranges)
+def _uneven(uneven: pd.DataFrame) -> Iterator[Note]:
     if len(uneven):
         worst = uneven.iloc[(uneven["most"] / uneven["least"]).argmax()]
         name = worst["range"][:_NAME]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import pandas as pd
@@ -57,12 +57,15 @@ def uneven_ranges(rank_ranges: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["range", "least", "least_rank", "most", "most_rank"])
 
 
-def choose_evidence(arrived: Arrivals | None, rows: Sequence[RankRow], rank_ranges: pd.DataFrame) -> str:
-    """By what ranks are judged: when they come to collectives, else how long they work where all recorded the same."""
+def choose_evidence(arrived: Arrivals | None, rows: Sequence[RankRow], uneven: pd.DataFrame) -> str:
+    """By what ranks are judged: when they come to collectives, else how long they work where all recorded the same.
+
+    uneven: what uneven_ranges found.
+    """
     if arrived is not None:
         return COLLECTIVES
     known = [row.rank for row in rows if row.compute_ns is not None]
-    return OWN_WORK if len(known) > 1 and uneven_ranges(rank_ranges).empty else ""
+    return OWN_WORK if len(known) > 1 and uneven.empty else ""
 
 
 def find_late(evidence: str, arrived: Arrivals | None, rows: Sequence[RankRow]) -> list[Late]:
@@ -124,11 +127,7 @@ def name_ranges(late: Sequence[Late], rank_ranges: pd.DataFrame) -> pd.DataFrame
             where, found = ("host", on_host) if more else (where, found)
         worst = found["excess_ns"].max() if len(found) else 0
         named = found[found["excess_ns"] >= _LEAST_SHARE * worst].head(_RANGES_EACH)
-        facts = {
-            "rank": each.rank, "evidence": each.evidence, "late_ns": each.late_ns, "late_pct": each.late_pct,
-            "exposed_late_ns": each.exposed_late_ns, "exposed_late_pct": each.exposed_late_pct,
-            "last_in": each.last_in, "collectives": each.collectives,
-        }  # fmt: skip
+        facts = asdict(each)
         if named.empty:
             rows.append({**facts, "range": OUTSIDE, "style": "", "domain": "", "where": ""})
         rows += [facts | {"where": where} | {str(k): v for k, v in line.items()} for line in named.to_dict("records")]

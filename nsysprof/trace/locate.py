@@ -71,12 +71,17 @@ def identity_of(source: Path, trace: Path) -> Path:
     return trace if unpacked else settled
 
 
+def own_trace(folder: Path) -> Path | None:
+    """The trace of a capture's folder, the preferred one of several; None without one."""
+    paths = (folder / f"{name}{suffix}" for name in TRACES for suffix in ("", *PACKED))
+    return next((path for path in paths if path.is_file()), None)
+
+
 def _trace_in(folder: Path) -> Path:
     """The trace in a folder, which is the folder itself when that is of Parquet files."""
-    for name in TRACES:
-        for suffix in ("", *PACKED):
-            if (folder / f"{name}{suffix}").is_file():
-                return folder / f"{name}{suffix}"
+    own = own_trace(folder)
+    if own is not None:
+        return own
     try:
         paths = sorted(folder.iterdir())
     except OSError as error:

@@ -16,7 +16,6 @@ from nsysprof.trace.gpu_metrics_schema import GpuMetrics
 
 Ints = npt.NDArray[np.integer]
 Int64s = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 # NULL in a 64-bit integer column: no nsys timestamp or id is this value, and NaN would cost the low bits of ids.

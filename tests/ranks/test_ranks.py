@@ -163,6 +163,7 @@ def write_overlapped(path: Path, *, late: int, hidden: int, start: int = 0, step
         builder.call(clock + 40, clock + 50, number + 1)
         builder.kernel(clock + 10 * MS + late, end, number + 1, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", stream=17)
     builder.row("TARGET_INFO_SESSION_START_TIME", "utcEpochNs INTEGER", (10**18,))
+    builder.row("TARGET_INFO_SYSTEM_ENV", "name TEXT, value TEXT", ("Hostname", "one"))
     return builder.write(path)
 
 
@@ -194,15 +195,11 @@ def test_of_long_sequences_each_collective_stands_for_those_not_looked_at(tmp_pa
 
 @pytest.mark.parametrize("parts", [((0, 12), (3, 15)), ((0, 12), (2, 13)), ((4, 10), (0, 12))])
 def test_recorded_parts_of_one_host_are_matched_by_when_collectives_end(tmp_path: Path, parts: Any) -> None:
-    sources = []
-    for rank, (start, stop) in enumerate(parts):
-        path = tmp_path / f"rank{rank}.sqlite"
-        write_overlapped(path, late=2 * MS * rank, hidden=0, start=start, steps=stop)
-        sources.append(Source(rank, path, rank=rank, world_size=2, host="0123456789ab"))
-    tasks = plan_tasks(sources, tmp_path / "out")
-    prepare_parts(tmp_path / "out", tasks, fresh=False)
-    merged = run_serially(tasks, lambda _more, _name: None).merged
-    found = overview(merged, [detail for task in tasks if (detail := read_detail(task.part)) is not None], {}, [])
+    paths = [
+        write_overlapped(tmp_path / f"rank{rank}.sqlite", late=2 * MS * rank, hidden=0, start=start, steps=stop)
+        for rank, (start, stop) in enumerate(parts)
+    ]
+    found = analyze(paths, tmp_path / "out")
     shared = min(stop for _, stop in parts) - max(start for start, _ in parts)
     worst = found.stragglers.iloc[0]
     assert (worst["rank"], worst["collectives"], worst["last_in"]) == (1, shared, shared)
