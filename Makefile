@@ -7,13 +7,14 @@ VENV := .venv
 NSYS := .nsys/bin/nsys
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check coverage format nsys clean
+.PHONY: help demo test check coverage docs format nsys clean
 
 help:
 	@echo 'make demo    capture math and flash attention on this machine and analyse what was captured'
 	@echo 'make test    everything CI runs: environment, Nsight Systems where possible, scripts/check'
 	@echo 'make check   scripts/check alone, in the environment that is there'
 	@echo 'make coverage  the same with the slow tests, branch coverage and its floor'
+	@echo 'make docs    build the documentation site into site/; a dead link is an error'
 	@echo 'make format  let ruff format and fix the code'
 	@echo 'make nsys    put Nsight Systems into .nsys/ (Debian and Ubuntu, amd64)'
 	@echo 'make clean   remove the environment, .nsys/, demo/ and caches'
@@ -44,9 +45,13 @@ check:
 coverage: $(VENV)/.stamp-dev
 	@SLOW=1 COVERAGE=1 scripts/check $(VENV)
 
+docs: $(VENV)/.stamp-dev
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
+	@echo 'Documentation: site/index.html'
+
 format:
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
 clean:
-	rm -rf $(VENV) .nsys demo .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) .nsys demo site .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage

@@ -1,4 +1,4 @@
-"""Evidence about attention backends and CUDA programs from Nsight Systems traces."""
+"""Turn traces of attention backends and CUDA programs into evidence: the public names of the Python interface."""
 
 from importlib import import_module
 
@@ -14,9 +14,17 @@ _HOMES = {
     "read_fills": "nsysprof.api.frames",
     "read_ranges": "nsysprof.api.frames",
     "read_memory": "nsysprof.api.frames",
+    "analyze": "nsysprof.api.use_cases",
+    "compare": "nsysprof.api.use_cases",
+    "bench": "nsysprof.api.use_cases",
+    "tune": "nsysprof.api.use_cases",
+    "export_trace": "nsysprof.api.use_cases",
+    "write_bundle": "nsysprof.api.use_cases",
+    "Grid": "nsysprof.app.grid",
+    "Progress": "nsysprof.app.progress",
     "policy": "nsysprof.api.policy",
     "PolicyWarning": "nsysprof.api.policy",
-    "Analysis": "nsysprof.analysis.results",
+    "Analysis": "nsysprof.results.analysis",
     "Trace": "nsysprof.trace.open",
     "NsysprofError": "nsysprof.errors",
 }

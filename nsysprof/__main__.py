@@ -1,5 +1,19 @@
-"""`python -m nsysprof`."""
+"""`python -m nsysprof`, and the command itself."""
 
-from nsysprof.cli import main
+from __future__ import annotations
 
-main()
+import sys
+
+
+def main() -> None:
+    """Run the command line. Ctrl-C while it is being loaded ends as it does later."""
+    try:
+        from nsysprof.cli import main as run
+    except KeyboardInterrupt:
+        sys.stderr.write("nsysprof: Interrupted.\n")
+        sys.exit(130)
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""Environment: what a measurement ran on, and which of it must match before two captures may be compared."""
+"""Describe what a measurement ran on, and which of it must match before two captures may be compared."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-# Two captures are comparable when these agree; clocks vary by nature and are recorded beside them.
+# Two captures are comparable when these agree. Clocks vary by nature and are recorded separately.
 COMPARABLE_FIELDS = (
     "gpu_name",
     "gpu_count",
@@ -26,13 +26,13 @@ COMPARABLE_FIELDS = (
 
 
 def comparable_hash(environment: dict[str, Any]) -> str:
-    """Twelve hex digits over COMPARABLE_FIELDS: equal hashes mean comparable captures."""
+    """Return twelve hex digits over COMPARABLE_FIELDS. Equal hashes mean comparable captures."""
     subset = {key: environment.get(key) for key in COMPARABLE_FIELDS}
     return hashlib.sha256(json.dumps(subset, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def collect_host() -> dict[str, Any]:
-    """CPU, operating system, Python and git commit. No host or user name, by design: captures get shared."""
+    """Return CPU, operating system, Python and git commit; no host or user name, because captures are shared."""
     return {
         "os": f"{platform.system()} {platform.release()}",
         "python_version": platform.python_version(),
@@ -44,7 +44,7 @@ def collect_host() -> dict[str, Any]:
 
 
 def collect_gpus() -> list[dict[str, Any]]:
-    """Name, UUID, memory and driver of every GPU that NVML sees; empty without NVIDIA driver or nvidia-ml-py."""
+    """Return name, UUID, memory and driver of every GPU that NVML sees; none without driver or nvidia-ml-py."""
     try:
         import pynvml
     except ImportError:
@@ -74,7 +74,7 @@ def collect_gpus() -> list[dict[str, Any]]:
 
 
 def driver_cuda_version() -> tuple[int, int] | None:
-    """The newest CUDA that the driver supports, e.g. (13, 0); None without driver or nvidia-ml-py."""
+    """Return the newest CUDA that the driver supports, e.g. (13, 0); None without driver or nvidia-ml-py."""
     try:
         import pynvml
     except ImportError:
@@ -89,9 +89,9 @@ def driver_cuda_version() -> tuple[int, int] | None:
 
 
 def read_clocks(uuid: str) -> dict[str, Any] | None:
-    """SM and memory clock (MHz), temperature (C), power (W) and throttle reasons (bit mask) of the GPU with this UUID.
+    """Return clocks of SM and memory (MHz), temperature (C), power (W) and throttle reasons (bit mask) of a GPU.
 
-    By UUID and never by index: NVML ignores CUDA_VISIBLE_DEVICES. None where NVML cannot answer.
+    Return None where NVML cannot answer. The GPU is found by its UUID, because NVML ignores CUDA_VISIBLE_DEVICES.
     """
     try:
         import pynvml
@@ -111,7 +111,7 @@ def read_clocks(uuid: str) -> dict[str, Any] | None:
         return None
 
 
-# Bits of nvmlClocksEventReasons (nvml.h). Idle is the only one that is not a throttle.
+# Bits of nvmlClocksEventReasons (nvml.h). Only Idle is not a throttle.
 _THROTTLE_BITS = {
     0x1: "gpu_idle",
     0x2: "applications_clocks_setting",
@@ -126,7 +126,7 @@ _THROTTLE_BITS = {
 
 
 def throttle_names(mask: int) -> list[str]:
-    """The names of the bits set in an NVML clock-event mask; an unknown bit keeps its number."""
+    """Return the names of the bits set in an NVML clock-event mask. An unknown bit is named by its number."""
     names = [name for bit, name in _THROTTLE_BITS.items() if mask & bit]
     unknown = mask & ~sum(_THROTTLE_BITS)
     return [*names, f"unknown_0x{unknown:x}"] if unknown else names
@@ -154,7 +154,7 @@ def _host_memory_bytes() -> int | None:
 
 
 def _git_commit() -> str | None:
-    """The commit of the working directory's repository, with `-dirty` when it has changes."""
+    """Return the commit of the working directory's repository, with `-dirty` when it has changes."""
     try:
         done = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],

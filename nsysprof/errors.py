@@ -1,22 +1,22 @@
-"""The exception tree. Each class owns its exit code; `cli` alone turns one into stderr text.
+"""Define the exception tree. Each class has its exit code, and only `cli` turns an error into text on stderr.
 
-No error has 1 or 3: these are what a gate of `compare` says, 1 a regression and 3 inconclusive.
+No error has the codes 1 and 3, which a gate of `compare` uses: 1 for a regression and 3 for an inconclusive result.
 
-NsysprofError                    70   the class that all others are of; never raised itself
-├── UsageError                    2   what was asked for makes no sense (typer uses 2 too)
-├── OutputError                   4   the output folder exists, cannot be written, or the disk is full
-│   └── SecretLeakError (bundle)  13   a sanitised file still holds a private value; it was not written
-├── MissingToolError              5   torch, nsys, a GPU: not on this machine
+NsysprofError                    70   the base class of all others; never raised itself
+├── UsageError                    2   the request makes no sense (typer uses 2 too)
+├── OutputError                   4   the output folder exists or cannot be written, or the disk is full
+│   └── SecretLeakError (bundle)  13   a sanitised file still contains a private value, so it was not written
+├── MissingToolError              5   torch, nsys or a GPU is missing on this machine
 ├── ToolFailedError               6   nsys ran and failed
 ├── TraceError                    7   the input is not a trace that can be read
 │   ├── TraceEmptyError           8   zero bytes, or no tables
 │   ├── TraceDamagedError         9   truncated or corrupt
-│   └── TraceForeignError        10   readable, but not an nsys export (another SQLite, an LFS pointer)
+│   └── TraceForeignError        10   readable, but not an nsys export (another SQLite file, an LFS pointer)
 ├── CaptureFailedError           11   no case of the grid could be measured
-├── DataLossError                12   the profiler lost data: the capture's counts are not to be trusted
-├── PolicyError                  14   a policy file is damaged, of a newer version, or none at all
-├── NotComparableError           15   what was given to `compare` was measured under other conditions, or is other work
-├── SchedulerError               16   no Dask scheduler or worker that can do the work: unreachable, or of other code
+├── DataLossError                12   the profiler lost data: the capture's counts cannot be trusted
+├── PolicyError                  14   a policy file is damaged, from a newer version, or something else
+├── NotComparableError           15   the inputs of `compare` were measured under other conditions, or are other work
+├── SchedulerError               16   no Dask scheduler or worker can do the work: unreachable, or with other code
 └── InterruptedCaptureError     130   Ctrl-C: what was finished is on disk
 """
 
@@ -24,16 +24,18 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from nsysprof.plain_text import plain_lines
+
 
 class NsysprofError(Exception):
-    """A failure the user can act on: one line of what happened, one of what to do next."""
+    """A failure that the user can act on: one line about what happened, and one about what to do next."""
 
     exit_code: ClassVar[int] = 70
 
     def __init__(self, text: str, next_step: str = "") -> None:
-        super().__init__(text)
-        self.text = text
-        self.next_step = next_step
+        self.text = plain_lines(text)  # it may quote a trace or a file's name
+        self.next_step = plain_lines(next_step)
+        super().__init__(self.text)
 
 
 class UsageError(NsysprofError):

@@ -1,15 +1,14 @@
-"""The only place where nanoseconds, bytes and counts become text. Unknown is always `–`."""
+"""Turn nanoseconds, bytes and counts into text, which nothing else in the package does. Unknown is always `–`."""
 
 from __future__ import annotations
 
 import math
-import re
 
 UNKNOWN = "–"
 
 
 def format_ns(value_ns: float | None) -> str:
-    """Nanoseconds with three or four significant digits: `842 ns`, `23.41 us`, `1.234 ms`, `2.5 s`."""
+    """Return nanoseconds with three or four significant digits: `842 ns`, `23.41 us`, `1.234 ms`, `2.5 s`."""
     if value_ns is None or math.isnan(value_ns):
         return UNKNOWN
     if abs(value_ns) < 1e3:
@@ -21,7 +20,7 @@ def format_ns(value_ns: float | None) -> str:
 
 
 def format_bytes(value_bytes: float | None) -> str:
-    """Bytes in binary units: `512 B`, `4 MiB`, `1.37 GiB`."""
+    """Return bytes in binary units: `512 B`, `4 MiB`, `1.37 GiB`."""
     if value_bytes is None or math.isnan(value_bytes):
         return UNKNOWN
     value = float(value_bytes)
@@ -34,28 +33,28 @@ def format_bytes(value_bytes: float | None) -> str:
 
 
 def format_count(value: float | None) -> str:
-    """An integer with thousands separators; fractions keep two decimals."""
+    """Return an integer with thousands separators; fractions keep two decimals."""
     if value is None or math.isnan(value):
         return UNKNOWN
     return f"{int(value):,}" if float(value).is_integer() else f"{value:,.2f}"
 
 
 def format_ratio(value: float | None) -> str:
-    """A ratio as `12.3x`."""
+    """Return a ratio as `12.3x`."""
     if value is None or math.isnan(value):
         return UNKNOWN
     return f"{_significant(value)}x"
 
 
 def format_percent(value: float | None) -> str:
-    """A percentage as `12.3 %`."""
+    """Return a percentage as `12.3 %`."""
     if value is None or math.isnan(value):
         return UNKNOWN
     return f"{_significant(value)} %"
 
 
 def format_rate(value: float | None, unit: str) -> str:
-    """A rate with a decimal prefix: `312.4 TFLOP/s`, `4.02 TB/s`."""
+    """Return a rate with a decimal prefix: `312.4 TFLOP/s`, `4.02 TB/s`."""
     if value is None or math.isnan(value):
         return UNKNOWN
     for prefix, size in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
@@ -65,7 +64,7 @@ def format_rate(value: float | None, unit: str) -> str:
 
 
 def format_interval_ns(median_ns: float, low_ns: float, high_ns: float) -> str:
-    """A median with its interval in one unit: `52.54 [50.30, 54.46] us`."""
+    """Return a median with its interval in one unit: `52.54 [50.30, 54.46] us`."""
     for limit, divisor, unit in ((1e3, 1.0, "ns"), (1e6, 1e3, "us"), (1e9, 1e6, "ms"), (float("inf"), 1e9, "s")):
         if abs(median_ns) < limit:
             median, low, high = (_significant(value / divisor) for value in (median_ns, low_ns, high_ns))
@@ -73,23 +72,12 @@ def format_interval_ns(median_ns: float, low_ns: float, high_ns: float) -> str:
     return UNKNOWN
 
 
-_SCALES = {
-    "ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9, "B": 1.0, "KiB": 1024.0, "MiB": 1024.0**2, "GiB": 1024.0**3,
-    "%": 1.0, "x": 1.0, "": 1.0,
-}  # fmt: skip
-_LONGEST = 80  # no number of ours is longer, and a hostile name may be a megabyte of digits
-_PREFIXES = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
-_NUMBER = re.compile(r"^(-?[\d,]*\.?\d+(?:e[-+]?\d+)?)(?: \[[^\]]*\])? ?(?:([kMGTP])(?=\S+/s))?(\S*)(?: ± .*)?$")
-
-
-def sort_value(text: str) -> float | None:
-    """The number that one of the functions above wrote, in its smallest unit, to sort by; None for any other text."""
-    found = _NUMBER.match(text) if len(text) <= _LONGEST else None
-    if found is None:
-        return None
-    number, prefix, unit = found.groups()
-    scale = _SCALES.get(unit, 1.0 if unit.endswith("/s") else None)
-    return None if scale is None else float(number.replace(",", "")) * scale * _PREFIXES.get(prefix or "", 1.0)
+def format_factor(value: float | None) -> str:
+    """Return how many times as long something takes, as people say it: `12x`, `8.7x`, `1.04x`."""
+    if value is None or math.isnan(value):
+        return UNKNOWN
+    digits = 0 if value >= 9.95 else 1 if value >= 1.995 else 2
+    return f"{value:.{digits}f}x"
 
 
 def _significant(value: float) -> str:

@@ -11,8 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 REPOSITORY = Path(__file__).parents[1]
+
+# A busy machine is no reason for a property not to hold.
+settings.register_profile("no-deadline", deadline=None)
+settings.load_profile("no-deadline")
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +31,7 @@ def plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def one_nsys_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Tests of other processes wait: nsys 2024.2 fails now and then, or records nothing, where two run at once."""
+    """Let tests of other processes wait: nsys 2024.2 sometimes fails or records nothing when two run at once."""
     if "nsys" not in request.fixturenames:
         yield
         return
@@ -39,7 +44,7 @@ def one_nsys_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def nsys() -> Path:
-    """A real Nsight Systems: NSYSPROF_NSYS, else .nsys/ of the repository, else PATH; skips the test without one."""
+    """Return a real Nsight Systems: NSYSPROF_NSYS, else .nsys/ here, else PATH; skip the test without one."""
     asked = os.environ.get("NSYSPROF_NSYS")
     candidates = [asked] if asked else [str(REPOSITORY / ".nsys/bin/nsys"), shutil.which("nsys")]
     for candidate in candidates:

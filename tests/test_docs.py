@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build_trace import TraceBuilder
+from tests.builders.build_trace import TraceBuilder
 
 pytest_plugins = ["pytester"]
 ROOT = Path(__file__).parents[1]
@@ -36,6 +36,35 @@ def test_the_python_example_runs_from_top_to_bottom(monkeypatch, capsys):
     assert "is not a SQLite file" in said
 
 
+def test_the_tutorial_gets_the_answer_that_its_trace_holds(monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    run("tutorial.md", 1)
+    name, instances, total = capsys.readouterr().out.rsplit(maxsplit=2)
+    assert "gemm" in name
+    assert int(instances) >= 10
+    assert int(total) > 10**6
+
+
+def test_every_exit_code_is_documented():
+    from nsysprof import errors
+
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    codes = {each.exit_code for each in vars(errors).values() if isinstance(each, type)}
+    assert len(codes) > 10
+    assert {code for code in codes if f"| {code} |" not in page} == set()
+
+
+def test_a_stale_or_missing_part_of_a_generated_page_is_noticed():
+    import runpy
+
+    generate = runpy.run_path(str(ROOT / "scripts" / "generate_docs"))["generate"]
+    page = "<!-- generated: notes bench -->\nold\n<!-- end of generated part -->\n"
+    assert "| `cpu` | info |" in generate(page, {"bench"})
+    assert generate(generate(page, {"bench"}), {"bench"}) == generate(page, {"bench"})
+    with pytest.raises(SystemExit, match="no generated part for ranks"):
+        generate(page, {"bench", "ranks"})
+
+
 def test_the_parquet_example_runs_on_an_export(monkeypatch, tmp_path, capsys):
     from nsysprof.export.parquet import write_parquet
     from tests.export.contents import content_of
@@ -59,6 +88,13 @@ def test_the_policy_example_runs_from_top_to_bottom(monkeypatch, tmp_path, capsy
     assert "tuned on 1.13.0" in capsys.readouterr().out
 
 
+def test_the_generated_pages_are_as_the_registries_say():
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "generate_docs", "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_every_trace_in_git_has_its_provenance():
     said = (ROOT / "traces" / "README.md").read_text(encoding="utf-8")
     names = [path.name for path in (ROOT / "traces").glob("*") if path.suffix in (".xz", ".gz")]
@@ -75,7 +111,7 @@ def test_the_pytest_example_passes(pytester):
 
 
 def test_every_option_and_metric_in_the_page_of_compare_exists():
-    from nsysprof.gate_spec import known_metrics, parse_gate
+    from nsysprof.results.gate_spec import known_metrics, parse_gate
 
     page = (ROOT / "docs" / "compare.md").read_text(encoding="utf-8")
     done = subprocess.run(

@@ -13,20 +13,43 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "nsysprof"
-# Which of our folders each folder may import from, besides itself and the top-level modules.
+# Which of our folders each folder may import from, besides itself, the top-level modules and `files`.
 ALLOWED: dict[str, set[str]] = {
     "": set(),
-    "workload": set(),
-    "capture": set(),
-    "trace": set(),
-    "analysis": {"nsysprof.trace.schema", "nsysprof.trace.gpu_metrics_schema"},
-    "report": {"nsysprof.analysis.results"},
-    "ranks": {"nsysprof.trace", "nsysprof.analysis"},
-    "bundle": {"nsysprof.trace"},
-    "export": {"nsysprof.analysis.results", "nsysprof.trace.gpu_metrics_schema"},
-    "api": {"nsysprof.trace", "nsysprof.analysis", "nsysprof.capture.find_nsys", "nsysprof.workload.record_block"},
-}
-SEES_ALL = {"cli", "__main__"}
+    "files": set(),
+    "attention": set(),
+    "nsight": {"nsysprof.results"},
+    "torchprof": set(),
+    "results": {"nsysprof.attention"},
+    "workload": {"nsysprof.attention", "nsysprof.results", "nsysprof.torchprof"},
+    "capture": {
+        "nsysprof.attention", "nsysprof.nsight", "nsysprof.results", "nsysprof.workload.job",
+    },
+    "trace": {"nsysprof.nsight", "nsysprof.torchprof"},
+    "analysis": {
+        "nsysprof.attention", "nsysprof.nsight", "nsysprof.results", "nsysprof.trace.schema",
+        "nsysprof.trace.gpu_metrics_schema", "nsysprof.trace.bundle_format",
+    },
+    "report": {"nsysprof.attention", "nsysprof.results"},
+    "ranks": {"nsysprof.trace", "nsysprof.analysis", "nsysprof.results"},
+    "bundle": {"nsysprof.attention", "nsysprof.trace"},
+    "export": {"nsysprof.results", "nsysprof.trace.gpu_metrics_schema"},
+    "app": {
+        "nsysprof.attention", "nsysprof.nsight", "nsysprof.results", "nsysprof.capture",
+        "nsysprof.trace", "nsysprof.analysis", "nsysprof.ranks", "nsysprof.report", "nsysprof.export",
+        "nsysprof.bundle",
+    },
+    # Commands parse options and print results; what they print with is report's.
+    "cli": {"nsysprof.app", "nsysprof.attention", "nsysprof.report"},
+    "api": {
+        "nsysprof.app", "nsysprof.attention", "nsysprof.nsight", "nsysprof.results", "nsysprof.trace",
+        "nsysprof.analysis", "nsysprof.workload.record_block",
+    },
+}  # fmt: skip
+SEES_ALL = {"__main__"}
+MOST_TOP_MODULES = 8  # besides __init__ and __main__
+# What several commands share; every other module in cli/ is a command.
+OF_ALL_COMMANDS = {"console", "measurement", "options", "program_output", "progress", "standard_streams"}
 HEAVY = ("pandas", "numpy", "numba", "matplotlib", "torch", "jinja2", "dask", "distributed", "perfetto", "pyarrow")
 
 
@@ -39,7 +62,7 @@ MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 
 def layer(module: str) -> str:
-    """The folder of a module under nsysprof; empty for the top-level modules."""
+    """Return the folder of a module under nsysprof; empty for the top-level modules."""
     parts = module.split(".")
     is_folder = len(parts) > 1 and (PACKAGE / parts[1]).is_dir()
     return parts[1] if is_folder or parts[-1] == "__main__" else ""
@@ -71,15 +94,39 @@ def own_imports(module: str) -> set[str]:
 def test_imports_stay_in_their_layer(module: str) -> None:
     own = layer(module)
     assert own in ALLOWED, f"nsysprof/{own}/ is a new layer: give it a line in ALLOWED and in CONTRIBUTING.md"
-    foreign = {name for name in own_imports(module) if layer(name) not in ("", own)}
+    ground = {"", "files"} if own else {""}
+    foreign = {name for name in own_imports(module) if layer(name) not in {*ground, own}}
     allowed = ALLOWED[own]
     wrong = {name for name in foreign if not any(name == a or name.startswith(f"{a}.") for a in allowed)}
     assert not wrong, f"{module} must not import {sorted(wrong)}"
 
 
+def test_few_modules_lie_loose_at_the_top() -> None:
+    loose = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__", "__main__"}
+    assert len(loose) <= MOST_TOP_MODULES, f"give {sorted(loose)} a topic folder"
+
+
+def test_no_two_public_classes_share_a_name() -> None:
+    places: dict[str, list[str]] = {}
+    for module, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(module)
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
 def test_only_the_command_line_is_imported_by_nobody() -> None:
     importers = {module for module in MODULES if layer(module) not in SEES_ALL and "nsysprof.cli" in imports(module)}
     assert not importers
+
+
+COMMANDS = [name for name in MODULES if layer(name) == "cli" and name.count(".") == 2]
+
+
+@pytest.mark.parametrize("module", [name for name in COMMANDS if name.split(".")[-1] not in OF_ALL_COMMANDS])
+def test_no_command_imports_another(module: str) -> None:
+    others = {name for name in COMMANDS if name.split(".")[-1] not in OF_ALL_COMMANDS} - {module}
+    assert not own_imports(module) & {*others, "nsysprof.cli"}
 
 
 def test_no_import_cycles() -> None:

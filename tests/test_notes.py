@@ -1,29 +1,123 @@
-"""Every note that can be printed of a trace is explained."""
+"""The registry of notes is whole, every note is made from it, and no code is steered by one."""
 
-import re
+import ast
 from pathlib import Path
 
+import pytest
+
+from nsysprof.files.json_file import from_json_value, json_value
+from nsysprof.notes import Note, Severity, make_loss, make_note, registry, split_losses
+
 ROOT = Path(__file__).parents[1]
-# A code is two words at the least; first in a Note, or the key or first of a row in a table of notes.
-CODE = re.compile(r"""(?:Note\(\s*|^\s+|^\s+\(\s*)"([a-z]+(?:-[a-z]+)+)"[,:]""", re.MULTILINE)
+PAGES = {"traces", "dram", "counters", "captures", "bench", "compare", "ranks"}
+# Modules that make a note of a code that they hold in a variable, from a table of their own.
+TABLES = ("nsysprof/analysis/overview/diagnostics.py", "nsysprof/analysis/overview/health.py")
+SOURCES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "nsysprof").rglob("*.py"))}
 
 
-def test_every_code_of_a_note_on_a_trace_is_in_the_documentation():
-    codes = set()
-    for folder in ("trace", "analysis", "ranks"):
-        for path in sorted((ROOT / "nsysprof" / folder).glob("*.py")):
-            codes |= set(CODE.findall(path.read_text(encoding="utf-8")))
-    assert {"no-calls", "open-ranges", "events-lost", "being-written", "dram-gaps"} <= codes
-    pages = ("analyze.md", "bench.md", "compare.md", "counters.md", "program.md", "ranks.md")
-    texts = "".join((ROOT / "docs" / page).read_text(encoding="utf-8") for page in pages)
-    documented = set(re.findall(r"`([a-z-]+)`", texts))
-    assert codes - documented == set()
+def calls_of(name):
+    """(file, call) of every call of a function of this name in the package."""
+    for path, tree in SOURCES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
+                yield path, node
 
 
-def test_every_code_of_a_note_on_a_capture_of_a_program_is_in_its_page():
-    names = ("program", "record_program", "rank_record")
-    texts = "".join((ROOT / "nsysprof" / "capture" / f"{name}.py").read_text(encoding="utf-8") for name in names)
-    codes = set(CODE.findall(texts))
-    assert {"rank-without-trace", "little-space", "mixed-machines", "gpu-metrics-failed"} <= codes
-    page = (ROOT / "docs" / "program.md").read_text(encoding="utf-8")
-    assert codes - set(re.findall(r"`([a-z-]+)`", page)) == set()
+def test_a_note_has_the_text_and_the_next_step_of_the_registry():
+    note = make_note("graph-mode", replays=12345, how="recorded as wholes: their kernels are")
+    assert note == Note(
+        "graph-mode",
+        Severity.WARNING,
+        "12,345 CUDA graph replays were recorded as wholes: their kernels are unknown.",
+        "Record with --cuda-graph-trace=node to see the kernels.",
+    )
+    assert from_json_value({**json_value(note), "of a newer version": 1}, Note) == note
+
+
+def test_a_fact_is_never_read_as_a_template():
+    assert make_note("bundle-left-out", part="{x} {0.__class__}").text.endswith("without {x} {0.__class__}.")
+
+
+def test_what_the_registry_does_not_know_is_refused():
+    with pytest.raises(KeyError):
+        make_note("no-such-note")
+    with pytest.raises(KeyError, match="count"):
+        make_note("open-ranges")
+    with pytest.raises(ValueError, match="never of severity error"):
+        make_note("open-ranges", severity=Severity.ERROR, count=1)
+
+
+def test_a_loss_is_a_fact_whose_note_is_an_error():
+    loss, note = make_loss("unknown-names", count=2, kernels=5), make_note("open-ranges", count=1)
+    assert loss.note.severity is Severity.ERROR
+    assert split_losses([note, loss]) == ((note, loss.note), (loss,))
+    with pytest.raises(ValueError, match="never of severity error"):
+        make_loss("open-ranges", count=1)
+
+
+def test_every_code_has_one_meaning_one_page_and_full_sentences():
+    meanings = {}
+    for kind in registry().values():
+        assert kind.page in PAGES
+        assert kind.text[-1] in ".}", kind.code
+        meanings.setdefault(kind.code, []).append((kind.meaning, kind.page))
+    for code, found in meanings.items():
+        assert len({page for _, page in found}) == 1, code
+        (meaning,) = [meaning for meaning, _ in found if meaning]
+        assert meaning.endswith("."), code
+
+
+def test_notes_are_made_from_the_registry_alone_and_all_of_it_is_used():
+    others = [path for path, _ in calls_of("Note") if path != ROOT / "nsysprof" / "notes.py"]
+    assert others == []
+    made = set()
+    for path, call in (*calls_of("make_note"), *calls_of("make_loss")):
+        parts = [part.value if isinstance(part, ast.Constant) else None for part in call.args]
+        if parts[0] is not None and None not in parts:
+            made.add((parts[0], parts[1] if len(parts) > 1 else ""))
+        elif parts[0] is None:
+            assert str(path.relative_to(ROOT)) in {*TABLES, "nsysprof/notes.py"}
+    assert made - registry().keys() == set()
+    texts = "".join((ROOT / name).read_text(encoding="utf-8") for name in TABLES)
+    unused = {key for key in registry().keys() - made if f'"{key[0]}"' not in texts}
+    assert unused == set()
+
+
+# The reader of old captures: what could not be recorded stands in their manifests as notes and nowhere else.
+READ_BY_CODE = {"nsysprof/capture/manifest.py"}
+
+
+def test_no_code_is_steered_by_the_code_of_a_note():
+    found = set()
+    for path, tree in SOURCES.items():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Compare):
+                continue
+            sides = [node.left, *node.comparators]
+            if any(
+                isinstance(side, ast.Attribute) and side.attr == "code" and getattr(side.value, "id", "") == "note"
+                for side in sides
+            ):
+                found.add(str(path.relative_to(ROOT)))
+    assert found == READ_BY_CODE
+
+
+# What is shown, and how it is joined: the severities of notes that are about other notes.
+READ_BY_SEVERITY = {
+    "nsysprof/analysis/comparison/compare.py",
+    "nsysprof/cli/export.py",
+    "nsysprof/ranks/rank_notes.py",
+    "nsysprof/ranks/summarize.py",
+    "nsysprof/report/formats/console.py",
+}
+
+
+def test_no_code_is_steered_by_the_severity_of_a_note():
+    found = {
+        str(path.relative_to(ROOT))
+        for path, tree in SOURCES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Compare)
+        and any(isinstance(side, ast.Attribute) and side.attr == "severity" for side in (node.left, *node.comparators))
+    }
+    assert found == READ_BY_SEVERITY

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -14,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from nsysprof.results.causes import Findings
+from nsysprof.units import format_ns
 from tests.conftest import REPOSITORY
 
 SCRIPTS = REPOSITORY / "scripts"
@@ -38,7 +39,7 @@ def install_nsys() -> Any:
 
 
 def load(name: str) -> Any:
-    """A script as a module."""
+    """Return a script as a module."""
     loader = SourceFileLoader(name, str(SCRIPTS / name))
     spec = spec_from_loader(name, loader)
     assert spec
@@ -58,7 +59,8 @@ def call(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in SCRIPTS.iterdir() if path.is_file()))
+# docs_hooks.py is called by mkdocs alone.
+@pytest.mark.parametrize("name", sorted(path.name for path in SCRIPTS.iterdir() if path.is_file() and not path.suffix))
 def test_every_script_is_executable_and_explains_itself(name: str) -> None:
     script = SCRIPTS / name
     assert os.access(script, os.X_OK)
@@ -149,62 +151,11 @@ def test_an_installed_version_is_found_without_network(nsys: Path) -> None:
 
 
 @pytest.fixture
-def parity(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    yield load("parity")
-    sys.modules.pop("parity")
-
-
-def run_parity(parity: Any, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
-    monkeypatch.setattr(sys, "argv", ["parity", *map(str, arguments)])
-    return int(parity.main())
-
-
-@pytest.mark.nsys
-def test_every_difference_from_nsys_stats_is_explained(
-    parity: Any, nsys: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_parity(parity, monkeypatch, "--nsys", nsys, "--json") == 0
-    results = json.loads(capsys.readouterr().out)
-    assert sum(result["cells"] for result in results) > 3000
-    explained = {difference["explanation"] for result in results for difference in result["differences"]}
-    assert {parity.BACKTRACES, parity.THREADS, parity.PER_ROW} <= explained, "the built traces exercise each rule"
-
-
-@pytest.mark.nsys
-def test_a_wrong_number_of_ours_is_not_explained_away(
-    parity: Any, nsys: Path, trace_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from nsysprof.cli import analyze
-
-    right = analyze.analyze_trace
-
-    def wrong(path: Path) -> Any:
-        analysis = right(path)
-        analysis.kernels.loc[0, "total_ns"] += 1
-        analysis.ranges.loc[0, "projected_ns"] += 1
-        return analysis
-
-    monkeypatch.setattr(analyze, "analyze_trace", wrong)
-    assert run_parity(parity, monkeypatch, "--nsys", nsys, trace_path("sdpa")) == 1
-    said = capsys.readouterr().out
-    assert said.count("UNEXPLAINED sdpa") == 2
-
-
-def test_parity_without_what_it_needs(
-    parity: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(parity, "find_all_nsys", list)
-    assert run_parity(parity, monkeypatch) == 5
-    assert run_parity(parity, monkeypatch, "--nsys", tmp_path / "nsys") == 2
-    assert "does not exist" in capsys.readouterr().err
-
-
-@pytest.fixture
 def prove_compare() -> Any:
     return load("prove_compare")
 
 
+@pytest.mark.slow
 def test_prove_compare_calls_an_alarm_wrong(prove_compare: Any, tmp_path: Path) -> None:
     from tests.cli.planted import make_capture, one_more_launch
 
@@ -238,3 +189,42 @@ def test_counted_traffic_is_what_the_kernels_must_move(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True, check=False)
     assert done.returncode == 1, "the softmax is missing"
     assert sum("WRONG" in line for line in done.stdout.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_the_study_of_planted_faults_says_what_its_traces_say() -> None:
+    """Whoever changes what is found or predicted writes the study again: scripts/prove_findings --write."""
+    study = REPOSITORY / "analysis/h200-faults/README.md"
+    assert load("prove_findings").study() == study.read_text(encoding="utf-8")
+
+
+def test_the_cost_of_stragglers_is_what_the_jobs_without_them_take_less() -> None:
+    """Whoever changes the replay writes the study again: scripts/prove_stragglers --write."""
+    study = load("prove_stragglers").study()
+    assert study == (REPOSITORY / "analysis/h200-ddp/README.md").read_text(encoding="utf-8")
+    errors = [int(text) for text in re.findall(r"\| ([+-]\d+) % \|", study)]
+    assert len(errors) == 2
+    assert max(map(abs, errors)) <= 20
+    assert study.count("| nobody |") == 2
+
+
+@pytest.fixture(scope="module")
+def training() -> Findings:
+    """Return what is found in the training that the README shows."""
+    return load("prove_findings").findings_of("train-all")
+
+
+def test_the_faults_of_a_real_training_are_found(training: Findings) -> None:
+    codes = [item.code for item in training.items]
+    assert codes[0] == "pageable-copy"
+    assert {"launch-bound", "host-bound", "alloc-in-loop", "unfused-optimizer", "unfused-attention"} <= set(codes)
+    # The step takes 150.4 ms longer with all faults than with none.
+    assert training.together_ns == pytest.approx(150.4e6, rel=0.15)
+
+
+def test_the_answer_in_the_readme_is_what_the_analysis_says(training: Findings) -> None:
+    readme = " ".join((REPOSITORY / "README.md").read_text(encoding="utf-8").split())
+    assert f"Together these changes save about {format_ns(training.together_ns)} " in readme
+    for rank, item in enumerate(training.items[:2], 1):
+        assert f"{rank}. {item.code} in {item.range}: " in readme
+        assert f" ms saved per step {item.text} -> {item.next_step} " in readme

@@ -3,31 +3,41 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysprof import units
-from nsysprof.units import sort_value
-
-POSITIVE = st.floats(1e-3, 1e15)
 
 
 @pytest.mark.parametrize(
-    "write",
+    ("text", "expected"),
     [
-        units.format_ns, units.format_bytes, units.format_count, units.format_ratio, units.format_percent,
-        lambda value: units.format_rate(value, "B/s"), lambda value: units.format_interval_ns(value, value, value),
+        (units.format_ns(842), "842 ns"),
+        (units.format_ns(23_412), "23.41 us"),
+        (units.format_ns(2_500_000_000), "2.500 s"),
+        (units.format_bytes(4 << 20), "4 MiB"),
+        (units.format_bytes(1_471_026_298), "1.370 GiB"),
+        (units.format_count(1234), "1,234"),
+        (units.format_count(0.5), "0.50"),
+        (units.format_rate(4.02e12, "B/s"), "4.020 TB/s"),
+        (units.format_interval_ns(52_540, 50_300, 54_460), "52.54 [50.30, 54.46] us"),
+        (units.format_factor(12.23), "12x"),
+        (units.format_factor(9.97), "10x"),
+        (units.format_factor(8.667), "8.7x"),
+        (units.format_factor(1.04), "1.04x"),
+        (units.format_factor(1.999), "2.0x"),
     ],
-)  # fmt: skip
-@given(one=POSITIVE, other=POSITIVE)
-def test_texts_sort_as_their_numbers(write, one, other):
-    assert sort_value(write(one)) == pytest.approx(one, rel=0.01, abs=0.006)
-    if one < other * 0.98 - 0.01:
-        assert sort_value(write(one)) < sort_value(write(other))
-
-
-def test_bytes_with_an_error_bar():
-    assert sort_value("738 GiB ± 12.7 GiB") == 738 * 2**30
+)
+def test_numbers_as_text(text, expected):
+    assert text == expected
 
 
 @pytest.mark.parametrize(
-    "text", [units.UNKNOWN, "", "math::S1024", "12 monkeys", "1.2.3", "--1", "S=1024", "9" * 400 + "x y"]
+    "render", [units.format_ns, units.format_bytes, units.format_count, units.format_ratio, units.format_factor]
 )
-def test_other_texts_have_no_number(text):
-    assert sort_value(text) is None
+@pytest.mark.parametrize("value", [None, float("nan")])
+def test_unknown_is_a_dash(render, value):
+    assert render(value) == units.UNKNOWN
+
+
+@given(st.floats(1, 1e15))
+def test_three_digits_are_kept(value):
+    number, unit = units.format_ns(value).split(" ")
+    scale = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}[unit]
+    assert float(number) * scale == pytest.approx(value, rel=1e-3)

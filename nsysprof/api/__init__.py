@@ -1,1 +1,1 @@
-"""What a Python program or notebook uses; the names are re-exported by `nsysprof` itself."""
+"""Provide what a Python program or notebook uses; `nsysprof` itself re-exports the names."""

@@ -1,9 +1,9 @@
-"""The rows of a trace as pandas DataFrames.
+"""Read the rows of a trace as pandas DataFrames.
 
-Times are integer ns since the session's start, sizes bytes, ids as nsys has them. A column is int64, or Int64 with NA
-where the trace lacks some of its values; texts are categoricals. Every function reads one table, row by row: nothing
-is joined, grouped or left out, unless it says so. A table that the trace does not have gives a DataFrame without rows,
-and `trace.has(TABLE)` tells that from an empty one.
+Times are integer ns since the session's start, sizes are bytes, and ids are those of nsys. A column is int64, or Int64
+with NA where the trace lacks some of its values; texts are categoricals. Every function reads one table row by row.
+Nothing is joined, grouped or left out, unless its documentation says so. A table that the trace does not have gives a
+DataFrame without rows; `trace.has(TABLE)` distinguishes it from an empty one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.categories import categorize
+from nsysprof.analysis.attribution.categories import categorize
 from nsysprof.trace import tables
 from nsysprof.trace.columns import read_integers
 from nsysprof.trace.open import Trace
@@ -34,7 +34,7 @@ _MEMORY = {
 
 
 def read_kernels(trace: Trace) -> pd.DataFrame:
-    """Kernel instances (CUPTI_ACTIVITY_KIND_KERNEL), one row each.
+    """Return kernel instances (CUPTI_ACTIVITY_KIND_KERNEL), one row each.
 
     Columns: name (demangled), short_name, category, start_ns, end_ns, duration_ns, device_id (the CUDA ordinal),
     context_id, stream_id, global_pid, correlation_id (unique within its global_pid), graph_node_id, grid_x ... block_z,
@@ -53,7 +53,7 @@ def read_kernels(trace: Trace) -> pd.DataFrame:
 
 
 def read_calls(trace: Trace) -> pd.DataFrame:
-    """CUDA API calls, runtime and driver (CUPTI_ACTIVITY_KIND_RUNTIME), one row each.
+    """Return CUDA API calls, runtime and driver (CUPTI_ACTIVITY_KIND_RUNTIME), one row each.
 
     Columns: name, start_ns, end_ns, global_tid, correlation_id, return_value (0: success), event_class. Rows that
     only repeat a call for its backtrace (event class 67) are left out.
@@ -69,7 +69,9 @@ def read_calls(trace: Trace) -> pd.DataFrame:
 
 
 def read_copies(trace: Trace) -> pd.DataFrame:
-    """Copies (CUPTI_ACTIVITY_KIND_MEMCPY), one row each, page migrations of unified memory (kinds 11 to 13) among them.
+    """Return copies (CUPTI_ACTIVITY_KIND_MEMCPY), one row each.
+
+    Page migrations of unified memory (kinds 11 to 13) are among them.
 
     Columns: start_ns, end_ns, bytes, copy_kind (1 host to device, 2 device to host, 8 device to device, 10 peer),
     device_id, context_id, stream_id, global_pid, correlation_id, graph_node_id.
@@ -78,12 +80,12 @@ def read_copies(trace: Trace) -> pd.DataFrame:
 
 
 def read_fills(trace: Trace) -> pd.DataFrame:
-    """Memory fills (CUPTI_ACTIVITY_KIND_MEMSET), one row each: as read_copies, without copy_kind."""
+    """Return memory fills (CUPTI_ACTIVITY_KIND_MEMSET), one row each, with the columns of read_copies but copy_kind."""
     return _read(trace, "CUPTI_ACTIVITY_KIND_MEMSET", {**_TIMES, "bytes": "bytes"}, _LANE)
 
 
 def read_ranges(trace: Trace) -> pd.DataFrame:
-    """NVTX ranges, push/pop and start/end, one row an instance.
+    """Return NVTX ranges, push/pop and start/end, one row per instance.
 
     Columns: name, style ("PushPop" or "StartEnd"), domain (empty: the default one), start_ns, end_ns (NA: never
     closed), global_tid, end_global_tid, domain_id.
@@ -98,7 +100,9 @@ def read_ranges(trace: Trace) -> pd.DataFrame:
 
 
 def read_memory(trace: Trace) -> pd.DataFrame:
-    """Allocations and frees of memory (CUDA_GPU_MEMORY_USAGE_EVENTS), one row each; see docs/analyze.md for VRAM.
+    """Return allocations and frees of memory (CUDA_GPU_MEMORY_USAGE_EVENTS), one row each.
+
+    docs/analyze.md says how VRAM is computed from them.
 
     Columns: time_ns, operation (0 allocation, 1 free), bytes, address, kind (2 device, 3 array, 5 static are VRAM; 0
     pageable, 1 pinned host memory; 4, 6 managed), device_id, global_pid, correlation_id.
@@ -114,7 +118,7 @@ def _read(trace: Trace, table: str, required: dict[str, str], optional: dict[str
 
 
 def _nullable(table: pd.DataFrame) -> pd.DataFrame:
-    """NULL as NA in the integer columns that have any."""
+    """Return the table with NULL as NA in the integer columns that have any."""
     for column in table.select_dtypes("int64").columns:
         unknown = table[column] == NULL
         if unknown.any():
@@ -128,9 +132,9 @@ def _strings(trace: Trace) -> dict[int, str]:
 
 
 def _texts(ids: pd.Series, strings: dict[int, str]) -> pd.Series:
-    """The texts of ids as a categorical; an id without a text is named by its number, an unknown id is NA."""
+    """Return the texts of ids as a categorical. An id without a text gets its number as name; an unknown id is NA."""
     code, unique = pd.factorize(ids)
     texts = [strings.get(int(key), f"<string {key}>") for key in unique]
-    number, categories = pd.factorize(np.array(texts, dtype=object))  # texts that are equal become one
+    number, categories = pd.factorize(np.array(texts, dtype=object))  # joins texts that are equal
     codes = np.append(number, -1)[code]
     return pd.Series(pd.Categorical.from_codes(codes, categories=pd.Index(categories, dtype=object)), index=ids.index)

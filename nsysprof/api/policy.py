@@ -1,4 +1,4 @@
-"""`with nsysprof.policy("policy.json"):` torch's attention runs the backend that was tuned for each shape."""
+"""Run the backend that was tuned for each shape in torch's attention: `with nsysprof.policy("policy.json"):`."""
 
 from __future__ import annotations
 
@@ -11,34 +11,40 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from nsysprof.policy_file import AUTO, PolicyFile, read_policy
+from nsysprof.attention.policy_file import AUTO, PolicyFile, read_policy
 
 _REFUSED = ("No available kernel", "No viable backend")
-# Torch's flags are those of the process: a call of another thread must not see them changed, nor change them back.
+# Torch's flags belong to the process: another thread's call must neither see them changed nor change them back.
 _FLAGS = threading.RLock()
 
 
 class PolicyWarning(UserWarning):
-    """A call, or all of them, was left to torch's own choice; said once for each reason."""
+    """A call, or every call, was left to torch's own choice. Each reason is reported once."""
 
 
 class policy:
-    """Within the block, torch.nn.functional.scaled_dot_product_attention runs the backend tuned for each shape.
+    """Makes torch.nn.functional.scaled_dot_product_attention run the backend tuned for each shape, within a block.
 
-    source: the policy.json of `nsysprof tune`. A call is tuned for when batch, heads of q and of k, sequence length (of
-    q and k alike), head dimension, dtype and is_causal are those of a rule, it has no attn_mask, no dropout and no
-    scale of its own, and its pass agrees: `fwd` without gradients, `fwdbwd` (else `bwd`) where one is required. Shapes
-    between the tuned ones are not guessed: which backend is fastest changes at sizes that only measuring finds.
+    A call uses a rule of the policy when all of these match: batch, heads of q and of k, sequence length (the same for
+    q and k), head dimension, dtype and is_causal. It must have no attn_mask, no dropout and no scale of its own. Its
+    pass
+    must match too: `fwd` without gradients, `fwdbwd` (else `bwd`) where a gradient is required. Shapes between the
+        tuned ones are not guessed, because which backend is the fastest changes at sizes that only measuring finds.
 
-    Every other call is left to torch, with one PolicyWarning for each reason; so is a call whose backend refuses it,
-    and so are all calls on another GPU, torch or cuDNN than the policy's (strict: PolicyError instead).
+    Every other call is left to torch, with one PolicyWarning for each reason. So is a call that its backend refuses,
+    and so are all calls on another GPU, torch or cuDNN than the policy's (with `strict`, they raise PolicyError
+    instead).
 
-    It replaces the function in torch.nn.functional while a block lasts, for all threads, whose calls then launch one
-    after the other; of several open blocks the one entered last counts. A TorchFunctionMode would also see functions
-    that were imported before, but is entered for every operator of a model. calls, left: how many calls ran as tuned
-    and how many were left to torch.
+    While a block lasts, the function in torch.nn.functional is replaced for all threads, and their calls launch one
+    after the other. Of several open blocks, the one entered last counts. A TorchFunctionMode would also see functions
+    that were imported before, but it is entered for every operator of a model.
 
-    Raises PolicyError for a file that is none, ImportError without torch.
+    The attributes `calls` and `left` count the calls that ran as tuned and those that were left to torch.
+
+    Raises PolicyError for a file that is not a policy, and ImportError without torch.
+
+    source: the policy.json of `nsysprof tune`.
+    strict: whether a policy from another machine is an error.
     """
 
     def __init__(self, source: str | os.PathLike[str], *, strict: bool = False) -> None:
@@ -63,7 +69,7 @@ class policy:
     ) -> None:
         with _FLAGS:
             if self._holds:
-                # The last of this policy's own: blocks of several threads end in any order.
+                # Remove the last entry of this policy's own, because blocks of several threads end in any order.
                 _ACTIVE.pop(max(i for i, active in enumerate(_ACTIVE) if active is self))
                 if not _ACTIVE:
                     _restore_function()
@@ -85,21 +91,21 @@ class policy:
     def _say(self, text: str) -> None:
         if text not in self._said:
             self._said.add(text)
-            warnings.warn(f"{text} Said once.", PolicyWarning, stacklevel=5)
+            warnings.warn(f"{text} This is reported once.", PolicyWarning, stacklevel=5)
 
     def _choose(self, key: Any, device: str) -> str | None:
-        """The backend for a call; None where there is no rule."""
+        """Return the backend for a call, or None where there is no rule."""
         return self._rules.get(key) if device == self._file.device else None
 
     def _give_up(self, key: Any, backend: str) -> None:
-        """Leaves a shape to torch for good: asking a backend that refuses costs more than the call."""
+        """Leave a shape to torch for good, because asking a backend that refuses costs more than the call."""
         self._rules[key] = AUTO
         self.calls -= 1
         self.left += 1
         self._say(f"{backend} refused a call that it was tuned for; that shape is left to torch.")
 
 
-# The policies of all open blocks, the innermost last, and torch's own function while there is any. Under _FLAGS.
+# The policies of all open blocks, the innermost last, and torch's own function while any is open. Guarded by _FLAGS.
 _ACTIVE: list[policy] = []
 _ORIGINAL: list[Callable[..., Any]] = []
 
@@ -118,7 +124,7 @@ def _restore_function() -> None:
 
 
 def _make(original: Callable[..., Any]) -> Callable[..., Any]:
-    """The function that stands in for torch's while any policy is in force."""
+    """Return the function that replaces torch's while any policy is in force."""
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -151,7 +157,7 @@ def _make(original: Callable[..., Any]) -> Callable[..., Any]:
         if attn_mask is None and dropout_p == 0.0 and scale is None and isinstance(query, torch.Tensor):
             call = _key(query, key, value, is_causal)
             backend = None if call is None else active._choose(call, query.device.type)
-        if torch.compiler.is_compiling():  # which knows torch's own context manager, and neither flags nor locks
+        if torch.compiler.is_compiling():  # the compiler knows torch's own context manager, but not flags or locks
             with nullcontext() if backend is None or backend == AUTO else sdpa_kernel(kernels[backend]):
                 return leave()
         with _FLAGS:
@@ -161,10 +167,10 @@ def _make(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _run(active: policy, call: Any, backend: str | None, select: Any, leave: Callable[[], Any]) -> Any:
-    """A call by the policy; leave: the call as torch has it. Under _FLAGS."""
+    """Run a call by the policy and return its result; `leave` runs it as torch would. The caller holds _FLAGS."""
     if backend is None:
         active.left += 1
-        active._say("A call is outside of what the policy was tuned for, and left to torch.")
+        active._say("A call does not match any rule of the policy and is left to torch.")
         return leave()
     active.calls += 1
     if backend == AUTO:
@@ -182,7 +188,7 @@ def _run(active: policy, call: Any, backend: str | None, select: Any, leave: Cal
 
 
 def _key(query: Any, key: Any, value: Any, is_causal: bool) -> Any:
-    """What a rule goes by; None for a call of a form that is never tuned."""
+    """Return the key of a call in the rules, or None for a call of a form that is never tuned."""
     import torch
 
     shape = query.shape
@@ -194,7 +200,7 @@ def _key(query: Any, key: Any, value: Any, is_causal: bool) -> Any:
 
 
 def _index(file: PolicyFile) -> dict[Any, str]:
-    """Rules by what a call shows of itself. Of the passes with gradients the whole one counts before the backward."""
+    """Return the backends of the rules by key. Of rules for gradients, the whole pass counts before the backward."""
     import torch
 
     dtypes = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
@@ -207,7 +213,7 @@ def _index(file: PolicyFile) -> dict[Any, str]:
 
 
 def _compare(file: PolicyFile) -> list[tuple[str, str | None, str | None]]:
-    """What must be the same: (name, the policy's, here)."""
+    """Return what must be the same on this machine: (name, the policy's value, the value here)."""
     import torch
 
     if file.device != "cuda":
@@ -222,7 +228,7 @@ def _compare(file: PolicyFile) -> list[tuple[str, str | None, str | None]]:
 
 
 def loaded_cudnn() -> str | None:
-    """The version of cuDNN that torch loaded, as `9.19.0`; None without one."""
+    """Return the version of cuDNN that torch loaded, such as `9.19.0`; None without cuDNN."""
     import torch
 
     number = torch.backends.cudnn.version()
@@ -233,7 +239,7 @@ def loaded_cudnn() -> str | None:
 
 
 def _selector() -> Callable[[str], Callable[[], None]]:
-    """A function that allows one backend alone, and gives one that allows again what was allowed before.
+    """Return a function that allows one backend alone and returns a function that restores what was allowed before.
 
     sdpa_kernel does the same through Python objects, at several times the cost of the call itself.
     """

@@ -1,4 +1,4 @@
-"""The fixture `nsysprof_trace` of pytest. Torch, pandas and the reader load when a test first uses it."""
+"""Provide the fixture `nsysprof_trace` of pytest. Torch, pandas and the reader load when a test first uses it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def nsysprof_trace(request: pytest.FixtureRequest) -> Callable[..., AbstractContextManager[TracedBlock]]:
-    """`with nsysprof_trace() as block:` profiles the code inside; block.assert_launches(at_most=3) and the like.
+    """Return a function that profiles a block: `with nsysprof_trace() as block:`, then assertions on `block`.
 
-    nsysprof_trace(name, device="auto"): name of the range, by default the test's; device "cuda" skips the test where
-    there is no GPU. An assertion on what cannot be known here skips the test and says why.
+    An assertion on a number that cannot be known here skips the test and says why.
+
+    Its arguments are the name of the range (by default the test's) and `device`. "cuda" skips the test without a GPU.
     """
     node: str = request.node.nodeid
     used: list[str] = []
@@ -43,11 +44,11 @@ def _trace(name: str, device: str) -> Iterator[TracedBlock]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """An assertion on an unknown number ends the test as skipped, and never as passed."""
+    """End a test as skipped, and never as passed, when it asserts an unknown number."""
     try:
         yield
     except Exception as error:
-        # By name, so that a run without the fixture loads nothing.
+        # Compared by name, so that a run without the fixture loads nothing.
         if type(error).__name__ == "UnknownNumberError" and type(error).__module__ == "nsysprof.api.traced_block":
             pytest.skip(f"nsysprof_trace: {error}")
         raise

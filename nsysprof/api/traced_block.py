@@ -1,4 +1,4 @@
-"""A block of a test under the embedded profiler: what it launched, ran, moved and allocated, and assertions on that."""
+"""Record a block of a test with the embedded profiler, and assert what it launched, ran, moved and allocated."""
 
 from __future__ import annotations
 
@@ -9,45 +9,53 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nsysprof.errors import NsysprofError, UsageError
+from nsysprof.results.finding_codes import CODES
 from nsysprof.units import format_bytes, format_count
 
+if TYPE_CHECKING:
+    from nsysprof.results.analysis import Analysis
+
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(B|KB|MB|GB|KiB|MiB|GiB)")
-_COUNTED = ("_count", "_ns", "_bytes")
+_WAIT = re.compile(r"(cuda|cu)(Device|Stream|Event|Ctx|Thread)Synchronize")
 _SIZES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
 class UnknownNumberError(Exception):
-    """An assertion on a number that this machine or trace does not tell; the text says why."""
+    """The number that an assertion needs is unknown on this machine or in this trace; the text says why."""
 
 
 @dataclass
 class TracedBlock:
-    """Filled when the block ends; None is unknown, and `reason` says why.
-
-    work_kind: "kernel", or "operator" on a machine without a GPU, where launches and kernels are torch's leaf
-    operators. kernel_names: how often each ran. copied_bytes, filled_bytes: by copies and fills of the device.
-    peak_bytes: the most that torch's allocator held beyond what it held before. busy_ns: time in which any kernel,
-    copy or fill ran.
-    """
+    """What a block did, known once it has ended. None is unknown, and `reason` says why."""
 
     name: str
+    # "kernel", or "operator" on a machine without a GPU, where launches and kernels are torch's leaf operators.
     work_kind: str = "kernel"
+    # Launches of kernels and graphs; a replay of a graph is one launch.
     launches: int | None = None
     kernels: int | None = None
+    # How often each kernel ran.
     kernel_names: dict[str, int] = field(default_factory=dict)
+    # Moved by copies, and by fills, of the device.
     copied_bytes: int | None = None
     filled_bytes: int | None = None
+    # The most that torch's allocator held in addition to what it held before the block.
     peak_bytes: int | None = None
+    # The time in which any kernel, copy or fill ran.
     busy_ns: int | None = None
+    # How often the block waited for the GPU, without the wait at its end.
+    syncs: int | None = None
+    # The codes of what analyze finds (see docs/causes.md).
+    findings: tuple[str, ...] | None = None
     reason: str = "the block has not ended"
 
     def assert_launches(
         self, exactly: int | None = None, *, at_most: int | None = None, at_least: int | None = None
     ) -> None:
-        """Of kernels and graphs; one replay of a graph is one launch."""
+        """Assert the number of launches of kernels and graphs. One replay of a graph is one launch."""
         __tracebackhide__ = True
         self._check("launches", self.launches, exactly, at_most, at_least)
 
@@ -60,7 +68,7 @@ class TracedBlock:
         ran: str | Sequence[str] = (),
         not_ran: str | Sequence[str] = (),
     ) -> None:
-        """How many ran; and of each text in `ran` that it is in a kernel's name, of those in `not_ran` that in none."""
+        """Assert how many kernels ran, which texts appear in a kernel's name (`ran`), and which do not (`not_ran`)."""
         __tracebackhide__ = True
         if (exactly, at_most, at_least) != (None, None, None):
             self._check("kernels", self.kernels, exactly, at_most, at_least)
@@ -74,8 +82,27 @@ class TracedBlock:
             if found:
                 raise AssertionError(f"{found[0]!r} ran, which has {text!r} in its name{self._list()}")
 
+    def assert_syncs(
+        self, exactly: int | None = None, *, at_most: int | None = None, at_least: int | None = None
+    ) -> None:
+        """Assert how often the block waited for the GPU: cudaStreamSynchronize and the like, as .item() causes it."""
+        __tracebackhide__ = True
+        self._check("waits for the GPU", self.syncs, exactly, at_most, at_least)
+
+    def assert_no_finding(self, *codes: str) -> None:
+        """Assert that analyze finds none of these in the block; without a code, that it finds nothing at all."""
+        __tracebackhide__ = True
+        unknown = [code for code in codes if code not in CODES]
+        if unknown:
+            raise UsageError(f"{unknown[0]!r} is not the code of a finding.", f"Known: {', '.join(CODES)}.")
+        if self.findings is None:
+            raise UnknownNumberError(self.reason)
+        found = [code for code in self.findings if not codes or code in codes]
+        if found:
+            raise AssertionError(f"found {', '.join(found)}{self._list()}")
+
     def assert_bytes(self, *, at_most: int | str) -> None:
-        """Copied and set together; a number, or a text such as "64MiB"."""
+        """Assert the bytes copied and set, together. at_most: bytes, or a text such as "64MiB"."""
         __tracebackhide__ = True
         moved = (
             None if self.copied_bytes is None or self.filled_bytes is None else self.copied_bytes + self.filled_bytes
@@ -83,7 +110,7 @@ class TracedBlock:
         self._check_size("bytes copied and set", moved, at_most)
 
     def assert_vram(self, *, at_most: int | str) -> None:
-        """The peak beyond what was held before the block; a number, or a text such as "64MiB"."""
+        """Assert the peak of memory beyond what was held before the block. at_most: bytes, or a text like "64MiB"."""
         __tracebackhide__ = True
         self._check_size("bytes of memory at the peak", self.peak_bytes, at_most)
 
@@ -119,21 +146,24 @@ class TracedBlock:
 
 
 def parse_size(text: str) -> int:
-    """Bytes of a text such as "64MiB". Raises UsageError."""
+    """Return the bytes of a text such as "64MiB". Raises UsageError for any other text."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise UsageError(f"'{text}' is no size.", f"Give a number with one of {', '.join(_SIZES)}.")
+        raise UsageError(f"'{text}' is not a valid size.", f"Give a number with one of {', '.join(_SIZES)}.")
     return int(float(match[1]) * _SIZES[match[2]])
 
 
 @contextmanager
 def trace_block(name: str, device: str) -> Iterator[TracedBlock]:
-    """Profile the block. device: "auto", "cuda" or "cpu". Raises UnknownNumberError for a GPU that is not there."""
+    """Profile the block and yield what it did. Raises UnknownNumberError where there is no GPU to profile.
+
+    device: "auto", "cuda" or "cpu".
+    """
     recorder = _recorder()
     if device not in ("auto", "cuda", "cpu"):
         raise UsageError(f"Unknown device '{device}'.", "Known: auto, cuda, cpu.")
     if device == "cuda" and not recorder.has_gpu():
-        raise UnknownNumberError("no GPU here")
+        raise UnknownNumberError("there is no GPU here")
     block = TracedBlock(name)
     if recorder.is_under_nsys():
         block.reason = f"nsys records this process; its trace has the range {name}"
@@ -152,16 +182,18 @@ def _recorder() -> Any:
     try:
         from nsysprof.workload.record_block import has_gpu, is_under_nsys, mark_block, record_block
     except ImportError as error:
-        raise UnknownNumberError(f"torch is not here ({error}): pip install 'nsysprof[torch]'") from error
+        raise UnknownNumberError(f"torch is not available ({error}): pip install 'nsysprof[torch]'") from error
     return SimpleNamespace(
         has_gpu=has_gpu, is_under_nsys=is_under_nsys, mark_block=mark_block, record_block=record_block
     )
 
 
 def _fill(block: TracedBlock, path: Path) -> None:
-    """Reads the block's numbers. What the profiler lost makes them unknown."""
+    """Fill in the block's numbers. What the profiler lost makes them unknown."""
     from nsysprof.api.open import open_trace
     from nsysprof.api.summary import summarize
+    from nsysprof.results.analysis_columns import RANGES
+    from nsysprof.results.column import Dtype
 
     try:
         with open_trace(path) as trace:
@@ -170,20 +202,34 @@ def _fill(block: TracedBlock, path: Path) -> None:
         block.reason = error.text
         return
     block.work_kind = analysis.trace.work_kind
-    lost = [note.text for note in analysis.notes if note.severity == "error"]
+    lost = [loss.note.text for loss in analysis.losses]
     mine = analysis.ranges[(analysis.ranges["range"] == block.name) & (analysis.ranges["style"] == "StartEnd")]
     if lost or len(mine) == 0:
         block.reason = lost[0] if lost else "the profiler recorded no range"
         return
-    numbers = {name: int(number) for name, number in mine.iloc[0].dropna().items() if str(name).endswith(_COUNTED)}
+    known = mine.iloc[0].dropna()
+    numbers = {name: int(known[name]) for name in RANGES.of_dtype(Dtype.INTEGER) if name in known}
     on_gpu = block.work_kind == "kernel"
-    block.reason = "the trace does not tell" if on_gpu else "operators of the CPU are recorded, and no copies"
+    block.reason = "the trace does not tell" if on_gpu else "on the CPU, only operators are recorded, and no copies"
     block.launches, block.kernels = numbers.get("launch_count"), numbers.get("kernel_count")
     block.busy_ns, block.peak_bytes = numbers.get("gpu_busy_ns"), numbers.get("peak_vram_bytes")
     if on_gpu:
+        block.syncs = _count_syncs(analysis, block.name)
+        block.findings = None if analysis.findings is None else tuple(item.code for item in analysis.findings.items)
         block.copied_bytes, block.filled_bytes = numbers.get("memcpy_bytes"), numbers.get("memset_bytes")
     inside = analysis.range_kernels
     inside = inside[(inside["range"] == block.name) & (inside["style"] == "StartEnd")]
     block.kernel_names = {
         str(name): int(count) for name, count in zip(inside["name"], inside["instances"], strict=True)
     }
+
+
+def _count_syncs(analysis: Analysis, name: str) -> int:
+    """Return how many calls in the range waited for the GPU, without the wait with which the recording ends."""
+    ranges, calls = analysis.timeline.nvtx, analysis.timeline.api
+    mine = ranges[(ranges["name"] == name) & (ranges["style"] == "StartEnd")].iloc[0]
+    inside = calls[(calls["start_ns"] >= mine["start_ns"]) & (calls["end_ns"] <= mine["end_ns"])]
+    names = inside.sort_values("start_ns", kind="stable")["name"].astype(str)
+    waits = [bool(_WAIT.match(each)) for each in names]
+    own = bool(waits) and waits[-1] and names.iloc[-1].startswith("cudaDeviceSynchronize")
+    return sum(waits) - int(own)

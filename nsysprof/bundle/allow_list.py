@@ -1,7 +1,7 @@
-"""What a shared trace may hold: tables, columns, metadata names and diagnostic texts. Everything else is dropped.
+"""List what a shared trace may hold: tables, columns, metadata names and diagnostic texts. All else is dropped.
 
-An nsys export holds the whole environment of the program, user, host, command line, the names of all processes and
-what the program printed. An allow-list stays safe when a new nsys version adds a table; a deny-list does not.
+An nsys export holds the program's whole environment, user, host, command line, the names of all processes, and what the
+program printed. An allow-list stays safe when a new nsys version adds a table; a deny-list does not.
 """
 
 from __future__ import annotations
@@ -13,21 +13,20 @@ from functools import cache
 
 
 class Kind(Enum):
-    """What a column holds, and so what happens to it."""
+    """What a column holds, which decides what happens to it."""
 
     INT = "integer"  # copied; anything but an integer becomes NULL
-    REAL = "real"
     GLOBAL_ID = "globalPid or globalTid"  # process and thread renumbered
-    PROCESS_ID = "pid"  # renumbered the same way
+    PROCESS_ID = "pid"  # renumbered in the same way
     STRING_ID = "row of StringIds"  # copied, and that string is kept
     TEXT = "text"  # redacted
-    SAMPLE = "counters as JSON"  # those of DRAM and SMs are copied, if they are numbers
+    SAMPLE = "counters as JSON"  # counters of DRAM and SMs are copied, if they are numbers
 
 
 _OPERATION = "start end deviceId contextId greenContextId streamId correlationId globalPid "
 _POOL = "localMemoryPoolReleaseThreshold localMemoryPoolSize localMemoryPoolUtilizedSize "
 
-# Columns of every schema from 2.9 to 3.25 that say what happened on the GPU and when.
+# The columns, of every schema from 2.9 to 3.25, that say what happened on the GPU and when.
 TABLES: dict[str, tuple[str, ...]] = {
     name: tuple(columns.split())
     for name, columns in {
@@ -54,11 +53,11 @@ TABLES: dict[str, tuple[str, ...]] = {
         + "importedMemoryPoolAddress importedMemoryPoolProcessId",
         "CUDA_GPU_MEMORY_POOL_EVENTS": "start globalPid deviceId address operationType poolType correlationId "
         "minBytesToKeep " + _POOL,
-        "NVTX_EVENTS": "start end eventType rangeId category color text globalTid endGlobalTid textId domainId "
-        "uint64Value int64Value doubleValue uint32Value int32Value floatValue",
+        # Without payloads and colors: the user's program chose these numbers, and none of ours depends on them.
+        "NVTX_EVENTS": "start end eventType rangeId category text globalTid endGlobalTid textId domainId",
         "PROFILER_OVERHEAD": "start end globalTid nameId returnValue overheadType correlationId",
         "GPU_METRICS": "rawTimestamp timestamp typeId metricId value",
-        # Older exports keep each sample of the GPU's counters here, among events of much else.
+        # Older exports keep each sample of the GPU's counters here, among many other events.
         "GENERIC_EVENTS": "rawTimestamp timestamp typeId data",
         "TARGET_INFO_GPU_METRICS": "typeId sourceId typeName metricId metricName",
         "TARGET_INFO_GPU": "vmId id deviceId name isDiscrete l2CacheSize totalMemory memoryBandwidth clockRate "
@@ -72,27 +71,23 @@ TABLES: dict[str, tuple[str, ...]] = {
         "isGreenContext",
         "TARGET_INFO_CUDA_NULL_STREAM": "streamId hwId vmId processId deviceId contextId",
         "TARGET_INFO_CUDA_STREAM": "streamId hwId vmId processId contextId priority flag",
-        # The UTC start aligns the traces of several ranks; local time would tell the time zone.
+        # The UTC start aligns the traces of several ranks. Local time is left out: it would reveal the time zone.
         "TARGET_INFO_SESSION_START_TIME": "utcEpochNs systemClockNs",
         "ANALYSIS_DETAILS": "globalVid duration startTime stopTime",
         "DIAGNOSTIC_EVENT": "timestamp timestampType source severity text globalPid",
     }.items()
 }
-# Names that no number depends on: of variables in the user's code, and of kernels once more.
+# Names on which no number depends: of variables in the user's code, and a second copy of kernels' names.
 PRIVATE_COLUMNS = {
     "CUPTI_ACTIVITY_KIND_KERNEL": ("mangledName",),
     "CUDA_GPU_MEMORY_USAGE_EVENTS": ("name",),
 }
-# Kept for who looks at the trace; no number of ours depends on them.
-_UNREAD_WORDS = (
-    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION CUPTI_ACTIVITY_KIND_CUDA_EVENT CUPTI_ACTIVITY_KIND_OVERHEAD CUDA_GRAPH_EVENTS "
-    "CUDA_GRAPH_NODE_EVENTS PROFILER_OVERHEAD TARGET_INFO_CUDA_STREAM TARGET_INFO_CUDA_CONTEXT_INFO "
-    "TARGET_INFO_CUDA_NULL_STREAM"
-)
+# Kept for people who look at the trace; no number of ours depends on them.
+_UNREAD_WORDS = "TARGET_INFO_CUDA_STREAM TARGET_INFO_CUDA_CONTEXT_INFO TARGET_INFO_CUDA_NULL_STREAM"
 UNREAD = frozenset(_UNREAD_WORDS.split())
 SAMPLED = frozenset({"GPU_METRICS", "TARGET_INFO_GPU_METRICS", "GENERIC_EVENTS"})
 METADATA_TABLES = ("META_DATA_CAPTURE", "META_DATA_EXPORT", "EXPORT_META_DATA")
-# Tables that nsys itself writes: the name of any other may tell something, and is not given.
+# Tables that nsys itself writes. The name of any other table may be private and is not shown.
 NSYS_TABLE = re.compile(
     r"(ANALYSIS|COMPOSITE|CUBLAS|CUDA|CUDNN|CUPTI|D3D1?\d?|DIAGNOSTIC|DX1[12]|ENUM|ETW|EXPORT|FAULT|FECS|FTRACE|GENERIC"
     r"|GPU|KHR|META_DATA|MPI|NET|NIC|NVTX|NVVIDEO|OPENACC|OPENGL|OPENMP|OPENXR|OSRT|PERF|PMU|PROCESS|PROFILER|QNX"
@@ -108,7 +103,6 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("globalPid", "globalTid", "endGlobalTid"), Kind.GLOBAL_ID),
     **dict.fromkeys(("pid", "processId", "importedMemoryPoolProcessId"), Kind.PROCESS_ID),
     **dict.fromkeys(("demangledName", "shortName", "mangledName", "nameId", "textId"), Kind.STRING_ID),
-    **dict.fromkeys(("doubleValue", "floatValue"), Kind.REAL),
     "data": Kind.SAMPLE,
     **dict.fromkeys(("name", "label", "text", "chipName", "typeName", "metricName"), Kind.TEXT),
 }
@@ -120,12 +114,12 @@ def column_kind(column: str) -> Kind:
 
 @cache
 def base_name(table: str) -> str:
-    """The name without the `_V2` that some exporters append."""
+    """Return the name without the `_V2` that some exporters append."""
     return re.sub(r"_V\d+$", "", table)
 
 
 def allowed_columns(table: str) -> tuple[str, ...] | None:
-    """The columns to copy; None when the table is to be dropped. Metadata and StringIds are rebuilt apart."""
+    """Return the columns to copy, or None for a table to drop. Metadata and StringIds are rebuilt separately."""
     if ENUM_NAME.fullmatch(table):
         return ENUM_COLUMNS
     return TABLES.get(base_name(table))
@@ -142,7 +136,7 @@ _METADATA_VALUE = re.compile(r"[\w .,:;+=()\[\]{}\"*<>-]{0,4000}")
 
 
 def keeps_metadata(name: str, value: str) -> bool:
-    """Whether this row says how the trace was made, in a value that can hold no path."""
+    """Return whether this row says how the trace was made, in a value that cannot contain a path."""
     return bool(_METADATA_NAME.fullmatch(name) and _METADATA_VALUE.fullmatch(value))
 
 
@@ -152,7 +146,7 @@ _COUNTER = re.compile(
 
 
 def sample_of(data: str | None) -> str | None:
-    """The counters of DRAM and SMs in a sample, as JSON; None for an event of anything else."""
+    """Return the counters of DRAM and SMs in a sample as JSON, or None for an event of another kind."""
     try:
         event = json.loads(data or "")
     except (ValueError, RecursionError):
@@ -163,12 +157,12 @@ def sample_of(data: str | None) -> str | None:
 
 
 def _number(value: object) -> str | None:
-    """A number as nsys writes it there, in a text."""
+    """Return a number as a text, as nsys writes it there."""
     text = str(value)
     return text if isinstance(value, int | float | str) and re.fullmatch(r"-?\d{1,20}(\.\d{1,20})?", text) else None
 
 
-# What nsys itself says; a `<path>` stands where it names a file.
+# Messages of nsys itself. `<path>` stands where a message names a file.
 _DIAGNOSTICS = re.compile(
     r"Profiling has (started|stopped)\."
     r"|Process was launched by the profiler, see <path> and stderr\.log for program output"
@@ -191,11 +185,11 @@ _DIAGNOSTICS = re.compile(
 
 
 def keeps_diagnostic(text: str) -> bool:
-    """Whether a message (with its paths already replaced) is one that nsys writes itself."""
+    """Return whether a message, with its paths already replaced, is one that nsys itself writes."""
     return len(text) <= 1000 and bool(_DIAGNOSTICS.fullmatch(text))
 
 
-# Every word that any sanitised trace holds anyway: finding one of them betrays nothing.
+# Every word that any sanitised trace contains anyway, so that finding it reveals nothing.
 PUBLIC_TEXT = "\n".join(
     [
         *TABLES,

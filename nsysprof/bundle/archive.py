@@ -1,9 +1,8 @@
-"""The zip file: the same files give the same bytes, so that its SHA-256 says something."""
+"""Write the zip file. The same files give the same bytes, so that the archive's SHA-256 identifies its content."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import lzma
 import shutil
 import zipfile
@@ -12,16 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from nsysprof import __version__
-from nsysprof.bundle_format import CONTENTS, FORMAT_VERSION, MEMBER_NAME
+from nsysprof.plain_text import plain_json
+from nsysprof.trace.bundle_format import CONTENTS, FORMAT_VERSION, MEMBER_NAME
 
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the first that a zip can name; when a bundle was made is nobody's business
-# A trace of 87 MB took 67 s with preset 6 and 5 s with 1, for 15 and 17 MB.
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the first date that a zip can store; when a bundle was made is private
+# Packing a trace of 87 MB took 67 s with preset 6 (15 MB) and 5 s with preset 1 (17 MB).
 _PRESET, _PRESET_OF_LARGE, _LARGE_BYTES = 6, 1, 32 << 20
-_STORED = (".xz", ".png")  # packed already
+_STORED = (".xz", ".png")  # already compressed
 
 
 def pack_trace(trace: Path, target: Path) -> Path:
-    """The trace as .xz, a third of what a zip would make of it; a large one packed with less effort."""
+    """Pack the trace as .xz, a third of its size in a zip, and return the file. Large ones get a faster preset."""
     preset = _PRESET if trace.stat().st_size < _LARGE_BYTES else _PRESET_OF_LARGE
     with trace.open("rb") as source, lzma.open(target, "wb", preset=preset) as packed:
         shutil.copyfileobj(source, packed, 1 << 20)
@@ -29,10 +29,10 @@ def pack_trace(trace: Path, target: Path) -> Path:
 
 
 def write_archive(target: Path, files: Mapping[str, Path], name: str, facts: Mapping[str, Any]) -> int:
-    """Write `files`, by their names inside, and the list of contents with `facts`; returns its size in bytes."""
+    """Write `files`, by their names inside, and a list of contents with `facts`; return the archive's size (bytes)."""
     wrong = [member for member in (*files, CONTENTS) if MEMBER_NAME.fullmatch(member) is None]
     if wrong:
-        raise ValueError(f"no member may be called {wrong[0]}")
+        raise ValueError(f"no member may have the name {wrong[0]}")
     contents = {
         "format_version": FORMAT_VERSION,
         "nsysprof_version": __version__,
@@ -43,7 +43,7 @@ def write_archive(target: Path, files: Mapping[str, Path], name: str, facts: Map
             for member, path in sorted(files.items())
         ],
     }
-    text = json.dumps(contents, indent=1, ensure_ascii=False) + "\n"
+    text = plain_json(contents)
     with zipfile.ZipFile(target, "w") as archive:
         archive.writestr(_entry(CONTENTS), text.encode("utf-8", "replace"), zipfile.ZIP_DEFLATED, 9)
         for member, path in sorted(files.items()):

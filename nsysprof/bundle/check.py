@@ -1,4 +1,4 @@
-"""The last step before a bundle is handed over: unpack it as a stranger would, and search all of it."""
+"""Search a finished bundle for private values: unpack it as a stranger would, and search all of it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nsysprof.bundle.allow_list import base_name
+from nsysprof.bundle.leak_corpus import Originals, collect_originals, texts_of_json
 from nsysprof.bundle.name_tokens import NameTokens
-from nsysprof.bundle.originals import Originals, collect_originals, texts_of_json
 from nsysprof.bundle.public_names import is_public_call, is_public_kernel, is_public_range, public_backends
-from nsysprof.bundle.source import Source
+from nsysprof.bundle.source import BundleSource
 from nsysprof.bundle.verify import SecretLeakError, find_originals
 from nsysprof.trace.bundle_file import unpack_bundle
 from nsysprof.trace.open import open_trace, quote
@@ -22,20 +22,26 @@ _NAME_COLUMNS = ("demangledName", "shortName", "mangledName", "nameId", "textId"
 
 @dataclass(frozen=True)
 class Searched:
-    """How many private values, and how many texts of the original that were not kept, were searched for."""
+    """How many private values were searched for, and how many texts of the original that were not kept."""
 
     secrets: int
     texts: int
 
 
 def check_bundle(
-    source: Source, shared: Sequence[Path], archive: Path, markdown: Path, title: str, names: NameTokens, work: Path
+    source: BundleSource,
+    shared: Sequence[Path],
+    archive: Path,
+    markdown: Path,
+    title: str,
+    names: NameTokens,
+    work: Path,
 ) -> Searched:
-    """shared: what each of the source's traces became; nothing where none is shared.
-
-    Search the archive, what is packed in it, and the Markdown, for everything that is not shared on purpose.
+    """Search the archive, what is packed in it, and the Markdown for everything that is not shared on purpose.
 
     Raises SecretLeakError when anything is found, and TraceError when the archive cannot be read as a bundle.
+
+    shared: what each of the source's traces became; empty where none is shared.
     """
     folder = unpack_bundle(archive, work)
     originals = _originals(source, shared, title, folder)
@@ -47,12 +53,12 @@ def check_bundle(
         more = f" and {len(leaks) - 5} more" if len(leaks) > 5 else ""
         raise SecretLeakError(
             f"Nothing was written: {len(leaks)} texts that must not be shared would be: {'; '.join(leaks[:5])}{more}.",
-            "If the bundle's own name holds one, choose another with --out; else leave it unshared and report this.",
+            "If the bundle's own name contains one, choose another with --out. Otherwise do not share it; report this.",
         )
     return Searched(len(originals.secrets), len(originals.texts))
 
 
-def _originals(source: Source, shared: Sequence[Path], title: str, folder: Path) -> Originals:
+def _originals(source: BundleSource, shared: Sequence[Path], title: str, folder: Path) -> Originals:
     before = frozenset(text for name in source.texts for text in texts_of_json(source.texts[name], name))
     after = frozenset(
         text
@@ -63,19 +69,20 @@ def _originals(source: Source, shared: Sequence[Path], title: str, folder: Path)
     found = Originals(source.secrets, frozenset(), b"")
     for trace, target in zip(source.traces, shared or (None,) * len(source.traces), strict=True):
         found = found.joined(collect_originals(trace, target, source.secrets, source.public))
-    # The title is the user's choice, and the ranks' names ours, so that they explain a text; a secret in it stays one.
+    # The user chose the title, and the ranks' names are ours, so both explain a text. A secret in the title stays
+    # secret.
     ours = {title, *(f"ranks/{rank.name}" for rank in source.ranks)}
     return found.with_texts(before - after, after | source.public | ours)
 
 
 def _unlisted_names(trace: Path) -> list[str]:
-    """Names in the rebuilt trace that are of no library and no token. Found here, whatever the rebuild thought."""
+    """Return names in the rebuilt trace that are neither a library's nor tokens, whatever the rebuild decided."""
     backends = public_backends()
     wrong = 0
     for column, texts in shared_texts(trace).items():
         for text in texts:
             plain = _TOKEN.sub("", text)
-            if column == "shortName":  # the kernel's whole name has been judged, and this is part of it
+            if column == "shortName":  # it is part of the kernel's whole name, which is checked
                 continue
             fine = not plain.strip() or is_public_kernel(plain) or is_public_call(plain)
             wrong += not (fine or is_public_range(text, backends | set(re.findall(r"backend_\d+", text))))
@@ -83,7 +90,7 @@ def _unlisted_names(trace: Path) -> list[str]:
 
 
 def shared_texts(*traces: Path) -> dict[str, list[str]]:
-    """Every name that rebuilt traces hold, by the column that it stands in."""
+    """Return every name that rebuilt traces contain, by its column."""
     found: dict[str, set[str]] = {}
     for trace in traces:
         _add_texts(trace, found)

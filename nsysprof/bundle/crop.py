@@ -1,4 +1,4 @@
-"""Which rows of a trace belong to the ranges that are asked for: what their processes did while one was open."""
+"""Decide which rows of a trace belong to the chosen ranges: what their processes did while such a range was open."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ from nsysprof.trace.open import quote
 
 _PROCESS = ~0xFFFFFF  # the bits of a globalTid that name its process
 _RANGES = (59, 60, 70, 71)  # NVTX event types: push/pop and start/end, and the same from a text file
-_MARGIN_NS = 1_000_000_000  # of samples before and after, which give their period
+_MARGIN_NS = 1_000_000_000  # samples from before and after, from which the sampling period is measured
 
 Keep = Callable[[tuple[Any, ...]], bool]
 
 
 @dataclass(frozen=True)
 class Crop:
-    """What stays. windows: by process, ascending and disjoint (start, end) in ns; launched: (process, correlationId)
-    of the calls inside them; end_ns: when the last of their work ended."""
+    """What stays in a cropped trace."""
 
+    # Disjoint (start, end) in ns by process, ascending.
     windows: dict[int, list[tuple[int, int]]]
+    # (process, correlationId) of the calls inside the windows.
     launched: frozenset[tuple[int, int]]
+    # When the last work of these calls ended.
     end_ns: int
 
     def filter(self, table: str, columns: Sequence[str]) -> tuple[tuple[str, ...], Keep] | None:
-        """The columns to look at and whether a row of them stays; None for a table that is not cropped."""
+        """Return the columns to look at, and a test whether a row stays; None for a table that is not cropped."""
         has = set(columns)
         if table.startswith(("TARGET_INFO", "META_DATA", "EXPORT_META", "ENUM_", "DIAGNOSTIC", "ANALYSIS")):
             has = set()
@@ -38,7 +40,7 @@ class Crop:
         if {"globalPid", "correlationId"} <= has and "start" in has and "CUPTI_ACTIVITY" in table:
             return ("globalPid", "correlationId"), lambda row: (row[0], row[1]) in self.launched
         if "GPU_MEMORY" in table and {"start", "globalPid"} <= has:
-            # Whole up to the last range: what a range found in use was allocated before it.
+            # Everything up to the last range, because a range may use memory that was allocated before it.
             return (
                 ("start", "globalPid"),
                 lambda row: (
@@ -58,7 +60,7 @@ class Crop:
         return thread is not None and start is not None and self._holds(thread & _PROCESS, start, end)
 
     def _is_range_inside(self, row: tuple[Any, ...]) -> bool:
-        """Ranges and marks inside, and the rows that are no event: names of domains, categories and threads."""
+        """Return whether a row stays: ranges and marks inside, and names of domains, categories and threads."""
         start, end, kind, thread = row
         if kind not in (*_RANGES, 34):
             return True
@@ -71,7 +73,7 @@ class Crop:
 
 
 def plan_crop(source: sqlite3.Connection, patterns: Iterable[str]) -> Crop:
-    """What belongs to the ranges whose names match one of the shell patterns. Raises UsageError when none does."""
+    """Return what belongs to ranges that match one of the shell patterns. Raises UsageError when no range does."""
     wanted = list(patterns)
     windows = _windows(source, wanted)
     if not windows:

@@ -1,14 +1,14 @@
-"""Tokens for the names that are the user's: equal names get equal tokens, in the trace and in every file beside it."""
+"""Replace the user's names by tokens. Equal names get equal tokens, in the trace and in every file beside it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 
+from nsysprof.attention.range_name import parse_range
 from nsysprof.bundle.public_names import is_public_call, is_public_kernel, is_public_range, public_backends
-from nsysprof.range_name import parse_range
 
-# `reduction` is told by "reduce" in a name; every other category is told by its own word.
+# `reduction` is recognised by "reduce" in a name, every other category by its own word.
 _HINTS = {"reduction": "reduce"}
 _NAMED_IN_TEXT = re.compile(r"(?P<range>RUN::[\w.:=]*\w)|(?<![\w.])[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
@@ -20,7 +20,7 @@ def _no_category(_name: str) -> str:
 class NameTokens:
     """Replaces names of ranges, kernels and backends by numbered tokens, or keeps them all.
 
-    categorize: the category of a kernel's name; the token says it, so that the replaced name is of the same category.
+    categorize: returns the category of a kernel's name. The token contains it, so that it stays in that category.
     """
 
     def __init__(self, *, keep: bool = False, categorize: Callable[[str], str] = _no_category) -> None:
@@ -31,15 +31,15 @@ class NameTokens:
         self._count: dict[str, int] = {}
 
     def replaced(self) -> dict[str, str]:
-        """Every name that got a token, for the eyes of who shares."""
+        """Return every name that got a token, to show to the person who shares."""
         return {token: name for (_, name), token in self._tokens.items()}
 
     def counts(self) -> dict[str, int]:
-        """How many names of each kind were replaced."""
+        """Return how many names of each kind were replaced."""
         return dict(sorted(self._count.items()))
 
     def kernel(self, name: str) -> str:
-        """A kernel's or operator's name."""
+        """Return the token of a kernel's or operator's name, or the name where it stays."""
         if self.keep or is_public_kernel(name):
             return name
         category = self._categorize(name)
@@ -49,7 +49,7 @@ class NameTokens:
         return name if self.keep or is_public_call(name) or is_public_kernel(name) else self._token("call", name)
 
     def range(self, name: str) -> str:
-        """A range's, mark's, domain's or thread's name."""
+        """Return the token of the name of a range, mark, domain or thread, or the name where it stays."""
         if self.keep or is_public_range(name, self._backends):
             return name
         parsed = parse_range(name)
@@ -58,13 +58,17 @@ class NameTokens:
         return self._token("range", name)
 
     def backend(self, name: str) -> str:
-        """A backend of the user's own, as a name that a range can carry."""
+        """Return the token of a user's own backend, in a form that a range name can contain."""
         if self.keep or name in self._backends:
             return name
         return self._numbered("backend", name, "backend_{}")
 
+    def is_own_backend(self, name: str) -> bool:
+        """Return whether a backend is the user's own, so that its messages are private too."""
+        return not self.keep and name not in self._backends
+
     def text(self, text: str) -> str:
-        """A text of our own files: a backend, a range, or a message that names one or `module:function`."""
+        """Return a text of our own files with the user's names replaced: a backend, a range, or a message with one."""
         if self.keep:
             return text
         if ("backend", text) in self._tokens:

@@ -1,7 +1,7 @@
-"""Which names in a trace are of public libraries, or say nothing: they stay readable where names are replaced.
+"""Decide which names in a trace belong to public libraries or reveal nothing, and so may stay readable.
 
-An allow-list: a kernel's name stays when every identifier in it is of a known library or of C++ itself, a range's name
-when a library or this tool made it. Anything else is the user's and becomes a token.
+This is an allow-list of whole names. A kernel's name stays when every identifier in it is declared by a library or by
+C++ itself; a range's name stays when a library or this tool made it. Anything else is the user's and becomes a token.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from nsysprof.case import BACKENDS
-from nsysprof.range_name import parse_range
-from nsysprof.registered import registered_backends
+from nsysprof.attention.backend_plugins import registered_backends
+from nsysprof.attention.case import BACKENDS
+from nsysprof.attention.range_name import parse_range
+from nsysprof.bundle.known_names import is_autograd_node, is_cuda_call, is_library_word, is_operator
 
 _NAMESPACES_WORDS = (
     "at aten c10 c10d caffe2 prim torch std thrust cub cuda cutlass cute flash pytorch_flash cudnn cublas cublasLt "
@@ -26,26 +27,16 @@ _CPP_WORDS = (
     "int64_t uint64_t __int128 _Float16 bfloat16 float16 tfloat32_t"
 )
 _CPP = frozenset(_CPP_WORDS.split())
-# Kernels of CUDA's and torch's libraries that stand in no namespace.
-_LIBRARY_KERNEL = re.compile(
-    r"(sm\d+|ampere|volta|turing|hopper|maxwell|pascal|blackwell)_[a-z0-9]*(xmma|gemm|gemv|cudnn|fprop|dgrad|wgrad)\w*"
-    r"|cutlass_?\d*_\w*(gemm|fprop|dgrad|wgrad|simt|tensorop|wmma)\w*|cudnn_generated_\w+|nvjet_[a-z0-9_A-Z]+"
-    r"|fmha_cutlass[FB]\w*|nccl(Dev)?Kernel\w*|cu(blas|blasLt|dnn|fft|sparse|solver|rand)[A-Z]\w*"
-    r"|gemv[A-Z0-9N]\w*|gemmk1_kernel|gemmSN_\w+|splitKreduce_kernel|splitK_reduce_kernel|dot_kernel"
-    r"|reduce_1Block_kernel|(scal|axpy|nrm2|asum|copy|swap|rot|iamax|iamin|ger|trsm|trmm|syrk)_kernel\w*"
-    r"|softmax_warp_(forward|backward)|cunn_\w+|triu_tril_kernel|[Ff]lash_(fwd|bwd)_\w+|Flash_kernel_\w+|Flash_\w+_params"
-    r"|(implicit|explicit)_convolve_\w+|winograd\w*|(regular|vector|multi_bluestein)_fft\w*|genericTranspose_kernel"
-    r"|vectorized_\w*elementwise_kernel|elementwise_kernel|reduce_kernel|T\d*|Params|curandState\w*|biasType"
-    r"|(Trivial)?OffsetCalculator|(u?(char|short|int|long|longlong)|float|double)[1-4]",
-    re.ASCII,
-)
-# Everything between the marks of C++. What is no plain identifier and no number, e.g. `3x` or `a.b`, is of no library.
+# Splits a name at the punctuation of C++. A part that is neither an identifier nor a number (`3x`) is not a library's.
 _WORD = re.compile(r"[^\s<>(),*&\[\]{}:+=~#-]+(?:::~?[^\s<>(),*&\[\]{}:+=~#-]+)*")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*(?:::~?[A-Za-z_]\w*)*", re.ASCII)
-_NUMBER = re.compile(r"\d{1,20}(\.\d{1,20})?[ufUF]?[lL]{0,2}|0x[0-9a-fA-F]{1,16}", re.ASCII)
+_PARAMETER = re.compile(r"T\d{0,3}|(u?(char|short|int|long|longlong)|float|double)[1-4]", re.ASCII)
+_NUMBER = re.compile(
+    r"(\d{1,20})([uU]?[lL]{0,2})|\d{1,5}\.\d{1,5}[fF]?|\d{1,2}[eE][+-]?\d{1,2}|0x[0-9a-fA-F]{1,4}", re.ASCII
+)
 _UNNAMED = re.compile(r"<unnamed>::|\(anonymous namespace\)::|\{anonymous\}::")
-# What torch's compiler fuses, by the operators in the kernel's name.
-_TRITON = re.compile(r"triton_(?:poi|red|per|tem|for|mm|bmm|flex_attention\w*)(?:_fused_?(\w*?))?(?:_\d+)?")
+# Operators that torch's compiler fuses, as they appear in the kernel's name.
+_TRITON = re.compile(r"triton_(?:poi|red|per|tem|for|mm|bmm|flex_attention\w*)(?:_fused_?(\w*?))?(?:_\d{1,4})?")
 _OPERATOR_WORDS_WORDS = (
     "abs add addmm all amax amin any arange argmax as at attention backward baddbmm bernoulli bmm bool bitwise and or "
     "cat clamp clone constant conv convolution copy cos cumsum detach div dropout embedding eq exp expand flex fill "
@@ -56,68 +47,122 @@ _OPERATOR_WORDS_WORDS = (
     "softmax nll loss forward reduce scan lookup prims convert element type"
 )
 _OPERATOR_WORDS = frozenset(_OPERATOR_WORDS_WORDS.split())
+_LIBRARIES_WORDS = (
+    "cuda cudart cublas cublasLt cudnn cudnn_graph cudnn_ops cudnn_cnn cudnn_adv cudnn_heuristic cudnn_ext "
+    "cudnn_engines_precompiled cudnn_engines_runtime_compiled cudnn_cnn_infer cudnn_cnn_train cudnn_ops_infer "
+    "cudnn_ops_train cudnn_adv_infer cudnn_adv_train cufft cufftw cufile cupti curand cusolver cusolverMg "
+    "cusparse cusparseLt cudss nccl nvJitLink nvToolsExt nvidia-ml nvrtc nvrtc-builtins nvshmem_host nvinfer "
+    "nvonnxparser nvperf_host torch torch_cpu torch_cuda torch_python torch_global_deps torch_cuda_linalg c10 "
+    "c10_cuda shm caffe2_nvrtc ToolsInjection64 gomp-a34b3233 gomp dl pthread rt m c z numa ibverbs mlx5 rdmacm"
+)
+_LIBRARIES = "|".join(map(re.escape, _LIBRARIES_WORDS.split()))
 _CALL = re.compile(
-    r"cu(da)?[A-Z]\w*|nccl[A-Z]\w*|(CUPTI|CUDA|NVTX|OS runtime libraries):?( (profiling|early|extension|initialization"
+    r"(CUPTI|CUDA|NVTX|OS runtime libraries):?( (profiling|early|extension|initialization"
     r"|data|flush|on|cuInit|finished|context|created|process|exit|memory|allocation|Instrumentation|Resource|Management"
-    r"|Buffer|Overhead|driver|compiler|runtime)){1,10}|TLS allocation|Chunk Allocation"
-    r"|Unknown|dlclose|dlopen\((lib(cu|nv|nccl|torch|c10|ToolsInjection)[\w.-]*|NULL)\)"
+    r"|Buffer|Overhead|driver|compiler|runtime)){1,10}|TLS allocation|Chunk Allocation|GpuMetrics"
+    rf"|Unknown|dlclose|dlopen\((lib({_LIBRARIES})(\.so|\.alt\.so)(\.\d{{1,3}}){{0,3}}|NULL)\)"
     r"|Graph(Exec)?( Node)? (Creation|Clon(e|ing)|Destruction|Update|Instantiation)",
     re.ASCII,
 )
+_NCCL_WORDS = (
+    "AllReduce AllGather ReduceScatter Broadcast Bcast Reduce Send Recv AlltoAll AllToAll Gather Scatter "
+    "GroupStart GroupEnd GroupSimulateEnd GetVersion GetUniqueId CommInitRank CommInitRankConfig "
+    "CommInitRankScalable CommInitAll CommSplit CommFinalize CommDestroy CommAbort CommShrink CommGetAsyncError "
+    "CommCount CommCuDevice CommUserRank CommRegister CommDeregister CommWindowRegister CommWindowDeregister "
+    "MemAlloc MemFree RedOpCreatePreMulSum RedOpDestroy"
+)
+_NCCL = frozenset(f"nccl{name}" for name in _NCCL_WORDS.split())
+_COLLECTIVE = (
+    r"_?(all_?reduce|all_?gather|reduce_?scatter|broadcast|reduce|gather|scatter|all_?to_?all|barrier|send|recv)"
+    r"(_(base|into_tensor|tensor|coalesced|oop|single|sparse)){0,3}_?"
+)
 _RANGE = re.compile(
-    r"nsysprof \d[\w.]*|nccl[A-Z]\w*|NCCL|CCCL|CUB|Thrust|cuBLAS|cuDNN|cuSPARSE|cuFFT|NVSHMEM|PyTorch|TensorRT|NVTX"
-    r"|(aten|prim|c10d|cub|thrust|nccl)::?\w+(::\w+)*(, (seq|op_id) = \d+)*"
-    r"|(torch::autograd::|autograd::engine::evaluate_function: (torch::autograd::)?)?[A-Z]\w*Backward\d+(, seq = \d+)?"
-    r"|(torch::autograd::|autograd::engine::evaluate_function: torch::autograd::)\w+|ProfilerStep#\d+"
+    r"nsysprof \d{1,3}(\.\d{1,3}){0,2}(\.?(dev|rc|a|b)\d{1,3})?"
+    r"|NCCL|CCCL|CUB|Thrust|cuBLAS|cuDNN|cuSPARSE|cuFFT|NVSHMEM|PyTorch|TensorRT|NVTX"
+    rf"|(c10d|nccl|gloo)::?{_COLLECTIVE}( \d{{1,5}}(<-|->)\d{{1,5}})?|ProfilerStep#\d{{1,6}}"
     r"|Optimizer\.(step|zero_grad)#(SGD|Adam|AdamW|Adagrad|Adadelta|RMSprop|NAdam|RAdam|LBFGS)\.(step|zero_grad)"
     r"|(forward|backward|fwd|bwd|optim(izer)?([ _]step)?|zero_grad|loss|step|iter(ation)?|epoch|batch|layer|block|rank"
     r"|warm[-_ ]?up|train(ing)?|eval(uation)?|validation|inference|prefill|decode|attention|attn|mlp|ffn|copy|sample"
     r"|data|init|setup|run|main|test|replays?|eager|capture|alloc|free|touch|again|back)[ _#:-]{0,2}\d{0,6}",
     re.ASCII,
 )
+_EVALUATED = "autograd::engine::evaluate_function: "
+# Suffixes that emit_nvtx appends.
+_NUMBERED = re.compile(r"(, (seq|op_id) = \d{1,12}){1,2}$")
 _LONGEST = 20_000  # characters; template instances reach some thousands
 
 
 @cache
 def public_backends() -> frozenset[str]:
-    """Torch's backends and those that nsysprof itself registers; one that another package registers is the user's."""
+    """Return torch's backends and those that nsysprof registers. A backend of another package counts as the user's."""
     own = (name for name, point in registered_backends().items() if point.dist and point.dist.name == "nsysprof")
     return frozenset((*BACKENDS, *own))
 
 
 def is_public_kernel(name: str) -> bool:
-    """Whether the (demangled) name of a kernel or operator holds no identifier but those of known libraries."""
+    """Return whether the (demangled) name of a kernel or operator has only identifiers of known libraries."""
     if len(name) > _LONGEST:
         return False
     fused = _TRITON.fullmatch(name)
     if fused:
-        return all(word in _OPERATOR_WORDS or word.isdigit() for word in (fused[1] or "").split("_") if word)
-    plain = _UNNAMED.sub("", name).replace("...", "")  # a pack of parameters
+        return all(word in _OPERATOR_WORDS or (len(word) < 4 and word.isdigit()) for word in _parts(fused[1] or ""))
+    plain = _UNNAMED.sub("", name).replace("...", "")  # "..." is a pack of parameters
     words = list(_WORD.finditer(plain))
-    named = [word for word in words if not _NUMBER.fullmatch(word.group())]
-    return bool(named) and all(_is_public_identifier(plain, word) for word in named)
+    numbers = [_NUMBER.fullmatch(word.group()) for word in words]
+    named = [word for word, number in zip(words, numbers, strict=True) if not number]
+    small = all(_says_nothing(number) for number in numbers if number)
+    return bool(named) and small and all(_is_public_identifier(plain, word) for word in named)
+
+
+def _parts(name: str) -> list[str]:
+    return [word for word in name.split("_") if word]
+
+
+def _says_nothing(number: re.Match[str]) -> bool:
+    """Return whether a template argument is a size or a flag. Large numbers other than powers of two may be secret."""
+    if number[1] is None:
+        return True
+    value = int(number[1])
+    return value < 100_000 or any((value + near).bit_count() == 1 for near in (-1, 0, 1))
 
 
 def _is_public_identifier(name: str, found: re.Match[str]) -> bool:
     word = found.group()
     if not _IDENTIFIER.fullmatch(word):
         return False
-    first, _, rest = word.partition("::")
-    # What follows `Outer<int>::` belongs to what stands before, which is judged on its own.
+    parts = word.replace("~", "").split("::")
+    # What follows `Outer<int>::` is a member of what stands before it, and that is judged separately.
     if name[: found.start()].endswith((">::", ")::", "]::")):
-        return True
-    known = first in _NAMESPACES or _LIBRARY_KERNEL.fullmatch(first) is not None
-    return known if rest else known or first in _CPP
+        return all(map(_is_known, parts))
+    if len(parts) == 1:
+        return _is_known(word)
+    if parts[0] in ("aten", "prim"):
+        return len(parts) == 2 and is_operator(parts[1])
+    return (parts[0] in _NAMESPACES or _is_known(parts[0])) and all(map(_is_known, parts[1:]))
+
+
+def _is_known(word: str) -> bool:
+    return (
+        word in _CPP
+        or word in _NAMESPACES
+        or _PARAMETER.fullmatch(word) is not None
+        or is_library_word(word)
+        or word in _NCCL
+    )
 
 
 def is_public_call(name: str) -> bool:
-    """Whether an API call, or what a profiler says of its own overhead, names nothing of the user's."""
-    return _CALL.fullmatch(name) is not None
+    """Return whether an API call, or the name of a profiler's overhead, contains no name of the user's."""
+    return is_cuda_call(name) or name in _NCCL or _CALL.fullmatch(name) is not None
 
 
 def is_public_range(name: str, backends: frozenset[str]) -> bool:
-    """Whether a range (or a domain or category of ranges) has a library's name, ours, or one that says nothing."""
+    """Return whether a range (or a domain or category) has a library's name or ours, or reveals nothing."""
     parsed = parse_range(name)
     if parsed is not None:
         return parsed.backend in backends
-    return _RANGE.fullmatch(name) is not None
+    plain = _NUMBERED.sub("", name)
+    if plain.startswith(("aten::", "prim::")):
+        return is_operator(plain.partition("::")[2])
+    node = plain.removeprefix(_EVALUATED).removeprefix("torch::autograd::")
+    return plain in _NCCL or is_autograd_node(node) or _RANGE.fullmatch(plain) is not None

@@ -1,14 +1,16 @@
-"""Take private parts out of one text and leave the rest readable."""
+"""Remove private parts from one text and leave the rest readable."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
+from nsysprof.bundle.program_text import is_told_by
+
 REDACTED = "<redacted>"
 _URL = r"\b[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s\"'<>]+"
 _EMAIL = r"\b[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+"
-# Two components at least: `/s` in `tokens/s` and `jit(f)/dot` are no paths.
+# At least two components: `/s` in `tokens/s` and `jit(f)/dot` are not paths.
 _UNIX_PATH = r"(?<![\w)\]}>.*/~-])(?:~[\w-]{0,32})?/(?:[\w.+@%~=,#-]+/)+[\w.+@%~=,#-]*"
 _HOME_PATH = r"(?<![\w/])(?:/(?:home|root|Users|tmp|mnt|data|scratch|work|workspace|opt|var)|~)(?:/[\w.+@%~=,#-]+)+/?"
 _WINDOWS_PATH = r"(?<!\w)(?:[A-Za-z]:\\|\\\\[\w.-]+\\)[^\s\"'<>|:;,]+"
@@ -16,7 +18,7 @@ _REST_OF_PATH = r"[^\s\"'<>|:;,()]*"
 
 
 class Redactor:
-    """Replaces paths, URLs and secret values by tokens. The same text gets the same token for as long as it lives."""
+    """Replaces paths, URLs and secret values by tokens. Within one redactor, equal texts get equal tokens."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         longest_first = sorted({secret for secret in secrets if secret}, key=lambda text: (-len(text), text))
@@ -29,15 +31,15 @@ class Redactor:
         self._tokens: dict[str, str] = {}
 
     def redact(self, text: str) -> str:
-        """Numbered tokens, so that two different paths stay different."""
+        """Return the text with private parts replaced by numbered tokens, so that different paths stay different."""
         text = self._urls.sub(lambda found: self._token("url", found.group()), text)
         text = self._emails.sub("<email>", text)
         text = self._paths.sub(lambda found: self._token("path", found.group()), text)
         return self._without_secrets(text)
 
     def redact_to_names(self, text: str) -> str:
-        """For our own JSON: a path becomes its last component, which says which program or file was meant."""
-        if re.fullmatch(r"/[^\n:]*/[^\n:]*|[A-Za-z]:[\\/][^\n:]+", text):  # nothing but a path, spaces and all
+        """Return a text of our own JSON with each path cut to its last component, which names the program or file."""
+        if re.fullmatch(r"/[^\n:]*/[^\n:]*|[A-Za-z]:[\\/][^\n:]+", text):  # the text is one path, which may have spaces
             return self._without_secrets(_last_component(text))
         text = self._urls.sub(lambda found: self._token("url", found.group()), text)
         text = self._emails.sub("<email>", text)
@@ -51,15 +53,22 @@ class Redactor:
         return self._tokens.setdefault(original, f"<{kind}-{len(self._tokens) + 1}>")
 
     def _without_secrets(self, text: str) -> str:
-        """Again until nothing is found: taking one secret out may put the halves of another together."""
+        """Repeat until nothing is found, because removing one secret may join the halves of another."""
         if self._secrets is None:
             return text
         for _ in range(10):
-            shorter = self._secrets.sub(REDACTED, text)
+            shorter = self._secrets.sub(_redact_if_told, text)
             if shorter == text:
                 return text
             text = shorter
         return REDACTED
+
+
+def _redact_if_told(found: re.Match[str]) -> str:
+    text = found.string
+    before, secret = (part.encode("utf-8", "replace") for part in (text[: found.start()][-200:], found.group()))
+    whole = before + secret + text[found.end() :][:200].encode("utf-8", "replace")
+    return REDACTED if is_told_by(whole, len(before), len(before) + len(secret)) else found.group()
 
 
 def _last_component(path: str) -> str:

@@ -1,4 +1,4 @@
-"""Process and thread ids by small stable numbers: equal stays equal, order stays, the machine's own numbers go."""
+"""Replace process and thread ids by small numbers. Equality and order stay; the machine's own numbers do not."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from nsysprof.trace.open import quote
 
 _LOW = 0xFFFFFF  # globalTid is <HW:8><VM:8><PID:24><TID:24>, highest bits first
-_UNKNOWN = frozenset({0, _LOW})  # no process, and what is written for "any"
+_UNKNOWN = frozenset({0, _LOW})  # no process, and the value for "any"
 
 
 class Renumbering:
-    """One numbering for processes and threads together, as the main thread of a process bears its number."""
+    """One numbering for processes and threads, because the main thread of a process has the number of its process."""
 
     def __init__(self, ids: Iterable[int]) -> None:
         ordered = sorted(set(ids) - _UNKNOWN)
@@ -22,7 +22,7 @@ class Renumbering:
         return old if old is None else self._new.get(old, old if old in _UNKNOWN else None)
 
     def global_id(self, old: int | None) -> int | None:
-        """The id with both its numbers replaced; the bits of machine and virtual machine are kept."""
+        """Return the id with both numbers replaced. The bits of machine and virtual machine are kept."""
         if old is None:
             return None
         process, thread = (old >> 24) & _LOW, old & _LOW
@@ -39,7 +39,7 @@ def collect_ids(
     global_columns: Iterable[tuple[str, str]],
     process_columns: Iterable[tuple[str, str]],
 ) -> set[int]:
-    """Every process and thread number in the given (table, column) pairs."""
+    """Return every process and thread number in the given (table, column) pairs."""
     found: set[int] = set()
     for table, column in global_columns:
         for (value,) in connection.execute(_distinct(table, column)):

@@ -1,4 +1,4 @@
-"""Rebuild an nsys export so that it can be shared: only what the allow-list names is copied, into a new file."""
+"""Rebuild an nsys export so that it can be shared: copy only what the allow-list names, into a new file."""
 
 from __future__ import annotations
 
@@ -29,26 +29,27 @@ from nsysprof.bundle.redact import Redactor
 from nsysprof.bundle.renumber import Renumbering, collect_ids
 from nsysprof.bundle.secret_values import collect_secrets, machine_secrets
 from nsysprof.bundle.verify import SecretLeakError, find_leaks
-from nsysprof.bundle_format import LEFT_OUT
 from nsysprof.errors import OutputError, TraceDamagedError
+from nsysprof.trace.bundle_format import LEFT_OUT
+from nsysprof.trace.columns import refuse_shared_pages
 from nsysprof.trace.open import open_trace, quote
 
-_SQL_TYPES = {Kind.REAL: "REAL", Kind.TEXT: "TEXT", Kind.SAMPLE: "TEXT"}
+_SQL_TYPES = {Kind.TEXT: "TEXT", Kind.SAMPLE: "TEXT"}
 
 
 @dataclass(frozen=True)
 class SanitizeOptions:
-    """How much of the trace is shared.
+    """How much of the trace is shared."""
 
-    names: what replaces the user's names. ranges: patterns of range names; only what belongs to them is kept, all
-    without any. without: tables that are left out. public: values that are shared on purpose, whoever else uses them;
-    secrets: values to take out beside those that the trace tells.
-    """
-
+    # Replaces the user's names.
     names: NameTokens = field(default_factory=NameTokens)
+    # Patterns of range names; only what belongs to such ranges is kept. Empty: everything.
     ranges: tuple[str, ...] = ()
+    # Tables to leave out.
     without: frozenset[str] = frozenset()
+    # Values that are shared on purpose, even where they look private.
     public: frozenset[str] = frozenset()
+    # Values to remove in addition to those that the trace contains.
     secrets: frozenset[str] = frozenset()
 
 
@@ -72,7 +73,7 @@ class SanitizeReport:
 
 
 def join_reports(reports: Sequence[SanitizeReport]) -> SanitizeReport:
-    """What was kept of several traces together, and what was not."""
+    """Return one report for several traces."""
     whole = SanitizeReport(reports[0].source, reports[0].target)
     tables: dict[str, None] = {}
     for report in reports:
@@ -92,11 +93,11 @@ def join_reports(reports: Sequence[SanitizeReport]) -> SanitizeReport:
 
 
 def sanitize_trace(source: Path, target: Path, options: SanitizeOptions | None = None) -> SanitizeReport:
-    """Write the shareable part of `source` to the new file `target`, and search it for every private value.
+    """Write the shareable part of `source` to the new file `target`, search it for private values, and report.
 
-    The source is opened read-only and never changed. The same source gives the same bytes. Raises TraceError for
-    an unreadable source, OutputError when the target exists or cannot be written, and SecretLeakError (with no
-    target left) when a private value of the source is found in the result.
+    The source is opened read-only and never changed. The same source gives the same bytes. Raises TraceError for an
+    unreadable source, OutputError when the target exists or cannot be written, and SecretLeakError (leaving no target)
+    when a private value of the source is found in the result.
     """
     if target.exists():
         raise OutputError(f"{target} exists.", "Choose another name, or remove it first.")
@@ -105,6 +106,7 @@ def sanitize_trace(source: Path, target: Path, options: SanitizeOptions | None =
     part.unlink(missing_ok=True)
     try:
         with open_trace(source) as trace:
+            refuse_shared_pages(trace)
             _confine(trace.connection)
             secrets = (collect_secrets(trace.connection) | machine_secrets() | chosen.secrets) - chosen.public
             report = SanitizeReport(source.name, target.name, secrets_searched=len(secrets))
@@ -119,7 +121,7 @@ def sanitize_trace(source: Path, target: Path, options: SanitizeOptions | None =
     except sqlite3.DatabaseError as error:
         if "disk is full" in str(error):
             raise OutputError(f"No space left for {target}.", "Free some space, or set TMPDIR.") from error
-        raise TraceDamagedError(f"{source} cannot be read whole: {error}.", "Export the report again.") from error
+        raise TraceDamagedError(f"{source} cannot be read completely: {error}.", "Export the report again.") from error
     except OSError as error:
         raise OutputError(f"{target} cannot be written: {error.strerror}.", "Choose another folder.") from error
     finally:
@@ -128,7 +130,7 @@ def sanitize_trace(source: Path, target: Path, options: SanitizeOptions | None =
 
 
 def _confine(connection: sqlite3.Connection) -> None:
-    """Whatever the source's schema says, only plain reading runs."""
+    """Allow only plain reading, whatever the source's schema contains."""
     connection.execute("PRAGMA trusted_schema = OFF")
     reading = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ}
 
@@ -161,7 +163,7 @@ class _Rebuild:
         self.names = options.names
         self.options = options
         self.crop: Crop | None = None
-        # By id: the column that named it first, which says what it is a name of.
+        # By id: the first column that used the string, which tells what kind of name it is.
         self.kept_strings: dict[int, str] = {}
 
     def run(self) -> None:
@@ -184,10 +186,10 @@ class _Rebuild:
             target.close()
 
     def _kept_tables(self) -> dict[str, tuple[str, ...]]:
-        """The tables to copy with their columns; notes down everything that is left out."""
+        """Return the tables to copy with their columns; record everything that is left out."""
         kept: dict[str, tuple[str, ...]] = {}
         listed = self.source.execute("SELECT name, type, sql FROM sqlite_master ORDER BY rowid").fetchall()
-        self.source_tables = {str(name) for name, kind, _ in listed if kind == "table"}
+        self.source_tables = {str(name) for name, kind, sql in listed if kind == "table" and _is_plain(sql)}
         for name, kind, sql in listed:
             if kind not in ("table", "view") or name == STRINGS:
                 continue
@@ -195,7 +197,7 @@ class _Rebuild:
             if kind == "view" or allowed is None or not _is_plain(sql):
                 self.report.dropped_tables.append(self.redactor.redact(name))
                 continue
-            # Hidden and generated columns (last field not 0) are computed by the source's schema: not read.
+            # Hidden and generated columns (last field not 0) are computed by the source's schema and are not read.
             present = [row[1] for row in self.source.execute(f"PRAGMA table_xinfo({quote(name)})") if row[6] == 0]
             if base_name(name) in self.options.without:
                 continue
@@ -249,14 +251,14 @@ class _Rebuild:
             self.report.cropped_rows[table] = cropped
 
     def _cropping(self, table: str) -> tuple[tuple[str, ...], Keep | None]:
-        """The columns that decide whether a row is inside the ranges asked for, and how."""
+        """Return the columns that decide whether a row is inside the chosen ranges, and the test."""
         if self.crop is None:
             return (), None
         present = [row[1] for row in self.source.execute(f"PRAGMA table_xinfo({quote(table)})") if row[6] == 0]
         return self.crop.filter(base_name(table), present) or ((), None)
 
     def _say_what_is_gone(self, target: sqlite3.Connection) -> None:
-        """In the trace itself, so that every reader of its numbers is told."""
+        """Write into the trace what was left out, so that every reader of its numbers is told."""
         gone = []
         if self.crop is not None:
             gone.append("everything outside the ranges that were asked for")
@@ -266,7 +268,7 @@ class _Rebuild:
             target.execute("INSERT INTO META_DATA_CAPTURE VALUES (?, ?)", (LEFT_OUT, ", ".join(gone)))
 
     def _converter(self, table: str, column: str) -> Callable[[Any], Any] | None:
-        """What to do to a cell; None to copy it."""
+        """Return what to do with a cell, or None to copy it."""
         text = self._redact_range if base_name(table) == "NVTX_EVENTS" else self._redact
         if base_name(table) == "DIAGNOSTIC_EVENT":
             text = self._redact_diagnostic
@@ -291,7 +293,7 @@ class _Rebuild:
         return None if text is None else self.redactor.redact(self.names.range(text))
 
     def _name(self, identifier: int, value: str) -> str:
-        """A kept string, as what it is a name of allows."""
+        """Return a kept string, redacted as its kind of name requires."""
         column = self.kept_strings.pop(identifier)
         if column == "textId":
             return self.names.range(value)
@@ -303,7 +305,7 @@ class _Rebuild:
         return None if text is None else self.redactor.redact_diagnostic(text)
 
     def _copy_strings(self, target: sqlite3.Connection) -> None:
-        """Only the strings that a kept row names: the others are the environment of every process of the host."""
+        """Copy only the strings that kept rows use. The others are the environment of every process of the host."""
         listed = self.source.execute("SELECT type, sql FROM sqlite_master WHERE name = 'StringIds'").fetchone()
         if listed is None or listed[0] != "table" or not _is_plain(listed[1]):
             return
@@ -322,7 +324,7 @@ class _Rebuild:
         self.report.rows[STRINGS] = written
 
     def _find_public_short_names(self) -> set[int]:
-        """Short names of kernels whose whole name is a library's: alone they name no library (`Kernel2`)."""
+        """Return short names of kernels whose whole name is a library's; alone (`Kernel2`) they would look private."""
         found: set[int] = set()
         for table in self.source_tables:
             present = {row[1] for row in self.source.execute(f"PRAGMA table_xinfo({quote(table)})") if row[6] == 0}
@@ -336,7 +338,7 @@ class _Rebuild:
 
 
 def _is_worth_a_row(table: str, columns: tuple[str, ...], row: tuple[Any, ...]) -> bool:
-    """Whether a row still says something once its cells were cleaned."""
+    """Return whether a row still contains information after its cells were cleaned."""
     if base_name(table) == "DIAGNOSTIC_EVENT":
         return keeps_diagnostic(str(row[columns.index("text")]))
     return base_name(table) != "GENERIC_EVENTS" or ("data" in columns and row[columns.index("data")] is not None)
@@ -348,7 +350,7 @@ def _name_and_value(columns: tuple[str, ...], row: tuple[Any, ...]) -> tuple[str
 
 
 def _is_plain(sql: str | None) -> bool:
-    """A virtual table runs code of its module when it is read."""
+    """Return whether a table is plain. A virtual table runs its module's code when it is read."""
     return sql is not None and sql.lstrip().upper().startswith("CREATE TABLE")
 
 
@@ -361,9 +363,8 @@ def _of_kind(tables: dict[str, tuple[str, ...]], kind: Kind) -> list[tuple[str, 
 
 
 def _typed(column: str, kind: Kind) -> str:
-    """The column, or NULL where a cell is not of its kind: SQLite lets any column hold any text."""
+    """Return SQL for the column with NULL for cells of another kind: SQLite lets any column hold any text."""
     name = quote(column)
     if kind in (Kind.TEXT, Kind.SAMPLE):
         return f"CASE WHEN typeof({name}) = 'text' THEN {name} END"
-    wanted = "('real', 'integer')" if kind is Kind.REAL else "('integer')"
-    return f"CASE WHEN typeof({name}) IN {wanted} THEN {name} END"
+    return f"CASE WHEN typeof({name}) = 'integer' THEN {name} END"

@@ -1,4 +1,4 @@
-"""Our own JSON and CSV files, less every field that is not on the list: see nsysprof.bundle.members."""
+"""Clean our own JSON and CSV files: drop every field that nsysprof.bundle.members does not list."""
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ from nsysprof.bundle.secret_values import CREDENTIAL, is_public
 _NUMBER = re.compile(r"|[+-]?(\d[\d,]*)?(\.\d+)?(e[+-]?\d+)?|nan|inf|n/a|true|false", re.IGNORECASE)
 _HEADER = re.compile(r"[\w .%/:()\[\]<>+*-]{1,120}")
 _NUMBERS_OF_THE_MACHINE = frozenset({"process id", "pid", "thread id", "tid", "port"})
-# Of command lines: options of nsys, Python and ours, with values that are no paths and name nothing.
+# Options of nsys, Python and ours in command lines, whose values are neither paths nor names.
 _ARGUMENT = re.compile(
     r"-{1,2}[a-z][a-z-]*(=(true|false|all|none|node|graph|sqlite|stop|[a-z]{1,8}(,[a-z]{1,8}){1,5}|\d{1,9}))?"
     r"|(python[\d.]*|nsys|ncu|profile|export|nsysprof(\.[a-z_]+)*)(\.exe)?|(timed|traced)-(nsys|torch|none)\.json"
     r"|(--output=)?(nsys|torch)(\.sqlite|\.nsys-rep)?"
 )
 _ARGUMENT_TOKEN = "<argument>"
+# Texts that may come from an exception of any library. A message from a private backend belongs to its author.
+_MESSAGES = frozenset({"reason", "graph_reason", "why"})
+_MESSAGE_TOKEN = "<message of a backend of one's own>"
 
 
 class FileCleaner:
     """Cleans the files of one folder; `left_out` says, by file, which fields were dropped.
 
-    secrets: values to replace wherever they stand.
+    secrets: values to replace wherever they appear.
     """
 
     def __init__(self, secrets: Iterable[str], names: NameTokens) -> None:
@@ -37,11 +40,27 @@ class FileCleaner:
         self.left_out: dict[str, set[str]] = {}
 
     def json(self, file: str, data: Any) -> Any:
-        """A copy of JSON data with the fields that are on the list."""
-        return self._clean(file, data)
+        """Return a copy of JSON data with only the fields that are on the list."""
+        return self._clean(file, self._without_messages(data))
+
+    def _without_messages(self, data: Any) -> Any:
+        """Return samples.json without the messages of the user's own backends."""
+        if not isinstance(data, dict) or not isinstance(data.get("blocks"), list):
+            return data
+        plan: Any = data.get("plan") or {}
+        blocks = []
+        for block in data["blocks"]:
+            try:
+                backend = str(plan["cases"][block["cell"] // plan.get("copies", 1)]["backend"])
+            except (TypeError, KeyError, IndexError, ZeroDivisionError, AttributeError):
+                backend = ""
+            messages = {key for key in _MESSAGES if isinstance(block, dict) and block.get(key)}
+            is_own = self._names.is_own_backend(backend)
+            blocks.append({**block, **dict.fromkeys(messages, _MESSAGE_TOKEN)} if messages and is_own else block)
+        return {**data, "blocks": blocks}
 
     def csv(self, member: Member, text: str) -> str:
-        """The columns that are on the list; of others, where the member allows it, those that hold numbers alone."""
+        """Return the columns on the list and, where the member allows it, other columns that hold only numbers."""
         rows = list(csv.reader(io.StringIO(text)))
         if not rows:
             return ""
@@ -49,8 +68,10 @@ class FileCleaner:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow([rows[0][i] for i in kept])
+        where = rows[0].index("backend") if "backend" in rows[0] else None
         for row in rows[1:]:
-            writer.writerow([self._cell(member, rows[0][i], row[i]) if i < len(row) else "" for i in kept])
+            is_own = where is not None and (where >= len(row) or self._names.is_own_backend(row[where]))
+            writer.writerow([self._cell(member, rows[0][i], row[i], is_own) if i < len(row) else "" for i in kept])
         return out.getvalue()
 
     def _keeps_column(self, member: Member, name: str, index: int, rows: list[list[str]]) -> bool:
@@ -65,9 +86,11 @@ class FileCleaner:
         self._drop(member.name, f"column {index + 1}")
         return False
 
-    def _cell(self, member: Member, column: str, cell: str) -> str:
+    def _cell(self, member: Member, column: str, cell: str, is_own: bool) -> str:
         if column not in member.texts:
             return cell
+        if is_own and cell and column in _MESSAGES:
+            return _MESSAGE_TOKEN
         if member.texts[column] is Role.KERNEL:
             return self._redactor.redact(self._names.kernel(cell)) if cell else cell
         return self._text(cell)
@@ -96,14 +119,14 @@ class FileCleaner:
         return kept
 
     def _text(self, text: str) -> str:
-        """Paths become their last part where names are kept, and a token otherwise."""
+        """Return a text in which paths are cut to their last part where names are kept, and else become tokens."""
         named = self._names.text(text)
         return self._redactor.redact_to_names(named) if self._names.keep else self._redactor.redact(named)
 
     def _argv(self, argv: Any) -> list[str]:
-        """A command line. What is no option of a profiler or of ours may be anything, and becomes a token.
+        """Return a command line in which everything but options of a profiler or of nsysprof becomes a token.
 
-        What follows an option that is named like a credential goes even where names are kept.
+        The value of an option with a name like a credential is replaced even where names are kept.
         """
         result: list[str] = []
         follows = False
@@ -124,7 +147,7 @@ class FileCleaner:
         self.left_out.setdefault(file, set()).add(what)
 
 
-# Who and where, in any spelling of ours or of another version: worth a name when it is dropped, and worth a search.
+# Names of fields that say who or where, in any spelling of any version. They are named when dropped, and searched for.
 _PRIVATE_FIELDS_WORDS = (
     "hostname host host_name node user username user_name home cwd working_dir uuid gpu_uuid serial pci_bus_id"
 )
@@ -132,12 +155,12 @@ _PRIVATE_FIELDS = frozenset(_PRIVATE_FIELDS_WORDS.split())
 
 
 def _known_or_blank(name: str) -> str:
-    """A field's name, unless that itself might tell something."""
+    """Return a field's name, or a placeholder where the name itself might be private."""
     return name if name in _PRIVATE_FIELDS else "of another name"
 
 
 def private_values(data: Any) -> Iterator[str]:
-    """The texts in fields that are named like a host, a user or a folder: nothing of the bundle may hold them."""
+    """Yield the texts in fields named like a host, a user or a folder. Nothing in the bundle may contain them."""
     if isinstance(data, dict):
         for key, value in data.items():
             if str(key).lower() in _PRIVATE_FIELDS or CREDENTIAL.search(str(key)):
@@ -150,7 +173,7 @@ def private_values(data: Any) -> Iterator[str]:
 
 
 def public_values(data: Any) -> Iterator[str]:
-    """The texts that an environment shares on purpose, e.g. the GPU's name: a variable of that value is no secret."""
+    """Yield the texts that an environment shares on purpose, e.g. the GPU's name, so that they are not secrets."""
     environment = data.get("environment") if isinstance(data, dict) else None
     if isinstance(environment, dict):
         yield from (text for key in ENVIRONMENT_KEYS for text in _texts(environment.get(key)))

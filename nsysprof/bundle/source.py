@@ -1,4 +1,4 @@
-"""What is to be shared: a capture, a bench or a plain trace, with its files read and its secrets known."""
+"""Read what is to be shared: a capture, a bench or a plain trace, with its files and its secrets."""
 
 from __future__ import annotations
 
@@ -12,85 +12,92 @@ from nsysprof.bundle.members import LEFT_BEHIND, MEMBERS, OTHER_FILE
 from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.sanitize_json import FileCleaner, private_values, public_values
 from nsysprof.bundle.secret_values import collect_secrets, machine_secrets
-from nsysprof.bundle_format import CONTENTS
 from nsysprof.errors import TraceError, UsageError
-from nsysprof.output import output_error
+from nsysprof.files.output import output_error
+from nsysprof.files.result_folder import STATE, require_whole
+from nsysprof.plain_text import plain_json
 from nsysprof.trace.bundle_file import is_bundle
-from nsysprof.trace.locate import PACKED, resolve_input
+from nsysprof.trace.bundle_format import CONTENTS
+from nsysprof.trace.columns import refuse_shared_pages
 from nsysprof.trace.open import open_trace
+from nsysprof.trace.resolve_input import PACKED, resolve_input
 
 CAPTURE, BENCH, TRACE, RANKS = "capture", "bench", "trace", "ranks"
 _MANIFEST = "manifest.json"
+_UNREAD = "it is damaged or missing; nsysprof analyze says more"
 _LARGEST = 256 << 20  # bytes of a JSON or CSV file
 
 
 @dataclass(frozen=True)
-class RankTrace:
-    """One rank of a job. name: of its trace in the bundle, such as `rank00003.sqlite`. host: a token for it.
+class BundledRank:
+    """One rank of a job."""
 
-    trace: as Source.trace, None where there is none or it cannot be read, as `reason` says.
-    """
-
+    # The name of its trace in the bundle, such as `rank00003.sqlite`.
     name: str
     rank: int | None
     world_size: int | None
+    # A token for the host.
     host: str | None
+    # As in BundleSource; None where the trace is missing or cannot be read, and `reason` says why.
     trace: Path | None
     reason: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """What bundle.json lists, as a capture's manifest does."""
+        """Return the rank as bundle.json lists it, in the form of a capture's manifest."""
         trace = None if self.trace is None else self.name
         return {"rank": self.rank, "world_size": self.world_size, "host_token": self.host, "trace": trace}
 
 
 @dataclass(frozen=True)
-class Source:
-    """trace: the SQLite file, made in a temporary folder where the user has another form of it; None without one.
-
-    ranks: the traces of several ranks, in place of one.
-
-    texts: the members of the folder, read. secrets, public: values that must not, and that may, be in the bundle.
-    left_behind: files of the folder that are not shared, with the reason.
-    """
+class BundleSource:
+    """What is to be shared, and what must not be."""
 
     kind: str
+    # The SQLite file, in a temporary folder where the user has the trace in another form; None without a trace.
     trace: Path | None
+    # The files of the folder by name, as texts.
     texts: dict[str, str] = field(default_factory=dict)
+    # Values that must not be in the bundle, and values that may.
     secrets: frozenset[str] = frozenset()
     public: frozenset[str] = frozenset()
+    # Files of the folder that are not shared, with the reason.
     left_behind: dict[str, str] = field(default_factory=dict)
-    ranks: tuple[RankTrace, ...] = ()
+    # The traces of several ranks, instead of one trace.
+    ranks: tuple[BundledRank, ...] = ()
 
     @property
     def traces(self) -> tuple[Path, ...]:
-        """All traces, of ranks those that can be read."""
+        """Return all traces; of ranks, those that can be read."""
         one = () if self.trace is None else (self.trace,)
         return (*one, *(rank.trace for rank in self.ranks if rank.trace is not None))
 
     def data(self, name: str) -> Any:
-        """A JSON member; an empty object where there is none."""
+        """Return a JSON member, or an empty object where there is none."""
         return json.loads(self.texts.get(name, "{}"))
 
 
 def refuse_bundle(path: Path) -> None:
-    """Raises UsageError for what is one already."""
+    """Raise UsageError for a path that is a bundle already."""
     if is_bundle(path) or (path.is_dir() and (path / CONTENTS).is_file()):
         raise UsageError(
             f"{path} is a bundle already.", "Share it as it is; nsysprof analyze reads it and compares its checksums."
         )
 
 
-def read_ranks(path: Path, ranks: Sequence[RankTrace]) -> Source:
-    """A folder of several traces, and what of its files is on the list. Raises TraceError for damaged ones."""
+def read_ranks(path: Path, ranks: Sequence[BundledRank]) -> BundleSource:
+    """Return a folder of several traces, and its files that are on the list. Raises TraceError for damaged ones."""
     texts = {_MANIFEST: _read(path / _MANIFEST)} if (path / _MANIFEST).is_file() else {}
     parsed = {name: _parse(path / name, text) for name, text in texts.items()}
     inside = {rank.trace.name for rank in ranks if rank.trace is not None}
     shared = {*texts, "ranks", *inside, *(f"{name}{suffix}" for name in inside for suffix in PACKED)}
-    unread = {f"the trace of rank {rank.rank}": rank.reason for rank in ranks if rank.trace is None}
+    # The reason is in our own words, because an error's text names the folder.
+    names = (
+        "one trace" if rank.rank is None else f"the trace of rank {rank.rank}" for rank in ranks if rank.trace is None
+    )
+    unread = dict.fromkeys(names, _UNREAD)
     reports = {"ranks/*.nsys-rep": LEFT_BEHIND["nsys.nsys-rep"]} if (path / "ranks").is_dir() else {}
     return _with_secrets(
-        Source(
+        BundleSource(
             RANKS,
             None,
             texts,
@@ -102,11 +109,13 @@ def read_ranks(path: Path, ranks: Sequence[RankTrace]) -> Source:
     )
 
 
-def read_source(path: Path, nsys: Path | None, work_dir: Path) -> Source:
-    """Look at what the user named. Raises UsageError for a bundle, and TraceError as resolve_input does."""
+def read_source(path: Path, nsys: Path | None, work_dir: Path) -> BundleSource:
+    """Return what the user named, read. Raises UsageError for a bundle, and TraceError as resolve_input does."""
     refuse_bundle(path)
+    if path.is_dir():
+        require_whole(path)
     if not path.is_dir() or not any((path / name).is_file() for name in ("manifest.json", "samples.json")):
-        return _with_secrets(Source(TRACE, resolve_input(path, nsys, work_dir)))
+        return _with_secrets(BundleSource(TRACE, resolve_input(path, nsys, work_dir)))
     texts = {member.name: _read(path / member.name) for member in MEMBERS if (path / member.name).is_file()}
     is_capture = "manifest.json" in texts
     parsed = {name: _parse(path / name, text) for name, text in texts.items() if name.endswith(".json")}
@@ -115,7 +124,7 @@ def read_source(path: Path, nsys: Path | None, work_dir: Path) -> Source:
         trace = resolve_input(path, nsys, work_dir)
     shared = {*texts, trace.name if trace else "", f"{trace.name}.xz" if trace else ""}
     return _with_secrets(
-        Source(
+        BundleSource(
             CAPTURE if is_capture else BENCH,
             trace,
             texts,
@@ -126,8 +135,8 @@ def read_source(path: Path, nsys: Path | None, work_dir: Path) -> Source:
     )
 
 
-def clean_texts(source: Source, names: NameTokens, out: Path) -> tuple[dict[str, Path], dict[str, set[str]]]:
-    """Write the folder's files, less what is not on the list, into `out`; and, by file, what was dropped."""
+def clean_texts(source: BundleSource, names: NameTokens, out: Path) -> tuple[dict[str, Path], dict[str, set[str]]]:
+    """Write the folder's files to `out` without what is not on the list; return them, and what was dropped by file."""
     cleaner = FileCleaner(source.secrets, names)
     for name in source.texts:
         if name.endswith(".json"):
@@ -138,13 +147,13 @@ def clean_texts(source: Source, names: NameTokens, out: Path) -> tuple[dict[str,
         if member.name not in source.texts:
             continue
         if member.name.endswith(".json"):
-            # Compact where it is long: the samples of a bench are a million numbers.
+            # Without spaces where it is long: the samples of a bench are a million numbers.
             data = source.data(member.name)
             if source.ranks:
                 data.pop("ranks", None)  # bundle.json lists them
             data = cleaner.json(member.name, data)
             indent = 1 if len(source.texts[member.name]) < 1 << 20 else None
-            text = json.dumps(data, indent=indent, ensure_ascii=False) + "\n"
+            text = plain_json(data, indent)
         else:
             text = cleaner.csv(member, source.texts[member.name])
         target = out / member.name
@@ -156,24 +165,25 @@ def clean_texts(source: Source, names: NameTokens, out: Path) -> tuple[dict[str,
     return written, cleaner.left_out
 
 
-def _with_secrets(source: Source) -> Source:
-    """The source with every private value that its trace and this machine tell of."""
+def _with_secrets(source: BundleSource) -> BundleSource:
+    """Return the source with every private value that its trace and this machine contain."""
     found = source.secrets | machine_secrets()
     for path in source.traces:
         with open_trace(path) as trace:
+            refuse_shared_pages(trace)
             found |= collect_secrets(trace.connection)
             source = _replace(source, public=source.public | _gpu_names(trace.connection))
     return _replace(source, secrets=found - source.public)
 
 
-def _replace(source: Source, **changes: Any) -> Source:
+def _replace(source: BundleSource, **changes: Any) -> BundleSource:
     from dataclasses import replace
 
     return replace(source, **changes)
 
 
 def _gpu_names(connection: Any) -> frozenset[str]:
-    """Clouds put them into the environment; they are no secret and every report names them."""
+    """Return the GPUs' names. Clouds put them into the environment, but every report names them too."""
     import sqlite3
 
     names: set[str] = set()
@@ -186,7 +196,7 @@ def _gpu_names(connection: Any) -> frozenset[str]:
 
 
 def _backends(data: Any) -> Iterator[str]:
-    """The backends of a manifest's or plan's cases, in their order."""
+    """Yield the backends of a manifest's or plan's cases, in their order."""
     if not isinstance(data, dict):
         return
     cases = data.get("cases") or (data.get("plan") or {}).get("cases") or []
@@ -198,12 +208,12 @@ def _backends(data: Any) -> Iterator[str]:
 def _read(path: Path) -> str:
     try:
         if path.stat().st_size > _LARGEST:
-            raise TraceError(f"{path} is too large for what it should be.", "Bundle the trace alone.")
+            raise TraceError(f"{path} is larger than any file that nsysprof writes.", "Bundle the trace alone.")
         return path.read_text(encoding="utf-8")
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error.strerror}.", "Check the folder.") from error
     except UnicodeDecodeError as error:
-        raise TraceError(f"{path} is damaged: it is no UTF-8 text.", "Capture again, or bundle the trace.") from error
+        raise TraceError(f"{path} is damaged: it is not UTF-8 text.", "Capture again, or bundle the trace.") from error
 
 
 def _parse(path: Path, text: str) -> dict[str, Any]:
@@ -212,12 +222,12 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise TraceError(f"{path} is damaged: {error}.", "Capture again, or bundle the trace alone.") from error
     if not isinstance(data, dict):
-        raise TraceError(f"{path} is damaged: it is no object.", "Capture again, or bundle the trace alone.")
+        raise TraceError(f"{path} is damaged: it is not a JSON object.", "Capture again, or bundle the trace alone.")
     return data
 
 
 def _left_behind(folder: Path, shared: set[str]) -> Iterator[tuple[str, str]]:
-    """What stays in the folder. A file that is not ours is counted and not named: its name may tell something."""
+    """Yield what is not shared. Foreign files are counted and not named, because their names may be private."""
     others = 0
     for entry in sorted(folder.iterdir()):
         if entry.name in LEFT_BEHIND:
@@ -228,9 +238,9 @@ def _left_behind(folder: Path, shared: set[str]) -> Iterator[tuple[str, str]]:
         yield f"{others} other file{'s' if others > 1 else ''}", OTHER_FILE
 
 
-# What bench and tune write from their samples; a bundle holds it made anew, from what is shared.
+# Files that bench and tune write from their samples. A bundle has its own, made from what is shared.
 _MADE_ANEW_WORDS = (
     "report.md latency.png throughput.png scaling.png winners.png winners.csv results.json policy.json "
     "nsys.sqlite torch.sqlite"
 )
-_MADE_ANEW = frozenset(_MADE_ANEW_WORDS.split())
+_MADE_ANEW = frozenset((*_MADE_ANEW_WORDS.split(), STATE))

@@ -1,4 +1,4 @@
-"""Prove that what is shared holds nothing private: search every byte, and what is packed in it, for every original."""
+"""Prove that a shared file holds nothing private: search every byte, and what is packed in it, for every original."""
 
 from __future__ import annotations
 
@@ -11,39 +11,43 @@ from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote as percent_encode
 
-from nsysprof.bundle.originals import Originals
+from nsysprof.bundle.leak_corpus import Originals
+from nsysprof.bundle.program_text import is_told_by
+from nsysprof.bundle.searchable_streams import Stream, streams_of
 from nsysprof.bundle.secret_values import collect_secrets, is_public
-from nsysprof.bundle.streams import Stream, streams_of
 from nsysprof.errors import OutputError
 from nsysprof.trace.open import open_trace
 
 ENCODINGS = ("UTF-8", "UTF-16", "JSON", "percent-encoding", "hex", "base64")
-_SHORTEST_ENCODED = 6  # bytes: base64 or hex of less is found in any file by chance
-# Among packed bytes, pixels and integers a short needle is found by chance.
+_SHORTEST_ENCODED = 6  # bytes; base64 or hex of fewer bytes is found in any file by chance
+# Among packed bytes, pixels and integers, a short needle is found by chance.
 _SHORTEST_SECRET_IN_BINARY, _SHORTEST_TEXT_IN_BINARY = 6, 10
-_WHOLE_WORD = 12  # bytes: a shorter text counts as found only where no letter or digit adjoins it
-_BATCH = 200_000  # needles in one automaton, which takes some 2 KB each at worst
+_WHOLE_WORD = 12  # bytes; a shorter text counts only where it is not part of a longer word
+_BATCH = 200_000  # needles in one automaton, which takes at worst about 2 KB each
 _WINDOW = 32 << 20
 
 
 class SecretLeakError(OutputError):
-    """A private value was found in what was to be shared; the file has been removed."""
+    """A private value was found in the file to be shared, and the file has been removed."""
 
     exit_code: ClassVar[int] = 13
 
 
 @dataclass(frozen=True)
 class _Needle:
-    """pattern: what a value looks like in one encoding."""
+    """What to search for: a value in one encoding."""
 
     value: bytes
     encoding: str
+    # The value's bytes in this encoding.
     pattern: bytes
     is_secret: bool
+    # Whether it is a common word that the caller named explicitly; it counts wherever it stands.
+    is_common: bool = False
 
 
 def verify_sanitized(source: Path, target: Path, extra_secrets: Iterable[str] = ()) -> list[str]:
-    """What of the source's private values is still in the target, one line each; empty when it is clean.
+    """Return which private values of the source are still in the target, one line each; empty when it is clean.
 
     A line shows the first two characters of a value and its length, never the value.
     """
@@ -53,12 +57,12 @@ def verify_sanitized(source: Path, target: Path, extra_secrets: Iterable[str] = 
 
 
 def find_leaks(path: Path, secrets: Iterable[str]) -> list[str]:
-    """Search a file, and what is packed in it, for secrets; a SQLite file by its bytes and by each of its texts."""
+    """Return a line for each secret found in a file or packed in it; a SQLite file is searched text by text as well."""
     return find_originals([path], Originals(frozenset(secrets), frozenset(), b""))
 
 
 def find_originals(paths: Iterable[Path], originals: Originals) -> list[str]:
-    """Search files for secrets and for texts that were not kept; a line for each that was found."""
+    """Return a line for each secret, and for each text that was not kept, that is found in the files."""
     found: dict[tuple[bytes, str], str] = {}
     files = [path for path in paths if path.stat().st_size > 0]
     for needles in _batches(_all_needles(originals)):
@@ -75,7 +79,7 @@ def _describe(value: bytes, encoding: str, name: str) -> str:
 
 
 class _Search:
-    """One automaton over many needles."""
+    """A search for many needles with one automaton."""
 
     def __init__(self, needles: list[_Needle], originals: Originals) -> None:
         from ahocorasick_rs import BytesAhoCorasick, Implementation
@@ -96,7 +100,7 @@ class _Search:
     def _stream(self, stream: Stream) -> Iterator[_Needle]:
         size = len(stream.data)
         for begin in range(0, size, _WINDOW):
-            # Matches near the end of a window are found whole in the next one as well.
+            # A match near the end of a window is found completely in the next window as well.
             window = stream.data[max(0, begin - self._overlap) : begin + _WINDOW + 1]
             for index, start, end in self._automaton.find_matches_as_indexes(window, overlapping=True):
                 needle = self._needles[index]
@@ -104,9 +108,11 @@ class _Search:
                     yield needle
 
     def _counts(self, needle: _Needle, stream: Stream, window: bytes, start: int, end: int) -> bool:
-        """Whether a match tells something of the original, or is one by chance or of what is public anyway."""
+        """Return whether a match reveals something of the original, rather than being by chance or public anyway."""
         if needle.is_secret:
-            return stream.is_text or len(needle.pattern) >= _SHORTEST_SECRET_IN_BINARY
+            is_chance = not stream.is_text and len(needle.pattern) < _SHORTEST_SECRET_IN_BINARY
+            is_part = needle.encoding == "UTF-8" and not needle.is_common and not is_told_by(window, start, end)
+            return not is_chance and not is_part
         if not stream.is_text and len(needle.pattern) < _SHORTEST_TEXT_IN_BINARY:
             return False
         if needle.encoding == "UTF-8" and len(needle.pattern) < _WHOLE_WORD:
@@ -123,12 +129,13 @@ class _Search:
 
 def _all_needles(originals: Originals) -> Iterator[_Needle]:
     for secret in sorted(originals.secrets):
-        for encoding, pattern in _needles(secret, is_public(secret)):
-            yield _Needle(secret.encode("utf-8", "surrogatepass"), encoding, pattern, True)
+        common = is_public(secret)
+        for encoding, pattern in _needles(secret, common):
+            yield _Needle(secret.encode("utf-8", "surrogatepass"), encoding, pattern, True, common)
     for text in sorted(originals.texts):
         for encoding, pattern in _needles(text.decode("utf-8", "replace"), len(text) < _SHORTEST_TEXT_IN_BINARY):
             yield _Needle(text, encoding, pattern, False)
-        yield _Needle(text, "UTF-8", text, False)  # whatever it is, perhaps no UTF-8
+        yield _Needle(text, "UTF-8", text, False)  # the name is a guess: the bytes may not be UTF-8
 
 
 def _batches(needles: Iterator[_Needle]) -> Iterator[list[_Needle]]:
@@ -143,7 +150,7 @@ def _batches(needles: Iterator[_Needle]) -> Iterator[list[_Needle]]:
 
 
 def _needles(secret: str, short: bool) -> Iterator[tuple[str, bytes]]:
-    """What a value looks like in each encoding. short: too short or common to be told from chance when encoded."""
+    """Yield a value in each encoding. short: it is too short or common to be distinguished when encoded."""
     plain = secret.encode("utf-8", "surrogatepass")
     yield "UTF-8", plain
     yield "UTF-16", secret.encode("utf-16-le", "surrogatepass")
@@ -161,7 +168,7 @@ def _needles(secret: str, short: bool) -> Iterator[tuple[str, bytes]]:
 
 
 def _base64_needles(plain: bytes) -> Iterator[bytes]:
-    """What base64 makes of the value at each of the three offsets, less the characters its neighbours share."""
+    """Yield base64 of the value at each of the three offsets, without the characters that depend on neighbours."""
     for offset in range(3):
         encoded = base64.b64encode(b"\0" * offset + plain)
         begin = (0, 2, 3)[offset]

@@ -1,1 +1,1 @@
-"""From a plan to a capture folder: plan (pure) -> run (processes) -> collect (checks) -> manifest (on disk)."""
+"""Turn a plan into a capture folder: plan (pure), run (processes), collect (checks), manifest (on disk)."""

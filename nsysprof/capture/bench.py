@@ -1,136 +1,41 @@
-"""Run a BenchPlan: one process after the other; every finished block is on disk within seconds."""
+"""Run a BenchPlan, one process after the other. Every finished block is on disk within seconds."""
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import time
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from nsysprof import __version__
-from nsysprof.block import OK, Block
-from nsysprof.capture.bench_plan import BenchPlan, order_blocks
-from nsysprof.capture.collect import HARMLESS_CLOCK_REASONS, summarize_clocks
-from nsysprof.capture.passes import finish_or_kill
-from nsysprof.environment import collect_gpus, collect_host, comparable_hash
-from nsysprof.errors import OutputError, TraceError
-from nsysprof.job import EventReader, Job
-from nsysprof.output import output_error, write_whole
+import msgspec
+from msgspec.structs import replace
 
-# History of samples.json of a bench. 1: first.
-FORMAT_VERSION = 1
-SAMPLES, LOGS, WORK = "samples.json", "logs", ".work"
-_OURS = (
-    SAMPLES,
-    "results.csv",
-    "report.md",
-    "latency.png",
-    "throughput.png",
-    "scaling.png",
-    "winners.png",
-    "winners.csv",
-    "results.json",
-    "policy.json",
-)
-_POLL_S = 0.1
+from nsysprof.capture.bench_plan import order_blocks
+from nsysprof.capture.bench_run import BenchRun
+from nsysprof.capture.environment import HARMLESS_CLOCK_REASONS, merge_environment, summarize_clocks
+from nsysprof.capture.measured_process import LOGS, WORK, ProcessEnd, run_supervised, supervisor_argv
+from nsysprof.environment import collect_gpus, collect_host
+from nsysprof.files.output import output_error
+from nsysprof.results.block import OK, Block
+from nsysprof.workload.job import TIMED, Job
+
 _SAVE_EVERY_S = 2.0
-# What makes a case fail alike in every process; a crash or a hang may be a matter of luck, and gets a second chance.
+# With these results, a case would fail in the same way in every process. A crash or a hang may not, and is tried again.
 _FOR_GOOD = frozenset({"ineligible", "wrong", "out_of_memory"})
 _CHANCES = 2
 
 
-@dataclass
-class BenchRun:
-    """What was measured so far; the same object is on disk as samples.json.
-
-    ceilings: bytes_per_s, and flops (FLOP/s by dtype), measured on this device. clocks: samples of NVML.
-    """
-
-    plan: BenchPlan
-    created_utc: str
-    blocks: list[Block] = field(default_factory=list)
-    environment: dict[str, Any] = field(default_factory=dict)
-    ceilings: dict[str, Any] = field(default_factory=dict)
-    clocks: list[dict[str, Any]] = field(default_factory=list)
-    kind: str = "bench"
-    complete: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "format_version": FORMAT_VERSION,
-            "nsysprof_version": __version__,
-            "kind": self.kind,
-            "created_utc": self.created_utc,
-            "complete": self.complete,
-            "plan": self.plan.to_json(),
-            "environment": self.environment,
-            "ceilings": self.ceilings,
-            "blocks": [block.to_json() for block in self.blocks],
-            "clocks": self.clocks,
-        }
-
-    def save(self, folder: Path) -> None:
-        """Raises OutputError; what was there before stays whole."""
-        text = json.dumps(self.to_json(), separators=(",", ":")).replace('},{"', '},\n{"')
-        write_whole(folder / SAMPLES, (text + "\n").encode())
-
-
-def new_run(plan: BenchPlan, kind: str = "bench") -> BenchRun:
-    return BenchRun(plan, datetime.now(UTC).isoformat(timespec="seconds"), kind=kind)
-
-
-def read_run(path: Path) -> BenchRun:
-    """A bench's samples.json. Raises TraceError when it is missing, not ours or of a newer format."""
+def prepare_bench_folder(folder: Path) -> None:
+    """Create what a run needs in a claimed folder. Raises OutputError where it cannot be written."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        if data["format_version"] > FORMAT_VERSION:
-            raise TraceError(
-                f"{path} was written by a newer nsysprof ({data['nsysprof_version']}).", "Update nsysprof."
-            )
-        return BenchRun(
-            plan=BenchPlan.from_json(data["plan"]),
-            created_utc=data["created_utc"],
-            blocks=[Block.from_json(block) for block in data["blocks"]],
-            environment=data["environment"],
-            ceilings=data["ceilings"],
-            clocks=data["clocks"],
-            kind=data["kind"],
-            complete=data["complete"],
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise TraceError(f"{path} is not a bench's samples: {error}.", "Give the folder that bench wrote.") from error
-
-
-def prepare_bench_folder(folder: Path, *, force: bool, keep: bool = False) -> None:
-    """Make `folder` ready. Raises OutputError when it is taken or cannot be written.
-
-    force: replace an older bench; keep: go on with it. A folder of anything else is never touched.
-    """
-    try:
-        if folder.exists() and not folder.is_dir():
-            raise OutputError(f"{folder} is a file.", "Choose another folder with --out.")
-        if folder.is_dir() and any(folder.iterdir()):
-            if not (folder / SAMPLES).exists() or (folder / "manifest.json").exists():
-                raise OutputError(f"{folder} exists and is not a bench of ours.", "Choose another folder with --out.")
-            if not force and not keep:
-                raise OutputError(f"{folder} already holds a bench.", "Give --force to replace it, or another --out.")
-            for name in () if keep else _OURS:
-                (folder / name).unlink(missing_ok=True)
-            for log in () if keep else (folder / LOGS).glob("process-*.log"):
-                log.unlink()
         (folder / LOGS).mkdir(parents=True, exist_ok=True)
         (folder / WORK).mkdir(exist_ok=True)
         for stale in (folder / WORK).iterdir():
             stale.unlink()
         probe = folder / WORK / "probe"
-        probe.write_bytes(b"\0" * 65536)  # a full disk shows here, before an hour of measuring
+        probe.write_bytes(b"\0" * 65536)  # shows a full disk now, and not after an hour of measuring
         probe.unlink()
     except OSError as error:
         raise output_error(folder, error) from error
@@ -140,9 +45,9 @@ OnBlock = Callable[[BenchRun, int, int | None], None]
 
 
 def run_bench(run: BenchRun, folder: Path, on_block: OnBlock) -> bool:
-    """Measure all of the plan into the prepared `folder`; False when Ctrl-C ended it early.
+    """Measure all of the plan into the prepared `folder`; return False when Ctrl-C ended it early.
 
-    on_block: told after each block the run, how many blocks are left in all, and the cell in work.
+    on_block: called each time the run looks for news, with the run, the blocks left in all, and the current cell.
     """
     plan = run.plan
     cells = list(range(len(plan.cells)))
@@ -150,7 +55,8 @@ def run_bench(run: BenchRun, folder: Path, on_block: OnBlock) -> bool:
         for process in range(plan.processes):
             order = order_blocks(cells, plan.rounds, plan.seed, process, hopeless_cells(run))
             later = (plan.processes - process - 1) * plan.rounds * len(cells)
-            if not run_process(run, folder, process, order, later, on_block):
+            ended = run_bench_process(run, folder, process, order, later, on_block)
+            if ended is not None and ended.interrupted:
                 break
         else:
             run.complete = True
@@ -161,7 +67,7 @@ def run_bench(run: BenchRun, folder: Path, on_block: OnBlock) -> bool:
 
 
 def hopeless_cells(run: BenchRun) -> set[int]:
-    """Cells that are not tried again: refused or wrong once, or failed otherwise in two processes."""
+    """Return the cells that are not tried again: refused or wrong once, or failed in another way in two processes."""
     failures: dict[int, set[int]] = {}
     for block in run.blocks:
         if block.status != OK:
@@ -170,7 +76,7 @@ def hopeless_cells(run: BenchRun) -> set[int]:
     return for_good | {cell for cell, processes in failures.items() if len(processes) >= _CHANCES}
 
 
-def run_process(
+def run_bench_process(
     run: BenchRun,
     folder: Path,
     process: int,
@@ -178,58 +84,47 @@ def run_process(
     later: int,
     on_block: OnBlock,
     deadline: float = float("inf"),
-) -> bool:
-    """One process over the cells in `order`. later: blocks that come after it. False when Ctrl-C ended it.
+) -> ProcessEnd | None:
+    """Run one process over the cells in `order` and add its blocks to `run`; None when there is nothing to do.
 
-    deadline: of time.monotonic(); the process ends then with what it has.
+    later: how many blocks are still to come after this process.
+    deadline: the time.monotonic() at which the process ends with the blocks that it has.
     """
     if not order:
-        return True
-    job = _write_job(run, folder, process, order)
-    reader, seen = EventReader(job.events_path), _Seen(run, process, order)
-    argv = [sys.executable, "-m", "nsysprof.workload.supervise", str(_job_path(folder, process))]
-    saved = time.monotonic()
-    with (folder / LOGS / f"process-{process}.log").open("wb") as log:
-        child = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-        )
-        try:
-            while child.poll() is None:
-                if seen.take(reader) and time.monotonic() > saved + _SAVE_EVERY_S:
-                    run.save(folder)
-                    saved = time.monotonic()
-                on_block(run, seen.left + later, seen.current)
-                if time.monotonic() > deadline:
-                    Path(job.stop_path).touch()
-                time.sleep(_POLL_S)
-            interrupted = False
-        except KeyboardInterrupt:
-            interrupted = True
-            Path(job.stop_path).touch()
-            finish_or_kill(child)
-        seen.take(reader)
+        return None
+    job, path = _write_job(run, folder, process, order)
+    seen, saved = _Seen(run, process, order), time.monotonic()
+
+    def take(events: list[dict[str, Any]]) -> None:
+        nonlocal saved
+        seen.take(events)
+        if events and time.monotonic() > saved + _SAVE_EVERY_S:
+            run.save(folder)
+            saved = time.monotonic()
+        on_block(run, seen.left + later, seen.current)
+
+    log = folder / LOGS / f"process-{process}.log"
+    ended = run_supervised(TIMED, supervisor_argv(path), job, log, take, deadline=deadline)
     _mark_throttled(run, process)
-    run.environment["clocks"] = summarize_clocks([{**clock, "pass": "timed"} for clock in run.clocks])
+    run.environment["clocks"] = summarize_clocks(run.clocks)
     run.save(folder)
     on_block(run, seen.left + later, None)
-    return not interrupted
+    return ended
 
 
 class _Seen:
-    """Turns the events of one process into blocks of the run."""
+    """Turns the events of one process into blocks of its run."""
 
     def __init__(self, run: BenchRun, process: int, order: list[int]) -> None:
         self._run, self._process, self._order = run, process, order
         self.left = len(order)
         self.current: int | None = None
 
-    def take(self, reader: EventReader) -> bool:
-        """Whether anything new was there."""
-        events = reader.read()
+    def take(self, events: list[dict[str, Any]]) -> None:
         for event in events:
             kind = event.pop("event")
             if kind == "environment":
-                self._take_environment(event["facts"])
+                self._run.environment.update(merge_environment(event["facts"], collect_host(), collect_gpus()))
             elif kind == "ceilings":
                 self._run.ceilings = event
             elif kind == "clocks":
@@ -238,7 +133,6 @@ class _Seen:
                 self.current = self._order[event["case"]]
             elif kind == "done":
                 self._finish(event)
-        return bool(events)
 
     def _finish(self, event: dict[str, Any]) -> None:
         self.left -= 1
@@ -247,67 +141,42 @@ class _Seen:
         cell = self._order[position]
         if event["status"] == "skipped":
             return
-        measured = dict(event.get("measured") or {})
-        checked = measured.pop("check", None)
-        if checked is not None:
-            measured["errors"] = checked["errors"]
-        earlier = self._order[:position].count(cell)
-        self._run.blocks.append(
-            Block.from_json(
-                {"cell": cell, "process": self._process, "round": earlier, "status": event["status"]}
-                | {"reason": event["reason"], **measured}
-            )
-        )
-
-    def _take_environment(self, facts: dict[str, Any]) -> None:
-        gpus, facts = collect_gpus(), dict(facts)
-        uuid = facts.pop("gpu_uuid", None)
-        mine = next((gpu for gpu in gpus if gpu["uuid"] == uuid), gpus[0] if gpus else None)
-        environment = {
-            **collect_host(),
-            **facts,
-            "gpu_count": len(gpus),
-            "driver_version": mine["driver_version"] if mine else None,
-            "nsys_version": None,
-        }
-        environment["comparable_hash"] = comparable_hash(environment)
-        self._run.environment.update(environment)
+        place = {"cell": cell, "process": self._process, "round": self._order[:position].count(cell)}
+        measured = event.get("measured") or {}
+        block = {**place, "status": event["status"], "reason": event["reason"], **measured}
+        self._run.blocks.append(msgspec.convert(block, Block))
 
 
-def _job_path(folder: Path, process: int) -> Path:
-    return folder.resolve() / WORK / f"process-{process}.json"
-
-
-def _write_job(run: BenchRun, folder: Path, process: int, order: list[int]) -> Job:
+def _write_job(run: BenchRun, folder: Path, process: int, order: list[int]) -> tuple[Job, Path]:
     plan, work = run.plan, folder.resolve() / WORK
     cells = plan.cells
     job = Job(
         cases=tuple(cells[cell] for cell in order),
         range_keys=(),
-        pass_name="bench",
+        pass_name=TIMED,
         profiler="none",
         device=plan.device,
-        samples=plan.samples,
-        sample_seconds=plan.sample_seconds,
-        warmup=0,
-        traced_calls=0,
         case_timeout_s=plan.case_timeout_s,
         events_path=str(work / f"process-{process}.events"),
         stop_path=str(work / "stop"),
-        torch_trace_path="",
         parent_pid=os.getpid(),
+        samples=plan.samples,
+        least_samples=plan.least_samples,
+        sample_seconds=plan.sample_seconds,
+        warmup_calls=plan.warmup_calls,
+        warmup_seconds=plan.warmup_seconds,
         flush=plan.flush,
         graph=plan.graph,
-        warmup_seconds=plan.warmup_seconds,
-        ceilings=tuple(dict.fromkeys(case.dtype for case in plan.cases)) if not run.ceilings else (),
         check=plan.check and not any(block.process < process for block in run.blocks),
+        ceilings=tuple(dict.fromkeys(case.dtype for case in plan.cases)) if plan.ceilings and not run.ceilings else (),
     )
-    job.write(_job_path(folder, process))
-    return job
+    path = work / f"process-{process}.json"
+    job.write(path)
+    return job, path
 
 
 def _mark_throttled(run: BenchRun, process: int) -> None:
-    """Marks the samples of a process that lie beside a reading of the clocks which names a throttle."""
+    """Mark the samples of a process that are next to a reading of the clocks that names a throttle."""
     clocks = sorted((c for c in run.clocks if c["process"] == process), key=lambda clock: clock["time_ns"])
     times = [clock["time_ns"] for clock in clocks]
     bad = [bool(set(clock["throttle_reasons"]) - HARMLESS_CLOCK_REASONS) for clock in clocks]
@@ -320,6 +189,6 @@ def _mark_throttled(run: BenchRun, process: int) -> None:
 
 
 def _is_bad(at_ns: int, times: list[int], bad: list[bool]) -> bool:
-    """Whether the reading before or after a moment names a throttle."""
+    """Return whether the last reading before a moment, or the next one after it, names a throttle."""
     after = bisect_right(times, at_ns)
     return any(bad[index] for index in (after - 1, after) if 0 <= index < len(bad))

@@ -1,7 +1,7 @@
-"""The counted pass: one call of each case under ncu, for traffic and then in detail; a failure costs its cases alone.
+"""Run the counted pass: one call of each case under ncu, first for traffic and then in detail.
 
-The traffic run comes first. It replays nothing, so that it is quick, and tells how many kernels each case launches,
-which bounds the detail run.
+A failure affects only the cases that it concerns. The traffic run comes first. It replays nothing, so it is quick, and
+it shows how many kernels each case launches, which bounds the detail run.
 """
 
 from __future__ import annotations
@@ -11,30 +11,33 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from nsysprof.capture.folder import LOGS
-from nsysprof.capture.ncu import count_argv, explain_counters, read_report
-from nsysprof.capture.passes import CaptureRun, run_pass, supervisor_argv, tail, write_job
-from nsysprof.counters import CountedKernel, Run, count_kernels, write_counters
+from nsysprof.capture.collect import NOT_RUN
+from nsysprof.capture.measured_process import LOGS, supervisor_argv, tail
+from nsysprof.capture.passes import CaptureRun, run_profiled_pass, write_job
 from nsysprof.errors import TraceError
-from nsysprof.notes import Note, Severity
+from nsysprof.notes import Note, make_note
+from nsysprof.nsight.counters import CountedKernel, Run, count_kernels, write_counters
+from nsysprof.nsight.ncu import count_argv, explain_counters, read_report
+from nsysprof.results.missing_source import MissingSource
+from nsysprof.workload.job import COUNTED
 
-# Kernel replay saves what a kernel may write, and needs as much again.
+# Kernel replay saves the memory that a kernel may write, and needs as much again.
 _LARGEST_SHARE = 0.45
 _PATIENCE = 4.0  # times the timeout of an untraced case
-NO_COUNTERS = "no-counters"
 
 
 @dataclass(frozen=True)
 class _Group:
-    """Cases that one ncu counts. most: launches, None where all are known to be few enough."""
+    """Cases that one run of ncu counts."""
 
     cases: tuple[int, ...]
     replay: str = "kernel"
+    # The most launches to count; None where all cases are known to be small enough.
     most: int | None = None
 
 
 def run_counted(run: CaptureRun, memory_bytes: int | None) -> None:
-    """Count every case that could be measured into counters.csv; adds a note for what could not be."""
+    """Count every case that could be measured and write counters.csv; add a note for what could not be counted."""
     assert run.plan.counting is not None
     wanted = [index for index, outcome in enumerate(run.progress.outcomes) if outcome.status == "ok"]
     counted: list[CountedKernel] = []
@@ -48,15 +51,16 @@ def run_counted(run: CaptureRun, memory_bytes: int | None) -> None:
     for index in wanted:
         name, outcome = run.plan.range_of(run.plan.cases[index]), run.progress.outcomes[index]
         if name not in reached and outcome.counted not in ("ok", "not_run"):
-            text = f"{name} was not counted ({outcome.counted}): {outcome.counted_reason}"
-            run.manifest.notes.append(Note("not-counted", Severity.WARNING, text, "See the logs of the capture."))
+            run.manifest.notes.append(
+                make_note("not-counted", range=name, status=outcome.counted, reason=outcome.counted_reason)
+            )
 
 
 def _count_traffic(run: CaptureRun, wanted: list[int], counted: list[CountedKernel]) -> dict[int, int]:
-    """Launches of one call by case, into `counted` those of cases that were counted whole.
+    """Return the launches of one call by case, and add the kernels of completely counted cases to `counted`.
 
-    ncu bounds launches over all cases together: one that uses the others' share up ends the run, and those that it
-    kept out are tried again.
+    ncu limits the launches of all cases together. A case that uses up the share of others ends the run, and the cases
+    that were kept out by it are tried again.
     """
     assert run.plan.counting is not None
     limit, launches = run.plan.counting.kernels, dict[int, int]()
@@ -74,7 +78,7 @@ def _count_traffic(run: CaptureRun, wanted: list[int], counted: list[CountedKern
             break
         left = left[left.index(cut) :]
         if by_case[cut] > limit:
-            launches[cut] = by_case[cut]  # at least
+            launches[cut] = by_case[cut]  # a lower limit
             run.manifest.notes.append(_too_many(run, cut))
             left = left[1:]
     return launches
@@ -82,19 +86,14 @@ def _count_traffic(run: CaptureRun, wanted: list[int], counted: list[CountedKern
 
 def _too_many(run: CaptureRun, index: int) -> Note:
     assert run.plan.counting is not None
-    return Note(
-        "counted-in-part",
-        Severity.WARNING,
-        f"{run.plan.range_of(run.plan.cases[index])} launches more kernels a call than are counted "
-        f"({run.plan.counting.kernels}): its traffic is unknown, and its counters are those of the first kernels.",
-        "Raise --count-kernels.",
-    )
+    name = run.plan.range_of(run.plan.cases[index])
+    return make_note("counted-in-part", range=name, most=run.plan.counting.kernels)
 
 
 def _groups(run: CaptureRun, wanted: list[int], launches: dict[int, int], memory_bytes: int | None) -> Iterator[_Group]:
-    """Cases together where they can be; alone where replay or the number of kernels is their own.
+    """Yield groups: cases together where possible, alone where their replay or number of kernels is special.
 
-    One that the traffic run did not reach would fail again; where it reached none, the detail run may still.
+    A case that the traffic run did not reach would fail again. Where it reached none, the detail run may still work.
     """
     assert run.plan.counting is not None
     limit = run.plan.counting.kernels
@@ -117,24 +116,25 @@ def _replay(run: CaptureRun, index: int, memory_bytes: int | None) -> str:
     assert run.plan.counting is not None
     if run.plan.counting.replay != "auto":
         return run.plan.counting.replay
-    peak = (run.progress.outcomes[index].measured or {}).get("peak_reserved_bytes")
+    block = run.progress.outcomes[index].block
+    peak = None if block is None else block.peak_reserved_bytes
     return "application" if peak and memory_bytes and peak > _LARGEST_SHARE * memory_bytes else "kernel"
 
 
 def _count(run: CaptureRun, kind: Run, group: _Group) -> list[CountedKernel]:
-    """One ncu over a group; what it gave before a failure is kept."""
+    """Run one ncu over a group and return its launches. Launches from before a failure are kept."""
     plan, folder = run.plan, run.folder
     assert run.ncu is not None and plan.counting is not None
     skip = tuple(index for index in range(len(plan.cases)) if index not in group.cases)
-    job = write_job(run, "counted", "ncu", skip, calls=1, patience=_PATIENCE)
+    job = write_job(run, COUNTED, "ncu", skip, calls=1, patience=_PATIENCE)
     report, log = _free_name(folder, kind), f"{LOGS}/{_free_name(folder, kind).stem}.log"
     argv = count_argv(
         run.ncu, report, kind, supervisor_argv(job),
         more_metrics=plan.counting.metrics, sections=plan.counting.sections, replay=group.replay, most=group.most,
     )  # fmt: skip
     for index in group.cases:
-        run.progress.outcomes[index].counted = "not_run"
-    code = run_pass(run, "counted", argv, log, title=kind.value)
+        run.progress.outcomes[index].counted = NOT_RUN
+    code = run_profiled_pass(run, COUNTED, argv, log, title=kind.value)
     ranges = [plan.range_of(plan.cases[index]) for index in group.cases]
     try:
         if not report.exists():
@@ -142,7 +142,7 @@ def _count(run: CaptureRun, kind: Run, group: _Group) -> list[CountedKernel]:
             raise TraceError(f"ncu wrote no report ({why}, exit code {code}).", fix)
         pages = [read_report(run.ncu, report, names) for names in ("demangled", "mangled")]
     except TraceError as error:
-        run.manifest.notes.append(_nothing_of(kind, error))
+        run.manifest.add_missing(MissingSource.COUNTERS, _nothing_of(kind, error))
         return []
     if any(page.refused for page in pages):
         run.manifest.notes.append(_refused(pages[0].refused))
@@ -150,7 +150,7 @@ def _count(run: CaptureRun, kind: Run, group: _Group) -> list[CountedKernel]:
 
 
 def _free_name(folder: Path, kind: Run) -> Path:
-    """ncu.ncu-rep for the detail, ncu-traffic.ncu-rep for the traffic, with a number where there are several."""
+    """Return a free path: ncu.ncu-rep for detail, ncu-traffic.ncu-rep for traffic, with a number where needed."""
     stem = "ncu" if kind is Run.DETAIL else "ncu-traffic"
     names = [stem, *(f"{stem}-{number}" for number in range(2, 10_000))]
     return next(folder / f"{name}.ncu-rep" for name in names if not (folder / f"{name}.ncu-rep").exists())
@@ -158,10 +158,9 @@ def _free_name(folder: Path, kind: Run) -> Path:
 
 def _nothing_of(kind: Run, error: TraceError) -> Note:
     what = "DRAM bytes by counter" if kind is Run.TRAFFIC else "counters of single kernels"
-    return Note(NO_COUNTERS, Severity.WARNING, f"No {what}: {error.text}", error.next_step)
+    return make_note("no-counters", "of-a-run", what=what, problem=error.text, next_step=error.next_step)
 
 
 def _refused(refused: dict[str, int]) -> Note:
     names = ", ".join(list(refused)[:5])
-    text = f"Numbers of ncu that could be read in two ways are left out: {names}."
-    return Note("ambiguous-numbers", Severity.WARNING, text, "Export the report with ncu in the locale C.")
+    return make_note("ambiguous-numbers", names=names)

@@ -1,4 +1,4 @@
-"""What this machine can do, each by trying it: a range and some kernels under nsys, one counter under ncu."""
+"""Find out what this machine can do by trying it: a recording with nsys, a counter with ncu, torch, and the disks."""
 
 from __future__ import annotations
 
@@ -7,29 +7,27 @@ import os
 import re
 import shutil
 import sqlite3
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from nsysprof.capture.find_ncu import find_ncu, ncu_version
-from nsysprof.capture.find_nsys import find_nsys, nsys_version
-from nsysprof.capture.ncu import probe_counters
-from nsysprof.capture.nsys import explain_failure, export_argv, profile_argv
 from nsysprof.environment import collect_gpus, driver_cuda_version, read_clocks
-from nsysprof.errors import MissingToolError
+from nsysprof.errors import MissingToolError, ToolFailedError
+from nsysprof.nsight.find_tool import NCU, NSYS, find_tool, tool_version
+from nsysprof.nsight.ncu import probe_counters
+from nsysprof.nsight.nsys import explain_profile_failure, profile_argv, run_export
+from nsysprof.nsight.run_tool import run_tool
+from nsysprof.results.machine_check import Check, State
 from nsysprof.units import format_bytes
 
 _TRY_S = 180.0
 _LEAST_BYTES = 2 << 30
 _LAUNCHES = 7
 _PROBE = [sys.executable, "-m", "nsysprof.workload.doctor_probe"]
-# Variables that change what is measured, or stand in a profiler's way.
+# Variables that change what is measured, or that interfere with a profiler.
 _VARIABLES = {
     "CUDA_LAUNCH_BLOCKING": "every launch waits for the GPU",
     "PYTORCH_NO_CUDA_MEMORY_CACHING": "every tensor is a cudaMalloc",
@@ -39,30 +37,11 @@ _VARIABLES = {
 }
 
 
-class State(StrEnum):
-    """Of one thing that was looked at."""
-
-    OK = "ok"
-    WARNING = "warning"  # something works less well, or changes the numbers
-    PROBLEM = "problem"  # something asked for does not work
-    ABSENT = "absent"  # it is not here, and not everybody needs it
-
-
-@dataclass(frozen=True)
-class Check:
-    """found: what was seen. fix: what to do about it, empty when there is nothing to do."""
-
-    name: str
-    state: State
-    found: str
-    fix: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-
 def run_checks(say: Callable[[str], None]) -> list[Check]:
-    """Everything, in the order in which one needs it. say: told what is tried next, as some of it takes seconds."""
+    """Return the result of every check, in the order in which a user needs them.
+
+    say: called with what is tried next, because some checks take seconds.
+    """
     say("python, packages, GPUs")
     gpus = collect_gpus()
     checks = [*_packages(), _gpu(gpus), *_clocks(gpus), *_variables(), *_disks()]
@@ -92,8 +71,8 @@ def _packages() -> Iterator[Check]:
 
 def _gpu(gpus: list[dict[str, Any]]) -> Check:
     if not gpus:
-        text = "no NVIDIA GPU or driver that NVML sees; traces can be read, and operators captured on the CPU"
-        return Check("gpu", State.ABSENT, text, "Where there should be one, see what nvidia-smi says.")
+        text = "no NVIDIA GPU or driver that NVML sees; traces can be read, and CPU operators captured"
+        return Check("gpu", State.ABSENT, text, "If there should be one, see what nvidia-smi says.")
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     names = ", ".join(f"{gpu['name']} ({format_bytes(gpu['memory_bytes'])})" for gpu in gpus)
     text = f"{names}; driver {gpus[0]['driver_version']}"
@@ -129,7 +108,7 @@ def _disks() -> Iterator[Check]:
         try:
             free = shutil.disk_usage(folder).free
         except OSError as error:
-            yield Check(name, State.PROBLEM, f"cannot be asked: {error.strerror}", "Choose another folder.")
+            yield Check(name, State.PROBLEM, f"cannot be read: {error.strerror}", "Choose another folder.")
             continue
         state = State.OK if free >= _LEAST_BYTES else State.WARNING
         fix = "" if state is State.OK else "A capture takes hundreds of MB: free some, or set --out and TMPDIR."
@@ -137,9 +116,12 @@ def _disks() -> Iterator[Check]:
 
 
 def _torch(has_gpu: bool) -> tuple[Check, dict[str, Any]]:
-    done = _try(_PROBE)
-    if done is None or done.returncode != 0:
-        said = "it does not end" if done is None else _last_line(done.stderr)
+    try:
+        done = run_tool(_PROBE, timeout_s=_TRY_S)
+        said = _last_line(done.stderr) if done.returncode != 0 else ""
+    except ToolFailedError as error:
+        said = error.text
+    if said:
         if "No module named 'torch'" in said:
             return Check("torch", State.ABSENT, "not installed; capture, bench and tune need it",
                          "pip install 'nsysprof[torch]'"), {}  # fmt: skip
@@ -153,12 +135,12 @@ def _torch(has_gpu: bool) -> tuple[Check, dict[str, Any]]:
     capability = facts["capability"]
     if capability and facts["architectures"] and not _supports(facts["architectures"], capability):
         fix = "Install a torch that is built for it: kernels are compiled at first use, or fail."
-        return Check("torch", State.WARNING, f"{text} has no kernels of {capability}", fix), facts
+        return Check("torch", State.WARNING, f"{text} has no kernels for {capability}", fix), facts
     return Check("torch", State.OK, text), facts
 
 
 def _driver(newest: tuple[int, int] | None, built: str | None) -> Iterator[Check]:
-    """Whether the driver is new enough for torch's CUDA, and so for the CUPTI that comes with it."""
+    """Yield whether the driver is new enough for torch's CUDA, and therefore for the CUPTI that comes with it."""
     if newest is None:
         return
     text = f"supports CUDA up to {newest[0]}.{newest[1]}"
@@ -171,14 +153,14 @@ def _driver(newest: tuple[int, int] | None, built: str | None) -> Iterator[Check
         fix = "Install a newer driver, or a torch built with an older CUDA."
         yield Check("driver", State.PROBLEM, f"{said}, which needs a newer driver", fix)
     elif newest < wanted:
-        fix = "It runs by CUDA's minor-version compatibility; a newer driver has all of CUPTI."
+        fix = "It runs through CUDA's minor-version compatibility; a newer driver supports all of CUPTI."
         yield Check("driver", State.WARNING, f"{said}, which is newer", fix)
     else:
         yield Check("driver", State.OK, said)
 
 
 def _supports(architectures: list[str], capability: str) -> bool:
-    """Whether some built architecture runs on this one: the same major version, and none newer."""
+    """Return whether some built architecture runs on this one: it has the same major version and is not newer."""
     here = int(capability.removeprefix("sm_"))
     built = [int(re.sub(r"\D", "", name)) for name in architectures if name.startswith("sm_")]
     return any(each // 10 == here // 10 and each <= here for each in built)
@@ -186,15 +168,15 @@ def _supports(architectures: list[str], capability: str) -> bool:
 
 def _nsys(usable: bool) -> Iterator[Check]:
     try:
-        nsys = find_nsys()
+        nsys = find_tool(NSYS)
     except MissingToolError as error:
         yield Check("nsys", State.PROBLEM, error.text, error.next_step)
         return
     if nsys is None:
-        fix = "Install Nsight Systems, or name it with NSYSPROF_NSYS; torch's own profiler works without."
+        fix = "Install Nsight Systems, or name it with NSYSPROF_NSYS; torch's own profiler works without it."
         yield Check("nsys", State.ABSENT, "not found", fix)
         return
-    named = nsys_version(nsys)
+    named = tool_version(nsys)
     if named is None:
         yield Check("nsys", State.PROBLEM, f"{nsys} does not run", "Install it again.")
         return
@@ -203,24 +185,26 @@ def _nsys(usable: bool) -> Iterator[Check]:
 
 
 def _record(nsys: Path, usable: bool) -> Check:
-    """One real recording, exported and counted."""
+    """Record and export a tiny program, and count its kernels."""
     name = "nsys recording"
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
         report, trace = Path(scratch) / "try.nsys-rep", Path(scratch) / "try.sqlite"
         program = [*_PROBE, str(_LAUNCHES)] if usable else [sys.executable, "-c", "pass"]
-        for step, argv in (
-            ("profile", profile_argv(nsys, report.with_suffix(""), program)),
-            ("export", export_argv(nsys, report, trace)),
-        ):
-            done = _try(argv)
-            if done is None:
-                return Check(name, State.PROBLEM, f"nsys {step} does not end", "See what else profiles this machine.")
-            if done.returncode != 0 or not (report if step == "profile" else trace).exists():
-                error = explain_failure(step, done.returncode, done.stdout + done.stderr)
-                return Check(name, State.PROBLEM, error.text, error.next_step)
+        failure: ToolFailedError | None
+        try:
+            done = run_tool(profile_argv(nsys, report.with_suffix(""), program), timeout_s=_TRY_S)
+        except ToolFailedError as error:
+            failure = error
+        else:
+            if done.returncode != 0 or not report.exists():
+                failure = explain_profile_failure(done.returncode, done.stdout + done.stderr)
+            else:
+                _, failure = run_export(nsys, report, trace, timeout_s=_TRY_S)
+        if failure is not None:
+            return Check(name, State.PROBLEM, failure.text, failure.next_step)
         kernels = _count_kernels(trace)
     if not usable:
-        return Check(name, State.OK, "records and exports; no GPU to record here")
+        return Check(name, State.OK, "records and exports; there is no GPU to record here")
     if kernels < _LAUNCHES:
         fix = "This nsys is older than the driver, or another profiler holds CUPTI: use a newer nsys."
         return Check(name, State.PROBLEM, f"lost kernels: {kernels} of at least {_LAUNCHES} were recorded", fix)
@@ -238,14 +222,14 @@ def _count_kernels(trace: Path) -> int:
 
 def _ncu(usable: bool) -> Iterator[Check]:
     try:
-        ncu = find_ncu()
+        ncu = find_tool(NCU)
     except MissingToolError as error:
         yield Check("ncu", State.PROBLEM, error.text, error.next_step)
         return
     if ncu is None:
         yield Check("ncu", State.ABSENT, "not found", "Install Nsight Compute for hardware counters.")
         return
-    named = ncu_version(ncu)
+    named = tool_version(ncu)
     if named is None:
         yield Check("ncu", State.PROBLEM, f"{ncu} does not run", "Install it again.")
         return
@@ -255,29 +239,11 @@ def _ncu(usable: bool) -> Iterator[Check]:
 
 
 def _count(ncu: Path) -> Check:
-    """One hardware counter of one tiny kernel."""
+    """Read one hardware counter of one tiny kernel."""
     problem = probe_counters(ncu)
     if problem is None:
         return Check("hardware counters", State.OK, "ncu reads DRAM bytes")
     return Check("hardware counters", State.PROBLEM, *problem)
-
-
-def _try(argv: list[str]) -> subprocess.CompletedProcess[str] | None:
-    """What a program did; None when it does not end."""
-    try:
-        return subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_TRY_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return None
-    except OSError as error:
-        return subprocess.CompletedProcess(argv, 127, "", f"{argv[0]}: {error.strerror}")
 
 
 def _last_line(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Run the process that asks torch, and keep what it answers whatever becomes of it."""
+"""Run the process that asks torch which backends it takes, and keep its answers even when it dies."""
 
 from __future__ import annotations
 
@@ -13,48 +13,53 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nsysprof.eligibility import Answer, EligibilityJob, Question, Ran
+import msgspec
+
+from nsysprof.attention.eligibility import EligibilityAnswer, EligibilityJob, EligibilityQuestion, Ran
 from nsysprof.errors import MissingToolError, NsysprofError, ToolFailedError
-from nsysprof.job import EventReader
+from nsysprof.workload.job import EventReader
 
 _POLL_S = 0.05
 _KILL_GRACE_S = 5.0
-_STARTUP_S = 300.0  # importing torch from a cold network disk
+_STARTUP_S = 300.0  # enough to import torch from a cold network disk
 PROBE = (sys.executable, "-m", "nsysprof.workload.probe_eligibility")
 
 
 @dataclass
 class Answers:
-    """The answers, in the order of the questions, and what they hold for: torch, GPU."""
+    """The answers in the order of the questions, and the torch and GPU for which they hold."""
 
-    answers: list[Answer]
+    answers: list[EligibilityAnswer]
     facts: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def lost(self) -> list[Answer]:
-        """Those whose process died or hung over them."""
+    def lost(self) -> list[EligibilityAnswer]:
+        """Return the answers that are missing because the process died or hung."""
         return [answer for answer in self.answers if answer.ran.status in ("crashed", "timeout")]
 
 
 def run_probe(
-    questions: Sequence[Question],
+    questions: Sequence[EligibilityQuestion],
     device: str,
     *,
     timeout_s: float,
     startup_s: float = _STARTUP_S,
     program: Sequence[str] = PROBE,
 ) -> Answers:
-    """Ask every question of torch; one over which the process dies or hangs is unknown, and another takes the rest.
+    """Ask torch every question. A question that kills or hangs the process stays unknown; another process continues.
 
-    timeout_s: seconds for one question. startup_s: seconds until torch is loaded. Raises MissingToolError when torch or
-    the GPU cannot be used, ToolFailedError when the process does not even get to the first question.
+    Raises MissingToolError when torch or the GPU cannot be used, and ToolFailedError when the process does not reach
+    the first question.
+
+    timeout_s: how long one question may take (s).
+    startup_s: how long loading torch may take (s).
     """
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as folder:
         job = EligibilityJob(tuple(questions), device, str(Path(folder) / "events"))
         job.write(Path(folder) / "job.json")
         run = _Probe(job, Path(folder), list(program), timeout_s, startup_s)
         while run.pending:
-            run.run_process()
+            run.run_probe_process()
         return Answers([run.answered[index] for index in range(len(questions))], run.facts)
 
 
@@ -63,7 +68,7 @@ class _Probe:
         self, job: EligibilityJob, folder: Path, program: list[str], timeout_s: float, startup_s: float
     ) -> None:
         self.pending = list(range(len(job.questions)))
-        self.answered: dict[int, Answer] = {}
+        self.answered: dict[int, EligibilityAnswer] = {}
         self.facts: dict[str, Any] = {}
         self._job, self._program = job, program
         self._timeout_s, self._startup_s = timeout_s, startup_s
@@ -72,13 +77,13 @@ class _Probe:
         self._current: int | None = None
         self._deadline = 0.0
 
-    def run_process(self) -> None:
-        """Run one process over what is pending; afterwards fewer questions are."""
+    def run_probe_process(self) -> None:
+        """Run one process over the pending questions; afterwards there are fewer of them."""
         before = len(self.pending)
         self._current, self._deadline = None, time.monotonic() + self._startup_s
         command = [*self._program, str(self._job_path), ",".join(map(str, self.pending))]
         with self._log.open("wb") as log:
-            # A session of its own: Ctrl-C reaches us alone. Torch's warnings stay in the log.
+            # A session of its own, so that Ctrl-C reaches only us. Torch's warnings stay in the log.
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )
@@ -93,7 +98,7 @@ class _Probe:
             self._give_up(self._start_error(process.returncode, timed_out))
 
     def _follow(self, process: subprocess.Popen[bytes]) -> bool:
-        """Wait for the process to end; True when it took too long instead."""
+        """Wait for the process to end; return True when it took too long."""
         while process.poll() is None:
             self._take()
             if time.monotonic() > self._deadline:
@@ -111,7 +116,7 @@ class _Probe:
             elif kind == "start":
                 self._current, self._deadline = event["question"], time.monotonic() + self._timeout_s
             elif kind == "done":
-                self.answered[event["question"]] = Answer.from_json(event["answer"])
+                self.answered[event["question"]] = msgspec.convert(event["answer"], EligibilityAnswer)
                 self.pending.remove(event["question"])
                 self._current, self._deadline = None, time.monotonic() + self._timeout_s
 
@@ -121,16 +126,16 @@ class _Probe:
             ran = Ran("timeout", f"no answer within {self._timeout_s:g} s; the process was ended")
         else:
             ran = Ran("crashed", f"the process {_exit_text(code)}")
-        self.answered[index] = Answer(backend, None, ran.reason, ran=ran)
+        self.answered[index] = EligibilityAnswer(backend, None, ran.reason, ran=ran)
         self.pending.remove(index)
 
     def _give_up(self, error: NsysprofError) -> None:
-        """Raise, unless there are answers already: then what is pending is unknown for this reason."""
+        """Raise the error; where there are answers already, mark the pending questions as unknown instead."""
         if not self.answered:
             raise error
         for index in self.pending:
             backend = self._job.questions[index].backend
-            self.answered[index] = Answer(backend, None, error.text, ran=Ran("crashed", error.text))
+            self.answered[index] = EligibilityAnswer(backend, None, error.text, ran=Ran("crashed", error.text))
         self.pending.clear()
 
     def _start_error(self, code: int | None, timed_out: bool) -> ToolFailedError:

@@ -1,75 +1,79 @@
-"""The manifest of a capture folder: what was asked, on what, which steps ran, and what to know about the result."""
+"""The manifest of a capture folder: the task, the machine, the steps that ran, and notes about the result."""
 
 from __future__ import annotations
 
 import csv
 import io
-import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from nsysprof import __version__
+from nsysprof.attention.case import Case
+from nsysprof.attention.range_name import RangeKey
+from nsysprof.capture.environment import check_environment
 from nsysprof.capture.rank import rank_name
-from nsysprof.case import Case
 from nsysprof.errors import TraceError
+from nsysprof.files.json_file import FileHeader, encode_json, json_value, read_json
+from nsysprof.files.output import write_whole
 from nsysprof.notes import Note
-from nsysprof.output import write_whole
-from nsysprof.samples import Samples
+from nsysprof.nsight.run_tool import Step
+from nsysprof.results.csv_table import format_cell
+from nsysprof.results.missing_source import MissingSource
 
 # History of the format. 1: first.
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
-SAMPLES = "samples.json"
 RESULTS = "results.csv"
 NSYS_TRACE = "nsys.sqlite"
 TORCH_TRACE = "torch.sqlite"
+_OF_OLD_NOTES = {
+    "no-counters": MissingSource.COUNTERS,
+    "counters-of-another-gpu": MissingSource.COUNTERS_OF_THIS_GPU,
+    "gpu-metrics-failed": MissingSource.DRAM_SAMPLES,
+    "nsys-failed": MissingSource.NSYS,
+}
 
 
-@dataclass(frozen=True)
-class Step:
-    """One program that ran: its command line, exit code (None: killed or not ended) and duration."""
-
-    name: str
-    argv: tuple[str, ...]
-    exit_code: int | None
-    duration_ns: int
+Rank = Annotated[int, Meta(ge=0, lt=10**7)]
+Text = Annotated[str, Meta(max_length=100_000)]
 
 
 @dataclass(frozen=True)
 class RankTrace:
-    """What became of one rank. Paths are relative to the capture folder; None where there is no such file.
+    """The result of recording one rank."""
 
-    host_token: equal for ranks of one host. exit_code: 128 + n for signal n; None while it runs or when it was lost.
-    variables: what its launcher said. attempt: how often torchrun had started it anew.
-    """
-
-    rank: int
-    local_rank: int | None
-    world_size: int
-    host_token: str
-    trace: str | None = None
-    report: str | None = None
+    rank: Rank
+    local_rank: Rank | None
+    world_size: Annotated[int, Meta(ge=1, le=10**7)]
+    # The same for ranks of one host.
+    host_token: Text
+    # Relative to the capture folder; None when there is no such file.
+    trace: Text | None = None
+    report: Text | None = None
+    # 128 + n for signal n; None while the rank runs, or when it was lost.
     exit_code: int | None = None
+    # The launcher's variables.
     variables: dict[str, str] = field(default_factory=dict)
+    # How many times torchrun had started it before.
     attempt: int = 0
 
 
 @dataclass(frozen=True)
 class Program:
-    """What a capture of a program ran. exit_code: as RankTrace has it."""
+    """The program that a capture ran."""
 
     argv: tuple[str, ...]
+    # As in RankTrace.
     exit_code: int | None = None
     ranks: tuple[RankTrace, ...] = ()
 
 
 @dataclass
 class Manifest:
-    """Grows while the capture runs and is rewritten after each step, so that an interruption loses nothing.
-
-    program: of a capture of a program, which has no cases; None for a grid.
-    """
+    """Describes a capture. It is written again after each step, so that an interruption loses nothing."""
 
     cases: tuple[Case, ...]
     range_keys: tuple[str, ...]
@@ -81,100 +85,115 @@ class Manifest:
     environment: dict[str, Any] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
+    # What was asked for and could not be had.
+    missing: list[MissingSource] = field(default_factory=list)
+    # For a capture of a program, which has no cases; None for a grid.
     program: Program | None = None
 
+    def add_missing(self, source: MissingSource, note: Note) -> None:
+        """Add a source that could not be had, and the note that says why."""
+        self.missing.append(source)
+        self.notes.append(note)
+
     def to_json(self) -> dict[str, Any]:
-        return {
-            "format_version": FORMAT_VERSION,
-            "nsysprof_version": __version__,
-            "created_utc": self.created_utc,
-            "complete": self.complete,
-            "kind": "grid" if self.program is None else "program",
-            "profiler": self.profiler,
-            "method": self.method,
-            "traced_calls": self.traced_calls,
-            "range_keys": list(self.range_keys),
-            "cases": [case.to_json() for case in self.cases],
-            "environment": self.environment,
-            "steps": [
-                {"name": s.name, "argv": list(s.argv), "exit_code": s.exit_code, "duration_ns": s.duration_ns}
-                for s in self.steps
-            ],
-            "notes": [note.to_json() for note in self.notes],
-            **({} if self.program is None else _program_json(self.program)),
-        }
-
-    @staticmethod
-    def from_json(data: dict[str, Any]) -> Manifest:
-        return Manifest(
-            cases=tuple(Case.from_json(cell) for cell in data["cases"]),
-            range_keys=tuple(data["range_keys"]),
-            profiler=data["profiler"],
-            traced_calls=data["traced_calls"],
-            method=data["method"],
-            created_utc=data["created_utc"],
-            complete=data["complete"],
-            environment=data["environment"],
-            steps=[Step(s["name"], tuple(s["argv"]), s["exit_code"], s["duration_ns"]) for s in data["steps"]],
-            notes=[Note.from_json(note) for note in data["notes"]],
-            program=_read_program(data) if data.get("kind") == "program" else None,
-        )
+        """Return the content of manifest.json."""
+        return dict(json_value(_file_of(self)))
 
 
-def _program_json(program: Program) -> dict[str, Any]:
-    return {
-        "program": {"argv": list(program.argv), "exit_code": program.exit_code},
-        "ranks": [asdict(rank) for rank in program.ranks],
-    }
+class _Program(Struct):
+    """The program as it stands in the file, where the ranks are separate."""
+
+    argv: tuple[str, ...] = ()
+    exit_code: int | None = None
 
 
-def _read_program(data: dict[str, Any]) -> Program:
-    """A bundle leaves the program and its ranks out."""
-    program = data.get("program", {})
-    known = {each.name for each in fields(RankTrace)}
-    ranks = [RankTrace(**{key: value for key, value in rank.items() if key in known}) for rank in data.get("ranks", [])]
-    for rank in ranks:
-        if {rank.trace, rank.report} - {
-            None,
-            f"ranks/{rank_name(rank.rank)}.sqlite",
-            f"ranks/{rank_name(rank.rank)}.nsys-rep",
-        }:
-            raise ValueError(f"rank {rank.rank} names a file that is none of its own")
-    return Program(tuple(program.get("argv", ())), program.get("exit_code"), tuple(ranks))
+class _ManifestFile(FileHeader, kw_only=True):
+    """The content of manifest.json."""
+
+    created_utc: Text
+    complete: bool
+    kind: Literal["grid", "program"] = "grid"
+    profiler: Text
+    method: Text
+    traced_calls: Annotated[int, Meta(ge=0, le=10**9)]
+    range_keys: tuple[RangeKey, ...]
+    cases: tuple[Case, ...]
+    environment: dict[str, Any]
+    steps: list[Step]
+    notes: list[Note]
+    # Versions before this field said it in their notes alone.
+    missing: list[MissingSource] | UnsetType = UNSET
+    # Only for a program; a bundle leaves both out.
+    program: _Program | UnsetType = UNSET
+    ranks: tuple[RankTrace, ...] | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        check_environment(self.environment)
+
+
+def _file_of(manifest: Manifest) -> _ManifestFile:
+    program = manifest.program
+    return _ManifestFile(
+        format_version=FORMAT_VERSION,
+        nsysprof_version=__version__,
+        created_utc=manifest.created_utc,
+        complete=manifest.complete,
+        kind="grid" if program is None else "program",
+        profiler=manifest.profiler,
+        method=manifest.method,
+        traced_calls=manifest.traced_calls,
+        range_keys=manifest.range_keys,
+        cases=manifest.cases,
+        environment=manifest.environment,
+        steps=manifest.steps,
+        notes=manifest.notes,
+        missing=list(dict.fromkeys(manifest.missing)),
+        program=UNSET if program is None else _Program(program.argv, program.exit_code),
+        ranks=UNSET if program is None else program.ranks,
+    )
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    write_whole(folder / MANIFEST, (json.dumps(manifest.to_json(), indent=1, ensure_ascii=False) + "\n").encode())
+    """Write manifest.json. Raises OutputError."""
+    write_whole(folder / MANIFEST, encode_json(_file_of(manifest)))
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Raises TraceError when the manifest is missing, not ours, or of a newer format."""
-    path = folder / MANIFEST
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        if data["format_version"] > FORMAT_VERSION:
-            raise TraceError(
-                f"{path} was written by a newer nsysprof ({data.get('nsysprof_version')}).",
-                "Update nsysprof.",
-            )
-        return Manifest.from_json(data)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise TraceError(
-            f"{path} is not a capture's manifest: {error}.", "Give the trace inside the folder instead."
-        ) from error
+    """Return the manifest of a capture. Raises TraceError when it is missing, foreign, or of a newer format."""
+    path, advice = folder / MANIFEST, "Give the trace inside the folder instead."
+    file = read_json(path, _ManifestFile, kind="a capture's manifest", advice=advice, newest=FORMAT_VERSION)
+    ranks = file.ranks or ()
+    for index, rank in enumerate(ranks):
+        own = f"ranks/{rank_name(rank.rank)}"
+        if {rank.trace, rank.report} - {None, f"{own}.sqlite", f"{own}.nsys-rep"}:
+            text = f"{path} is not a capture's manifest: ranks[{index}] names a file of another rank."
+            raise TraceError(text, advice)
+    program = file.program or _Program()
+    return Manifest(
+        cases=file.cases,
+        range_keys=file.range_keys,
+        profiler=file.profiler,
+        traced_calls=file.traced_calls,
+        method=file.method,
+        created_utc=file.created_utc,
+        complete=file.complete,
+        environment=file.environment,
+        steps=file.steps,
+        notes=file.notes,
+        missing=_missing_of(file.notes) if file.missing is UNSET else file.missing,
+        program=Program(program.argv, program.exit_code, ranks) if file.kind == "program" else None,
+    )
 
 
-def write_samples(folder: Path, samples: dict[str, Samples]) -> None:
-    """All raw samples by range name."""
-    data = {"format_version": FORMAT_VERSION, "samples": {name: s.to_json() for name, s in samples.items()}}
-    write_whole(folder / SAMPLES, (json.dumps(data, indent=1) + "\n").encode())
+def _missing_of(notes: list[Note]) -> list[MissingSource]:
+    """Return what a manifest without `missing` lacks, by the codes of its notes."""
+    return [_OF_OLD_NOTES[note.code] for note in notes if note.code in _OF_OLD_NOTES]
 
 
 def write_results(folder: Path, columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
-    """One row a case; unknown is empty."""
+    """Write results.csv with one row per case. Unknown values are empty."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n", restval="")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({key: "" if row.get(key) is None else row[key] for key in columns})
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([format_cell(row.get(name)) for name in columns] for row in rows)
     write_whole(folder / RESULTS, (text.getvalue()).encode())

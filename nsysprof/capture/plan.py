@@ -5,61 +5,86 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nsysprof.case import Case
+from nsysprof.attention.case import Case
+from nsysprof.attention.range_name import format_range, varied_keys
+from nsysprof.capture.bench_plan import BenchPlan, check_plan
 from nsysprof.errors import UsageError
-from nsysprof.range_name import format_range, varied_keys
 from nsysprof.units import format_bytes
 
 PROFILERS = ("auto", "nsys", "torch", "none")
-DEVICES = ("auto", "cuda", "cpu")
 REPLAYS = ("auto", "kernel", "application")
 _SAMPLES_A_RANGE = 100
-METRICS_HZ = (10, 200_000)  # what nsys takes
+_LEAST_SAMPLES = 10
+_METHODS = {
+    "cuda": "untraced; one pair of CUDA events around each call, calls queued back to back, L2 warm; median",
+    "cpu": "untraced; monotonic clock around each call on the CPU; median",
+}
+METRICS_HZ = (10, 200_000)  # the limits of nsys
 
 
 @dataclass(frozen=True)
 class CountingPlan:
-    """How ncu counts one call of each case.
+    """How ncu counts one call of each case."""
 
-    metrics, sections: passed through to ncu. replay: "auto", "kernel" or "application". kernels: of a call, above
-    which only the first are counted.
-    """
-
+    # Passed on to ncu.
     metrics: tuple[str, ...] = ()
     sections: tuple[str, ...] = ()
+    # One of REPLAYS.
     replay: str = "auto"
+    # Of a call with more kernels, only the first ones are counted.
     kernels: int = 200
 
 
 @dataclass(frozen=True)
 class CapturePlan:
-    """The grid and how it is measured. `profiler` and `device` are settled: no `auto` is left in them.
-
-    gpu_metrics_hz: DRAM bandwidth is sampled under nsys at this frequency; 0: not. counting: None without ncu.
-    """
+    """The grid, and how it is measured. `profiler` and `device` are decided: neither is `auto`."""
 
     cases: tuple[Case, ...]
     profiler: str
     device: str
+    # Untraced samples of a case; fewer where they would take longer than sample_seconds, but at least ten.
     samples: int = 50
     sample_seconds: float = 3.0
     warmup: int = 10
     traced_calls: int = 10
     case_timeout_s: float = 300.0
     check: bool = True
+    # DRAM bandwidth is sampled under nsys at this frequency; 0: it is not sampled.
     gpu_metrics_hz: int = 0
+    # None when ncu is not used.
     counting: CountingPlan | None = None
 
     @property
     def traced_seconds(self) -> float:
-        """The least time of a case's range: enough samples that their edges matter little."""
+        """Return the least duration of a case's range (s), which holds enough samples that its edges matter little."""
         return _SAMPLES_A_RANGE / self.gpu_metrics_hz if self.gpu_metrics_hz else 0.0
 
     @property
-    def ceilings(self) -> tuple[str, ...]:
-        """The dtypes whose ceilings are measured, since traffic is compared with them; none on a CPU."""
-        wanted = self.device == "cuda" and (self.counting is not None or self.gpu_metrics_hz > 0)
-        return tuple(dict.fromkeys(case.dtype for case in self.cases)) if wanted else ()
+    def untraced(self) -> BenchPlan:
+        """Return the untraced pass: a bench of one process, with warm caches and a fixed number of warm-up calls.
+
+        The ceilings of a GPU are measured only where traffic is measured too, which is compared with them.
+        """
+        return BenchPlan(
+            cases=self.cases,
+            device=self.device,
+            processes=1,
+            rounds=1,
+            samples=self.samples,
+            least_samples=_LEAST_SAMPLES,
+            sample_seconds=self.sample_seconds,
+            warmup_calls=self.warmup,
+            flush=False,
+            graph="never",
+            check=self.check,
+            case_timeout_s=self.case_timeout_s,
+            ceilings=self.device == "cuda" and (self.counting is not None or self.gpu_metrics_hz > 0),
+        )
+
+    @property
+    def method(self) -> str:
+        """Return in words how the untraced samples are taken."""
+        return _METHODS[self.device]
 
     @property
     def range_keys(self) -> tuple[str, ...]:
@@ -84,18 +109,30 @@ def plan_capture(
     gpu_metrics_hz: int = 0,
     counting: CountingPlan | None = None,
 ) -> CapturePlan:
-    """Check the numbers and that every case's inputs and output fit the device's memory (bytes; None: unknown).
+    """Return the plan, after checking the numbers and that the inputs and output of every case fit the device.
 
-    A case whose intermediates alone do not fit is left in: running out of memory is a result. Raises UsageError.
+    A case whose intermediates do not fit stays in the plan, because running out of memory is a result. Raises
+    UsageError.
+
+    memory_bytes: the memory of the device; None when unknown.
     """
-    for name, value, least in (
-        ("samples", samples, 1), ("traced-calls", traced_calls, 1), ("warmup", warmup, 0),
-    ):  # fmt: skip
+    plan = CapturePlan(
+        cases=tuple(cases),
+        profiler=profiler,
+        device=device,
+        samples=samples,
+        sample_seconds=sample_seconds,
+        warmup=warmup,
+        traced_calls=traced_calls,
+        case_timeout_s=case_timeout_s,
+        check=check,
+        gpu_metrics_hz=gpu_metrics_hz,
+        counting=counting,
+    )
+    check_plan(plan.untraced)
+    for name, value, least in (("traced-calls", traced_calls, 1), ("warmup", warmup, 0)):
         if value < least:
             raise UsageError(f"--{name} {value} is too small.", f"Give at least {least}.")
-    for name, seconds in (("case-timeout", case_timeout_s), ("sample-seconds", sample_seconds)):
-        if not seconds > 0:
-            raise UsageError(f"--{name} {seconds:g} is not a time.", "Give seconds above zero.")
     if gpu_metrics_hz and not METRICS_HZ[0] <= gpu_metrics_hz <= METRICS_HZ[1]:
         raise UsageError(f"--gpu-metrics-frequency {gpu_metrics_hz} is out of range.", "nsys takes 10 to 200000 Hz.")
     if counting is not None and counting.kernels < 1:
@@ -110,16 +147,4 @@ def plan_capture(
                     f"the device has {format_bytes(memory_bytes)}.",
                     "Make the largest shape smaller.",
                 )
-    return CapturePlan(
-        cases=tuple(cases),
-        profiler=profiler,
-        device=device,
-        samples=samples,
-        sample_seconds=sample_seconds,
-        warmup=warmup,
-        traced_calls=traced_calls,
-        case_timeout_s=case_timeout_s,
-        check=check,
-        gpu_metrics_hz=gpu_metrics_hz,
-        counting=counting,
-    )
+    return plan

@@ -1,4 +1,4 @@
-"""A capture of a program of the user's: one trace, or one a rank, in a folder with everything that belongs to it."""
+"""Capture a program of the user's: one trace, or one per rank, in a folder with everything that belongs to it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from nsysprof.capture.find_nsys import nsys_version
-from nsysprof.capture.folder import LOGS, NSYS_REPORT, WORK, remove_path, remove_work
-from nsysprof.capture.manifest import MANIFEST, NSYS_TRACE, Manifest, Program, Step, write_manifest
-from nsysprof.capture.nsys import export_sqlite, gpu_metrics_options
+from nsysprof.capture.folder import NSYS_REPORT, remove_work
+from nsysprof.capture.manifest import MANIFEST, NSYS_TRACE, Manifest, Program, write_manifest
+from nsysprof.capture.measured_process import LOGS, WORK
 from nsysprof.capture.program_plan import ProgramPlan
 from nsysprof.capture.rank import RankIdentity, job_token
 from nsysprof.capture.rank_launch import VARIABLE, RankJob, write_launcher
@@ -37,45 +36,47 @@ from nsysprof.capture.record_program import Say, Watchers, program_environment, 
 from nsysprof.capture.streamed import Ended, Streams, run_streamed
 from nsysprof.environment import collect_gpus, collect_host, comparable_hash
 from nsysprof.errors import NsysprofError, ToolFailedError
-from nsysprof.notes import Note, Severity
+from nsysprof.files.result_folder import remove_path
+from nsysprof.notes import Loss, Note, Remarks, make_note, split_losses
+from nsysprof.nsight.find_tool import tool_version
+from nsysprof.nsight.nsys import gpu_metrics_options, run_export
+from nsysprof.nsight.run_tool import Step
+from nsysprof.results.missing_source import MissingSource
 from nsysprof.units import format_bytes
 
 _LITTLE_SPACE = 2 << 30
-_FINISH_S = 120.0  # for nsys of a worker that the launcher killed while the report was being written
+_FINISH_S = 120.0  # how long nsys may write the report of a worker that the launcher killed
 _POLL_S = 0.5
 
-Inspect = Callable[[Path], list[Note]]
+Inspect = Callable[[Path], Remarks]
 
 
 @dataclass(frozen=True)
 class CapturedProgram:
-    """A finished capture.
-
-    traces: those that this process exported. failure: why one of them, or all, are missing. notes: what was found in
-    them.
-    """
+    """A finished capture."""
 
     manifest: Manifest
     ended: Ended
+    # The traces that this process exported.
     traces: tuple[Path, ...]
+    # Why one of the traces, or all, are missing; None when all are there.
     failure: NsysprofError | None
-    notes: tuple[Note, ...] = ()
+    # What the traces lack.
+    losses: tuple[Loss, ...] = ()
 
 
 @dataclass
 class ProgramRun:
-    """A capture of a program while it runs.
-
-    identity: of this process, where the job starts nsysprof several times, once a rank or once a node. Alone otherwise.
-    inspect: looks into a finished trace.
-    """
+    """A capture of a program while it runs."""
 
     plan: ProgramPlan
     folder: Path
     nsys: Path
+    # The rank of this process, where the job starts nsysprof once per rank or node; None where it runs alone.
     identity: RankIdentity | None
     watchers: Watchers
     say: Say
+    # Looks into a finished trace and returns notes for the reader.
     inspect: Inspect
     manifest: Manifest
     metrics: tuple[str, ...] = ()
@@ -90,14 +91,14 @@ class ProgramRun:
 
     @property
     def records(self) -> list[RankRecord]:
-        """Of this job, by rank."""
+        """Return the records of this job, by rank."""
         return [record for record in read_records(self.folder) if record.job == self.job]
 
     def save(self) -> Manifest:
-        """Write the manifest, with what the other ranks have left in the folder by now."""
+        """Write the manifest, with what the other ranks have left in the folder by now, and return it."""
         records = self.records
         manifest = merge_manifest(self.manifest, records, self.plan.ranks) if records else self.manifest
-        # Through a folder of its own: others may be writing theirs.
+        # Written in a folder of its own first, because other ranks may be writing theirs.
         own = self.folder / WORK / f"manifest-{self.starter}"
         own.mkdir(parents=True, exist_ok=True)
         write_manifest(own, manifest)
@@ -116,7 +117,7 @@ def run_program_capture(
     say: Say,
     inspect: Inspect,
 ) -> CapturedProgram:
-    """Run the plan's program into the prepared `folder`; everything finished is on disk at every moment."""
+    """Run the plan's program into the prepared `folder`. Everything finished is on disk at every moment."""
     manifest = Manifest(
         cases=(),
         range_keys=(),
@@ -147,7 +148,7 @@ def run_program_capture(
 
 
 def _sums_up(run: ProgramRun, identity: RankIdentity, captured: CapturedProgram) -> bool:
-    """Whether this process of several writes the manifest: the first, the last, and any that failed."""
+    """Return whether this process writes the manifest: the first rank, the last, and any that failed do."""
     if identity.rank == 0 or captured.failure is not None or captured.ended.exit_code != 0:
         return True
     own = sum(record.starter == run.starter for record in run.records) if run.plan.per_rank else 1
@@ -170,23 +171,24 @@ def _run_alone(run: ProgramRun) -> CapturedProgram:
     )
     run.manifest.steps += recorded.steps
     run.manifest.notes += recorded.notes
+    run.manifest.missing += recorded.missing
     run.manifest.program = Program(run.plan.argv, recorded.ended.exit_code)
     run.save()
     failure: NsysprofError | None = recorded.failure
     traces: tuple[Path, ...] = ()
-    notes: list[Note] = []
+    found = split_losses(())
     if report.is_file():
         trace = run.folder / NSYS_TRACE
-        step, failure, notes = _export(run, report, trace, logs / "export.log")
+        step, failure, found = _export(run, report, trace, logs / "export.log")
         run.manifest.steps.append(step)
-        run.manifest.notes += notes
+        run.manifest.notes += found.notes
         traces = () if failure else (trace,)
     run.manifest.complete = failure is None and recorded.ended.interrupted is None
-    return CapturedProgram(run.manifest, recorded.ended, traces, failure, tuple(notes))
+    return CapturedProgram(run.manifest, recorded.ended, traces, failure, found.losses)
 
 
 def _run_rank(run: ProgramRun, identity: RankIdentity) -> CapturedProgram:
-    """This process is a rank: record it, export it, and let the manifest tell of all that are there by now."""
+    """Record and export this rank, and write the manifest with all ranks that are there by now."""
     streams = logs_of(run.folder, identity.rank)
     if not run.plan.is_recorded(identity.rank):
         ended = run_streamed(
@@ -205,15 +207,15 @@ def _run_rank(run: ProgramRun, identity: RankIdentity) -> CapturedProgram:
         say=run.say,
     )
     record = replace(record, trace=replace(record.trace, exit_code=recorded.ended.exit_code))
-    record = replace(record, recorded=True, steps=recorded.steps, notes=recorded.notes)
+    record = replace(record, recorded=True, steps=recorded.steps, notes=recorded.notes, missing=recorded.missing)
     write_record(run.folder, with_files(run.folder, record))
-    failure, traces, notes = _finish_records(run, [record], recorded.ended)
+    failure, traces, losses = _finish_records(run, [record], recorded.ended)
     run.manifest.complete = recorded.ended.interrupted is None
-    return CapturedProgram(run.manifest, recorded.ended, traces, recorded.failure or failure, notes)
+    return CapturedProgram(run.manifest, recorded.ended, traces, recorded.failure or failure, losses)
 
 
 def _run_launcher(run: ProgramRun) -> CapturedProgram:
-    """The program is torch's launcher, or starts it: its workers run under nsys, each by itself."""
+    """Run torch's launcher, or a program that starts it. Each of its workers runs under an nsys of its own."""
     plan, logs, work = run.plan, run.folder / LOGS, run.folder / WORK
     python = os.environ.get(VARIABLE)
     job = RankJob(str(run.folder.resolve()), run.job, run.starter, str(run.nsys.absolute()), plan, run.metrics, python)
@@ -231,63 +233,64 @@ def _run_launcher(run: ProgramRun) -> CapturedProgram:
     for record in mine:
         if not record.recorded:
             _await_report(report_of(run.folder, record.trace.rank))
-    failure, traces, notes = _finish_records(run, mine, ended)
+    failure, traces, losses = _finish_records(run, mine, ended)
     run.manifest.complete = ended.interrupted is None
     if not mine and not ended.refused and ended.interrupted is None:
         failure = ToolFailedError(
             "The program started no worker through torch's launcher, so nothing was recorded.",
-            "Leave out --per-rank for one trace of all, or start nsysprof once a rank: LAUNCHER nsysprof capture --out "
-            "FOLDER -- PROGRAM.",
+            "Leave out --per-rank for one trace of all, or start nsysprof once per rank: LAUNCHER nsysprof capture "
+            "--out FOLDER -- PROGRAM.",
         )
-    return CapturedProgram(run.manifest, ended, traces, failure, notes)
+    return CapturedProgram(run.manifest, ended, traces, failure, losses)
 
 
 def _finish_records(
     run: ProgramRun, records: list[RankRecord], ended: Ended
-) -> tuple[NsysprofError | None, tuple[Path, ...], tuple[Note, ...]]:
-    """Export the reports of these ranks, several at a time; the first failure, the traces, and what is in them."""
+) -> tuple[NsysprofError | None, tuple[Path, ...], tuple[Loss, ...]]:
+    """Export the reports of these ranks, several at a time; return the first failure, the traces and their losses."""
 
-    def finish(record: RankRecord) -> tuple[NsysprofError | None, Path, list[Note]]:
+    def finish(record: RankRecord) -> tuple[NsysprofError | None, Path, tuple[Loss, ...]]:
         rank = record.trace.rank
         report, trace, log = report_of(run.folder, rank), trace_of(run.folder, rank), logs_of(run.folder, rank)[2]
         failure: NsysprofError | None = ToolFailedError(f"Rank {rank} left no report.", f"See {log}.")
-        notes: list[Note] = []
+        found = split_losses(())
         if report.is_file():
-            step, failure, notes = _export(run, report, trace, log.with_suffix(".export.log"))
+            step, failure, found = _export(run, report, trace, log.with_suffix(".export.log"))
             record = replace(record, steps=(*record.steps, step))
-        notes = [replace(note, text=f"Rank {rank}: {note.text}") for note in notes]
+        notes = [_of_rank(note, rank) for note in found.notes]
         if failure is not None:
-            text = f"Rank {rank} has no trace: {failure.text}"
-            notes.append(Note("rank-without-trace", Severity.WARNING, text, failure.next_step))
+            notes.append(make_note("rank-without-trace", rank=rank, problem=failure.text, next_step=failure.next_step))
         record = replace(record, notes=(*record.notes, *notes), environment=run.manifest.environment)
         record = replace(record, ended=True, interrupted=ended.interrupted is not None)
         write_record(run.folder, with_files(run.folder, record))
-        return failure, trace, notes
+        return failure, trace, tuple(Loss(_of_rank(loss.note, rank)) for loss in found.losses)
 
     with ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2)) as pool:
         done = list(pool.map(finish, records))
     return (
         next((failure for failure, _, _ in done if failure), None),
         tuple(trace for failure, trace, _ in done if failure is None),
-        tuple(note for _, _, notes in done for note in notes),
+        tuple(loss for _, _, losses in done for loss in losses),
     )
 
 
-def _export(run: ProgramRun, report: Path, trace: Path, log: Path) -> tuple[Step, NsysprofError | None, list[Note]]:
+def _of_rank(note: Note, rank: int) -> Note:
+    return replace(note, text=f"Rank {rank}: {note.text}")
+
+
+def _export(run: ProgramRun, report: Path, trace: Path, log: Path) -> tuple[Step, NsysprofError | None, Remarks]:
     run.say(f"export {report.name}")
-    started = time.monotonic_ns()
-    argv: list[str] = []
-    code, failure, notes = None, None, []
+    step, refused = run_export(run.nsys, report, trace, log=log)
+    if refused is not None:
+        return step, refused, split_losses(())
     try:
-        argv, code = export_sqlite(run.nsys, report, trace, log)
-        notes = run.inspect(trace)
+        return step, None, run.inspect(trace)
     except NsysprofError as error:
-        failure = error
-    return Step("export", tuple(argv), code, time.monotonic_ns() - started), failure, notes
+        return step, error, split_losses(())
 
 
 def _await_report(report: Path) -> None:
-    """Wait until a report whose rank was killed stops growing; nsys outlives it."""
+    """Wait until the report of a killed rank stops growing, because nsys outlives the rank."""
     deadline, size = time.monotonic() + _FINISH_S, -1
     while time.monotonic() < deadline:
         before, size = size, report.stat().st_size if report.exists() else -1
@@ -301,40 +304,39 @@ def _settle_metrics(run: ProgramRun) -> None:
         return
     run.metrics, why = gpu_metrics_options(run.nsys, run.plan.gpu_metrics_hz)
     if why:
-        run.manifest.notes.append(unsampled(why))
+        run.manifest.add_missing(MissingSource.DRAM_SAMPLES, unsampled(why))
 
 
 def _environment(nsys: Path) -> dict[str, Any]:
-    """What can be known from outside the program; its torch and CUDA cannot."""
+    """Return what can be known from outside the program. Its torch and CUDA cannot."""
     gpus = collect_gpus()
     environment = {
         **collect_host(),
         "gpu_name": ", ".join(sorted({gpu["name"] for gpu in gpus})) or None,
         "gpu_count": len(gpus),
         "driver_version": gpus[0]["driver_version"] if gpus else None,
-        "nsys_version": nsys_version(nsys),
+        "nsys_version": tool_version(nsys),
     }
     return {**environment, "comparable_hash": comparable_hash(environment)}
 
 
 def _space_notes(folder: Path) -> list[Note]:
-    """nsys collects in TMPDIR and writes into the folder; a full disk there costs the recording."""
+    """Return notes about nearly full disks: nsys collects in TMPDIR and writes into the folder."""
     notes = []
     for place, what in ((Path(tempfile.gettempdir()), "TMPDIR"), (folder, "the capture folder")):
         free = shutil.disk_usage(place).free
         if free < _LITTLE_SPACE:
-            text = f"Only {format_bytes(free)} are free in {what}; long recordings take more."
-            notes.append(Note("little-space", Severity.WARNING, text, "Free some space, or set TMPDIR or --out."))
+            notes.append(make_note("little-space", free=format_bytes(free), place=what))
     return notes
 
 
 def _remove_own_work(run: ProgramRun) -> None:
-    """Other ranks may still need theirs."""
+    """Remove this job's working files; other ranks may still need theirs."""
     work = run.folder / WORK
     if run.identity is None:
         remove_work(run.folder)
         return
     for path in work.glob(f"*-{run.starter}"):
         remove_path(path)
-    with contextlib.suppress(OSError):  # not empty, or gone already
+    with contextlib.suppress(OSError):  # it is not empty, or was removed already
         work.rmdir()

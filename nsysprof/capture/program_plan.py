@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,12 @@ from nsysprof.capture.plan import METRICS_HZ
 from nsysprof.errors import UsageError
 
 NO_RANGE, PROFILER_API, NVTX_RANGE = "none", "cudaProfilerApi", "nvtx:"
-# Ours: without them the folder would not hold what the manifest says.
+# nsysprof sets these options itself: with other values the folder would not hold what the manifest says.
 _RESERVED = (
     "--output", "--force-overwrite", "--export", "--session-new", "--start-later", "--capture-range", "--nvtx-capture",
     "--capture-range-end", "--delay", "--duration", "--stats", "--trace",
 )  # fmt: skip
-# Launchers that start this command once a rank just as well; of torch's, nsysprof can reach the workers itself.
+# Launchers that can start this command once per rank. Of torch's launcher, nsysprof can reach the workers itself.
 _RANK_STARTERS = ("srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "jsrun", "aprun", "flux")
 _TORCH_LAUNCHERS = ("torchrun", "accelerate", "torchx")
 _TORCH_MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
@@ -26,27 +26,30 @@ _TORCH_MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelera
 
 @dataclass(frozen=True)
 class ProgramPlan:
-    """per_rank: each worker that torch's launcher starts has a trace of its own, else all that runs here has one.
-
-    capture_range: "none", "cudaProfilerApi" or "nvtx:NAME[@DOMAIN]". delay_s, duration_s: of the recording; 0: from the
-    start, to the end. end_program: when the recording is over. gpu_metrics_hz: 0: not sampled. ranks: which of them are
-    recorded; none: all. nsys_options: for nsys, in place of ours where those have the same name.
-    """
+    """How a program is recorded."""
 
     argv: tuple[str, ...]
+    # Whether each worker of torch's launcher gets its own trace. Otherwise everything that runs here shares one.
     per_rank: bool = False
+    # The APIs that nsys records.
     trace: str = "cuda,nvtx"
+    # "none", "cudaProfilerApi" or "nvtx:NAME[@DOMAIN]".
     capture_range: str = NO_RANGE
+    # The recording begins after delay_s and lasts duration_s; 0 means to the end.
     delay_s: int = 0
     duration_s: int = 0
+    # Whether the program is ended together with the recording.
     end_program: bool = False
+    # How often counters are sampled (Hz); 0: never.
     gpu_metrics_hz: int = 0
+    # The ranks to record; empty: all.
     ranks: tuple[int, ...] = ()
+    # Further options for nsys. An option of the same name replaces ours.
     nsys_options: tuple[str, ...] = ()
 
     @property
     def profile_options(self) -> tuple[str, ...]:
-        """For `nsys profile`, without those of the GPU metrics."""
+        """Return the options for `nsys profile`, without those for GPU metrics."""
         options = [f"--trace={self.trace}"]
         if self.capture_range != NO_RANGE:
             kind, _, name = self.capture_range.partition(":")
@@ -60,31 +63,23 @@ class ProgramPlan:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables that the recording needs in the program."""
+        """Return the environment variables that the recording needs in the program."""
         return {"NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"} if self.capture_range.startswith(NVTX_RANGE) else {}
 
     def is_recorded(self, rank: int) -> bool:
         return not self.ranks or rank in self.ranks
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @staticmethod
-    def from_json(data: dict[str, Any]) -> ProgramPlan:
-        facts: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in data.items()}
-        return ProgramPlan(**facts)
-
 
 def plan_program(argv: Sequence[str], *, per_rank: bool, **numbers: Any) -> ProgramPlan:
-    """Check what can be checked before the program runs. Raises UsageError."""
+    """Return the plan, after the checks that are possible before the program runs. Raises UsageError."""
     plan = ProgramPlan(tuple(argv), per_rank, **numbers)
     _check_range(plan.capture_range)
     for name, value in (("delay", plan.delay_s), ("duration", plan.duration_s)):
         if value < 0:
-            raise UsageError(f"--{name} {value} is not a time.", "Give whole seconds above zero.")
+            raise UsageError(f"--{name} {value} is not a valid time.", "Give whole seconds above zero.")
     if plan.end_program and not plan.duration_s and plan.capture_range == NO_RANGE:
         raise UsageError(
-            "--end-program ends the program with the recording, which has no end.",
+            "--end-program ends the program with the recording, which never ends.",
             "Give --duration or --capture-range.",
         )
     if plan.gpu_metrics_hz and not METRICS_HZ[0] <= plan.gpu_metrics_hz <= METRICS_HZ[1]:
@@ -93,17 +88,17 @@ def plan_program(argv: Sequence[str], *, per_rank: bool, **numbers: Any) -> Prog
         )
     if not re.fullmatch(r"[a-z0-9-]+(,[a-z0-9-]+)*", plan.trace):
         raise UsageError(
-            f"--trace {plan.trace!r} is no list of APIs.", "Give e.g. cuda,nvtx,osrt; see nsys profile --help."
+            f"--trace {plan.trace!r} is not a list of APIs.", "Give e.g. cuda,nvtx,osrt; see nsys profile --help."
         )
     for option in plan.nsys_options:
         name = option.partition("=")[0]
         if not re.fullmatch(r"--[a-z][a-z-]*", name):
             raise UsageError(
-                f"--nsys-option {option!r} is no option.", "Give e.g. --nsys-option=--sample=process-tree."
+                f"--nsys-option {option!r} is not a valid option.", "Give e.g. --nsys-option=--sample=process-tree."
             )
         if name in _RESERVED:
             raise UsageError(
-                f"--nsys-option {option!r}: {name} is set by nsysprof.", "Use nsysprof's own option for it."
+                f"--nsys-option {option!r}: nsysprof sets {name} itself.", "Use nsysprof's own option for it."
             )
     if per_rank:
         _check_launcher(list(argv))
@@ -111,7 +106,7 @@ def plan_program(argv: Sequence[str], *, per_rank: bool, **numbers: Any) -> Prog
 
 
 def is_torch_launcher(argv: Sequence[str]) -> bool:
-    """Whether the command starts workers through torch's launcher, as far as can be seen from it."""
+    """Return whether the command starts workers through torch's launcher, as far as can be seen from it."""
     names = [Path(word).name for word in argv]
     return names[0] in _TORCH_LAUNCHERS or any(
         word == "-m" and after in _TORCH_MODULES for word, after in itertools.pairwise(argv)
@@ -128,15 +123,15 @@ def _check_range(capture_range: str) -> None:
 
 
 def _check_launcher(argv: list[str]) -> None:
-    """Raises UsageError where workers could not be reached, before hours are spent on finding out."""
+    """Raise UsageError when the launcher's workers could not be reached, before hours are spent on the run."""
     name = Path(argv[0]).name
-    instead = "Start nsysprof once a rank: {} nsysprof capture --out FOLDER -- PROGRAM."
+    instead = "Start nsysprof once per rank: {} nsysprof capture --out FOLDER -- PROGRAM."
     if name in _RANK_STARTERS:
         raise UsageError(f"{name} starts ranks that nsysprof cannot reach from outside.", instead.format(f"{name} ..."))
     if name == "deepspeed":
         raise UsageError("deepspeed starts its ranks by itself.", instead.format("deepspeed --no_python ..."))
     if is_torch_launcher(argv) and {"--no-python", "--no_python", "--run-path", "--run_path"} & set(argv):
         raise UsageError(
-            "--per-rank reaches torchrun's workers as the Python that it starts, and here it starts none.",
+            "--per-rank reaches torchrun's workers through the Python that it starts, and here it starts none.",
             instead.format("torchrun --no-python ..."),
         )

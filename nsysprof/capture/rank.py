@@ -1,4 +1,4 @@
-"""Which rank of which job a process is, as its launcher says in environment variables."""
+"""Find out the rank and the job of a process from the environment variables of its launcher."""
 
 from __future__ import annotations
 
@@ -13,24 +13,23 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class RankIdentity:
-    """One process of a job. local_rank: among those of its host; None where the launcher does not say.
-
-    variables: what the launcher said, whole numbers only.
-    """
+    """One process of a job."""
 
     rank: int
     world_size: int
+    # The rank among the processes of its host; None where the launcher does not say.
     local_rank: int | None
+    # The launcher's variables, where they are whole numbers.
     variables: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_first_of_host(self) -> bool:
-        """Whether this rank does what must be done once a host; the first of all where hosts are not told apart."""
+        """Return whether this rank does what is done once per host; where hosts are unknown, only rank 0 does it."""
         return (self.rank if self.local_rank is None else self.local_rank) == 0
 
 
-# Rank, world size and local rank. A batch script of Slurm has SLURM_PROCID and SLURM_NTASKS too, though it is no rank:
-# only what srun started has SLURM_STEP_NUM_TASKS.
+# The variables for rank, world size and local rank. A batch script of Slurm has SLURM_PROCID and SLURM_NTASKS too,
+# although it is not a rank; only what srun started has SLURM_STEP_NUM_TASKS.
 _TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 _MANAGERS = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
@@ -42,7 +41,7 @@ _MANAGERS = (
 )
 _STARTED_BY_TORCHRUN = "TORCHELASTIC_RESTART_COUNT"
 RANK_VARIABLES = (*_TORCHRUN, _STARTED_BY_TORCHRUN, *(name for names in _MANAGERS for name in names))
-# What all ranks of one job have in common, and another job has not.
+# Variables that have one value for all ranks of a job, and another value for another job.
 _JOB_NUMBERS = (
     "SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PBS_JOBID", "LSB_JOBID",
     "FLUX_JOB_ID",
@@ -52,9 +51,10 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 def read_identity(environment: Mapping[str, str]) -> RankIdentity | None:
-    """The rank that the variables name, the innermost launcher first; None for a process that is no rank of a job.
+    """Return the rank that the variables name, or None for a process outside of a job.
 
-    Variables that are no numbers, or a rank beyond its world, name nothing.
+    Of several launchers the innermost counts. Values that are not numbers, or a rank that is not below the world size,
+    are ignored.
     """
     inside = _STARTED_BY_TORCHRUN in environment
     for rank_name, size_name, local_name in (_TORCHRUN, *_MANAGERS) if inside else (*_MANAGERS, _TORCHRUN):
@@ -67,25 +67,26 @@ def read_identity(environment: Mapping[str, str]) -> RankIdentity | None:
 
 
 def attempt_of(environment: Mapping[str, str]) -> int:
-    """How often torchrun has started its workers anew; 0 at first, and with other launchers."""
+    """Return how many times torchrun has restarted its workers; 0 at first, and with other launchers."""
     return _number(environment, _STARTED_BY_TORCHRUN) or 0
 
 
 def job_token(environment: Mapping[str, str], argv: list[str], world_size: int) -> str:
-    """Twelve hex digits that the ranks of one job share; they tell nothing of host or scheduler."""
+    """Return twelve hex digits that the ranks of one job share. They reveal nothing about host or scheduler."""
     said = [f"{name}={environment.get(name)}" for name in _JOB_VARIABLES]
     return hashlib.sha256("\0".join([*said, str(world_size), *argv]).encode()).hexdigest()[:12]
 
 
 def names_a_job(environment: Mapping[str, str]) -> bool:
-    """Whether a job's number is among the variables, so that its token differs from that of every other job."""
+    """Return whether the variables contain the number of a job, so that its token differs from every other job's."""
     return any(name in environment for name in _JOB_NUMBERS)
 
 
 def host_token(job: str) -> str:
-    """Twelve hex digits for this host in this job: equal where the clock is the same, and no name can be guessed back.
+    """Return twelve hex digits for this host in this job, from which its name cannot be guessed.
 
-    Made of the kernel's random boot id; where there is none, of the network address.
+    They are equal where the clock is the same. They are made of the kernel's random boot id or, without one, of the
+    network address.
     """
     try:
         secret = _BOOT.read_text(encoding="ascii").strip()
@@ -95,7 +96,7 @@ def host_token(job: str) -> str:
 
 
 def rank_name(rank: int) -> str:
-    """`rank00003`."""
+    """Return a name such as `rank00003`."""
     return f"rank{rank:05d}"
 
 
@@ -105,6 +106,6 @@ def _number(environment: Mapping[str, str], name: str) -> int | None:
 
 
 def own_identity() -> RankIdentity | None:
-    """This process as a rank of a job of several; None when it is alone."""
+    """Return this process as a rank of a job of several, or None when it is alone."""
     identity = read_identity(os.environ)
     return identity if identity is not None and identity.world_size > 1 else None

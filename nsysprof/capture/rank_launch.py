@@ -1,19 +1,18 @@
-"""Started by torch's launcher in place of Python: runs the worker under nsys, into files named after its rank.
+"""Run a worker under nsys, into files named after its rank. Torch's launcher starts this in place of Python.
 
-Run as `python -P -m nsysprof.capture.rank_launch JOB.json ARGUMENTS...`; the worker is Python with the arguments, since
-torch's launchers start what PYTHON_EXEC names with the arguments that they would give to Python.
+Run as `python -P -m nsysprof.capture.rank_launch JOB.json ARGUMENTS...`. The worker is Python with the arguments:
+torch's launchers start the program in PYTHON_EXEC with the arguments that they would give to Python.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
 import stat
 import sys
 import tempfile
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nsysprof.capture.program_plan import ProgramPlan
@@ -21,34 +20,36 @@ from nsysprof.capture.rank import attempt_of, read_identity
 from nsysprof.capture.rank_record import claim_rank, logs_of, report_of, with_files, write_record
 from nsysprof.capture.record_program import own_watchers, program_environment, record_program
 from nsysprof.errors import NsysprofError, OutputError
+from nsysprof.files.json_file import encode_json, read_json
 
 VARIABLE = "PYTHON_EXEC"  # documented by torch.distributed.run
 
 
 @dataclass(frozen=True)
 class RankJob:
-    """What the workers of one launcher must know. python: PYTHON_EXEC as the user had it. metrics: options for nsys."""
+    """What the workers of one launcher need to know."""
 
     folder: str
     job: str
     starter: int
     nsys: str
     plan: ProgramPlan
+    # Options for nsys to sample counters.
     metrics: tuple[str, ...]
+    # The user's value of PYTHON_EXEC.
     python: str | None
 
     def write(self, path: Path) -> None:
-        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
+        path.write_bytes(encode_json(self))
 
     @staticmethod
     def read(path: Path) -> RankJob:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        plan = ProgramPlan.from_json(data.pop("plan"))
-        return RankJob(plan=plan, metrics=tuple(data.pop("metrics")), **data)
+        """Return the job in a file. Raises TraceError when the file is damaged."""
+        return read_json(path, RankJob, kind="a job of nsysprof", advice="Run the capture again.")
 
 
 def write_launcher(job: RankJob, work: Path) -> Path:
-    """A program that torch's launcher can start as if it were Python. Raises OutputError where none may be run."""
+    """Write a program that torch's launcher starts as if it were Python. Raises OutputError where it cannot be run."""
     job_path = (work / f"ranks-{job.starter}").resolve()
     job.write(job_path)
     words = [sys.executable, "-P", "-m", "nsysprof.capture.rank_launch", str(job_path)]
@@ -60,7 +61,7 @@ def write_launcher(job: RankJob, work: Path) -> Path:
         if os.access(path, os.X_OK):
             return path
     raise OutputError(
-        f"No program may be run from {work} nor from {tempfile.gettempdir()} (mounted noexec).",
+        f"No program can be run from {work} or from {tempfile.gettempdir()} (mounted noexec).",
         "Choose another folder with --out, or set TMPDIR.",
     )
 
@@ -90,7 +91,9 @@ def main(arguments: list[str]) -> int:
     )
     ended = recorded.ended
     trace = replace(record.trace, exit_code=ended.exit_code)
-    record = replace(record, trace=trace, recorded=True, steps=recorded.steps, notes=recorded.notes)
+    record = replace(
+        record, trace=trace, recorded=True, steps=recorded.steps, notes=recorded.notes, missing=recorded.missing
+    )
     write_record(folder, with_files(folder, record))
     if recorded.failure is not None:
         complain(recorded.failure)
@@ -104,7 +107,7 @@ def complain(error: NsysprofError) -> None:
 
 
 def _python_of_parent() -> str:
-    """The Python that the launcher runs in, as it was named: a virtual environment's has a name of its own."""
+    """Return the launcher's own Python by the name it was started with, which tells its virtual environment."""
     parent = Path(f"/proc/{os.getppid()}")
     try:
         named = (parent / "cmdline").read_bytes().split(b"\0")[0].decode()

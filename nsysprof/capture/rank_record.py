@@ -1,62 +1,51 @@
-"""What each rank leaves in the folder for the others to find: ranks/rank00003.json beside its trace.
+"""Keep what each rank leaves in the folder for the others: ranks/rank00003.json beside its trace.
 
-Ranks of one job start and end at any time, on several hosts, and write into one folder. So each writes files of its own
-alone: rank00003.claim while it runs, which is what keeps another from being rank 3, and rank00003.json at its end. The
-manifest is made of them by the first rank and by the last, so that ten thousand ranks do not each read all others.
+The ranks of one job start and end at any time, on several hosts, and write into one folder. So each rank writes only
+files of its own: rank00003.claim while it runs, which keeps other processes from being rank 3, and rank00003.json at
+    its end. The first and the last rank make the manifest from them, so that ten thousand ranks do not each read all
+    others.
 """
 
 from __future__ import annotations
 
-import json
 import os
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nsysprof.capture.folder import LOGS, RANKS, WORK, remove_single
-from nsysprof.capture.manifest import MANIFEST, Manifest, RankTrace, Step
+from nsysprof.capture.folder import RANKS, remove_single
+from nsysprof.capture.manifest import MANIFEST, Manifest, RankTrace
+from nsysprof.capture.measured_process import LOGS, WORK
 from nsysprof.capture.rank import RankIdentity, host_token, rank_name
 from nsysprof.errors import OutputError
-from nsysprof.notes import Note, Severity
-from nsysprof.output import output_error, write_whole
+from nsysprof.files.json_file import decode_json, encode_json
+from nsysprof.files.output import output_error, write_whole
+from nsysprof.notes import Note, make_note
+from nsysprof.nsight.run_tool import Step
+from nsysprof.results.missing_source import MissingSource
 
 _CLAIM, _RECORD = ".claim", ".json"
 
 
 @dataclass(frozen=True)
 class RankRecord:
-    """One rank of the job `job`. starter: which `nsysprof capture` of the job began it, so that this one finishes it.
-
-    recorded: its program has ended and so has nsys. ended: its trace is exported too. interrupted: it might have gone
-    on. environment: of its host.
-    """
+    """The record of one rank of the job `job`."""
 
     job: str
+    # The `nsysprof capture` that began the rank, which is also the one to finish it.
     starter: int
     trace: RankTrace
+    # Whether its program and nsys have ended.
     recorded: bool = False
+    # Whether its trace has been exported too.
     ended: bool = False
+    # Whether it was ended from outside.
     interrupted: bool = False
     steps: tuple[Step, ...] = ()
     notes: tuple[Note, ...] = ()
+    missing: tuple[MissingSource, ...] = ()
+    # The environment of its host.
     environment: dict[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "notes": [note.to_json() for note in self.notes]}
-
-    @staticmethod
-    def from_json(data: dict[str, Any]) -> RankRecord:
-        return RankRecord(
-            data["job"],
-            data["starter"],
-            RankTrace(**data["trace"]),
-            data["recorded"],
-            data["ended"],
-            data["interrupted"],
-            tuple(Step(s["name"], tuple(s["argv"]), s["exit_code"], s["duration_ns"]) for s in data["steps"]),
-            tuple(Note.from_json(note) for note in data["notes"]),
-            data["environment"],
-        )
 
 
 def report_of(folder: Path, rank: int) -> Path:
@@ -68,16 +57,16 @@ def trace_of(folder: Path, rank: int) -> Path:
 
 
 def logs_of(folder: Path, rank: int) -> tuple[Path, Path, Path]:
-    """Of stdout, of stderr and of nsys."""
+    """Return the logs of a rank: stdout, stderr and nsys."""
     name = rank_name(rank)
     logs = folder / LOGS
     return logs / f"{name}.stdout.log", logs / f"{name}.stderr.log", logs / f"{name}.nsys.log"
 
 
 def join_folder(folder: Path, identity: RankIdentity, job: str, *, force: bool) -> None:
-    """Make ready a folder that other ranks of the same job make ready too, at the same time. Raises OutputError.
+    """Prepare a folder that other ranks of the same job prepare at the same time. Raises OutputError.
 
-    `force` lets each rank replace its own files of an older capture, and the first rank all that no rank replaces.
+    force: each rank may replace its own files of an older capture, and the first rank all files that no rank replaces.
     """
     try:
         if folder.exists() and not folder.is_dir():
@@ -85,7 +74,7 @@ def join_folder(folder: Path, identity: RankIdentity, job: str, *, force: bool) 
         taken = folder.is_dir() and any(folder.iterdir())
         is_capture = any((folder / name).exists() for name in (MANIFEST, RANKS, WORK))
         if taken and not is_capture:
-            raise OutputError(f"{folder} exists and is not a capture of ours.", "Choose another folder with --out.")
+            raise OutputError(f"{folder} exists and is not a capture folder.", "Choose another folder with --out.")
         strangers = [record for record in read_records(folder) if record.job != job]
         if not force and (strangers or ((folder / MANIFEST).exists() and not (folder / RANKS).exists())):
             raise OutputError(f"{folder} already holds a capture.", "Give --force to replace it, or another --out.")
@@ -98,16 +87,16 @@ def join_folder(folder: Path, identity: RankIdentity, job: str, *, force: bool) 
         for name in (LOGS, WORK, RANKS):
             (folder / name).mkdir(parents=True, exist_ok=True)
         probe = folder / WORK / f"probe-{identity.rank}"
-        probe.write_bytes(b"\0" * 65536)  # a full disk shows here
+        probe.write_bytes(b"\0" * 65536)  # shows a full disk now
         probe.unlink()
     except OSError as error:
         raise output_error(folder, error) from error
 
 
 def claim_rank(folder: Path, identity: RankIdentity, job: str, starter: int, attempt: int = 0) -> RankRecord:
-    """Take the rank's place in the folder. Raises OutputError when it is taken.
+    """Claim the rank's place in the folder, and return its record. Raises OutputError when the place is taken.
 
-    What an earlier attempt of torchrun's left is set aside in ranks/attempt0 and so on.
+    Files of an earlier attempt of torchrun's are moved to ranks/attempt0 and so on.
     """
     rank = identity.rank
     trace = RankTrace(
@@ -123,8 +112,8 @@ def claim_rank(folder: Path, identity: RankIdentity, job: str, starter: int, att
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     except FileExistsError:
         raise OutputError(
-            f"{folder} has a rank {rank} already: of an older capture, or two processes call themselves rank {rank}.",
-            "Give --force to replace an older capture, or another --out; and see the launcher's rank variables.",
+            f"{folder} has a rank {rank} already: from an older capture, or two processes call themselves rank {rank}.",
+            "Give --force to replace an older capture, or another --out. Check the launcher's rank variables.",
         ) from None
     except OSError as error:
         raise output_error(path, error) from error
@@ -133,34 +122,34 @@ def claim_rank(folder: Path, identity: RankIdentity, job: str, starter: int, att
 
 
 def write_record(folder: Path, record: RankRecord) -> None:
-    """In place of the rank's claim once it has ended."""
+    """Write a rank's record. It replaces the rank's claim once the rank has ended."""
     rank = record.trace.rank
     path = _path(folder, rank, _RECORD if record.ended else _CLAIM)
-    write_whole(path, (json.dumps(record.to_json(), indent=1) + "\n").encode())
+    write_whole(path, encode_json(record))
     if record.ended:
         _path(folder, rank, _CLAIM).unlink(missing_ok=True)
 
 
 def read_records(folder: Path) -> list[RankRecord]:
-    """Those of every job, by rank; a claim that is being written is left out."""
+    """Return the records of every job, by rank. A claim that is just being written is left out."""
     names = {path.stem for kind in (_RECORD, _CLAIM) for path in (folder / RANKS).glob(f"rank*{kind}")}
     ranks = sorted(int(name[4:]) for name in names if name[4:].isdigit())
     return [record for rank in ranks if (record := _read_rank(folder, rank)) is not None]
 
 
 def count_ended(folder: Path) -> int:
-    """How many ranks have, by the names of their files alone."""
+    """Return how many ranks have ended, according to the names of their files."""
     return sum(1 for _ in (folder / RANKS).glob(f"rank*{_RECORD}"))
 
 
 def remove_rank(folder: Path, rank: int) -> None:
-    """All files of a rank that an older capture left."""
+    """Remove all files that an older capture left for a rank."""
     for path in _files(folder, rank):
         path.unlink(missing_ok=True)
 
 
 def with_files(folder: Path, record: RankRecord) -> RankRecord:
-    """The record with the paths of the report and the trace that are there."""
+    """Return the record with the paths of the report and the trace, as far as they exist."""
     rank = record.trace.rank
     found: dict[str, Any] = {
         key: str(path.relative_to(folder)) if path.is_file() and path.stat().st_size else None
@@ -170,9 +159,11 @@ def with_files(folder: Path, record: RankRecord) -> RankRecord:
 
 
 def merge_manifest(own: Manifest, records: list[RankRecord], asked: tuple[int, ...]) -> Manifest:
-    """`own` with the steps, notes and ends of all ranks. asked: those that were to be recorded; none: all.
+    """Return `own` with the steps, notes and exit codes of all ranks.
 
-    It is complete once every rank has ended, not been killed, and has its trace.
+    The manifest is complete once every rank has ended without being killed and has its trace.
+
+    asked: the ranks that were to be recorded; empty for all.
     """
     ranks = tuple(record.trace for record in records)
     codes = [rank.exit_code for rank in ranks]
@@ -190,6 +181,7 @@ def merge_manifest(own: Manifest, records: list[RankRecord], asked: tuple[int, .
         environment=environments[0] if environments else own.environment,
         steps=[*own.steps, *steps],
         notes=list(dict.fromkeys([*own.notes, *(n for r in records for n in r.notes), *_mixed(environments)])),
+        missing=list(dict.fromkeys([*own.missing, *(source for r in records for source in r.missing)])),
         program=replace(program, ranks=ranks),
     )
 
@@ -203,8 +195,7 @@ def _mixed(environments: list[dict[str, Any]]) -> list[Note]:
     kinds = {environment.get("comparable_hash") for environment in environments}
     if len(kinds) < 2:
         return []
-    text = f"The ranks ran on machines of {len(kinds)} kinds: GPU, driver, CPU or nsys differ."
-    return [Note("mixed-machines", Severity.WARNING, text, "ranks/*.json hold the environment of each.")]
+    return [make_note("mixed-machines", kinds=len(kinds))]
 
 
 def _path(folder: Path, rank: int, kind: str) -> Path:
@@ -222,8 +213,8 @@ def _read_rank(folder: Path, rank: int) -> RankRecord | None:
 
 def _read(path: Path) -> RankRecord | None:
     try:
-        return RankRecord.from_json(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return decode_json(path.read_bytes(), RankRecord)
+    except (OSError, ValueError):
         return None
 
 

@@ -1,4 +1,4 @@
-"""Record one program with nsys: start it, and tell how it and its recording ended."""
+"""Record one program with nsys: start it, and report how it and its recording ended."""
 
 from __future__ import annotations
 
@@ -9,37 +9,41 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from nsysprof.capture.manifest import Step
-from nsysprof.capture.nsys import explain_failure, import_again, profile_argv, recording_of
-from nsysprof.capture.passes import tail
+from nsysprof.capture.measured_process import tail
 from nsysprof.capture.program_plan import NO_RANGE, ProgramPlan
 from nsysprof.capture.streamed import Ended, Streams, run_streamed
 from nsysprof.errors import ToolFailedError
-from nsysprof.notes import Note, Severity
+from nsysprof.notes import Note, make_note
+from nsysprof.nsight.nsys import explain_profile_failure, import_again, profile_argv, recording_of
+from nsysprof.nsight.run_tool import Step
+from nsysprof.results.missing_source import MissingSource
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """failure: why there is no report; None where there is one."""
+    """How the recording of a program ended."""
 
     ended: Ended
+    # Why there is no report; None where there is one.
     failure: ToolFailedError | None
     steps: tuple[Step, ...]
     notes: tuple[Note, ...] = ()
+    # What was asked for and could not be had; `notes` says why.
+    missing: tuple[MissingSource, ...] = ()
 
 
 @dataclass(frozen=True)
 class Watchers:
-    """Who sees the program's output while it runs."""
+    """The streams that show the program's output while it runs."""
 
     stdout: IO[bytes] | None
     stderr: IO[bytes] | None
 
 
 def own_watchers(*, quiet_stdout: bool = False) -> Watchers:
-    """This process's stdout and stderr; quiet_stdout: both to stderr, so that our own stdout stays clean."""
+    """Return this process's stdout and stderr. quiet_stdout: return stderr for both, to keep our own stdout clean."""
     return Watchers(sys.stderr.buffer if quiet_stdout else sys.stdout.buffer, sys.stderr.buffer)
 
 
@@ -54,12 +58,15 @@ def record_program(
     environment: dict[str, str],
     say: Say,
 ) -> Recorded:
-    """Run the plan's program under nsys into `report`. metrics: nsys' options for sampling counters.
+    """Run the plan's program under nsys into `report`, and return how the recording ended.
 
-    logs: of stdout, stderr and nsys. Where nsys does not even start the program with `metrics`, it goes without them.
+    Where nsys fails to start the program with `metrics`, the program runs without them.
+
+    logs: the files for stdout, stderr and nsys.
+    metrics: nsys' options for sampling counters.
     """
     streams = Streams(*logs, watchers.stdout, watchers.stderr)
-    steps, notes = [], []
+    steps, notes, missing = [], [], []
     for options in ((*plan.profile_options, *metrics), plan.profile_options):
         recording_of(report).unlink(missing_ok=True)
         ended = run_streamed(
@@ -73,25 +80,25 @@ def record_program(
         steps.append(Step("program", ended.argv, ended.exit_code, ended.duration_ns))
         if ended.exit_code is not None or ended.interrupted or not metrics:
             break
-        why = explain_failure("profile", ended.tool_code, tail(logs[2])).text
-        notes = [unsampled(why)]
+        why = explain_profile_failure(ended.tool_code, tail(logs[2])).text
+        notes, missing = [unsampled(why)], [MissingSource.DRAM_SAMPLES]
         metrics = ()
     imported = import_again(nsys, report, logs[2])
     if imported is not None:
         steps.append(imported)
     has_report = report.is_file() and report.stat().st_size > 0
     failure = None if has_report or ended.refused else _why_no_report(plan, ended, tail(logs[2]))
-    return Recorded(ended, failure, tuple(steps), tuple(notes))
+    return Recorded(ended, failure, tuple(steps), tuple(notes), tuple(missing))
 
 
 def program_environment() -> dict[str, str]:
-    """That of this process; Python prints at once, since its output goes into a file."""
+    """Return this process's environment, with Python set to print at once although its output goes into a file."""
     return {"PYTHONUNBUFFERED": "1", **os.environ}
 
 
 def _why_no_report(plan: ProgramPlan, ended: Ended, log: str) -> ToolFailedError:
     if ended.exit_code is None or "No space left" in log or "libdw" in log:
-        return explain_failure("profile", ended.tool_code, log)
+        return explain_profile_failure(ended.tool_code, log)
     if plan.capture_range != NO_RANGE:
         name = plan.capture_range.removeprefix("nvtx:")
         return ToolFailedError(
@@ -105,10 +112,9 @@ def _why_no_report(plan: ProgramPlan, ended: Ended, log: str) -> ToolFailedError
             f"{plan.delay_s}).",
             "Give a shorter --delay.",
         )
-    return explain_failure("profile", ended.tool_code, log)
+    return explain_profile_failure(ended.tool_code, log)
 
 
 def unsampled(why: str) -> Note:
-    """That --gpu-metrics could not be done."""
-    text = f"GPU metrics were not sampled (--gpu-metrics): {why}"
-    return Note("gpu-metrics-failed", Severity.WARNING, text, "nsysprof doctor says what is missing.")
+    """Return the note that --gpu-metrics could not be done."""
+    return make_note("gpu-metrics-failed", "program", problem=why)

@@ -1,40 +1,47 @@
-"""Run a plan: the untraced pass, the traced pass, the export; everything finished is on disk at every moment."""
+"""Run a plan: the untraced pass, the traced pass, the export. Everything finished is on disk at every moment."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from nsysprof.capture.collect import Progress, clock_notes, merged_environment
-from nsysprof.capture.count import NO_COUNTERS, run_counted
-from nsysprof.capture.find_ncu import ncu_version
-from nsysprof.capture.find_nsys import nsys_version
-from nsysprof.capture.folder import LOGS, NSYS_REPORT, remove_work
-from nsysprof.capture.manifest import NSYS_TRACE, TORCH_TRACE, Manifest, Step
-from nsysprof.capture.ncu import probe_counters
-from nsysprof.capture.nsys import (
-    explain_failure,
-    export_sqlite,
+from nsysprof.capture.bench import run_bench_process
+from nsysprof.capture.bench_run import BenchRun, new_run
+from nsysprof.capture.collect import NOT_RUN, CaseProgress
+from nsysprof.capture.count import run_counted
+from nsysprof.capture.environment import clock_notes, merge_environment
+from nsysprof.capture.folder import NSYS_REPORT, remove_work
+from nsysprof.capture.manifest import NSYS_TRACE, TORCH_TRACE, Manifest
+from nsysprof.capture.measured_process import LOGS, supervisor_argv, tail
+from nsysprof.capture.passes import CaptureRun, OnProgress, run_profiled_pass, write_job
+from nsysprof.capture.plan import CapturePlan
+from nsysprof.environment import collect_gpus, collect_host, comparable_hash
+from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, ToolFailedError
+from nsysprof.notes import Note, make_note
+from nsysprof.nsight.find_tool import tool_version
+from nsysprof.nsight.ncu import probe_counters
+from nsysprof.nsight.nsys import (
+    explain_profile_failure,
     gpu_metrics_options,
     import_again,
     profile_argv,
     recording_of,
+    run_export,
 )
-from nsysprof.capture.passes import CaptureRun, OnProgress, run_pass, supervisor_argv, tail, write_job
-from nsysprof.capture.plan import CapturePlan
-from nsysprof.environment import collect_gpus, collect_host
-from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, ToolFailedError
-from nsysprof.notes import Note, Severity
+from nsysprof.results.block import OK
+from nsysprof.results.missing_source import MissingSource
+from nsysprof.workload.job import TIMED, TRACED
 
 
 @dataclass(frozen=True)
 class Captured:
-    """A finished capture. `trace` is None when none was asked for, or none could be made."""
+    """A finished capture."""
 
     manifest: Manifest
-    progress: Progress
+    progress: CaseProgress
+    # None when no trace was asked for, or when it could not be made.
     trace: Path | None
     interrupted: bool
 
@@ -49,12 +56,16 @@ def run_capture(
     result_columns: tuple[str, ...],
     on_progress: OnProgress,
 ) -> Captured:
-    """Run `plan` into the prepared `folder`.
+    """Run `plan` into the prepared `folder`, and return the finished capture.
 
-    fall_back: a failing nsys is replaced by the embedded profiler instead of ending the capture. Raises
-    CaptureFailedError when no case could be measured, ToolFailedError when nsys failed; what was finished is on disk.
+    Raises CaptureFailedError when no case could be measured, and ToolFailedError when nsys failed. What was finished
+    until then is on disk.
+
+    fall_back: whether the embedded profiler takes over when nsys fails, instead of an error.
+    result_columns: the columns of results.csv.
+    on_progress: called with the pass and the results of all cases so far.
     """
-    progress = Progress(plan)
+    progress = CaseProgress(plan)
     manifest = Manifest(
         cases=plan.cases,
         range_keys=plan.range_keys,
@@ -63,44 +74,70 @@ def run_capture(
         method="",
         created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    run = CaptureRun(plan, folder, nsys, ncu, manifest, progress, on_progress, result_columns)
-    host, gpus = collect_host(), collect_gpus()
+    measured = new_run(plan.untraced, "capture")
+    run = CaptureRun(plan, folder, nsys, ncu, manifest, progress, measured, on_progress, result_columns)
     try:
         run.save()
         can_count = _can_count(run)
         _run_timed(run)
-        version = nsys_version(nsys) if nsys is not None and plan.profiler == "nsys" else None
-        manifest.environment = merged_environment(host, gpus, progress, version)
-        if ncu is not None and plan.counting is not None:
-            manifest.environment["ncu_version"] = ncu_version(ncu)
+        manifest.environment = _environment(run)
         manifest.notes += clock_notes(manifest.environment)
-        manifest.method = next((o.samples.method for o in progress.outcomes if o.samples), "")
+        manifest.method = plan.method if any(outcome.status == OK for outcome in progress.outcomes) else ""
         run.save()
         trace = None if run.interrupted else _run_traced_or_none(run, fall_back)
         if can_count and not run.interrupted:
-            _run_counted(run, min((gpu["memory_bytes"] for gpu in gpus), default=None))
-        manifest.complete = not run.interrupted
+            _run_counted(run, min((gpu["memory_bytes"] for gpu in collect_gpus()), default=None))
+        manifest.complete = measured.complete = not run.interrupted
         run.save()
     finally:
         remove_work(folder)
-    if not any(outcome.status == "ok" for outcome in progress.outcomes) and not run.interrupted:
+    if not any(outcome.status == OK for outcome in progress.outcomes) and not run.interrupted:
         raise CaptureFailedError(_why_nothing(progress), f"Each case's reason is in {folder / 'results.csv'}.")
     return Captured(manifest, progress, trace, run.interrupted)
 
 
-def _why_nothing(progress: Progress) -> str:
+def _why_nothing(progress: CaseProgress) -> str:
     reasons = {f"{outcome.status}: {outcome.reason}" for outcome in progress.outcomes}
     said = f" All said: {reasons.pop()}" if len(reasons) == 1 else ""
     return f"None of {len(progress.outcomes)} cases could be measured.{said}"
 
 
 def _run_timed(run: CaptureRun) -> None:
-    job = write_job(run, "timed", run.plan.profiler, skip=())
-    run_pass(run, "timed", supervisor_argv(job), LOGS + "/timed.log")
+    """Take the untraced samples with a bench of one process, in the order of the grid."""
+
+    def on_block(measured: BenchRun, _left: int, current: int | None) -> None:
+        finished = {block.cell: block for block in measured.blocks}
+        is_new = len(finished) > sum(outcome.block is not None for outcome in run.progress.outcomes)
+        for cell, block in finished.items():
+            run.progress.outcomes[cell].block = block
+        run.progress.current = current
+        run.on_progress(TIMED, run.progress)
+        if is_new:
+            run.save()
+
+    ended = run_bench_process(run.measured, run.folder, 0, list(range(len(run.plan.cases))), 0, on_block)
+    if ended is not None:
+        run.interrupted = ended.interrupted
+        run.manifest.steps.append(ended.step)
+
+
+def _environment(run: CaptureRun) -> dict[str, Any]:
+    """Return the machine that was measured, with the versions of the tools that trace and count."""
+    measured, plan = run.measured, run.plan
+    environment = measured.environment
+    if "os" not in environment:  # the measured process ended before it could report its environment
+        environment = {**merge_environment({}, collect_host(), collect_gpus()), **environment}
+    if run.nsys is not None and plan.profiler == "nsys":
+        environment = {**environment, "nsys_version": tool_version(run.nsys)}
+    if run.ncu is not None and plan.counting is not None:
+        environment = {**environment, "ncu_version": tool_version(run.ncu)}
+    if measured.ceilings:
+        environment = {**environment, "ceilings": measured.ceilings}
+    return {**environment, "comparable_hash": comparable_hash(environment)}
 
 
 def _run_traced_or_none(run: CaptureRun, fall_back: bool) -> Path | None:
-    """The trace, or None when there is none or Ctrl-C came between the passes or during the export."""
+    """Return the trace, or None when there is none or Ctrl-C came between the passes or during the export."""
     try:
         return _run_traced_or_fall_back(run, fall_back)
     except KeyboardInterrupt:
@@ -109,7 +146,7 @@ def _run_traced_or_none(run: CaptureRun, fall_back: bool) -> Path | None:
 
 
 def _run_traced_or_fall_back(run: CaptureRun, fall_back: bool) -> Path | None:
-    skip = tuple(index for index, outcome in enumerate(run.progress.outcomes) if outcome.status != "ok")
+    skip = tuple(index for index, outcome in enumerate(run.progress.outcomes) if outcome.status != OK)
     if run.plan.profiler == "none" or len(skip) == len(run.plan.cases):
         return None
     if run.plan.profiler == "torch":
@@ -119,23 +156,17 @@ def _run_traced_or_fall_back(run: CaptureRun, fall_back: bool) -> Path | None:
     except ToolFailedError as error:
         if not fall_back:
             raise
-        run.manifest.notes.append(
-            Note(
-                "nsys-failed",
-                Severity.WARNING,
-                f"{error.text} The trace was made by torch's own profiler instead.",
-                error.next_step,
-            )
-        )
+        note = make_note("nsys-failed", problem=error.text, next_step=error.next_step)
+        run.manifest.add_missing(MissingSource.NSYS, note)
         run.manifest.profiler = "torch"
         for outcome in run.progress.outcomes:
-            outcome.traced, outcome.traced_reason = "not_run", ""
+            outcome.traced, outcome.traced_reason = NOT_RUN, ""
         return _run_torch(run, skip)
 
 
 def _run_torch(run: CaptureRun, skip: tuple[int, ...]) -> Path | None:
-    job = write_job(run, "traced", "torch", skip)
-    run_pass(run, "traced", supervisor_argv(job), LOGS + "/traced.log")
+    job = write_job(run, TRACED, "torch", skip)
+    run_profiled_pass(run, TRACED, supervisor_argv(job), f"{LOGS}/traced.log")
     trace = run.folder / TORCH_TRACE
     return trace if trace.exists() else None
 
@@ -146,27 +177,28 @@ def _run_nsys(run: CaptureRun, skip: tuple[int, ...]) -> Path | None:
     options, why = gpu_metrics_options(run.nsys, run.plan.gpu_metrics_hz) if run.plan.gpu_metrics_hz else ((), "")
     code = _profile(run, skip, options, report)
     if options and (code != 0 or not report.exists()) and not run.interrupted:
-        why = explain_failure("profile", code, tail(run.folder / LOGS / "nsys.log")).text
+        why = explain_profile_failure(code, tail(run.folder / LOGS / "nsys.log")).text
         for outcome in run.progress.outcomes:
-            outcome.traced, outcome.traced_reason = "not_run", ""
+            outcome.traced, outcome.traced_reason = NOT_RUN, ""
         code = _profile(run, skip, (), report)
     if why:
-        run.manifest.notes.append(_unsampled(why))
+        run.manifest.add_missing(MissingSource.DRAM_SAMPLES, _unsampled(why))
     if code != 0 or not report.exists():
-        raise explain_failure("profile", code, tail(run.folder / LOGS / "nsys.log"))
-    started = time.monotonic_ns()
+        raise explain_profile_failure(code, tail(run.folder / LOGS / "nsys.log"))
     sqlite = run.folder / NSYS_TRACE
-    argv, code = export_sqlite(run.nsys, report, sqlite, run.folder / LOGS / "export.log")
-    run.manifest.steps.append(Step("export", tuple(argv), code, time.monotonic_ns() - started))
+    step, failure = run_export(run.nsys, report, sqlite, log=run.folder / LOGS / "export.log")
+    run.manifest.steps.append(step)
+    if failure is not None:
+        raise failure
     return sqlite
 
 
 def _profile(run: CaptureRun, skip: tuple[int, ...], options: tuple[str, ...], report: Path) -> int | None:
     assert run.nsys is not None
-    job = write_job(run, "traced", "nsys", skip)
+    job = write_job(run, TRACED, "nsys", skip)
     argv = profile_argv(run.nsys, report.with_suffix(""), supervisor_argv(job), options)
     recording_of(report).unlink(missing_ok=True)
-    code = run_pass(run, "traced", argv, LOGS + "/nsys.log")
+    code = run_profiled_pass(run, TRACED, argv, f"{LOGS}/nsys.log")
     imported = import_again(run.nsys, report, run.folder / LOGS / "nsys.log")
     if imported is None:
         return code
@@ -175,31 +207,30 @@ def _profile(run: CaptureRun, skip: tuple[int, ...], options: tuple[str, ...], r
 
 
 def _unsampled(why: str) -> Note:
-    text = f"DRAM traffic was not sampled (--gpu-metrics): {why}"
-    return Note("gpu-metrics-failed", Severity.WARNING, text, "nsysprof doctor says what is missing.")
+    return make_note("gpu-metrics-failed", problem=why)
 
 
 def _run_counted(run: CaptureRun, memory_bytes: int | None) -> None:
     try:
         run_counted(run, memory_bytes)
-    except KeyboardInterrupt:  # while a report was being read
+    except KeyboardInterrupt:  # it came while a report was being read
         run.interrupted = True
 
 
 def _can_count(run: CaptureRun) -> bool:
-    """Whether ncu reads counters here, found with one tiny kernel before the sweep; a note where it does not."""
+    """Return whether ncu can read counters here, judged by a tiny kernel; add a note where it cannot."""
     if run.plan.counting is None or run.ncu is None:
         return False
     problem = probe_counters(run.ncu)
     if problem is not None:
-        text = f"No hardware counters: {problem[0]}. The capture went on without them."
-        run.manifest.notes.append(Note(NO_COUNTERS, Severity.WARNING, text, problem[1]))
+        note = make_note("no-counters", problem=problem[0], next_step=problem[1])
+        run.manifest.add_missing(MissingSource.COUNTERS, note)
     return problem is None
 
 
-def interrupted_error(folder: Path, progress: Progress) -> InterruptedCaptureError:
-    """The error that tells a user who pressed Ctrl-C what was kept."""
-    done = sum(outcome.status != "not_run" for outcome in progress.outcomes)
+def interrupted_error(folder: Path, progress: CaseProgress) -> InterruptedCaptureError:
+    """Return the error that tells a user who pressed Ctrl-C what was kept."""
+    done = sum(outcome.status != NOT_RUN for outcome in progress.outcomes)
     return InterruptedCaptureError(
         f"Interrupted: {done} of {len(progress.outcomes)} cases are finished and kept in {folder}.",
         f"nsysprof analyze {folder} reads what is there.",

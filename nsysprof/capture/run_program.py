@@ -1,9 +1,9 @@
-"""Runs a program, its output into files, and keeps how it ended where nsys does not tell.
+"""Run a program with its output going into files, and write down how it ended where nsys does not say it.
 
-Run under nsys as `python -P -m nsysprof.capture.run_program STARTER STATUS STDOUT STDERR PROGRAM...`. nsys leaves
-before the program does when its duration is over, so the exit status is written here. Output goes straight to files: it
-neither mixes with nsys' own nor ends with it, and is no part of the report. When the process STARTER is killed, the
-program is asked to end, so that none is left on a GPU and nsys writes its report.
+Run under nsys as `python -P -m nsysprof.capture.run_program STARTER STATUS STDOUT STDERR PROGRAM...`. When its duration
+is over, nsys ends before the program does, so the exit status is written here. Output goes straight to files: it does
+not mix with the output of nsys, does not stop when nsys ends, and is not part of the report. When the process STARTER
+is killed, the program is asked to end, so that it does not stay on a GPU and nsys writes its report.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
     facts: dict[str, Any] = {"wrapper_pid": os.getpid(), "started_ns": time.time_ns()}
     with Path(stdout).open("ab") as out, Path(stderr).open("ab") as err:
         try:
-            # A group of its own, so that Ctrl-C can be passed on to all of it, as a terminal does.
+            # A process group of its own, so that Ctrl-C can be passed on to all of it, as a terminal does.
             process = subprocess.Popen(program, stdout=out, stderr=err, process_group=0)
         except OSError as error:
             _write(status, facts | {"exit_code": 127 if isinstance(error, FileNotFoundError) else 126,
@@ -55,7 +55,7 @@ def _pass_on_signals(process: subprocess.Popen[bytes]) -> None:
 
 
 def _end_with(starter: int, process: subprocess.Popen[bytes]) -> None:
-    """Ask the program to end once its starter is gone, and force it a while later."""
+    """Ask the program to end once its starter is gone, and kill it a while later."""
     while True:
         time.sleep(_LOOK_S)
         try:

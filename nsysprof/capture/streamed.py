@@ -1,4 +1,4 @@
-"""One program, under nsys or not, until it ends: output streamed, signals passed on, exit status kept."""
+"""Run one program to its end, under nsys or not: stream its output, pass on signals, keep its exit status."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from types import FrameType
 from typing import IO, Any
 
 _POLL_S = 0.1
-_GRACE_S = 10.0  # from a signal to the next, stronger measure
-_FINISH_S = 600.0  # nsys writing a large report after the program's end, before it is given up
+_GRACE_S = 10.0  # the time from a signal to the next, stronger one
+_FINISH_S = 600.0  # how long nsys may write a large report after the program's end
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PASSED_ON = (*_INTERRUPTS, signal.SIGUSR1, signal.SIGUSR2)
 _CHUNK = 1 << 16
@@ -29,29 +29,25 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Ended:
-    """How a program ended.
+    """How a program ended."""
 
-    exit_code: the program's, 128 + n for signal n; None when it never started or its end is unknown.
-    tool_code: of what it ran under. refused: why the program could not be started. interrupted: by which signal, that
-    was sent to us and passed on. ended_by_us: because the recording was over and the user wanted it so.
-    """
-
+    # The program's exit code, 128 + n for signal n; None when it never started or its end is unknown.
     exit_code: int | None
+    # The exit code of the tool under which it ran.
     tool_code: int | None
     duration_ns: int
     argv: tuple[str, ...]
+    # Why the program could not be started.
     refused: str = ""
+    # The signal that we received and passed on.
     interrupted: int | None = None
+    # Whether we ended the program because the recording was over and the user had asked for it.
     ended_by_us: bool = False
-
-    @property
-    def has_started(self) -> bool:
-        return self.exit_code is not None and not self.refused
 
 
 @dataclass(frozen=True)
 class Streams:
-    """Where output goes: files in the capture folder, and who watches. None: nobody."""
+    """Where output goes: files in the capture folder, and streams that show it at once (None: nobody watches)."""
 
     stdout_log: Path
     stderr_log: Path
@@ -69,9 +65,9 @@ def run_streamed(
     end_with_tool: bool = False,
     say: Say = lambda _text: None,
 ) -> Ended:
-    """Run `program` and return once it has ended and `wrap`'s tool has finished.
+    """Run `program`, and return how it ended once `wrap`'s tool has finished too.
 
-    end_with_tool: the program is ended when the tool has, i.e. when its recording is over.
+    end_with_tool: whether to end the program when the tool ends, that is, when its recording is over.
     """
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as work, _Signals() as signals:
         status = Path(work) / "status.json"
@@ -81,8 +77,8 @@ def run_streamed(
         for log in (streams.stdout_log, streams.stderr_log):
             log.touch()
         with streams.tool_log.open("ab") as tool_log, _tails(streams) as forward:
-            # A session of its own: Ctrl-C reaches us alone, and is passed on to the program alone, so that nsys still
-            # writes its report. A terminal cannot be read from there; a pipe can.
+            # A session of its own: Ctrl-C reaches only us and is passed on to the program alone, so that nsys still
+            # writes its report. The program cannot read from a terminal there, but it can from a pipe.
             tool = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL if sys.stdin is None or sys.stdin.isatty() else None,
@@ -109,7 +105,7 @@ def run_streamed(
 
 
 class _Running:
-    """The tool and the program in it, and what is done to them when somebody wants them to end."""
+    """The tool and the program in it, and the steps that end them."""
 
     def __init__(
         self, tool: subprocess.Popen[bytes], status: Path, signals: _Signals, end_with_tool: bool, say: Say
@@ -122,7 +118,7 @@ class _Running:
         self.ended_by_us = False
 
     def facts(self) -> dict[str, Any]:
-        """What run_program has said so far; its last word stays when its folder is gone."""
+        """Return what run_program has reported so far; the last report is kept when its folder is gone."""
         if "exit_code" not in self._facts:
             with contextlib.suppress(OSError, ValueError):
                 self._facts = json.loads(self._status.read_text(encoding="utf-8"))
@@ -150,17 +146,17 @@ class _Running:
         if number not in _INTERRUPTS:
             self._send(number)
         elif self._signals.interrupts > 1:
-            self._send(signal.SIGKILL)  # the user insists
+            self._send(signal.SIGKILL)  # the user asked twice
         elif number == signal.SIGINT:
-            self._say("Interrupt passed on to the program; once more ends it by force.")
-            self._send(number)  # it may have a checkpoint to write: no deadline
-        else:  # a scheduler, which kills soon
+            self._say("Interrupt passed on to the program. Press Ctrl-C again to kill it.")
+            self._send(number)  # the program may have a checkpoint to write, so there is no deadline
+        else:  # the signal comes from a scheduler, which kills soon
             self._end_soon(number)
         if "pid" not in self.facts():
-            self._stop_tool(signal.SIGTERM)  # nothing to lose yet
+            self._stop_tool(signal.SIGTERM)  # nothing has been recorded yet
 
     def _end_soon(self, number: int) -> None:
-        """Ask the program to end; after a while let nsys write what it has, and then end the program by force."""
+        """Ask the program to end. After a while, let nsys write what it has, and then kill the program."""
         self._send(number)
         now = time.monotonic()
         self._measures = [
@@ -188,7 +184,7 @@ class _Running:
 
 
 class _Signals:
-    """Collects what is sent to us while the program runs, instead of ending by it."""
+    """Collects the signals that we receive while the program runs, instead of ending by them."""
 
     def __init__(self) -> None:
         self._pending: list[int] = []
@@ -219,7 +215,7 @@ class _Signals:
 
 @contextlib.contextmanager
 def _tails(streams: Streams) -> Iterator[Callable[[], None]]:
-    """A function that passes on what the program has written since its last call."""
+    """Yield a function that passes on what the program has written since the function's last call."""
     with contextlib.ExitStack() as stack:
         pairs: list[tuple[IO[bytes], IO[bytes]]] = []
         for log, watcher in ((streams.stdout_log, streams.stdout), (streams.stderr_log, streams.stderr)):
@@ -234,7 +230,7 @@ def _tails(streams: Streams) -> Iterator[Callable[[], None]]:
                     while chunk := pair[0].read(_CHUNK):
                         pair[1].write(chunk)
                         pair[1].flush()
-                except (BrokenPipeError, ValueError):  # nobody watches any more; the program goes on
+                except (BrokenPipeError, ValueError):  # nobody watches any more, but the program goes on
                     pairs.remove(pair)
 
         yield forward

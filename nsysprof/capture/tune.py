@@ -1,4 +1,4 @@
-"""Run a tuning: process after process over the cells still worth measuring, within a budget of time; resumable."""
+"""Run a tuning: process after process over the cells that are still worth measuring, within a budget of time."""
 
 from __future__ import annotations
 
@@ -6,31 +6,42 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from nsysprof.capture.bench import WORK, BenchRun, OnBlock, hopeless_cells, run_process
-from nsysprof.capture.bench_plan import order_blocks
-from nsysprof.case import Case
+from msgspec.structs import asdict
 
-# Rounds of the processes one after the other: one to drop what is far behind, then what is left in earnest.
+from nsysprof.attention.case import Case
+from nsysprof.capture.bench import OnBlock, hopeless_cells, run_bench_process
+from nsysprof.capture.bench_plan import order_blocks
+from nsysprof.capture.bench_run import BenchRun
+from nsysprof.capture.measured_process import WORK
+
+# The rounds of the first and of later processes: one to drop what is far behind, then more for what is left.
 _ROUNDS = (1, 3, 4, 4)
 
 Choose = Callable[[BenchRun], list[int]]
 
 
 def axes_grid(cases: Sequence[Case], backends: Sequence[str]) -> list[Case]:
-    """Of a full grid, the cases that differ from the first shape in one dimension at most, for every backend."""
+    """Return the cases of a full grid that differ from the first shape in at most one dimension, for every backend."""
     if not cases:
         return []
-    base = cases[0]
-    names = ("seq", "batch", "heads", "kv_heads", "head_dim", "dtype", "causal", "pass_")
-    near = [case for case in cases if sum(getattr(case, name) != getattr(base, name) for name in names) <= 1]
+    base = _dimensions(cases[0])
+    near = [case for case in cases if sum(a != b for a, b in zip(_dimensions(case), base, strict=True)) <= 1]
     return [case for case in near if case.backend in backends]
 
 
-def run_tuning(run: BenchRun, folder: Path, budget_s: float, choose: Choose, on_block: OnBlock) -> bool:
-    """Go on until `choose` names no cell or the time is over; False when Ctrl-C ended it.
+def _dimensions(case: Case) -> list[object]:
+    """Return the values that a sweep varies one at a time. kv_heads that equal the heads do not vary by themselves."""
+    shape = asdict(case.shape) | {"kv_heads": case.own_kv_heads}
+    return list(shape.values())
 
-    choose: the cells that need more blocks, by what was measured so far. Blocks that are already in `run` count, so
-    that a tuning that was ended can be resumed.
+
+def run_tuning(run: BenchRun, folder: Path, budget_s: float, choose: Choose, on_block: OnBlock) -> bool:
+    """Measure until `choose` names no cell or the time is over; return False when Ctrl-C ended it.
+
+    Blocks that are already in `run` count, so a tuning that was ended can be resumed.
+
+    budget_s: the time limit (s).
+    choose: returns the cells that need more blocks, given what was measured so far.
     """
     deadline = time.monotonic() + budget_s
     process = 1 + max((block.process for block in run.blocks), default=-1)
@@ -44,7 +55,8 @@ def run_tuning(run: BenchRun, folder: Path, budget_s: float, choose: Choose, on_
             rounds = _ROUNDS[min(_steps(run), len(_ROUNDS) - 1)]
             order = order_blocks(cells, rounds, run.plan.seed, process)
             (folder / WORK / "stop").unlink(missing_ok=True)
-            if not run_process(run, folder, process, order, 0, on_block, deadline):
+            ended = run_bench_process(run, folder, process, order, 0, on_block, deadline)
+            if ended is not None and ended.interrupted:
                 return False
             process += 1
     except KeyboardInterrupt:  # between two processes

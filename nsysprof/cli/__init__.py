@@ -1,38 +1,71 @@
-"""The command line: one file a command, and the one place that turns an error into stderr text and an exit code."""
+"""Define the command line: one file per command, and the one place that turns an error into an exit code."""
 
 from __future__ import annotations
 
+import errno
+import functools
 import os
 import signal
 import sys
+from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 import typer
 
 from nsysprof import __version__
-from nsysprof.cli import analyze, bench, bundle, capture, compare, doctor, explain, export, tune
-from nsysprof.errors import NsysprofError
+from nsysprof.cli import analyze, bench, bundle, capture, compare, doctor, explain, export, tune, whatif
+from nsysprof.cli.standard_streams import ForgivingStream, forgive_streams
+from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError
 
 _INTERNAL_ERROR = 70  # EX_SOFTWARE
+# The class of typer's own errors, which typer does not name in public.
+_BAD_COMMAND_LINE = next(each for each in typer.BadParameter.__mro__ if each.__name__ == "ClickException")
 
 app = typer.Typer(
     name="nsysprof",
-    help="Evidence about attention backends and CUDA programs from Nsight Systems traces.",
+    help="Find out what a CUDA program did on the GPU and why it was not faster, from Nsight Systems traces.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# What follows the program's name is the program's, options too.
-app.command("capture", context_settings={"allow_interspersed_args": False})(capture.capture)
-app.command("analyze")(analyze.analyze)
-app.command("bench")(bench.bench)
-app.command("explain")(explain.explain)
-app.command("export")(export.export)
-app.command("tune")(tune.tune)
-app.command("bundle")(bundle.bundle)
-app.command("doctor")(doctor.doctor)
-app.command("compare")(compare.compare)
+
+
+def _epilog(examples: tuple[str, ...]) -> str:
+    """Return the examples of a command as the end of its help."""
+    return "\n\n".join(["Examples:", *(f"$ {example}" for example in examples)])
+
+
+def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
+    """Return the command with Ctrl-C as our own error: the exit code that typer gives it depends on its version."""
+
+    @functools.wraps(command)
+    def run(*arguments: Any, **options: Any) -> None:
+        try:
+            command(*arguments, **options)
+        except KeyboardInterrupt:
+            raise InterruptedCaptureError("Interrupted.") from None
+
+    return run
+
+
+_COMMANDS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
+    "capture": (capture.capture, capture.EXAMPLES),
+    "analyze": (analyze.analyze, analyze.EXAMPLES),
+    "bench": (bench.bench, bench.EXAMPLES),
+    "explain": (explain.explain, explain.EXAMPLES),
+    "export": (export.export, export.EXAMPLES),
+    "tune": (tune.tune, tune.EXAMPLES),
+    "bundle": (bundle.bundle, bundle.EXAMPLES),
+    "doctor": (doctor.doctor, doctor.EXAMPLES),
+    "compare": (compare.compare, compare.EXAMPLES),
+    "whatif": (whatif.whatif, whatif.EXAMPLES),
+}
+for _name, (_command, _examples) in _COMMANDS.items():
+    # Everything after the program's name belongs to the program, options too.
+    _settings = {"allow_interspersed_args": False} if _name == "capture" else {}
+    app.command(_name, epilog=_epilog(_examples), context_settings=_settings)(_interruptible(_command))
 
 
 def _print_version(wanted: bool) -> None:
@@ -47,38 +80,82 @@ def options(
         False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
     ),
 ) -> None:
-    """Evidence about attention backends and CUDA programs from Nsight Systems traces."""
+    """Find out what a CUDA program did on the GPU and why it was not faster, from Nsight Systems traces."""
 
 
 def main() -> None:
     """Run the command; every failure ends in one clear line with the next step and its own exit code."""
     signal.signal(signal.SIGTERM, _terminate)
+    output = forgive_streams()
     try:
-        app()
+        code = _run()
+        if output is not None:
+            output.flush()
+            code = _judge_output(output, code)
+    except KeyboardInterrupt:  # a second one, while the first is told
+        code = InterruptedCaptureError.exit_code
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done: Ctrl-C would only make Python's own end a traceback
+    if code == InterruptedCaptureError.exit_code:
+        # Python may remember the interrupt and end by the signal, with -2 in place of this code.
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+def _run() -> int:
+    """Run the command that the arguments name, and return its exit code."""
+    try:
+        ended = app(standalone_mode=False)
     except NsysprofError as error:
-        _complain(error.text, error.next_step)
-        sys.exit(error.exit_code)
+        return _complain(error)
     except KeyboardInterrupt:
-        _complain("Interrupted.", "")
-        sys.exit(130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+        return _complain(InterruptedCaptureError("Interrupted."))
+    except MemoryError:
+        text = "There is not enough memory for this."
+        return _complain(OutputError(text, "End other programs, or use a machine with more memory."))
     except Exception as error:
+        if isinstance(error, _BAD_COMMAND_LINE):
+            return _explain_usage(error)
         if os.environ.get("NSYSPROF_DEBUG"):
             raise
-        _complain(
+        fault = NsysprofError(
             f"Unexpected {type(error).__name__}: {error}",
             "This is a fault of nsysprof. NSYSPROF_DEBUG=1 shows where; please report it.",
         )
-        sys.exit(_INTERNAL_ERROR)
+        return _complain(fault)
+    return ended if isinstance(ended, int) else 0
+
+
+def _explain_usage(error: Any) -> int:
+    """Print what is wrong with the command line, as typer found it; without arguments the help is what is wanted."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        typer.echo(error.ctx.get_help(), err=True)
+    else:
+        text = error.format_message().replace("Value error, ", "").rstrip(".")
+        text += "" if text.endswith("?") else "."
+        path = error.ctx.command_path if error.ctx is not None else "nsysprof"
+        _complain(NsysprofError(text, f"{path} --help lists what there is."))
+    return int(error.exit_code)
+
+
+def _judge_output(output: ForgivingStream, code: int) -> int:
+    """Return the exit code, after a word about a standard output that could not be written."""
+    failure = output.failure
+    if failure is None or failure.errno == errno.EPIPE:
+        return code
+    said = f"Standard output cannot be written: {failure.strerror}."
+    error = OutputError(said, "Send it elsewhere, and run again." if output.is_lost else "The files are written.")
+    _complain(error)
+    return error.exit_code if output.is_lost and code == 0 else code
 
 
 def _terminate(_signal: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _complain(text: str, next_step: str) -> None:
-    typer.echo(f"nsysprof: {text}", err=True)
-    if next_step:
-        typer.echo(f"  -> {next_step}", err=True)
+def _complain(error: NsysprofError) -> int:
+    """Print an error with its next step, and return its exit code."""
+    typer.echo(f"nsysprof: {error.text}", err=True)
+    if error.next_step:
+        typer.echo(f"  -> {error.next_step}", err=True)
+    return error.exit_code

@@ -1,21 +1,27 @@
-"""`nsysprof analyze`: one trace or capture folder to tables, figures and a report."""
+"""Define `nsysprof analyze`: turn a trace or capture folder into tables, figures and a report."""
 
 from __future__ import annotations
 
-import json
-import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nsysprof.errors import OutputError, UsageError
+from nsysprof.cli import options
+from nsysprof.cli.console import print_json
+from nsysprof.errors import DataLossError
 
 if TYPE_CHECKING:
-    from nsysprof.analysis.results import Analysis
+    from nsysprof.app.analyze_ranks import RanksResult
+    from nsysprof.app.analyze_trace import TraceResult
 
-Say = Callable[[str], None]
+EXAMPLES = (
+    "nsysprof analyze report.nsys-rep",
+    "nsysprof analyze traces/20261121-093000 --out analysis/first --force",
+    "nsysprof analyze trace.sqlite --counters counters.ncu-rep",
+    "nsysprof analyze job/ranks --workers 8    # all ranks of a job",
+)
+_RANKS = "Several traces"
 
 
 def analyze(
@@ -28,139 +34,95 @@ def analyze(
             show_default=False,
         ),
     ],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Analysis folder. Default: analysis/NAME.")] = None,
-    force: Annotated[bool, typer.Option(help="Replace an older analysis.")] = False,
-    figures: Annotated[bool, typer.Option(help="Draw the figures.")] = True,
-    svg: Annotated[bool, typer.Option(help="Draw the figures as SVG too.")] = False,
-    nsys: Annotated[Path | None, typer.Option(help="The nsys that exports a .nsys-rep.")] = None,
-    ncu: Annotated[
-        Path | None, typer.Option(help="Counters of the same program: a .ncu-rep, or ncu's --page raw as .csv.")
+    counters: Annotated[
+        Path | None, typer.Option(help="What ncu counted of the same program: a .ncu-rep, or its --page raw as .csv.")
     ] = None,
-    ncu_program: Annotated[Path | None, typer.Option(help="The ncu that reads a .ncu-rep.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print summary.json (ranks.json) on stdout.")] = False,
     workers: Annotated[
-        int | None, typer.Option(help="Several traces: so many processes. Default: as many as are worth it.")
+        int | None,
+        typer.Option(min=1, help="Number of processes. Default: by the size of the traces.", rich_help_panel=_RANKS),
     ] = None,
     scheduler: Annotated[
-        str | None, typer.Option(help="Several traces: the Dask scheduler of a cluster, tcp://HOST:8786.")
+        str | None,
+        typer.Option(help="The Dask scheduler of a cluster, tcp:// or tls://HOST.", rich_help_panel=_RANKS),
+    ] = None,
+    tls_ca_file: Annotated[
+        Path | None, typer.Option(help="The authority of a scheduler at tls:// (PEM).", rich_help_panel=_RANKS)
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="Our certificate for a scheduler at tls:// (PEM).", rich_help_panel=_RANKS)
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(help="Our key for a scheduler at tls:// (PEM).", rich_help_panel=_RANKS)
     ] = None,
     worker_memory: Annotated[
-        str, typer.Option(help="Several traces: memory of each local Dask worker, such as 4GiB.")
+        str, typer.Option(help="Memory of each local Dask worker, such as 4GiB.", rich_help_panel=_RANKS)
     ] = "auto",
     by_order: Annotated[
-        bool, typer.Option("--by-order", help="Several traces: number ranks by the order given.")
+        bool, typer.Option("--by-order", help="Number ranks by the order given.", rich_help_panel=_RANKS)
     ] = False,
+    attribution: options.Attribution = "all",
+    nsys: options.Nsys = None,
+    ncu: options.Ncu = None,
+    out: Annotated[Path | None, options.out_option("Analysis folder. Default: analysis/NAME.")] = None,
+    force: options.Force = False,
+    figures: options.Figures = True,
+    svg: Annotated[bool, typer.Option(help="Draw the figures as SVG too.", rich_help_panel=options.OUTPUT)] = False,
+    as_json: options.Json = False,
 ) -> None:
     """Count launches, kernels, copies and peak memory in every NVTX range of a trace, or of all ranks of a job."""
-    from nsysprof.cli.ranks import Options, analyze_ranks, is_many
-    from nsysprof.trace.bundle_file import is_bundle, unpack_bundle
+    from nsysprof.app import analyze as use_case
+    from nsysprof.app.analyze_trace import TraceResult
+    from nsysprof.cli.progress import show_progress
+    from nsysprof.cli.standard_streams import mark_saved
 
-    name, many_out = default_name(inputs[0]), out
-    with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
-        if len(inputs) == 1 and is_bundle(inputs[0]):
-            (_silent if as_json else _say)(f"unpack {inputs[0].name}")
-            inputs = [unpack_bundle(inputs[0], Path(scratch))]
-            many_out = out or Path("analysis") / f"{name}-ranks"
-        if is_many(inputs):
-            if ncu is not None or ncu_program is not None:
-                raise UsageError("--ncu is for one trace, several were given.", "Analyze that trace alone.")
-            options = Options(workers, scheduler, worker_memory, by_order, force, figures, svg, as_json)
-            analyze_ranks(inputs, many_out, nsys, options)
-            return
-        (source,) = inputs
-        folder = out or Path("analysis") / name
-        _analyze_one(source, folder, nsys, ncu, ncu_program, force=force, figures=figures, svg=svg, as_json=as_json)
-
-
-def _analyze_one(
-    source: Path,
-    folder: Path,
-    nsys: Path | None,
-    ncu: Path | None,
-    ncu_program: Path | None,
-    *,
-    force: bool,
-    figures: bool,
-    svg: bool,
-    as_json: bool,
-) -> None:
-    from nsysprof.cli.counters import complete_analysis
-    from nsysprof.cli.record import read_record
-    from nsysprof.trace.locate import identity_of
-
-    say = _silent if as_json else _say
-    _check_folder(folder, force=force)
-    with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
-        record = read_record(source) if source.is_dir() else None
-        trace = resolve(source, nsys, Path(scratch), say)
-        analysis = analyze_trace(trace, say, identity_of(source, trace))
-        analysis, record = complete_analysis(analysis, record, trace, folder=source, report=ncu, ncu=ncu_program)
-    from nsysprof.report.write import write_analysis
-
-    written = write_analysis(analysis, record, folder, figures=figures, svg=svg, progress=say)
+    request = use_case.AnalyzeRequest(
+        inputs=tuple(inputs),
+        out=out,
+        force=force,
+        figures=figures,
+        svg=svg,
+        nsys=nsys,
+        counters=counters,
+        ncu=ncu,
+        launched_only=attribution == "launched",
+        workers=workers,
+        scheduler=scheduler,
+        tls=(tls_ca_file, tls_cert, tls_key) if tls_ca_file or tls_cert or tls_key else None,
+        worker_memory=worker_memory,
+        by_order=by_order,
+    )
+    result = use_case.analyze(request, show_progress(quiet=as_json))
+    mark_saved()
     if as_json:
-        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-        typer.echo(json.dumps({**summary, "folder": str(folder)}, indent=1))
-        return
-    from nsysprof.cli.console import print_analysis
-
-    print_analysis(analysis, record)
-    typer.echo(f"\n{len(written)} files in {folder}; read {folder / 'report.md'} first")
-
-
-def analyze_trace(trace_path: Path, say: Say | None = None, identity: Path | None = None) -> Analysis:
-    """Read and summarise one SQLite trace. identity: as in open_trace."""
-    from nsysprof.trace.open import open_trace
-
-    with open_trace(trace_path, identity) as trace:
-        # Only now: the trace's SHA-256 is computed while pandas loads.
-        from nsysprof.analysis.summarize import summarize
-        from nsysprof.trace.tables import read_tables
-
-        return summarize(read_tables(trace, progress=say))
-
-
-def default_name(source: Path) -> str:
-    """The folder name for an input: the capture folder's, or the file's without its suffixes."""
-    name = source.resolve().name
-    if not source.is_dir():
-        for suffix in (".zip", ".xz", ".gz", ".zst", ".sqlite", ".nsys-rep", ".qdrep", ".json", ".pt.trace"):
-            name = name.removesuffix(suffix)
-    return name or "trace"
-
-
-def resolve(source: Path, nsys: Path | None, scratch: Path, say: Say) -> Path:
-    """The SQLite file behind any input. nsys: as --nsys has it. scratch: a folder for what has to be made."""
-    from nsysprof.capture.find_nsys import find_nsys
-    from nsysprof.trace.locate import REPORTS, resolve_input
-
-    report = source.suffix in REPORTS
-    if report or source.suffix != ".sqlite":
-        say(f"read {source.name}")
-    return resolve_input(source, find_nsys(nsys) if report else None, scratch)
-
-
-def _check_folder(folder: Path, *, force: bool) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise OutputError(f"{folder} is a file.", "Choose another folder with --out.")
-    try:
-        taken = folder.is_dir() and any(folder.iterdir())
-    except OSError as error:
-        raise OutputError(f"{folder} cannot be read: {error.strerror}.", "Choose another folder with --out.") from error
-    if not taken:
-        return
-    if not (folder / "summary.json").exists():
-        raise OutputError(f"{folder} exists and is not an analysis of ours.", "Choose another folder with --out.")
-    if not force:
-        raise OutputError(
-            f"{folder} already holds an analysis.",
-            "Give --force to replace it, or another folder with --out.",
+        print_json({**_to_json(result), "folder": str(result.folder)})
+    else:
+        _print(result)
+    if isinstance(result, TraceResult) and result.analysis.lost_kernels:
+        raise DataLossError(
+            "The profiler lost every kernel of this trace.", f"{result.folder / 'report.md'} has what is left, and why."
         )
 
 
-def _say(text: str) -> None:
-    typer.echo(text, err=True)
+def _to_json(result: TraceResult | RanksResult) -> dict[str, Any]:
+    from nsysprof.app.analyze_trace import TraceResult
+    from nsysprof.report.ranks import whole_ranks_json
+    from nsysprof.report.write import analysis_json
+
+    if isinstance(result, TraceResult):
+        return analysis_json(result.analysis, result.record)
+    return whole_ranks_json(result.analysis)
 
 
-def _silent(_text: str) -> None:
-    """Progress of a --json run."""
+def _print(result: TraceResult | RanksResult) -> None:
+    from nsysprof.app.analyze_trace import TraceResult
+    from nsysprof.cli.console import terminal_width
+    from nsysprof.report.formats.console import render_console
+    from nsysprof.report.sections.analysis_report import analysis_report
+    from nsysprof.report.sections.ranks_report import ranks_report
+
+    if isinstance(result, TraceResult):
+        report = analysis_report(result.analysis, result.record)
+    else:
+        report = ranks_report(result.analysis)
+    typer.echo(render_console(report, terminal_width()))
+    typer.echo(f"\n{len(result.files)} files in {result.folder}; read {result.folder / 'report.md'} first")

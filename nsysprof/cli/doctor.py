@@ -1,46 +1,36 @@
-"""`nsysprof doctor`: what this machine can do, and how to mend what it cannot."""
+"""Define `nsysprof doctor`: show what this machine can do, and how to fix what it cannot."""
 
 from __future__ import annotations
 
-import json
-import shutil
-from typing import Annotated
-
 import typer
 
+from nsysprof.cli import options
+from nsysprof.cli.console import print_json
+from nsysprof.files.json_file import json_value
 
-def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
-) -> None:
+EXAMPLES = (
+    "nsysprof doctor",
+    "nsysprof doctor --json > machine.json    # to attach to an issue",
+)
+
+
+def doctor(as_json: options.Json = False) -> None:
     """Try nsys, ncu, hardware counters, the driver, clocks, disks and torch, and print each problem with its fix.
 
-    Ends with 1 when something that is there does not work; what is merely absent is no problem.
+    Ends with 1 when something that is there does not work; what is merely absent is not a problem.
     """
-    from nsysprof.capture.doctor import State, run_checks
+    from nsysprof.app import doctor as use_case
+    from nsysprof.cli.progress import show_progress
 
-    checks = run_checks(_silent if as_json else _say)
-    problems = [check for check in checks if check.state is State.PROBLEM]
+    result = use_case.doctor(show_progress(quiet=as_json, indent="  "))
     if as_json:
-        typer.echo(json.dumps({"ok": not problems, "checks": [check.to_json() for check in checks]}, indent=1))
+        data = {"ok": not result.problems, "checks": json_value(result.checks)}
+        print_json(data)
     else:
-        from nsysprof.report.console import render_table
-        from nsysprof.report.tables import Table
+        from nsysprof.cli.console import terminal_width
+        from nsysprof.report.formats.console import render_console
+        from nsysprof.report.sections.doctor_report import doctor_report
 
-        rows = tuple((check.name, check.state.value, check.found) for check in checks)
-        width = shutil.get_terminal_size((120, 40)).columns
-        table = Table("This machine", ("", "", "found"), rows, frozenset({0, 1, 2}), len(rows))
-        typer.echo(render_table(table, width, name_width=100))
-        for check in checks:
-            if check.fix:
-                typer.echo(f"{check.state.value}: {check.name}: {check.found}\n  -> {check.fix}")
-        typer.echo(f"{len(problems)} problems" if problems else "no problem found")
-    if problems:
+        typer.echo(render_console(doctor_report(result.checks), terminal_width()))
+    if result.problems:
         raise typer.Exit(1)
-
-
-def _say(text: str) -> None:
-    typer.echo(f"  {text}", err=True)
-
-
-def _silent(_text: str) -> None:
-    """Progress of a --json run."""

@@ -1,107 +1,105 @@
-"""`nsysprof explain`: which backends take a shape, why the others do not, and what really runs."""
+"""Define `nsysprof explain`: show which backends take a shape, why others do not, and what really runs."""
 
 from __future__ import annotations
 
-import json
-import shutil
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from nsysprof.attention_call import CALL_PASSES, MASKS, AttentionCall, expand_backends, expand_calls
-from nsysprof.case import BACKENDS, DTYPES
-from nsysprof.cli.machine import check_choice, require_torch, settle_device
-from nsysprof.cli.options import parse_names, parse_sizes
-from nsysprof.eligibility import Answer, Question
-from nsysprof.errors import InterruptedCaptureError, ToolFailedError, UsageError
-from nsysprof.nearest import changes
+from nsysprof.cli import options
+from nsysprof.cli.console import print_json
+from nsysprof.files.json_file import json_value
 
 if TYPE_CHECKING:
-    from nsysprof.capture.eligibility import Answers
+    from nsysprof.app.explain import ExplainResult
+    from nsysprof.attention.attention_call import AttentionCall
+    from nsysprof.attention.eligibility import EligibilityAnswer
 
+EXAMPLES = (
+    "nsysprof explain --seq 16 --head-dim 8192",
+    "nsysprof explain --backends flash,cudnn --dtype bf16 --kv-heads 2 --pass bwd",
+    "nsysprof explain --backends mine --device cpu    # a backend that an installed package registers",
+)
 _FORMAT_VERSION = 1
 
 
 def explain(
-    backends: Annotated[str, typer.Option(help=f"all, or of {', '.join(BACKENDS)}.")] = "all",
-    seq: Annotated[str, typer.Option(help="Sequence lengths of q.")] = "1024",
-    kv_seq: Annotated[str, typer.Option(help="Sequence lengths of k and v. Default: those of q.")] = "",
-    batch: Annotated[str, typer.Option(help="Batch sizes.")] = "1",
-    heads: Annotated[str, typer.Option(help="Head counts of q.")] = "8",
-    kv_heads: Annotated[str, typer.Option(help="Head counts of k and v. Default: those of q.")] = "",
-    head_dim: Annotated[str, typer.Option(help="Head dimensions.")] = "64",
-    dtype: Annotated[str, typer.Option(help=f"Of {', '.join(DTYPES)}. Default: fp16 on a GPU, fp32 on the CPU.")] = "",
-    causal: Annotated[bool | None, typer.Option(help="Causal mask. Default: causal unless there is a --mask.")] = None,
-    mask: Annotated[str, typer.Option(help=f"attn_mask: {', '.join(MASKS)}.")] = "none",
-    dropout: Annotated[float, typer.Option(help="Dropout probability.")] = 0.0,
-    pass_: Annotated[str, typer.Option("--pass", help=f"Of {', '.join(CALL_PASSES)}.")] = "fwd",
-    device: Annotated[str, typer.Option(help="auto, cuda or cpu.")] = "auto",
-    timeout: Annotated[float, typer.Option(help="Seconds after which one backend is given up.")] = 120.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
+    context: typer.Context,
+    backends: options.Backends = "all",
+    seq: options.Seq = "1024",
+    kv_seq: Annotated[
+        str, typer.Option(help="Sequence lengths of k and v. Default: the lengths of q.", rich_help_panel=options.GRID)
+    ] = "",
+    batch: options.Batch = "1",
+    heads: options.Heads = "8",
+    kv_heads: options.KvHeads = "",
+    head_dim: options.HeadDim = "64",
+    dtype: options.Dtype = "",
+    causal: options.Causal = "yes",
+    mask: Annotated[
+        Literal["none", "bool", "float"],
+        typer.Option(
+            help="The type of an attn_mask, which takes the place of the causal one.", rich_help_panel=options.GRID
+        ),
+    ] = "none",
+    dropout: Annotated[float, typer.Option(help="Dropout probability.", rich_help_panel=options.GRID)] = 0.0,
+    pass_: Annotated[str, typer.Option("--pass", help="Passes: fwd, bwd.", rich_help_panel=options.GRID)] = "fwd",
+    device: options.Device = "auto",
+    case_timeout: options.CaseTimeout = 120.0,
+    as_json: options.Json = False,
 ) -> None:
     """Say which backends can run a shape, why the others cannot, and which one really ran.
 
-    Asks torch's own checks, one backend at a time, and looks at the kernels that one call launches.
+    Asks torch's own checks, one backend at a time, and looks at the kernels that one call launches. --backends all asks
+    about torch's own backends and naive.
     """
-    from nsysprof.capture.eligibility import run_probe
+    from nsysprof.app import explain as use_case
 
-    shape: dict[str, Any] = dict(
-        seqs=parse_sizes("--seq", seq),
-        kv_seqs=parse_sizes("--kv-seq", kv_seq),
-        batches=parse_sizes("--batch", batch),
-        heads=parse_sizes("--heads", heads),
-        kv_heads=parse_sizes("--kv-heads", kv_heads),
-        head_dims=parse_sizes("--head-dim", head_dim),
-        causal=causal,
+    request = use_case.ExplainRequest(
+        backends=options.parse_names(backends),
+        seqs=options.parse_sizes("--seq", seq),
+        kv_seqs=options.parse_sizes("--kv-seq", kv_seq),
+        batches=options.parse_sizes("--batch", batch),
+        heads=options.parse_sizes("--heads", heads),
+        kv_heads=options.parse_sizes("--kv-heads", kv_heads),
+        head_dims=options.parse_sizes("--head-dim", head_dim),
+        dtypes=options.parse_names(dtype),
+        causals=options.parse_causal(causal) if _is_given(context, "causal") else (),
         mask=mask,
         dropout=dropout,
-        passes=parse_names(pass_),
+        passes=options.parse_names(pass_),
+        device=device,
+        case_timeout_s=case_timeout,
     )
-    names, dtypes = expand_backends(parse_names(backends)), parse_names(dtype)
-    expand_calls(**shape, dtypes=dtypes or ["fp16"])  # complain about the shapes before looking at the machine
-    if not timeout > 0:
-        raise UsageError(f"--timeout {timeout:g} is not a time.", "Give seconds above zero.")
-    require_torch("explain")
-    check_choice("--device", device, ("auto", "cuda", "cpu"))
-    settled = settle_device(device)
-    calls = expand_calls(**shape, dtypes=dtypes or ["fp16" if settled == "cuda" else "fp32"])
-    questions = [Question(name, call) for call in calls for name in names]
-    try:
-        answers = run_probe(questions, settled, timeout_s=timeout)
-    except KeyboardInterrupt:
-        raise InterruptedCaptureError("Interrupted before every backend was asked.") from None
-    _print(calls, names, answers, as_json)
-    _complain(answers)
+    result = use_case.explain(request)
+    _print(result, as_json)
+    if result.failure is not None:
+        raise result.failure
 
 
-def _print(calls: list[AttentionCall], names: list[str], answers: Answers, as_json: bool) -> None:
-    blocks = [
-        (call, answers.answers[index * len(names) : (index + 1) * len(names)]) for index, call in enumerate(calls)
-    ]
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
+
+
+def _print(result: ExplainResult, as_json: bool) -> None:
     if as_json:
         shapes = [
-            {"call": call.to_json(), "backends": [_to_json(call, each) for each in block]} for call, block in blocks
+            {"call": json_value(call), "backends": [_to_json(call, each) for each in answers]}
+            for call, answers in result.blocks
         ]
-        data = {"format_version": _FORMAT_VERSION, "environment": answers.facts, "shapes": shapes}
-        typer.echo(json.dumps(data, indent=1))
+        data = {"format_version": _FORMAT_VERSION, "environment": result.facts, "shapes": shapes}
+        print_json(data)
         return
-    from nsysprof.report.eligibility import render_eligibility
+    from nsysprof.cli.console import terminal_width
+    from nsysprof.report.formats.console import render_console
+    from nsysprof.report.sections.explain_report import explain_report
 
-    width = shutil.get_terminal_size((120, 40)).columns
-    typer.echo(render_eligibility(blocks, answers.facts, width))
-
-
-def _to_json(call: AttentionCall, answer: Answer) -> dict[str, Any]:
-    nearest = [{"changes": changes(call, each), "call": each.to_json()} for each in answer.nearest]
-    return {**answer.to_json(), "nearest": nearest}
+    typer.echo(render_console(explain_report(result.blocks, result.facts), terminal_width()))
 
 
-def _complain(answers: Answers) -> None:
-    """Raise when the process died or hung over a question: the other answers are printed, and the exit code says so."""
-    lost = answers.lost
-    if lost:
-        names = ", ".join(dict.fromkeys(answer.backend for answer in lost))
-        raise ToolFailedError(
-            f"Asking torch about {names}: {lost[0].reason.rstrip('.')}.",
-            "The other answers hold; --timeout gives more time.",
-        )
+def _to_json(call: AttentionCall, answer: EligibilityAnswer) -> dict[str, Any]:
+    from nsysprof.attention.nearest_supported_shape import changes
+
+    nearest = [{"changes": changes(call, each), "call": json_value(each)} for each in answer.nearest]
+    return {**json_value(answer), "nearest": nearest}

@@ -1,23 +1,19 @@
-"""`nsysprof export`: a trace for Perfetto, Chrome's trace viewer, or whatever reads Parquet."""
+"""Define `nsysprof export`: write a trace for Perfetto, for Chrome's trace viewer, or as Parquet."""
 
 from __future__ import annotations
 
-import json
-import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from nsysprof.errors import OutputError, UsageError
+from nsysprof.cli import options
+from nsysprof.cli.console import print_json
 
-if TYPE_CHECKING:
-    from nsysprof.export.content import Advance, Content, Counts
-
-    Write = Callable[[Content, Path, Advance], Counts]
-
-_FORMATS = ("perfetto", "chrome", "parquet")
+EXAMPLES = (
+    "nsysprof export trace.sqlite --perfetto trace.pftrace",
+    "nsysprof export traces/20261121-093000 --chrome trace.json.gz --parquet tables",
+)
 
 
 def export(
@@ -28,102 +24,29 @@ def export(
     chrome: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Chrome's JSON as Kineto writes it: OUT.json or OUT.json.gz.")
     ] = None,
-    parquet: Annotated[Path | None, typer.Option(metavar="FOLDER", help="A Parquet file a table.")] = None,
-    force: Annotated[bool, typer.Option(help="Replace older exports.")] = False,
-    nsys: Annotated[Path | None, typer.Option(help="The nsys that exports a .nsys-rep.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON on stdout.")] = False,
+    parquet: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="A folder with one Parquet file for each table.")
+    ] = None,
+    nsys: options.Nsys = None,
+    force: options.Force = False,
+    as_json: options.Json = False,
 ) -> None:
     """Write the ranges, API calls, kernels, copies, memory and GPU metrics of a trace for other tools."""
-    from nsysprof.cli.analyze import resolve
+    from nsysprof.app import export as use_case
+    from nsysprof.cli.console import print_notes
+    from nsysprof.cli.progress import show_progress
+    from nsysprof.cli.standard_streams import mark_saved
 
-    targets = {name: path for name, path in zip(_FORMATS, (perfetto, chrome, parquet), strict=True) if path is not None}
-    _check_targets(targets, source, force=force)
-    say = _silent if as_json else _say
-    with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
-        content = read_content(source, resolve(source, nsys, Path(scratch), say), say)
-        written = {name: _write(name, content, path, quiet=as_json) for name, path in targets.items()}
-    notes = content.analysis.notes
+    request = use_case.ExportRequest(source, perfetto=perfetto, chrome=chrome, parquet=parquet, force=force, nsys=nsys)
+    result = use_case.export(request, show_progress(quiet=as_json))
+    mark_saved()
     if as_json:
-        formats = {name: {"path": str(targets[name]), "rows": rows} for name, rows in written.items()}
-        typer.echo(json.dumps({"formats": formats, "notes": [note.to_json() for note in notes]}, indent=1))
+        formats = {each.format: {"path": str(each.path), "rows": each.rows} for each in result.written}
+        print_json({"formats": formats, "notes": result.notes})
         return
-    for name, rows in written.items():
-        told = ", ".join(f"{count:,} {what}" for what, count in sorted(rows.items()))
-        typer.echo(f"{targets[name]}: {told or 'nothing'}")
-    for note in notes:
-        if note.severity != "info":
-            typer.echo(f"{note.severity.value}: {note.text}" + (f" -> {note.next_step}" if note.next_step else ""))
+    for each in result.written:
+        told = ", ".join(f"{count:,} {what}" for what, count in sorted(each.rows.items()))
+        typer.echo(f"{each.path}: {told or 'nothing'}")
+    print_notes(note for note in result.notes if note.severity != "info")
     if perfetto:
         typer.echo("open it in https://ui.perfetto.dev (nothing is uploaded) or with trace_processor")
-
-
-def read_content(source: Path, trace_path: Path, say: Callable[[str], None]) -> Content:
-    """What there is to export of the SQLite file `trace_path`, which was made from `source` or is it."""
-    from nsysprof.trace.locate import identity_of
-    from nsysprof.trace.open import open_trace
-
-    with open_trace(trace_path, identity_of(source, trace_path)) as trace:
-        from nsysprof.analysis.summarize import summarize
-        from nsysprof.export.content import Content
-        from nsysprof.trace.devices import read_gpus
-        from nsysprof.trace.metric_samples import read_metric_samples
-        from nsysprof.trace.tables import read_tables
-
-        analysis = summarize(read_tables(trace, progress=say))
-        return Content(analysis, tuple(read_metric_samples(trace, read_gpus(trace))))
-
-
-def _write(name: str, content: Content, path: Path, *, quiet: bool) -> dict[str, int]:
-    from nsysprof.cli.progress import row_progress
-
-    with row_progress(f"write {path.name}", content.rows, quiet=quiet) as advance:
-        return _writer(name)(content, path, advance).rows
-
-
-def _writer(name: str) -> Write:
-    if name == "perfetto":
-        from nsysprof.export.perfetto import write_perfetto
-
-        return write_perfetto
-    if name == "chrome":
-        from nsysprof.export.chrome import write_chrome
-
-        return write_chrome
-    from nsysprof.export.parquet import write_parquet
-
-    return write_parquet
-
-
-def _check_targets(targets: dict[str, Path], source: Path, *, force: bool) -> None:
-    """Before anything is read: what cannot be written, or would replace what is not ours."""
-    if not targets:
-        raise UsageError("Nothing to export to.", "Give --perfetto OUT.pftrace, --chrome OUT.json or --parquet FOLDER.")
-    resolved = [path.resolve() for path in targets.values()]
-    if len(set(resolved)) < len(resolved):
-        raise UsageError("Two formats cannot go to one path.", "Give each its own.")
-    for name, path in targets.items():
-        if path.resolve() == source.resolve():
-            raise OutputError(f"{path} is the input.", "Choose another path.")
-        if name == "parquet":
-            from nsysprof.export.parquet import check_folder
-
-            check_folder(path, force=force)
-        elif path.is_dir():
-            raise OutputError(f"{path} is a folder.", f"Name a file: --{name} {path / 'trace'}{_SUFFIXES[name]}.")
-        elif path.exists() and not force:
-            raise OutputError(f"{path} exists.", "Give --force to replace it, or another path.")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OutputError(f"{path.parent} cannot be made: {error.strerror}.", "Choose another path.") from error
-
-
-_SUFFIXES = {"perfetto": ".pftrace", "chrome": ".json"}
-
-
-def _say(text: str) -> None:
-    typer.echo(text, err=True)
-
-
-def _silent(_text: str) -> None:
-    """Progress of a --json run."""

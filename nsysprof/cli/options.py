@@ -1,17 +1,114 @@
-"""Parsing of comma-separated options, for all commands."""
+"""Define the options that several commands have once, so that they mean the same everywhere."""
 
 from __future__ import annotations
 
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from typer.models import OptionInfo
+
+from nsysprof.app.grid import Grid
+from nsysprof.attention.case import known_backends
+from nsysprof.attention.shape import DTYPES, PASSES
 from nsysprof.errors import UsageError
 
+GRID, MEASUREMENT, OUTPUT, TOOLS = "Grid", "Measurement", "Output", "NVIDIA's tools"
+# The shortest time that an option takes where zero would measure nothing (s).
+LEAST_SECONDS = 0.001
 
-def parse_names(text: str) -> list[str]:
-    """`math, flash` -> ["math", "flash"]."""
-    return [part.strip() for part in text.split(",") if part.strip()]
+# The grid. Lists are separated by commas.
+Backends = Annotated[
+    str,
+    typer.Option(
+        help=f"Backends: {', '.join(known_backends())}, or module:function of your own.", rich_help_panel=GRID
+    ),
+]
+Seq = Annotated[str, typer.Option(help="Sequence lengths of q.", rich_help_panel=GRID)]
+Batch = Annotated[str, typer.Option(help="Batch sizes.", rich_help_panel=GRID)]
+Heads = Annotated[str, typer.Option(help="Head counts of q.", rich_help_panel=GRID)]
+KvHeads = Annotated[
+    str,
+    typer.Option(
+        help="Head counts of k and v, each a divisor of --heads. Default: as many as q.", rich_help_panel=GRID
+    ),
+]
+HeadDim = Annotated[str, typer.Option(help="Head dimensions.", rich_help_panel=GRID)]
+Dtype = Annotated[
+    str,
+    typer.Option(help=f"Dtypes: {', '.join(DTYPES)}. Default: fp16 on a GPU, fp32 on the CPU.", rich_help_panel=GRID),
+]
+Causal = Annotated[Literal["yes", "no", "both"], typer.Option(help="Whether the mask is causal.", rich_help_panel=GRID)]
+Pass = Annotated[str, typer.Option("--pass", help=f"Passes, of {', '.join(PASSES)}.", rich_help_panel=GRID)]
+
+# The measurement.
+Device = Annotated[Literal["auto", "cuda", "cpu"], typer.Option(help="Where to measure.", rich_help_panel=MEASUREMENT)]
+Samples = Annotated[
+    int, typer.Option(min=1, help="The most samples in a block of a case.", rich_help_panel=MEASUREMENT)
+]
+SampleSeconds = Annotated[
+    float,
+    typer.Option(
+        min=LEAST_SECONDS, help="Take fewer samples if they take longer than this (s).", rich_help_panel=MEASUREMENT
+    ),
+]
+WarmupSeconds = Annotated[
+    float, typer.Option(min=0, help="Longest warm-up before each block.", rich_help_panel=MEASUREMENT)
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(help="Seed of the order of the blocks. Default: a random one, printed.", rich_help_panel=MEASUREMENT),
+]
+Flush = Annotated[
+    bool, typer.Option("--flush/--warm-l2", help="Empty the caches before each sample.", rich_help_panel=MEASUREMENT)
+]
+Check = Annotated[
+    bool,
+    typer.Option(help="Compare results with a float64 reference before timing.", rich_help_panel=MEASUREMENT),
+]
+CaseTimeout = Annotated[
+    float,
+    typer.Option(min=LEAST_SECONDS, help="Seconds after which a case is given up.", rich_help_panel=MEASUREMENT),
+]
+
+# NVIDIA's tools.
+Nsys = Annotated[
+    Path | None,
+    typer.Option(help="The nsys to use. Default: NSYSPROF_NSYS, else the one found.", rich_help_panel=TOOLS),
+]
+Ncu = Annotated[
+    Path | None,
+    typer.Option(help="The ncu to use. Default: NSYSPROF_NCU, else the one found.", rich_help_panel=TOOLS),
+]
+
+# The output.
+Force = Annotated[bool, typer.Option("--force", help="Replace an older result.", rich_help_panel=OUTPUT)]
+Figures = Annotated[bool, typer.Option(help="Draw the figures.", rich_help_panel=OUTPUT)]
+Database = Annotated[
+    Path | None, typer.Option(help="Append the results to this SQLite database.", rich_help_panel=OUTPUT)
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.", rich_help_panel=OUTPUT)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.", rich_help_panel=OUTPUT)]
 
 
-def parse_sizes(option: str, text: str) -> list[int]:
-    """`1024,2048` -> [1024, 2048]. Raises UsageError for anything that is not an integer."""
+def out_option(what: str) -> OptionInfo:
+    """Return the option --out, -o of a command.
+
+    what: its help, which says what is written there and where it goes by default.
+    """
+    option: OptionInfo = typer.Option("--out", "-o", help=what, rich_help_panel=OUTPUT)
+    return option
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """Return the parts of a list separated by commas: `math, flash` -> ("math", "flash")."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def parse_sizes(option: str, text: str) -> tuple[int, ...]:
+    """Return the numbers of a list: `1024,2048` -> (1024, 2048). Raise UsageError for anything else."""
     sizes = []
     for part in parse_names(text):
         try:
@@ -20,12 +117,50 @@ def parse_sizes(option: str, text: str) -> list[int]:
             raise UsageError(
                 f"{option} {part!r} is not an integer.", "Give positive integers, separated by commas."
             ) from None
-    return sizes
+    return tuple(sizes)
 
 
-def parse_causal(text: str) -> list[bool]:
-    """`yes`, `no` or `both`. Raises UsageError for anything else."""
-    known = {"yes": [True], "no": [False], "both": [True, False]}
-    if text not in known:
-        raise UsageError(f"--causal {text!r} is none of yes, no, both.", "Give one of them.")
-    return known[text]
+def parse_causal(value: Literal["yes", "no", "both"]) -> tuple[bool, ...]:
+    """Return which masks are measured, True for a causal one."""
+    return {"yes": (True,), "no": (False,), "both": (True, False)}[value]
+
+
+def parse_grid(
+    backends: str,
+    seq: str,
+    batch: str,
+    heads: str,
+    kv_heads: str,
+    head_dim: str,
+    dtype: str,
+    causal: Literal["yes", "no", "both"],
+    pass_: str,
+) -> Grid:
+    """Return the grid that the options name."""
+    return Grid(
+        backends=parse_names(backends),
+        seqs=parse_sizes("--seq", seq),
+        batches=parse_sizes("--batch", batch),
+        heads=parse_sizes("--heads", heads),
+        kv_heads=parse_sizes("--kv-heads", kv_heads),
+        head_dims=parse_sizes("--head-dim", head_dim),
+        dtypes=parse_names(dtype),
+        causals=parse_causal(causal),
+        passes=parse_names(pass_),
+    )
+
+
+def command_line() -> str:
+    """Return what the user typed, with paths reduced to their last part, since reports are shared."""
+    arguments = [f"{argument[: argument.find('=') + 1]}{Path(argument).name}" if "/" in argument else argument
+                 for argument in sys.argv[1:]]  # fmt: skip
+    return shlex.join(["nsysprof", *arguments])
+
+
+Attribution = Annotated[
+    Literal["all", "launched"],
+    typer.Option(
+        help="Kernels that count for a range: all (also adopted from helper threads and captured into CUDA graphs), or "
+        "launched (NVIDIA's numbers)."
+    ),
+]

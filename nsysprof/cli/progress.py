@@ -1,4 +1,4 @@
-"""Progress on long work: a bar on a terminal, one line a case elsewhere, on stderr so that stdout stays clean."""
+"""Show progress of long work on stderr, so that stdout stays clean: a bar on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from nsysprof.app.progress import SILENT, Progress
+from nsysprof.plain_text import plain_line, plain_lines
+
 if TYPE_CHECKING:
-    from nsysprof.capture.bench import BenchRun
-    from nsysprof.capture.collect import CaseOutcome, Progress
+    from nsysprof.app.progress import BenchRun, CaptureState, CaseOutcome, OnBlock, OnCase
 
 _PASS_TITLES = {
     "timed": "untraced",
@@ -22,30 +24,24 @@ _PASS_TITLES = {
 }
 
 
-@contextmanager
-def capture_progress(cases: int, *, quiet: bool) -> Iterator[Callable[[str, Progress], None]]:
-    """A callback for run_capture that shows the pass, the case, the count and the time left."""
-    if quiet:
-        yield lambda _pass, _progress: None
-    elif sys.stderr.isatty():
-        yield from _bars(cases)
-    else:
-        yield _lines(cases)
+def show_progress(*, quiet: bool = False, indent: str = "") -> Progress:
+    """Return what shows progress on this terminal, or shows nothing where `quiet`."""
+    return SILENT if quiet else TerminalProgress(indent)
 
 
 def _state(outcome: CaseOutcome, pass_name: str) -> str:
     return {"timed": outcome.status, "traced": outcome.traced}.get(pass_name, outcome.counted)
 
 
-def _count(progress: Progress, pass_name: str) -> int:
+def _count(progress: CaptureState, pass_name: str) -> int:
     return sum(_state(outcome, pass_name) != "not_run" for outcome in progress.outcomes)
 
 
-def _lines(cases: int) -> Callable[[str, Progress], None]:
+def _lines(cases: int) -> OnCase:
     said: set[tuple[str, int]] = set()
     started: dict[str, float] = {}
 
-    def show(pass_name: str, progress: Progress) -> None:
+    def show(pass_name: str, progress: CaptureState) -> None:
         if pass_name not in started:
             started[pass_name] = time.monotonic()
             typer.echo(f"{_PASS_TITLES[pass_name]} pass:", err=True)
@@ -62,7 +58,7 @@ def _lines(cases: int) -> Callable[[str, Progress], None]:
     return show
 
 
-def _bars(cases: int) -> Iterator[Callable[[str, Progress], None]]:
+def _bars(cases: int) -> Iterator[OnCase]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -80,7 +76,7 @@ def _bars(cases: int) -> Iterator[Callable[[str, Progress], None]]:
     with Bars(*columns, console=Console(stderr=True)) as bars:
         tasks = {}
 
-        def show(pass_name: str, progress: Progress) -> None:
+        def show(pass_name: str, progress: CaptureState) -> None:
             if pass_name not in tasks:
                 tasks[pass_name] = bars.add_task(_PASS_TITLES[pass_name], total=cases, case="")
             current = progress.current
@@ -90,19 +86,8 @@ def _bars(cases: int) -> Iterator[Callable[[str, Progress], None]]:
         yield show
 
 
-@contextmanager
-def block_progress(blocks: int, *, quiet: bool) -> Iterator[Callable[[BenchRun, int, int | None], None]]:
-    """A callback for run_bench that shows how many blocks are done, which cell is in work, and the time left."""
-    if quiet:
-        yield lambda _run, _left, _cell: None
-    elif sys.stderr.isatty():
-        yield from _block_bar(blocks)
-    else:
-        yield _block_lines(blocks)
-
-
-def _block_lines(blocks: int) -> Callable[[BenchRun, int, int | None], None]:
-    """A line at every tenth of the way."""
+def _block_lines(blocks: int) -> OnBlock:
+    """Print a line at every tenth of the way."""
     begin, said = time.monotonic(), 0
 
     def show(run: BenchRun, left: int, _cell: int | None) -> None:
@@ -118,7 +103,7 @@ def _block_lines(blocks: int) -> Callable[[BenchRun, int, int | None], None]:
     return show
 
 
-def _block_bar(blocks: int) -> Iterator[Callable[[BenchRun, int, int | None], None]]:
+def _block_bar(blocks: int) -> Iterator[OnBlock]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
@@ -136,19 +121,8 @@ def _block_bar(blocks: int) -> Iterator[Callable[[BenchRun, int, int | None], No
         yield show
 
 
-@contextmanager
-def row_progress(title: str, rows: int, *, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """A callback for writers that is told how many more rows are written; what takes a moment shows nothing."""
-    if quiet:
-        yield lambda _more: None
-    elif sys.stderr.isatty():
-        yield from _row_bar(title, rows)
-    else:
-        yield _row_lines(title, rows)
-
-
 def _row_lines(title: str, rows: int) -> Callable[[int], None]:
-    """A line at every tenth of the way of a million rows and more."""
+    """Print a line at every tenth of the way, from a million rows on."""
     begin, done, said = time.monotonic(), 0, 0
 
     def advance(more: int) -> None:
@@ -176,17 +150,6 @@ def _row_bar(title: str, rows: int) -> Iterator[Callable[[int], None]]:
         yield lambda more: bars.advance(task, more)
 
 
-@contextmanager
-def count_progress(title: str, count: int, *, quiet: bool) -> Iterator[Callable[[int, str], None]]:
-    """A callback that is told how many more are done, and the name of the last: a bar, or a line at every tenth."""
-    if quiet:
-        yield lambda _more, _name: None
-    elif sys.stderr.isatty():
-        yield from _count_bar(title, count)
-    else:
-        yield _count_lines(title, count)
-
-
 def _count_lines(title: str, count: int) -> Callable[[int, str], None]:
     begin, done, said = time.monotonic(), 0, 0
 
@@ -212,4 +175,64 @@ def _count_bar(title: str, count: int) -> Iterator[Callable[[int, str], None]]:
     )  # fmt: skip
     with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
         task = bars.add_task(title, total=count, name="")
-        yield lambda more, name: bars.update(task, advance=more, name=name[:40])
+        yield lambda more, name: bars.update(task, advance=more, name=plain_line(name[:40]))
+
+
+def _search_lines(budget_s: float) -> OnBlock:
+    """Print a line every five seconds: the blocks so far, those left of this step, and the time left."""
+    begin, said = time.monotonic(), 0.0
+
+    def show(run: BenchRun, left: int, cell: int | None) -> None:
+        nonlocal said
+        now = time.monotonic()
+        if now < said + 5:
+            return
+        said = now
+        name = "" if cell is None else f", now {run.plan.name_of(cell)}"
+        rest = max(0.0, budget_s - (now - begin))
+        typer.echo(f"  {len(run.blocks)} blocks, {left} left of this step{name}; {rest:.0f} s left at most", err=True)
+
+    return show
+
+
+class TerminalProgress(Progress):
+    """Show progress on stderr: bars where it is a terminal, lines elsewhere."""
+
+    def __init__(self, indent: str = "") -> None:
+        self._indent = indent
+
+    def say(self, text: str) -> None:
+        typer.echo(f"{self._indent}{plain_lines(text)}", err=True)
+
+    @contextmanager
+    def traces(self, count: int) -> Iterator[Callable[[int, str], None]]:
+        if sys.stderr.isatty():
+            yield from _count_bar("traces", count)
+        else:
+            yield _count_lines("traces", count)
+
+    @contextmanager
+    def rows(self, title: str, count: int) -> Iterator[Callable[[int], None]]:
+        """Show a bar, or lines; what takes only a moment shows nothing."""
+        if sys.stderr.isatty():
+            yield from _row_bar(title, count)
+        else:
+            yield _row_lines(title, count)
+
+    @contextmanager
+    def cases(self, count: int) -> Iterator[OnCase]:
+        if sys.stderr.isatty():
+            yield from _bars(count)
+        else:
+            yield _lines(count)
+
+    @contextmanager
+    def blocks(self, count: int) -> Iterator[OnBlock]:
+        if sys.stderr.isatty():
+            yield from _block_bar(count)
+        else:
+            yield _block_lines(count)
+
+    @contextmanager
+    def search(self, budget_s: float) -> Iterator[OnBlock]:
+        yield _search_lines(budget_s)

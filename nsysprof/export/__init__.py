@@ -1,1 +1,1 @@
-"""A trace in the formats of other tools: Perfetto's protobuf, Chrome's JSON, Parquet."""
+"""Write a trace in the formats of other tools: Perfetto's protobuf, Chrome's JSON and Parquet."""

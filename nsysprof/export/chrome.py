@@ -1,4 +1,4 @@
-"""Chrome's trace JSON with the categories and arguments of torch.profiler (Kineto), so that its readers read it too."""
+"""Write Chrome's trace JSON with the categories and arguments of torch.profiler (Kineto), whose readers read it too."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ import pandas as pd
 
 from nsysprof.export.content import CHUNK_ROWS, Advance, Content, Counts
 from nsysprof.export.processes import device_ids, device_name, device_of, number_processes, thread_id
-from nsysprof.output import open_whole
+from nsysprof.files.output import open_whole
 
 _WORK = {"kernel": "kernel", "memcpy": "gpu_memcpy", "memset": "gpu_memset", "graph": "gpu_graph"}
 _SIDES = {"Host": "H", "Device": "D", "Array": "A", "Peer": "P"}
 
 
 def write_chrome(content: Content, path: Path, advance: Advance) -> Counts:
-    """Write `path`, compressed when it ends in .gz, event by event. Raises OutputError."""
+    """Write the trace to `path`, event by event, and return how many rows of each kind were written.
+
+    A path that ends in .gz is compressed. Raises OutputError.
+    """
     with open_whole(path) as raw, _packed(raw, path) as stream:
         trace = _Trace(content, stream, advance)
         trace.write()
@@ -33,7 +36,7 @@ def _packed(raw: IO[bytes], path: Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
     if path.suffix != ".gz":
         yield raw
         return
-    # Without a name and a time the same trace gives the same bytes.
+    # Without a name and a time in its header, the same trace gives the same bytes.
     with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as stream:
         yield stream
 
@@ -94,7 +97,7 @@ class _Trace:
             self._name(self._numbers.device_pids[device], device_name(self._analysis, device))
         for pid in self._numbers.pids.values():
             self._name(pid, "process")
-        # A stream's number may repeat over processes and contexts: each lane has one of its own.
+        # A stream's number may repeat across processes and contexts, so each lane gets a number of its own.
         gpu = self._timeline.gpu
         self._lane_of = gpu["stream"].cat.codes.to_numpy()
         for lane, label in enumerate(gpu["stream"].cat.categories):
@@ -102,12 +105,12 @@ class _Trace:
                 self._name(self._numbers.device_pids[int(device)], str(label), lane)
 
     def _time(self, time_ns: int) -> str:
-        """Microseconds, exactly: as a float they would lose their nanoseconds."""
+        """Return the time in microseconds, exactly: as a float it would lose its nanoseconds."""
         time_ns += self._content.shift_ns
         return f"{time_ns // 1000}.{time_ns % 1000:03d}"
 
     def _times(self, table: pd.DataFrame) -> Iterator[tuple[int, str, str]]:
-        """(row, start, duration) of every row."""
+        """Yield the number, start and duration of every row; both times are texts in microseconds."""
         for low in range(0, len(table), CHUNK_ROWS):
             some = table.iloc[low : low + CHUNK_ROWS]
             pairs = zip(some["start_ns"].tolist(), some["end_ns"].tolist(), strict=True)
@@ -116,7 +119,10 @@ class _Trace:
             self._advance(len(some))
 
     def _ranges(self) -> None:
-        """Push/pop ranges as slices of their thread; process-wide ones, which may overlap, as asynchronous events."""
+        """Write push/pop ranges as slices of their thread, and start/end ranges as asynchronous events.
+
+        Start/end ranges belong to the whole process and may overlap.
+        """
         nvtx = self._timeline.nvtx
         text = _quoted(nvtx["name"])
         styles, domains = nvtx["style"].to_numpy(), _quoted(nvtx["domain"])
@@ -136,18 +142,18 @@ class _Trace:
             self.counts.add("range")
 
     def _calls(self) -> None:
-        if not self._has_calls:  # of an operator trace the calls are the operators again
+        if not self._has_calls:  # in an operator trace, the calls are the operators again
             return
         api = self._timeline.api
         names = _quoted(api["name"], _plain)
         is_driver = api["name"].map({name: _is_driver(str(name)) for name in _unique(api["name"])}).to_numpy(dtype=bool)
         tids = api["global_tid"].to_numpy()
         launches = np.zeros(len(api) + 1, dtype=bool)
-        launches[self._timeline.gpu["call"].to_numpy()] = True  # the last one for work without a call, -1
+        launches[self._timeline.gpu["call"].to_numpy()] = True  # work without a call has -1: the last, extra element
         for row, start, duration in self._times(api):
             category = "cuda_driver" if is_driver[row] else "cuda_runtime"
             pid, tid = self._numbers.pid(int(tids[row])), thread_id(int(tids[row]))
-            # Its own number, which no other process has: Kineto's GPU events name no process.
+            # A number that no other process uses, because Kineto's GPU events name no process.
             correlation = f',"args":{{"correlation":{row + 1}}}' if launches[row] else ""
             self._emit(
                 f'{{"ph":"X","cat":"{category}","name":{names(row)},"pid":{pid},"tid":{tid},"ts":{start},'
@@ -207,7 +213,7 @@ def _arrow(phase: str, number: int, pid: int, tid: int, time: str) -> str:
 
 
 def _quoted(texts: pd.Series, change: Callable[[str], str] = str) -> Callable[[int], str]:
-    """From a row to its text as JSON, made once for each text."""
+    """Return a function from a row to its text as JSON. Each different text is converted only once."""
     codes, unique = pd.factorize(texts)
     quoted = [json.dumps(change(str(text))) for text in unique]
     return lambda row: quoted[codes[row]]
@@ -218,7 +224,7 @@ def _unique(texts: pd.Series) -> Any:
 
 
 def _plain(name: str) -> str:
-    """As Kineto has it: without the version that nsys appends."""
+    """Return the function's name as Kineto writes it: without the version that nsys appends."""
     head, mark, version = name.rpartition("_v")
     return head if mark and version.isdigit() else name
 
@@ -228,7 +234,7 @@ def _is_driver(name: str) -> bool:
 
 
 def _kineto_name(name: str) -> str:
-    """`Memcpy HtoD` for [CUDA memcpy Host-to-Device]; kernels keep their names."""
+    """Return `Memcpy HtoD` for [CUDA memcpy Host-to-Device]; kernels keep their names."""
     if name == "[CUDA memset]":
         return "Memset (Device)"
     if not name.startswith("[CUDA memcpy "):

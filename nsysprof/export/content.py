@@ -1,4 +1,4 @@
-"""What is exported: an analysis with the samples of its GPU metrics, and how far the writing has come."""
+"""Hold what is exported: an analysis with the samples of its GPU metrics, and counts of what was written."""
 
 from __future__ import annotations
 
@@ -7,25 +7,29 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from nsysprof.analysis.results import Analysis
+from nsysprof.files.json_file import json_value
+from nsysprof.results.analysis import Analysis
 from nsysprof.trace.gpu_metrics_schema import MetricSeries
 
-# Told how many more rows are written.
+# Called with the number of further rows that have been written.
 Advance = Callable[[int], None]
-# Rows handled at once: enough for arrays to pay, little enough for a tenth of a gigabyte.
+# Rows handled at once: enough to make arrays worth while, few enough to stay within 100 MB.
 CHUNK_ROWS = 1 << 16
 
 
 @dataclass(frozen=True)
 class Content:
-    """An analysis, whose timeline holds the rows, and the samples of every GPU metric."""
+    """What is exported: an analysis, whose timeline holds the rows, and the samples of every GPU metric."""
 
     analysis: Analysis
     metrics: tuple[MetricSeries, ...] = ()
 
     @cached_property
     def shift_ns(self) -> int:
-        """What makes all times positive, which Perfetto's are: 0, unless something came before the session's start."""
+        """Return the shift (ns) that makes all times positive, as Perfetto needs them.
+
+        It is 0 unless something happened before the session's start.
+        """
         timeline = self.analysis.timeline
         tables = (timeline.gpu, timeline.api, timeline.nvtx)
         earliest = [int(table["start_ns"].iloc[0]) for table in tables if len(table)]
@@ -35,13 +39,13 @@ class Content:
 
     @cached_property
     def rows(self) -> int:
-        """How many rows there are to write."""
+        """Return how many rows there are to write."""
         timeline = self.analysis.timeline
         tables = (timeline.gpu, timeline.api, timeline.nvtx, timeline.memory)
         return sum(map(len, tables)) + sum(map(len, self.metrics))
 
     def provenance(self) -> dict[str, Any]:
-        """What the numbers come from and what is to be known of them, for the header of a file."""
+        """Return where the numbers come from and the notes about them, for the header of a file."""
         from nsysprof import __version__
 
         trace = self.analysis.trace
@@ -54,13 +58,13 @@ class Content:
             "work_kind": trace.work_kind,
             "memory_kind": trace.memory_kind,
             "shift_ns": self.shift_ns,
-            "notes": [note.to_json() for note in self.analysis.notes],
+            "notes": json_value(self.analysis.notes),
         }
 
 
 @dataclass
 class Counts:
-    """What was written: rows by what they are (`kernel`, `memcpy`, `api`, `range`, `flow`, `sample`, ...)."""
+    """How many rows of each kind were written (`kernel`, `memcpy`, `api`, `range`, `flow`, `sample`, ...)."""
 
     rows: dict[str, int] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""Intervals as the begins and ends of properly nested slices: a viewer's track can show nothing else."""
+"""Turn intervals into the begins and ends of properly nested slices, the only thing that a viewer's track can show."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ _CHUNK = 1 << 16
 
 
 def sort_for_nesting(start: Int64s, end: Int64s) -> Int64s:
-    """The order in which an enclosing interval comes before what it encloses."""
+    """Return the order in which an enclosing interval comes before those that it encloses."""
     return np.lexsort((-end, start))
 
 
 def walk(start: Int64s, end: Int64s, left_over: list[int]) -> Iterator[tuple[int, int]]:
-    """(time, row) where a slice begins and (time, -1) where the innermost one ends, in order of time.
+    """Yield (time, row) where a slice begins and (time, -1) where the innermost one ends, in order of time.
 
-    start, end: in the order of sort_for_nesting. A row that overlaps an open one without being enclosed by it would
-    take that one's end for its own; it goes to `left_over`, for a track beside this one.
+    A viewer would end a slice too early that overlaps an open one without being enclosed by it. Such rows are added to
+    `left_over`, for another track.
+
+    start, end: times (ns) in the order of sort_for_nesting.
     """
     stack: list[int] = []
     for low in range(0, len(start), _CHUNK):
@@ -39,9 +41,11 @@ def walk(start: Int64s, end: Int64s, left_over: list[int]) -> Iterator[tuple[int
 
 
 def disjoint_lanes(start: Int64s, end: Int64s) -> Int64s:
-    """A lane for each interval, so that those of one lane do not overlap; in order of start.
+    """Return a lane for each interval, so that no two intervals of a lane overlap.
 
-    Any number of intervals that all overlap take a moment, while `walk` would go over them once a lane.
+    This is fast even for many intervals that all overlap, where `walk` needs one pass per lane.
+
+    start, end: times (ns) in order of start.
     """
     lanes = np.zeros(len(start), dtype=np.int64)
     free: list[tuple[int, int]] = []

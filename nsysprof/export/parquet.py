@@ -1,9 +1,8 @@
-"""A folder of Parquet files, one a table, with names resolved and whole nanoseconds."""
+"""Write a folder of Parquet files, one per table, with names resolved and times as integer nanoseconds."""
 
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,9 @@ import pandas as pd
 
 from nsysprof.errors import MissingToolError, OutputError
 from nsysprof.export.content import Advance, Content, Counts
-from nsysprof.output import output_error
+from nsysprof.files.folder_kinds import EXPORT
+from nsysprof.files.output import output_error
+from nsysprof.files.result_folder import STATE, claim_folder
 
 _ROWS = 1 << 20
 _TABLES = ("gpu", "api", "ranges", "memory", "gpu_metrics")
@@ -20,23 +21,23 @@ _NAMES = frozenset(f"{name}.parquet" for name in _TABLES)
 
 
 def check_folder(folder: Path, *, force: bool) -> None:
-    """Raises OutputError for a folder that holds anything else than an older export, or one without `force`."""
+    """Raise OutputError where the folder holds anything but an older export, or an older export without `force`."""
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"{folder} is a file.", "Name a folder for --parquet.")
     try:
         inside = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     except OSError as error:
         raise OutputError(f"{folder} cannot be read: {error.strerror}.", "Choose another folder.") from error
-    if inside - _NAMES:
-        raise OutputError(f"{folder} holds other files than an export of ours.", "Choose another folder.")
+    if inside - _NAMES - {STATE}:
+        raise OutputError(f"{folder} holds files that are not from an export.", "Choose another folder.")
     if inside and not force:
         raise OutputError(f"{folder} already holds an export.", "Give --force to replace it, or another folder.")
 
 
-def write_parquet(content: Content, folder: Path, advance: Advance) -> Counts:
-    """Write the tables into a folder that takes the place of `folder` once it is whole.
+def write_parquet(content: Content, folder: Path, advance: Advance, *, force: bool = False) -> Counts:
+    """Write the tables into a new folder that replaces `folder` once it is complete; return the rows of each table.
 
-    Raises OutputError, and MissingToolError without pyarrow.
+    force: whether an older export there is replaced. Raises OutputError, and MissingToolError where pyarrow is missing.
     """
     try:
         import pyarrow.parquet as pq
@@ -45,19 +46,13 @@ def write_parquet(content: Content, folder: Path, advance: Advance) -> Counts:
             "--parquet needs pyarrow, which is not installed.", "pip install 'nsysprof[parquet]'"
         ) from error
     counts = Counts()
-    scratch = folder.with_name(f".{folder.name}.part")
-    try:
-        shutil.rmtree(scratch, ignore_errors=True)
-        scratch.mkdir(parents=True)
-        for name in _TABLES:
-            _write_table(pq, content, name, scratch / f"{name}.parquet", advance, counts)
-        if folder.exists():
-            shutil.rmtree(folder)
-        scratch.rename(folder)
-    except OSError as error:
-        raise output_error(folder, error) from error
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    with claim_folder(folder, EXPORT, force=force) as claimed:
+        try:
+            for name in _TABLES:
+                _write_table(pq, content, name, claimed.path / f"{name}.parquet", advance, counts)
+        except OSError as error:
+            raise output_error(folder, error) from error
+        claimed.commit()
     return counts
 
 
@@ -79,7 +74,7 @@ def _write_table(pq: Any, content: Content, name: str, path: Path, advance: Adva
 
 
 def _frames(content: Content, name: str) -> Iterator[pd.DataFrame]:
-    """Some rows of a table at a time, at least once, so that an empty table has its columns."""
+    """Yield some rows of a table at a time; at least one frame, so that an empty table has its columns."""
     if name == "gpu_metrics":
         yield from _samples(content)
         return

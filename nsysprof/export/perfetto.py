@@ -1,4 +1,4 @@
-"""Perfetto's protobuf, which ui.perfetto.dev and trace_processor read, with times in whole nanoseconds."""
+"""Write Perfetto's protobuf for ui.perfetto.dev and trace_processor, with times in integer nanoseconds."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from typing import IO, Any
 import numpy as np
 import pandas as pd
 
+from nsysprof.arrays import rows_by_key
 from nsysprof.errors import MissingToolError
 from nsysprof.export.content import CHUNK_ROWS, Advance, Content, Counts
 from nsysprof.export.nesting import Int64s, disjoint_lanes, sort_for_nesting, walk
 from nsysprof.export.processes import Numbers, device_ids, device_name, device_of, number_processes, thread_id
-from nsysprof.output import open_whole
-from nsysprof.row_groups import rows_by_key
+from nsysprof.files.output import open_whole
 
 _SEQUENCE = 1
 _PID_MASK = ~0xFFFFFF
-# After so many passes over what overlaps, the rest is laid out at once.
+# After this many passes over overlapping slices, the rest is laid out at once.
 _MOST_NESTING_TRACKS = 8
 _NONE = np.zeros(0, dtype=np.int64)
-# Fills an event from a row of its table.
+# Fills an event with the data of a row of its table.
 Fill = Callable[[Any, int], None]
 _UNIT = re.compile(r"\[(?:Throughput )?([^\]]*)\]\s*$")
 
 
 def write_perfetto(content: Content, path: Path, advance: Advance) -> Counts:
-    """Write `path` packet by packet, so that memory does not grow with the trace.
+    """Write the trace to `path` packet by packet, and return how many rows of each kind were written.
 
-    Raises OutputError, and MissingToolError without the perfetto package.
+    Memory does not grow with the trace. Raises OutputError, and MissingToolError without the perfetto package.
     """
     try:
         import perfetto.trace_builder.proto_builder  # noqa: F401
@@ -46,7 +46,7 @@ def write_perfetto(content: Content, path: Path, advance: Advance) -> Counts:
 
 
 class _Packets:
-    """The packets of one sequence, serialised some thousand at a time; texts that repeat are sent once."""
+    """The packets of one sequence. They are serialised a few thousand at a time, and repeated texts are sent once."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         from perfetto.protos.perfetto.trace import perfetto_trace_pb2
@@ -62,7 +62,7 @@ class _Packets:
         self._tracks = 0
 
     def add(self) -> Any:
-        """A new packet, to be filled before the next one is asked for."""
+        """Return a new packet, which must be filled before the next one is asked for."""
         if self._pending >= CHUNK_ROWS:
             self.flush()
         self._pending += 1
@@ -78,7 +78,7 @@ class _Packets:
         self._pending = 0
 
     def intern(self, kind: str, text: str) -> int:
-        """The number of a text, for a field of InternedData."""
+        """Return the number of a text, for a field of InternedData; a new text is sent first."""
         known = self._interned.setdefault(kind, {})
         number = known.get(text)
         if number is None:
@@ -91,7 +91,7 @@ class _Packets:
         return number
 
     def track(self, name: str, parent: int = 0, rank: int = 0) -> tuple[int, Any]:
-        """A new track below `parent` (0: none); its number, and its descriptor for what else is to be said of it."""
+        """Add a track below `parent` (0: none); return its number, and its descriptor for further fields."""
         self._tracks += 1
         descriptor = self.add().track_descriptor
         descriptor.uuid = self._tracks
@@ -114,7 +114,7 @@ class _Packets:
 
 
 class _Trace:
-    """One trace on its way into a file."""
+    """One trace that is being written to a file."""
 
     def __init__(self, content: Content, stream: IO[bytes], advance: Advance) -> None:
         self._content = content
@@ -124,7 +124,7 @@ class _Trace:
         self._advance = advance
         self._numbers: Numbers = number_processes(content)
         self._types = self._packets.protos.TrackEvent
-        # Of an operator trace the calls are the operators again.
+        # In an operator trace, the calls are the operators again.
         self._has_calls = self._analysis.trace.work_kind == "kernel"
         self.counts = Counts()
 
@@ -220,14 +220,14 @@ class _Trace:
 
     @cached_property
     def _ranges_of(self) -> dict[str, dict[int, Int64s]]:
-        """The rows of ranges by style and process."""
+        """Return the rows of ranges by style and process."""
         nvtx = self._timeline.nvtx
         of_style = {style: np.flatnonzero((nvtx["style"] == style).to_numpy()) for style in ("StartEnd", "PushPop")}
         return {style: dict(rows_by_key(nvtx["global_pid"].iloc[rows], rows)) for style, rows in of_style.items()}
 
     @cached_property
     def _calls_of(self) -> dict[int, Int64s]:
-        """The rows of calls by process."""
+        """Return the rows of calls by process."""
         if not self._has_calls:
             return {}
         pids = self._timeline.api["global_tid"].astype("int64") & _PID_MASK
@@ -263,7 +263,10 @@ class _Trace:
         return fill
 
     def _numbers_of(self, texts: pd.Series, kind: str) -> Callable[[int], int]:
-        """From a row to the number of its text, all of which are sent at once: before any event that refers to them."""
+        """Return a function from a row to the number of its text.
+
+        All texts are sent now, before any event that refers to them.
+        """
         codes, unique = pd.factorize(texts)
         numbers = [self._packets.intern(kind, str(text)) for text in unique]
         return lambda row: numbers[codes[row]]
@@ -271,7 +274,7 @@ class _Trace:
     # Both
 
     def _slices(self, table: pd.DataFrame, rows: Int64s, name: str, parent: int, rank: int, fill: Fill) -> None:
-        """The rows on a track; what overlaps without nesting goes to tracks of the same name, which viewers merge."""
+        """Write the rows to a track. Rows that overlap without nesting go to tracks of the same name, shown as one."""
         shift = self._content.shift_ns
         start_ns, end_ns = (table[column].to_numpy(dtype=np.int64)[rows] for column in ("start_ns", "end_ns"))
         order = sort_for_nesting(start_ns, end_ns)
@@ -287,7 +290,7 @@ class _Trace:
             self._fill_track(track, rows[part], start_ns[part], end_ns[part], fill)
 
     def _fill_track(self, track: int, rows: Int64s, start_ns: Int64s, end_ns: Int64s, fill: Fill) -> list[int]:
-        """Writes the slices that nest; the positions of those that do not."""
+        """Write the slices that nest, and return the positions of the others."""
         begin, end = self._types.TYPE_SLICE_BEGIN, self._types.TYPE_SLICE_END
         left_over: list[int] = []
         done = 0
@@ -302,7 +305,7 @@ class _Trace:
         return left_over
 
     def _counter(self, name: str, parent: int, rank: int, *, is_bytes: bool = False) -> int:
-        """A counter's track; its unit is what the name has in brackets, where that is not bytes."""
+        """Add a track for a counter. Its unit is bytes, or else what the name has in brackets."""
         track, descriptor = self._packets.track(name, parent, rank)
         unit = _UNIT.search(name)
         descriptor.counter.unit = self._packets.protos.CounterDescriptor.UNIT_UNSPECIFIED
@@ -322,10 +325,10 @@ class _Trace:
 
 
 def _valid(text: str) -> str:
-    """Text that UTF-8 can hold: half a surrogate pair cannot be stored."""
+    """Return text that UTF-8 can store: half of a surrogate pair is replaced."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _signed(digits: str) -> int:
-    """Sixteen hexadecimal digits as protobuf's int64."""
+    """Return sixteen hexadecimal digits as protobuf's int64."""
     return int.from_bytes(bytes.fromhex(digits), "big", signed=True)

@@ -1,11 +1,11 @@
-"""Processes, threads and devices by the numbers and names that viewers show."""
+"""Give processes, threads and devices the numbers and names that viewers show."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nsysprof.analysis.results import Analysis
 from nsysprof.export.content import Content
+from nsysprof.results.analysis import Analysis
 from nsysprof.trace.gpu_metrics_schema import MetricSeries
 
 _ID_BITS = 0xFFFFFF
@@ -14,12 +14,11 @@ _PID_MASK = ~_ID_BITS
 
 @dataclass(frozen=True)
 class Numbers:
-    """A number of its own for every process and device: pids repeat where reports of several machines were merged.
+    """A unique number for every process and device. Pids repeat where reports of several machines were merged."""
 
-    pids: by global pid. device_pids: for viewers that know processes only, by device id.
-    """
-
+    # By global pid.
     pids: dict[int, int]
+    # By device id, for viewers that know only processes.
     device_pids: dict[int, int]
 
     def pid(self, global_id: int) -> int:
@@ -27,7 +26,7 @@ class Numbers:
 
 
 def number_processes(content: Content) -> Numbers:
-    """The real pid, and the next free number where another process has that."""
+    """Return the numbers: a process keeps its pid, or gets the next free number where another process has that pid."""
     timeline = content.analysis.timeline
     seen = [timeline.api["global_tid"], timeline.nvtx["global_tid"]]
     global_pids = sorted({int(key) & _PID_MASK for column in seen for key in column.unique()})
@@ -37,7 +36,7 @@ def number_processes(content: Content) -> Numbers:
 
 
 def device_ids(content: Content) -> list[int]:
-    """Every device that has work, memory or samples, or that the trace names."""
+    """Return every device that has work, memory or samples, or that the trace names."""
     timeline = content.analysis.timeline
     used = [int(device) for table in (timeline.gpu, timeline.memory) for device in table["device_id"].unique()]
     named = [device.device_id for device in content.analysis.devices]
@@ -45,12 +44,12 @@ def device_ids(content: Content) -> list[int]:
 
 
 def device_of(series: MetricSeries) -> int:
-    """The device that was sampled, by the number that results have for it; nsys' own where they have none."""
+    """Return the number that results use for the sampled device, or nsys' own number where they have none."""
     return series.gpu if series.device_id is None else series.device_id
 
 
 def device_name(analysis: Analysis, device_id: int) -> str:
-    """`GPU 0: NVIDIA H200`; the CPU of an operator trace is `cpu`."""
+    """Return a name such as `GPU 0: NVIDIA H200`. The CPU of an operator trace is `cpu`."""
     name = next((device.name for device in analysis.devices if device.device_id == device_id), None)
     if analysis.trace.work_kind == "operator":
         return name or "cpu"
@@ -59,7 +58,7 @@ def device_name(analysis: Analysis, device_id: int) -> str:
 
 
 def thread_id(global_tid: int) -> int:
-    """The thread's number in its process' machine."""
+    """Return the thread's number within its process."""
     return global_tid & _ID_BITS
 
 

@@ -1,1 +1,1 @@
-"""Many traces at once: each to a bounded, mergeable summary, merged as a tree, on this machine or on Dask."""
+"""Analyse many traces at once: summarize each one in bounded size, and merge the summaries here or on Dask."""

@@ -1,4 +1,8 @@
-"""One clock for all ranks: the session's start on one host, the ends of NCCL's collectives across hosts, or none."""
+"""Bring the times of all ranks onto one clock.
+
+Ranks of one host share its clock, so the starts of their sessions tell how their times differ. Across hosts, the ends
+of NCCL's collectives tell it. Where neither is known, a rank has no clock.
+"""
 
 from __future__ import annotations
 
@@ -8,35 +12,48 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from nsysprof.rank_results import ClockFit, RankRow
 from nsysprof.ranks.collectives import Collectives
+from nsysprof.results.rank_results import MOST_RESIDUAL_NS, ClockFit, RankRow
 from nsysprof.trace.schema import Int64s
 
 LEAST_ANCHORS = 8
-# Ends of one collective on two ranks differ by the last hop of a ring: some 10 us. Ten times that is no clock.
-MOST_RESIDUAL_NS = 100_000
-# A rank with a clock, its collectives, and what makes its times the reference's.
+# A rank with a clock, its collectives, and the time to add to its own to get the reference's.
 _Able = tuple[int, Collectives, int]
 
 
 @dataclass(frozen=True)
-class Arrivals:
-    """The collectives that all of `ranks` share, on one clock; (ranks, collectives).
+class Matched:
+    """One rank's part in the shared collectives."""
 
-    weight: (collectives), for how many of its sequence each stands. exposed_ns: as in Collectives.
+    collectives: Collectives
+    # Which of its collectives are shared, and what is added to its times to make them the reference's.
+    rows: Int64s
+    offset_ns: int
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """When each rank began each collective that all of `ranks` share, on one clock.
+
+    The arrays have one row per rank and one column per collective.
     """
 
     ranks: list[int]
     begin_ns: Int64s
     duration_ns: Int64s
+    # Time of each collective in which its device computed nothing, as in Collectives.
     exposed_ns: Int64s
+    # One value per collective: for how many of its sequence it stands.
     weight: npt.NDArray[np.float64]
+    # One per rank.
+    matched: tuple[Matched, ...]
 
 
 def _apart(mine: Collectives | None, other: Collectives | None) -> tuple[Int64s | None, str]:
-    """How much later each collective ends by the other's clock than by mine; None and why where none can be matched.
+    """Return how much later each collective ends by the other's clock than by mine (ns).
 
-    The k-th of a sequence is matched with the k-th, of sequences that both have as often.
+    Only sequences that both ranks have equally often are matched, the k-th collective with the k-th. Where nothing can
+    be matched, return None and the reason.
     """
     if mine is None or other is None or len(mine.of) == 0 or len(other.of) == 0:
         return None, "it has no NCCL collective" if mine is None or len(mine.of) == 0 else "the other has none"
@@ -48,7 +65,7 @@ def _apart(mine: Collectives | None, other: Collectives | None) -> tuple[Int64s 
 
 
 def _rows(collectives: Collectives, names: list[str]) -> Int64s:
-    """Where these sequences are, in order of name and ordinal."""
+    """Return the rows of the collectives of these sequences, in order of name and ordinal."""
     place = np.array([names.index(name) if name in names else -1 for name in collectives.names])
     rows = np.flatnonzero(place[collectives.of] >= 0)
     found: Int64s = rows[np.lexsort((collectives.ordinal[rows], place[collectives.of[rows]]))]
@@ -56,11 +73,15 @@ def _rows(collectives: Collectives, names: list[str]) -> Int64s:
 
 
 def fit_clocks(rows: list[RankRow], collectives: Mapping[int, Collectives | None]) -> list[ClockFit]:
-    """Each rank's clock against that of the first that has collectives (or of the first), by rank; None or a number.
+    """Return how each rank's clock differs from the reference's, in order of rank.
 
-    rows: of the traces that were read, with their ranks. Ranks known to be of one host share its clock, and so their
-    sessions' starts tell how theirs differ. Others are fitted to ends of collectives: the median difference is the
-    offset. Where the host is unknown and collectives fit too, they count, since a start is not proof of one host.
+    The reference is the first rank that has collectives, or else the first rank. Ranks known to be of one host share
+    its clock, so the starts of their sessions tell how they differ. Other ranks are fitted to the ends of collectives:
+    the median difference is the offset. Where the host is unknown and the collectives fit, they decide, because equal
+    starts do not prove that the host is the same. A rank that cannot be fitted has no offset, and a reason.
+
+    rows: the traces that were read, with their ranks.
+    collectives: the collectives of each rank; None or missing where it has none.
     """
     if not rows:
         return []
@@ -101,7 +122,10 @@ def _with_residual(fit: ClockFit, apart: Int64s) -> ClockFit:
 
 
 def recorded_apart(rows: list[RankRow]) -> list[tuple[RankRow, RankRow]]:
-    """Pairs of ranks whose GPU work did not overlap in time by their sessions' starts: they are not of one job."""
+    """Return the pairs of ranks whose GPU work did not overlap in time by the starts of their sessions.
+
+    Such traces are not of one job.
+    """
     known = [
         (row.session_start_utc_ns + row.first_ns, row.session_start_utc_ns + row.last_ns, row)
         for row in rows
@@ -111,7 +135,7 @@ def recorded_apart(rows: list[RankRow]) -> list[tuple[RankRow, RankRow]]:
         return []
     first_to_end = min(known, key=lambda each: each[1])
     last_to_begin = max(known, key=lambda each: each[0])
-    # Hosts' clocks may be some seconds apart.
+    # The clocks of two hosts may differ by some seconds.
     apart = last_to_begin[0] - first_to_end[1] > 60 * 10**9
     return [(first_to_end[2], last_to_begin[2])] if apart else []
 
@@ -119,11 +143,11 @@ def recorded_apart(rows: list[RankRow]) -> list[tuple[RankRow, RankRow]]:
 def arrivals(
     rows: list[RankRow], clocks: list[ClockFit], collectives: Mapping[int, Collectives | None]
 ) -> Arrivals | None:
-    """When each rank began each collective that all of them share.
+    """Return when each rank began each collective that all of them share.
 
-    Ranks without a clock are left out; None where less than two are left or they share less than two. A sequence of
-    which the ranks recorded different parts (--delay, --duration) is matched by when its collectives ended, which only
-    a clock that does not come of them allows.
+    Ranks without a clock are left out. Return None where fewer than two ranks are left, or they share fewer than two
+    collectives. Where the ranks recorded different parts of a sequence (--delay, --duration), its collectives are
+    matched by when they ended. This needs clocks that were not themselves fitted to collectives.
     """
     clock = {fit.rank: fit for fit in clocks if fit.offset_ns is not None}
     able: list[_Able] = []
@@ -148,11 +172,15 @@ def arrivals(
         duration_ns=np.array([mine.end_ns[at] - mine.start_ns[at] for at, (_, mine, _) in every]),
         exposed_ns=np.array([mine.exposed_ns[at] for at, (_, mine, _) in every]),
         weight=weight,
+        matched=tuple(Matched(mine, at, offset) for at, (_, mine, offset) in every),
     )
 
 
 def _matching(name: str, able: list[_Able], *, one_host: bool) -> list[Int64s] | None:
-    """Of each rank where the collectives of a sequence are that all share, in one order; None where that is unknown."""
+    """Return, for each rank, the rows of the collectives of a sequence that all ranks share, in one order.
+
+    Return None where the matching is unknown.
+    """
     at = [_rows(mine, [name]) for _, mine, _ in able]
     same = len({int(mine.counts[mine.names.index(name)]) for _, mine, _ in able}) == 1
     if not one_host:
@@ -164,7 +192,10 @@ def _matching(name: str, able: list[_Able], *, one_host: bool) -> list[Int64s] |
 
 
 def _ended_together(ends_ns: list[Int64s]) -> list[Int64s]:
-    """Of each rank's collectives in order those that ended when one of every other rank did; as many of each rank."""
+    """Return, for each rank, which of its collectives ended together with one of every other rank, in order.
+
+    Every rank has the same number of them.
+    """
     fewest = min(ends_ns, key=len)
     chosen = []
     together = np.ones(len(fewest), dtype=bool)

@@ -1,4 +1,4 @@
-"""NCCL's collectives as a trace has them: what all ranks end together, and so what ties their clocks."""
+"""Find NCCL's collectives in a trace: all ranks end them together, so they tie the ranks' clocks to each other."""
 
 from __future__ import annotations
 
@@ -7,35 +7,53 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nsysprof.analysis.names import Names
+from nsysprof.analysis.attribution.variant_names import Names
 from nsysprof.ranks.overlap import Overlap
-from nsysprof.trace.schema import Int64s, Work
+from nsysprof.ranks.rank_progress import measure_progress
+from nsysprof.trace.schema import Bools, Int64s, Tables
 
-# The ranks leave these together. A broadcast's root and a reduce's leaves may leave early; SendRecv is of two ranks.
+# All ranks leave these together. A broadcast's root and a reduce's leaves may leave early, and SendRecv is between two.
 _TOGETHER = re.compile(r"^nccl(Dev)?Kernel_?(AllReduce|AllGather|ReduceScatter)", re.IGNORECASE)
-# So many of one sequence are kept, evenly chosen by their number alone, so that all ranks choose the same.
-MOST = 1024
+# At most this many of one sequence are kept, in stretches of neighbours, because a replay needs what comes right after
+# what. The choice depends on their number alone, so all ranks choose the same.
+MOST, STRETCHES = 1024, 16
 
 
 @dataclass(frozen=True)
 class Collectives:
-    """Sequences of one kernel on one of NCCL's streams. of, ordinal: sequence and number in it of each kept one.
+    """The collectives of a trace as sequences: all launches of one kernel on one of NCCL's streams."""
 
-    names: of each sequence, `kernel#stream`, streams in the order of their first use; counts: how many it has.
-    exposed_ns: how long nothing else computed on the device while it ran.
-    """
-
+    # One per sequence, `kernel#stream`; streams are numbered in the order of their first use.
     names: tuple[str, ...]
+    # One per sequence: how many collectives it has, also those that were not kept.
     counts: Int64s
+    # One per kept collective: its sequence, and its number within the sequence.
     of: Int64s
     ordinal: Int64s
     start_ns: Int64s
     end_ns: Int64s
+    # How long nothing else computed on the device while the collective ran.
     exposed_ns: Int64s
+    # What each waited for, as in RankProgress.
+    launch_ns: Int64s
+    waited_ns: Int64s
+    wait_end_ns: Int64s
+    wait_computed_ns: Int64s
+    done_ns: Int64s
+    computed_ns: Int64s
+    resumed_ns: Int64s
+    resumed_computed_ns: Int64s
+    started_ns: Int64s
+    started_computed_ns: Int64s
 
 
-def find_collectives(work: Work, names: Names, overlap: Overlap) -> Collectives:
-    """The collectives among the kernels of a trace. overlap: of the same work, all of NCCL's kernels in it."""
+def find_collectives(tables: Tables, is_comm: Bools, names: Names, overlap: Overlap) -> Collectives:
+    """Return the collectives among the kernels of a trace.
+
+    is_comm: for each kernel, whether it belongs to NCCL.
+    overlap: the overlap of the same work, computed with all of NCCL's kernels as communication.
+    """
+    work = tables.work
     wanted = np.array([_TOGETHER.match(text) is not None for text in names.short.tolist()], dtype=bool)
     number = names.numbers(work.variant[: work.kernels])
     rows = np.flatnonzero(wanted[number]) if len(wanted) else np.zeros(0, np.int64)
@@ -50,12 +68,12 @@ def find_collectives(work: Work, names: Names, overlap: Overlap) -> Collectives:
     for position, ((which, place), mine) in enumerate(sequences.items()):
         labels.append(f"{names.short[which]}#{place}")
         counts.append(len(mine))
-        step = 1 << max(0, ((len(mine) - 1) // MOST).bit_length())
-        kept = range(0, len(mine), step)
+        kept = _choose(len(mine))
         of += [position] * len(kept)
-        ordinal += list(kept)
+        ordinal += kept
         chosen += [mine[each] for each in kept]
     at = np.array(chosen, dtype=np.int64)
+    progress = measure_progress(tables, is_comm, at)
     return Collectives(
         tuple(labels),
         np.array(counts, dtype=np.int64),
@@ -64,4 +82,14 @@ def find_collectives(work: Work, names: Names, overlap: Overlap) -> Collectives:
         work.start_ns[at],
         work.ends_ns(at),
         overlap.exposed_of[np.searchsorted(overlap.comm_rows, at)],
+        **vars(progress),
     )
+
+
+def _choose(count: int) -> list[int]:
+    """Return the numbers of the collectives that are kept of a sequence of `count`."""
+    if count <= MOST:
+        return list(range(count))
+    size = MOST // STRETCHES
+    starts = [number * (count - size) // (STRETCHES - 1) for number in range(STRETCHES)]
+    return [each for start in starts for each in range(start, start + size)]

@@ -1,4 +1,4 @@
-"""The engine on Dask: workers of this machine, or a cluster that the user already has."""
+"""Run the analysis of many traces on Dask: on workers of this machine, or on a cluster that the user already has."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nsysprof.errors import MissingToolError, NsysprofError, SchedulerError
+from nsysprof.errors import MissingToolError, NsysprofError, SchedulerError, UsageError
 from nsysprof.ranks.engine import FAN_IN, Done, Progress, Task, Tree, lost, merge_partials, of_workers, run_task
 from nsysprof.ranks.parts import code_version
 
@@ -21,81 +23,165 @@ if TYPE_CHECKING:
     from nsysprof.ranks.partial import Partial
 
 _CONNECT_S = 10.0
-# Workers are counted so often, and so long there may be none.
+# Workers are counted at this interval (s), and a run may be without any worker for this long (s).
 _LOOK_S, _ALONE_S = 5.0, 60.0
-# What Dask's own check of an address leaves half a client behind for.
+# Dask leaves half a client behind where its own check of an address fails, so addresses are checked before.
 _ADDRESS = re.compile(r"((tcp|tls|ucx|wss?)://)?[\w.%\[\]:-]+:\d{1,5}")
 
 
+@dataclass(frozen=True)
+class TlsFiles:
+    """PEM files for a scheduler at tls://, as `dask worker` takes them. None: Dask's configuration decides."""
+
+    ca_file: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+
+
 def has_dask() -> bool:
-    """Whether dask.distributed can be loaded."""
+    """Return whether Dask can be used: its scheduler, and the package that keeps other users away from it."""
     from importlib.util import find_spec
 
-    return find_spec("distributed") is not None
+    return find_spec("distributed") is not None and find_spec("cryptography") is not None
 
 
 def run_on_dask(
-    tasks: Sequence[Task], progress: Progress, *, scheduler: str | None, workers: int, memory: str = "auto"
+    tasks: Sequence[Task],
+    progress: Progress,
+    *,
+    scheduler: str | None,
+    workers: int,
+    memory: str = "auto",
+    tls: TlsFiles | None = None,
 ) -> Done:
-    """The same graph for both: a future a trace, and for every FAN_IN results one that merges them on the workers.
+    """Run one task per trace on Dask, merge every FAN_IN results on the workers, and return everything merged.
 
-    memory: limit of each local worker, as Dask has it. Raises SchedulerError where the scheduler cannot be reached or a
-    worker runs other code.
+    scheduler: the address of the user's scheduler; None starts workers on this machine.
+    workers: how many local workers to start.
+    memory: the memory limit of each local worker, in Dask's notation ("auto", "4GB").
+
+    Raises SchedulerError where the scheduler cannot be reached or a worker runs other code.
     """
     if not has_dask():
-        raise MissingToolError("Dask is not installed.", "pip install 'nsysprof[ranks]'")
+        raise MissingToolError("Dask (with cryptography) is not installed.", "pip install 'nsysprof[ranks]'")
     if scheduler is not None and not _ADDRESS.fullmatch(scheduler):
-        raise _unreachable(scheduler, f"{scheduler!r} is no address")
+        raise _unreachable(scheduler, f"{scheduler!r} is not an address")
+    if tls is not None and not (scheduler or "").startswith("tls://"):
+        raise UsageError("Certificates are for a scheduler at tls://.", "Give --scheduler tls://HOST:8786.")
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
-        client = _connect(stack, scheduler, workers, memory)
+        client = _connect(stack, scheduler, workers, memory, tls)
         with client.as_current():
             _check_workers(client)
             partial, counts = _run_graph(client, of_workers(tasks), progress)
-        # The workers end while the results are written; the interpreter waits for the thread.
+        # The workers end while the results are written. The interpreter waits for this thread.
         threading.Thread(target=_close, args=(stack.pop_all(),), name="end workers").start()
     where = f"Dask at {scheduler}" if scheduler else f"{workers} Dask workers of this machine"
     return Done(partial, time.monotonic() - began, counts, where)
 
 
 def _close(stack: contextlib.ExitStack) -> None:
-    with contextlib.suppress(Exception):  # all results are here; what a worker says in dying is of no use
+    with contextlib.suppress(Exception):  # all results have arrived; errors of ending workers do not matter
         stack.close()
 
 
-def _connect(stack: contextlib.ExitStack, scheduler: str | None, workers: int, memory: str) -> Client:
-    """A client, which `stack` closes, as it does the workers of this machine."""
+def _connect(
+    stack: contextlib.ExitStack, scheduler: str | None, workers: int, memory: str, tls: TlsFiles | None
+) -> Client:
+    """Return a client. `stack` closes it, and the local workers with it."""
     import dask
     from distributed import Client, LocalCluster
+    from distributed.security import Security
 
-    # Lost workers are our notes; Dask's tracebacks of them are not the user's.
+    # Lost workers become notes of ours; Dask's tracebacks about them do not help the user.
     for name in ("distributed", "distributed.nanny", "distributed.worker", "distributed.core", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     settings = {
         "distributed.scheduler.allowed-failures": 1,
         "distributed.comm.timeouts.connect": f"{_CONNECT_S}s",
-        # Else Dask has its workers give freed memory back at once, and to get it again takes a third of their time.
+        # By default Dask makes its workers return freed memory at once; getting it back takes a third of their time.
         "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None,
         "distributed.worker.profile.enabled": False,
     }
+    if scheduler is None:  # the dashboard would be open to every user of the machine, and nobody needs it
+        settings |= {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
     stack.enter_context(dask.config.set(settings))
     try:
         address: Any = scheduler
+        security = None
         if scheduler is None:
+            # Whoever reaches a scheduler can run code as its user. Keys made for this run keep others out.
+            security = Security.temporary()
             address = stack.enter_context(
                 LocalCluster(
+                    host="127.0.0.1",
+                    protocol="tls://",
+                    security=security,
                     n_workers=workers,
                     threads_per_worker=1,
                     memory_limit=memory,
                     dashboard_address=None,
-                    # Its port is 8787 otherwise, and another run beside this one would warn that it is taken.
+                    # The default port is 8787, and a second run on this machine would warn that it is taken.
                     scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
                     silence_logs=logging.CRITICAL,
                 )
             )
-        return stack.enter_context(Client(address, timeout=_CONNECT_S, set_as_default=False))
+        else:
+            security = _security(scheduler, tls)
+            _greet(scheduler, security)
+        return stack.enter_context(Client(address, timeout=_CONNECT_S, set_as_default=False, security=security))
     except (OSError, TimeoutError, ValueError, ImportError, AttributeError) as error:
         raise _unreachable(scheduler or "of this machine", str(error)) from error
+
+
+def _security(scheduler: str, tls: TlsFiles | None) -> Any:
+    """Return Dask's TLS settings for this scheduler, or None where its address is not tls://."""
+    from distributed.security import Security
+
+    if not scheduler.startswith("tls://"):
+        return None
+    given = tls or TlsFiles()
+    names = {"tls_ca_file": given.ca_file, "tls_client_cert": given.cert, "tls_client_key": given.key}
+    for path in names.values():
+        if path is not None and not path.is_file():
+            raise UsageError(f"{path} is not a file.", "Give the PEM files that the scheduler was started with.")
+    return Security(require_encryption=True, **{name: str(path) for name, path in names.items() if path is not None})
+
+
+def _greet(scheduler: str, security: Any) -> None:
+    """Check that a Dask scheduler answers at the address. Dask's own client waits for ever for some that answer.
+
+    Raises SchedulerError where none does.
+    """
+    import asyncio
+
+    async def ask() -> Any:
+        from distributed.comm import connect
+
+        arguments = {} if security is None else security.get_connection_args("client")
+        comm = await connect(scheduler, timeout=_CONNECT_S / 2, **arguments)
+        try:
+            await comm.write({"op": "identity", "reply": True})
+            return await comm.read()
+        finally:
+            comm.abort()
+
+    found: list[Any] = []
+
+    def run() -> None:
+        try:
+            found.append(asyncio.run(asyncio.wait_for(ask(), _CONNECT_S)))
+        except BaseException as error:  # noqa: BLE001 (an unknown service can make Dask's reader raise anything)
+            found.append(error)
+
+    # In a thread: the caller may run an event loop, and a reader that cannot be cancelled must not block us.
+    thread = threading.Thread(target=run, daemon=True, name="greet the scheduler")
+    thread.start()
+    thread.join(_CONNECT_S + 2)
+    answer = found[0] if found else None
+    if not isinstance(answer, dict) or answer.get("type") != "Scheduler":
+        why = f"{type(answer).__name__}: {answer}" if isinstance(answer, OSError) and str(answer) else ""
+        raise _unreachable(scheduler, why or f"no Dask scheduler answers there within {_CONNECT_S:.0f} s")
 
 
 def _unreachable(scheduler: str, why: str) -> SchedulerError:
@@ -106,7 +192,10 @@ def _unreachable(scheduler: str, why: str) -> SchedulerError:
 
 
 def _check_workers(client: Client) -> None:
-    """Raises SchedulerError unless there are workers and all run our code; those that join later check themselves."""
+    """Check that the scheduler has workers and that all run our code. Workers that join later check themselves.
+
+    Raises SchedulerError otherwise.
+    """
     try:
         client.wait_for_workers(1, timeout=_CONNECT_S)
     except TimeoutError as error:
@@ -119,7 +208,7 @@ def _check_workers(client: Client) -> None:
         address, each = next(iter(wrong.items()))
         what = f"has nsysprof {each}" if isinstance(each, str) else f"cannot load nsysprof ({each})"
         raise SchedulerError(
-            f"{len(wrong)} of {len(found)} workers run other code: {address} {what}, this is {code_version()}.",
+            f"{len(wrong)} of {len(found)} workers run other code: {address} {what}; here it is {code_version()}.",
             "Install the same nsysprof on all workers and restart them.",
         )
 
@@ -158,7 +247,7 @@ def _run_graph(client: Client, tasks: Sequence[Task], progress: Progress) -> tup
         rest = _gather(client, graph.waiting) if not are_lost else None
         if rest is None:
             rest = [_from_shares([task for task in tasks if task not in suspects])]
-        # A worker that dies takes others' tasks with it. Alone, it is clear whose fault it was.
+        # A worker that dies takes other tasks with it. Run alone, it is clear which trace was at fault.
         for task in suspects:
             rest.append(_alone(graph, task))
             progress(1, task.source.path.name)
@@ -167,7 +256,7 @@ def _run_graph(client: Client, tasks: Sequence[Task], progress: Progress) -> tup
 
 
 def _gather(client: Client, results: list[Future]) -> list[Partial] | None:
-    """The results, or None where some were lost with their worker, and doing their traces again killed another."""
+    """Return the results, or None where some were lost with their worker and a second try killed another worker."""
     from distributed import wait
     from distributed.scheduler import KilledWorker
 
@@ -180,7 +269,7 @@ def _gather(client: Client, results: list[Future]) -> list[Partial] | None:
 
 
 def _from_shares(tasks: Sequence[Task]) -> Partial:
-    """What the workers have written of traces that are all done, merged here."""
+    """Return the merged shares that the workers have written for tasks that are all done."""
     tree = Tree(len(tasks))
     for task in tasks:
         tree.add(run_task(task))
@@ -188,9 +277,10 @@ def _from_shares(tasks: Sequence[Task]) -> Partial:
 
 
 class _Graph:
-    """Futures of traces and merges. Names are of this run: what the scheduler remembers may be of other files.
+    """The futures of traces and merges.
 
-    waiting: results that are not being merged; merging: what each merge is of, kept until it ends.
+    Their names belong to this run alone: what the scheduler remembers from another run may be of other files. Results
+    that no merge has taken yet are `waiting`; `merging` keeps the inputs of each merge until it ends.
     """
 
     def __init__(self, client: Client) -> None:
@@ -208,7 +298,7 @@ class _Graph:
         return self.client.submit(run_task, task, key=name, retries=1, pure=False)
 
     def add(self, future: Future) -> Future | None:
-        """A result. The future that merges it with others, once there are enough."""
+        """Add a result, and return the future that merges it with others once there are enough."""
         self.merging.pop(future, None)
         self.waiting.append(future)
         if len(self.waiting) < FAN_IN:
@@ -218,9 +308,9 @@ class _Graph:
         return self._merge(some)
 
     def merge_again(self, future: Future) -> Future | None:
-        """A merge that died with its worker, once more; None where what it merges is lost with another one.
+        """Submit a merge again that died with its worker, or return None where one of its inputs is lost too.
 
-        Raises SchedulerError where that is not what happened.
+        Raises SchedulerError where the merge failed for another reason.
         """
         _refuse_if_of_the_run(future.exception() if future.status == "error" else None)
         some = self.merging.pop(future)
@@ -235,7 +325,7 @@ class _Graph:
 
 @contextlib.contextmanager
 def _watched(client: Client, futures: dict[Future, Task], graph: _Graph) -> Iterator[None]:
-    """Cancels everything where no worker has been there for a while, lest we wait for ever; says so."""
+    """Cancel all futures, with an error, once no worker has been there for a while, so that nobody waits for ever."""
     ended = threading.Event()
 
     def watch() -> None:
@@ -267,7 +357,7 @@ def _watched(client: Client, futures: dict[Future, Task], graph: _Graph) -> Iter
 
 
 def _refuse_if_of_the_run(error: BaseException | None) -> None:
-    """Raises what is not one trace's fault: our own errors, missing packages, a cancelled run."""
+    """Raise what is not the fault of one trace: our own errors, missing packages, a cancelled run."""
     if error is None:
         raise SchedulerError("Dask cancelled the run.", "See the scheduler's log, and run the same command again.")
     if isinstance(error, NsysprofError):
@@ -279,7 +369,7 @@ def _refuse_if_of_the_run(error: BaseException | None) -> None:
 
 
 def _alone(graph: _Graph, task: Task) -> Partial:
-    """Another try of a trace over which a worker failed, with nothing beside it."""
+    """Return the result of another try of a trace over which a worker failed, with nothing else running."""
     from distributed import wait
 
     future = graph.submit_trace(task)

@@ -1,8 +1,8 @@
-"""Durations by name as counts of values: they merge in any order, to the same numbers to the last bit.
+"""Keep durations by name as counts of values, which merge in any order to exactly the same result.
 
-A sketch that takes values at random (KLL) or in the order they come (t-digest) would give one worker other quantiles
-than two. Counts of values do not: GPU clocks tick coarsely, so a kernel has few different durations, and where there
-are more than EXACT of them they are rounded to ten significant bits, which is a function of the value alone.
+A sketch that takes values at random (KLL) or in the order they come (t-digest) would give other quantiles with one
+worker than with two. Counts of values do not. GPU clocks tick coarsely, so a kernel has few different durations. Where
+there are more than EXACT of them, they are rounded to ten significant bits, which depends on the value alone.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import numpy.typing as npt
 
 from nsysprof.trace.schema import Bools, Int64s, Ints
 
-# More different values than this of one name are rounded to _BITS significant bits.
+# Where one name has more different values than this, they are rounded to _BITS significant bits.
 EXACT = 1024
 _BITS = 10
-# A rounded value is the middle of its bucket, which is 2**-9 of its lower end wide.
+# A rounded value is the middle of its bucket. The bucket's width is 2**-9 of its lower end.
 ROUNDING_ERROR = 2.0**-_BITS
 
 
 class Key(NamedTuple):
-    """What durations are of. kind: kernel, range, range_kernel, api, memop; the other parts are empty where unfit."""
+    """What a set of durations is of. Fields that do not apply to its kind are empty."""
 
-    kind: str
+    kind: str  # kernel, range, range_kernel, api or memop
     range: str = ""
     style: str = ""
     domain: str = ""
@@ -36,30 +36,30 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Distributions:
-    """Values (ns) by key, keys in order. count, total, least, most and size_bytes are exact, whatever is rounded.
-
-    values[edges[i]:edges[i + 1]] are the different values of keys[i], ascending, and times how often each came.
-    size_bytes: of copies and fills what they moved, of others 0. rounded: whether its values are.
-    """
+    """Values by key (ns), with the keys in order."""
 
     keys: tuple[Key, ...]
+    # One per key, and exact even where values were rounded: how many, their sum, the smallest and the largest (ns).
     count: Int64s
     total: Int64s
     least: Int64s
     most: Int64s
+    # One per key: the bytes that its copies and fills moved; 0 for other kinds.
     size_bytes: Int64s
+    # One per key: whether its values were rounded.
     rounded: Bools
+    # values[edges[i]:edges[i + 1]] are the different values of keys[i], ascending; times says how often each came.
     edges: Int64s
     values: Int64s
     times: Int64s
 
     def of(self, number: int) -> tuple[Int64s, Int64s]:
-        """Values and times of a key."""
+        """Return the values of a key (ns), and how often each came."""
         part = slice(self.edges[number], self.edges[number + 1])
         return self.values[part], self.times[part]
 
     def quantiles(self, number: int, at: Sequence[float]) -> list[float]:
-        """Quantiles (0 to 1) of a key's values as numpy.quantile has them, between two values linearly."""
+        """Return quantiles (0 to 1) of a key's values (ns), interpolated linearly as numpy.quantile does."""
         values, times = self.of(number)
         reached = np.cumsum(times)
         position = np.asarray(at) * (int(reached[-1]) - 1)
@@ -68,7 +68,7 @@ class Distributions:
         return [float(each) for each in np.clip(found, self.least[number], self.most[number])]
 
     def stddev(self, number: int) -> float:
-        """The sample standard deviation of a key's values, 0 of one."""
+        """Return the sample standard deviation of a key's values (ns); 0 for a single value."""
         values, times = self.of(number)
         if self.count[number] < 2:
             return 0.0
@@ -77,13 +77,20 @@ class Distributions:
 
 
 def empty() -> Distributions:
-    """No keys."""
+    """Return distributions without any key."""
     none = np.zeros(0, dtype=np.int64)
     return Distributions((), none, none, none, none, none, none.astype(bool), np.zeros(1, np.int64), none, none)
 
 
 def distribute(keys: Sequence[Key], number: Ints, value: Ints, size_bytes: Ints | None = None) -> Distributions:
-    """Distributions of `value`, each of the key with its number. Equal keys are one; those without a value are none."""
+    """Return the distributions of `value`, each counted for the key with its number.
+
+    Equal keys become one. Keys without a value are left out.
+
+    number: for each value, the position of its key in `keys`.
+    value: durations (ns).
+    size_bytes: for each value, the bytes that were moved.
+    """
     unique = sorted(set(keys))
     where = {key: position for position, key in enumerate(unique)}
     owner_of = np.array([where[key] for key in keys], dtype=np.int64)
@@ -111,7 +118,7 @@ def distribute(keys: Sequence[Key], number: Ints, value: Ints, size_bytes: Ints 
 
 
 def merge(first: Distributions, second: Distributions) -> Distributions:
-    """Both together. Associative and commutative: the same result to the last bit in any order."""
+    """Return both together. The operation is associative and commutative, to the last bit."""
     keys = sorted({*first.keys, *second.keys})
     where = {key: position for position, key in enumerate(keys)}
     at = [np.array([where[key] for key in part.keys], dtype=np.int64) for part in (first, second)]
@@ -136,24 +143,24 @@ def _settle(
     value: Int64s,
     times: Int64s,
 ) -> Distributions:
-    """Of joined values; those of keys with too many of them rounded."""
+    """Return distributions of joined values, rounded for the keys that have too many different ones."""
     rounded = rounded | (np.bincount(owner, minlength=len(keys)) > EXACT)
     if rounded.any():
-        # Rounding keeps the order.
+        # Rounding does not change the order.
         owner, value, times = _join_runs(owner, np.where(rounded[owner], round_values(value), value), times)
     edges = np.searchsorted(owner, np.arange(len(keys) + 1))
     return Distributions(keys, *exact, rounded, edges.astype(np.int64), value, times)
 
 
 def _count(owner: Int64s, value: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """(owner, value, how often), the different ones in order."""
+    """Return the different (owner, value) pairs in order, and how often each came."""
     if len(value) == 0:
         return owner, value, value
     least = int(value.min())
     bits = (int(value.max()) - least).bit_length()
     if int(owner.max()).bit_length() + bits > 62:
         return _join(owner, value, np.ones_like(value))
-    # Both in one number, which is sorted many times faster than two.
+    # Owner and value are packed into one number, which sorts many times faster than two.
     packed = (owner << bits) | (value - least)
     packed.sort()
     begins = np.flatnonzero(np.append(True, packed[1:] != packed[:-1]))
@@ -163,13 +170,13 @@ def _count(owner: Int64s, value: Int64s) -> tuple[Int64s, Int64s, Int64s]:
 
 
 def _join(owner: Ints, value: Int64s, times: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Equal values of an owner as one."""
+    """Return the values with equal ones of an owner joined."""
     order = np.lexsort((value, owner))
     return _join_runs(owner[order], value[order], times[order])
 
 
 def _join_runs(owner: Ints, value: Int64s, times: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Equal values of an owner, which lie side by side, as one."""
+    """Return the values with equal ones of an owner joined, where equal ones already lie side by side."""
     fresh = np.ones(len(value), dtype=bool)
     fresh[1:] = (value[1:] != value[:-1]) | (owner[1:] != owner[:-1])
     begins = np.flatnonzero(fresh)
@@ -178,7 +185,10 @@ def _join_runs(owner: Ints, value: Int64s, times: Int64s) -> tuple[Int64s, Int64
 
 
 def round_values(value: Int64s) -> Int64s:
-    """Each to the middle of its bucket of _BITS significant bits; to 1023 as they are. Rounding twice is as once."""
+    """Return each value rounded to the middle of its bucket of _BITS significant bits.
+
+    Values up to 1023 stay as they are, and rounding twice gives the same as rounding once.
+    """
     length = np.frexp(value.astype(np.float64))[1].astype(np.int64)
     shift = np.maximum(length - _BITS, 0)
     half: npt.NDArray[np.int64] = (np.int64(1) << shift) >> 1

@@ -1,8 +1,8 @@
-"""The work of many traces: shares made beside each other, merged as a tree while they come in.
+"""Run the analysis of many traces: make each trace's share in parallel, and merge the shares as a tree.
 
-The same graph runs serially, in a pool of processes, or on Dask: a task a trace, whose result is small, and a task for
-each FAN_IN results. Merging is associative and commutative, so that the results are the same to the last bit whatever
-ran where and ended when.
+The same graph runs serially, in a pool of processes, or on Dask. It has one task per trace, whose result is small, and
+one task per FAN_IN results. Merging is associative and commutative, so the results are the same to the last bit
+wherever the tasks ran and in whatever order they ended.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from nsysprof.errors import NsysprofError, OutputError, SchedulerError
-from nsysprof.rank_results import RankRow
 from nsysprof.ranks.distributions import empty
 from nsysprof.ranks.partial import Partial, failed, merge
 from nsysprof.ranks.parts import PARTS, code_version, part_path, read_part, write_part
-from nsysprof.ranks.summarize import Source, summarize_rank
+from nsysprof.ranks.summarize import RankSource, summarize_rank
+from nsysprof.results.rank_results import RankRow
 from nsysprof.trace.open import LARGE_BYTES
 
 FAN_IN = 8
@@ -31,9 +31,9 @@ Progress = Callable[[int, str], None]
 
 @dataclass(frozen=True)
 class Task:
-    """One trace to do. version: of the code that asked for it."""
+    """One trace to analyse. version: the code version of the process that asked for it."""
 
-    source: Source
+    source: RankSource
     folder: Path
     version: str
 
@@ -44,21 +44,23 @@ class Task:
 
 @dataclass(frozen=True)
 class Done:
-    """merged: everything; seconds: how long; tasks: how many of each kind ran; where: the engine in words."""
+    """The result of a run over many traces."""
 
     merged: Partial
     seconds: float
+    # How many tasks of each kind ran.
     tasks: dict[str, int]
+    # The engine, in words for the report.
     where: str
 
 
 def of_workers(tasks: Sequence[Task]) -> list[Task]:
-    """The tasks for processes beside each other, each of which has a processor and no more."""
+    """Return the tasks for parallel processes that may use one processor each."""
     return [replace(task, source=replace(task.source, one_thread=True)) for task in tasks]
 
 
-def plan_tasks(sources: Sequence[Source], folder: Path) -> list[Task]:
-    """A task for each source. Where they are large together, compiled code reads each of them."""
+def plan_tasks(sources: Sequence[RankSource], folder: Path) -> list[Task]:
+    """Return one task per source. Where the sources are large together, compiled code reads each of them."""
     total = sum(source.path.stat().st_size for source in sources if source.path.is_file())
     if total >= LARGE_BYTES:
         sources = [replace(source, large_bytes=_LARGE_OF_MANY) for source in sources]
@@ -66,30 +68,30 @@ def plan_tasks(sources: Sequence[Source], folder: Path) -> list[Task]:
 
 
 def run_task(task: Task) -> Partial:
-    """Make, or find, the share of a trace: the detail stays on disk, the rest is the result.
+    """Make the share of a trace, or find it on disk, and return its partial. The detail stays on disk.
 
-    A trace that cannot be read is a row that says why. Raises SchedulerError in a worker with other code, and
+    A trace that cannot be read becomes a row that says why. Raises SchedulerError in a worker with other code, and
     OutputError where the output folder cannot be written.
     """
     if code_version() != task.version:
         raise SchedulerError(
-            f"A worker has nsysprof {code_version()}, this is {task.version}.",
+            f"A worker has nsysprof {code_version()}, but this run needs {task.version}.",
             "Install the same nsysprof on all workers and restart them.",
         )
     if not task.part.parent.is_dir():
         raise SchedulerError(
             f"A worker does not see {task.part.parent}.", "Give an --out that all workers share, by its absolute path."
         )
-    if not task.source.path.exists():  # a capture or a bundle lists it all the same
+    if not task.source.path.exists():  # a capture or a bundle can list a trace that is gone
         return failed(_unread(task, "its trace is missing", "See whether the rank was killed.")).partial
     found = read_part(task.part)
     if found is None:
         try:
             found = summarize_rank(task.source)
-        except OutputError:  # no room to unpack: another worker may have some
+        except OutputError:  # there is no room to unpack the trace here: another worker may have some
             raise
         except NsysprofError as error:
-            return failed(_unread(task, error.text, error.next_step)).partial  # not kept: it may be mended
+            return failed(_unread(task, error.text, error.next_step)).partial  # not kept: the trace may be mended
         write_part(found, task.part)
     return found.partial
 
@@ -103,12 +105,12 @@ def _unread(task: Task, reason: str, next_step: str) -> RankRow:
 
 
 def merge_partials(partials: Sequence[Partial]) -> Partial:
-    """One of some."""
+    """Return several partials merged into one."""
     return reduce(merge, partials)
 
 
 def run_serially(tasks: Sequence[Task], progress: Progress) -> Done:
-    """In this process."""
+    """Run all tasks in this process, one after the other, and return everything merged."""
     began = time.monotonic()
     tree = Tree(len(tasks))
     for task in tasks:
@@ -125,12 +127,12 @@ def _attempt(task: Task) -> Partial:
 
 
 def lost(task: Task, why: str) -> Partial:
-    """The row of a trace over which its worker failed."""
-    return failed(_unread(task, f"its worker failed ({why[:200]})", "Analyze it alone; mind its memory.")).partial
+    """Return the partial of a trace over which its worker failed: one row with the reason."""
+    return failed(_unread(task, f"its worker failed ({why[:200]})", "Analyze it alone and watch its memory.")).partial
 
 
 class Tree:
-    """Merges what comes in FAN_IN at a time, level by level, so that few partials are held at once."""
+    """Merges results FAN_IN at a time, level by level, so that few partials are held at once."""
 
     def __init__(self, leaves: int) -> None:
         self.levels: list[list[Partial]] = [[]]
@@ -152,7 +154,10 @@ class Tree:
 
 
 def run_in_pool(tasks: Sequence[Task], workers: int, progress: Progress) -> Done:
-    """In processes of this machine. A process that dies costs the traces in work another try, each alone."""
+    """Run the tasks in processes of this machine and return everything merged.
+
+    When a process dies, each trace that was in work gets another try, alone.
+    """
     began = time.monotonic()
     tree = Tree(len(tasks))
     unfinished = []
@@ -170,7 +175,7 @@ def run_in_pool(tasks: Sequence[Task], workers: int, progress: Progress) -> Done
 
 
 def _pooled(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, Partial | None]]:
-    """Tasks with their results as they end, None for those that had none when a process died."""
+    """Yield tasks with their results as they end; None for those that were lost when a process died."""
     left = list(reversed(tasks))
     running: dict[Future[Partial], Task] = {}
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
@@ -180,7 +185,7 @@ def _pooled(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, Partial
                 while left and len(running) < 2 * workers:
                     running[pool.submit(_attempt, left[-1])] = left[-1]
                     left.pop()
-            except BrokenProcessPool:  # the futures say so too
+            except BrokenProcessPool:  # the futures raise it too, and are handled there
                 pass
             ended, _ = wait(running, return_when=FIRST_COMPLETED)
             broken = False
@@ -201,8 +206,11 @@ def _pooled(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, Partial
 
 
 def prepare_parts(folder: Path, tasks: Sequence[Task], *, fresh: bool) -> int:
-    """Make the folder of shares, without those that belong to no task (fresh: without any); how many are there."""
-    from nsysprof.output import output_error
+    """Create the folder of shares, remove what belongs to no task, and return how many shares are there.
+
+    fresh: remove all shares.
+    """
+    from nsysprof.files.output import output_error
 
     wanted = set() if fresh else {task.part.name for task in tasks}
     try:
@@ -217,6 +225,6 @@ def prepare_parts(folder: Path, tasks: Sequence[Task], *, fresh: bool) -> int:
 
 
 def renumber(partial: Partial, ranks: dict[int, tuple[int, str]]) -> Partial:
-    """With the (rank, where it is from) of each position filled in."""
+    """Return the partial with rank and origin of the rank filled in for each position."""
     rows = tuple(replace(row, rank=ranks[row.position][0], rank_from=ranks[row.position][1]) for row in partial.rows)
     return Partial(rows, partial.durations)

@@ -1,4 +1,4 @@
-"""Which rank each trace is of: its manifest says, else the trace, else the file's name, else the order given."""
+"""Decide which rank each trace is of: by its manifest, else by the trace itself, its file name, or the order given."""
 
 from __future__ import annotations
 
@@ -9,64 +9,66 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nsysprof.bundle_format import CONTENTS
 from nsysprof.errors import TraceError, UsageError
-from nsysprof.notes import Note, Severity
-from nsysprof.rank_results import RankRow
-from nsysprof.ranks.summarize import Source
-from nsysprof.trace.locate import FILES, PACKED, REPORTS, own_trace
+from nsysprof.files.result_folder import require_whole
+from nsysprof.notes import Note, make_note
+from nsysprof.ranks.summarize import RankSource
+from nsysprof.results.rank_results import RankRow
+from nsysprof.trace.bundle_format import CONTENTS
+from nsysprof.trace.resolve_input import FILES, PACKED, REPORTS, own_trace
 
 _MANIFEST = "manifest.json"
 _RANK_NAME = re.compile(r"(?<![a-zA-Z])rank[ _.=-]*(\d{1,7})", re.IGNORECASE)
 _MOST_NAMED = 10
 
 
-def find_sources(inputs: Sequence[Path], nsys: Path | None) -> list[Source]:
-    """The traces behind what the user names: captures of several ranks, folders of traces, single traces.
+def find_sources(inputs: Sequence[Path], nsys: Path | None) -> list[RankSource]:
+    """Return the traces behind the user's inputs: captures of several ranks, folders of traces, single traces.
 
-    Raises TraceError for what does not exist, a folder without traces, and a manifest that names none.
+    Raises TraceError for an input that does not exist, a folder without traces, and a manifest that names none.
     """
-    found: list[Source] = []
+    found: list[RankSource] = []
     for each in inputs:
         if not each.exists():
             raise TraceError(f"{each} does not exist.", "Check the path.")
-        found += _in_folder(each) if each.is_dir() else [Source(0, each)]
+        found += _in_folder(each) if each.is_dir() else [RankSource(0, each)]
     return [
-        Source(position, source.path, source.rank, source.world_size, source.host, nsys)
+        RankSource(position, source.path, source.rank, source.world_size, source.host, nsys)
         for position, source in enumerate(found)
     ]
 
 
-def _in_folder(folder: Path) -> list[Source]:
+def _in_folder(folder: Path) -> list[RankSource]:
+    require_whole(folder)
     ranks = read_manifest_ranks(folder)
     if ranks:
         return ranks
     if own_trace(folder) is not None:
-        return [Source(0, folder)]
+        return [RankSource(0, folder)]
     try:
         paths = sorted((path for path in folder.iterdir() if path.is_file()), key=_natural)
     except OSError as error:
         raise TraceError(f"{folder} cannot be read: {error.strerror}.", "Check the path.") from error
     traces = [path for path in paths if path.name.endswith(FILES)]
     if not traces and any(path.suffix == ".parquet" for path in paths):
-        return [Source(0, folder)]
+        return [RankSource(0, folder)]
     traces = traces or [path for path in paths if path.suffix in REPORTS]
     if not traces:
         raise TraceError(f"{folder} holds no trace.", "Give a capture folder, a folder of .sqlite files, or the files.")
-    return [Source(0, path) for path in traces]
+    return [RankSource(0, path) for path in traces]
 
 
 def _natural(path: Path) -> list[tuple[int, int | str]]:
-    """rank2 before rank10."""
+    """Return a sort key that puts rank2 before rank10."""
     parts = re.split(r"(\d+)", path.name)
     return [(0, int(part)) if part.isdigit() and len(part) < 20 else (1, part) for part in parts]
 
 
-def read_manifest_ranks(folder: Path) -> list[Source]:
-    """The ranks that a manifest or a bundle lists, none without such a list. A path out of the folder is none.
+def read_manifest_ranks(folder: Path) -> list[RankSource]:
+    """Return the ranks that a manifest or a bundle lists; an empty list where it has no such list.
 
-    A trace may have been compressed since, as those of an unzipped bundle are. A rank whose trace is missing is a
-    source that does not exist, so that it has its row and its reason.
+    A path that leads out of the folder is ignored. The trace may have been compressed since, as in an unzipped bundle.
+    A rank whose trace is missing becomes a source that does not exist, so that it gets its row and its reason.
     """
     for name in (CONTENTS, _MANIFEST):
         try:
@@ -79,7 +81,7 @@ def read_manifest_ranks(folder: Path) -> list[Source]:
     return []
 
 
-def _listed(folder: Path, each: dict[str, Any]) -> Source:
+def _listed(folder: Path, each: dict[str, Any]) -> RankSource:
     def number(name: str) -> int | None:
         value = each.get(name)
         return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**7 else None
@@ -90,30 +92,30 @@ def _listed(folder: Path, each: dict[str, Any]) -> Source:
     paths = [folder / f"{text}{suffix}" for text in texts for suffix in ("", *PACKED)]
     inside = [path for path in paths if path.resolve().is_relative_to(folder.resolve()) and path.is_file()]
     missing = folder / "ranks" / f"rank{rank or 0:05d}.sqlite"
-    return Source(
+    return RankSource(
         0, inside[0] if inside else missing, rank, number("world_size"),
         hashlib.sha256(host.encode("utf-8", "replace")).hexdigest()[:12] if isinstance(host, str) and host else None,
     )  # fmt: skip
 
 
-def drop_copies(sources: Sequence[Source], *, by_order: bool) -> tuple[list[Source], list[Note]]:
-    """Sources without those that are the very bytes of another one of their rank, by manifest or file name.
+def drop_copies(sources: Sequence[RankSource], *, by_order: bool) -> tuple[list[RankSource], list[Note]]:
+    """Return the sources without exact copies of another trace of their rank, and notes about the copies.
 
-    Raises UsageError where two different traces claim one rank, before hours of work on them.
+    The rank is read from the manifest or the file name. Raises UsageError where two different traces claim one rank,
+    before hours of work are spent on them.
     """
     if by_order:
         return list(sources), []
-    kept: list[Source] = []
+    kept: list[RankSource] = []
     notes = []
-    of_rank: dict[int, Source] = {}
+    of_rank: dict[int, RankSource] = {}
     for source in sources:
         rank = source.rank if source.rank is not None else rank_in_name(source.path)
         other = of_rank.setdefault(rank, source) if rank is not None else source
         if other is source:
             kept.append(source)
         elif _same_bytes(source.path, other.path):
-            text = f"{source.path} is a copy of {other.path}; it counts once."
-            notes.append(Note("copy-of-a-rank", Severity.WARNING, text))
+            notes.append(make_note("copy-of-a-rank", copy=source.path, original=other.path))
         else:
             raise _two_of_one(rank or 0, str(other.path), str(source.path))
     return kept, notes
@@ -138,21 +140,22 @@ def _same_bytes(first: Path, second: Path) -> bool:
 
 
 def rank_in_name(path: Path) -> int | None:
-    """The number after `rank` in a file's name, or, of a capture folder, in the folder's."""
+    """Return the number after `rank` in a file's name or, for the trace of a capture, in its folder's name."""
     found = _RANK_NAME.findall(path.name)
     return int(found[-1]) if found else None
 
 
 def number_ranks(rows: Sequence[RankRow], paths: dict[int, Path], *, by_order: bool) -> dict[int, tuple[int, str]]:
-    """(rank, where that is from) by position. One way for all traces: the best one that every trace has.
+    """Return, by position, each trace's rank and where the rank is from.
 
-    Raises UsageError where two traces then have one rank.
+    One source of ranks serves all traces: the best one that every trace has. Raises UsageError where two traces then
+    have the same rank.
     """
     if not by_order:
         known = [(row.position, row.rank, row.rank_from) for row in rows]
         if all(rank is not None for _, rank, _ in known):
             return _unique({p: (r, how) for p, r, how in known if r is not None}, rows)
-        # A trace that cannot be read does not say its rank, so its name may.
+        # A trace that cannot be read does not say its rank, so its name may say it.
         named = {p: (r, how) if r is not None else (rank_in_name(paths[p]), "file name") for p, r, how in known}
         complete = {p: (r, how) for p, (r, how) in named.items() if r is not None}
         if len(complete) == len(rows):
@@ -171,6 +174,6 @@ def _unique(ranks: dict[int, tuple[int, str]], rows: Sequence[RankRow]) -> dict[
 
 
 def some(numbers: Sequence[int]) -> str:
-    """`3, 4 and 12 more`."""
+    """Return a short list such as `3, 4 and 12 more`."""
     shown = ", ".join(map(str, numbers[:_MOST_NAMED]))
     return shown + (f" and {len(numbers) - _MOST_NAMED} more" if len(numbers) > _MOST_NAMED else "")

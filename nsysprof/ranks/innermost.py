@@ -1,24 +1,25 @@
-"""The one range that each piece of GPU work belongs to, so that the ranges' times add up."""
+"""Assign each piece of GPU work to exactly one range, so that the times of ranges add up."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.attribute import Segments, attribute_work, expand, order_work
-from nsysprof.analysis.ranges import nesting_levels
+from nsysprof.analysis.attribution.attribute import Segments, attribute_work, expand, order_work
+from nsysprof.analysis.attribution.library_ranges import LIBRARY_DOMAINS
+from nsysprof.analysis.attribution.nesting import nesting_levels
 from nsysprof.trace.schema import Bools, Int64s, Ints, Tables
-
-# Domains of libraries that annotate themselves: their ranges lie inside the program's and say nothing of its parts.
-LIBRARY_DOMAINS = frozenset({"NCCL", "CCCL", "CUB", "Thrust", "cuBLAS", "cuBLASLt", "cuDNN", "cuDNN-FE", "TensorRT"})
 
 
 def innermost_ranges(tables: Tables, launch: Ints, ranges: pd.DataFrame) -> Int64s:
-    """For each row of work the row of `ranges` (in order of start) it belongs to, or -1.
+    """Return, for each row of work, the row of `ranges` that it belongs to; -1 where it belongs to none.
 
-    That is the innermost push/pop range of the thread that launched it; where that thread had none, the one that began
-    last among those open on other threads of its process (autograd launches the backward pass from threads without
-    ranges), else the start/end range that began last. Ranges of libraries are passed over.
+    A row of work belongs to the innermost push/pop range of the thread that launched it. Where that thread had none, it
+    belongs to the range that began last among those open on other threads of its process, because autograd launches the
+    backward pass from threads without ranges. Otherwise it belongs to the start/end range that began last. Ranges of
+    libraries are skipped.
+
+    ranges: in order of start.
     """
     of_program = ~ranges["domain"].isin(LIBRARY_DOMAINS)
     mine = ranges[of_program]
@@ -34,12 +35,15 @@ def innermost_ranges(tables: Tables, launch: Ints, ranges: pd.DataFrame) -> Int6
 
 
 def _latest(segments: Segments) -> tuple[Int64s, Ints]:
-    """(range, row of work): of the ranges that hold a row the one that began last, which of nested ones is inside."""
+    """Return pairs (range, row of work): for each row, the range that began last among those that hold it.
+
+    Of nested ranges, the one that began last is the innermost.
+    """
     latest = np.full(len(segments.order), -1, dtype=np.int64)
     by_start = np.argsort(segments.instance, kind="stable")
     low, high, instance = segments.low[by_start], segments.high[by_start], segments.instance[by_start]
     begins = 0
-    while begins < len(instance):  # some millions of pairs at a time
+    while begins < len(instance):  # a few million pairs at a time
         reached = np.cumsum(high[begins:] - low[begins:])
         ends = begins + max(1, int(np.searchsorted(reached, 1 << 22, "right")))
         which, position = expand(low[begins:ends], high[begins:ends])
@@ -50,9 +54,11 @@ def _latest(segments: Segments) -> tuple[Int64s, Ints]:
 
 
 def own_walls(ranges: pd.DataFrame) -> Int64s:
-    """The ns of each range (in order of start) that no push/pop range nested in it on its thread covers.
+    """Return the time (ns) of each range that no push/pop range nested in it on its thread covers.
 
-    Ranges of libraries cover nothing and have none; start/end ranges do not nest and have none either.
+    Ranges of libraries cover nothing and have a time of 0. Start/end ranges do not nest, so theirs is 0 too.
+
+    ranges: in order of start.
     """
     start, end = (ranges[column].to_numpy(dtype=np.int64) for column in ("start_ns", "end_ns"))
     counts: Bools = ((ranges["style"] == "PushPop") & ~ranges["domain"].isin(LIBRARY_DOMAINS)).to_numpy(dtype=bool)
@@ -63,7 +69,7 @@ def own_walls(ranges: pd.DataFrame) -> Int64s:
     rows, level, tid = rows[order], level[order], tid[order]
     for depth in range(1, int(level.max(initial=0)) + 1):
         parents, children = np.flatnonzero(level == depth - 1), np.flatnonzero(level == depth)
-        at = np.searchsorted(parents, children) - 1  # the last parent before it in order of thread and start
+        at = np.searchsorted(parents, children) - 1  # the last parent before the child, in order of thread and start
         fits = (at >= 0) & (tid[parents[at]] == tid[children])
         parent, child = rows[parents[at[fits]]], rows[children[fits]]
         covered = np.minimum(end[child], end[parent]) - start[child]

@@ -1,4 +1,4 @@
-"""Computation, communication and their overlap on each device, from unions of intervals."""
+"""Measure computation, communication and their overlap on each device, from unions of intervals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nsysprof.rank_results import Lanes
+from nsysprof.results.rank_results import Lanes
 from nsysprof.trace.schema import MIGRATION, Bools, Int64s, Work
 
 SLICES = 600
@@ -14,7 +14,7 @@ SLICES = 600
 
 @dataclass(frozen=True)
 class Cover:
-    """Disjoint intervals in order, of one device."""
+    """Disjoint intervals of one device, in order (ns)."""
 
     start_ns: Int64s
     end_ns: Int64s
@@ -23,7 +23,7 @@ class Cover:
         return int((self.end_ns - self.start_ns).sum())
 
     def until(self, time_ns: Int64s) -> Int64s:
-        """How much of the time before each of `time_ns` is covered."""
+        """Return how much of the time before each of `time_ns` is covered (ns)."""
         whole = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.end_ns - self.start_ns)))
         at = np.searchsorted(self.start_ns, time_ns, "right")
         beyond = np.zeros(len(time_ns), np.int64)
@@ -35,10 +35,10 @@ class Cover:
 
 @dataclass(frozen=True)
 class Overlap:
-    """Of all devices of a trace, ns: as in RankRow. exposed_of: for each row of `comm_rows`, its time without compute.
+    """Computation and communication, summed over all devices of a trace; times as in RankRow.
 
-    first_ns, last_ns: of all kernels, None without any. Idle time is counted between a device's first and last kernel:
-    what a program copies while it loads is far from its work.
+    Idle time is counted between a device's first and last kernel. What a program copies while it loads is far from its
+    work and does not count.
     """
 
     compute_ns: int
@@ -46,15 +46,17 @@ class Overlap:
     overlap_ns: int
     gpu_busy_ns: int
     idle_ns: int
+    # The rows of work that are communication, and how long nothing computed while each of them ran (ns).
     comm_rows: Int64s
     exposed_of: Int64s
+    # The start of the first and the end of the last kernel; None without kernels.
     first_ns: int | None
     last_ns: int | None
     lanes: Lanes | None
 
 
 def cover(start_ns: Int64s, end_ns: Int64s) -> Cover:
-    """The union of intervals."""
+    """Return the union of intervals."""
     if len(start_ns) == 0:
         return Cover(np.zeros(0, np.int64), np.zeros(0, np.int64))
     order = np.argsort(start_ns, kind="stable")
@@ -66,7 +68,10 @@ def cover(start_ns: Int64s, end_ns: Int64s) -> Cover:
 
 
 def measure_overlap(work: Work, is_comm: Bools) -> Overlap:
-    """is_comm: for each kernel of `work` whether NCCL's."""
+    """Return how computation and communication overlap on each device of a trace.
+
+    is_comm: for each kernel of `work`, whether it is one of NCCL's.
+    """
     start, end = work.start_ns, work.ends_ns()
     used = work.kinds() != MIGRATION
     kernel = np.arange(len(work)) < work.kernels

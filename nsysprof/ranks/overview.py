@@ -1,4 +1,4 @@
-"""From the merged partial and each trace's detail to what a person reads about all ranks."""
+"""Turn the merged partial and the details of all traces into the analysis that a person reads."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
-from nsysprof.analysis.categories import categorize
+from nsysprof.analysis.attribution.categories import categorize
 from nsysprof.notes import Note
-from nsysprof.rank_results import RankRow, RanksAnalysis
 from nsysprof.ranks.clocks import arrivals, fit_clocks
 from nsysprof.ranks.distributions import ROUNDING_ERROR, Distributions, Key
+from nsysprof.ranks.job_replay import Floats
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Partial
 from nsysprof.ranks.rank_notes import rank_notes
 from nsysprof.ranks.stragglers import choose_evidence, find_late, name_ranges, typical, uneven_ranges
+from nsysprof.results.rank_results import OUTLIER_ALPHA, OUTLIER_PCT, OUTLIER_RANKS, RankRow, RanksAnalysis
 
 QUANTILES = {"p05": 0.05, "q25": 0.25, "med": 0.5, "q75": 0.75, "p95": 0.95, "p99": 0.99}
 _STATISTICS = (
@@ -24,12 +26,11 @@ _STATISTICS = (
 )  # fmt: skip
 _OF_RANKS = ("ranks", "rank_least_ns", "rank_med_ns", "rank_most_ns", "slowest_rank", "imbalance_pct")
 _INTEGERS = ("ranks", "instances", "total_ns", "min_ns", "max_ns", "rank_least_ns", "rank_most_ns", "slowest_rank")
-# What a rank is compared in with the others, and the least difference that matters.
+# The quantities in which a rank is compared with the others, and the names that reports give them.
 _COMPARED = {
     "compute_ns": "compute", "exposed_comm_ns": "exposed communication", "idle_ns": "idle", "api_total_ns": "API calls",
     "memcpy_bytes": "copied", "peak_vram_bytes": "peak VRAM", "kernel_count": "kernels",
 }  # fmt: skip
-_LEAST_RANKS, _LEAST_PCT, _FAR = 5, 5.0, 3.5
 Totals = dict[Key, dict[int, int]]
 
 
@@ -39,8 +40,14 @@ def overview(
     engine: Mapping[str, Any],
     notes: Sequence[Note] = (),
 ) -> RanksAnalysis:
-    """partial: of everything, ranks numbered. details: of each trace that was read, one at a time; their rows have no
-    number yet, their positions count."""
+    """Return the analysis of all ranks.
+
+    partial: everything merged, with ranks numbered.
+    details: row, detail and totals (ns) of each trace that was read, given one at a time. Their rows have no rank yet
+        and are matched by position.
+    engine: where and how the work ran.
+    notes: notes from before the analysis.
+    """
     rows = tuple(sorted(partial.rows, key=lambda row: (row.rank or 0, row.position)))
     number = {row.position: row.rank for row in rows}
     totals: Totals = {}
@@ -59,7 +66,7 @@ def overview(
     clocks = fit_clocks(read, collectives)
     arrived = arrivals(read, clocks, collectives)
     uneven = uneven_ranges(rank_ranges)
-    evidence = choose_evidence(arrived, read, uneven)
+    evidence, late = find_late(choose_evidence(arrived, read, uneven), arrived, read)
     durations = partial.durations
     imbalance = _imbalance([row.compute_ns for row in read])
     return RanksAnalysis(
@@ -71,7 +78,7 @@ def overview(
         api=_table(durations, totals, "api", ("name",)),
         memops=_table(durations, totals, "memop", ("name",)),
         rank_ranges=rank_ranges,
-        stragglers=name_ranges(find_late(evidence, arrived, read), rank_ranges),
+        stragglers=name_ranges(late, rank_ranges),
         straggler_evidence=evidence,
         outliers=find_outliers(read),
         imbalance_pct=imbalance,
@@ -88,7 +95,7 @@ def _rank_ranges(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _table(found: Distributions, totals: Totals, kind: str, columns: tuple[str, ...]) -> pd.DataFrame:
-    """One row a key: quantiles of all ranks' raw values, and how the ranks' totals differ. Largest total first."""
+    """Return one row per key, largest total first: quantiles of all ranks' values, and how ranks' totals differ."""
     rows = []
     for number, key in enumerate(found.keys):
         if key.kind == kind:
@@ -131,29 +138,47 @@ def _statistics(found: Distributions, number: int, of_ranks: dict[int, int] | No
 
 
 def _imbalance(values: Sequence[int | None]) -> float | None:
-    """How far the largest is above the mean, in percent of the mean: what perfect balance could save."""
+    """Return how far the largest value is above the mean (% of the mean), which perfect balance would save at most."""
     known = [value for value in values if value is not None]
     mean = sum(known) / len(known) if known else 0
     return 100 * (max(known) / mean - 1) if len(known) > 1 and mean else None
 
 
 def find_outliers(rows: Sequence[RankRow]) -> dict[int, str]:
-    """Ranks that are far from the others in something, with what; by the median and its absolute deviation.
+    """Return the ranks that are far from the others, each with the quantities in which it is.
 
-    Less than five ranks have no usual value to be far from, and are not judged.
+    By the generalized extreme studentized deviate test (Rosner 1983) on each quantity, with the error shared by the
+    quantities, and by a difference that matters. Fewer than five ranks have no usual value, so none of them is judged.
     """
     found: dict[int, list[str]] = {}
     for name, title in _COMPARED.items():
         known = {
             row.rank: getattr(row, name) for row in rows if row.rank is not None and getattr(row, name) is not None
         }
-        if len(known) < _LEAST_RANKS:
+        if len(known) < OUTLIER_RANKS:
             continue
         values = np.array(list(known.values()), dtype=float)
         middle = typical(values.tolist())
-        spread = 1.4826 * float(np.median(np.abs(values - middle)))
-        for rank, value in known.items():
-            apart = value - middle
-            if middle > 0 and abs(apart) > max(_FAR * spread, _LEAST_PCT / 100 * middle):
-                found.setdefault(rank, []).append(f"{title} {100 * apart / middle:+.0f} %")
+        for number in _deviant(values, OUTLIER_ALPHA / len(_COMPARED)):
+            apart = values[number] - middle
+            if middle > 0 and abs(apart) > OUTLIER_PCT / 100 * middle:
+                found.setdefault(list(known)[number], []).append(f"{title} {100 * apart / middle:+.0f} %")
     return {rank: ", ".join(texts) for rank, texts in found.items()}
+
+
+def _deviant(values: Floats, alpha: float) -> list[int]:
+    """Return the positions of the outliers among normal values, at most a quarter of them, by Rosner's test."""
+    left, removed, count = np.arange(len(values)), [], 0
+    for step in range(1, max(1, len(values) // 4) + 1):
+        spread = values[left].std(ddof=1)
+        if spread == 0:
+            break
+        deviation = np.abs(values[left] - values[left].mean()) / spread
+        worst = int(deviation.argmax())
+        n = len(left)
+        t = stats.t.ppf(1 - alpha / (2 * n), n - 2)
+        removed.append(int(left[worst]))
+        if deviation[worst] > (n - 1) * t / np.sqrt((n - 2 + t**2) * n):
+            count = step
+        left = np.delete(left, worst)
+    return sorted(removed[:count])

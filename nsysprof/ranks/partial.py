@@ -1,4 +1,4 @@
-"""What is known of some traces, of one or of ten thousand: bounded, picklable, and two of them make one."""
+"""Hold what is known of one trace or of ten thousand: bounded, picklable, and two of them merge into one."""
 
 from __future__ import annotations
 
@@ -6,20 +6,18 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from nsysprof.rank_results import Lanes, RankRow
 from nsysprof.ranks import distributions
 from nsysprof.ranks.collectives import Collectives
 from nsysprof.ranks.distributions import Distributions
+from nsysprof.results.rank_columns import RANK_RANGES
+from nsysprof.results.rank_results import Lanes, RankRow
 
-RANGE_COLUMNS = (
-    "range", "style", "domain", "instances", "wall_ns", "host_ns", "compute_ns", "comm_ns", "exposed_comm_ns",
-    "kernel_count",
-)  # fmt: skip
+RANGE_COLUMNS = tuple(name for name in RANK_RANGES.names if name != "rank")
 
 
 @dataclass(frozen=True)
 class Partial:
-    """A row for each trace, in order of position, and the durations of all of them."""
+    """The rows and the durations of some traces. It has one row per trace, in order of position."""
 
     rows: tuple[RankRow, ...]
     durations: Distributions
@@ -27,11 +25,9 @@ class Partial:
 
 @dataclass(frozen=True)
 class Detail:
-    """What only the whole picture needs of one trace; it stays on disk and is in no merge.
+    """What only the final overview needs of one trace. It stays on disk and takes no part in merging."""
 
-    ranges: RANGE_COLUMNS, one row a (range, style, domain).
-    """
-
+    # One row per (range, style, domain), with RANGE_COLUMNS.
     ranges: pd.DataFrame
     collectives: Collectives | None
     lanes: Lanes | None
@@ -39,19 +35,19 @@ class Detail:
 
 @dataclass(frozen=True)
 class Leaf:
-    """One trace's share."""
+    """The share of one trace."""
 
     partial: Partial
     detail: Detail
 
 
 def merge(first: Partial, second: Partial) -> Partial:
-    """Both together; associative and commutative."""
+    """Return both merged. The operation is associative and commutative."""
     rows = sorted((*first.rows, *second.rows), key=lambda row: row.position)
     return Partial(tuple(rows), distributions.merge(first.durations, second.durations))
 
 
 def failed(row: RankRow) -> Leaf:
-    """The share of a trace that could not be read."""
+    """Return the share of a trace that could not be read: its row alone."""
     nothing = pd.DataFrame({column: [] for column in RANGE_COLUMNS})
     return Leaf(Partial((row,), distributions.empty()), Detail(nothing, None, None))

@@ -1,4 +1,4 @@
-"""Each trace's share as a Parquet file of one row: what is there already need not be read again."""
+"""Keep each trace's share as a Parquet file with one row, so that it need not be read again."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ import pandas as pd
 
 import nsysprof
 from nsysprof.errors import MissingToolError
-from nsysprof.output import open_whole
-from nsysprof.rank_results import Lanes, RankRow
+from nsysprof.files.json_file import decode_json, encode_json
+from nsysprof.files.output import open_whole
 from nsysprof.ranks.collectives import Collectives
 from nsysprof.ranks.distributions import Distributions, Key
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Leaf, Partial
-from nsysprof.ranks.summarize import Source
+from nsysprof.ranks.summarize import RankSource
+from nsysprof.results.rank_results import Lanes, RankRow
 
 PARTS = "parts"
 _TEXTS = ("range", "style", "domain")
@@ -27,17 +28,16 @@ _DISTRIBUTION = ("count", "total", "least", "most", "size_bytes", "rounded", "ed
 
 @cache
 def code_version() -> str:
-    """nsysprof's version and a digest of its sources: shares made by other code are not merged with ours."""
+    """Return nsysprof's version with a digest of its sources. Shares made by other code are never merged with ours."""
     root = Path(nsysprof.__file__).parent
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
-        if path.parent.name in ("ranks", "analysis", "trace", "nsysprof"):
-            digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
     return f"{nsysprof.__version__}+{digest.hexdigest()[:12]}"
 
 
-def part_path(source: Source, folder: Path) -> Path:
-    """Where the share of this input is, whoever makes it; another file at that path, or other code, has another."""
+def part_path(source: RankSource, folder: Path) -> Path:
+    """Return where the share of this input is stored. Another version of the file or of the code gets another path."""
     facts = [str(source.path.resolve()), code_version(), source.position, source.rank, source.world_size, source.host]
     for path in sorted(source.path.iterdir()) if source.path.is_dir() else [source.path]:
         try:
@@ -50,10 +50,10 @@ def part_path(source: Source, folder: Path) -> Path:
 
 
 def write_part(leaf: Leaf, path: Path) -> None:
-    """Whole or not at all. Raises OutputError."""
+    """Write a share completely or not at all. Raises OutputError."""
     pa, pq = _pyarrow()
     (row,) = leaf.partial.rows
-    columns: dict[str, Any] = {"row": json.dumps(row.to_json(), ensure_ascii=True)}
+    columns: dict[str, Any] = {"row": encode_json(row).decode()}
     durations, detail = leaf.partial.durations, leaf.detail
     for place, name in enumerate(Key._fields):
         columns[f"key_{name}"] = [key[place] for key in durations.keys]
@@ -69,7 +69,7 @@ def write_part(leaf: Leaf, path: Path) -> None:
 
 
 def _cell(pa: Any, name: str, value: Any) -> Any:
-    """One row. Lists of text are said to be such, for an empty one does not show it."""
+    """Return a column with one row. Lists of text get an explicit type, because an empty one does not show it."""
     if isinstance(value, str | int):
         return pa.array([value])
     text = name.startswith("key_") or name in {f"range_{each}" for each in _TEXTS} or name == "collective_names"
@@ -80,12 +80,12 @@ def _cell(pa: Any, name: str, value: Any) -> Any:
 
 
 def read_part(path: Path) -> Leaf | None:
-    """What write_part wrote, None where there is no such file or a damaged one."""
+    """Return the share that write_part wrote, or None where the file is missing or damaged."""
     columns = _read(path, None)
     if columns is None:
         return None
     try:
-        row = RankRow.from_json(json.loads(columns["row"]))
+        row = decode_json(columns["row"], RankRow)
         keys = tuple(map(Key._make, zip(*(columns[f"key_{name}"] for name in Key._fields), strict=True)))
         durations = Distributions(keys, *(np.asarray(columns[f"duration_{name}"]) for name in _DISTRIBUTION))
         return Leaf(Partial((row,), durations), _detail(columns))
@@ -94,7 +94,10 @@ def read_part(path: Path) -> Leaf | None:
 
 
 def read_detail(path: Path) -> tuple[RankRow, Detail, dict[Key, int]] | None:
-    """The row, the detail, and the total (ns) of each key but those of kernels in ranges; not the values."""
+    """Return the row, the detail and the total of each key (ns), without the values.
+
+    Kernels in ranges are left out. Return None where the file is missing or damaged.
+    """
     names = ("kind", "name", "range", "style", "domain", "short_name")
     columns = _read(path, [*(f"key_{name}" for name in names), "duration_total"])
     if columns is None:
@@ -105,7 +108,7 @@ def read_detail(path: Path) -> tuple[RankRow, Detail, dict[Key, int]] | None:
         for key, total in zip(keys, columns["duration_total"], strict=True)
         if key.kind != "range_kernel"
     }
-    return RankRow.from_json(json.loads(columns["row"])), _detail(columns), totals
+    return decode_json(columns["row"], RankRow), _detail(columns), totals
 
 
 def _detail(columns: dict[str, Any]) -> Detail:
@@ -120,7 +123,10 @@ def _detail(columns: dict[str, Any]) -> Detail:
 
 
 def _read(path: Path, of_durations: list[str] | None) -> dict[str, Any] | None:
-    """The row's cells. of_durations: which columns of keys and durations are wanted, None: all."""
+    """Return the row's cells, or None where the file is missing or damaged.
+
+    of_durations: the columns of keys and durations to read; None reads all.
+    """
     pa, pq = _pyarrow()
     try:
         file = pq.ParquetFile(path)

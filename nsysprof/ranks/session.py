@@ -1,4 +1,4 @@
-"""Who a trace says it is: its rank, its host and when its session began."""
+"""Read what a trace says about its origin: its rank, its host and when its session began."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from nsysprof.trace.columns import read_different, read_rows
 from nsysprof.trace.open import Trace
 
-# Launchers' variables for the rank and the number of ranks over all hosts; the first that is set counts.
+# The variables in which launchers give the rank and the number of ranks over all hosts; the first one set counts.
 _RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "MV2_COMM_WORLD_RANK")
 _WORLD_VARIABLES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "MV2_COMM_WORLD_SIZE")
 _NVTX_RANK = re.compile(r"^(?:global[ _-]?)?rank[ _:=-]*(\d{1,7})$", re.IGNORECASE)
@@ -18,17 +18,19 @@ _LONGEST_RANK_NAME = 31
 
 @dataclass(frozen=True)
 class Session:
-    """What the trace records of itself, None where it does not. rank_from: environment or NVTX."""
+    """What a trace records about its origin; None for what it does not record."""
 
+    # When the session began (ns since 1970, UTC).
     start_utc_ns: int | None
     host: str | None
     rank: int | None
+    # Where the rank is from: environment or NVTX.
     rank_from: str
     world_size: int | None
 
 
 def read_session(trace: Trace) -> Session:
-    """The identity of an opened trace."""
+    """Return the origin of an opened trace."""
     variables = _environment(trace)
     rank, rank_from = _number(variables, _RANK_VARIABLES), "environment"
     if rank is None:
@@ -45,7 +47,7 @@ def read_session(trace: Trace) -> Session:
 
 
 def _environment(trace: Trace) -> dict[str, str]:
-    """The environment of the traced program where nsys recorded it, of processes that agree on it."""
+    """Return the environment variables on which all traced processes agree, where nsys recorded them."""
     found: dict[str, str | None] = {}
     for name, value in read_rows(trace, "META_DATA_CAPTURE", ("name", "value")):
         if isinstance(name, str) and isinstance(value, str) and name.rpartition(":")[2] == "ENVIRONMENT_VARIABLE":
@@ -60,14 +62,14 @@ def _number(variables: dict[str, str], names: tuple[str, ...]) -> int | None:
 
 
 def _rank_in_nvtx(trace: Trace) -> int | None:
-    """From a range, mark or thread named `rank 3`, if all such names agree."""
+    """Return the rank of a range, mark or thread named like `rank 3`, if all such names agree."""
     texts = read_different(trace, "NVTX_EVENTS", "text", longest=_LONGEST_RANK_NAME)
     found = {int(match[1]) for text in texts if (match := _NVTX_RANK.match(text))}
     return found.pop() if len(found) == 1 else None
 
 
 def _host(trace: Trace) -> str | None:
-    """A token for the host, which does not betray its name."""
+    """Return a token for the host that does not reveal its name."""
     for name, value in read_rows(trace, "TARGET_INFO_SYSTEM_ENV", ("name", "value")):
         if isinstance(name, str) and isinstance(value, str) and name.lower() == "hostname" and value:
             return hashlib.sha256(value.encode("utf-8", "replace")).hexdigest()[:12]

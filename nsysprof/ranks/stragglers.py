@@ -1,4 +1,4 @@
-"""Who the others wait for, and in which range it falls behind."""
+"""Find the ranks that the others wait for, and the ranges in which they fall behind."""
 
 from __future__ import annotations
 
@@ -7,46 +7,64 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
-from nsysprof.rank_results import RankRow
 from nsysprof.ranks.clocks import Arrivals
+from nsysprof.ranks.job_replay import Floats, RecordedJob, read_job, replay
+from nsysprof.results.column import Dtype
+from nsysprof.results.rank_columns import STRAGGLERS
+from nsysprof.results.rank_results import (
+    REPLAY_ERROR_PCT,
+    STRAGGLER_ALPHA,
+    STRAGGLER_COST_PCT,
+    STRAGGLER_EXCESS_PCT,
+    RankRow,
+)
+from nsysprof.trace.schema import Int64s
 
-STRAGGLER_COLUMNS = (
-    "rank", "evidence", "late_ns", "late_pct", "exposed_late_ns", "exposed_late_pct", "last_in", "collectives", "range",
-    "style", "domain", "where", "own_ns", "typical_ns", "excess_ns", "excess_pct",
-)  # fmt: skip
-# A rank is named where the others waited for it this much of the time, or it worked so much longer than they.
-_LEAST_WAIT_PCT, _LEAST_EXCESS_PCT = 1.0, 5.0
 _RANGES_EACH = 3
 _LEAST_SHARE = 0.1
 OUTSIDE = "(no range)"
-COLLECTIVES, OWN_WORK = "collectives", "own work"
+COLLECTIVES, OWN_WORK, NOT_REPLAYED = "collectives", "own work", "not replayed"
+# A job is judged by parts of equal numbers of collectives. The first part is warm-up and is left out.
+_PARTS, _LEAST_PARTS = 16, 5
+# Of more ranks than this, those for which the others waited longest are replayed with as many of the rest.
+_REPLAYED, _JUDGED = 32, 16
 
 
 @dataclass(frozen=True)
 class Late:
-    """How late a rank was: the others waited late_ns for it in the collectives in which it was last of all.
-
-    exposed_late_ns: of that, what their GPUs were idle for at least; the rest may be hidden behind computation.
-    """
+    """How late a rank was."""
 
     rank: int
+    # How lateness was measured: see choose_evidence.
     evidence: str
+    # How long the others waited in the collectives in which this rank was the last.
     late_ns: int
     late_pct: float
+    # The part of it in which their GPUs were certainly idle. The rest may be hidden behind computation.
     exposed_late_ns: int | None
     exposed_late_pct: float | None
+    # In how many collectives it was the last, and how many there were.
     last_in: int | None
     collectives: int | None
+    # What the job would take less with this rank like the others, by replay, with the 95 % interval; its share.
+    cost_ns: int | None = None
+    cost_low_ns: int | None = None
+    cost_high_ns: int | None = None
+    cost_pct: float | None = None
 
 
 def typical(values: Sequence[float]) -> float:
-    """The lower median: of two ranks the smaller, since one of them may be the straggler."""
+    """Return the lower median. Of two ranks it is the smaller value, because one of them may be the straggler."""
     return float(np.sort(np.asarray(values, dtype=float))[(len(values) - 1) // 2])
 
 
 def uneven_ranges(rank_ranges: pd.DataFrame) -> pd.DataFrame:
-    """The ranges that all ranks have, but not equally often: range, least and most instances, and a rank of each."""
+    """Return the ranges that all ranks have, but not equally often.
+
+    Each row has the range, its fewest and most instances, and a rank with each of them.
+    """
     ranks = rank_ranges["rank"].nunique()
     rows = []
     for _, of_name in rank_ranges.groupby(["range", "style", "domain"], sort=False):
@@ -58,9 +76,12 @@ def uneven_ranges(rank_ranges: pd.DataFrame) -> pd.DataFrame:
 
 
 def choose_evidence(arrived: Arrivals | None, rows: Sequence[RankRow], uneven: pd.DataFrame) -> str:
-    """By what ranks are judged: when they come to collectives, else how long they work where all recorded the same.
+    """Return the evidence by which ranks are judged.
 
-    uneven: what uneven_ranges found.
+    Arrivals at collectives come first. Without them, ranks are judged by how long they work, provided that all of them
+    recorded the same ranges.
+
+    uneven: the result of uneven_ranges.
     """
     if arrived is not None:
         return COLLECTIVES
@@ -68,35 +89,106 @@ def choose_evidence(arrived: Arrivals | None, rows: Sequence[RankRow], uneven: p
     return OWN_WORK if len(known) > 1 and uneven.empty else ""
 
 
-def find_late(evidence: str, arrived: Arrivals | None, rows: Sequence[RankRow]) -> list[Late]:
-    """The ranks that keep the others waiting, worst first. evidence: what choose_evidence says."""
+def find_late(evidence: str, arrived: Arrivals | None, rows: Sequence[RankRow]) -> tuple[str, list[Late]]:
+    """Return the evidence that ranks were judged by in the end, and the ranks that cost the job time, worst first.
+
+    evidence: the result of choose_evidence.
+    """
     if arrived is not None:
         return _late_by_arrival(arrived)
-    return _late_by_work(rows) if evidence == OWN_WORK else []
+    return evidence, _late_by_work(rows) if evidence == OWN_WORK else []
 
 
-def _late_by_arrival(arrived: Arrivals) -> list[Late]:
+def _late_by_arrival(arrived: Arrivals) -> tuple[str, list[Late]]:
     begin, count = arrived.begin_ns, arrived.begin_ns.shape[1]
     last = np.argmax(begin, axis=0)
     waits = begin.max(axis=0) - begin
-    # A collective waits first and transfers then: what was exposed beyond the transfer was exposed waiting.
+    # A collective first waits and then transfers, so exposed time beyond the transfer was exposed waiting.
     exposed = np.clip(arrived.exposed_ns - (arrived.duration_ns - waits), 0, waits)
-    # The first collective waits for whoever started last, which says nothing of the work.
+    # The first collective waits for whichever rank started last, which says nothing about the work.
     first = np.argmin(begin.min(axis=0))
     weight = np.where(np.arange(count) == first, 0, arrived.weight)
     wait, bare = (np.sort(each, axis=0)[len(arrived.ranks) // 2] * weight for each in (waits, exposed))
     span = max(1, int(begin.max() - begin.min(axis=0)[np.arange(count) != first].min(initial=begin.max())))
+    waited_for = np.bincount(last, weights=wait, minlength=len(arrived.ranks)).astype(float)
+    replayed = _choose(waited_for)
+    job = read_job(arrived, replayed)
+    gains = None if job is None else _gains(job, waits[replayed].sum(axis=1))
+    if gains is None:
+        return NOT_REPLAYED, []
     found = []
-    for number, rank in enumerate(arrived.ranks):
-        mine = last == number
-        late, cost = float(wait[mine].sum()), float(bare[mine].sum())
-        # What is hidden behind computation costs nothing: some rank is last in every collective.
-        if 100 * cost / span >= _LEAST_WAIT_PCT:
-            percents = 100 * late / span, 100 * cost / span
-            found.append(
-                Late(rank, COLLECTIVES, round(late), percents[0], round(cost), percents[1], int(mine.sum()), count)
+    for number, (rank, gain) in enumerate(zip(replayed, gains[0], strict=True)):
+        others = np.median(np.delete(gains[0], number, axis=0), axis=0)
+        share = 100 * gain.sum() / gains[1]
+        if share < STRAGGLER_COST_PCT or not _persists(gain - others, len(arrived.ranks)):
+            continue
+        mine = last == rank
+        late, bare_late = float(wait[mine].sum()), float(bare[mine].sum())
+        cost, error = gain.sum(), _half_width(gain)
+        found.append(
+            Late(
+                arrived.ranks[rank], COLLECTIVES, round(late), 100 * late / span, round(bare_late),
+                100 * bare_late / span, int(mine.sum()), count,
+                round(cost), round(max(0.0, cost - error)), round(cost + error), float(share),
             )
-    return sorted(found, key=lambda each: (-(each.exposed_late_ns or 0), -each.late_ns))
+        )  # fmt: skip
+    return COLLECTIVES, sorted(found, key=lambda each: -(each.cost_ns or 0))
+
+
+def _choose(waited_for: Floats) -> list[int]:
+    """Return the positions of the ranks to replay: all, or those that were waited for longest and some of the rest."""
+    order: list[int] = np.argsort(-waited_for, kind="stable").tolist()
+    if len(order) <= _REPLAYED:
+        return sorted(order)
+    rest = sorted(order[_JUDGED:])
+    return order[:_JUDGED] + rest[:: -(-len(rest) // (_REPLAYED - _JUDGED))]
+
+
+def _gains(job: RecordedJob, waited: Int64s) -> tuple[Floats, float] | None:
+    """Return what the job would gain with each rank like the typical other one: (ranks, parts), and the time judged.
+
+    None where the job is too short, or where its replay does not give the recorded time. waited: how long each rank
+    waited in all; the typical rank is the one in the middle.
+    """
+    ranks, edges = len(waited), judged_parts(len(job.end_ns))
+    if len(edges) <= _LEAST_PARTS:
+        return None
+    like = np.tile(np.arange(ranks), (ranks, 1))
+    for rank in range(ranks):
+        others = np.delete(np.arange(ranks), rank)
+        like[rank, rank] = others[np.argsort(waited[others], kind="stable")[(len(others) - 1) // 2]]
+    unchanged = replay(job, job.chains, np.arange(ranks)[None, :])[0]
+    recorded = np.diff(job.end_ns[edges[[0, -1]]])[0]
+    if recorded <= 0 or abs(np.diff(unchanged[edges[[0, -1]]])[0] - recorded) > REPLAY_ERROR_PCT / 100 * recorded:
+        return None
+    changed = replay(job, job.uncontended, like)
+    # Where only stretches of a long job were kept, they stand for the rest.
+    steps = np.diff(job.end_ns)[edges[0] : edges[-1]]
+    seen = steps[~job.fresh[edges[0] + 1 : edges[-1] + 1]].sum()
+    return np.diff((unchanged - changed)[:, edges], axis=1) * (recorded / max(1.0, seen)), float(recorded)
+
+
+def judged_parts(count: int) -> Int64s:
+    """Return at which of `count` collectives the judged parts of a job begin and end. The first part is not judged."""
+    parts = min(_PARTS, count - 1)
+    return np.linspace(0, count - 1, parts + 1).astype(np.int64)[1:]
+
+
+def _persists(more: Floats, ranks: int) -> bool:
+    """Return whether a rank costs more than the others in part after part, and not by chance.
+
+    More than the others, since every rank that is sometimes last costs something. The error is shared by all ranks.
+    """
+    spread = more.std(ddof=1)
+    if spread == 0:
+        return bool(more.mean() > 0)
+    t = more.mean() / (spread / np.sqrt(len(more)))
+    return bool(stats.t.sf(t, len(more) - 1) * ranks <= STRAGGLER_ALPHA)
+
+
+def _half_width(gain: Floats) -> float:
+    """Return half of the 95 % interval of the sum over parts."""
+    return float(stats.t.ppf(0.975, len(gain) - 1) * gain.std(ddof=1) * np.sqrt(len(gain)))
 
 
 def _late_by_work(rows: Sequence[RankRow]) -> list[Late]:
@@ -105,24 +197,26 @@ def _late_by_work(rows: Sequence[RankRow]) -> list[Late]:
     found = [
         Late(rank, OWN_WORK, int(own - usual), 100 * (own - usual) / usual, None, None, None, None)
         for rank, own in known.items()
-        if usual and 100 * (own - usual) / usual >= _LEAST_EXCESS_PCT
+        if usual and 100 * (own - usual) / usual >= STRAGGLER_EXCESS_PCT
     ]
     return sorted(found, key=lambda each: -each.late_ns)
 
 
 def name_ranges(late: Sequence[Late], rank_ranges: pd.DataFrame) -> pd.DataFrame:
-    """For each late rank the ranges in which it takes longer than is typical, the largest excess first.
+    """Return, for each late rank, the ranges in which it takes longer than is typical, the largest excess first.
 
-    rank_ranges: one row a (rank, range). GPU time counts where ranges differ in it; where it explains less than half of
-    what the others' GPUs idled, and the host exceeds it, wall time without nested ranges does, of ranges that launched
-    no communication: there a rank waits for others.
+    GPU time counts where ranges differ in it. Where it explains less than half of what the rank costs, and the host's
+    excess is larger, the wall time without nested ranges counts instead. Ranges that launched
+    communication are left out then, because a rank waits for others there.
+
+    rank_ranges: one row per (rank, range).
     """
     rows: list[dict[str, object]] = []
     for each in late:
         on_gpu = _excess(each.rank, rank_ranges, "compute_ns")
         on_host = _excess(each.rank, rank_ranges[rank_ranges["comm_ns"] == 0], "host_ns")
         where, found = "GPU", on_gpu
-        if each.exposed_late_ns is not None and on_gpu["excess_ns"].sum() < 0.5 * each.exposed_late_ns:
+        if each.cost_ns is not None and on_gpu["excess_ns"].sum() < 0.5 * each.cost_ns:
             more = on_host["excess_ns"].sum() > on_gpu["excess_ns"].sum()
             where, found = ("host", on_host) if more else (where, found)
         worst = found["excess_ns"].max() if len(found) else 0
@@ -131,13 +225,12 @@ def name_ranges(late: Sequence[Late], rank_ranges: pd.DataFrame) -> pd.DataFrame
         if named.empty:
             rows.append({**facts, "range": OUTSIDE, "style": "", "domain": "", "where": ""})
         rows += [facts | {"where": where} | {str(k): v for k, v in line.items()} for line in named.to_dict("records")]
-    table = pd.DataFrame(rows, columns=list(STRAGGLER_COLUMNS))
-    integers = ("late_ns", "exposed_late_ns", "last_in", "collectives", "own_ns", "typical_ns", "excess_ns")
-    return table.astype(dict.fromkeys(integers, "Int64"))
+    table = pd.DataFrame(rows, columns=list(STRAGGLERS.names))
+    return table.astype(dict.fromkeys(STRAGGLERS.of_dtype(Dtype.INTEGER), "Int64"))
 
 
 def _excess(rank: int, rank_ranges: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Ranges in which the rank has more of `column` than is typical of the ranks."""
+    """Return the ranges in which the rank has more of `column` than is typical of the ranks."""
     keys = ["range", "style", "domain"]
     wide = rank_ranges.pivot_table(index=keys, columns="rank", values=column, aggfunc="sum", fill_value=0, sort=False)
     if rank not in wide.columns or wide.empty:

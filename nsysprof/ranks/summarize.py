@@ -1,4 +1,4 @@
-"""One trace to its share of the whole."""
+"""Summarize one trace into its share of an analysis of many traces."""
 
 from __future__ import annotations
 
@@ -9,55 +9,71 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.attribute import expand
-from nsysprof.analysis.attribute import merge as merge_stretches
-from nsysprof.analysis.intervals import union_ns
-from nsysprof.analysis.names import FILL_NAME, Names, call_names, copy_name, kernel_names, plain_call_name
-from nsysprof.analysis.outline import Attribution, Outline, attribute, count_totals, live_metrics, outline
-from nsysprof.analysis.ranges import Attributed, attribute_ranges
-from nsysprof.analysis.statistics import sum_by
-from nsysprof.notes import Note, Severity
-from nsysprof.rank_results import RankRow
+from nsysprof.analysis.attribution.attribute import expand
+from nsysprof.analysis.attribution.attribute import merge as merge_stretches
+from nsysprof.analysis.attribution.attributed_ranges import Attributed, attribute_ranges
+from nsysprof.analysis.attribution.duration_statistics import sum_by
+from nsysprof.analysis.attribution.gpu_time import kernels_and_graphs
+from nsysprof.analysis.attribution.intervals import union_ns
+from nsysprof.analysis.attribution.library_ranges import LIBRARY_DOMAINS
+from nsysprof.analysis.attribution.variant_names import (
+    FILL_NAME,
+    Names,
+    call_names,
+    copy_name,
+    kernel_names,
+    plain_call_name,
+)
+from nsysprof.analysis.overview.trace_overview import (
+    Attribution,
+    Outline,
+    attribute,
+    count_totals,
+    live_metrics,
+    outline,
+)
+from nsysprof.notes import Note, Severity, make_note
 from nsysprof.ranks.collectives import find_collectives
 from nsysprof.ranks.distributions import Distributions, Key, distribute, merge
-from nsysprof.ranks.innermost import LIBRARY_DOMAINS, innermost_ranges, own_walls
+from nsysprof.ranks.innermost import innermost_ranges, own_walls
 from nsysprof.ranks.overlap import Overlap, measure_overlap
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Leaf, Partial
 from nsysprof.ranks.session import Session, read_session
-from nsysprof.trace.locate import identity_of, resolve_input
+from nsysprof.results.rank_results import RankRow
 from nsysprof.trace.open import open_trace
+from nsysprof.trace.resolve_input import identity_of, resolve_input
 from nsysprof.trace.schema import COPY, FILL, MIGRATION, Bools, Int64s, Ints, Tables
 from nsysprof.trace.tables import read_tables
 
-# A trace with more ranges by name than this is told by the largest; the rest is one row.
+# Of a trace with more range names than this, the largest are kept and the rest become one row.
 MOST_RANGES = 2000
 OTHER_RANGES = "(other ranges)"
-# Thirteen days: no kernel, call or range is longer, and sums of ten thousand ranks fit 64 bits.
+# Thirteen days (ns). No kernel, call or range takes longer, and sums over ten thousand ranks still fit in 64 bits.
 _LONGEST_NS = 2**50
-# A table of so many (range, kernel) is made rather than their list sorted.
+# Up to this many (range, kernel) cells, a dense table is faster than sorting the pairs.
 _MOST_CELLS = 1 << 22
 
 
 @dataclass(frozen=True)
-class Source:
-    """One input. rank, world_size, host: of a capture's manifest, None where there is none. nsys: for reports.
-
-    large_bytes: as in open_trace: a process that reads many traces loads the compiled reader once for all. one_thread:
-    likewise: workers that are as many as processors are a sixth faster if none has threads besides.
-    """
+class RankSource:
+    """One input of an analysis of many traces."""
 
     position: int
     path: Path
+    # From the capture's manifest; None where there is none.
     rank: int | None = None
     world_size: int | None = None
     host: str | None = None
+    # The nsys that turns a .nsys-rep into SQLite.
     nsys: Path | None = None
+    # As in open_trace. A process that reads many traces loads the compiled reader only once.
     large_bytes: int | None = None
+    # As in open_trace. With one worker per processor, workers are a sixth faster without further threads.
     one_thread: bool = False
 
 
-def summarize_rank(source: Source) -> Leaf:
-    """Read one trace. Raises NsysprofError for what is no trace."""
+def summarize_rank(source: RankSource) -> Leaf:
+    """Read one trace and return its share. Raises NsysprofError for what is not a readable trace."""
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
         path = resolve_input(source.path, source.nsys, Path(scratch))
         identity = identity_of(source.path, path)
@@ -67,7 +83,7 @@ def summarize_rank(source: Source) -> Leaf:
             return _leaf(source, session, tables)
 
 
-def _leaf(source: Source, session: Session, tables: Tables) -> Leaf:
+def _leaf(source: RankSource, session: Session, tables: Tables) -> Leaf:
     found = attribute(tables)
     names = kernel_names(tables)
     whole = outline(tables, found, count_totals(tables, found), live_metrics(tables))
@@ -77,30 +93,28 @@ def _leaf(source: Source, session: Session, tables: Tables) -> Leaf:
     row = _row(source, session, tables, whole, overlap)
     row = replace(row, notes=(*row.notes, *grouping_note))
     detail = Detail(
-        _range_rows(tables, found.launch, attributed, is_comm, overlap),
-        find_collectives(tables.work, names, overlap),
+        _range_rows(tables, tables.launch, attributed, is_comm, overlap),
+        find_collectives(tables, is_comm, names, overlap),
         overlap.lanes,
     )
     return Leaf(Partial((row,), _durations(tables, names, attributed)), detail)
 
 
 def _bounded(tables: Tables, found: Attribution) -> tuple[Attributed, tuple[Note, ...]]:
-    """Ranges of at most MOST_RANGES names; the others, by wall time, have one name together."""
+    """Return ranges of at most MOST_RANGES names, largest wall time first; all others share one name."""
     if found.attributed.keys["name"].nunique() <= MOST_RANGES:
         return found.attributed, ()
     ranges = found.attributed.ranges
     wall = (ranges["end_ns"] - ranges["start_ns"]).groupby(ranges["name"]).sum()
     kept = wall.sort_values(ascending=False, kind="stable").index[:MOST_RANGES]
     ranges = ranges.assign(name=ranges["name"].where(ranges["name"].isin(kept), OTHER_RANGES))
-    text = f"{len(wall):,} different names of ranges: the {MOST_RANGES:,} longest are told apart, the rest is one row."
-    step = "Name ranges by what they do; put the number of a step into the payload."
-    note = Note("many-range-names", Severity.WARNING, text, step)
-    return attribute_ranges(tables, found.launch, ranges), (note,)
+    note = make_note("many-range-names", names=len(wall), most=MOST_RANGES)
+    return attribute_ranges(tables, ranges), (note,)
 
 
-def _row(source: Source, session: Session, tables: Tables, whole: Outline, overlap: Overlap) -> RankRow:
+def _row(source: RankSource, session: Session, tables: Tables, whole: Outline, overlap: Overlap) -> RankRow:
     totals, info = whole.totals, whole.trace
-    split = totals.kernel_count is not None  # kernels of graphs recorded as wholes are unknown, so is what they were
+    split = totals.kernel_count is not None  # where graphs are recorded as wholes, their kernels are unknown
     busy = totals.gpu_busy_ns is not None
     rank = source.rank if source.rank is not None else session.rank
     peaks = totals.peak_vram_bytes
@@ -144,7 +158,8 @@ def _durations(tables: Tables, names: Names, attributed: Attributed) -> Distribu
         for name, short in zip(names.texts, names.short, strict=True)
     ]
     number, duration = names.numbers(work.variant[: work.kernels]), work.duration_ns[: work.kernels]
-    found = _distribute(kernels, number, duration)
+    shown = kernels_and_graphs(work)
+    found = _distribute(kernels, names.numbers(shown[1]), shown[0])
     groups = [Key("range", *key) for key in keys.itertuples(index=False, name=None)]
     group_of = ranges["group"].to_numpy(dtype=np.int64) if len(ranges) else np.zeros(0, np.int64)
     wall = (ranges["end_ns"] - ranges["start_ns"]).to_numpy(dtype=np.int64)
@@ -167,7 +182,10 @@ def _distribute(keys: list[Key], number: Ints, value: Ints, size_bytes: Ints | N
 def _range_kernels(
     attributed: Attributed, kernels: list[Key], groups: list[Key], number: Ints, duration: Ints
 ) -> Distributions:
-    """Kernels of ranges as `analyze` has them: inclusive of nested ranges, once where a name nests in itself."""
+    """Return the durations of kernels by range, as `analyze` counts them.
+
+    Nested ranges are included, and a kernel counts once where a range contains another one of its name.
+    """
     group_of = attributed.ranges["group"].to_numpy(dtype=np.int64) if len(groups) else np.zeros(0, np.int64)
     owners: list[Int64s] = [np.zeros(0, np.int64)]
     values: list[Int64s] = [np.zeros(0, np.int64)]
@@ -189,7 +207,7 @@ def _range_kernels(
 
 
 def _number(codes: Int64s, limit: int) -> tuple[Int64s, Int64s]:
-    """As numpy.unique with return_inverse of codes below `limit`, without sorting where there are not too many."""
+    """Do what numpy.unique with return_inverse does for codes below `limit`, without sorting small ones."""
     if limit > _MOST_CELLS:
         used, number = np.unique(codes, return_inverse=True)
         return used, number
@@ -209,7 +227,10 @@ def _memops(tables: Tables) -> Distributions:
 
 
 def _range_rows(tables: Tables, launch: Ints, attributed: Attributed, is_comm: Bools, overlap: Overlap) -> pd.DataFrame:
-    """What each range is itself responsible for: work by its innermost range, wall time without nested ranges."""
+    """Return what each range itself is responsible for: its own work, and its wall time without nested ranges.
+
+    A piece of work belongs to its innermost range only.
+    """
     ranges, keys, work = attributed.ranges, attributed.keys, tables.work
     groups = len(keys)
     group_of = ranges["group"].to_numpy(dtype=np.int64) if len(ranges) else np.zeros(0, np.int64)

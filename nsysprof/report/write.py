@@ -1,29 +1,61 @@
-"""Write the analysis folder. Each file appears whole or not at all."""
+"""Write the analysis folder, each file completely or not at all."""
 
 from __future__ import annotations
 
+import importlib.util
 import io
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
-from nsysprof.analysis.results import Analysis, CaptureRecord
-from nsysprof.output import output_error, write_whole
-from nsysprof.report.escape import defuse_formula
-from nsysprof.report.html import render_html
-from nsysprof.report.markdown import render_markdown
-from nsysprof.report.timeline_data import timeline_data
+from nsysprof.files.json_file import json_value
+from nsysprof.files.output import output_error, write_whole
+from nsysprof.plain_text import plain_json
+from nsysprof.report.document import Figure, Report
+from nsysprof.report.figures.png import png_bytes, svg_bytes
+from nsysprof.report.formats.html import render_html
+from nsysprof.report.formats.markdown import render_markdown
+from nsysprof.report.formats.sarif import render_sarif
+from nsysprof.report.formats.timeline_data import timeline_data
+from nsysprof.report.sections.analysis_report import analysis_report
+from nsysprof.results.analysis import Analysis, CaptureRecord, Device
+from nsysprof.results.analysis_columns import (
+    API,
+    ATTENTION,
+    CAUSED_KERNELS,
+    FINDINGS,
+    IDLE,
+    IDLE_INSTANCES,
+    KERNELS,
+    MEMOPS,
+    MEMORY,
+    RANGE_INSTANCES,
+    RANGE_KERNELS,
+    RANGE_TREE,
+    RANGES,
+)
+from nsysprof.results.case_columns import CAPTURE_RESULTS
+from nsysprof.results.causes import Idle
+from nsysprof.results.column import TableFile
+from nsysprof.results.csv_table import empty_table, render_csv
+from nsysprof.results.table_records import to_records
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    import pandas as pd
+    from matplotlib.figure import Figure as Drawn
 
 # History of summary.json. 1: first.
 FORMAT_VERSION = 1
-_FIGURES = ("roofline", "traffic", "timeline", "kernels", "vram")
+# Of more instances than this a CSV file is slow to read.
+MOST_CSV_INSTANCES = 100_000
+_ALTS = {
+    "roofline": "Roofline: FLOP/s of each case against its FLOP per byte of DRAM traffic, below the measured ceilings",
+    "traffic": "DRAM traffic of each case against the least that its inputs and outputs need",
+    "timeline": "Timeline: ranges, CUDA API calls and the kernels of each stream",
+    "kernels": "Kernel time by category",
+    "vram": "Peak memory of each case or range",
+}
 
 
 def write_analysis(
@@ -42,70 +74,144 @@ def write_analysis(
         written = _write_tables(analysis, record, out)
         pictures = _write_figures(analysis, record, out, svg, say) if figures else []
         pngs = [path for path in pictures if path.suffix == ".png"]
-        report = render_markdown(analysis, record, [path.name for path in pngs])
-        written += pictures
-        written += [write_whole(out / "report.md", report.encode("utf-8", "replace"))]
-        timeline = None
         if figures:
             say("draw report.html")
-            timeline = timeline_data(analysis)
-        page = render_html(analysis, record, pngs, timeline)
-        written += [write_whole(out / "report.html", page.encode("utf-8", "replace"))]
+        timeline = timeline_data(analysis) if figures else None
+        report = analysis_report(analysis, record, figures=read_figures(pngs, _ALTS), timeline=timeline)
+        written += [*pictures, *write_report(report, out)]
     except OSError as error:
         raise output_error(out, error) from error
     return written
 
 
+def write_report(report: Report, out: Path, *, page: bool = True) -> list[Path]:
+    """Write report.md and, with `page`, report.html; return their paths."""
+    texts = {"report.md": render_markdown(report)}
+    if page:
+        texts["report.html"] = render_html(report)
+    return [write_whole(out / name, text.encode("utf-8", "replace")) for name, text in texts.items()]
+
+
+def read_figures(paths: Sequence[Path], alts: Mapping[str, str]) -> list[Figure]:
+    """Return the pictures as parts of a report. alts: what each shows, by the file's name without its suffix."""
+    return [Figure(path.name, alts[path.stem], path.read_bytes()) for path in paths]
+
+
 def summary_json(analysis: Analysis) -> dict[str, Any]:
-    """summary.json: totals and coverage of the trace; null is unknown, and a note says why."""
+    """Return summary.json: totals and coverage of the trace. null is unknown, and a note says why."""
     peaks = analysis.totals.peak_vram_bytes
     totals = asdict(analysis.totals)
     totals["peak_vram_bytes"] = None if peaks is None else {str(key): size for key, size in peaks.items()}
     return {
         "format_version": FORMAT_VERSION,
         "trace": asdict(analysis.trace),
-        "devices": [{k: v for k, v in asdict(device).items() if k != "uuid"} for device in analysis.devices],
+        "devices": [_device_json(device, analysis.idle) for device in analysis.devices],
         "coverage": asdict(analysis.coverage),
         "totals": totals,
-        "notes": [note.to_json() for note in analysis.notes],
+        "notes": json_value(analysis.notes),
     }
+
+
+def findings_json(analysis: Analysis) -> dict[str, Any]:
+    """Return findings.json: what to change, and why the GPU was idle; null where the trace does not tell."""
+    found, idle = analysis.findings, analysis.idle
+    return {
+        **({"format_version": FORMAT_VERSION, "findings": None} if found is None else found.to_json()),
+        "idle": None if idle is None else idle.to_json(),
+    }
+
+
+def _device_json(device: Device, idle: Idle | None) -> dict[str, Any]:
+    """Return a device with its span from first to last work, and how much of that it was busy and idle."""
+    of_idle = {} if idle is None else {each.device_id: each for each in idle.devices}
+    times = of_idle.get(device.device_id)
+    return {
+        **{name: value for name, value in asdict(device).items() if name != "uuid"},
+        "gpu_span_ns": None if times is None else times.span_ns,
+        "gpu_busy_ns": None if times is None else times.busy_ns,
+        "gpu_idle_ns": None if times is None else times.idle_ns,
+    }
+
+
+def analysis_json(analysis: Analysis, record: CaptureRecord | None) -> dict[str, Any]:
+    """Return what `analyze --json` prints: the whole result, every table as a list of rows."""
+    causes = findings_json(analysis)
+    tables = {file.name.removesuffix(".csv"): to_records(table) for file, table in analysis_tables(analysis, record)}
+    unknown = {
+        "idle": analysis.idle is None,
+        "idle_instances": analysis.idle is None,
+        "attention": analysis.attention is None,
+        "memory": analysis.memory_owners is None,
+    }
+    return {
+        **summary_json(analysis),
+        "causes": causes,
+        **{name: None if unknown.get(name) else rows for name, rows in tables.items()},
+        "findings": causes["findings"],
+    }
+
+
+def analysis_tables(analysis: Analysis, record: CaptureRecord | None) -> list[tuple[TableFile, pd.DataFrame]]:
+    """Return every table of an analysis with what documents it; one that is unknown has no rows."""
+    idle = analysis.idle
+    tables = [
+        (KERNELS, analysis.kernels),
+        (RANGES, analysis.ranges),
+        (RANGE_KERNELS, analysis.range_kernels),
+        (CAUSED_KERNELS, analysis.caused_kernels),
+        (RANGE_TREE, analysis.range_tree),
+        (API, analysis.api),
+        (MEMOPS, analysis.memops),
+        (RANGE_INSTANCES, analysis.range_instances),
+        (IDLE, empty_table(IDLE) if idle is None else idle.table),
+        (IDLE_INSTANCES, empty_table(IDLE_INSTANCES) if idle is None else idle.instances),
+        (ATTENTION, empty_table(ATTENTION) if analysis.attention is None else analysis.attention),
+        (MEMORY, empty_table(MEMORY) if analysis.memory_owners is None else analysis.memory_owners),
+        (FINDINGS, empty_table(FINDINGS) if analysis.findings is None else analysis.findings.table()),
+    ]
+    if record is not None and record.has_cases:
+        tables.append((CAPTURE_RESULTS, record.results))
+    return tables
 
 
 def _write_tables(analysis: Analysis, record: CaptureRecord | None, out: Path) -> list[Path]:
-    tables = {
-        "kernels.csv": analysis.kernels,
-        "ranges.csv": analysis.ranges,
-        "range_kernels.csv": analysis.range_kernels,
-        "api.csv": analysis.api,
-        "memops.csv": analysis.memops,
-    }
-    if record is not None and record.has_cases:
-        tables["results.csv"] = record.results
-    text = json.dumps(summary_json(analysis), indent=1, ensure_ascii=False) + "\n"
+    text = plain_json(summary_json(analysis))
     written = [write_whole(out / "summary.json", text.encode("utf-8", "replace"))]
-    written += [write_whole(out / name, render_csv(table)) for name, table in tables.items()]
+    found = plain_json(findings_json(analysis))
+    written += [write_whole(out / "findings.json", found.encode("utf-8", "replace"))]
+    sarif = plain_json(render_sarif(analysis.findings, analysis.trace.path_name))
+    written += [write_whole(out / "findings.sarif", sarif.encode("utf-8", "replace"))]
+    for file, table in analysis_tables(analysis, record):
+        if file in (RANGE_INSTANCES, IDLE_INSTANCES):
+            written.append(_write_instances(table, file, out))
+        else:
+            written.append(write_whole(out / file.name, render_csv(table, file)))
     return written
 
 
-def render_csv(table: pd.DataFrame) -> bytes:
-    """A table as CSV in UTF-8; a text that a spreadsheet would evaluate is defused."""
-    safe = table.copy()
-    for column in safe.columns:
-        if safe[column].dtype == object or isinstance(safe[column].dtype, pd.StringDtype):
-            safe[column] = [defuse_formula(cell) if isinstance(cell, str) else cell for cell in safe[column]]
-    return safe.to_csv(index=False, lineterminator="\n", float_format="%.1f").encode("utf-8", "replace")
+def _write_instances(table: pd.DataFrame, file: TableFile, out: Path) -> Path:
+    """Write one row an instance of a range, as CSV; as Parquet where there are very many and pyarrow is there."""
+    csv = out / file.name
+    parquet = csv.with_suffix(".parquet")
+    for stale in (csv, parquet):
+        stale.unlink(missing_ok=True)
+    if len(table) > MOST_CSV_INSTANCES and importlib.util.find_spec("pyarrow") is not None:
+        data = io.BytesIO()
+        table.to_parquet(data, index=False)
+        return write_whole(parquet, data.getvalue())
+    return write_whole(csv, render_csv(table, file))
 
 
 def _write_figures(
     analysis: Analysis, record: CaptureRecord | None, out: Path, svg: bool, say: Callable[[str], None]
 ) -> list[Path]:
-    from nsysprof.report.figure_kernels import draw_kernels
-    from nsysprof.report.figure_roofline import draw_roofline, draw_traffic
-    from nsysprof.report.figure_timeline import draw_timeline
-    from nsysprof.report.figure_vram import draw_vram
+    from nsysprof.report.figures.kernels import draw_kernels
+    from nsysprof.report.figures.roofline import draw_roofline, draw_traffic
+    from nsysprof.report.figures.timeline import draw_timeline
+    from nsysprof.report.figures.vram import draw_vram
 
     calls = _traced_calls(record)
-    draw: dict[str, Callable[[], Figure | None]] = {
+    draw: dict[str, Callable[[], Drawn | None]] = {
         "timeline": lambda: draw_timeline(analysis, calls),
         "kernels": lambda: draw_kernels(analysis, calls),
         "vram": lambda: draw_vram(analysis, record),
@@ -113,18 +219,15 @@ def _write_figures(
         "traffic": lambda: None if record is None else draw_traffic(record),
     }
     written: list[Path] = []
-    for name in _FIGURES:
+    for name in _ALTS:
         for stale in (out / f"{name}.png", out / f"{name}.svg"):
             stale.unlink(missing_ok=True)
         say(f"draw {name}")
         figure = draw[name]()
         if figure is None:
             continue
-        for kind in ("png", "svg") if svg else ("png",):
-            data = io.BytesIO()
-            metadata = {"Software": None} if kind == "png" else {"Date": None}
-            figure.savefig(data, format=kind, metadata=metadata)
-            written.append(write_whole(out / f"{name}.{kind}", data.getvalue()))
+        written.append(write_whole(out / f"{name}.png", png_bytes(figure)))
+        written += [write_whole(out / f"{name}.svg", svg_bytes(figure))] if svg else []
     return written
 
 

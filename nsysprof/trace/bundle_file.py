@@ -1,7 +1,8 @@
-"""Open an archive that `nsysprof bundle` wrote, or that says so: it comes from a stranger, and is unpacked like that.
+"""Unpack an archive that `nsysprof bundle` wrote, or that claims to be one. It may come from a stranger.
 
-Nothing is written outside the given folder, and no more than the limits in nsysprof.bundle_format allow. Whatever a
-bundle never holds (a link, a folder of its own, an encrypted member, two names that differ only in case) refuses it.
+Nothing is written outside the given folder, and no more than the limits in nsysprof.trace.bundle_format allow. An
+archive with something that a bundle never holds is refused: a link, a nested folder, an encrypted member, or two names
+that differ only in case.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from nsysprof.bundle_format import (
+from nsysprof.errors import OutputError, TraceDamagedError, TraceEmptyError, TraceError, TraceForeignError
+from nsysprof.trace.bundle_format import (
     CONTENTS,
     FORMAT_VERSION,
     MAX_DIRECTORY_BYTES,
@@ -29,26 +31,25 @@ from nsysprof.bundle_format import (
     SUFFIX,
     plain_title,
 )
-from nsysprof.errors import OutputError, TraceDamagedError, TraceEmptyError, TraceError, TraceForeignError
 from nsysprof.trace.open import refuse_lfs_pointer
 
 _CHUNK = 1 << 20
-_XZ_MEMORY = 256 << 20  # bytes; what preset 9 needs is a quarter of it
+_XZ_MEMORY = 256 << 20  # bytes; xz's preset 9 needs a quarter of it
 _ASK = "Ask for it again, or for the trace itself."
 _UNSAFE = "nsysprof bundle writes no such archive: do not unpack it by other means."
 
 
 def is_bundle(path: Path) -> bool:
-    """Whether the name says that this is an archive; what is in it shows when it is opened."""
+    """Return whether the name is the name of an archive. Its content is not looked at."""
     return path.suffix.lower() == SUFFIX and path.is_file()
 
 
 def unpack_bundle(source: Path, work_dir: Path) -> Path:
-    """The folder that the archive holds, unpacked below `work_dir`, its traces decompressed.
+    """Unpack the archive below `work_dir` with its traces decompressed, and return its folder.
 
-    The folder bears the bundle's own name, whatever the archive is called. Raises TraceForeignError for what no bundle
-    holds, TraceDamagedError for what is broken or does not have the checksums it names, TraceEmptyError for an empty
-    file, and OutputError when the disk is too small.
+    The folder has the bundle's own name, whatever the archive is called. Raises TraceForeignError for content that no
+    bundle has, TraceDamagedError for a broken archive or a wrong checksum, TraceEmptyError for an empty file, and
+    OutputError when the disk is too small.
     """
     _check_head(source)
     try:
@@ -63,14 +64,14 @@ def unpack_bundle(source: Path, work_dir: Path) -> Path:
     except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError) as error:
         raise TraceDamagedError(f"{source} is damaged or truncated: {error}.", _ASK) from error
     except (NotImplementedError, RuntimeError) as error:  # what zipfile raises for an unknown method
-        raise TraceForeignError(f"{source} is packed in a way that no bundle is: {error}.", _ASK) from error
+        raise TraceForeignError(f"{source} is packed by a method that bundles do not use: {error}.", _ASK) from error
     except OSError as error:
         raise OutputError(f"{source} cannot be unpacked: {error.strerror}.", "Free space, or set TMPDIR.") from error
     return folder
 
 
 def _check_head(source: Path) -> None:
-    """Before zipfile reads the directory of members, which could be gigabytes."""
+    """Check the size of the directory of members before zipfile reads it, because it could claim gigabytes."""
     try:
         size = source.stat().st_size
         with source.open("rb") as stream:
@@ -105,12 +106,12 @@ def _check_members(source: Path, archive: zipfile.ZipFile) -> list[zipfile.ZipIn
             raise TraceForeignError(f"{source} is encrypted.", _ASK)
         kind = stat.S_IFMT(member.external_attr >> 16)
         if kind not in (0, stat.S_IFREG):
-            raise TraceForeignError(f"{source} has a member that is no plain file: {_shown(member)}.", _UNSAFE)
+            raise TraceForeignError(f"{source} has a member that is not a plain file: {_shown(member)}.", _UNSAFE)
     if len({name.casefold() for name in names}) < len(names):
-        raise TraceForeignError(f"{source} has two members of one name, or that differ only in case.", _UNSAFE)
+        raise TraceForeignError(f"{source} has two members with one name, or names that differ only in case.", _UNSAFE)
     if CONTENTS not in names:
         raise TraceForeignError(
-            f"{source} is a zip archive, but no bundle: it has no {CONTENTS}.", "Unpack it, and give the trace inside."
+            f"{source} is a zip archive but not a bundle: it has no {CONTENTS}.", "Unpack it and give the trace inside."
         )
     return members
 
@@ -136,17 +137,17 @@ def _read_contents(source: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
 
 
 def _check_listed(source: Path, members: list[zipfile.ZipInfo], contents: dict[str, Any]) -> None:
-    """The list of contents and the directory name the same files."""
+    """Check that the list of contents and the archive's directory name the same files."""
     present = {member.filename for member in members} - {CONTENTS}
     unlisted, missing = sorted(present - set(contents["files"])), sorted(set(contents["files"]) - present)
     if unlisted:
-        raise TraceForeignError(f"{source} holds what its {CONTENTS} does not list: {unlisted[0]}.", _UNSAFE)
+        raise TraceForeignError(f"{source} holds a file that its {CONTENTS} does not list: {unlisted[0]}.", _UNSAFE)
     if missing:
         raise TraceDamagedError(f"{source} lacks {missing[0][:80]!a}, which its {CONTENTS} lists.", _ASK)
 
 
 class _Budget:
-    """How many bytes may still be written."""
+    """The number of bytes that may still be written."""
 
     def __init__(self, source: Path, work_dir: Path) -> None:
         self._source = source
@@ -187,7 +188,7 @@ def _unpack(
                 )
             plain.write(chunk)
     if member.filename != CONTENTS and digest.hexdigest() != contents["files"][member.filename]:
-        raise TraceDamagedError(f"{source}: {member.filename} has another SHA-256 than {CONTENTS} says.", _ASK)
+        raise TraceDamagedError(f"{source}: the SHA-256 of {member.filename} differs from the one in {CONTENTS}.", _ASK)
 
 
 def _hashed(stream: IO[bytes], digest: Any) -> Iterator[bytes]:
@@ -197,7 +198,7 @@ def _hashed(stream: IO[bytes], digest: Any) -> Iterator[bytes]:
 
 
 def _decompress(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """One xz stream, a bounded piece at a time: a chunk of a bomb would else become gigabytes of memory."""
+    """Decompress one xz stream in bounded pieces. A chunk of a malicious archive would otherwise become gigabytes."""
     decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
     for chunk in chunks:
         if decoder.eof:

@@ -1,25 +1,28 @@
-"""CUDA API calls, runtime and driver, into arrays."""
+"""Read CUDA API calls, runtime and driver, into arrays."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from nsysprof.trace.coder import Coder
 from nsysprof.trace.columns import Batch, find_columns, read_columns
 from nsysprof.trace.open import Trace
-from nsysprof.trace.schema import NULL, Calls
+from nsysprof.trace.schema import NULL, Calls, CorrelationIds
+from nsysprof.trace.tuple_encoder import TupleEncoder
 from nsysprof.trace.work import narrow_correlation, narrow_duration, possible_times
 
 _DTYPES: dict[str, type] = {
     "start_ns": np.int64, "duration_ns": np.uint32, "correlation_id": np.uint32, "variant": np.int16,
     "dropped": np.int64,
 }  # fmt: skip
-# The event class of RUNTIME rows that are no calls: CUDABACKTRACE repeats a call's correlation id.
+# The event class of RUNTIME rows that are not calls: CUDABACKTRACE repeats a call's correlation id.
 _BACKTRACE = 67
 
 
-def read_calls(trace: Trace) -> Calls | None:
-    """CUPTI_ACTIVITY_KIND_RUNTIME without the backtrace rows that repeat a call; None when it is not there or empty."""
+def read_calls(trace: Trace) -> tuple[Calls, CorrelationIds] | tuple[None, None]:
+    """Return the API calls and the correlation id of each; None and None when none were recorded.
+
+    Rows of CUPTI_ACTIVITY_KIND_RUNTIME that repeat a call with its backtrace are left out.
+    """
     source = find_columns(
         trace,
         "CUPTI_ACTIVITY_KIND_RUNTIME",
@@ -32,8 +35,8 @@ def read_calls(trace: Trace) -> Calls | None:
         },
     )
     if source is None:
-        return None
-    variants = Coder(3, compiled=trace.is_large)
+        return None, None
+    variants = TupleEncoder(3, compiled=trace.is_large)
 
     def take(batch: Batch) -> Batch:
         possible = possible_times(batch["start_ns"], batch["end_ns"])
@@ -52,8 +55,9 @@ def read_calls(trace: Trace) -> Calls | None:
 
     columns = read_columns(trace, source, _DTYPES, take)
     if columns is None:
-        return None
+        return None, None
     dropped = int(columns.pop("dropped").sum())
     if len(columns["start_ns"]) == 0 and dropped == 0:
-        return None  # a full export has the table whether calls were traced or not
-    return Calls(**columns, variants=variants.rows, dropped=dropped)
+        return None, None  # a full export has the table whether calls were traced or not
+    ids = columns.pop("correlation_id")
+    return Calls(**columns, variants=variants.rows, dropped=dropped), ids

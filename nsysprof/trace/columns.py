@@ -1,44 +1,53 @@
-"""Read columns of a table by probing what is there: names differ between nsys versions, and NULL is not zero."""
+"""Read columns of a table after probing which exist: names differ between nsys versions, and NULL is not zero."""
 
 from __future__ import annotations
 
 import itertools
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nsysprof.notes import Note, Severity
-from nsysprof.trace.growing import GrowingColumn
+from nsysprof.errors import TraceDamagedError
+from nsysprof.notes import Loss, make_loss
+from nsysprof.trace.confine import Confinement
+from nsysprof.trace.growing_column import GrowingColumn
 from nsysprof.trace.open import Trace, quote
-from nsysprof.trace.pages import UnusualLayoutError, scan_table
 from nsysprof.trace.schema import NULL
+from nsysprof.trace.shared_pages import has_shared_pages
+from nsysprof.trace.sqlite_pages import UnusualLayoutError, scan_table
 
 _ROWS = 20_000
-# A row of many columns with times in it takes at least this much of the file.
+# The fewest bytes of the file that a row of many columns with times takes.
 _LEAST_ROW_BYTES = 16
+# The key under which a batch holds its texts.
+TEXT = "text"
 Batch = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
-class Source:
-    """A table that is there with the columns that are wanted; `names` are ours, `columns` those of the file or None."""
+class TableSource:
+    """An existing table, and where its wanted columns are."""
 
     table: str
+    # Our names of the columns, and the file's names; None for a column that the file does not have.
     names: tuple[str, ...]
     columns: tuple[str | None, ...]
+    # A column of texts to read in the same pass; None: no texts.
+    text: str | None = None
 
 
 def find_columns(
     trace: Trace, table: str, required: dict[str, str], optional: dict[str, str] | None = None
-) -> Source | None:
-    """Where to read the columns (nsys name -> our name) of `table`; None when it is not there.
+) -> TableSource | None:
+    """Return where to read the columns (nsys name -> our name) of `table`; None when the table does not exist.
 
-    A table that lacks a required column is None with a note.
+    For a table that lacks a required column, add a note and return None.
     """
     found = trace.find(table)
     if found is None:
@@ -46,60 +55,127 @@ def find_columns(
     present = {name.lower(): name for name in trace.columns[found]}
     missing = [name for name in required if name.lower() not in present]
     if missing:
-        trace.notes.append(_note(table, f"lacks the columns {', '.join(missing)}"))
+        trace.add_loss(_loss(table, f"lacks the columns {', '.join(missing)}"))
         return None
     wanted = {**required, **(optional or {})}
-    return Source(found, tuple(wanted.values()), tuple(present.get(name.lower()) for name in wanted))
+    return TableSource(found, tuple(wanted.values()), tuple(present.get(name.lower()) for name in wanted))
 
 
 def read_columns(
-    trace: Trace, source: Source, dtypes: dict[str, type], take: Callable[[Batch], Batch]
+    trace: Trace, source: TableSource, dtypes: Mapping[str, type], take: Callable[[Batch], Batch]
 ) -> dict[str, npt.NDArray[Any]] | None:
-    """What `take` makes of each batch of rows (our column name -> int64, NULL where absent or no number), joined.
+    """Return the columns that `take` makes of each batch of rows, joined over all batches.
 
-    `take` returns columns of `dtypes`, which need not be of one length. None with a note when the table is damaged.
-    Large tables are read from the file's pages, and where those are unusual, again by SQLite.
+    A batch maps our column names to int64, with NULL where the value is absent or not a number. Large tables are read
+    from the file's pages and, where their layout is unusual, by SQLite. For a damaged table, add a note and return
+    None.
+
+    take: returns columns of `dtypes`, which may differ in length from the batch.
     """
     if trace.is_large:
         try:
-            return _gather(_page_batches(trace, source), dtypes, take, _expected_rows(trace, source))
-        except (UnusualLayoutError, sqlite3.DatabaseError):
-            pass  # SQLite says below what is wrong
+            return _gather(trace.limits, _page_batches(trace, source), dtypes, take, _expected_rows(trace, source))
+        except UnusualLayoutError:
+            pass  # SQLite reports below what is wrong, if anything is
+        except sqlite3.DatabaseError as error:
+            trace.limits.explain(error)
     try:
-        return _gather(_sqlite_batches(trace, source), dtypes, take, 0)
+        return _gather(trace.limits, _sqlite_batches(trace, source), dtypes, take, 0)
     except (sqlite3.DatabaseError, OverflowError, UnicodeDecodeError) as error:
-        trace.notes.append(_note(source.table, f"is damaged ({error})"))
+        trace.add_loss(_loss(source.table, f"is damaged ({trace.limits.explain(error)})"))
         return None
 
 
-def _expected_rows(trace: Trace, source: Source) -> int:
-    """The largest rowid, which is the number of rows in a table that was written once; no more than can be in it."""
+def table_sql(trace: Trace, table: str) -> str:
+    """Return the table as SQL that reads it in file order. An index, which anyone can add, has another order.
+
+    The trace's limits start again for the next read. Raises DatabaseError for a table with shared pages.
+    """
     with trace.lock:
-        (last,) = trace.connection.execute(f"SELECT max(rowid) FROM {quote(source.table)}").fetchone()
-    return min(int(last or 0), trace.bytes // _LEAST_ROW_BYTES)
+        if table not in trace.shared:
+            query = "SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = ?"
+            roots = [root for (root,) in trace.connection.execute(query, (table,)) if isinstance(root, int)]
+            trace.shared[table] = any(has_shared_pages(trace.path, root) for root in roots)
+        if trace.shared[table]:
+            raise sqlite3.DatabaseError("it refers to a page of the file twice")
+        trace.limits.begin()
+    return f"{quote(table)} NOT INDEXED"
 
 
-def _gather(batches: Iterator[Batch], dtypes: dict[str, type], take: Callable[[Batch], Batch], expected: int) -> Batch:
+def refuse_shared_pages(trace: Trace) -> None:
+    """Raise TraceDamagedError where a table refers to a page of the file twice, and could be read for ever."""
+    for table in trace.columns:
+        try:
+            table_sql(trace, table)
+        except sqlite3.DatabaseError as error:
+            raise TraceDamagedError(
+                f"The table {table} of {trace.path} is damaged: {trace.limits.explain(error)}.",
+                "Export the report again.",
+            ) from error
+
+
+def _expected_rows(trace: Trace, source: TableSource) -> int:
+    """Return the largest rowid, which is the number of rows in a table that was written once, or 0 without one."""
+    with trace.lock:
+        query = f"SELECT max({_rowid(trace, source.table)}) FROM {quote(source.table)} NOT INDEXED"
+        (last,) = trace.connection.execute(query).fetchone()
+    return min(max(last, 0), trace.bytes // _LEAST_ROW_BYTES) if isinstance(last, int) else 0
+
+
+def _rowid(trace: Trace, table: str) -> str:
+    """Return a name for the rowid that is not the name of a column."""
+    taken = {name.lower() for name in trace.columns[table]}
+    free = next((name for name in ("rowid", "_rowid_", "oid") if name not in taken), None)
+    if free is None:
+        raise UnusualLayoutError
+    return free
+
+
+def _gather(
+    limits: Confinement,
+    batches: Iterator[Batch],
+    dtypes: Mapping[str, type],
+    take: Callable[[Batch], Batch],
+    expected: int,
+) -> Batch:
     columns = {name: GrowingColumn(np.empty(0, dtype), expected) for name, dtype in dtypes.items()}
     for batch in batches:
+        if limits.cancelled.is_set():
+            raise CancelledError
         for name, values in take(batch).items():
             columns[name].append(values)
     return {name: column.finish() for name, column in columns.items()}
 
 
-def _page_batches(trace: Trace, source: Source) -> Iterator[Batch]:
+def _page_batches(trace: Trace, source: TableSource) -> Iterator[Batch]:
     root, positions = page_positions(trace, source)
     absent = [name for name, column in zip(source.names, source.columns, strict=True) if column is None]
     present = [name for name, column in zip(source.names, source.columns, strict=True) if column is not None]
+    texts: dict[int, str] | None = None
     for batch in scan_table(trace.path, root, positions):
-        empty = dict.fromkeys(absent, np.full(batch.shape[1], NULL))
-        yield {**dict(zip(present, batch, strict=True)), **empty}
+        columns = dict(zip(present, batch[:-1], strict=True))
+        columns |= dict.fromkeys(absent, np.full(batch.shape[1], NULL))
+        if source.text is not None:
+            if texts is None:  # only now: the first batch has shown that the layout of the table is usual
+                texts = _texts_by_rowid(trace, source.table, source.text)
+            columns[TEXT] = np.array([texts.pop(key, None) for key in batch[-1].tolist()], dtype=object)
+        yield columns
+    if texts:  # texts of rows that the pages do not hold
+        raise UnusualLayoutError
 
 
-def page_positions(trace: Trace, source: Source) -> tuple[int, list[int]]:
-    """The root page of the table and the positions of the wanted columns in its rows.
+def _texts_by_rowid(trace: Trace, table: str, column: str) -> dict[int, str]:
+    name = quote(column)
+    query = f"SELECT {_rowid(trace, table)}, {name} FROM {table_sql(trace, table)} WHERE typeof({name}) = 'text'"
+    with trace.lock:
+        return dict(trace.connection.execute(query).fetchall())
 
-    Raises UnusualLayoutError where a row may not hold them as they are: generated columns, and a key that is the rowid.
+
+def page_positions(trace: Trace, source: TableSource) -> tuple[int, list[int]]:
+    """Return the root page of the table and the positions of the wanted columns in its rows.
+
+    Raises UnusualLayoutError where rows may not hold the columns as they are: with generated columns, or with a key
+    that is the rowid.
     """
     with trace.lock:
         found = trace.connection.execute(
@@ -114,22 +190,36 @@ def page_positions(trace: Trace, source: Source) -> tuple[int, list[int]]:
     return found[0], [where[column] for column in wanted]
 
 
-def _sqlite_batches(trace: Trace, source: Source) -> Iterator[Batch]:
+def _sqlite_batches(trace: Trace, source: TableSource) -> Iterator[Batch]:
     parts = [str(NULL) if column is None else _as_integer(quote(column)) for column in source.columns]
     width = len(parts)
+    if source.text is not None:
+        name = quote(source.text)
+        parts.append(f"CASE typeof({name}) WHEN 'text' THEN {name} END")
+    # The lock is never held over a yield: a generator that is left early ends in whatever thread collects it, and that
+    # thread does not own the lock and could not release it.
     with trace.lock:
-        cursor = trace.connection.execute(f"SELECT {', '.join(parts)} FROM {quote(source.table)}")
-        while rows := cursor.fetchmany(_ROWS):
-            flat = np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int64, count=width * len(rows))
-            yield dict(zip(source.names, np.ascontiguousarray(flat.reshape(-1, width).T), strict=True))
+        cursor = trace.connection.execute(f"SELECT {', '.join(parts)} FROM {table_sql(trace, source.table)}")
+    while True:
+        with trace.lock:
+            rows = cursor.fetchmany(_ROWS)
+        if not rows:
+            return
+        numbers = rows if source.text is None else [row[:-1] for row in rows]
+        flat = np.fromiter(itertools.chain.from_iterable(numbers), dtype=np.int64, count=width * len(rows))
+        batch: Batch = dict(zip(source.names, np.ascontiguousarray(flat.reshape(-1, width).T), strict=True))
+        if source.text is not None:
+            batch[TEXT] = np.array([row[-1] for row in rows], dtype=object)
+        yield batch
 
 
 def read_integers(
     trace: Trace, table: str, required: dict[str, str], optional: dict[str, str] | None = None
 ) -> pd.DataFrame | None:
-    """The integer columns of `table`, renamed (nsys name -> our name), in file order; NULL where absent or null.
+    """Return the integer columns of `table`, renamed (nsys name -> our name), in file order.
 
-    None when the table is not there; a table that lacks a required column or is damaged is None with a note.
+    A value that is absent or null is NULL. Return None when the table does not exist; when it is damaged or lacks a
+    required column, add a note as well.
     """
     source = find_columns(trace, table, required, optional)
     if source is None:
@@ -139,76 +229,64 @@ def read_integers(
 
 
 def _as_integer(column: str) -> str:
-    """SQL for a number as an integer, and for anything else NULL: SQLite would make 0 of any text."""
+    """Return SQL for a number as an integer, and NULL for anything else. SQLite alone would make 0 of any text."""
     return f"CASE WHEN typeof({column}) IN ('integer', 'real') THEN CAST({column} AS INTEGER) ELSE {NULL} END"
 
 
 def read_rows(trace: Trace, table: str, columns: Sequence[str]) -> list[tuple[object, ...]]:
-    """The rows of a small table; absent columns are None, an absent or damaged table is empty (the latter noted)."""
+    """Return the rows of a small table, with None for absent columns and blobs. A damaged table gives a note."""
     found = trace.find(table)
     if found is None:
         return []
     present = {name.lower(): name for name in trace.columns[found]}
-    parts = [quote(present[name.lower()]) if name.lower() in present else "NULL" for name in columns]
+    there = [quote(present[name.lower()]) if name.lower() in present else None for name in columns]
+    parts = ["NULL" if name is None else f"CASE typeof({name}) WHEN 'blob' THEN NULL ELSE {name} END" for name in there]
     try:
         with trace.lock:
-            return trace.connection.execute(f"SELECT {', '.join(parts)} FROM {quote(found)}").fetchall()
+            return trace.connection.execute(f"SELECT {', '.join(parts)} FROM {table_sql(trace, found)}").fetchall()
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        trace.notes.append(_note(table, f"is damaged ({error})"))
+        trace.add_loss(_loss(table, f"is damaged ({trace.limits.explain(error)})"))
         return []
 
 
 def read_different(trace: Trace, table: str, column: str, longest: int) -> list[str]:
-    """The different texts of a column that have at most `longest` characters; none where absent or damaged."""
-    found = _quoted(trace, table, column)
-    if found is None:
+    """Return the different texts of a column, up to `longest` characters each; an empty list where it is not there."""
+    found = trace.find(table)
+    named = {} if found is None else {name.lower(): quote(name) for name in trace.columns[found]}
+    name = named.get(column.lower())
+    if found is None or name is None:
         return []
-    source, name = found
     chosen = f"typeof({name}) = 'text' AND length({name}) <= {longest:d}"
     try:
         with trace.lock:
-            rows = trace.connection.execute(f"SELECT DISTINCT {name} FROM {source} WHERE {chosen}").fetchall()
+            query = f"SELECT DISTINCT {name} FROM {table_sql(trace, found)} WHERE {chosen}"
+            rows = trace.connection.execute(query).fetchall()
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        trace.notes.append(_note(table, f"is damaged ({error})"))
+        trace.add_loss(_loss(table, f"is damaged ({trace.limits.explain(error)})"))
         return []
     return [text for (text,) in rows]
 
 
-def read_texts(trace: Trace, table: str, column: str, rows: int) -> list[str | None] | None:
-    """The texts of one column in file order, None for null and for blobs. None when damaged or not of `rows` rows.
+def read_with_texts(
+    trace: Trace, table: str, text: str, required: dict[str, str], optional: dict[str, str]
+) -> tuple[pd.DataFrame, list[str | None]] | None:
+    """Return the columns as read_integers does, and the texts of the column `text` (None where a row has none).
 
-    Where all are null, which SQL finds out faster, the list is empty.
+    Both come from one pass: in two passes, SQLite could choose another order for each.
     """
-    found = _quoted(trace, table, column)
-    if found is None:
-        return []
-    source, name = found
-    try:
-        with trace.lock:
-            some = trace.connection.execute(f"SELECT 1 FROM {source} WHERE {name} IS NOT NULL LIMIT 1").fetchone()
-            texts = trace.connection.execute(f"SELECT {name} FROM {source}").fetchall() if some else []
-    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        trace.notes.append(_note(table, f"is damaged ({error})"))
+    source = find_columns(trace, table, required, optional)
+    if source is None:
         return None
-    if some and len(texts) != rows:
-        trace.notes.append(_note(table, f"is damaged (it has {rows:,} rows and {len(texts):,} texts)"))
+    named = {name.lower(): name for name in trace.columns[source.table]}
+    dtypes = dict.fromkeys((*source.names, TEXT), np.int64) | {TEXT: object}
+    read = replace(source, text=named.get(text.lower()))
+    columns = read_columns(trace, read, dtypes, lambda batch: batch)
+    if columns is None:
         return None
-    return [text if isinstance(text, str) else None for (text,) in texts]
+    texts = columns.pop(TEXT).tolist()
+    frame = pd.DataFrame(columns, copy=False)
+    return frame, texts or [None] * len(frame)
 
 
-def _quoted(trace: Trace, table: str, column: str) -> tuple[str, str] | None:
-    """A table and its column as SQL names them, None where one is absent."""
-    found = trace.find(table)
-    if found is None:
-        return None
-    spelled = next((name for name in trace.columns[found] if name.lower() == column.lower()), None)
-    return None if spelled is None else (quote(found), quote(spelled))
-
-
-def _note(table: str, what: str) -> Note:
-    return Note(
-        "table-unreadable",
-        Severity.ERROR,
-        f"The table {table} {what}; what it holds is unknown.",
-        "Export the report again.",
-    )
+def _loss(table: str, what: str) -> Loss:
+    return make_loss("table-unreadable", table=table, problem=what)

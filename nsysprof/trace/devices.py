@@ -1,8 +1,8 @@
-"""GPUs by one number each, although every process numbers them for itself.
+"""Give each GPU one number, although every process numbers the GPUs for itself.
 
-A trace names a GPU three ways: by the id of TARGET_INFO_GPU, by CUDA's ordinal on the machine (cuDevice), and by the
-ordinal that a process sees, which CUDA_VISIBLE_DEVICES may shuffle and which kernels, copies and allocations refer to.
-Our number is the machine's ordinal.
+A trace names a GPU in three ways: by the id of TARGET_INFO_GPU, by CUDA's ordinal on the machine (cuDevice), and by the
+ordinal in a process, which kernels, copies and allocations use and which CUDA_VISIBLE_DEVICES may reorder. Our number
+is the machine's ordinal.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nsysprof.trace.columns import read_rows
+from nsysprof.trace.long_names import LONGEST_DEVICE_NAME, cut_name
 from nsysprof.trace.open import Trace
 from nsysprof.trace.schema import NULL, DeviceRow, Int64s
 
@@ -22,7 +23,7 @@ _PID_SHIFT, _PID_BITS = 24, 0xFFFFFF
 
 @dataclass(frozen=True)
 class Gpu:
-    """A row of TARGET_INFO_GPU (or what older exports have for it); `number` is ours."""
+    """A row of TARGET_INFO_GPU or of its predecessor in older exports; `number` is ours."""
 
     gpu_id: int
     number: int
@@ -35,9 +36,10 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Gpus:
-    """The GPUs of a trace. by_process: (pid, the process' ordinal) -> GPU id, where recorded."""
+    """The GPUs of a trace."""
 
     rows: tuple[Gpu, ...]
+    # (pid, the process' ordinal) -> GPU id, where recorded.
     by_process: dict[tuple[int, int], int]
 
     @cached_property
@@ -45,12 +47,12 @@ class Gpus:
         return {gpu.gpu_id: gpu.number for gpu in self.rows}
 
     def number(self, global_pid: int, ordinal: int) -> int:
-        """Our number of the GPU that the process calls `ordinal`; its own number where the trace says nothing."""
+        """Return our number of the GPU that the process calls `ordinal`, or `ordinal` where the trace does not say."""
         gpu_id = self.by_process.get(((global_pid >> _PID_SHIFT) & _PID_BITS, ordinal))
         return ordinal if gpu_id is None else self._number_of.get(gpu_id, ordinal)
 
     def numbers(self, global_pid: Int64s, ordinal: Int64s) -> Int64s:
-        """Our numbers for columns of processes and their ordinals."""
+        """Return our numbers for columns of processes and their ordinals."""
         if not self.by_process or len(ordinal) == 0:
             return ordinal
         pairs, code = np.unique(np.stack((global_pid, ordinal)), axis=1, return_inverse=True)
@@ -59,7 +61,7 @@ class Gpus:
         return numbers
 
     def device_rows(self) -> tuple[DeviceRow, ...]:
-        """The GPUs by number, for the analysis."""
+        """Return the GPUs by number, for the analysis."""
         by_number = {gpu.number: gpu for gpu in reversed(self.rows)}
         return tuple(
             DeviceRow(gpu.number, gpu.name, gpu.total_memory_bytes, gpu.sm_count, gpu.uuid)
@@ -68,7 +70,7 @@ class Gpus:
 
 
 def read_gpus(trace: Trace) -> Gpus:
-    """TARGET_INFO_GPU with TARGET_INFO_CUDA_DEVICE; exports of 2020 have deviceId for the key, or another table."""
+    """Return the GPUs of TARGET_INFO_GPU and TARGET_INFO_CUDA_DEVICE. Exports of 2020 have another key or table."""
     rows = read_rows(
         trace,
         "TARGET_INFO_GPU",
@@ -89,12 +91,12 @@ def read_gpus(trace: Trace) -> Gpus:
             continue
         seen = next((number for found, number, _ in mapping if found == key), None)
         machine = next((i for i in (ordinal, seen, device, key) if isinstance(i, int)), key)
-        text = str(uuid) if uuid else None
+        text = cut_name(str(uuid), LONGEST_DEVICE_NAME) if uuid else None
         processors = next((row[5] for row in oldest if row[1] == key), None) if sms is None else sms
-        board = name if isinstance(name, str) else f"GPU {machine}"
+        board = cut_name(name, LONGEST_DEVICE_NAME) if isinstance(name, str) else f"GPU {machine}"
         known.append(Gpu(key, machine, board, _int(memory), _int(processors), text, _int(bandwidth)))
     if len({gpu.number for gpu in known}) < len(known):
-        # Two GPUs with one ordinal: each was seen alone, by a process of its own. Their ids tell them apart.
+        # Two GPUs have one ordinal because a process of its own saw each of them alone. Their ids tell them apart.
         known = [Gpu(**{**vars(gpu), "number": gpu.gpu_id}) for gpu in known]
     by_process = {(pid, ordinal): gpu for gpu, ordinal, pid in mapping if isinstance(pid, int)}
     return Gpus(tuple(known), by_process)

@@ -1,4 +1,4 @@
-"""Read the DRAM counters among nsys' GPU metrics: a few of many rows, so names come first and SQL filters the rows."""
+"""Read the DRAM counters among nsys' GPU metrics. They are few of many rows, so SQL filters the rows by name first."""
 
 from __future__ import annotations
 
@@ -11,44 +11,47 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nsysprof.notes import Note, Severity
-from nsysprof.trace.columns import read_rows
+from nsysprof.notes import make_note
+from nsysprof.trace.columns import read_rows, table_sql
 from nsysprof.trace.devices import Gpus
 from nsysprof.trace.gpu_metrics_schema import DramSeries, GpuMetrics, Int64s
 from nsysprof.trace.open import Trace, quote
 from nsysprof.trace.schema import NULL
 
-# The names drift: DRAM Read Throughput, DRAM Read Bandwidth [Throughput %], VRAM Read Bandwidth.
+# The names vary: DRAM Read Throughput, DRAM Read Bandwidth [Throughput %], VRAM Read Bandwidth.
 _READ, _WRITE, _SM = range(3)
 _NAMES = (
     re.compile(r"\b[DV]RAM\b.*\bRead\b.*\b(Throughput|Bandwidth)\b", re.IGNORECASE),
     re.compile(r"\b[DV]RAM\b.*\bWrite\b.*\b(Throughput|Bandwidth)\b", re.IGNORECASE),
     re.compile(r"^SMs? Active\b", re.IGNORECASE),
 )
-_OTHER_UNIT = re.compile(r"\[[^\]%]*\]\s*$")  # the same counter also comes as [Avg], in cycles
+# No metric has a longer name, and searching a long name for three words in order takes cubic time.
+_LONGEST_NAME = 200
+_OTHER_UNIT = re.compile(r"\[[^\]%]*\]\s*$")  # the same counter exists as [Avg] too, in cycles
 # The low byte of a typeId numbers the GPU.
 _GPU_BITS = 0xFF
-# A short-time value may exceed the sustained peak by a little; far above it is no percentage (an nsys sign error).
+# A short-time value may exceed the sustained peak a little. A value far above it is an error of sign in nsys.
 _MAX_PCT = 150
-# A memory bandwidth outside of this, in bytes/s, is no bandwidth.
+# A memory bandwidth outside of these limits (bytes/s) is not plausible.
 _PLAUSIBLE_PEAK = (10**9, 10**15)
 _SAMPLE_AGAIN = "Sample with nsys profile --gpu-metrics-devices=all and a metric set that has DRAM counters."
 
 
 @dataclass(frozen=True)
 class _Counters:
-    """The samples of one typeId as arrays of (time, value) each: read, write, SM."""
+    """The samples of one typeId."""
 
     type_id: int
+    # Arrays of times and of values.
     read: tuple[Int64s, Int64s]
     write: tuple[Int64s, Int64s]
     sm: tuple[Int64s, Int64s]
 
 
 def read_gpu_metrics(trace: Trace, gpus: Gpus) -> GpuMetrics | None:
-    """The DRAM counters of every GPU that nsys sampled.
+    """Return the DRAM counters of every GPU that nsys sampled, or None when there are none.
 
-    None when there are none: without a note when nothing was sampled, with one when what was sampled cannot be used.
+    A note says when something was sampled that cannot be used. Without samples there is no note.
     """
     with trace.lock:
         counters = _from_table(trace)
@@ -79,8 +82,7 @@ def _peak(bytes_per_s: int | None) -> int | None:
 
 
 def _say(trace: Trace, what: str, next_step: str = _SAMPLE_AGAIN) -> None:
-    text = f"The GPU metrics {what}; DRAM traffic is unknown."
-    trace.notes.append(Note("gpu-metrics-unusable", Severity.WARNING, text, next_step))
+    trace.notes.append(make_note("gpu-metrics-unusable", problem=what, next_step=next_step))
 
 
 def _say_what_is_missing(trace: Trace, series: Iterable[DramSeries]) -> None:
@@ -88,12 +90,11 @@ def _say_what_is_missing(trace: Trace, series: Iterable[DramSeries]) -> None:
         if each.peak_bytes_per_s is None:
             _say(trace, f"of GPU {each.gpu} are percentages of a peak bandwidth that the trace does not name", "")
         if each.impossible:
-            text = f"{each.impossible:,} DRAM samples of GPU {each.gpu} hold no percentage and count as not sampled."
-            trace.notes.append(Note("gpu-metrics-impossible", Severity.WARNING, text))
+            trace.notes.append(make_note("gpu-metrics-impossible", count=each.impossible, gpu=each.gpu))
 
 
 def _from_table(trace: Trace) -> list[_Counters] | None:
-    """Of GPU_METRICS; None when there is no such table or no row in it, empty when it cannot be used (noted)."""
+    """Return the counters of GPU_METRICS; None without any row, and an empty list with a note for unusable rows."""
     table = trace.find("GPU_METRICS")
     if table is None:
         return None
@@ -104,27 +105,27 @@ def _from_table(trace: Trace) -> list[_Counters] | None:
         _say(trace, f"lack the columns {', '.join(lacking)}", "Export the report again.")
         return []
     try:
-        if trace.connection.execute(f"SELECT 1 FROM {quote(table)} LIMIT 1").fetchone() is None:
+        if trace.connection.execute(f"SELECT 1 FROM {table_sql(trace, table)} LIMIT 1").fetchone() is None:
             return None
         kinds = _kinds(trace)
         if not kinds:
             return []
-        rows = _selected_rows(trace.connection, quote(table), [present[name] for name in wanted], kinds)
+        rows = _selected_rows(trace.connection, table_sql(trace, table), [present[name] for name in wanted], kinds)
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        _say(trace, f"are damaged ({error})", "Export the report again.")
+        _say(trace, f"are damaged ({trace.limits.explain(error)})", "Export the report again.")
         return []
     return [_split(rows, type_id, kinds) for type_id in sorted({type_id for type_id, _ in kinds})]
 
 
 def _kinds(trace: Trace) -> dict[tuple[int, int], int]:
-    """(typeId, metricId) -> read, write or SM, for types that have both DRAM counters; says so when there is none."""
+    """Return (typeId, metricId) -> read, write or SM for types with both DRAM counters; add a note without any."""
     kinds: dict[tuple[int, int], int] = {}
     names = read_rows(trace, "TARGET_INFO_GPU_METRICS", ("typeId", "metricId", "metricName"))
     for type_id, metric_id, name in names:
         kind = _kind(name)
         if isinstance(type_id, int) and isinstance(metric_id, int) and kind is not None:
             if (type_id, kind) in {(other, value) for (other, _), value in kinds.items()}:
-                continue  # the first metric of a kind is the one
+                continue  # the first metric of a kind is used
             kinds[type_id, metric_id] = kind
     found = {(type_id, kind) for (type_id, _), kind in kinds.items()}
     whole = {type_id for type_id, _ in found if {(type_id, _READ), (type_id, _WRITE)} <= found}
@@ -134,7 +135,7 @@ def _kinds(trace: Trace) -> dict[tuple[int, int], int]:
 
 
 def _kind(name: object) -> int | None:
-    if not isinstance(name, str) or _OTHER_UNIT.search(name):
+    if not isinstance(name, str) or len(name) > _LONGEST_NAME or _OTHER_UNIT.search(name):
         return None
     return next((kind for kind, pattern in enumerate(_NAMES) if pattern.search(name)), None)
 
@@ -142,7 +143,7 @@ def _kind(name: object) -> int | None:
 def _selected_rows(
     connection: sqlite3.Connection, table: str, columns: Sequence[str], kinds: Iterable[tuple[int, int]]
 ) -> Int64s:
-    """(time, type, metric, value) of the wanted metrics, in one pass over the table: nsys exports have no index."""
+    """Return (time, type, metric, value) of the wanted metrics in one pass, because nsys exports have no index."""
     time, type_id, metric_id, value = columns
     types, metrics = (sorted(set(ids)) for ids in zip(*kinds, strict=True))
     query = (
@@ -158,7 +159,7 @@ def _marks(values: Sequence[int]) -> str:
 
 
 def _integer(column: str) -> str:
-    """SQL for a number as the nearest integer, and for anything else NULL: a sum must not count text as 0."""
+    """Return SQL for a number as the nearest integer, and NULL for anything else: a sum must not count text as 0."""
     nearest = f"CAST(ROUND({column}) AS INTEGER)"
     return f"CASE typeof({column}) WHEN 'integer' THEN {column} WHEN 'real' THEN {nearest} ELSE {NULL} END"
 
@@ -175,7 +176,7 @@ def _split(rows: Int64s, type_id: int, kinds: dict[tuple[int, int], int]) -> _Co
 
 
 def _from_json(trace: Trace) -> list[_Counters]:
-    """Of GENERIC_EVENTS, where older exports keep each sample as one JSON object, metric name -> value."""
+    """Return the counters of GENERIC_EVENTS, in which older exports keep a sample as a JSON object by metric name."""
     table = trace.find("GENERIC_EVENTS")
     if table is None:
         return []
@@ -183,10 +184,10 @@ def _from_json(trace: Trace) -> list[_Counters]:
     time = present.get("timestamp", present.get("rawtimestamp"))
     if time is None or not {"typeid", "data"} <= present.keys():
         return []
-    query = f"SELECT {_integer(time)}, {present['typeid']}, {present['data']} FROM {quote(table)}"
     rows: dict[int, list[tuple[int, int, int, int]]] = {}
     names: dict[int, list[str | None]] = {}
     try:
+        query = f"SELECT {_integer(time)}, {present['typeid']}, {present['data']} FROM {table_sql(trace, table)}"
         for at, type_id, data in trace.connection.execute(query):
             event = _event(data)
             if not isinstance(type_id, int) or event is None:
@@ -198,7 +199,7 @@ def _from_json(trace: Trace) -> list[_Counters]:
                 values = (_percent(event.get(read)), _percent(event.get(write)), _percent(event.get(sm or "")))
                 rows.setdefault(type_id, []).append((at, *values))
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        _say(trace, f"are damaged ({error})", "Export the report again.")
+        _say(trace, f"are damaged ({trace.limits.explain(error)})", "Export the report again.")
         return []
     counters = []
     for type_id, samples in rows.items():
@@ -225,7 +226,7 @@ def _percent(value: object) -> int:
 
 
 def _series(found: _Counters, gpu: int, number: int | None, peak: int | None) -> DramSeries | None:
-    """Samples that have a time and both values, in order of time; None when fewer than two are left."""
+    """Return the samples that have a time and both values, in order of time; None when fewer than two are left."""
     read_time, read = _by_time(*found.read)
     write_time, write = _by_time(*found.write)
     time, of_read, of_write = np.intersect1d(read_time, write_time, assume_unique=True, return_indices=True)
@@ -250,6 +251,6 @@ def _series(found: _Counters, gpu: int, number: int | None, peak: int | None) ->
 
 
 def _by_time(time: Int64s, value: Int64s) -> tuple[Int64s, Int64s]:
-    """Samples in order of time, the first of those at one time; those without a time are left out."""
+    """Return samples in order of time, only the first of those at one time, without those that have no time."""
     unique, first = np.unique(time[time != NULL], return_index=True)
     return unique, value[time != NULL][first]

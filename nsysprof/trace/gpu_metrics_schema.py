@@ -1,4 +1,4 @@
-"""The sampled GPU metrics by our names: what the reader makes and the analysis takes."""
+"""Define the sampled GPU metrics under our names: the reader makes them and the analysis takes them."""
 
 from __future__ import annotations
 
@@ -13,26 +13,25 @@ Percents = npt.NDArray[np.int16]
 
 @dataclass(frozen=True)
 class DramSeries:
-    """The DRAM counters of one GPU, as sampled.
+    """The DRAM counters of one GPU, as sampled."""
 
-    gpu: TARGET_INFO_GPU.id. device_id: the number by which results name it (see trace.devices); None when the trace
-    has no such GPU. peak_bytes_per_s: what 100 percent is; None when not recorded.
-    period_ns: the median distance of samples.
-    time_ns: ascending, ns since session start, the first ones may be negative. The values at time_ns[i] are averages
-    over the period that *begins* there.
-    read_pct, write_pct: whole percent of the peak, rounded to the nearest.
-    sm_active_max_pct: the highest value of the SM counter, None when it was not sampled.
-    impossible: samples left out because a value was missing or no percentage.
-    """
-
+    # TARGET_INFO_GPU.id.
     gpu: int
+    # The GPU's number in results (see trace.devices); None when the trace does not have this GPU.
     device_id: int | None
+    # What 100 percent means (bytes/s); None when not recorded.
     peak_bytes_per_s: int | None
+    # The median distance between samples.
     period_ns: int
+    # Ascending, since session start; the first ones may be negative. The values at time_ns[i] are averages over the
+    # period that *begins* there.
     time_ns: Int64s
+    # Percent of the peak, rounded to integers.
     read_pct: Percents
     write_pct: Percents
+    # The highest value of the SM counter; None when it was not sampled.
     sm_active_max_pct: int | None
+    # The number of samples that were left out because a value was missing or not a percentage.
     impossible: int
 
     def __len__(self) -> int:
@@ -41,27 +40,27 @@ class DramSeries:
 
 @dataclass(frozen=True)
 class GpuMetrics:
-    """What was sampled, one series a GPU."""
+    """The samples of all GPUs, one series per GPU."""
 
     series: tuple[DramSeries, ...]
 
     def gpu_of(self, device_id: int) -> int | None:
-        """The GPU id of a device, or None when it was not sampled."""
+        """Return the GPU id of a device, or None when it was not sampled."""
         return next((series.gpu for series in self.series if series.device_id == device_id), None)
 
 
 @dataclass(frozen=True)
 class MetricSeries:
-    """The samples of one metric of one GPU, whatever it is.
+    """The samples of one metric of one GPU, whatever the metric is."""
 
-    name: as the trace has it, with its unit in brackets. gpu, device_id: as in DramSeries.
-    time_ns: ascending, ns since session start, may be negative; value: as recorded.
-    """
-
+    # The trace's name, with its unit in brackets.
     name: str
+    # As in DramSeries.
     gpu: int
     device_id: int | None
+    # Ascending, since session start; may be negative.
     time_ns: Int64s
+    # As recorded.
     value: Int64s
 
     def __len__(self) -> int:

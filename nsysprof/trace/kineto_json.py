@@ -1,4 +1,4 @@
-"""A Kineto JSON, as torch.profiler's export_chrome_trace writes it, to the SQLite that the reader knows."""
+"""Convert Kineto's JSON, as torch.profiler's export_chrome_trace writes it, to an SQLite file for the reader."""
 
 from __future__ import annotations
 
@@ -10,23 +10,26 @@ from pathlib import Path
 from typing import Any
 
 from nsysprof.errors import OutputError, TraceEmptyError, TraceError, TraceForeignError
-from nsysprof.kineto_events import Event, Header, int64, read_events, read_header
-from nsysprof.torch_tables import TorchTables
+from nsysprof.torchprof.kineto_events import Event, Header, int64, read_events, read_header
+from nsysprof.torchprof.torch_tables import TorchTables
 from nsysprof.trace.open import refuse_lfs_pointer
 
-# Inside a JSON string the quotes would be escaped, so this is found in real categories only.
+# Inside a JSON string the quotes would be escaped, so this matches only real categories.
 _ON_GPU = re.compile(rb'"cat"\s*:\s*"(kernel|gpu_mem(cpy|set)|cuda_(runtime|driver)|Kernel|Mem(cpy|set)|Runtime)"')
 _CHUNK = 4 << 20
 
 
 def convert_kineto_json(source: Path, target: Path, named: Path | None = None) -> Path:
-    """Writes `source` as the new SQLite file `target`, and returns that. named: what errors call `source`.
+    """Write `source` as the new SQLite file `target`, and return its path.
 
-    Time zero is the first event's start. With events of a GPU, work is kernels, copies and fills; without any, it is
-    the leaf operators on the CPU. Memory is what torch's allocator reported, where it was recorded (profile_memory).
+    Time zero is the first event's start. With events of a GPU, work means kernels, copies and fills. Without any, it
+    means the leaf operators on the CPU. Memory is what torch's allocator reported, where it was recorded
+    (profile_memory).
 
-    Raises TraceEmptyError, TraceDamagedError or TraceForeignError for what is no whole trace, TraceError for what
+    Raises TraceEmptyError, TraceDamagedError or TraceForeignError for what is not a complete trace, TraceError for what
     cannot be read, and OutputError when `target` cannot be written.
+
+    named: the path that errors show instead of `source`.
     """
     name = named or source
     try:
@@ -62,7 +65,7 @@ def _refuse_other_files(source: Path, name: Path) -> None:
 
 
 def _has_gpu_events(source: Path) -> bool:
-    """Whether any event is of a GPU: what to make of the operators before it depends on that."""
+    """Return whether any event is of a GPU, which decides what becomes of the operators before it."""
     rest = b""
     with source.open("rb") as stream:
         while chunk := stream.read(_CHUNK):
@@ -73,7 +76,7 @@ def _has_gpu_events(source: Path) -> bool:
 
 
 def _until_first_time(events: Iterator[Event]) -> tuple[list[Event], int]:
-    """The events up to the first with a time, and that time; 0 if none has."""
+    """Return the events up to the first with a time, and that time; 0 if none has one."""
     head: list[Event] = []
     for event in events:
         head.append(event)
@@ -107,6 +110,6 @@ def _nothing(name: Path, header: Header) -> TraceEmptyError | TraceForeignError:
             f"{name} holds no operator, kernel or range.", "Record some work between the profiler's start and stop."
         )
     return TraceForeignError(
-        f"{name} is a trace in Chrome's format, but none of torch.profiler.",
+        f"{name} is a trace in Chrome's format, but not one of torch.profiler.",
         "Give the file that export_chrome_trace wrote, or an nsys export.",
     )

@@ -1,4 +1,4 @@
-"""Allocations and frees, and the pools that some of them come from."""
+"""Read allocations and frees, and the memory pools that some of them come from."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _DEVICE_KIND = 2
 
 
 def read_memory(trace: Trace, gpus: Gpus) -> pd.DataFrame | None:
-    """CUDA_GPU_MEMORY_USAGE_EVENTS and CUDA_GPU_MEMORY_POOL_EVENTS, filled only with --cuda-memory-usage=true.
+    """Return the rows of CUDA_GPU_MEMORY_USAGE_EVENTS, with the pools of CUDA_GPU_MEMORY_POOL_EVENTS.
 
-    None without rows of the former too: a full export has the table whether memory was traced or not, and every CUDA
-    program allocates some.
+    Return None where the first table has no rows. A full export has it even when memory was not traced (without
+    --cuda-memory-usage=true), and every CUDA program allocates some.
     """
     table = read_integers(trace, "CUDA_GPU_MEMORY_USAGE_EVENTS", _REQUIRED, _OPTIONAL)
     if table is None or len(table) == 0:

@@ -1,4 +1,4 @@
-"""Every sampled GPU metric as it was recorded, for drawing; gpu_metrics reads those that are counted with."""
+"""Read every sampled GPU metric as it was recorded, for drawing. gpu_metrics reads those that numbers are made of."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ import sqlite3
 
 import numpy as np
 
-from nsysprof.trace.columns import read_integers, read_rows
+from nsysprof.trace.columns import read_integers, read_rows, table_sql
 from nsysprof.trace.devices import Gpus
 from nsysprof.trace.gpu_metrics_schema import Int64s, MetricSeries
+from nsysprof.trace.long_names import LONGEST_METRIC_NAME, cut_name
 from nsysprof.trace.open import Trace, quote
 from nsysprof.trace.schema import NULL
 
 # The low byte of a typeId numbers the GPU.
 _GPU_BITS = 0xFF
-# A clock of a million MHz is one in Hz: nsys labels its GPC clock so.
+# A clock of a million MHz is really in Hz; nsys labels its GPC clock so.
 _MOST_MHZ = 1_000_000
 _COLUMNS = {"timestamp": "time_ns", "typeId": "type_id", "metricId": "metric_id", "value": "value"}
 _NAMES = ("typeId", "metricId", "metricName")
 
 
 def read_metric_samples(trace: Trace, gpus: Gpus) -> list[MetricSeries]:
-    """All GPU metrics by GPU and metric; none where none were sampled, or where they have no names."""
+    """Return all GPU metrics by GPU and metric; an empty list where none were sampled, or where they have no names."""
     number_of = {gpu.gpu_id: gpu.number for gpu in gpus.rows}
     series = []
     for (type_id, name), samples in sorted({**_from_table(trace), **_from_json(trace)}.items()):
@@ -40,7 +41,7 @@ def _in_hertz(name: str) -> str:
 
 
 def _from_table(trace: Trace) -> dict[tuple[int, str], Int64s]:
-    """(typeId, metric name) -> times and values, of GPU_METRICS."""
+    """Return the times and values of GPU_METRICS by (typeId, metric name)."""
     table = read_integers(trace, "GPU_METRICS", _COLUMNS) if trace.has("GPU_METRICS") else None
     if table is None or len(table) == 0:
         return {}
@@ -50,7 +51,7 @@ def _from_table(trace: Trace) -> dict[tuple[int, str], Int64s]:
     edges = np.searchsorted(code.reshape(-1)[order], np.arange(len(unique) + 1))
     columns = table[["time_ns", "value"]].to_numpy(dtype=np.int64).T
     names = {
-        (type_id, metric_id): name
+        (type_id, metric_id): cut_name(name, LONGEST_METRIC_NAME)
         for type_id, metric_id, name in read_rows(trace, "TARGET_INFO_GPU_METRICS", _NAMES)
         if isinstance(name, str)
     }
@@ -63,7 +64,10 @@ def _from_table(trace: Trace) -> dict[tuple[int, str], Int64s]:
 
 
 def _from_json(trace: Trace) -> dict[tuple[int, str], Int64s]:
-    """The same of GENERIC_EVENTS, where older exports keep each sample as one JSON object, metric name -> value."""
+    """Return the times and values of GENERIC_EVENTS by (typeId, metric name).
+
+    Older exports keep each sample there as one JSON object by metric name.
+    """
     table = trace.find("GENERIC_EVENTS")
     present = {name.lower(): quote(name) for name in trace.columns[table]} if table else {}
     time = present.get("timestamp", present.get("rawtimestamp"))
@@ -72,18 +76,19 @@ def _from_json(trace: Trace) -> dict[tuple[int, str], Int64s]:
     samples: dict[tuple[int, str], list[tuple[int, int]]] = {}
     try:
         with trace.lock:
-            query = f"SELECT {time}, {present['typeid']}, {present['data']} FROM {quote(table)}"
+            query = f"SELECT {time}, {present['typeid']}, {present['data']} FROM {table_sql(trace, table)}"
             for at, type_id, data in trace.connection.execute(query):
                 if isinstance(at, int) and isinstance(type_id, int):
                     for name, value in _numbers(data).items():
-                        samples.setdefault((type_id, name), []).append((at, value))
-    except (sqlite3.DatabaseError, UnicodeDecodeError):
-        return {}  # said by the reader of what is counted with
+                        samples.setdefault((type_id, cut_name(name, LONGEST_METRIC_NAME)), []).append((at, value))
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        trace.limits.explain(error)
+        return {}  # gpu_metrics notes the damage
     return {key: np.array(rows, dtype=np.int64).T for key, rows in samples.items()}
 
 
 def _numbers(data: object) -> dict[str, int]:
-    """The metrics of one event: names in words, so that the event's own fields are none."""
+    """Return the metrics of one event. Their names have spaces, unlike the event's own fields."""
     try:
         event = json.loads(data) if isinstance(data, str) else None
     except (ValueError, RecursionError):

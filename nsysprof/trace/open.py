@@ -1,67 +1,96 @@
-"""Open a trace read-only, after finding out what it is: no input is changed, and no bad one ends in a traceback."""
+"""Open a trace read-only after finding out what it is. No input is changed, and no bad one ends in a traceback."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
 import sqlite3
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 
 from nsysprof.errors import TraceDamagedError, TraceEmptyError, TraceError, TraceForeignError
-from nsysprof.notes import Note, Severity
-from nsysprof.trace.at_once import AtOnce
+from nsysprof.notes import Loss, Note, make_loss
+from nsysprof.trace.compiled_reader_check import compiled_reader_problem
+from nsysprof.trace.confine import ConfinedConnections, Confinement
+from nsysprof.trace.inline_executor import InlineExecutor
 
 _MAGIC = b"SQLite format 3\0"
 _LFS = b"version https://git-lfs.github.com/spec"
 _MARKS = ("StringIds", "META_DATA_CAPTURE", "META_DATA_EXPORT", "EXPORT_META_DATA", "NVTX_EVENTS", "ANALYSIS_DETAILS")
 
 
-# Below this size SQLite reads a trace in the time that loading the compiled reader takes.
+_CHUNK = 1 << 20
+# A larger file with less than this part of it ever written is an interrupted copy.
+_SPARSE_BYTES, _SPARSE_SHARE = 16 << 20, 4
+# Below this size, SQLite reads a trace in the time that loading the compiled reader takes.
 LARGE_BYTES = 96 << 20
 
 
 @dataclass
 class Trace:
-    """An opened trace. `columns` holds the columns of every real table (views are not looked at).
+    """An opened trace.
 
-    identity: the file (a folder of Parquet) that stands for the trace by its name, size and SHA-256: `path`, unless
-    that was made from something else. digest: its SHA-256, computed beside the reading. large_bytes: from this size on
-    compiled code reads the tables, None: from LARGE_BYTES on. one_thread: read nothing side by side.
+    columns: the columns of every real table; views are left out.
+    identity: the file (or folder of Parquet files) whose name, size and SHA-256 identify the trace. It is `path`,
+        unless that was made from something else.
+    digest: the SHA-256 of `identity`, computed while the tables are read.
+    limits: the limits of what reading may take. They start again with each `begin`.
+    large_bytes: the size from which compiled code reads the tables; None for the usual one.
+    one_thread: whether to read one table after the other, without threads.
+    connections: one of the file for each thread.
+    shared: for each table that SQLite reads, whether its pages are shared.
     """
 
     path: Path
     bytes: int
-    connection: sqlite3.Connection
+    connections: ConfinedConnections
     columns: dict[str, tuple[str, ...]]
     identity: Path
     digest: Future[str]
+    limits: Confinement
     large_bytes: int | None = None
     one_thread: bool = False
     notes: list[Note] = field(default_factory=list)
+    # What of the trace could not be read or is not there yet; `notes` tells it, too.
+    losses: list[Loss] = field(default_factory=list)
     lock: threading.RLock = field(default_factory=threading.RLock)
+    shared: dict[str, bool] = field(default_factory=dict)
+
+    def add_loss(self, loss: Loss) -> None:
+        """Add a loss and its note."""
+        self.losses.append(loss)
+        self.notes.append(loss.note)
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """Return the connection of this thread."""
+        return self.connections.own()
 
     @property
     def is_large(self) -> bool:
-        """Whether tables are worth reading from the file's pages, by compiled code, and can be."""
-        least = LARGE_BYTES if self.large_bytes is None else self.large_bytes
-        return self.bytes >= least and hasattr(os, "preadv") and find_spec("numba") is not None
+        """Return whether compiled code can read the tables from the file's pages, and it is worth the effort."""
+        return self.is_worth_compiling and compiled_reader_problem() is None
+
+    @property
+    def is_worth_compiling(self) -> bool:
+        """Return whether compiled code would save more time on the tables than it takes to load."""
+        return self.bytes >= (LARGE_BYTES if self.large_bytes is None else self.large_bytes)
 
     @property
     def identity_bytes(self) -> int:
-        """The size of the file that stands for the trace, or of all files of the folder that does."""
+        """Return the size of the file, or of all files in the folder, that identifies the trace."""
         if self.identity.is_dir():
             return sum(file.stat().st_size for file in self.identity.iterdir() if file.is_file())
         return self.identity.stat().st_size
 
     def find(self, table: str) -> str | None:
-        """The table as the file spells it, or None. Some exports append _V2 or _V3 to a name."""
+        """Return the table's name as the file spells it, or None. Some exports append _V2 or _V3 to a name."""
         present = {name.lower(): name for name in self.columns}
         wanted = (f"{table}{suffix}".lower() for suffix in ("", "_V3", "_V2"))
         return next((present[name] for name in wanted if name in present), None)
@@ -74,26 +103,37 @@ class Trace:
 def open_trace(
     path: Path, identity: Path | None = None, large_bytes: int | None = None, *, one_thread: bool = False
 ) -> Iterator[Trace]:
-    """Open an nsys SQLite export. identity: what it was made from, where that and not `path` is what the user has.
+    """Open an nsys SQLite export.
 
-    Raises TraceEmptyError, TraceDamagedError or TraceForeignError with the next step. Tables that turn out damaged
-    later are left out with a note instead.
+    Raises TraceEmptyError, TraceDamagedError or TraceForeignError, with the next step. A table that turns out to be
+    damaged later is left out, with a note.
+
+    identity: the user's file, where `path` was made from it.
+    large_bytes, one_thread: as in Trace.
     """
     size = _check_file(path)
-    # immutable: no lock, no journal beside the user's file, and it works on a read-only disk.
-    # Several threads read different tables; Trace.lock lets one of them use the connection at a time.
-    connection = sqlite3.connect(path.resolve().as_uri() + "?mode=ro&immutable=1", uri=True, check_same_thread=False)
-    connection.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
-    with AtOnce() if one_thread else ThreadPoolExecutor(1, thread_name_prefix="sha256") as pool:
+    # Several threads read different tables, each by a connection of its own; Trace.lock lets them take turns.
+    connections = _connect(path, size)
+    connection, limits = connections.own(), connections.limits
+    with InlineExecutor() if one_thread else ThreadPoolExecutor(1, thread_name_prefix="sha256") as pool:
         try:
             columns = _probe(connection, path)
             identity = identity or path
-            digest = pool.submit(_sha256, identity)
-            trace = Trace(path, size, connection, columns, identity, digest, large_bytes, one_thread)
-            trace.notes += _sidecar_notes(path) + _view_notes(connection)
+            digest = pool.submit(_sha256, identity, limits.cancelled)
+            trace = Trace(path, size, connections, columns, identity, digest, limits, large_bytes, one_thread)
+            for loss in (*_sidecar_losses(path), *_view_losses(connection)):
+                trace.add_loss(loss)
             yield trace
+        except sqlite3.OperationalError as error:
+            limits.cancelled.set()
+            if str(error) != "interrupted":
+                raise
+            raise _damaged(path, limits.explain(error)) from error  # or the user's interrupt
+        except BaseException:
+            limits.cancelled.set()
+            raise
         finally:
-            connection.close()
+            connections.close()
 
 
 def _check_file(path: Path) -> int:
@@ -120,80 +160,109 @@ def _check_file(path: Path) -> int:
     expected = pages * (65536 if page == 1 else page)
     if size < expected:
         raise TraceDamagedError(f"{path} is truncated: {size} of {expected} bytes.", export_again)
+    stored = _stored_bytes(path, size) if size > _SPARSE_BYTES else size
+    if stored < size // _SPARSE_SHARE:
+        text = f"{path} is mostly holes: {stored:,} of its {size:,} bytes were ever written."
+        raise TraceDamagedError(text, "Its download or copy was interrupted: fetch it again.")
     return size
 
 
-def _probe(connection: sqlite3.Connection, path: Path) -> dict[str, tuple[str, ...]]:
+def _stored_bytes(path: Path, size: int) -> int:
+    """Return how many bytes of a file are stored. A sparse file has holes; in most files every byte is stored."""
+    if not hasattr(os, "SEEK_DATA"):
+        return size
+    stored = at = 0
+    with path.open("rb") as stream:
+        while at < size and stored < size // _SPARSE_SHARE:
+            try:
+                begin = os.lseek(stream.fileno(), at, os.SEEK_DATA)
+                at = os.lseek(stream.fileno(), begin, os.SEEK_HOLE)
+            except OSError as error:  # only a hole is left, or the file system does not report holes
+                return stored if error.errno == errno.ENXIO else size
+            stored += at - begin
+    return stored
+
+
+def _connect(path: Path, size: int) -> ConfinedConnections:
     try:
-        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        connections = ConfinedConnections(path, size)
+        connections.own()
+        return connections
+    except (sqlite3.DatabaseError, UnicodeDecodeError, MemoryError) as error:  # damage may claim gigabytes
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception | str) -> TraceDamagedError:
+    return TraceDamagedError(
+        f"{path} is damaged: {str(error) or 'its schema claims more memory than there is'}.",
+        "Export it again: nsys export --type sqlite REPORT.nsys-rep",
+    )
+
+
+def _probe(connection: sqlite3.Connection, path: Path) -> dict[str, tuple[str, ...]]:
+    # A table without a page is virtual: a program answers for it.
+    real = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
+    try:
+        names = [name for (name,) in connection.execute(real)]
         columns = {
             name: tuple(row[1] for row in connection.execute(f"PRAGMA table_info({quote(name)})")) for name in names
         }
-    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # SQLite's own message may quote damage
-        raise TraceDamagedError(
-            f"{path} is damaged: {error}.", "Export it again: nsys export --type sqlite REPORT.nsys-rep"
-        ) from error
+    except (sqlite3.DatabaseError, UnicodeDecodeError, MemoryError) as error:
+        raise _damaged(path, error) from error
     if not names:
         raise TraceEmptyError(f"{path} is a SQLite file without tables.", "Export the report again.")
     if not any(name in _MARKS or name.startswith("CUPTI_ACTIVITY_KIND_") for name in names):
         raise TraceForeignError(
-            f"{path} is a SQLite file, but no nsys export: none of its {len(names)} tables is of nsys.",
+            f"{path} is a SQLite file but not an nsys export: none of its {len(names)} tables is one of nsys.",
             "Give the file that nsys export --type sqlite wrote.",
         )
     return columns
 
 
 def refuse_lfs_pointer(path: Path, head: bytes) -> None:
-    """Raises TraceForeignError when a file's first bytes are those of a git-lfs pointer."""
+    """Raise TraceForeignError when a file's first bytes are those of a git-lfs pointer."""
     if head.startswith(_LFS):
         raise TraceForeignError(f"{path} is a git-lfs pointer, not the trace itself.", "Run: git lfs pull")
 
 
 def quote(identifier: str) -> str:
-    """An identifier as SQL, whatever it holds."""
+    """Return an identifier quoted for SQL, whatever characters it has."""
     return '"' + identifier.replace('"', '""') + '"'
 
 
-def _sha256(path: Path) -> str:
-    """Of a file its SHA-256; of a folder that of the lines `sha256sum *` prints for it, in the order of bytes."""
+def _sha256(path: Path, cancelled: threading.Event) -> str:
+    """Return a file's SHA-256; for a folder, the SHA-256 of the lines `sha256sum *` prints for it, in byte order.
+
+    Raises CancelledError once nobody waits for it any more.
+    """
     try:
         if path.is_dir():
             files = sorted(path.iterdir(), key=lambda file: os.fsencode(file.name))
-            lines = (f"{_sha256(file)}  {file.name}\n" for file in files if file.is_file())
+            lines = (f"{_sha256(file, cancelled)}  {file.name}\n" for file in files if file.is_file())
             return hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+        digest = hashlib.sha256()
+        with path.open("rb", buffering=0) as stream:
+            while chunk := stream.read(_CHUNK):
+                if cancelled.is_set():
+                    raise CancelledError
+                digest.update(chunk)
+        return digest.hexdigest()
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error.strerror}.", "Check the disk.") from error
 
 
-def _view_notes(connection: sqlite3.Connection) -> list[Note]:
-    """What was a table in every export and is a view here: it could compute anything, so it is not read."""
-    names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")]
+def _view_losses(connection: sqlite3.Connection) -> list[Loss]:
+    """Return the tables of nsys that are views here. A view could compute anything, so it is not read."""
+    unreal = "SELECT name FROM sqlite_master WHERE type = 'view' OR (type = 'table' AND coalesce(rootpage, 0) = 0)"
+    names = [name for (name,) in connection.execute(unreal)]
     known = re.compile(
         "|".join((*_MARKS, "CUPTI_ACTIVITY_KIND_.*", "CUDA_GPU_MEMORY_.*", "GPU_METRICS")), re.IGNORECASE
     )
-    return [
-        Note(
-            "table-unreadable",
-            Severity.ERROR,
-            f"{name} is a view here and a table in every export; it was not read, and what it holds is unknown.",
-            "Export the report again.",
-        )
-        for name in names
-        if known.fullmatch(name)
-    ]
+    return [make_loss("table-unreadable", "view", table=name) for name in names if known.fullmatch(name)]
 
 
-def _sidecar_notes(path: Path) -> list[Note]:
+def _sidecar_losses(path: Path) -> list[Loss]:
     beside = [suffix for suffix in ("-wal", "-journal") if path.with_name(path.name + suffix).exists()]
     if not beside:
         return []
-    return [
-        Note(
-            "being-written",
-            Severity.ERROR,
-            f"A {path.name}{beside[0]} lies beside the trace: it is still being written, or its writer died.",
-            "Wait for the export to end, or export again.",
-        )
-    ]
+    return [make_loss("being-written", file=f"{path.name}{beside[0]}")]

@@ -1,7 +1,7 @@
-"""A folder of Parquet files, as nsys export -t parquetdir writes it, to the SQLite that the reader knows.
+"""Convert a folder of Parquet files, as nsys export -t parquetdir writes it, to an SQLite file for the reader.
 
-Each file is a table with the columns of the SQLite export; strings are ids of StringIds in both. The ids of processes
-and threads, names and addresses are uint64 here; SQLite has them wrapped to signed, and so has what is written.
+Each file is a table with the columns of the SQLite export, and strings are ids of StringIds in both. Ids of processes
+and threads, names and addresses are uint64 in Parquet. SQLite wraps them to signed integers, and so does this code.
 """
 
 from __future__ import annotations
@@ -12,29 +12,33 @@ from pathlib import Path
 from typing import Any
 
 from nsysprof.errors import MissingToolError, OutputError, TraceDamagedError, TraceForeignError
+from nsysprof.trace.bundle_format import MAX_FREE_BYTES, MAX_RATIO
 from nsysprof.trace.open import quote, refuse_lfs_pointer
 
 PARQUET = ".parquet"
-# What the reader reads, and no more: no name in the folder becomes that of a table.
+# The tables that the reader reads, and no others: no file name in the folder becomes the name of a table.
 _TABLES = (
     "StringIds", "META_DATA_CAPTURE", "META_DATA_EXPORT", "EXPORT_META_DATA", "DIAGNOSTIC_EVENT",
     "TARGET_INFO_GPU", "TARGET_INFO_CUDA_GPU", "TARGET_INFO_CUDA_DEVICE", "TARGET_INFO_SESSION_START_TIME",
     "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET",
     "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS",
+    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA_EVENT", "CUPTI_ACTIVITY_KIND_OVERHEAD",
+    "PROFILER_OVERHEAD", "CUDA_GRAPH_NODE_EVENTS", "CUDA_GRAPH_EVENTS",
     "CUDA_GPU_MEMORY_USAGE_EVENTS", "CUDA_GPU_MEMORY_POOL_EVENTS",
     "GPU_METRICS", "TARGET_INFO_GPU_METRICS", "GENERIC_EVENTS",
 )  # fmt: skip
 _BATCH_ROWS = 1 << 16
-# How much of a column is read ahead; nsys writes a table as one row group.
+_LEAST_ROW_BYTES = 8  # of a row in SQLite, beside one for each cell
+# How much of a column is read ahead. nsys writes a table as one row group.
 _BUFFER_BYTES = 1 << 20
 _EXPORT_AGAIN = "Export it again: nsys export --type parquetdir REPORT.nsys-rep"
 
 
 def convert_parquet_folder(folder: Path, target: Path) -> Path:
-    """Writes the tables of `folder` that the reader knows to the new SQLite file `target`, and returns that.
+    """Write the tables of `folder` that the reader knows to the new SQLite file `target`, and return its path.
 
     Raises MissingToolError without pyarrow, TraceForeignError for a folder without any such table, TraceDamagedError
-    for a file that is no whole table, and OutputError when `target` cannot be written.
+    for a file that is not a complete table, and OutputError when `target` cannot be written.
     """
     files = {table: folder / f"{table}{PARQUET}" for table in _TABLES if (folder / f"{table}{PARQUET}").exists()}
     if not files:
@@ -45,7 +49,7 @@ def convert_parquet_folder(folder: Path, target: Path) -> Path:
     _require_pyarrow(folder)
     database = sqlite3.connect(target)
     try:
-        # A file in a temporary folder need survive nothing.
+        # A file in a temporary folder does not need to survive a crash.
         database.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;")
         for table, path in files.items():
             _copy(database, table, path)
@@ -62,34 +66,61 @@ def _require_pyarrow(folder: Path) -> None:
         import pyarrow  # noqa: F401
     except ImportError as error:
         raise MissingToolError(
-            f"{folder} holds Parquet files, and reading them takes pyarrow, which is not installed.",
+            f"{folder} holds Parquet files, and reading them needs pyarrow, which is not installed.",
             "pip install 'nsysprof[parquet]', or export as SQLite: nsys export --type sqlite REPORT.nsys-rep",
         ) from error
 
 
 def _copy(database: sqlite3.Connection, table: str, path: Path) -> None:
-    """One file to one table. Columns of other types than nsys writes are left out."""
+    """Copy one file to one table. Columns of types that nsys does not write are left out."""
     import pyarrow
     from pyarrow import parquet
 
     try:
         with path.open("rb") as stream:
             refuse_lfs_pointer(path, stream.read(100))
-        with parquet.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
+        size = _Size(path)
+        texts = [field.name for field in parquet.read_schema(path) if _sql_type(field.type) == "TEXT"]
+        # As dictionaries, so that a long text of many rows is in memory once.
+        with parquet.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False, read_dictionary=texts) as file:
             kinds = [(field.name, _sql_type(field.type)) for field in file.schema_arrow]
             columns = [name for name, kind in kinds if kind]
+            size.take(_claimed_bytes(file.metadata, len(columns)))
             _create(database, table, path, [f"{quote(name)} {kind}" for name, kind in kinds if kind])
             marks = ", ".join("?" * len(columns))
             for batch in file.iter_batches(_BATCH_ROWS, columns=columns, use_threads=False):
-                rows = zip(*(_values(batch.column(name)) for name in columns), strict=True)
+                rows = zip(*(_values(batch.column(name), size) for name in columns), strict=True)
                 database.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
     except (pyarrow.ArrowException, LookupError, OverflowError, UnicodeDecodeError) as error:
-        # The first line, since more may quote the file; and pyarrow's own Python stumbles over damaged names.
+        # Only the first line, because more may quote the file. pyarrow's own Python code fails on damaged names.
         what = "its schema is unreadable" if isinstance(error, UnicodeDecodeError) else _first_line(error)
         raise TraceDamagedError(f"{path} is damaged or truncated: {what}.", _EXPORT_AGAIN) from error
     except OSError as error:
         said = error.strerror or _first_line(error)
         raise TraceDamagedError(f"{path} cannot be read: {said}.", _EXPORT_AGAIN) from error
+
+
+class _Size:
+    """What a file may unpack to: as much as an archive of its size."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._left = max(MAX_FREE_BYTES, MAX_RATIO * path.stat().st_size)
+
+    def take(self, count: int) -> None:
+        """Count bytes. Raises TraceForeignError when there are more than any table of nsys has."""
+        self._left -= count
+        if self._left < 0:
+            raise TraceForeignError(
+                f"{self._path} unpacks to more than {MAX_RATIO} times its size: no table of nsys does.", _EXPORT_AGAIN
+            )
+
+
+def _claimed_bytes(metadata: Any, columns: int) -> int:
+    """Return how many bytes a file says that it holds; a row and each of its cells take some, however well packed."""
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    stored = sum(group.column(each).total_uncompressed_size for group in groups for each in range(group.num_columns))
+    return max(int(metadata.num_rows) * (_LEAST_ROW_BYTES + columns), int(stored))
 
 
 def _first_line(error: Exception) -> str:
@@ -99,12 +130,12 @@ def _first_line(error: Exception) -> str:
 def _create(database: sqlite3.Connection, table: str, path: Path, columns: list[str]) -> None:
     try:
         database.execute(f"CREATE TABLE {table} ({', '.join(columns)})")
-    except sqlite3.OperationalError as error:  # none, thousands, or two of one name
+    except sqlite3.OperationalError as error:  # no columns, thousands of them, or two with one name
         raise TraceDamagedError(f"{path} has columns that no nsys writes: {error}.", _EXPORT_AGAIN) from error
 
 
 def _sql_type(kind: Any) -> str | None:
-    """What SQLite calls an Arrow type; None for one that nsys does not write."""
+    """Return SQLite's name for an Arrow type, or None for a type that nsys does not write."""
     from pyarrow import types
 
     if types.is_dictionary(kind):
@@ -116,18 +147,24 @@ def _sql_type(kind: Any) -> str | None:
     return "TEXT" if types.is_string(kind) or types.is_large_string(kind) else None
 
 
-def _values(column: Any) -> Iterator[object]:
-    """The values of an Arrow array as sqlite3 takes them."""
+def _values(column: Any, size: _Size) -> Iterator[object]:
+    """Yield the values of an Arrow array as sqlite3 takes them."""
     import pyarrow
     from pyarrow import types
 
+    if _sql_type(column.type) == "TEXT":
+        is_coded = types.is_dictionary(column.type)
+        # As bytes, because Arrow does not check that they are UTF-8.
+        raw = (column.dictionary if is_coded else column).cast(pyarrow.large_binary()).to_pylist()
+        texts = [None if each is None else each.decode("utf-8", errors="replace") for each in raw]
+        for text in (
+            (None if code is None else texts[code] for code in column.indices.to_pylist()) if is_coded else texts
+        ):
+            size.take(len(text or ""))
+            yield text
+        return
     if types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    if types.is_string(column.type) or types.is_large_string(column.type):
-        # As bytes, since Arrow does not see to it that they are UTF-8.
-        for raw in column.cast(pyarrow.large_binary()).to_pylist():
-            yield None if raw is None else raw.decode("utf-8", errors="replace")
-        return
     if types.is_uint64(column.type):
         column = column.view(pyarrow.int64())
     if not column.null_count:
@@ -135,7 +172,7 @@ def _values(column: Any) -> Iterator[object]:
     elif column.null_count == len(column):
         yield from [None] * len(column)
     else:
-        # Not through a float, which is what Arrow makes of integers with nulls.
+        # Not through floats, which Arrow makes of integers with nulls.
         numbers = column.fill_null(0).to_numpy(zero_copy_only=False).tolist()
         absent = column.is_null().to_numpy(zero_copy_only=False).tolist()
         yield from (None if gone else number for number, gone in zip(numbers, absent, strict=True))

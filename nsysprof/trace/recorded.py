@@ -1,12 +1,13 @@
-"""A quick look at what a trace holds, without reading it: enough to tell a lost recording from a good one."""
+"""Look at which kinds of events a trace has, without reading it: enough to tell a lost recording from a good one."""
 
 from __future__ import annotations
 
 import sqlite3
 
+from nsysprof.trace.columns import table_sql
 from nsysprof.trace.open import Trace, quote
-from nsysprof.trace.schema import RecordedKinds
-from nsysprof.trace.tables import read_diagnostics
+from nsysprof.trace.schema import PID_MASK, RecordedKinds
+from nsysprof.trace.tables import read_diagnostics, split_diagnostics
 
 _GPU_WORK = (
     "CUPTI_ACTIVITY_KIND_KERNEL",
@@ -15,18 +16,37 @@ _GPU_WORK = (
     "CUPTI_ACTIVITY_KIND_MEMSET",
 )
 _LAUNCHES = "%LaunchKernel%"
+# ENUM_DIAGNOSTIC_SEVERITY_LEVEL: 1 is information.
+_WARNING = 2
 
 
 def read_recorded(trace: Trace) -> RecordedKinds:
-    """Look for one row of each kind; a table that is damaged has none."""
+    """Look for one row of each kind, and return which kinds there are. A damaged table counts as empty."""
+    diagnostics, of_helpers = split_diagnostics(trace, _users_of_cuda(trace))
     return RecordedKinds(
         kernels=any(_has_row(trace, table) for table in _GPU_WORK[:2]),
         gpu_work=any(_has_row(trace, table) for table in _GPU_WORK),
         launches=_has_launch(trace),
         ranges=_has_row(trace, "NVTX_EVENTS", "eventType IN (59, 60, 70, 71)"),
         calls=_has_row(trace, "CUPTI_ACTIVITY_KIND_RUNTIME"),
-        diagnostics=read_diagnostics(trace),
+        diagnostics=diagnostics,
+        helper_diagnostics=of_helpers,
     )
+
+
+def _users_of_cuda(trace: Trace) -> set[int]:
+    """Return the global ids of processes that made calls; none where nsys warns of nothing, for it takes a scan."""
+    found = trace.find("CUPTI_ACTIVITY_KIND_RUNTIME")
+    warns = any(severity >= _WARNING for severity, _ in read_diagnostics(trace))
+    if found is None or not warns or "globaltid" not in {name.lower() for name in trace.columns[found]}:
+        return set()
+    try:
+        with trace.lock:
+            query = f"SELECT DISTINCT globalTid & {PID_MASK} FROM {table_sql(trace, found)}"
+            return {pid for (pid,) in trace.connection.execute(query) if isinstance(pid, int)}
+    except sqlite3.DatabaseError as error:
+        trace.limits.explain(error)
+        return set()
 
 
 def _has_row(trace: Trace, table: str, condition: str = "1") -> bool:
@@ -36,10 +56,13 @@ def _has_row(trace: Trace, table: str, condition: str = "1") -> bool:
     try:
         with trace.lock:
             return (
-                trace.connection.execute(f"SELECT 1 FROM {quote(found)} WHERE {condition} LIMIT 1").fetchone()
+                trace.connection.execute(
+                    f"SELECT 1 FROM {table_sql(trace, found)} WHERE {condition} LIMIT 1"
+                ).fetchone()
                 is not None
             )
-    except sqlite3.DatabaseError:
+    except sqlite3.DatabaseError as error:
+        trace.limits.explain(error)
         return False
 
 
@@ -47,8 +70,5 @@ def _has_launch(trace: Trace) -> bool:
     calls, strings = trace.find("CUPTI_ACTIVITY_KIND_RUNTIME"), trace.find("StringIds")
     if calls is None or strings is None:
         return False
-    return _has_row(
-        trace,
-        "CUPTI_ACTIVITY_KIND_RUNTIME",
-        f"nameId IN (SELECT id FROM {quote(strings)} WHERE value LIKE '{_LAUNCHES}')",
-    )
+    named = f"nameId IN (SELECT id FROM {quote(strings)} NOT INDEXED WHERE value LIKE '{_LAUNCHES}')"
+    return _has_row(trace, "CUPTI_ACTIVITY_KIND_RUNTIME", named)

@@ -1,4 +1,4 @@
-"""The tables of a trace by our names: what the reader makes and the analysis takes."""
+"""Define the tables of a trace under our names: the reader makes them and the analysis takes them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,22 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nsysprof.notes import Note
+from nsysprof.notes import Loss, Note
 from nsysprof.trace.gpu_metrics_schema import GpuMetrics
 
 Ints = npt.NDArray[np.integer]
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+# Row numbers: no trace has 2^31 rows of anything.
+Rows = npt.NDArray[np.int32]
+# 0 where there is none. They are matched while a trace is read and then dropped: they take a tenth of all memory.
+CorrelationIds = npt.NDArray[np.uint32]
 
-# NULL in a 64-bit integer column: no nsys timestamp or id is this value, and NaN would cost the low bits of ids.
+# NULL in a 64-bit integer column: no time or id of nsys has this value, and NaN would cost the low bits of ids.
 NULL = int(np.iinfo(np.int64).min)
-# Kinds of GPU work. Migrations are copies that unified memory made on its own: no call of the program asked for them.
+# Kinds of GPU work. Unified memory makes migrations by itself; no call of the program asks for them.
 KERNEL, COPY, FILL, GRAPH, MIGRATION = range(5)
-# What a globalTid keeps of itself in its globalPid.
+# The bits of a globalTid that its globalPid shares.
 PID_MASK = ~0xFFFFFF
 
 
@@ -39,24 +43,29 @@ class DeviceRow:
 
 @dataclass(frozen=True)
 class Work:
-    """GPU work as arrays of one length: kernels first, then copies and migrations, fills, graph replays.
+    """GPU work as arrays of one length: kernels first, then copies and migrations, fills, and graph replays.
 
-    Whatever repeats is a row of a small table, so that ten million kernels fit in 200 MB. Rows with impossible times
-    are not here; `dropped` counts them.
-
-    start_ns: int64 since session start. duration_ns: uint32, int64 where one takes longer than four seconds.
-    correlation_id: uint32, 0 where there is none. variant: row of `variants`, int64 (n, 8): kind, global_pid,
-    device_id, context_id, stream_id, name_id, short_name_id, whether it is a kernel of a graph replay.
-    bytes (0 where there is no possible size; `unsized` counts these), copy_kind (-1: no copy): of the rows after the
-    kernels only, so they are `kernels` shorter.
+    Whatever repeats is a row of the small table `variants`, so that ten million kernels fit in 200 MB. Rows with
+    impossible times are left out; `dropped` counts them.
     """
 
+    # Since session start.
     start_ns: Int64s
+    # uint32, or int64 where one takes longer than four seconds.
     duration_ns: Ints
-    correlation_id: npt.NDArray[np.uint32]
+    # The row of `variants`.
     variant: Ints
+    # The next three are only for the rows after the kernels, so they are `kernels` shorter.
+    # 0 where the recorded size is impossible; `unsized` counts these.
     bytes: Int64s
+    # -1: not a copy.
     copy_kind: Int64s
+    # The memory on the host's side of a copy: 0 pageable, 1 pinned, -1 unknown or none.
+    host_kind: npt.NDArray[np.int8]
+    # The node id of each row that belongs to a graph replay, in the order of the rows.
+    graph_node: Int64s
+    # int64 (n, 8): kind, global_pid, device_id, context_id, stream_id, name_id (the graph's id where a graph was
+    # replayed as a whole), short_name_id, and whether it belongs to a graph replay recorded by nodes.
     variants: Int64s
     kernels: int
     dropped: int
@@ -67,58 +76,56 @@ class Work:
 
     @cached_property
     def kind_of(self) -> npt.NDArray[np.int8]:
-        """The kind of each variant."""
+        """Return the kind of each variant."""
         return self.variants[:, 0].astype(np.int8)
 
     @property
     def pid_of(self) -> Int64s:
-        """The global pid of each variant."""
+        """Return the global pid of each variant."""
         return self.variants[:, 1]
 
     @property
     def device_of(self) -> Int64s:
-        """The device id of each variant."""
+        """Return the device id of each variant."""
         return self.variants[:, 2]
 
     @property
     def streams_of(self) -> Int64s:
-        """global_pid, device_id, context_id, stream_id of each variant; (n, 4)."""
+        """Return global_pid, device_id, context_id and stream_id of each variant, of shape (n, 4)."""
         return self.variants[:, 1:5]
 
     @property
     def names_of(self) -> Int64s:
-        """name_id, short_name_id of each variant; (n, 2), NULL for what is no kernel."""
+        """Return name_id and short_name_id of each variant, of shape (n, 2); NULL for what is not a kernel."""
         return self.variants[:, 5:7]
 
     @property
     def in_graph_of(self) -> Bools:
-        """Whether each variant is of a graph replay."""
+        """Return whether each variant belongs to a graph replay."""
         in_graph: Bools = self.variants[:, 7] != 0
         return in_graph
 
     def kinds(self, rows: Any = slice(None)) -> npt.NDArray[np.int8]:
-        """The kind of each of the rows."""
+        """Return the kind of each of the rows."""
         kinds: npt.NDArray[np.int8] = self.kind_of[self.variant[rows]]
         return kinds
 
     def ends_ns(self, rows: Any = slice(None)) -> Int64s:
-        """The end of each of the rows."""
+        """Return the end of each of the rows (ns)."""
         ends: Int64s = self.start_ns[rows] + self.duration_ns[rows]
         return ends
 
 
 @dataclass(frozen=True)
 class Calls:
-    """CUDA API calls, runtime and driver, as arrays of one length, in file order; backtraces excluded.
+    """CUDA API calls, runtime and driver, as arrays of one length in file order, without backtraces."""
 
-    start_ns, duration_ns, correlation_id: as in Work. variant: row of `variants`, int64 (n, 3): name_id, global_tid,
-    whether the call failed.
-    """
-
+    # The next two are as in Work.
     start_ns: Int64s
     duration_ns: Ints
-    correlation_id: npt.NDArray[np.uint32]
+    # The row of `variants`.
     variant: Ints
+    # int64 (n, 3): name_id, global_tid, and whether the call failed.
     variants: Int64s
     dropped: int
 
@@ -127,42 +134,32 @@ class Calls:
 
     @property
     def name_of(self) -> Int64s:
-        """The name id of each variant."""
+        """Return the name id of each variant."""
         return self.variants[:, 0]
 
     @property
     def tid_of(self) -> Int64s:
-        """The global tid of each variant."""
+        """Return the global tid of each variant."""
         return self.variants[:, 1]
 
     @property
     def failed_of(self) -> Bools:
-        """Whether each variant is of calls that failed."""
+        """Return whether each variant is of calls that failed."""
         failed: Bools = self.variants[:, 2] != 0
         return failed
 
     def ends_ns(self, rows: Any = slice(None)) -> Int64s:
-        """The end of each of the rows."""
+        """Return the end of each of the rows (ns)."""
         ends: Int64s = self.start_ns[rows] + self.duration_ns[rows]
         return ends
 
 
-@dataclass
+@dataclass(frozen=True)
 class Tables:
-    """What was read. A table is None when the trace has none; times are ns since session start, ids as in nsys.
-
-    digest: the file's SHA-256, computed while the tables are read and counted.
-    recorded: the kinds of work of which the trace has any. calls: None when no API call was recorded.
-    launch: once they are matched, for each row of work its row of calls, or -1; int32. The correlation ids, a tenth of
-        all memory, are dropped then.
-    ranges: start_ns, end_ns (NULL: open), style, global_tid, end_global_tid, domain_id, name, domain
-    memory: time_ns, global_pid, device_id, address, bytes, kind, operation (0 allocation, 1 free, 2 pool resized),
-        pool (address, NULL: none), pool_bytes (its size then, NULL: unknown), imported (pool of another process, NULL:
-        none)
-    gpu_metrics: sampled DRAM counters
-    """
+    """The content of a trace. A table is None when the trace does not have it; times are ns since session start."""
 
     path_name: str
+    # The file's SHA-256, computed while the tables are read and counted.
     digest: Future[str]
     bytes: int
     capture_facts: dict[str, list[str]]
@@ -171,18 +168,42 @@ class Tables:
     strings: pd.Series
     devices: tuple[DeviceRow, ...]
     work: Work
+    # The kinds of work that the trace has any of.
     recorded: frozenset[int]
+    # None when no API call was recorded.
     calls: Calls | None
+    # For each row of work the row of calls that launched it, or -1.
+    launch: Rows
+    # start_ns, end_ns (NULL: open), style, global_tid, end_global_tid, domain_id, name, domain.
     ranges: pd.DataFrame | None
+    # time_ns, global_pid, device_id, address, bytes, kind, operation (0 allocation, 1 free, 2 pool resized), pool (its
+    # address, NULL: none), pool_bytes (the pool's size then, NULL: unknown), imported (the pool of another process,
+    # NULL: none).
     memory: pd.DataFrame | None
+    # Sampled DRAM counters.
     gpu_metrics: GpuMetrics | None
     notes: list[Note] = field(default_factory=list)
-    launch: npt.NDArray[np.int32] | None = None
+    # What of the trace could not be read; `notes` tells it, too.
+    losses: list[Loss] = field(default_factory=list)
+    # start_ns, end_ns, sync_type (1 event, 2 a stream waits for an event, 3 stream, 4 context), device_id, context_id,
+    # stream_id, correlation_id, global_pid, event_id, event_sync_id, call (its row of calls or -1); None: not recorded.
+    syncs: pd.DataFrame | None = None
+    # event_id, event_sync_id, device_id, context_id, stream_id, correlation_id, global_pid; call as in syncs.
+    event_records: pd.DataFrame | None = None
+    # The time that the profiler itself took: start_ns, end_ns, global_tid, name_id; None: not read.
+    overheads: pd.DataFrame | None = None
+    # time_ns, global_tid, node_id, original_id of nodes of CUDA graphs when they were created or copied; None: not
+    # recorded.
+    graph_nodes: pd.DataFrame | None = None
+    # What nsys says of processes that use no CUDA, where another one does; severity and text.
+    helper_diagnostics: list[tuple[int, str]] = field(default_factory=list)
+    # Process id, context and stream of every stream whose creation was recorded.
+    known_streams: frozenset[tuple[int, int, int]] = frozenset()
 
 
 @dataclass(frozen=True)
 class RecordedKinds:
-    """Which kinds of events there are. launches: at least one call that launches a kernel."""
+    """Which kinds of events there are. launches: whether any call launches a kernel."""
 
     kernels: bool
     gpu_work: bool
@@ -190,3 +211,5 @@ class RecordedKinds:
     ranges: bool
     calls: bool
     diagnostics: list[tuple[int, str]]
+    # As in Tables.
+    helper_diagnostics: list[tuple[int, str]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""The mangled names of a trace's kernels, by which another tool's kernels are told to be the same."""
+"""Read the mangled names of a trace's kernels, by which another tool's kernels are recognised."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import sqlite3
 from pathlib import Path
 
 from nsysprof.errors import TraceError
+from nsysprof.trace.columns import table_sql
+from nsysprof.trace.long_names import cut_name
 from nsysprof.trace.open import open_trace, quote
 
 _TABLE = "CUPTI_ACTIVITY_KIND_KERNEL"
 
 
 def read_symbols(path: Path) -> dict[str, frozenset[str]]:
-    """By the name that analyses give a kernel (demangled, else short), its mangled names; empty where there are none.
+    """Return the mangled names of each kernel by the name that analyses use (demangled, else short).
 
-    The same name can stand for several symbols. Raises TraceError as open_trace does.
+    The result is empty where the trace has no mangled names. One name can stand for several symbols. Raises TraceError
+    as open_trace does.
     """
     found: dict[str, set[str]] = {}
     with open_trace(path) as trace:
@@ -23,13 +26,15 @@ def read_symbols(path: Path) -> dict[str, frozenset[str]]:
         if table is None or strings is None or not {"demangledname", "shortname", "mangledname"} <= present.keys():
             return {}
         name = f"COALESCE({present['demangledname']}, {present['shortname']})"
-        query = f"SELECT DISTINCT {name}, {present['mangledname']} FROM {quote(table)}"
         try:
+            query = f"SELECT DISTINCT {name}, {present['mangledname']} FROM {table_sql(trace, table)}"
             pairs = trace.connection.execute(query).fetchall()
             ids = sorted({each for pair in pairs for each in pair if isinstance(each, int)})
-            texts = _texts(trace.connection, quote(strings), ids)
+            texts = _texts(trace.connection, table_sql(trace, strings), ids)
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            raise TraceError(f"The kernels of {path} cannot be read: {error}.", "Export the report again.") from error
+            raise TraceError(
+                f"The kernels of {path} cannot be read: {trace.limits.explain(error)}.", "Export the report again."
+            ) from error
     for name_id, symbol_id in pairs:
         if name_id in texts and symbol_id in texts:
             found.setdefault(texts[name_id], set()).add(texts[symbol_id])
@@ -42,4 +47,4 @@ def _texts(connection: sqlite3.Connection, strings: str, ids: list[int]) -> dict
         some = ids[start : start + 500]
         marks = ", ".join("?" * len(some))
         texts.update(connection.execute(f"SELECT id, value FROM {strings} WHERE id IN ({marks})", some).fetchall())
-    return {number: text for number, text in texts.items() if isinstance(text, str)}
+    return {number: cut_name(text) for number, text in texts.items() if isinstance(text, str)}

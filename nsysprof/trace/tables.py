@@ -1,21 +1,26 @@
-"""All tables of a trace that the analysis needs, each with its nsys name, columns and quirks in one place."""
+"""Read all tables of a trace that the analysis needs. Each table's nsys name, columns and quirks are in one place."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
 
-from nsysprof.trace.at_once import AtOnce
 from nsysprof.trace.calls import read_calls
-from nsysprof.trace.columns import read_integers, read_rows, read_texts
+from nsysprof.trace.columns import read_rows, read_with_texts
+from nsysprof.trace.compiled_reader_check import compiled_reader_problem, slow_reader_note
 from nsysprof.trace.devices import read_gpus
 from nsysprof.trace.gpu_metrics import read_gpu_metrics
+from nsysprof.trace.graph_nodes import read_graph_nodes
+from nsysprof.trace.inline_executor import InlineExecutor
+from nsysprof.trace.long_names import LONGEST_RANGE_NAME, cut_name
+from nsysprof.trace.match_launches import match_launches, match_table
 from nsysprof.trace.memory import read_memory
 from nsysprof.trace.open import Trace
-from nsysprof.trace.schema import KERNEL, NULL, Int64s, Tables
+from nsysprof.trace.schema import KERNEL, NULL, PID_MASK, Calls, Int64s, Tables, Work
+from nsysprof.trace.waits import read_event_records, read_overheads, read_syncs
 from nsysprof.trace.work import read_work
 
 _RANGE_TYPES = {59: "PushPop", 60: "StartEnd", 70: "PushPop", 71: "StartEnd"}
@@ -23,51 +28,73 @@ _DOMAIN_TYPE = 75
 
 
 def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> Tables:
-    """Read everything; `progress` is told each table's name and rows."""
+    """Read everything and return it. `progress` is called with each table's name and number of rows."""
     say = progress or (lambda _text: None)
+    problem = compiled_reader_problem() if trace.is_worth_compiling else None
+    if problem is not None:
+        trace.notes.append(slow_reader_note(problem))
     if trace.is_large:
         say(f"read {trace.bytes / 1e6:,.0f} MB")
-    # Two tables hold nearly all rows, so two threads read them side by side; compiled reading releases the GIL.
-    with AtOnce() if trace.one_thread else ThreadPoolExecutor(2 if trace.is_large else 1) as pool:
-        gpus = read_gpus(trace)
-        reading_calls, reading_work = pool.submit(read_calls, trace), pool.submit(read_work, trace, gpus)
-        strings = read_strings(trace)
-        ranges, memory, metrics = read_ranges(trace, strings), read_memory(trace, gpus), read_gpu_metrics(trace, gpus)
-        calls, (work, recorded) = reading_calls.result(), reading_work.result()
+    noted = len(trace.notes)
+    # Two tables hold nearly all rows, so two threads read them in parallel; compiled reading releases the GIL.
+    with InlineExecutor() if trace.one_thread else ThreadPoolExecutor(2 if trace.is_large else 1) as pool:
+        try:
+            gpus = read_gpus(trace)
+            reading_calls, reading_work = pool.submit(read_calls, trace), pool.submit(read_work, trace, gpus)
+            strings = read_strings(trace)
+            ranges, memory = read_ranges(trace, strings), read_memory(trace, gpus)
+            metrics = read_gpu_metrics(trace, gpus)
+            syncs, events, overheads = read_syncs(trace), read_event_records(trace), read_overheads(trace)
+            nodes = read_graph_nodes(trace)
+            (calls, call_ids), (work, work_ids, recorded) = reading_calls.result(), reading_work.result()
+        except BaseException:
+            trace.limits.cancelled.set()  # the pool waits for tasks that have begun
+            raise
+    trace.notes[noted:] = sorted(trace.notes[noted:], key=lambda note: note.text)  # the order of threads varies
     if KERNEL in recorded:
         say(f"read {work.kernels:,} kernels")
     if calls is not None:
         say(f"read {len(calls):,} API calls")
+    diagnostics, of_helpers = split_diagnostics(trace, _users_of_cuda(calls, work))
     return Tables(
         path_name=trace.identity.resolve().name,
         digest=trace.digest,
         bytes=trace.identity_bytes,
         capture_facts=_capture_facts(trace),
         export_facts=_export_facts(trace),
-        diagnostics=read_diagnostics(trace),
+        diagnostics=diagnostics,
+        helper_diagnostics=of_helpers,
+        known_streams=_known_streams(trace),
         strings=strings,
         devices=gpus.device_rows(),
         work=work,
         recorded=recorded,
         calls=calls,
+        launch=match_launches(work, work_ids, calls, call_ids),
         ranges=ranges,
         memory=memory,
         gpu_metrics=metrics,
         notes=trace.notes,
+        losses=trace.losses,
+        syncs=match_table(syncs, calls, call_ids),
+        event_records=match_table(events, calls, call_ids),
+        overheads=overheads,
+        graph_nodes=nodes,
     )
 
 
 def read_strings(trace: Trace) -> pd.Series:
-    """StringIds as a Series, id -> text."""
+    """Return StringIds as a Series, id -> text. Names that are too long are cut."""
     rows = read_rows(trace, "StringIds", ("id", "value"))
-    return pd.Series([str(value) for _, value in rows], index=[key for key, _ in rows], dtype=object)
+    return pd.Series([cut_name(str(value)) for _, value in rows], index=[key for key, _ in rows], dtype=object)
 
 
 def read_ranges(trace: Trace, strings: pd.Series) -> pd.DataFrame | None:
-    """NVTX_EVENTS' push/pop and start/end ranges with their names and domains resolved; marks and the like left out."""
-    table = read_integers(
+    """Return NVTX_EVENTS' push/pop and start/end ranges, with names and domains resolved and without marks."""
+    found = read_with_texts(
         trace,
         "NVTX_EVENTS",
+        "text",
         {"start": "start_ns", "end": "end_ns", "eventType": "event_type"},
         {
             "globalTid": "global_tid",
@@ -77,12 +104,10 @@ def read_ranges(trace: Trace, strings: pd.Series) -> pd.DataFrame | None:
             "rangeId": "range_id",
         },
     )
-    if table is None:
+    if found is None:
         return None
-    names = _range_names(trace, table["text_id"].to_numpy(), strings)
-    if names is None:
-        return None
-    table["name"] = names
+    table, texts = found
+    table["name"] = _range_names(table["text_id"].to_numpy(dtype=np.int64), texts, strings)
     table["pid"] = table["global_tid"] & ~0xFFFFFF
     domains = table[table["event_type"] == _DOMAIN_TYPE]
     table["style"] = table["event_type"].map(_RANGE_TYPES).astype(object)
@@ -91,22 +116,19 @@ def read_ranges(trace: Trace, strings: pd.Series) -> pd.DataFrame | None:
     return table[["start_ns", "end_ns", "style", "global_tid", "end_global_tid", "domain_id", "name", "domain"]]
 
 
-def _range_names(trace: Trace, text_ids: Int64s, strings: pd.Series) -> pd.Series | None:
-    """Each row's own text, else the registered string it refers to, else nothing. None: unreadable, as a note says."""
-    own = read_texts(trace, "NVTX_EVENTS", "text", len(text_ids))
-    if own is None:
-        return None
+def _range_names(text_ids: Int64s, own: list[str | None], strings: pd.Series) -> pd.Series:
+    """Return each row's own text, else the registered string that it refers to, else an empty text."""
     codes, unique = pd.factorize(text_ids)
     registered = strings[~strings.index.duplicated()].reindex(unique)
-    names = np.array([text if isinstance(text, str) else "" for text in registered], dtype=object)[codes]
-    if own:
-        texts = np.array(own, dtype=object)
-        names = np.where(pd.isna(texts), names, texts)
-    return pd.Series(names, dtype=object)
+    names = np.array(
+        [cut_name(text, LONGEST_RANGE_NAME) if isinstance(text, str) else "" for text in registered], dtype=object
+    )
+    texts = np.array([None if text is None else cut_name(text, LONGEST_RANGE_NAME) for text in own], dtype=object)
+    return pd.Series(np.where(pd.isna(texts), names[codes], texts), dtype=object)
 
 
 def _domain_names(keys: pd.DataFrame, domains: pd.DataFrame) -> pd.Series:
-    """The domain of each (pid, domain_id); the default one is empty, one whose name was not recorded has its number."""
+    """Return the domain of each (pid, domain_id): empty for the default one, a number where no name was recorded."""
     names = dict(zip(zip(domains["pid"], domains["domain_id"], strict=True), domains["name"], strict=True))
     unique = keys.drop_duplicates()
     labels = [
@@ -130,9 +152,42 @@ def _export_facts(trace: Trace) -> dict[str, str]:
 
 
 def read_diagnostics(trace: Trace) -> list[tuple[int, str]]:
-    """What nsys says of the recording: severity and text."""
+    """Return what nsys says about the recording: severity and text."""
     rows = read_rows(trace, "DIAGNOSTIC_EVENT", ("severity", "text"))
     return [(_int(severity) or 0, str(text)) for severity, text in rows]
+
+
+def _known_streams(trace: Trace) -> frozenset[tuple[int, int, int]]:
+    """Return process id, context and stream of every stream whose creation was recorded, default streams included."""
+    tables = (
+        ("TARGET_INFO_CUDA_STREAM", "streamId"),
+        ("TARGET_INFO_CUDA_NULL_STREAM", "streamId"),
+        ("TARGET_INFO_CUDA_CONTEXT_INFO", "nullStreamId"),
+    )
+    rows = [row for table, stream in tables for row in read_rows(trace, table, ("processId", "contextId", stream))]
+    return frozenset(
+        (pid, context, stream)
+        for pid, context, stream in rows
+        if isinstance(pid, int) and isinstance(context, int) and isinstance(stream, int)
+    )
+
+
+def split_diagnostics(trace: Trace, users: Collection[int]) -> tuple[list[tuple[int, str]], ...]:
+    """Return what nsys says of the session and of processes that use CUDA, and what it says of all others.
+
+    users: the global ids of the processes that use CUDA; without any, nothing is of others.
+    """
+    pids = [_int(pid) or 0 for (pid,) in read_rows(trace, "DIAGNOSTIC_EVENT", ("globalPid",))]
+    told: tuple[list[tuple[int, str]], list[tuple[int, str]]] = ([], [])
+    for pid, message in zip(pids, read_diagnostics(trace), strict=True):
+        is_process = (pid >> 24) & 0xFFFFFF != 0
+        told[bool(users) and is_process and pid & PID_MASK not in users].append(message)
+    return told
+
+
+def _users_of_cuda(calls: Calls | None, work: Work) -> set[int]:
+    pids = set(work.pid_of.tolist())
+    return pids if calls is None else pids | set((calls.tid_of & PID_MASK).tolist())
 
 
 def _int(value: object) -> int | None:

@@ -1,4 +1,4 @@
-"""GPU work: kernels, copies, fills and graph replays into one set of arrays."""
+"""Read GPU work (kernels, copies, fills and graph replays) into one set of arrays."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nsysprof.trace.coder import Coder
 from nsysprof.trace.columns import Batch, find_columns, read_columns
 from nsysprof.trace.devices import Gpus
-from nsysprof.trace.growing import GrowingColumn
+from nsysprof.trace.growing_column import GrowingColumn
 from nsysprof.trace.open import Trace
-from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, MIGRATION, NULL, Bools, Int64s, Ints, Work
+from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, MIGRATION, NULL, Bools, CorrelationIds, Int64s, Ints, Work
+from nsysprof.trace.tuple_encoder import TupleEncoder
 
 _TIMES = {"start": "start_ns", "end": "end_ns", "deviceId": "device_id", "streamId": "stream_id"}
 _IDS = {"contextId": "context_id", "correlationId": "correlation_id", "globalPid": "global_pid"}
@@ -22,27 +22,30 @@ _TABLES: dict[int, tuple[str, dict[str, str], dict[str, str]]] = {
         "CUPTI_ACTIVITY_KIND_KERNEL", {},
         {"demangledName": "name_id", "shortName": "short_name_id", "graphNodeId": "graph_node_id"},
     ),
-    COPY: ("CUPTI_ACTIVITY_KIND_MEMCPY", {"bytes": "bytes", "copyKind": "copy_kind"}, {}),
-    FILL: ("CUPTI_ACTIVITY_KIND_MEMSET", {"bytes": "bytes"}, {}),
-    GRAPH: ("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", {}, {}),
+    COPY: ("CUPTI_ACTIVITY_KIND_MEMCPY", {"bytes": "bytes", "copyKind": "copy_kind"}, {
+        "srcKind": "source_kind", "dstKind": "target_kind", "graphNodeId": "graph_node_id",
+    }),
+    FILL: ("CUPTI_ACTIVITY_KIND_MEMSET", {"bytes": "bytes"}, {"graphNodeId": "graph_node_id"}),
+    GRAPH: ("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", {}, {"graphId": "graph_id"}),
 }  # fmt: skip
 _DTYPES: dict[str, type] = {
     "start_ns": np.int64, "duration_ns": np.uint32, "correlation_id": np.uint32, "variant": np.int16,
-    "bytes": np.int64, "copy_kind": np.int64,
+    "bytes": np.int64, "copy_kind": np.int64, "host_kind": np.int8, "graph_node": np.int64,
 }  # fmt: skip
-# How many rows of a batch had impossible times and were dropped, and how many had no possible size.
+# The number of rows of a batch that were dropped for impossible times, and of those without a possible size.
 _COUNTS = {"dropped": np.int64, "unsized": np.int64}
+_TO_DEVICE, _TO_HOST = 1, 2
 # copyKind 11, 12, 13 are page migrations of unified memory.
 _MIGRATIONS = (11, 12, 13)
-# 36 years and 13 days: no session's clock and nothing's duration, and sums of what is left fit 64 bits.
+# 36 years and 13 days (ns). No clock and no duration is longer, and sums of what is left fit in 64 bits.
 _FAR_NS, _LONG_NS = 2**60, 2**50
 # A petabyte, for the same reason.
 _MOST_BYTES = 2**50
 
 
-def read_work(trace: Trace, gpus: Gpus) -> tuple[Work, frozenset[int]]:
-    """All GPU work, and the kinds of which any was recorded."""
-    variants = Coder(8, compiled=trace.is_large)
+def read_work(trace: Trace, gpus: Gpus) -> tuple[Work, CorrelationIds, frozenset[int]]:
+    """Return all GPU work, the correlation id of each row, and the kinds that were recorded at all."""
+    variants = TupleEncoder(8, compiled=trace.is_large)
     tables: dict[int, Batch] = {}
     for kind, (table, required, optional) in _TABLES.items():
         source = find_columns(trace, table, {**_TIMES, **required}, {**_IDS, **optional})
@@ -55,46 +58,51 @@ def read_work(trace: Trace, gpus: Gpus) -> tuple[Work, frozenset[int]]:
     kernels = len(tables[KERNEL]["start_ns"]) if KERNEL in tables else 0
     counts = {name: sum(int(table.pop(name).sum()) for table in tables.values()) for name in _COUNTS}
     columns = {name: _end_to_end([table.pop(name) for table in tables.values()], name) for name in _DTYPES}
+    ids = columns.pop("correlation_id")
     rows = variants.rows
     rows[:, 2] = gpus.numbers(rows[:, 1], rows[:, 2])
     work = Work(**columns, variants=rows, kernels=kernels, dropped=counts["dropped"], unsized=counts["unsized"])
-    return work, recorded
+    return work, ids, recorded
 
 
 def _end_to_end(parts: list[npt.NDArray[Any]], name: str) -> npt.NDArray[Any]:
-    """One array of `parts`; the first, the kernels', grows and is not copied."""
+    """Return `parts` as one array. The first part, of the kernels, grows and is not copied."""
     column = GrowingColumn(parts.pop(0) if parts else np.empty(0, dtype=_DTYPES[name]))
     while parts:
         column.append(parts.pop(0))
     return column.finish()
 
 
-def _columns(kind: int, variants: Coder, batch: Batch) -> Batch:
-    """The columns _DTYPES and _COUNTS of a batch of one kind."""
+def _columns(kind: int, variants: TupleEncoder, batch: Batch) -> Batch:
+    """Return the columns _DTYPES and _COUNTS of a batch of one kind."""
     good = possible_times(batch["start_ns"], batch["end_ns"])
     rows = int(good.sum())
     dropped = np.array([len(good) - rows])
     if dropped[0]:
         batch = {name: column[good] for name, column in batch.items()}
     none = np.full(rows, NULL)
-    kinds, in_graph = np.full(rows, kind), np.zeros(rows, dtype=np.int64)
+    kinds = np.full(rows, kind)
+    node = batch.get("graph_node_id", np.zeros(rows, dtype=np.int64))
+    in_graph = (node > 0).astype(np.int64)
     name, short = none, none
     columns: Batch = {"dropped": dropped}
     if kind == KERNEL:
-        # A kernel without a demangled name keeps its short one.
+        # A kernel without a demangled name keeps its short name.
         short = batch["short_name_id"]
         name = np.where(batch["name_id"] != NULL, batch["name_id"], short)
-        in_graph = (batch["graph_node_id"] > 0).astype(np.int64)
     else:
+        name = batch.get("graph_id", none)
         size = batch.get("bytes", np.zeros(rows, dtype=np.int64))
         possible = (size >= 0) & (size < _MOST_BYTES)
         columns["bytes"] = np.where(possible, size, 0)
         columns["unsized"] = np.array([rows - int(possible.sum())])
         columns["copy_kind"] = batch.get("copy_kind", np.full(rows, -1, dtype=np.int64))
+        columns["host_kind"] = _host_kind(batch, columns["copy_kind"])
         kinds[np.isin(columns["copy_kind"], _MIGRATIONS)] = MIGRATION
     lanes = (batch["global_pid"], batch["device_id"], batch["context_id"], batch["stream_id"])
     return {
         **columns,
+        "graph_node": node[node > 0],
         "start_ns": batch["start_ns"],
         "duration_ns": narrow_duration(batch["start_ns"], batch["end_ns"]),
         "correlation_id": narrow_correlation(batch["correlation_id"]),
@@ -102,17 +110,25 @@ def _columns(kind: int, variants: Coder, batch: Batch) -> Batch:
     }
 
 
+def _host_kind(batch: Batch, copy_kind: Int64s) -> npt.NDArray[np.int8]:
+    """Return the kind of memory on the host's side of each copy: 0 pageable, 1 pinned, -1 for any other or none."""
+    none = np.full(len(copy_kind), -1, dtype=np.int64)
+    source, target = batch.get("source_kind", none), batch.get("target_kind", none)
+    kind = np.where(copy_kind == _TO_DEVICE, source, np.where(copy_kind == _TO_HOST, target, -1))
+    return np.where((kind == 0) | (kind == 1), kind, -1).astype(np.int8)
+
+
 def possible_times(start_ns: Int64s, end_ns: Int64s) -> Bools:
-    """Which rows have both times, in order and plausible; CUPTI writes 0 and 0 for what it could not time."""
-    duration = end_ns - start_ns  # of times too far apart it wraps around; the other conditions exclude them
+    """Return which rows have both times, in order and plausible. CUPTI writes 0 and 0 for what it could not time."""
+    duration = end_ns - start_ns  # wraps around where times are too far apart; the other conditions exclude that
     good: Bools = (duration >= 0) & (duration < _LONG_NS) & (start_ns > -_FAR_NS) & (start_ns < _FAR_NS)
     good &= end_ns < _FAR_NS
     good &= (start_ns | end_ns) != 0
     return good
 
 
-def narrow_correlation(ids: Int64s) -> npt.NDArray[np.uint32]:
-    """Correlation ids as CUPTI has them, 32 bits; anything else is none, 0."""
+def narrow_correlation(ids: Int64s) -> CorrelationIds:
+    """Return correlation ids in 32 bits, as CUPTI has them; anything else becomes 0, which means none."""
     narrow = ids.astype(np.uint32)
     wrong = (ids < 0) | (ids >= 2**32)
     if wrong.any():
@@ -121,7 +137,7 @@ def narrow_correlation(ids: Int64s) -> npt.NDArray[np.uint32]:
 
 
 def narrow_duration(start_ns: Int64s, end_ns: Int64s) -> Ints:
-    """Durations of possible times in 32 bits where all fit."""
+    """Return the durations of possible times, in 32 bits where all fit."""
     duration = end_ns - start_ns
     fits = len(duration) == 0 or int(duration.max()) < 2**32
     return duration.astype(np.uint32) if fits else duration

@@ -1,4 +1,4 @@
-"""What runs in the measured processes, and only there: nothing else of nsysprof imports torch.
+"""Run attention in the measured processes. Nothing else of nsysprof imports torch, except api/policy.py.
 
-`supervise` keeps one `worker` alive over the grid and replaces it when it dies; `worker` measures case by case.
+`supervise` keeps one `worker` alive over the grid and replaces it when it dies. `worker` measures case by case.
 """

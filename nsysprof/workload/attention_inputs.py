@@ -1,4 +1,4 @@
-"""The tensors of one AttentionCall."""
+"""Make the tensors of one AttentionCall."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 
 import torch
 
-from nsysprof.attention_call import AttentionCall
+from nsysprof.attention.attention_call import AttentionCall
 
 _DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 
 
 class NoMemoryError(Exception):
-    """The tensors alone do not fit the memory."""
+    """The tensors alone do not fit into memory."""
 
 
 @dataclass(frozen=True)
 class AttentionInputs:
-    """q, k, v and the mask, and the rest of what scaled_dot_product_attention takes."""
+    """q, k, v and the mask, with the other arguments of scaled_dot_product_attention."""
 
     q: torch.Tensor
     k: torch.Tensor
@@ -30,15 +30,17 @@ class AttentionInputs:
 
     @property
     def positional(self) -> tuple[Any, ...]:
-        """In the order of torch.backends.cuda.SDPAParams."""
+        """Return the inputs in the order of torch.backends.cuda.SDPAParams."""
         return self.q, self.k, self.v, self.mask, self.dropout, self.causal, self.grouped
 
 
 def make_inputs(call: AttentionCall, device: str, *, fill: bool) -> AttentionInputs:
-    """The tensors of `call`; without `fill` their content is whatever is there, and no kernel is launched for it.
+    """Return the tensors of `call`.
 
-    Real tensors of the full size: torch's checks look at strides too, and expanded or fake ones differ there. Raises
-    NoMemoryError when they do not fit.
+    They are real tensors of the full size: torch's checks look at strides too, and expanded or fake tensors differ in
+    them. Raises NoMemoryError when they do not fit.
+
+    fill: whether they need content. Without it, their content is undefined and no kernel is launched.
     """
     try:
         q, k, v = (
@@ -66,7 +68,7 @@ def _make(shape: tuple[int, ...], call: AttentionCall, device: str, fill: bool) 
 
 
 def _make_mask(call: AttentionCall, device: str, fill: bool) -> torch.Tensor | None:
-    """A lower triangle, in which every row sees at least one key."""
+    """Return a lower triangle, in which every row sees at least one key."""
     if call.mask == "none":
         return None
     if not fill:

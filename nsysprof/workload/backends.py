@@ -1,4 +1,4 @@
-"""The attention backends by name: a context that selects one, and the function (q, k, v, is_causal) -> out."""
+"""Load attention backends by name: a context that selects one, and the function (q, k, v, is_causal) -> out."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, cast
 import torch
 import torch.nn.functional as F
 
-from nsysprof.case import is_callable_backend
-from nsysprof.registered import registered_backends
+from nsysprof.attention.backend_plugins import registered_backends
+from nsysprof.attention.case import is_callable_backend
 from nsysprof.workload.refusal import UnusableBackendError, WrongResultError
 
 Attention = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, bool], torch.Tensor]
@@ -26,7 +26,7 @@ _SDPA_NAMES = {
 
 
 def load_attention(backend: str) -> tuple[Any, Attention]:
-    """A context manager that selects `backend`, to be entered once around many calls, and the function to call.
+    """Return a context manager that selects `backend`, entered once around many calls, and the function to call.
 
     Raises UnusableBackendError when what the name stands for cannot be imported or called.
     """
@@ -42,7 +42,7 @@ def load_attention(backend: str) -> tuple[Any, Attention]:
 
 
 def _load_callable(backend: str) -> Attention:
-    """The user's own `module:function`, or what a package registered under this name."""
+    """Return the user's own `module:function`, or the callable that a package registered under this name."""
     module, _, name = backend.partition(":")
     if not is_callable_backend(backend):
         point = registered_backends().get(backend)
@@ -63,7 +63,7 @@ def _load_callable(backend: str) -> Attention:
 
 
 def check_form(out: object, q: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """`out`, when it is a tensor of q's dtype, on q's device and of shape (batch, heads, seq, head_dim of v).
+    """Return `out` when it is a tensor of q's dtype, on q's device and of shape (batch, heads, seq, head_dim of v).
 
     Raises WrongResultError. Reads no values, so it costs no synchronisation.
     """
@@ -84,9 +84,9 @@ def _sdpa(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool) ->
 
 
 def _naive(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool) -> torch.Tensor:
-    """softmax(q k^T / sqrt(d)) v, every intermediate in memory, as one would write it by hand.
+    """Return softmax(q k^T / sqrt(d)) v, as written by hand with every intermediate in memory.
 
-    Fewer heads of k and v are repeated, in memory too.
+    Where k and v have fewer heads, copies of them are made in memory too.
     """
     k, v = (tensor.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for tensor in (k, v))
     scores = q @ k.transpose(-2, -1) * (1 / math.sqrt(q.shape[-1]))

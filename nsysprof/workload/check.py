@@ -1,24 +1,24 @@
-"""Is a backend's result the attention of its inputs? Compared with the float64 reference before anything is timed.
+"""Check that a backend really computes attention: compare it with a float64 reference before anything is timed.
 
-The error of a tensor (out, dq, dk, dv) is the relative Frobenius norm |x - ref| / |ref|. It is taken of the whole
-tensor and of every block of 64 rows of every head, so that a few wrong rows in a long sequence, or one wrong head among
-many, do not drown.
+The error of a tensor (out, dq, dk, dv) is the relative Frobenius norm |x - ref| / |ref|. It is computed for the whole
+tensor and for every block of 64 rows of every head. So a few wrong rows in a long sequence, or one wrong head among
+many, are not averaged away.
 
-The tolerance is measured and not guessed: the reference runs a second time with every intermediate that an attention
-written out by hand would store (scores, probabilities, their gradients, results) rounded to the case's dtype. A backend
-may be FACTOR times as far from the exact result as that is, block by block. On top comes what the yardstick lacks
-because it adds up in float64: the rounding of float32 sums, relative to the result and, for dq and dk, whose terms
-cancel (at a causal mask's first row to exactly zero), relative to the terms. The norms of two random errors of n
-numbers each differ by chance, by a share of 1/sqrt(n): all is multiplied by 1 + 16/sqrt(n), which is 1.25 for a block
-of 64 rows of 64 and matters for tiny tensors alone.
+The tolerance is measured. The reference runs a second time, and every intermediate that attention written by hand would
+store (scores, probabilities, their gradients, results) is rounded to the case's dtype. A backend may be FACTOR times as
+far from the exact result as this second run, block by block. The second run adds up in float64, so the rounding of
+float32 sums is added to the tolerance. It is relative to the result. For dq and dk it is relative to the terms, because
+their terms cancel (in the first row of a causal mask to exactly zero). The norms of two random errors of n numbers
+differ by chance, by a share of 1/sqrt(n). Therefore everything is multiplied by 1 + 16/sqrt(n). This is 1.25 for a
+block of 64 rows of 64 numbers, and matters only for tiny tensors.
 
-FACTOR is 4: the backends of torch 2.13 stay below 1.6 in fp16, bf16 and fp32 on the CPU (tests/workload/test_check.py
-measures it), so 4 leaves room for another order of operations, while the errors that matter (a forgotten mask, another
-scale, a wrong block) are tens to thousands of times the tolerance.
+FACTOR is 4. The backends of torch 2.13 stay below 1.6 in fp16, bf16 and fp32 on the CPU (measured by
+tests/workload/test_check.py), so 4 leaves room for another order of operations. The errors that matter (a forgotten
+mask, another scale, a wrong block) are tens to thousands of times the tolerance.
 
-fp32 on a GPU may run in TF32 (torch's efficient kernels and triton's `tl.dot` do unless told otherwise), so there the
-intermediates and inputs are cut to TF32's 10 bits. A kernel that cuts fp32 further, to bf16, is found; fp16 has the
-same 10 bits and is not.
+On a GPU, fp32 may run in TF32: torch's efficient kernels and triton's `tl.dot` do so by default. There, intermediates
+and inputs are cut to the 10 bits of TF32. A kernel that cuts fp32 further, to bf16, is found. One that cuts it to fp16,
+which has the same 10 bits, is not.
 """
 
 from __future__ import annotations
@@ -29,43 +29,46 @@ from dataclasses import dataclass
 
 import torch
 
-from nsysprof.case import Case
+from nsysprof.attention.case import Case
 from nsysprof.workload.backends import Attention, check_form
 from nsysprof.workload.reference import Inputs, Piece, Rounding, reference_pieces, split_heads
 from nsysprof.workload.refusal import WrongResultError
 
 FACTOR = 4.0
-ROWS = 64  # of a block that is judged by itself
+ROWS = 64  # rows of a block that is judged by itself
 _DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 _FEW = 16.0
 _FLOAT32_UNIT = 2.0**-24
-# Up to this much forward work (multiplications and additions) every query is checked; the reference takes up to some
-# eight times as much in float64, which few GPUs are made for: a second on an RTX 4060 Ti, two on two CPU cores.
+# Up to this much forward work (multiplications and additions) every query is checked. The reference takes up to about
+# eight times as much in float64, which is slow on most GPUs: a second on an RTX 4060 Ti, two seconds on two CPU cores.
 _WHOLE_WORK = {"cuda": 1e11, "cpu": 1e10}
 _LEAST_BLOCKS = 2  # the first and the last
-_SEED = 1  # inputs differ from those that are timed
+_SEED = 1  # other inputs than those that are timed
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Errors and tolerances are relative Frobenius norms by tensor (out; in a backward pass dq, dk and dv too).
-
-    checked: which queries were compared, in words. reason: what is wrong, empty when ok.
-    """
+    """How far a backend's results are from the reference."""
 
     ok: bool
+    # What is wrong; empty when ok.
     reason: str
+    # Which queries were compared, in words.
     checked: str
+    # Relative Frobenius norms by tensor: out, and in a backward pass dq, dk and dv too.
     errors: dict[str, float]
     tolerances: dict[str, float]
 
 
 def check_attention(attention: Attention, case: Case, device: str, whole_work: float | None = None) -> CheckResult:
-    """Run `attention` on random inputs of the case's shape and compare with the reference.
+    """Run `attention` on random inputs of the case's shape, compare it with the reference, and return the result.
 
-    Backward too when the case has a backward pass. Beyond `whole_work` FLOP of forward work (None: by device) the
-    first, the last and random blocks of 64 queries are compared; the gradient of the output is zero elsewhere, so that
-    dk and dv are exact for those rows. The backend must be selected already; what it raises passes through.
+    The gradients are compared too when the case has a backward pass. The backend must be selected already, and its
+    exceptions pass through.
+
+    whole_work: the most forward work (FLOP) with which every query is compared; None chooses by device. Beyond it, the
+        first, the last and random blocks of 64 queries are compared. The gradient of the output is zero elsewhere, so
+        that dk and dv are exact for those rows.
     """
     backward = case.pass_ != "fwd"
     rows = choose_rows(case, _WHOLE_WORK[device] if whole_work is None else whole_work).to(device)
@@ -79,7 +82,7 @@ def check_attention(attention: Attention, case: Case, device: str, whole_work: f
     if faults:
         return CheckResult(False, faults[0], checked, {}, {})
     rounding = rounding_of(case.dtype, device)
-    tensors = {name: _Comparison(name, inputs, rows) for name in results}
+    tensors = {name: _TensorComparison(name, inputs, rows) for name in results}
     exact = reference_pieces(inputs, rows)
     rounded = reference_pieces(inputs, rows, rounding)
     for piece, yardstick in zip(exact, rounded, strict=True):
@@ -89,7 +92,7 @@ def check_attention(attention: Attention, case: Case, device: str, whole_work: f
 
 
 def choose_rows(case: Case, whole_work: float) -> torch.Tensor:
-    """Ascending positions of the queries to compare: all, or the first, the last and random whole blocks between."""
+    """Return the positions of the queries to compare: all of them, or the first, the last and random blocks between."""
     work = 4.0 * case.batch * case.heads * case.seq * case.seq * case.head_dim / (2 if case.causal else 1)
     blocks = -(-case.seq // ROWS)
     wanted = max(_LEAST_BLOCKS, int(blocks * whole_work / work))
@@ -103,7 +106,7 @@ def choose_rows(case: Case, whole_work: float) -> torch.Tensor:
 
 
 def rounding_of(dtype: str, device: str) -> Rounding:
-    """Float64 through the format that intermediates of this dtype are stored in on this device."""
+    """Return a function that rounds float64 to the format in which this device stores intermediates of the dtype."""
     if dtype == "fp32" and device == "cuda":
         return _cut_to_tf32
     narrow = _DTYPES[dtype]
@@ -111,7 +114,7 @@ def rounding_of(dtype: str, device: str) -> Rounding:
 
 
 def _cut_to_tf32(tensor: torch.Tensor) -> torch.Tensor:
-    """Cut and not rounded, as tensor cores read a float32."""
+    """Cut a tensor to TF32 without rounding, as tensor cores read a float32."""
     return (tensor.float().view(torch.int32) & ~0x1FFF).view(torch.float32).double()
 
 
@@ -122,7 +125,7 @@ def _make_inputs(case: Case, device: str, rows: torch.Tensor) -> Inputs:
         shape = (case.batch, heads, case.seq, case.head_dim)
         return torch.randn(shape, generator=generator, device=device, dtype=_DTYPES[case.dtype])
 
-    q, k, v = draw(case.heads), draw(case.key_heads), draw(case.key_heads)
+    q, k, v = draw(case.heads), draw(case.kv_heads), draw(case.kv_heads)
     if case.pass_ == "fwd":
         return Inputs(q, k, v, None, case.causal)
     grad = draw(case.heads)
@@ -166,10 +169,10 @@ def _not_finite(results: dict[str, torch.Tensor]) -> list[str]:
     return faults
 
 
-class _Comparison:
-    """Squared norms of one tensor, row by row: of the reference, the backend's error and the yardstick's error.
+class _TensorComparison:
+    """Squared norms of one tensor, row by row: the reference, the backend's error and the rounded reference's error.
 
-    Each is (batch * kv_heads, heads / kv_heads, rows).
+    Each array has the shape (batch * kv_heads, heads / kv_heads, rows).
     """
 
     def __init__(self, name: str, inputs: Inputs, rows: torch.Tensor) -> None:
@@ -186,7 +189,7 @@ class _Comparison:
         self.terms = _size_of_terms(name, inputs, len(rows))
 
     def add(self, piece: Piece, yardstick: Piece, result: torch.Tensor) -> None:
-        """Take this tensor's part of a piece, if it has one."""
+        """Add this tensor's part of a piece, if it has one."""
         reference, rounded = getattr(piece, self.name), getattr(yardstick, self.name)
         if reference is None:
             return
@@ -203,7 +206,7 @@ class _Comparison:
 
 
 def _size_of_terms(name: str, inputs: Inputs, rows: int) -> float:
-    """What a row of dq or dk adds up from before it cancels: scale * |grad| * max |v| * max |k or q|."""
+    """Return the size of what a row of dq or dk adds up before it cancels: scale * |grad| * max |v| * max |k or q|."""
     if inputs.grad is None or name not in ("dq", "dk"):
         return 0.0
     other = inputs.k if name == "dq" else inputs.q
@@ -212,8 +215,8 @@ def _size_of_terms(name: str, inputs: Inputs, rows: int) -> float:
     return grad * largest[0] * largest[1] / math.sqrt(inputs.q.shape[-1])
 
 
-def _limit(comparison: _Comparison, case: Case, total: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-    """The largest permitted norm of the error, for the rows that `total` adds up."""
+def _limit(comparison: _TensorComparison, case: Case, total: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    """Return the largest permitted norm of the error, for the rows that `total` adds up."""
     relative = (4 + 2 * math.sqrt(case.seq)) * _FLOAT32_UNIT
     unit = torch.finfo(_DTYPES[case.dtype]).eps / 2
     rows = total(torch.ones_like(comparison.reference))
@@ -224,7 +227,7 @@ def _limit(comparison: _Comparison, case: Case, total: Callable[[torch.Tensor], 
     )
 
 
-def _judge(comparisons: list[_Comparison], case: Case, checked: str) -> CheckResult:
+def _judge(comparisons: list[_TensorComparison], case: Case, checked: str) -> CheckResult:
     errors, tolerances, faults = {}, {}, []
     for comparison in comparisons:
         error, limit, size = (
@@ -244,8 +247,8 @@ def _judge(comparisons: list[_Comparison], case: Case, checked: str) -> CheckRes
     return CheckResult(not faults, faults[0] if faults else "", checked, errors, tolerances)
 
 
-def _block_faults(comparison: _Comparison, case: Case) -> list[str]:
-    """The worst block of rows of one head, when it is beyond its own limit."""
+def _block_faults(comparison: _TensorComparison, case: Case) -> list[str]:
+    """Return the fault of the worst block of rows of one head, when the block exceeds its own limit."""
     limit = _limit(comparison, case, _by_block)
     error, size = _by_block(comparison.error).sqrt(), _by_block(comparison.reference).sqrt()
     excess = error / limit.clamp_min(1e-300)
@@ -262,13 +265,13 @@ def _block_faults(comparison: _Comparison, case: Case) -> list[str]:
 
 
 def _by_block(norms: torch.Tensor) -> torch.Tensor:
-    """Sums over blocks of ROWS rows; the last block may be shorter."""
+    """Return sums over blocks of ROWS rows; the last block may be shorter."""
     missing = -norms.shape[-1] % ROWS
     return torch.nn.functional.pad(norms, (0, missing)).unflatten(-1, (-1, ROWS)).sum(-1)
 
 
 def _ratio(norm: float, size: float) -> float:
-    """Relative to the reference; where that is zero, zero or infinite."""
+    """Return a norm relative to the reference. Where the reference is zero, return zero or infinity."""
     if size > 0:
         return norm / size
     return 0.0 if norm == 0 else math.inf

@@ -1,6 +1,6 @@
-"""What torch can do here, for `doctor`: facts as one JSON line, or a number of kernels to be recorded.
+"""Print what torch can do here as one JSON line, or launch some kernels to be recorded; `doctor` runs this.
 
-Run as `python -m nsysprof.workload.doctor_probe [LAUNCHES]`; a process of its own, since torch may fail to load at all.
+Run as `python -m nsysprof.workload.doctor_probe [LAUNCHES]`, in a process of its own, because torch may fail to load.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Torch's own checks of one call, asked one backend at a time, and the call itself under torch's profiler."""
+"""Ask torch's own checks about one call, one backend at a time, and run the call under torch's profiler."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from typing import Any
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from nsysprof.attention_call import AttentionCall
-from nsysprof.constraints import Constraint, parse_refusal, plain_text
-from nsysprof.eligibility import Answer, Question, Ran
+from nsysprof.attention.attention_call import AttentionCall
+from nsysprof.attention.case import BACKENDS
+from nsysprof.attention.constraints import Constraint, parse_refusal, plain_text
+from nsysprof.attention.eligibility import EligibilityAnswer, EligibilityQuestion, Ran
+from nsysprof.attention.nearest_supported_shape import CallVerdict, explain_refusal
 from nsysprof.environment import collect_host
-from nsysprof.nearest import Verdict, explain_refusal
 from nsysprof.units import format_bytes
 from nsysprof.workload.attention_inputs import NoMemoryError, make_inputs
+from nsysprof.workload.refusal import IneligibleError
 from nsysprof.workload.run_once import run_once
 
 _BACKENDS = {
@@ -37,7 +39,7 @@ _CHECKS = {
     "efficient": "can_use_efficient_attention",
     "cudnn": "can_use_cudnn_attention",
 }
-# A call that every fused backend takes on a GPU that it supports: what it is refused for is no fault of a shape.
+# A call that every fused backend takes on a GPU that it supports. If it is refused, its shape is not the reason.
 _ORDINARY = AttentionCall(seq=128, kv_seq=128, heads=1, kv_heads=1, head_dim=64, dtype="fp16", causal=False)
 
 
@@ -46,7 +48,7 @@ class UnknownError(Exception):
 
 
 def collect_facts(device: str) -> dict[str, Any]:
-    """Torch's version and the GPU; starts CUDA, so that a broken driver shows here."""
+    """Return torch's version and the GPU. This starts CUDA, so a broken driver shows here."""
     facts: dict[str, Any] = {
         "device": device,
         "torch_version": str(torch.__version__),
@@ -62,16 +64,18 @@ def collect_facts(device: str) -> dict[str, Any]:
     return facts
 
 
-def answer(question: Question, device: str) -> Answer:
-    """All that can be known here of one question; what cannot be is None, with the reason."""
+def answer(question: EligibilityQuestion, device: str) -> EligibilityAnswer:
+    """Return all that can be known here about one question. What cannot be known is None, with the reason."""
     backend, call = question.backend, question.call
+    if backend not in BACKENDS:
+        return _answer_of_own(question, device)
     built, supported = support(backend, device)
     try:
         answered = _ask(backend, call, device)
     except UnknownError as error:
-        answered = Answer(backend, None, str(error))
+        answered = EligibilityAnswer(backend, None, str(error))
     except RuntimeError as error:
-        answered = Answer(backend, None, f"torch: {_first_line(error)}")
+        answered = EligibilityAnswer(backend, None, f"torch: {_first_line(error)}")
     if answered.eligible is False or (answered.eligible is None and backend in ("efficient", "cudnn")):
         ran = Ran("not_run", answered.reason)
     else:
@@ -81,42 +85,60 @@ def answer(question: Question, device: str) -> Answer:
     return replace(answered, built=built, supported=supported, ran=ran)
 
 
-def is_poisoned(answered: Answer) -> bool:
-    """Whether the GPU can no longer be used from this process."""
+def _answer_of_own(question: EligibilityQuestion, device: str) -> EligibilityAnswer:
+    """Return what one call of a user's own backend shows, because torch has no check for it."""
+    backend, call = question.backend, question.call
+    if call.mask != "none" or call.dropout:
+        reason = "it is called with q, k, v and is_causal only, without a mask and without dropout"
+        return EligibilityAnswer(backend, False, reason, ran=Ran("not_run", reason))
+    try:
+        ran = _run(question, device, None)
+    except IneligibleError as error:
+        return EligibilityAnswer(backend, False, str(error), ran=Ran("not_run", str(error)))
+    if device == "cuda":
+        torch.cuda.empty_cache()
+    if ran.status == "ok":
+        return EligibilityAnswer(backend, True, "one call of it ran", ran=ran)
+    # A backend that takes the shape and then runs out of memory is eligible, as torch's backends are.
+    return EligibilityAnswer(backend, True if ran.status == "out_of_memory" else None, ran.reason, ran=ran)
+
+
+def is_poisoned(answered: EligibilityAnswer) -> bool:
+    """Return whether the GPU can no longer be used from this process."""
     return answered.ran.status == "error" and "CUDA error" in answered.ran.reason
 
 
-def _ask(backend: str, call: AttentionCall, device: str) -> Answer:
+def _ask(backend: str, call: AttentionCall, device: str) -> EligibilityAnswer:
     if backend == "naive":
-        return Answer(backend, True, "plain operators: any shape that fits the memory")
+        return EligibilityAnswer(backend, True, "plain operators: any shape that fits the memory")
     if backend == "math":
-        return Answer(backend, True, "torch's fallback: any shape that fits the memory")
+        return EligibilityAnswer(backend, True, "torch's fallback: any shape that fits the memory")
     if backend == "auto":
-        return Answer(backend, True, predicted=_predict(call, device))
+        return EligibilityAnswer(backend, True, predicted=_predict(call, device))
     verdict = _verdict(backend, call, device)
     if verdict.eligible:
-        return Answer(backend, True)
+        return EligibilityAnswer(backend, True)
     explanation = explain_refusal(call, lambda other: _verdict_or_refusal(backend, other, device))
     reason = " ".join(constraint.text for constraint in explanation.constraints)
-    return Answer(backend, False, reason, explanation.constraints, explanation.nearest)
+    return EligibilityAnswer(backend, False, reason, explanation.constraints, explanation.nearest)
 
 
-def _verdict(backend: str, call: AttentionCall, device: str) -> Verdict:
-    """What torch's check says of one backend alone, with the warnings of that check and no other."""
+def _verdict(backend: str, call: AttentionCall, device: str) -> CallVerdict:
+    """Return what torch's check says about one backend alone, with only the warnings of that check."""
     if device == "cpu" and backend != "flash":
         raise UnknownError("needs a GPU")
     with warnings.catch_warnings(record=True) as caught, _every_warning(), _stderr() as written:
         eligible = _choice_among(call, device, "flash") == "flash" if device == "cpu" else _can_use(backend, call)
     if eligible:
-        return Verdict(True)
+        return CallVerdict(True)
     messages = [str(warning.message) for warning in caught] + native_warnings("".join(written))
     constraints = parse_refusal(messages, call)
-    return Verdict(False, tuple(constraints) or (Constraint(None, None, "", None, "torch gave no reason"),))
+    return CallVerdict(False, tuple(constraints) or (Constraint(None, None, "", None, "torch gave no reason"),))
 
 
 @contextmanager
 def _every_warning() -> Iterator[None]:
-    """Torch gives some of its reasons once a process, and so does Python; here each call gets its own."""
+    """Make torch and Python repeat their warnings for each call. By default some are given once per process."""
     before = torch.is_warn_always_enabled()
     warnings.simplefilter("always")
     torch.set_warn_always(True)
@@ -128,9 +150,9 @@ def _every_warning() -> Iterator[None]:
 
 @contextmanager
 def _stderr() -> Iterator[list[str]]:
-    """What native code writes to standard error in the meantime, as one text when the block ends.
+    """Collect what native code writes to standard error within the block, as one text when the block ends.
 
-    The checks are called without torch's handler that makes Python warnings of native ones, so these go there.
+    The checks are called without torch's handler that turns native warnings into Python warnings, so they appear there.
     """
     written: list[str] = []
     sys.stderr.flush()
@@ -147,22 +169,22 @@ def _stderr() -> Iterator[list[str]]:
 
 
 def native_warnings(text: str) -> list[str]:
-    """The messages of `[W1121 05:42:57.4 sdp_utils.cpp:180] Warning: MESSAGE (function NAME)`."""
+    """Return the messages in lines like `[W1121 05:42:57.4 sdp_utils.cpp:180] Warning: MESSAGE (function NAME)`."""
     return re.findall(r"^\[W[^\]]*\] Warning: (.*?)(?: \(function \S+\))?$", text, re.MULTILINE)
 
 
-def _verdict_or_refusal(backend: str, call: AttentionCall, device: str) -> Verdict:
-    """As _verdict, for the search: a neighbour that cannot be asked about is none that passes."""
+def _verdict_or_refusal(backend: str, call: AttentionCall, device: str) -> CallVerdict:
+    """Return the verdict for the search. A neighbour about which torch cannot be asked does not pass."""
     try:
         return _verdict(backend, call, device)
     except UnknownError:
-        return Verdict(False)
+        return CallVerdict(False)
 
 
 def _can_use(backend: str, call: AttentionCall) -> bool:
     check = getattr(torch.backends.cuda, _CHECKS[backend], None)
     if check is None or _BACKENDS[backend] is None:
-        raise UnknownError(f"torch {torch.__version__} has no {_CHECKS[backend]} to ask")
+        raise UnknownError(f"torch {torch.__version__} does not have {_CHECKS[backend]}, which checks a call")
     try:
         inputs = make_inputs(call, "cuda", fill=False)
     except NoMemoryError as error:
@@ -172,10 +194,10 @@ def _can_use(backend: str, call: AttentionCall) -> bool:
 
 
 def _choice_among(call: AttentionCall, device: str, backend: str | None) -> str | None:
-    """The backend that torch's own dispatcher picks, of one alone or (None) of all; None when it refuses."""
+    """Return the backend that torch's dispatcher picks, or None when it refuses. `backend`: the only one allowed."""
     choose = getattr(torch, "_fused_sdp_choice", None)
     if choose is None:
-        raise UnknownError(f"torch {torch.__version__} has no _fused_sdp_choice to ask")
+        raise UnknownError(f"torch {torch.__version__} does not have _fused_sdp_choice, which names its choice")
     try:
         inputs = make_inputs(call, device, fill=False)
     except NoMemoryError as error:
@@ -204,9 +226,9 @@ def _predict(call: AttentionCall, device: str) -> str | None:
 
 @cache
 def support(backend: str, device: str) -> tuple[bool | None, bool | None]:
-    """Whether this torch has the backend, and whether this GPU's architecture has; None where it cannot be known.
+    """Return whether this torch has the backend and whether this GPU supports it; None where it cannot be known.
 
-    Torch is asked of a call that every fused backend takes, so that what is refused is the build or the GPU.
+    Torch is asked about a call that every fused backend takes, so a refusal is due to the build or the GPU.
     """
     if backend in ("math", "naive", "auto") or (backend == "flash" and device == "cpu"):
         return True, (True if device == "cuda" else None)
@@ -221,9 +243,10 @@ def support(backend: str, device: str) -> tuple[bool | None, bool | None]:
     return True, verdict.eligible or (False if "gpu_architecture" in verdict.properties else None)
 
 
-def _run(question: Question, device: str, predicted: str | None) -> Ran:
-    """One call under the profiler, after one to warm up."""
-    expected = {"auto": predicted, "naive": "math"}.get(question.backend, question.backend)
+def _run(question: EligibilityQuestion, device: str, predicted: str | None) -> Ran:
+    """Run one call under the profiler, after another one to warm up, and return what it ran."""
+    own = None if question.backend not in BACKENDS else question.backend
+    expected = {"auto": predicted, "naive": "math"}.get(question.backend, own)
     call = question.call
     if device == "cpu":
         least_bytes, memory_bytes = call.tensor_bytes, collect_host()["memory_bytes"]
@@ -236,7 +259,9 @@ def _run(question: Question, device: str, predicted: str | None) -> Ran:
             return run_once(question.backend, _BACKENDS.get(question.backend), call, device, expected)
     except (NoMemoryError, torch.OutOfMemoryError, MemoryError) as error:
         return Ran("out_of_memory", _first_line(error))
-    except Exception as error:  # noqa: BLE001 - whatever a backend raises is what became of it
+    except IneligibleError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever a backend raises is the result of its run
         if "can't allocate memory" in str(error) or "not enough memory" in str(error):
             return Ran("out_of_memory", _first_line(error))
         return Ran("error", f"{type(error).__name__}: {_first_line(error)}")

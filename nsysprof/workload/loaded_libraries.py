@@ -1,4 +1,4 @@
-"""The versions of torch, CUDA, cuDNN and cuBLAS that this process really loaded, not those that were installed."""
+"""Read the versions of torch, CUDA, cuDNN and cuBLAS that this process really loaded, not those that are installed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 
 def collect_torch(device: str) -> dict[str, Any]:
-    """Versions, the visible GPU, and the loaded cuDNN and cuBLAS with the place each came from (wheel or system)."""
+    """Return versions, the visible GPU, and the loaded cuDNN and cuBLAS, each with its origin (wheel or system)."""
     facts: dict[str, Any] = {
         "torch_version": str(torch.__version__),
         "cuda_version": torch.version.cuda,
@@ -38,7 +38,7 @@ def collect_torch(device: str) -> dict[str, Any]:
             gpu_memory_bytes=properties.total_memory,
             compute_capability=f"{properties.major}.{properties.minor}",
         )
-        torch.zeros(1, device="cuda") @ torch.zeros(1, device="cuda")  # load cuBLAS before asking which
+        torch.zeros(1, device="cuda") @ torch.zeros(1, device="cuda")  # loads cuBLAS before its version is read
         torch.backends.cudnn.version()
     facts.update(_loaded("cudnn", r"libcudnn\.so[.\d]*$"), **_loaded("cublas", r"libcublas\.so[.\d]*$"))
     return facts
@@ -60,7 +60,7 @@ def _mapped_files() -> list[str]:
 
 
 def _cudnn_version(path: str) -> str | None:
-    """cudnnGetVersion: 91900 is 9.19.0; before 9 the factors were 1000 and 100."""
+    """Return the version from cudnnGetVersion: 91900 is 9.19.0. Before cuDNN 9 the factors were 1000 and 100."""
     try:
         number = int(ctypes.CDLL(path).cudnnGetVersion())
     except (OSError, AttributeError):
@@ -70,7 +70,7 @@ def _cudnn_version(path: str) -> str | None:
 
 
 def _cublas_version(path: str) -> str | None:
-    """cublasGetProperty with libraryPropertyType 0, 1, 2: major, minor, patch; needs no handle."""
+    """Return the version from cublasGetProperty(0, 1, 2), which are major, minor and patch and need no handle."""
     try:
         library = ctypes.CDLL(path)
         parts = []

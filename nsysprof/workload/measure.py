@@ -1,162 +1,116 @@
-"""Measure one case: untraced samples of its latency, or a fixed number of calls inside an NVTX range."""
+"""Measure one case: a block of untraced samples, or calls inside an NVTX range that a profiler records."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 
-from nsysprof.case import Case
-from nsysprof.workload.backends import Attention, check_form, load_attention
-from nsysprof.workload.check import check_attention
-from nsysprof.workload.memory import PeakMemory
-from nsysprof.workload.refusal import WrongResultError, eligibility
+from nsysprof.attention.case import Case
+from nsysprof.results.launch_bound import LAUNCH_BOUND_SHARE
+from nsysprof.workload.job import Job
+from nsysprof.workload.memory import PeakMemory, release_memory
+from nsysprof.workload.prepared_call import prepared
+from nsysprof.workload.timing import (
+    Call,
+    WarmUp,
+    capture_graph,
+    make_flush,
+    run_calls,
+    synchronize,
+    time_calls,
+    warm_up,
+)
 
-DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
-_MIN_SAMPLES = 10
 _MOST_CALLS = 2000
-METHODS = {
-    "cuda": "untraced; one pair of CUDA events around each call, calls queued back to back, L2 warm; median",
-    "cpu": "untraced; monotonic clock around each call on the CPU; median",
-}
-
-Call = Callable[[], object]
 
 
-@contextmanager
-def prepared(case: Case, device: str, memory: PeakMemory | None = None) -> Iterator[Call]:
-    """The case's call, ready to run: inputs allocated, backend selected, and one first call made.
+def measure_block(case: Case, job: Job) -> dict[str, Any]:
+    """Return the measured fields of a Block: latencies, peak memory, and how the warm-up went."""
+    flush = make_flush(job.device) if job.flush else None  # before the peak is measured, without its buffer
+    memory = PeakMemory(job.device)
+    with own_stream(job.device), prepared(case, job.device, memory) as call:
+        warm = _warm_up(call, job)
+        count = sample_count(job, warm.call_s)
+        if flush is not None:
+            flush()
+        synchronize(job.device)
+        started_ns = time.time_ns()
+        timed = time_calls(call, job.device, count, flush)
+        peaks = memory.read()
+        share = warm.launch_s / warm.call_s if job.device == "cuda" and warm.call_s else None
+        graph_ns, graph_reason = _time_graph(call, job, count, flush, share)
+    release_memory()
+    return {
+        "started_ns": started_ns,
+        "values_ns": timed.values_ns,
+        "offsets_ns": timed.offsets_ns,
+        "graph_ns": graph_ns,
+        "graph_reason": graph_reason,
+        "launch_share": None if share is None else round(share, 3),
+        "warmup_calls": warm.calls,
+        "stable": warm.stable,
+        **peaks,
+    }
 
-    fwd: out = attention(q, k, v) without autograd. bwd: the gradients of q, k, v, the forward done beforehand.
-    fwdbwd: both. Raises IneligibleError when the backend refuses the case, UnusableBackendError when its name leads to
-    nothing callable, and WrongResultError when what it returns has not the form of an attention's result.
+
+def run_traced(case: Case, job: Job, annotated: AbstractContextManager[None]) -> int:
+    """Warm up the case, run its calls inside `annotated`, and return how many they were.
+
+    There are traced_calls of them, or as many as take traced_seconds. The range ends when the device is idle again.
     """
-    select, attention = load_attention(case.backend)
-    q, k, v = _make_inputs(case, device)
-    grad = torch.randn_like(q) if case.pass_ != "fwd" else None
-    if memory is not None:
-        memory.mark_inputs()
-    with select, torch.set_grad_enabled(case.pass_ != "fwd"):
-        with eligibility(case.backend):
-            call = _make_call(case, attention, q, k, v, grad)
-            _synchronize(device)
-        yield call
-
-
-def _check_first_output(out: object, q: torch.Tensor, v: torch.Tensor) -> None:
-    tensor = check_form(out, q, v)
-    if q.requires_grad and not tensor.requires_grad:
-        raise WrongResultError("returned a tensor without gradient")
-
-
-def _make_inputs(case: Case, device: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    generator = torch.Generator(device=device).manual_seed(0)
-    made = [
-        torch.randn(
-            (case.batch, heads, case.seq, case.head_dim), generator=generator, device=device, dtype=DTYPES[case.dtype]
-        ).requires_grad_(case.pass_ != "fwd")
-        for heads in (case.heads, case.key_heads, case.key_heads)
-    ]
-    return made[0], made[1], made[2]
-
-
-def _make_call(
-    case: Case,
-    attention: Attention,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    grad: torch.Tensor | None,
-) -> Call:
-    """The call to measure, after a first one whose result has the right form."""
-    causal = case.causal
-    out = attention(q, k, v, causal)
-    _check_first_output(out, q, v)
-    if case.pass_ == "fwd":
-        return lambda: attention(q, k, v, causal)
-    torch.autograd.grad(out, (q, k, v), grad, retain_graph=case.pass_ == "bwd")
-    if case.pass_ == "bwd":
-        return lambda: torch.autograd.grad(out, (q, k, v), grad, retain_graph=True)
-    return lambda: torch.autograd.grad(attention(q, k, v, causal), (q, k, v), grad)
-
-
-def _synchronize(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
-
-
-def _warm_up(call: Call, device: str, calls: int) -> float:
-    """Run `calls` calls and return the seconds one took."""
-    start = time.perf_counter()
-    for _ in range(calls):
-        call()
-    _synchronize(device)
-    return (time.perf_counter() - start) / max(1, calls)
-
-
-def sample_count(wanted: int, budget_s: float, call_s: float) -> int:
-    """As many samples as wanted, fewer when they would take longer than the budget, never under ten."""
-    return min(wanted, max(_MIN_SAMPLES, int(budget_s / max(call_s, 1e-9))))
-
-
-def check_case(case: Case, device: str) -> dict[str, Any]:
-    """What the comparison with the float64 reference found, as JSON. Raises WrongResultError when that is a fault."""
-    select, attention = load_attention(case.backend)
-    with select, eligibility(case.backend):
-        result = check_attention(attention, case, device)
-    if not result.ok:
-        raise WrongResultError(result.reason)
-    return asdict(result)
-
-
-def measure_latency(case: Case, device: str, samples: int, budget_s: float, warmup: int) -> dict[str, Any]:
-    """Raw durations (ns) of single untraced calls after a warm-up of this very case, and its peak memory."""
-    memory = PeakMemory(device)
-    with prepared(case, device, memory) as call:
-        first = _warm_up(call, device, 1)  # the second call ever: plans exist, clocks may still be low
-        call_s = _warm_up(call, device, min(warmup, max(2, int(budget_s / max(first, 1e-9)))))
-        count = sample_count(samples, budget_s, call_s)
-        values = _time_cuda(call, count) if device == "cuda" else _time_cpu(call, count)
-        return {"values_ns": values, "method": METHODS[device], **memory.read()}
-
-
-def _time_cuda(call: Call, count: int) -> list[int]:
-    starts = [torch.cuda.Event(enable_timing=True) for _ in range(count)]
-    ends = [torch.cuda.Event(enable_timing=True) for _ in range(count)]
-    for start, end in zip(starts, ends, strict=True):
-        start.record()
-        call()
-        end.record()
-    torch.cuda.synchronize()
-    return [round(start.elapsed_time(end) * 1e6) for start, end in zip(starts, ends, strict=True)]
-
-
-def _time_cpu(call: Call, count: int) -> list[int]:
-    values = []
-    for _ in range(count):
-        start = time.perf_counter_ns()
-        call()
-        values.append(time.perf_counter_ns() - start)
-    return values
-
-
-def run_traced(
-    case: Case, device: str, calls: int, warmup: int, annotated: AbstractContextManager[None], least_s: float = 0.0
-) -> int:
-    """Warm the case, then run `calls` calls inside `annotated`, or as many as take `least_s`; returns how many.
-
-    The range ends when the device is idle again.
-    """
-    with prepared(case, device) as call:
-        call_s = _warm_up(call, device, warmup)
-        count = max(calls, min(_MOST_CALLS, math.ceil(least_s / call_s))) if least_s and call_s else calls
+    with prepared(case, job.device) as call:
+        call_s = run_calls(call, job.device, job.warmup_calls or 0).call_s
+        count = job.traced_calls
+        if job.traced_seconds and call_s:
+            count = max(count, min(_MOST_CALLS, math.ceil(job.traced_seconds / call_s)))
         with annotated:
             for _ in range(count):
                 call()
-            _synchronize(device)
+            synchronize(job.device)
     return count
+
+
+def own_stream(device: str) -> AbstractContextManager[Any]:
+    """Return a stream other than the default one, which cannot be captured into a graph."""
+    return torch.cuda.stream(torch.cuda.Stream()) if device == "cuda" else nullcontext()
+
+
+def sample_count(job: Job, call_s: float) -> int:
+    """Return the number of samples: as many as wanted, or fewer when they would take longer than sample_seconds.
+
+    It is never less than least_samples, unless fewer are wanted.
+
+    call_s: the duration of a call (s).
+    """
+    return min(job.samples, max(job.least_samples, int(job.sample_seconds / max(call_s, 1e-9))))
+
+
+def _warm_up(call: Call, job: Job) -> WarmUp:
+    """Warm up until the times are stable, or with the number of calls that the job gives, and return how it went."""
+    if job.warmup_calls is None:
+        return warm_up(call, job.device, job.warmup_seconds)
+    first = run_calls(call, job.device, 1)  # the second call in all: plans exist, clocks may still be low
+    most = max(2, int(job.sample_seconds / max(first.call_s, 1e-9)))
+    warm = run_calls(call, job.device, min(job.warmup_calls, most))
+    return warm._replace(calls=warm.calls + 1)
+
+
+def _time_graph(
+    call: Call, job: Job, count: int, flush: Call | None, share: float | None
+) -> tuple[tuple[int, ...], str]:
+    """Return the latencies of the call as a CUDA graph (ns), or none and the reason."""
+    if job.graph == "never" or share is None:
+        return (), "not asked for" if job.device == "cuda" else "there are no CUDA graphs on a CPU"
+    if job.graph == "auto" and share < LAUNCH_BOUND_SHARE:
+        return (), f"launching takes {share:.0%} of a call, so it is not the bottleneck"
+    try:
+        replay = capture_graph(call)
+        warm_up(replay, job.device, job.warmup_seconds)
+        return time_calls(replay, job.device, count, flush).values_ns, ""
+    except RuntimeError as error:
+        first = (str(error).splitlines() or [""])[0]
+        return (), f"it cannot be captured: {first[:200]}"

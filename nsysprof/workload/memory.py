@@ -1,4 +1,4 @@
-"""Peak memory of one case that does not depend on what ran before it in the process."""
+"""Measure the peak memory of one case, independent of what ran before it in the process."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import torch
 
 
 def release_memory() -> None:
-    """Give back what earlier cases left: tensors, cuBLAS workspaces, the caching allocator's blocks.
+    """Free what earlier cases left: tensors, cuBLAS workspaces, and the blocks of the caching allocator.
 
-    cuBLAS keeps one workspace a handle and stream (32 MiB on Hopper) in torch's allocator; a case that ran after
-    `math` would carry it (seen: 40.1 MiB where the tensors are 8).
+    cuBLAS keeps one workspace per handle and stream (32 MiB on Hopper) in torch's allocator. A case that ran after
+    `math` would count it (seen: 40.1 MiB where the tensors take 8).
     """
     gc.collect()
     if not torch.cuda.is_available():
@@ -25,7 +25,7 @@ def release_memory() -> None:
 
 
 class PeakMemory:
-    """Peaks of torch's CUDA allocator since construction, less what was there before. All None on the CPU."""
+    """The peaks of torch's CUDA allocator since construction, without what was there before; None on the CPU."""
 
     def __init__(self, device: str) -> None:
         self._cuda = device == "cuda"
@@ -37,16 +37,16 @@ class PeakMemory:
         self._inputs: int | None = None
 
     def mark_inputs(self) -> None:
-        """Call when the case's inputs exist and nothing else does."""
+        """Note the bytes of the inputs. Call this when the case's inputs exist and nothing else does."""
         if self._cuda:
             self._inputs = torch.cuda.memory_allocated() - self._allocated
 
     def read(self) -> dict[str, Any]:
-        """Bytes: `input_bytes`, and the peaks `allocated`, `reserved` and `beyond_inputs` of the case so far."""
+        """Return the bytes of the inputs and the peaks of the case so far, by the names of a Block's fields."""
         if not self._cuda:
             return {
                 "input_bytes": None,
-                "peak_allocated_bytes": None,
+                "peak_bytes": None,
                 "peak_reserved_bytes": None,
                 "peak_beyond_inputs_bytes": None,
             }
@@ -54,7 +54,7 @@ class PeakMemory:
         allocated = torch.cuda.max_memory_allocated() - self._allocated
         return {
             "input_bytes": self._inputs,
-            "peak_allocated_bytes": allocated,
+            "peak_bytes": allocated,
             "peak_reserved_bytes": torch.cuda.max_memory_reserved() - self._reserved,
             "peak_beyond_inputs_bytes": None if self._inputs is None else allocated - self._inputs,
         }

@@ -1,4 +1,4 @@
-"""NVTX ranges around the measured calls: one process-wide range, and a push/pop range of the same name for the GUI."""
+"""Mark the measured calls with NVTX: a range for the whole process, and a push/pop range of the same name."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 @cache
 def open_domain() -> Any:
-    """The default NVTX domain of the nvtx package.
+    """Return the default NVTX domain of the nvtx package.
 
-    nvtx >= 0.2.12 hands out a domain that records nothing when the profiler lacks the NVTX extension it asks about;
-    Nsight Systems up to at least 2024.2.3 lacks it and yet records every range (seen: 0 ranges with the domain as
-    given, all with the one below). So the check is stepped over where the package allows it.
+    nvtx >= 0.2.12 returns a domain that records nothing when the profiler lacks the NVTX extension that it asks for.
+    Nsight Systems up to at least 2024.2.3 lacks the extension and yet records every range (seen: no ranges with the
+    domain as returned, all of them with the class below). So the check is skipped where the package allows it.
     """
     import nvtx
 
@@ -37,7 +37,7 @@ def open_domain() -> Any:
 
 @contextmanager
 def annotate(name: str) -> Iterator[None]:
-    """Mark the block as `name`, process-wide (kernels launched on autograd threads belong to it) and on this thread."""
+    """Mark the block as `name`, on this thread and for the process, so that work from autograd's threads counts too."""
     import nvtx
 
     domain = open_domain()

@@ -1,7 +1,8 @@
-"""Attention of other libraries, registered as backends by our own pyproject.toml: flex, flash_attn, xformers.
+"""Register attention of other libraries as backends, through our own pyproject.toml: flex, flash_attn, xformers.
 
-Each takes q, k, v of shape (batch, heads, seq, head_dim) and returns the same layout. A library is imported at the
-first call; one that is missing, or that cannot take these inputs, is IneligibleError and not a failure.
+Each function takes q, k, v of shape (batch, heads, seq, head_dim) and returns a tensor of the same layout. The library
+is imported at the first call. Where it is missing or cannot take the inputs, IneligibleError says so; this does not
+count as a failure.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from nsysprof.workload.refusal import IneligibleError
 
 
 def flex(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool) -> torch.Tensor:
-    """torch.nn.attention.flex_attention, compiled once a shape; the causal mask is a block mask, so blocks are skipped.
+    """Return torch.nn.attention.flex_attention of the inputs, compiled once per shape.
 
-    Raises IneligibleError for gradients on the CPU, which flex_attention lacks.
+    The causal mask is a block mask, so masked blocks are skipped. Raises IneligibleError for gradients on the CPU,
+    which flex_attention does not have.
     """
     if q.device.type == "cpu" and q.requires_grad:
         raise IneligibleError("flex_attention computes no gradients on the CPU.")
@@ -31,10 +33,10 @@ def flex(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool) -> 
 
 @lru_cache(maxsize=1)
 def _compiled_flex(*_shapes_and_dtype: Any) -> Callable[..., torch.Tensor]:
-    """A compilation for these shapes alone.
+    """Return flex_attention compiled for these shapes alone.
 
-    Without the reset torch would count the shapes as recompilations of one function, and at the ninth fall back to
-    unfused code.
+    Without the reset, torch would count other shapes as recompilations of one function, and fall back to unfused code
+    at the ninth.
     """
     from torch.nn.attention.flex_attention import flex_attention
 
@@ -54,7 +56,7 @@ def _causal_block_mask(queries: int, keys: int, device: str) -> Any:
 
 
 def flash_attn(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool) -> torch.Tensor:
-    """flash_attn.flash_attn_func of the flash-attn package, whose layout is (batch, seq, heads, head_dim)."""
+    """Return flash_attn.flash_attn_func of the inputs, whose layout is (batch, seq, heads, head_dim)."""
     library = _import_or_refuse("flash_attn", "flash-attn")
     if q.device.type != "cuda" or q.dtype not in (torch.float16, torch.bfloat16):
         raise IneligibleError(f"flash-attn takes fp16 and bf16 on a GPU, not {_words(q)}.")
@@ -63,9 +65,9 @@ def flash_attn(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: boo
 
 
 def xformers(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool) -> torch.Tensor:
-    """xformers.ops.memory_efficient_attention, whose layout is (batch, seq, heads, head_dim).
+    """Return xformers.ops.memory_efficient_attention of the inputs, whose layout is (batch, seq, heads, head_dim).
 
-    Fewer heads in k and v go in as (batch, seq, groups, heads a group, head_dim), expanded and not copied.
+    Where k and v have fewer heads, they are expanded to (batch, seq, groups, heads per group, head_dim) without a copy.
     """
     library = _import_or_refuse("xformers.ops", "xformers")
     query, key, value = (_seq_first(t) for t in (q, k, v))
@@ -82,7 +84,7 @@ def xformers(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool)
 
 
 def _seq_first(tensor: torch.Tensor) -> torch.Tensor:
-    """Heads and positions exchanged, as a view."""
+    """Return a view with heads and positions exchanged."""
     return tensor.transpose(1, 2)
 
 

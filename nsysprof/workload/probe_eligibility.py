@@ -1,8 +1,8 @@
-"""Asks torch which backends take a call and why the others do not, and looks at what each really launches.
+"""Ask torch which backends take a call and why the others do not, and look at what each really launches.
 
-Run as `python -m nsysprof.workload.probe_eligibility JOB.json 0,1,4`: answers the questions with these numbers, one
-JSON line each. A process of its own because torch may hang, crash or lose its GPU, and so that no warning of torch's
-reaches the terminal.
+Run as `python -m nsysprof.workload.probe_eligibility JOB.json 0,1,4`. It answers the questions with these numbers, one
+JSON line each. It is a process of its own because torch may hang, crash or lose its GPU, and so that no warning of
+torch reaches the terminal.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import os
 import sys
 from pathlib import Path
 
-from nsysprof.eligibility import EligibilityJob
-from nsysprof.job import append_event
+from nsysprof.attention.eligibility import EligibilityJob
+from nsysprof.files.json_file import json_value
+from nsysprof.workload.job import append_event
 from nsysprof.workload.worker import REPLACE_ME
 
 
@@ -33,7 +34,7 @@ def main(arguments: list[str]) -> int:
             return 1  # nobody waits for the answers any more
         append_event(job.events_path, "start", question=index)
         answered = answer(job.questions[index], job.device)
-        append_event(job.events_path, "done", question=index, answer=answered.to_json())
+        append_event(job.events_path, "done", question=index, answer=json_value(answered))
         if is_poisoned(answered):
             return REPLACE_ME
     return 0

@@ -1,4 +1,4 @@
-"""Record a block of the running program: with the embedded profiler, or as an NVTX range where nsys records already."""
+"""Record a block of the running program: with the embedded profiler, or as an NVTX range where nsys already records."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from nsysprof.workload.nvtx_ranges import annotate
 from nsysprof.workload.timing import synchronize
 from nsysprof.workload.torch_trace import TorchTrace
 
-# What nsys puts into the environment of what it profiles; the second one is of versions before 2022.
+# Environment variables that nsys sets for the program that it profiles; the second is from versions before 2022.
 _OF_NSYS = ("NSYS_PROFILING_SESSION_ID", "QUADD_INJECTION_PROXY")
 
 
 def is_under_nsys() -> bool:
-    """Whether nsys records this process: CUPTI serves one profiler only, so that the embedded one would see nothing."""
+    """Return whether nsys records this process. CUPTI serves one profiler, so another one would see nothing."""
     return any(name in os.environ for name in _OF_NSYS)
 
 
@@ -36,7 +36,7 @@ def record_block(path: Path, name: str, device: str) -> Iterator[None]:
     """
     trace = TorchTrace(str(path), time.time_ns(), device)
     try:
-        synchronize(device)  # what was launched before is none of the block's
+        synchronize(device)  # work that was launched before does not belong to the block
         with trace.record(), trace.annotate(name):
             try:
                 yield
@@ -48,7 +48,7 @@ def record_block(path: Path, name: str, device: str) -> Iterator[None]:
 
 @contextmanager
 def mark_block(name: str) -> Iterator[None]:
-    """The block as an NVTX range, process-wide and on this thread, which ends when the GPU is idle."""
+    """Mark the block with an NVTX range, for the process and on this thread, that ends when the GPU is idle."""
     device = "cuda" if has_gpu() else "cpu"
     synchronize(device)
     with annotate(name):

@@ -1,8 +1,8 @@
-"""Attention and its gradients in float64, by blocks of queries so that memory stays bounded.
+"""Compute attention and its gradients in float64, by blocks of queries so that memory stays bounded.
 
-The same arithmetic runs twice: exactly, and with every intermediate that a plain implementation would store rounded to
-a narrower format. The first is what a backend is compared with; the distance between the two is what rounding alone
-costs on these inputs, from which `check` makes its tolerance.
+The same arithmetic can run twice: exactly, and with every intermediate that a plain implementation would store rounded
+to a narrower format. A backend is compared with the first. The distance between the two is what rounding alone costs on
+these inputs; `check` makes its tolerance from it.
 """
 
 from __future__ import annotations
@@ -13,38 +13,38 @@ from dataclasses import dataclass
 
 import torch
 
-BLOCK_BYTES = 256 << 20  # of all (queries x keys) intermediates of one block together
-_INTERMEDIATES = 8  # of that size at once: scores, probabilities, their gradients, and what the expressions need
+BLOCK_BYTES = 256 << 20  # the size of all (queries x keys) intermediates of one block together
+_INTERMEDIATES = 8  # arrays of that size at once: scores, probabilities, their gradients, and temporaries
 
 Rounding = Callable[[torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """q (batch, heads, queries, head_dim), k and v (batch, kv_heads, keys, head_dim), grad like q or None, one dtype.
+    """The inputs of one attention, all of one dtype."""
 
-    grad is the gradient of some loss by the output; without it there are no gradients of q, k and v.
-    """
-
+    # (batch, heads, queries, head_dim)
     q: torch.Tensor
+    # (batch, kv_heads, keys, head_dim)
     k: torch.Tensor
     v: torch.Tensor
+    # The gradient of some loss with respect to the output, shaped like q. Without it, no gradients are computed.
     grad: torch.Tensor | None
     is_causal: bool
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Float64 results of some heads: (heads of k, heads of q for each, rows, head_dim), or None where not computed.
+    """Float64 results of some heads, each of shape (heads of k, heads of q for each, rows, head_dim)."""
 
-    kv_heads are positions in the flattened (batch, kv_heads); rows are those of out and dq. dk and dv have all keys,
-    with 1 for the heads of q.
-    """
-
+    # Positions in the flattened (batch, kv_heads).
     kv_heads: slice
+    # The query positions of out and dq.
     rows: torch.Tensor
+    # None where not computed.
     out: torch.Tensor | None = None
     dq: torch.Tensor | None = None
+    # For all keys, with 1 in place of the heads of q.
     dk: torch.Tensor | None = None
     dv: torch.Tensor | None = None
 
@@ -52,11 +52,15 @@ class Piece:
 def reference_pieces(
     inputs: Inputs, rows: torch.Tensor, rounding: Rounding | None = None, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[Piece]:
-    """The results at the query positions `rows` (ascending), head by head: first out and dq by blocks, then dk and dv.
+    """Yield the results head by head: out and dq by blocks of queries, then dk and dv.
 
-    dk and dv are what these rows contribute, which is all of them when grad is zero elsewhere. With `rounding` the
-    intermediates and results go through it. A causal mask lets query i see the keys up to i, as torch's is_causal does.
-    Beside a block the float64 copies of the inputs of one group of heads are in memory.
+    dk and dv hold what the given rows contribute, which is everything when grad is zero elsewhere. A causal mask lets
+    query i see the keys up to i, as torch's is_causal does. Memory holds one block, and float64 copies of the inputs of
+    one group of heads.
+
+    rows: the query positions to compute, ascending.
+    rounding: a function applied to intermediates and results; None computes exactly.
+    block_bytes: the size of the intermediates of one block (bytes).
     """
     round_ = rounding or _exact
     groups = inputs.k.shape[0] * inputs.k.shape[1]
@@ -70,7 +74,7 @@ def reference_pieces(
 
 
 def split_heads(tensor: torch.Tensor, kv_heads: int) -> torch.Tensor:
-    """(batch, heads, rows, dim) as (batch * kv_heads, heads / kv_heads, rows, dim), as Piece has them."""
+    """Return (batch, heads, rows, dim) as (batch * kv_heads, heads / kv_heads, rows, dim), the form of a Piece."""
     return tensor.unflatten(1, (kv_heads, -1)).flatten(0, 1)
 
 
@@ -84,7 +88,7 @@ def _heads(inputs: Inputs, heads: slice, rows: torch.Tensor, height: int, round_
     grad = None if inputs.grad is None else round_(split_heads(inputs.grad, count)[heads].double())
     dk, dv = (None, None) if grad is None else (torch.zeros_like(k), torch.zeros_like(v))
     for block in rows.split(height):
-        # Keys that no query of the block sees cost nothing.
+        # Keys that no query of the block sees are skipped.
         seen = slice(0, min(k.shape[2], int(block[-1]) + 1) if inputs.is_causal else k.shape[2])
         scores = _scores(q[:, :, block], k[:, :, seen], block if inputs.is_causal else None, round_)
         p = round_(torch.softmax(scores, dim=-1))
@@ -95,7 +99,7 @@ def _heads(inputs: Inputs, heads: slice, rows: torch.Tensor, height: int, round_
             continue
         g = grad[:, :, block]
         dv[:, :, seen] += (p.mT @ g).sum(1, keepdim=True)
-        # The sum of p * dp is the same as that of g * out; kernels take the second, whose rounding differs.
+        # The sum of p * dp equals that of g * out. Kernels compute the second, whose rounding differs.
         ds = round_(p * (round_(g @ v[:, :, seen].mT) - (g * out).sum(-1, keepdim=True)))
         ds = round_(ds / math.sqrt(q.shape[-1]))
         dk[:, :, seen] += (ds.mT @ q[:, :, block]).sum(1, keepdim=True)
@@ -105,7 +109,7 @@ def _heads(inputs: Inputs, heads: slice, rows: torch.Tensor, height: int, round_
 
 
 def _scores(q: torch.Tensor, k: torch.Tensor, positions: torch.Tensor | None, round_: Rounding) -> torch.Tensor:
-    """Scaled and, with the queries' positions, causally masked."""
+    """Return the scaled scores, causally masked when the queries' positions are given."""
     scores = round_(round_(q @ k.mT) / math.sqrt(q.shape[-1]))
     if positions is None:
         return scores

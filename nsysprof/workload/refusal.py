@@ -1,4 +1,4 @@
-"""What becomes of a backend that cannot be used: refused for these inputs, not loadable, or wrong."""
+"""Define the ways in which a backend cannot be used: refused for these inputs, not loadable, or wrong."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _WARNING_WORDS = {"math": "math", "flash": "flash", "efficient": "mem", "cudnn":
 
 
 class IneligibleError(Exception):
-    """The backend cannot take these inputs, or its library is missing; the text says why."""
+    """The backend cannot take these inputs, or its library is missing; the text says which."""
 
 
 class UnusableBackendError(Exception):
-    """What a backend's name stands for cannot be imported or called."""
+    """The name of a backend leads to nothing that can be imported or called."""
 
 
 class WrongResultError(Exception):
-    """The backend returned something that is not the attention of its inputs."""
+    """The backend's result is not the attention of its inputs."""
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def eligibility(backend: str) -> Iterator[None]:
 
 
 def refusal_reasons(backend: str, messages: list[str]) -> str:
-    """Of torch's warnings, those that give the reason for `backend`, without its source positions."""
+    """Return those of torch's warnings that give the reason for `backend`, without source positions."""
     word = _WARNING_WORDS.get(backend, backend)
     reasons: list[str] = []
     mine = False

@@ -1,8 +1,9 @@
-"""One call of attention under torch's profiler: which operator torch took and which kernels it launched."""
+"""Run one call of attention under torch's profiler to see which operator torch took and which kernels it launched."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -11,21 +12,25 @@ import torch.nn.functional as F
 from torch.nn.attention import sdpa_kernel
 from torch.profiler import ProfilerActivity, profile
 
-from nsysprof.attention_call import AttentionCall
-from nsysprof.eligibility import Ran
-from nsysprof.kernel_family import dispatched_operator, kernel_family, operator_family
+from nsysprof.attention.attention_call import AttentionCall
+from nsysprof.attention.case import BACKENDS
+from nsysprof.attention.eligibility import Ran
+from nsysprof.attention.kernel_family import dispatched_operator, kernel_family, operator_family
 from nsysprof.workload.attention_inputs import AttentionInputs, make_inputs
+from nsysprof.workload.backends import check_form, load_attention
 
 
 def run_once(backend: str, select: Any, call: AttentionCall, device: str, expected: str | None) -> Ran:
-    """Run the call twice, the second time under the profiler. expected: the family it should be of.
+    """Run the call twice, the second time under the profiler, and return what ran.
+
+    expected: the family that should run.
 
     Raises what the backend raises, and NoMemoryError when the inputs do not fit.
     """
     inputs = make_inputs(call, device, fill=True)
-    attention = _naive if backend == "naive" else _sdpa
+    attention = _attention_of(backend)
     with nullcontext() if select is None else sdpa_kernel(select):
-        _call(attention, inputs, call, device)  # cuBLAS handles, cuDNN plans: work of the first call alone
+        _call(attention, inputs, call, device)  # creates cuBLAS handles and cuDNN plans, work of the first call alone
         with profile(activities=_activities(device)) as profiler:
             _call(attention, inputs, call, device)
     operators = _operators(profiler)
@@ -33,12 +38,20 @@ def run_once(backend: str, select: Any, call: AttentionCall, device: str, expect
     operator = dispatched_operator(operators)
     family = kernel_family([kernel["name"] for kernel in kernels] if device == "cuda" else operators)
     if device == "cpu" or family == "other":
-        family = operator_family(operator) or family  # products of odd sizes run kernels of many names
+        family = operator_family(operator) or family  # products of odd sizes run kernels with many different names
     if device == "cuda" and not kernels:
         reason = "torch's profiler recorded no kernel; CUPTI may be blocked or in use"
         return Ran("ok", reason, None, operator)
     as_asked = None if family is None or expected is None else family == expected
     return Ran("ok", "", family, operator, tuple(kernels), as_asked)
+
+
+def _attention_of(backend: str) -> Callable[[AttentionInputs], torch.Tensor]:
+    """Return the function to call. Raise UnusableBackendError for a user's own backend that cannot be loaded."""
+    if backend in BACKENDS:
+        return _naive if backend == "naive" else _sdpa
+    own = load_attention(backend)[1]
+    return lambda inputs: check_form(own(inputs.q, inputs.k, inputs.v, inputs.causal), inputs.q, inputs.v)
 
 
 def _activities(device: str) -> list[ProfilerActivity]:
@@ -68,7 +81,7 @@ def _sdpa(inputs: AttentionInputs) -> torch.Tensor:
 
 
 def _naive(inputs: AttentionInputs) -> torch.Tensor:
-    """softmax(q k^T / sqrt(d)) v, every intermediate in memory, as one would write it by hand."""
+    """Return softmax(q k^T / sqrt(d)) v, as written by hand with every intermediate in memory."""
     q, k, v = inputs.q, inputs.k, inputs.v
     if inputs.grouped:
         k, v = (each.repeat_interleave(q.shape[1] // each.shape[1], dim=1) for each in (k, v))
@@ -87,7 +100,7 @@ def _operators(profiler: profile) -> list[str]:
 
 
 def _kernels(profiler: profile) -> list[dict[str, Any]]:
-    """Name, count and total time of each kernel, in the order of their first launch; copies and fills are none."""
+    """Return the name, count and total time of each kernel (ns), by first launch, without copies and fills."""
     found: dict[str, dict[str, Any]] = {}
     for event in sorted(profiler.events(), key=lambda each: each.time_range.start):
         on_gpu = event.device_type == torch.autograd.DeviceType.CUDA

@@ -1,7 +1,7 @@
-"""Keeps one worker alive over the grid: a dead or hanging one costs its case, and another takes the rest.
+"""Keep one worker alive over the grid: when it dies or hangs, its case is lost and another worker takes the rest.
 
-Run as `python -m nsysprof.workload.supervise JOB.json`, under the profiler in the traced pass, so that all workers land
-in one trace. Imports no torch, so that it neither holds GPU memory nor disturbs the timing.
+Run as `python -m nsysprof.workload.supervise JOB.json`. In the traced pass it runs under the profiler, so that all
+workers are in one trace. It does not import torch, so that it neither holds GPU memory nor disturbs the timing.
 """
 
 from __future__ import annotations
@@ -14,40 +14,39 @@ from pathlib import Path
 from typing import Any
 
 from nsysprof import __version__
-from nsysprof.case import Case
+from nsysprof.attention.case import Case
 from nsysprof.environment import read_clocks
-from nsysprof.job import EventReader, Job, append_event
+from nsysprof.workload.job import TIMED, TRACED, EventReader, Job, append_event
 from nsysprof.workload.worker import REPLACE_ME
 
 _POLL_S = 0.05
-# A block of bench takes milliseconds.
-_CLOCKS_EVERY_S = {"timed": 0.5, "traced": 0.5, "counted": 0.5, "bench": 0.1}
+_CLOCKS_EVERY_S = 0.1  # a block of samples takes milliseconds
 _KILL_GRACE_S = 5.0
-_STARTUP_S = 300.0  # importing torch from a cold network disk
+_STARTUP_S = 300.0  # enough to import torch from a cold network disk
 
 
 def main(arguments: list[str]) -> int:
     job_path = Path(arguments[0])
     job = Job.read(job_path)
-    if job.pass_name == "traced" and job.profiler == "nsys":
+    if job.pass_name == TRACED and job.profiler == "nsys":
         _announce()
     pending = [index for index in range(len(job.cases)) if index not in job.skip]
     reader = EventReader(job.events_path)
-    reader.read()  # of an earlier time: ncu runs the whole program again for each pass of its application replay
-    clocks = _ClockSampler(job.events_path, _CLOCKS_EVERY_S[job.pass_name])
+    reader.read()  # skips earlier lines: ncu runs the whole program again for each pass of its application replay
+    clocks = _ClockSampler(job)
     failed: set[Case] = set()
     while pending and not job.is_stopped():
         pending = _run_worker(job_path, job, pending, reader, clocks, failed)
-        if job.pass_name == "bench":  # another block of a case that failed would fail, or end another worker
-            for index in [index for index in pending if job.cases[index] in failed]:
-                append_event(job.events_path, "done", case=index, status="skipped", reason="")
-                pending.remove(index)
-            reader.read()  # our own lines
+        for index in [index for index in pending if job.cases[index] in failed]:
+            # Another block of a case that failed would fail too, or end another worker.
+            append_event(job.events_path, "done", case=index, status="skipped", reason="")
+            pending.remove(index)
+        reader.read()  # skips our own lines
     return 0
 
 
 def _announce() -> None:
-    """A short range at the start of the trace that names this tool."""
+    """Put a short range that names this tool at the start of the trace."""
     from nsysprof.workload.nvtx_ranges import annotate
 
     with annotate(f"nsysprof {__version__}"):
@@ -55,11 +54,11 @@ def _announce() -> None:
 
 
 class _ClockSampler:
-    """Samples the clocks of the worker's GPU from this process, so that no measured call waits for NVML."""
+    """Samples the clocks of the worker's GPU in a timed pass, from this process so that no call waits for NVML."""
 
-    def __init__(self, events_path: str, every_s: float) -> None:
-        self._events_path = events_path
-        self._every_s = every_s
+    def __init__(self, job: Job) -> None:
+        self._events_path = job.events_path
+        self._is_wanted = job.pass_name == TIMED
         self._uuid: str | None = None
         self._next = 0.0
 
@@ -68,8 +67,8 @@ class _ClockSampler:
             self._uuid = event["facts"].get("gpu_uuid")
 
     def sample(self, case: int | None) -> None:
-        if self._uuid and time.monotonic() >= self._next:
-            self._next = time.monotonic() + self._every_s
+        if self._is_wanted and self._uuid and time.monotonic() >= self._next:
+            self._next = time.monotonic() + _CLOCKS_EVERY_S
             clocks = read_clocks(self._uuid)
             if clocks is not None:
                 append_event(self._events_path, "clocks", case=case, time_ns=time.time_ns(), **clocks)
@@ -78,7 +77,7 @@ class _ClockSampler:
 def _run_worker(
     job_path: Path, job: Job, pending: list[int], reader: EventReader, clocks: _ClockSampler, failed: set[Case]
 ) -> list[int]:
-    """Run one worker until it ends, hangs or is told to stop; return the cases still to do. Adds to `failed`."""
+    """Run one worker until it ends, hangs or is told to stop; return the cases left to do, and add to `failed`."""
     indices = ",".join(map(str, pending))
     command = [sys.executable, "-m", "nsysprof.workload.worker", str(job_path), indices]
     worker = subprocess.Popen(command, stdin=subprocess.DEVNULL)
@@ -112,13 +111,13 @@ def _run_worker(
     if code in (0, REPLACE_ME) and current is None:
         return left if code == REPLACE_ME else []
     status, reason = verdict or ("crashed", _exit_text(code))
-    # A worker that dies before its first case would die again: give up on all. Else only the current case is lost.
+    # A worker that dies before its first case would die again, so give up. Otherwise only the current case is lost.
     lost = list(left) if current is None and left == pending else ([current] if current is not None else [])
     for index in lost:
         append_event(job.events_path, "done", case=index, status=status, reason=reason)
         failed.add(job.cases[index])
         left.remove(index)
-    reader.read()  # our own lines
+    reader.read()  # skips our own lines
     return left
 
 

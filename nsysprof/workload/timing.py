@@ -1,4 +1,4 @@
-"""Timing single calls: a warm-up that ends when the times are stable, a cold L2, CUDA events, CUDA graphs."""
+"""Time single calls: a warm-up that ends when times are stable, a cold L2 cache, CUDA events and CUDA graphs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import torch
 
-from nsysprof.block import TOLERANCE, WINDOW_S, WINDOWS
+from nsysprof.results.block import TOLERANCE, WINDOW_S, WINDOWS
 
 Call = Callable[[], object]
 
@@ -18,16 +18,18 @@ _GRAPH_WARMUP = 3
 
 
 class WarmUp(NamedTuple):
-    """How a warm-up ended. call_s: seconds a call, back to back; launch_s: the CPU's part of that."""
+    """How a warm-up ended."""
 
     calls: int
+    # Whether it ended because the times were stable.
     stable: bool
+    # Seconds per call, back to back, and the part of them that the CPU needs to launch.
     call_s: float
     launch_s: float
 
 
 class Timed(NamedTuple):
-    """Durations of single calls, and when each began since the first, in ns."""
+    """The durations of single calls, and when each call began relative to the first (ns)."""
 
     values_ns: tuple[int, ...]
     offsets_ns: tuple[int, ...]
@@ -38,35 +40,41 @@ def synchronize(device: str) -> None:
         torch.cuda.synchronize()
 
 
+def run_calls(call: Call, device: str, calls: int) -> WarmUp:
+    """Run `calls` calls back to back, and return how long one call took."""
+    start = time.perf_counter()
+    for _ in range(calls):
+        call()
+    launched = time.perf_counter()
+    synchronize(device)
+    end = time.perf_counter()
+    count = max(1, calls)
+    return WarmUp(calls, True, (end - start) / count, (launched - start) / count)
+
+
 def warm_up(call: Call, device: str, seconds: float) -> WarmUp:
-    """Call until the times are stable by WARMUP_RULE, or for `seconds`."""
+    """Call until the times are stable by WARMUP_RULE, or for `seconds`, and return how it ended."""
     begin, calls, size = time.perf_counter(), 0, 1
     recent: list[float] = []
     while True:
-        start = time.perf_counter()
-        for _ in range(size):
-            call()
-        launched = time.perf_counter()
-        synchronize(device)
-        end = time.perf_counter()
+        window = run_calls(call, device, size)
         calls += size
-        each, launch = (end - start) / size, (launched - start) / size
-        if end - start >= WINDOW_S or size >= _LARGEST_WINDOW:
-            recent = [*recent[1 - WINDOWS :], each]
+        if window.call_s * size >= WINDOW_S or size >= _LARGEST_WINDOW:
+            recent = [*recent[1 - WINDOWS :], window.call_s]
         stable = len(recent) == WINDOWS and _spread(recent) < TOLERANCE
-        if stable or end - begin >= seconds:
-            return WarmUp(calls, stable, each, launch)
-        size = min(_LARGEST_WINDOW, max(size, int(WINDOW_S / max(each, 1e-9)) + 1))
+        if stable or time.perf_counter() - begin >= seconds:
+            return window._replace(calls=calls, stable=stable)
+        size = min(_LARGEST_WINDOW, max(size, int(WINDOW_S / max(window.call_s, 1e-9)) + 1))
 
 
 def _spread(values: Sequence[float]) -> float:
-    """The largest distance from the median, as a part of it."""
+    """Return the largest distance from the median, as a fraction of the median."""
     middle = sorted(values)[len(values) // 2]
     return max(abs(value - middle) for value in values) / middle if middle else 0.0
 
 
 def make_flush(device: str) -> Call:
-    """What evicts the caches: writing four times the size of the L2, or on a CPU a buffer of 64 MiB."""
+    """Return a call that evicts the caches by writing four times the size of the L2, or 64 MiB on a CPU."""
     if device == "cuda":
         size = 4 * torch.cuda.get_device_properties(0).L2_cache_size
         buffer = torch.empty(size, dtype=torch.int8, device="cuda")
@@ -80,7 +88,7 @@ def make_flush(device: str) -> Call:
 
 
 def time_calls(call: Call, device: str, count: int, flush: Call | None) -> Timed:
-    """`count` single calls, each after `flush` (None: with warm caches), which is outside the measured time."""
+    """Time `count` single calls, each after an untimed `flush` (None: the caches stay warm)."""
     return _time_cuda(call, count, flush) if device == "cuda" else _time_cpu(call, count, flush)
 
 
@@ -94,7 +102,7 @@ def _time_cuda(call: Call, count: int, flush: Call | None) -> Timed:
         call()
         end.record()
     torch.cuda.synchronize()
-    values = [round(start.elapsed_time(end) * 1e6) for start, end in zip(starts, ends, strict=True)]
+    values = [max(1, round(start.elapsed_time(end) * 1e6)) for start, end in zip(starts, ends, strict=True)]
     return Timed(tuple(values), tuple(round(starts[0].elapsed_time(start) * 1e6) for start in starts))
 
 
@@ -106,15 +114,15 @@ def _time_cpu(call: Call, count: int, flush: Call | None) -> Timed:
             flush()
         start = time.perf_counter_ns()
         call()
-        values.append(time.perf_counter_ns() - start)
+        values.append(max(1, time.perf_counter_ns() - start))
         offsets.append(start - first)
     return Timed(tuple(values), tuple(offsets))
 
 
 def capture_graph(call: Call) -> Call:
-    """`call` as a CUDA graph, whose replay the CPU launches at once. Raises RuntimeError where it cannot be captured.
+    """Return `call` as a CUDA graph, which the CPU launches at once. Raises RuntimeError where that is impossible.
 
-    To be called on the stream on which `call` was prepared: autograd runs backward on its forward's stream.
+    Use this on the stream on which `call` was prepared, because autograd runs backward on the stream of its forward.
     """
     stream = torch.cuda.current_stream()
     for _ in range(_GRAPH_WARMUP):

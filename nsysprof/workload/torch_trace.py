@@ -1,4 +1,4 @@
-"""The embedded profiler: torch.profiler (Kineto, CUPTI) written as a SQLite with the tables and columns of nsys."""
+"""Run the embedded profiler: torch.profiler (Kineto, CUPTI), written as SQLite with the tables and columns of nsys."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from nsysprof.kineto_events import Event, read_events, read_header
-from nsysprof.torch_tables import TorchTables, global_tid
+from nsysprof.torchprof.kineto_events import Event, read_events, read_header
+from nsysprof.torchprof.torch_tables import TorchTables, global_tid
 
 
 class TorchTrace:
-    """Appends one profiled session after another to one SQLite; several processes may do so in turn."""
+    """A SQLite trace to which profiled sessions are appended. Several processes may do so in turn."""
 
     def __init__(self, path: str, origin_ns: int, device: str) -> None:
-        """origin_ns: UTC epoch of time zero of the trace, the same for all sessions."""
+        """Open the trace. origin_ns: its time zero (ns since 1970, UTC), the same for all sessions."""
         begun = Path(path).exists()
         try:
             self._open(Path(path), origin_ns, device)
         except sqlite3.Error:
-            if not begun:  # no room: what is there of it is no trace, and takes the room of what says so
+            if not begun:  # no room: the beginning is not a trace yet, and would take the room of the error message
                 Path(path).unlink(missing_ok=True)
             raise
 
@@ -72,7 +72,7 @@ class TorchTrace:
 
 
 def _is_ours(event: Event) -> bool:
-    """The profiler's own ranges are none of the measured program."""
+    """Return whether the measured program made this event: the profiler adds ranges of its own."""
     return not (event.category == "user_annotation" and event.name.startswith("ProfilerStep"))
 
 

@@ -1,12 +1,13 @@
-"""The measured process: takes the cases one by one and says what became of each.
+"""Run in the measured process: take the cases one by one, and report the result of each.
 
-Run as `python -m nsysprof.workload.worker JOB.json 3,4,5`. Faults that leave the process usable (out of memory, an
-ineligible backend) fail their case alone; after one that does not (an illegal address poisons the CUDA context) the
-process ends with REPLACE_ME, and the supervisor starts another for the rest.
+Run as `python -m nsysprof.workload.worker JOB.json 3,4,5`. A fault that leaves the process usable (out of memory, an
+ineligible backend) fails only its case. After any other fault (an illegal address breaks the CUDA context) the process
+ends with REPLACE_ME, and the supervisor starts another one for the rest.
 """
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import sys
 import time
@@ -15,9 +16,9 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from nsysprof.case import Case
-from nsysprof.job import Job, append_event
-from nsysprof.range_name import format_range
+from nsysprof.attention.case import Case
+from nsysprof.attention.range_name import format_range
+from nsysprof.workload.job import TIMED, TRACED, Job, append_event
 
 REPLACE_ME = 75  # EX_TEMPFAIL
 
@@ -25,7 +26,7 @@ REPLACE_ME = 75  # EX_TEMPFAIL
 def main(arguments: list[str]) -> int:
     job = Job.read(Path(arguments[0]))
     indices = [int(part) for part in arguments[1].split(",")]
-    warnings.simplefilter("ignore")  # torch's warnings become reasons, or nothing
+    warnings.simplefilter("ignore")  # torch's warnings are collected as reasons where they matter
     from nsysprof.workload.loaded_libraries import collect_torch
 
     append_event(job.events_path, "environment", facts=collect_torch(job.device))
@@ -33,7 +34,7 @@ def main(arguments: list[str]) -> int:
         _measure_ceilings(job)
     try:
         recorder = _Recorder(job)
-    except (sqlite3.Error, OSError) as error:  # no room for the trace: no case can be recorded
+    except (sqlite3.Error, OSError) as error:  # without room for the trace, no case can be recorded
         for index in indices:
             append_event(job.events_path, "done", case=index, **_failed("error", error, named=True))
         return 0
@@ -43,13 +44,13 @@ def main(arguments: list[str]) -> int:
         for index in indices:
             if job.is_stopped():
                 break
-            if job.cases[index] in failed:  # a later block of a case that cannot run would fail as well
+            if job.cases[index] in failed:  # a later block of a failed case would fail as well
                 append_event(job.events_path, "done", case=index, status="skipped", reason="")
                 continue
             append_event(job.events_path, "start", case=index)
             outcome, poisoned = _measure(job, job.cases[index], recorder, checks)
             append_event(job.events_path, "done", case=index, **outcome)
-            if outcome["status"] != "ok" and job.pass_name == "bench":
+            if outcome["status"] != "ok":
                 failed.add(job.cases[index])
             if poisoned:
                 return REPLACE_ME
@@ -59,8 +60,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _measure_ceilings(job: Job) -> None:
-    """The device's ceilings as an event; a device without room for them has none, with the reason."""
-    from nsysprof.workload.bench import measure_ceilings
+    """Append the device's ceilings as an event, or the reason where they do not fit into its memory."""
+    from nsysprof.workload.ceilings import measure_ceilings
 
     try:
         append_event(job.events_path, "ceilings", **measure_ceilings(job.device, list(job.ceilings)))
@@ -69,18 +70,18 @@ def _measure_ceilings(job: Job) -> None:
 
 
 class _Recorder:
-    """The traced pass under one profiler: NVTX ranges for nsys, sessions of torch.profiler for the embedded one."""
+    """Records cases under one profiler: in NVTX ranges for nsys and ncu, else in sessions of torch.profiler."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
         self._trace: Any = None
-        if job.pass_name == "traced" and job.profiler == "torch":
+        if job.pass_name == TRACED and job.profiler == "torch":
             from nsysprof.workload.torch_trace import TorchTrace
 
             self._trace = TorchTrace(job.torch_trace_path, time.time_ns(), job.device)
 
     def run(self, case: Case) -> int:
-        """Record one case; returns the calls inside its range."""
+        """Record one case; return the number of calls inside its range."""
         from nsysprof.workload.measure import run_traced
         from nsysprof.workload.memory import release_memory
         from nsysprof.workload.nvtx_ranges import annotate
@@ -90,8 +91,7 @@ class _Recorder:
         release_memory()
         with nullcontext() if self._trace is None else self._trace.record():
             try:
-                job = self._job
-                return run_traced(case, job.device, job.traced_calls, job.warmup, mark, job.traced_seconds)
+                return run_traced(case, self._job, mark)
             finally:
                 release_memory()  # inside the session, so that the frees are recorded too
 
@@ -101,7 +101,7 @@ class _Recorder:
 
 
 def _measure(job: Job, case: Case, recorder: _Recorder, checks: dict[Case, Any]) -> tuple[dict[str, Any], bool]:
-    """What to report of one case, and whether this process can no longer be used."""
+    """Return the report on one case, and whether this process can no longer be used."""
     try:
         return {"status": "ok", "reason": "", **_run_case(job, case, recorder, checks)}, False
     except Exception as error:  # noqa: BLE001 - the user's own kernel may raise anything; it must cost one case
@@ -110,20 +110,17 @@ def _measure(job: Job, case: Case, recorder: _Recorder, checks: dict[Case, Any])
 
 
 def _run_case(job: Job, case: Case, recorder: _Recorder, checks: dict[Case, Any]) -> dict[str, Any]:
-    """What the pass measures of one case. checks: what this process' comparisons with the reference found."""
-    from nsysprof.workload.measure import check_case, measure_latency
-
-    if job.pass_name in ("traced", "counted"):
+    """Return what the pass measures for one case. checks: the results of this process' comparisons so far."""
+    if job.pass_name != TIMED:
         return {"calls": recorder.run(case)}
+    from nsysprof.workload.measure import measure_block
+    from nsysprof.workload.prepared_call import check_case
+
     if job.check and case not in checks:
         checks[case] = check_case(case, job.device)
-    if job.pass_name == "timed":
-        measured = measure_latency(case, job.device, job.samples, job.sample_seconds, job.warmup)
-    else:
-        from nsysprof.workload.bench import measure_block
-
-        measured = measure_block(case, job)
-    return {"measured": {**measured, "check": checks.get(case)}}
+    errors = checks[case]["errors"] if case in checks else {}
+    finite = {name: error for name, error in errors.items() if math.isfinite(error)}  # infinite relative to zero
+    return {"measured": {**measure_block(case, job), "errors": finite}}
 
 
 def _judge(error: Exception) -> dict[str, Any]:
@@ -142,7 +139,7 @@ def _judge(error: Exception) -> dict[str, Any]:
 
 
 def _failed(status: str, error: BaseException, *, named: bool = False) -> dict[str, Any]:
-    """`named`: whether the reason begins with the type of the error, which says more where the text is not ours."""
+    """Return the outcome of a failed case. named: whether the reason begins with the type of the error."""
     first = next((line.strip() for line in _words(error).splitlines() if line.strip()), "")
     text = f"{type(error).__name__}: {first}" if named else first
     return {"status": status, "reason": text[:500]}

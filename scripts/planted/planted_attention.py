@@ -20,7 +20,7 @@ _MORE = 0.05
 
 
 def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool) -> torch.Tensor:
-    """What capture and bench call as `planted_attention:attention`."""
+    """Return attention with the planted change; capture and bench call it as `planted_attention:attention`."""
     backend = SDPBackend.CUDNN_ATTENTION if PLANT == "backend" else SDPBackend.FLASH_ATTENTION
     on_gpu = q.is_cuda
     if PLANT == "memory":

@@ -2,14 +2,17 @@
 
 import numpy as np
 
-from nsysprof.block import Block
+from nsysprof.results.block import Block
 
 
 def make_blocks(
     rng, count, *, median=100_000.0, between=0.0, within=0.01, samples=10, cell=0, processes=3, drift=0.0, **fields
 ):
-    """`count` blocks of lognormal samples around `median` (ns). between, within: relative spread of blocks and of
-    samples in one; drift: relative change from the first to the last."""
+    """Return `count` blocks of lognormal samples around `median` (ns).
+
+    between, within: the relative spread of blocks, and of samples in a block.
+    drift: the relative change from the first block to the last.
+    """
     blocks = []
     for index in range(count):
         level = median * np.exp(rng.normal(0, between)) * (1 + drift * index / max(1, count - 1))
@@ -27,3 +30,12 @@ def make_blocks(
             )
         )
     return blocks
+
+
+def process_turns(rng, median, *, process=0.005, block=0.005, processes=3, rounds=5):
+    """Log medians by process and round, with relative deviations of processes and of blocks."""
+    found = {}
+    for number in range(processes):
+        level = np.log(median) + rng.normal(0, process)
+        found |= {(number, turn): float(level + rng.normal(0, block)) for turn in range(rounds)}
+    return found

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from nsysprof.comparison import Measured
+from nsysprof.results.comparison import Measured
 
 
 def autocorrelated(rng, count, deviation, rho):
@@ -28,7 +28,7 @@ def measured(
     drift=0.0,
     slow=0.0,
 ):
-    """A bench's case.
+    """Return a bench's case.
 
     between, block, within: relative deviation of processes, blocks and samples; rho: how much of a sample's the next
     one keeps; drift: relative change over a process; slow: share of processes that are 6 % slower.
@@ -45,7 +45,7 @@ def measured(
 
 
 def captured(rng, level=100_000.0, *, samples=50, between=0.005, within=0.01, rho=0.8, drift=0.01):
-    """A capture's case: one process, samples one after the other."""
+    """Return a capture's case: one process, samples one after the other."""
     base = np.log(level) + rng.normal(0, between) + np.linspace(0, drift * rng.normal(), samples)
     values = tuple(int(ns) for ns in np.exp(base + autocorrelated(rng, samples, within, rho)))
     return Measured("ok", processes=((values,),), in_order=True)

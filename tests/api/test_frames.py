@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 import nsysprof
-from tests.build_trace import OTHER_TID, PID, TID, TraceBuilder
+from tests.builders.build_trace import OTHER_TID, PID, TID, TraceBuilder
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from torch.profiler import ProfilerActivity, profile  # noqa: E402
 
 import nsysprof  # noqa: E402
 from nsysprof.api.policy import loaded_cudnn  # noqa: E402
-from nsysprof.kernel_family import kernel_family  # noqa: E402
-from nsysprof.policy_file import PolicyFile, Rule, write_policy  # noqa: E402
+from nsysprof.attention.kernel_family import kernel_family  # noqa: E402
+from nsysprof.attention.policy_file import PolicyFile, PolicyRule, write_policy  # noqa: E402
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")]
 
@@ -28,7 +28,7 @@ def family(q, k, v):
 @pytest.mark.parametrize("backend", ["math", "flash", "efficient", "cudnn"])
 def test_the_tuned_backend_runs(tmp_path, backend):
     q, k, v = (torch.randn(2, 8, 512, 64, device="cuda", dtype=torch.float16) for _ in range(3))
-    rule = Rule(2, 8, 8, 512, 64, "fp16", True, "fwd", backend)
+    rule = PolicyRule(backend, batch=2, seq=512)
     version = (torch.cuda.get_device_name(), str(torch.__version__), loaded_cudnn())
     write_policy(tmp_path / "p.json", PolicyFile((rule,), "cuda", *version))
     before = family(q, k, v)

@@ -9,11 +9,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from nsysprof.app.analyze_trace import analyze_trace
 from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.sanitize import SanitizeOptions, sanitize_trace
-from nsysprof.cli.analyze import analyze_trace
 from nsysprof.errors import UsageError
-from tests.build_trace import OTHER_PID, OTHER_TID, PID, TraceBuilder
+from tests.builders.build_trace import OTHER_PID, OTHER_TID, PID, TraceBuilder
 
 
 def crop(source: Path, target: Path, *patterns: str) -> Path:
@@ -22,6 +22,8 @@ def crop(source: Path, target: Path, *patterns: str) -> Path:
 
 
 def rows_of(table: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    """Rows of these ranges, without what depends on the ranges and kernels around them."""
+    table = table.drop(columns=["path", "label"], errors="ignore")
     return table[table["range"].isin(names)].reset_index(drop=True)
 
 

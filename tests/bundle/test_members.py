@@ -2,45 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+import json
+from pathlib import Path
 from typing import Any
 
-from nsysprof.block import Block
+from msgspec.structs import fields
+
+from nsysprof.attention.case import Case
 from nsysprof.bundle.members import ENVIRONMENT_KEYS, JSON_KEYS, MEMBERS
-from nsysprof.bundle_format import MEMBER_NAME
-from nsysprof.capture.bench import BenchRun
 from nsysprof.capture.bench_plan import BenchPlan
-from nsysprof.capture.collect import summarize_clocks
-from nsysprof.capture.manifest import Manifest, Step
-from nsysprof.case import Case
+from nsysprof.capture.bench_run import new_run
+from nsysprof.capture.environment import summarize_clocks
+from nsysprof.capture.manifest import Manifest
 from nsysprof.environment import COMPARABLE_FIELDS, collect_host
 from nsysprof.notes import Note, Severity
-from nsysprof.samples import Samples
+from nsysprof.nsight.run_tool import Step
+from nsysprof.results.block import Block
+from nsysprof.trace.bundle_format import MEMBER_NAME
 
 _CLOCK = dict.fromkeys(("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w"), 1) | {"throttle_reasons": []}
 
 
 def keys(data: Any) -> set[str]:
-    """The keys of an object and of all in it."""
+    """Return the keys of an object and of all in it."""
     if isinstance(data, list):
         return set().union(*map(keys, data))
     return set(data).union(*map(keys, data.values())) if isinstance(data, dict) else set()
 
 
 def test_every_field_that_a_capture_writes_is_on_the_list() -> None:
-    clocks = summarize_clocks([{**_CLOCK, "pass": "timed", "case": 0}])
-    manifest = Manifest((Case("math", 1, kv_heads=4),), (), "nsys", 1, "", "", environment={"clocks": clocks})
+    clocks = summarize_clocks([{**_CLOCK, "case": 0}])
+    manifest = Manifest((Case("math", seq=1, kv_heads=4),), (), "nsys", 1, "", "", environment={"clocks": clocks})
     manifest.steps.append(Step("nsys", ("nsys",), 0, 1))
     manifest.notes.append(Note("a-b", Severity.INFO, "text"))
     assert keys(manifest.to_json()) - {"nsysprof_version"} <= JSON_KEYS
-    assert keys(Samples((1,), "").to_json()) <= JSON_KEYS
 
 
-def test_every_field_that_a_bench_writes_is_on_the_list() -> None:
-    plan = BenchPlan((Case("math", 1),), "cpu", 1, 1, 1)
-    run = BenchRun(plan, "", ceilings={"bytes_per_s": 1, "flops": 2}, clocks=[{**_CLOCK, "case": 0, "time_ns": 1}])
-    assert keys(run.to_json()) - {"nsysprof_version"} <= JSON_KEYS
-    assert {field.name for field in fields(Block)} <= JSON_KEYS
+def test_every_field_that_a_bench_writes_is_on_the_list(tmp_path: Path) -> None:
+    run = new_run(BenchPlan((Case("math", seq=1),), "cpu", 1, 1, 1))
+    run.ceilings = {"bytes_per_s": 1, "flops": {}}
+    run.clocks = [{**_CLOCK, "case": 0, "time_ns": 1}]
+    run.save(tmp_path)
+    assert keys(json.loads((tmp_path / "samples.json").read_text())) - {"nsysprof_version"} <= JSON_KEYS
+    assert {field.encode_name for field in fields(Block)} <= JSON_KEYS
 
 
 def test_every_fact_of_the_environment_is_on_the_list() -> None:

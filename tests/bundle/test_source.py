@@ -75,10 +75,10 @@ def test_a_variable_with_the_name_of_the_gpu_is_no_secret(tmp_path: Path, work: 
     ("name", "content", "words"),
     [
         ("manifest.json", b"{", "damaged"),
-        ("manifest.json", b"[1]", "no object"),
-        ("manifest.json", b"\xff\xfe", "no UTF-8"),
+        ("manifest.json", b"[1]", "not a JSON object"),
+        ("manifest.json", b"\xff\xfe", "not UTF-8"),
         ("samples.json", b"[" * 50_000, "damaged"),
-        ("results.csv", b"\xff", "no UTF-8"),
+        ("results.csv", b"\xff", "not UTF-8"),
     ],
 )
 def test_a_damaged_file_is_said(capture: Path, work: Path, name: str, content: bytes, words: str) -> None:

@@ -1,26 +1,23 @@
 """Real processes with real torch on the CPU, and callables that misbehave in every way."""
 
-import json
 import threading
 import time
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
-from nsysprof.block import OK, Block  # noqa: E402
+from nsysprof.attention.case import Case  # noqa: E402
 from nsysprof.capture.bench import (  # noqa: E402
     _mark_throttled,
     hopeless_cells,
-    new_run,
     prepare_bench_folder,
-    read_run,
     run_bench,
 )
 from nsysprof.capture.bench_plan import BenchPlan  # noqa: E402
-from nsysprof.case import Case  # noqa: E402
-from nsysprof.errors import OutputError, TraceError  # noqa: E402
+from nsysprof.capture.bench_run import new_run, read_run  # noqa: E402
+from nsysprof.results.block import OK, Block  # noqa: E402
 
 KERNELS = """
 import os, signal, time, torch
@@ -69,7 +66,7 @@ def run(tmp_path, backends, **fields):
     numbers = {"processes": 2, "rounds": 2, "samples": 4, "warmup_seconds": 0.05, "check": False, "flush": False}
     plan = BenchPlan(tuple(case(backend) for backend in backends), "cpu", **{**numbers, **fields})
     folder = tmp_path / "out"
-    prepare_bench_folder(folder, force=True)
+    prepare_bench_folder(folder)
     made = new_run(plan)
     finished = run_bench(made, folder, lambda _run, _left, _cell: None)
     return made, finished, folder
@@ -125,7 +122,7 @@ def test_a_wrong_kernel_is_never_timed(tmp_path, kernels):
 
 def test_a_kernel_that_is_wrong_in_its_gradient_alone(tmp_path, kernels):
     plan = BenchPlan((replace(case("mykernels:wrong_gradient"), pass_="bwd"),), "cpu", processes=1, rounds=1, samples=2)
-    prepare_bench_folder(tmp_path / "out", force=False)
+    prepare_bench_folder(tmp_path / "out")
     made = new_run(plan)
     run_bench(made, tmp_path / "out", lambda _run, _left, _cell: None)
     assert statuses(made, 0) == ["wrong"]
@@ -149,7 +146,7 @@ def test_a_kernel_that_fails_in_one_process_only(tmp_path, kernels):
 def test_ctrl_c_keeps_what_was_measured(tmp_path, monkeypatch):
     plan = BenchPlan((case("naive"), case("math")), "cpu", rounds=500, check=False, flush=False)
     folder = tmp_path / "out"
-    prepare_bench_folder(folder, force=False)
+    prepare_bench_folder(folder)
     made = new_run(plan)
 
     stopped = []
@@ -196,40 +193,6 @@ def test_samples_beside_a_throttled_reading_are_marked():
     _mark_throttled(made, 0)
     assert made.blocks[0].throttled == (1,)
     assert made.blocks[1].throttled == ()
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"[]", b"{}", b'{"format_version": 1}', b"\xff\xfe", b'{"format_version": "x"}'],
-)
-def test_what_is_no_samples_file(tmp_path, content):
-    (tmp_path / "samples.json").write_bytes(content)
-    with pytest.raises(TraceError, match="is not a bench's samples"):
-        read_run(tmp_path / "samples.json")
-
-
-def test_samples_of_a_newer_version(tmp_path):
-    (tmp_path / "samples.json").write_text(json.dumps({"format_version": 99, "nsysprof_version": "9.9"}))
-    with pytest.raises(TraceError, match=r"newer nsysprof \(9.9\)"):
-        read_run(tmp_path / "samples.json")
-
-
-def test_folders_of_other_things_are_left_alone(tmp_path):
-    (tmp_path / "thesis.tex").write_text("years")
-    with pytest.raises(OutputError, match="not a bench of ours"):
-        prepare_bench_folder(tmp_path, force=True)
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(OutputError, match="is a file"):
-        prepare_bench_folder(tmp_path / "file", force=True)
-    bench = tmp_path / "bench"
-    bench.mkdir()
-    (bench / "samples.json").write_text("{}")
-    with pytest.raises(OutputError, match="already holds a bench"):
-        prepare_bench_folder(bench, force=False)
-    (bench / "mine.txt").write_text("kept")
-    prepare_bench_folder(bench, force=True)
-    assert (bench / "mine.txt").exists()
-    assert not (bench / "samples.json").exists()
 
 
 def test_no_thread_is_left_behind(tmp_path):

@@ -11,12 +11,13 @@ import pytest
 
 pytest.importorskip("torch", reason="needs the extra [torch]")
 
-from nsysprof.analysis.results import RESULT_COLUMNS
+from nsysprof.attention.case import Case
 from nsysprof.capture.folder import prepare_folder
 from nsysprof.capture.plan import CountingPlan, plan_capture
 from nsysprof.capture.run import run_capture
-from nsysprof.case import Case
-from nsysprof.counters import COUNTERS, Run, read_counters
+from nsysprof.nsight.counters import COUNTERS, Run, read_counters
+from nsysprof.results.analysis import RESULT_COLUMNS
+from nsysprof.results.missing_source import MissingSource
 
 NCU = Path(__file__).parent / "stand_in_ncu"
 
@@ -29,13 +30,13 @@ def capture(tmp_path, monkeypatch):
     def run(backends, asked=None, on_progress=None, **counting):
         monkeypatch.setenv("FAKE_NCU", json.dumps({"kernels": {}, **(asked or {})}))
         log.unlink(missing_ok=True)
-        cases = [Case(backend, 32, heads=2, head_dim=8, dtype="fp32") for backend in backends]
+        cases = [Case(backend, seq=32, heads=2, head_dim=8, dtype="fp32") for backend in backends]
         plan = plan_capture(
             cases, profiler="none", device="cpu", memory_bytes=None, samples=10, warmup=1,
             counting=CountingPlan(**counting), case_timeout_s=60,
         )  # fmt: skip
         folder = tmp_path / "capture"
-        prepare_folder(folder, force=folder.exists())
+        prepare_folder(folder)
         captured = run_capture(
             plan, folder, nsys=None, ncu=NCU, fall_back=False, result_columns=RESULT_COLUMNS,
             on_progress=on_progress or (lambda *_: None),
@@ -70,6 +71,7 @@ def test_each_case_is_counted_twice_and_nothing_is_replayed_for_its_traffic(capt
     assert [step.name for step in captured.manifest.steps] == ["timed", "traffic", "detail"]
 
 
+@pytest.mark.slow
 def test_a_case_with_too_many_kernels_is_counted_in_part_and_keeps_no_other_out(capture):
     asked = {"kernels": {"math": 500}}
     captured, kernels, calls = capture(["flash", "math", "naive"], asked, kernels=10)
@@ -80,6 +82,7 @@ def test_a_case_with_too_many_kernels_is_counted_in_part_and_keeps_no_other_out(
     assert len(calls) == 4, "traffic, traffic without math, and math and the rest in detail"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", [1])
 def test_as_many_kernels_as_allowed_are_all_counted(capture, where):
     backends = ["flash", "math", "naive"]
@@ -122,8 +125,9 @@ def test_a_tool_that_fails_in_the_middle_costs_the_counters_alone(capture):
     captured, kernels, _ = capture(["math"], {"fails": "==ERROR== The application crashed"})
     assert kernels == []
     assert {note.code for note in captured.manifest.notes} == {"no-counters"}
+    assert set(captured.manifest.missing) == {MissingSource.COUNTERS}
     assert captured.manifest.complete
-    assert captured.progress.outcomes[0].samples is not None
+    assert captured.progress.outcomes[0].block.values_ns
 
 
 def test_ctrl_c_while_counting_keeps_what_is_there(capture):
@@ -136,7 +140,7 @@ def test_ctrl_c_while_counting_keeps_what_is_there(capture):
     captured, _, calls = capture(["math", "naive"], on_progress=interrupt)
     assert captured.interrupted
     assert len(calls) == 1, "no second run was begun"
-    assert all(outcome.samples is not None for outcome in captured.progress.outcomes)
+    assert all(outcome.block.values_ns for outcome in captured.progress.outcomes)
 
 
 @pytest.mark.slow

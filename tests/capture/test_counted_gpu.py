@@ -10,14 +10,14 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
-from nsysprof.capture.find_ncu import find_ncu  # noqa: E402
-from nsysprof.counters import Run, read_counters  # noqa: E402
+from nsysprof.nsight.counters import Run, read_counters  # noqa: E402
+from nsysprof.nsight.find_tool import NCU, find_tool  # noqa: E402
 from tests.capture.gpu_kernels import COPIED_BYTES  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here"),
-    pytest.mark.skipif(find_ncu() is None, reason="no ncu here"),
+    pytest.mark.skipif(find_tool(NCU) is None, reason="no ncu here"),
 ]
 KERNELS = "tests.capture.gpu_kernels:"
 
@@ -101,11 +101,11 @@ def test_a_report_of_the_users_own_is_joined(tmp_path):
     report = tmp_path / "mine.ncu-rep"
     shutil.move(tmp_path / "c" / "ncu.ncu-rep", report)
     (tmp_path / "c" / "counters.csv").unlink()
-    done = nsysprof("analyze", tmp_path / "c", "--ncu", report, "--out", tmp_path / "a")
+    done = nsysprof("analyze", tmp_path / "c", "--counters", report, "--out", tmp_path / "a")
     assert done.returncode == 0, done.stderr
     kernels = pd.read_csv(tmp_path / "a" / "kernels.csv")
     assert kernels["l2_bytes"].notna().any()
     report.write_bytes(report.read_bytes()[: report.stat().st_size // 2])
-    done = nsysprof("analyze", tmp_path / "c", "--ncu", report, "--out", tmp_path / "b")
+    done = nsysprof("analyze", tmp_path / "c", "--counters", report, "--out", tmp_path / "b")
     assert done.returncode == 7
-    assert "another ncu version, or damaged" in done.stderr
+    assert "from another version of ncu" in done.stderr

@@ -5,19 +5,20 @@ import time
 
 import pytest
 
-from nsysprof.attention_call import AttentionCall
+from nsysprof.attention.attention_call import AttentionCall
+from nsysprof.attention.eligibility import EligibilityQuestion
 from nsysprof.capture.eligibility import run_probe
-from nsysprof.eligibility import Question
 from nsysprof.errors import MissingToolError, ToolFailedError
 
 CALL = AttentionCall(seq=16, kv_seq=16)
-QUESTIONS = [Question(name, CALL) for name in ("math", "flash", "naive")]
+QUESTIONS = [EligibilityQuestion(name, CALL) for name in ("math", "flash", "naive")]
 # A process that answers like the real one, and meets `fault` at its second question.
 PROGRAM = """
 import json, os, signal, sys, time
 from pathlib import Path
-from nsysprof.eligibility import Answer, EligibilityJob
-from nsysprof.job import append_event
+from nsysprof.attention.eligibility import EligibilityAnswer, EligibilityJob
+from nsysprof.files.json_file import json_value
+from nsysprof.workload.job import append_event
 job = EligibilityJob.read(Path(sys.argv[1]))
 print("UserWarning: torch speaks")
 append_event(job.events_path, "environment", facts={"torch_version": "0"})
@@ -26,7 +27,7 @@ for index in map(int, sys.argv[2].split(",")):
     backend = job.questions[index].backend
     if backend == "flash":
         FAULT
-    append_event(job.events_path, "done", question=index, answer=Answer(backend, True).to_json())
+    append_event(job.events_path, "done", question=index, answer=json_value(EligibilityAnswer(backend, True)))
 """
 
 
@@ -96,7 +97,7 @@ def test_a_process_that_never_starts_is_an_error(code, word):
 def test_a_torch_that_cannot_be_used_is_missing(device, word):
     code = (
         "import sys; from pathlib import Path\n"
-        "from nsysprof.eligibility import EligibilityJob; from nsysprof.job import append_event\n"
+        "from nsysprof.attention.eligibility import EligibilityJob; from nsysprof.workload.job import append_event\n"
         "job = EligibilityJob.read(Path(sys.argv[1]))\n"
         "append_event(job.events_path, 'unusable', reason='driver too old')"
     )

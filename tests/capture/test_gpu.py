@@ -8,18 +8,19 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
-from nsysprof.analysis.results import RESULT_COLUMNS  # noqa: E402
-from nsysprof.analysis.summarize import summarize  # noqa: E402
+from nsysprof.analysis.overview.summarize import summarize  # noqa: E402
+from nsysprof.attention.case import Case, expand_grid  # noqa: E402
 from nsysprof.capture.folder import prepare_folder  # noqa: E402
 from nsysprof.capture.plan import plan_capture  # noqa: E402
 from nsysprof.capture.run import run_capture  # noqa: E402
-from nsysprof.case import Case, expand_grid  # noqa: E402
+from nsysprof.files.json_file import json_value  # noqa: E402
+from nsysprof.results.analysis import RESULT_COLUMNS  # noqa: E402
 from nsysprof.trace.open import open_trace  # noqa: E402
 from nsysprof.trace.tables import read_tables  # noqa: E402
 from nsysprof.workload.backends import load_attention  # noqa: E402
 from nsysprof.workload.check import check_attention  # noqa: E402
 from nsysprof.workload.refusal import IneligibleError, eligibility  # noqa: E402
-from tests.registering import our_backends, register  # noqa: E402
+from tests.builders.registering import our_backends, register  # noqa: E402
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")]
 
@@ -34,7 +35,8 @@ def illegal(q, k, v, is_causal):
 
 def capture(folder, cases, profiler, nsys=None):
     plan = plan_capture(cases, profiler=profiler, device="cuda", memory_bytes=None, samples=10)
-    prepare_folder(folder, force=False)
+    folder.mkdir(parents=True, exist_ok=True)
+    prepare_folder(folder)
     return run_capture(
         plan, folder, nsys=nsys, fall_back=False, result_columns=RESULT_COLUMNS, on_progress=lambda *_: None
     )
@@ -53,13 +55,13 @@ def test_peak_memory_does_not_depend_on_what_ran_before(tmp_path):
         captured = capture(tmp_path / str(order), shuffled, "none")
         peaks.append(
             {
-                case: {key: outcome.measured[key] for key in outcome.measured if key.endswith("_bytes")}
+                case: {key: value for key, value in json_value(outcome.block).items() if key.endswith("_bytes")}
                 for case, outcome in zip(shuffled, captured.progress.outcomes, strict=True)
             }
         )
     assert peaks[0] == peaks[1] == peaks[2]
     flash = next(peak for case, peak in peaks[0].items() if (case.backend, case.seq) == ("flash", 1024))
-    assert flash["peak_allocated_bytes"] < 16 << 20, "no cuBLAS workspace of an earlier case"
+    assert flash["peak_bytes"] < 16 << 20, "no cuBLAS workspace of an earlier case"
 
 
 def test_nsys_and_the_embedded_profiler_count_the_same_kernels_forward_and_backward(tmp_path, nsys):
@@ -91,7 +93,9 @@ def test_right_backends_pass_the_check_and_wrong_ones_do_not(backend, dtype, tmp
         (2048, 8, 2, 64, True, "fwdbwd"),
         (8192, 8, 8, 64, True, "fwd"),
     ):
-        case = Case(backend, seq, 1, heads, head_dim, dtype, causal, pass_, kv_heads)
+        case = Case(
+            backend, seq=seq, heads=heads, head_dim=head_dim, dtype=dtype, causal=causal, pass_=pass_, kv_heads=kv_heads
+        )
         select, attention = load_attention(backend)
         try:
             with select, eligibility(backend):

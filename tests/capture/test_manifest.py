@@ -1,9 +1,11 @@
 import csv
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from nsysprof.attention.case import Case
 from nsysprof.capture.manifest import (
     Manifest,
     Program,
@@ -12,15 +14,15 @@ from nsysprof.capture.manifest import (
     read_manifest,
     write_manifest,
     write_results,
-    write_samples,
 )
-from nsysprof.case import Case
 from nsysprof.errors import TraceError
-from nsysprof.notes import Note, Severity
-from nsysprof.samples import Samples
+from nsysprof.notes import Note, Severity, make_note
+from nsysprof.results.missing_source import MissingSource
 
+REPOSITORY = Path(__file__).parents[2]
+OLD = Path(__file__).parent / "old_folders"
 MANIFEST = Manifest(
-    cases=(Case("math", 8),),
+    cases=(Case("math", seq=8),),
     range_keys=("B",),
     profiler="torch",
     traced_calls=10,
@@ -37,12 +39,104 @@ def test_round_trip(tmp_path):
     assert read_manifest(tmp_path) == MANIFEST
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format_version": 1}', '{"format_version": 99}'])
-def test_a_manifest_that_is_not_one(tmp_path, text):
-    (tmp_path / "manifest.json").write_text(text)
-    with pytest.raises(TraceError) as caught:
+def test_old_manifests_are_read(tmp_path):
+    old = read_manifest(OLD / "capture")
+    assert old.cases[0] == Case("math", seq=128, dtype="fp32")
+    assert (old.profiler, old.complete, old.program) == ("none", True, None)
+    assert read_manifest(REPOSITORY / "traces/h200-sdpa").environment["gpu_name"] == "NVIDIA H200"
+
+
+def test_what_is_missing_is_a_field_and_was_a_note_in_older_manifests(tmp_path):
+    note = make_note("no-counters", problem="Not permitted.", next_step="Be root.")
+    manifest = replace(MANIFEST, notes=[], missing=[])
+    manifest.add_missing(MissingSource.COUNTERS, note)
+    write_manifest(tmp_path, manifest)
+    assert read_manifest(tmp_path).missing == [MissingSource.COUNTERS]
+    data = json.loads((tmp_path / "manifest.json").read_text())
+    assert data.pop("missing") == ["counters"]
+    (tmp_path / "manifest.json").write_text(json.dumps(data))
+    assert read_manifest(tmp_path).missing == [MissingSource.COUNTERS]
+    (tmp_path / "manifest.json").write_text(json.dumps(data | {"missing": []}))
+    assert read_manifest(tmp_path).missing == [], "the field decides, and no note"
+
+
+def changed(path, **fields):
+    """Return a manifest that was written by us and then had some fields replaced."""
+    write_manifest(path, MANIFEST)
+    data = json.loads((path / "manifest.json").read_text())
+    (path / "manifest.json").write_text(json.dumps(data | fields))
+
+
+CASE = {"backend": "math", "seq": 8, "pass": "fwd"}
+STEP = {"name": "timed", "argv": ["a"], "exit_code": 0, "duration_ns": 5}
+NOTE = {"code": "x", "severity": "warning", "text": "t", "next_step": ""}
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"complete": "yes"}, "complete: expected bool, got str"),
+        ({"cases": {}}, "cases: expected array, got object"),
+        ({"cases": [7]}, r"cases\[0\]: expected object, got int"),
+        ({"cases": [{"backend": "math"}]}, r"cases\[0\]: the field seq is missing"),
+        ({"cases": [CASE | {"seq": 1e400}]}, r"cases\[0\].seq: number out of range|it is not JSON"),
+        ({"cases": [CASE | {"seq": -5}]}, r"cases\[0\].seq: expected int >= 1"),
+        ({"cases": [CASE | {"seq": float("nan")}]}, "it is not JSON"),
+        ({"cases": [CASE | {"backend": "\x1b]0;owned"}]}, r"cases\[0\].backend: expected str matching regex"),
+        ({"cases": [CASE | {"backend": "x" * 10**6}]}, r"cases\[0\].backend: expected str of length <= 300"),
+        ({"range_keys": ["nothing"]}, r"range_keys\[0\]: expected str matching regex"),
+        ({"steps": [STEP | {"argv": "ls"}]}, r"steps\[0\].argv: expected array, got str"),
+        ({"steps": [STEP | {"duration_ns": None}]}, r"steps\[0\].duration_ns: expected int, got null"),
+        ({"notes": [NOTE | {"severity": "deadly"}]}, r"notes\[0\].severity: invalid enum value 'deadly'"),
+        ({"notes": [None]}, r"notes\[0\]: expected object, got null"),
+        ({"environment": 7}, "environment: expected object, got int"),
+        ({"environment": {"clocks": 7}}, "environment.clocks: expected object"),
+        ({"environment": {"clocks": {"during": {}}}}, "environment.clocks.during: the field samples is missing"),
+        ({"environment": {"ceilings": {"flops": {"fp16": "fast"}}}}, "environment.ceilings.flops.*: expected float"),
+        ({"environment": {"gpu_name": ["a"]}}, "environment.gpu_name: expected a plain value, got list"),
+        ({"traced_calls": 10**30}, "traced_calls: expected int <= 1000000000"),
+        ({"kind": "cluster"}, "kind: invalid enum value 'cluster'"),
+        ({"method": "x" * 10**7}, "method: expected str of length <= 100000"),
+    ],
+)
+def test_a_hostile_manifest_gives_one_error_that_names_the_field(tmp_path, fields, says):
+    changed(tmp_path, **fields)
+    with pytest.raises(TraceError, match=rf"manifest.json is not a capture's manifest: ({says})") as caught:
         read_manifest(tmp_path)
     assert caught.value.next_step
+    assert len(caught.value.text) < 500
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "it is empty"),
+        ("{", "it is empty or ends too early"),
+        ("[]", "expected object, got array"),
+        ("{}", "the field format_version is missing"),
+        ('{"format_version": 1}', "the field .* is missing"),
+        ('{"format_version": true}', "format_version: expected int, got bool"),
+        ('{"format_version": 1, "more": ' + "[" * 200_000, "it is nested too deeply"),
+        ('{"format_version": 1, "profiler": "\\', "it is not JSON|it is empty or ends too early"),
+    ],
+)
+def test_a_manifest_that_is_not_one(tmp_path, text, says):
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(TraceError, match=says) as caught:
+        read_manifest(tmp_path)
+    assert caught.value.next_step
+
+
+def test_a_manifest_of_a_newer_version(tmp_path):
+    changed(tmp_path, format_version=99, nsysprof_version="9.9")
+    with pytest.raises(TraceError, match=r"newer nsysprof \(9.9\)"):
+        read_manifest(tmp_path)
+
+
+def test_arguments_that_are_not_utf8_survive(tmp_path):
+    odd = replace(MANIFEST, steps=[Step("program", ("caf\udce9",), 0, 1)])
+    write_manifest(tmp_path, odd)
+    assert read_manifest(tmp_path) == odd
 
 
 def of_program(**changes):
@@ -84,9 +178,3 @@ def test_unknown_is_empty_and_zero_is_zero(tmp_path):
         ["a", "b", "c"],
         ["0", "", ""],
     ]
-
-
-def test_raw_samples_are_kept_in_order(tmp_path):
-    write_samples(tmp_path, {"RUN::math::S8": Samples((3, 1, 2), "how")})
-    data = json.loads((tmp_path / "samples.json").read_text())
-    assert data["samples"]["RUN::math::S8"] == {"unit": "ns", "method": "how", "values": [3, 1, 2]}

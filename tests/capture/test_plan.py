@@ -1,10 +1,10 @@
 import pytest
 
+from nsysprof.attention.case import Case
 from nsysprof.capture.plan import CountingPlan, plan_capture
-from nsysprof.case import Case
 from nsysprof.errors import UsageError
 
-CASES = [Case("math", 1024), Case("flash", 4096)]
+CASES = [Case("math", seq=1024), Case("flash", seq=4096)]
 
 
 def plan(**changes):
@@ -46,8 +46,8 @@ def test_frequencies_that_nsys_does_not_take(frequency):
 def test_ranges_are_long_enough_for_their_samples_and_ceilings_are_measured_with_them():
     sampled = plan(gpu_metrics_hz=10_000, device="cuda")
     assert sampled.traced_seconds == pytest.approx(0.01)
-    assert sampled.ceilings == ("fp16",)
-    assert plan(counting=CountingPlan(), device="cuda").ceilings == ("fp16",)
-    assert plan(device="cuda").ceilings == ()
+    assert sampled.untraced.ceilings
+    assert plan(counting=CountingPlan(), device="cuda").untraced.ceilings
+    assert not plan(device="cuda").untraced.ceilings
     with pytest.raises(UsageError, match="count-kernels"):
         plan(counting=CountingPlan(kernels=0))

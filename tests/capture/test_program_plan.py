@@ -1,11 +1,11 @@
-import json
 from pathlib import Path
 
 import pytest
 
-from nsysprof.capture.nsys import profile_argv
 from nsysprof.capture.program_plan import ProgramPlan, is_torch_launcher, plan_program
 from nsysprof.errors import UsageError
+from nsysprof.files.json_file import decode_json, encode_json
+from nsysprof.nsight.nsys import profile_argv
 
 
 def options(**numbers):
@@ -58,13 +58,13 @@ def test_unregistered_names_can_be_capture_ranges():
         (dict(capture_range="nvtx:"), "Unknown --capture-range"),
         (dict(delay_s=-1), "--delay -1"),
         (dict(duration_s=-1), "--duration -1"),
-        (dict(end_program=True), "has no end"),
+        (dict(end_program=True), "never ends"),
         (dict(gpu_metrics_hz=5), "out of range"),
-        (dict(trace="cuda nvtx"), "no list of APIs"),
-        (dict(trace=""), "no list of APIs"),
-        (dict(nsys_options=("sample=none",)), "is no option"),
-        (dict(nsys_options=("-s none",)), "is no option"),
-        (dict(nsys_options=("--output=/tmp/x",)), "set by nsysprof"),
+        (dict(trace="cuda nvtx"), "not a list of APIs"),
+        (dict(trace=""), "not a list of APIs"),
+        (dict(nsys_options=("sample=none",)), "is not a valid option"),
+        (dict(nsys_options=("-s none",)), "is not a valid option"),
+        (dict(nsys_options=("--output=/tmp/x",)), "nsysprof sets"),
     ],
 )
 def test_what_makes_no_sense_is_refused(numbers, word):
@@ -99,6 +99,6 @@ def test_launchers_of_torch():
 
 def test_a_plan_goes_to_the_workers_and_comes_back():
     plan = ProgramPlan(("a", "b"), True, delay_s=3, ranks=(0, 2), nsys_options=("--x=1",))
-    assert ProgramPlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+    assert decode_json(encode_json(plan), ProgramPlan) == plan
     assert [rank for rank in range(4) if plan.is_recorded(rank)] == [0, 2]
     assert ProgramPlan(("a",)).is_recorded(7)

@@ -1,9 +1,8 @@
-import json
 from dataclasses import replace
 
 import pytest
 
-from nsysprof.capture.manifest import Manifest, Program, Step
+from nsysprof.capture.manifest import Manifest, Program, read_manifest, write_manifest
 from nsysprof.capture.rank import RankIdentity
 from nsysprof.capture.rank_record import (
     claim_rank,
@@ -18,6 +17,7 @@ from nsysprof.capture.rank_record import (
 )
 from nsysprof.errors import OutputError
 from nsysprof.notes import Note, Severity
+from nsysprof.nsight.run_tool import Step
 
 
 def identity(rank, world_size=3):
@@ -25,7 +25,7 @@ def identity(rank, world_size=3):
 
 
 def finish(folder, rank, *, job="j", code=0, world_size=3, **changes):
-    """A rank that joins, runs and ends, as its process would."""
+    """Let a rank join, run and end, as its process would."""
     join_folder(folder, identity(rank, world_size), job, force=False)
     record = claim_rank(folder, identity(rank, world_size), job, rank)
     report_of(folder, rank).write_bytes(b"r")
@@ -55,7 +55,8 @@ def test_the_manifest_is_that_of_all_ranks_in_their_order(tmp_path):
     assert whole.notes == [note]
     assert [step.name for step in whole.steps] == ["program of rank 2"]
     assert len({rank.host_token for rank in whole.program.ranks}) == 1
-    assert Manifest.from_json(json.loads(json.dumps(whole.to_json()))) == whole
+    write_manifest(tmp_path, whole)
+    assert read_manifest(tmp_path) == whole
 
 
 def test_it_is_not_complete_while_a_rank_runs_or_was_interrupted(tmp_path):
@@ -117,7 +118,9 @@ def test_an_older_job_is_refused_and_force_replaces_it_rank_by_rank(tmp_path):
 def test_a_late_rank_joins_though_the_first_has_ended(tmp_path):
     finish(tmp_path, 0)
     (tmp_path / "manifest.json").write_text("{}")
-    join_folder(tmp_path, identity(1), "j", force=False)
+    finish(tmp_path, 1)
+    assert [record.trace.rank for record in read_records(tmp_path)] == [0, 1]
+    assert trace_of(tmp_path, 0).exists()
 
 
 def test_a_capture_of_one_trace_is_not_joined(tmp_path):
@@ -133,7 +136,7 @@ def test_a_capture_of_one_trace_is_not_joined(tmp_path):
 
 def test_what_is_not_ours_is_never_touched(tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(OutputError, match="not a capture of ours"):
+    with pytest.raises(OutputError, match="not a capture folder"):
         join_folder(tmp_path, identity(0), "j", force=True)
     with pytest.raises(OutputError, match="is a file"):
         join_folder(tmp_path / "mine.txt", identity(0), "j", force=True)

@@ -10,20 +10,21 @@ import pytest
 
 pytest.importorskip("torch", reason="needs the extra [torch]")
 
-from nsysprof.analysis.results import RESULT_COLUMNS
+from nsysprof.attention.case import Case
+from nsysprof.capture.bench_run import read_capture_samples, read_run
 from nsysprof.capture.folder import prepare_folder
 from nsysprof.capture.manifest import read_manifest
 from nsysprof.capture.plan import plan_capture
 from nsysprof.capture.run import run_capture
-from nsysprof.case import Case
 from nsysprof.errors import CaptureFailedError, ToolFailedError
-from tests.registering import our_backends, register
+from nsysprof.results.analysis import RESULT_COLUMNS
+from tests.builders.registering import our_backends, register
 
 FAULTS = "tests.capture.faults:"
 
 
 def capture(tmp_path, backends, profiler="none", nsys=None, fall_back=False, on_progress=None, **plan):
-    cases = [Case(backend, 32, heads=2, head_dim=8, dtype="fp32") for backend in backends]
+    cases = [Case(backend, seq=32, heads=2, head_dim=8, dtype="fp32") for backend in backends]
     settled = plan_capture(
         cases,
         profiler=profiler,
@@ -35,7 +36,8 @@ def capture(tmp_path, backends, profiler="none", nsys=None, fall_back=False, on_
         **plan,
     )
     folder = tmp_path / "capture"
-    prepare_folder(folder, force=False)
+    folder.mkdir(parents=True, exist_ok=True)
+    prepare_folder(folder)
     return folder, run_capture(
         settled,
         folder,
@@ -92,16 +94,15 @@ def test_wrong_kernels_are_wrong_before_any_timing_and_are_not_traced(tmp_path):
     assert statuses(captured) == ["wrong", "wrong", "wrong", "ok"]
     assert outcomes[0].reason.startswith("out differs from the float64 reference by 0.05 relative (tolerance ")
     assert outcomes[2].reason == "out holds NaN"
-    assert all(outcome.measured is None and outcome.traced == "not_run" for outcome in outcomes[:3])
-    assert outcomes[3].measured["check"]["checked"] == "every query"
-    assert "RUN::math" in (folder / "samples.json").read_text()
-    assert "scaled" not in (folder / "samples.json").read_text()
+    assert all(outcome.block.values_ns == () and outcome.traced == "not_run" for outcome in outcomes[:3])
+    assert 0 < outcomes[3].block.errors["out"] < 1e-4
+    assert list(read_capture_samples(folder)) == ["RUN::math::S32"]
 
 
 def test_the_check_can_be_left_out(tmp_path):
     _, captured = capture(tmp_path, ["tests.workload.wrong_kernels:scaled"], check=False)
     assert statuses(captured) == ["ok"]
-    assert captured.progress.outcomes[0].measured["check"] is None
+    assert captured.progress.outcomes[0].block.errors == {}
 
 
 def test_a_capture_without_a_single_result_says_why(tmp_path):
@@ -117,6 +118,9 @@ def test_the_embedded_profiler_writes_its_trace(tmp_path):
     assert [step.name for step in manifest.steps] == ["timed", "traced"]
     assert all(step.exit_code == 0 for step in manifest.steps)
     assert manifest.environment["torch_version"]
+    measured = read_run(folder / "samples.json")
+    assert (measured.kind, measured.complete, measured.plan.processes) == ("capture", True, 1)
+    assert [len(values) for values in read_capture_samples(folder).values()] == [10, 10]
 
 
 def write_program(path, text):

@@ -89,7 +89,6 @@ def test_a_program_that_cannot_be_started(run, tmp_path):
     ended = run(str(tmp_path / "nothing"))
     assert ended.exit_code == 127
     assert "No such file" in ended.refused
-    assert not ended.has_started
     (tmp_path / "text").write_text("x")
     assert run(str(tmp_path / "text")).exit_code == 126
 
@@ -116,7 +115,7 @@ def test_an_interrupt_reaches_all_of_the_program_which_may_take_its_time(run):
     thread.join()
     assert (ended.exit_code, ended.interrupted) == (9, signal.SIGINT)
     assert run.out.getvalue() == b"up\nsaved\n"
-    assert run.said == ["Interrupt passed on to the program; once more ends it by force."]
+    assert run.said == ["Interrupt passed on to the program. Press Ctrl-C again to kill it."]
     assert signal.getsignal(signal.SIGINT) is before
 
 
@@ -143,7 +142,7 @@ def test_other_signals_are_the_programs_own_affair(run):
 
 
 def short_tool(argv):
-    """Starts the program and leaves after a second, as nsys does when its duration is over."""
+    """Start the program and leave after a second, as nsys does when its duration is over."""
     code = "import subprocess, sys, time; subprocess.Popen(sys.argv[1:]); time.sleep(1)"
     return [sys.executable, "-c", code, *argv]
 

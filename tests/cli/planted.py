@@ -15,8 +15,12 @@ _WORK = "CUPTI_ACTIVITY_KIND_KERNEL"
 
 
 def make_capture(folder: Path, *, seed=None, slower=1.0, environment=None, change=None, manifest=None) -> Path:
-    """A copy of the capture. seed: samples drawn anew from the real ones with noise of a process; slower: factor of
-    them. change: a function of the trace's connection. environment, manifest: facts that are replaced."""
+    """Return a changed copy of the capture.
+
+    seed: for samples that are drawn anew from the real ones, with the noise of a process; slower: a factor for them.
+    change: a function that changes the trace through its connection.
+    environment, manifest: facts that are replaced.
+    """
     folder.mkdir(parents=True)
     told = json.loads((REAL / "manifest.json").read_text())
     told["environment"] |= environment or {}
@@ -85,7 +89,7 @@ def slower_kernels(database):
 
 
 def another_backend(database, name="RUN::auto::S4096"):
-    """The range's kernels are those of flash."""
+    """Give the range the kernels of flash."""
     flash = database.execute(
         "SELECT id FROM StringIds WHERE value LIKE '%flash_fwd_kernel%' AND value LIKE '%(%' LIMIT 1"
     ).fetchone()[0]

@@ -1,5 +1,6 @@
 """`nsysprof analyze` as a user runs it: real processes, exit codes, one clear line for each bad input."""
 
+import csv
 import gzip
 import hashlib
 import json
@@ -12,8 +13,8 @@ import sys
 import pandas as pd
 import pytest
 
-from nsysprof.cli.analyze import default_name
-from tests.build_trace import TraceBuilder
+from nsysprof.app.analyze_trace import default_name
+from tests.builders.build_trace import TraceBuilder
 from tests.conftest import REPOSITORY
 from tests.trace.parquet_writer import write_parquet_folder
 
@@ -63,6 +64,10 @@ def test_a_profiler_that_lost_kernels_is_said_on_the_terminal(trace_path, tmp_pa
     done = run("analyze", trace_path("sdpa22"), "--no-figures", "--out", tmp_path / "o")
     assert "error: The trace has 12 measured ranges but not one kernel" in done.stdout
     assert "newer nsys" in done.stdout
+    assert "Coverage: an unknown number of kernels and of launches." in done.stdout
+    assert done.returncode == 12
+    assert "lost every kernel" in done.stderr
+    assert run("analyze", trace_path("sdpa22"), "--json", "--no-figures", "--out", tmp_path / "p").returncode == 12
 
 
 @pytest.mark.parametrize(
@@ -76,7 +81,7 @@ def test_a_profiler_that_lost_kernels_is_said_on_the_terminal(trace_path, tmp_pa
         ("x.sqlite.gz", gzip.compress(b"hello", mtime=0), 10, "not a SQLite file"),
         ("x.sqlite.zst", b"junk", 9, "damaged or truncated"),
         ("x.json", b'{"schemaVersion": 1, "traceEvents": [{"ph": "X"', 9, "damaged or truncated"),
-        ("x.json", b'{"songs": []}', 10, "no trace of torch.profiler"),
+        ("x.json", b'{"songs": []}', 10, "not a trace of torch.profiler"),
         ("x.json.gz", gzip.compress(b"", mtime=0), 8, "empty"),
         ("x.json.gz", b"junk", 9, "damaged or truncated"),
     ],
@@ -96,7 +101,7 @@ def test_other_bad_inputs(tmp_path):
     with sqlite3.connect(tmp_path / "foreign.sqlite") as database:
         database.execute("CREATE TABLE songs (title TEXT)")
     database.close()
-    fails(run("analyze", tmp_path / "foreign.sqlite"), 10, "no nsys export")
+    fails(run("analyze", tmp_path / "foreign.sqlite"), 10, "not an nsys export")
     (tmp_path / "r.nsys-rep").write_bytes(b"x")
     fails(run("analyze", tmp_path / "r.nsys-rep", "--nsys", tmp_path / "no"), 5, "--nsys names")
 
@@ -126,7 +131,7 @@ def test_folders_of_other_things_are_left_alone(tmp_path, trace_path):
     (tmp_path / "o").mkdir()
     (tmp_path / "o" / "thesis.tex").write_text("years")
     done = run("analyze", trace_path("mem"), "--out", tmp_path / "o", "--force")
-    fails(done, 4, "not an analysis of ours")
+    fails(done, 4, "did not write it as an analysis")
     assert [path.name for path in (tmp_path / "o").iterdir()] == ["thesis.tex"]
 
 
@@ -135,7 +140,7 @@ def test_without_kernels_and_without_nvtx_it_says_so_and_goes_on(tmp_path):
     builder.range(0, 10, "step")
     done = run("analyze", builder.write(tmp_path / "ranges.sqlite"), "--out", tmp_path / "a")
     assert done.returncode == 0
-    assert "names no GPU" in done.stdout
+    assert "has no GPU" in done.stdout
     builder = TraceBuilder()
     builder.launch(0, 1)
     done = run("analyze", builder.write(tmp_path / "kernels.sqlite"), "--out", tmp_path / "b")
@@ -177,19 +182,19 @@ def test_counters_of_a_capture_and_of_a_report_of_ones_own(tmp_path):
     committed = pd.read_csv(REPOSITORY / "analysis" / "h200-roofline" / "results.csv")
     pd.testing.assert_frame_equal(results, committed)
     report = REPOSITORY / "tests" / "golden" / "ncu_raw_base.csv"
-    done = run("analyze", source, "--ncu", report, "--out", tmp_path / "b", "--no-figures", "--json")
+    done = run("analyze", source, "--counters", report, "--out", tmp_path / "b", "--no-figures", "--json")
     assert done.returncode == 0, done.stderr
     codes = {note["code"] for note in json.loads(done.stdout)["notes"]}
     assert {"counters-cache-unknown", "counted-other-kernels"} <= codes, "it holds a part of the kernels"
     named = tmp_path / "named.csv"
     named.write_text(report.read_text().replace("RUN::", "MINE::"))
-    fails(run("analyze", source, "--ncu", named, "--out", tmp_path / "c"), 7, "None of the 11 kernels")
+    fails(run("analyze", source, "--counters", named, "--out", tmp_path / "c"), 7, "None of the 11 kernels")
 
 
 @pytest.mark.parametrize(
     ("name", "text", "code", "words"),
     [
-        ("r.csv", "a,b\n1,2\n", 7, "no table of Nsight Compute"),
+        ("r.csv", "a,b\n1,2\n", 7, "not a table of Nsight Compute"),
         ("r.ncu-rep", "NVR", 5, "can only be read by ncu"),
         ("gone.csv", None, 7, "cannot be read"),
     ],
@@ -199,8 +204,20 @@ def test_a_report_of_ncu_that_is_none(tmp_path, name, text, code, words):
         (tmp_path / name).write_text(text)
     env = {**os.environ, "PATH": "/usr/bin:/bin", "CUDA_HOME": "/none"}
     command = [sys.executable, "-m", "nsysprof", "analyze", str(REPOSITORY / "traces" / "h200-sdpa")]
-    command += ["--ncu", str(tmp_path / name), "--out", str(tmp_path / "a"), "--no-figures"]
+    command += ["--counters", str(tmp_path / name), "--out", str(tmp_path / "a"), "--no-figures"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stderr
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_launched_kernels_alone_are_nvidias_numbers(trace_path, tmp_path):
+    rows = {}
+    for kinds in ("all", "launched"):
+        out = tmp_path / kinds
+        run("analyze", trace_path("ddp_rank0"), "--out", out, "--no-figures", "--attribution", kinds)
+        with (out / "ranges.csv").open(encoding="utf-8") as stream:
+            rows[kinds] = {row["range"]: row for row in csv.DictReader(stream)}
+    both = [rows[kinds]["backward"] for kinds in ("all", "launched")]
+    assert [row["kernel_count"] for row in both] == ["20", "20"]
+    assert [row["adopted_kernel_count"] for row in both] == ["1714", ""]

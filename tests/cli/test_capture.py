@@ -72,21 +72,21 @@ def test_the_plan_alone(tmp_path):
     ("arguments", "code", "word"),
     [
         (("--backends", "quick"), 2, "Unknown backend 'quick'"),
-        (("--backends", ","), 2, "names nothing"),
+        (("--backends", ","), 2, "is empty"),
         (("--dtype", "int8"), 2, "Unknown dtype"),
         (("--seq", "0"), 2, "--seq 0"),
         (("--seq", "-1"), 2, "--seq -1"),
         (("--seq", "many"), 2, "not an integer"),
-        (("--seq", ""), 2, "names nothing"),
-        (("--profiler", "vtune"), 2, "Unknown --profiler"),
+        (("--seq", ""), 2, "is empty"),
+        (("--profiler", "vtune"), 2, "Unknown profiler"),
         (("--profiler", "nsys,torch"), 2, "more than one tracer"),
         (("--profiler", "torch,ncu", "--device", "cpu"), 2, "of the CPU"),
         (("--gpu-metrics", "--device", "cpu"), 2, "of the CPU"),
         (("--metrics", "a__b.sum", "--device", "cpu"), 2, "are for ncu"),
-        (("--profiler", "ncu", "--replay", "twice"), 2, "Unknown --replay"),
-        (("--device", "tpu"), 2, "Unknown --device"),
+        (("--profiler", "ncu", "--replay", "twice"), 2, "is not one of"),
+        (("--device", "tpu"), 2, "is not one of"),
         (("--seq", "999999999", "--device", "cpu"), 2, "inputs and output alone"),
-        (("--samples", "0", "--device", "cpu"), 2, "--samples 0"),
+        (("--samples", "0", "--device", "cpu"), 2, "--samples"),
         (("--profiler", "nsys", "--nsys", "/nothing/nsys", "--device", "cpu"), 5, "--nsys names"),
     ],
 )
@@ -104,7 +104,7 @@ def test_without_a_gpu_nsys_has_nothing_to_trace(tmp_path):
 def test_without_nsys_it_says_where_to_get_one(tmp_path):
     env = {key: value for key, value in os.environ.items() if key not in ("NSYSPROF_NSYS", "CUDA_HOME", "CUDA_PATH")}
     code = (
-        "import sys; import nsysprof.capture.find_nsys as f; f._candidates = lambda: iter(())\n"
+        "import sys; import nsysprof.nsight.find_tool as f; f._candidates = lambda _tool: iter(())\n"
         "sys.argv = ['nsysprof', 'capture', '--profiler', 'nsys', '--device', 'cpu', '--out', 'c']\n"
         "from nsysprof.cli import main; main()"
     )
@@ -126,7 +126,7 @@ def test_without_torch_it_says_which_line_installs_it(tmp_path):
 def test_a_taken_folder_is_refused_and_force_replaces_a_capture(tmp_path):
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "mine.txt").write_text("mine")
-    fails(run("capture", "--backends", "math", *SMALL, "--out", tmp_path / "c"), 4, "not a capture of ours")
+    fails(run("capture", "--backends", "math", *SMALL, "--out", tmp_path / "c"), 4, "did not write it as a capture")
     assert run("capture", "--backends", "math", *SMALL, "--profiler", "none", "--out", tmp_path / "d").returncode == 0
     fails(run("capture", "--backends", "math", *SMALL, "--out", tmp_path / "d"), 4, "--force")
     done = run("capture", "--backends", "flash", *SMALL, "--profiler", "none", "--out", tmp_path / "d", "--force")
@@ -169,7 +169,7 @@ def test_nsys_on_the_cpu_records_ranges_and_claims_no_kernels(tmp_path, nsys):
     assert [row["status"] for row in rows] == ["ok", "ok"]
     assert {row[column] for row in rows for column in ("kernel_count", "launch_count", "memcpy_bytes")} == {""}
     done = run("analyze", tmp_path / "c", "--out", tmp_path / "a")
-    assert "names no GPU" in done.stdout
+    assert "has no GPU" in done.stdout
     assert "RUN::math::S32" in (tmp_path / "a" / "ranges.csv").read_text()
 
 
@@ -218,7 +218,7 @@ def test_an_interruption_of_the_export_keeps_the_capture(tmp_path):
 
 @pytest.fixture
 def tiny_disk(tmp_path):
-    """A file system of `size` KiB, where this user may mount one."""
+    """Yield a function that mounts a file system of some KiB, where this user may mount one."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mounted = []

@@ -16,7 +16,7 @@ import pytest
 
 from nsysprof.cli.compare import split_sides
 from nsysprof.errors import UsageError
-from tests.build_trace import TraceBuilder
+from tests.builders.build_trace import TraceBuilder
 from tests.cli.planted import another_backend, make_capture, more_memory, one_more_launch, slower_kernels
 from tests.cli.test_analyze import fails
 from tests.conftest import REPOSITORY
@@ -59,6 +59,7 @@ def test_a_capture_with_itself_is_never_a_difference(base):
     assert "same-input" in codes(data)
 
 
+@pytest.mark.slow
 def test_benches_and_traces_with_themselves(trace_path):
     for source in (TUNE / "bench", TUNE / "bench" / "samples.json.xz"):
         data = result(source, source, "--fail-on", "slower:1%,faster:1%,vram:1%")
@@ -114,6 +115,7 @@ def test_more_memory_is_found(base, tmp_path):
     assert result(base, planted, "--fail-on", "vram:+11%")["outcome"] == "pass"
 
 
+@pytest.mark.slow
 def test_many_captures_of_each_side(tmp_path):
     for number in range(5):
         make_capture(tmp_path / "old" / f"{number}", seed=30 + number)
@@ -149,9 +151,9 @@ def test_other_environments_are_refused_and_listed(base, tmp_path):
         15,
         "driver_version: 580.159.04 in the baseline, 590.1 in the candidate",
         "cudnn_loaded_version",
-        "--force",
+        "--ignore-conditions",
     )
-    forced = run(base, other, "--force", "--markdown", tmp_path / "r.md")
+    forced = run(base, other, "--ignore-conditions", "--markdown", tmp_path / "r.md")
     assert forced.returncode == 0
     assert "NOT COMPARABLE" in forced.stdout.splitlines()[1]
     assert "NOT COMPARABLE" in (tmp_path / "r.md").read_text().splitlines()[4]
@@ -175,13 +177,13 @@ def test_captures_with_no_case_in_common(base, tmp_path):
     cases = [{**case, "seq": case["seq"] * 64} for case in manifest["cases"]]
     other = make_capture(tmp_path / "other", manifest={"cases": cases, "profiler": "none"})
     fails(run(base, other), 15, "no case in common", "math::S1024", "math::S65536")
-    fails(run(base, other, "--force"), 15, "no case in common")
+    fails(run(base, other, "--ignore-conditions"), 15, "no case in common")
 
 
 def test_traces_of_different_programs(trace_path):
     done = run(trace_path("ddp_rank0"), trace_path("mem"))
     fails(done, 15, "no ranges in common", "different programs", "h2d_pinned_4x64MiB")
-    assert run(trace_path("ddp_rank0"), trace_path("mem"), "--force").returncode == 0
+    assert run(trace_path("ddp_rank0"), trace_path("mem"), "--ignore-conditions").returncode == 0
 
 
 def test_traces_without_ranges_are_compared_by_kernel(tmp_path):
@@ -198,28 +200,30 @@ def test_traces_without_ranges_are_compared_by_kernel(tmp_path):
 
 def test_a_trace_that_lost_its_kernels_decides_nothing(trace_path):
     """The same program, recorded by an nsys that knows the driver and by one that does not."""
-    data = result(trace_path("sdpa"), trace_path("sdpa23"), "--force", "--fail-on", "launches:+1,vram:+5%", code=3)
+    data = result(
+        trace_path("sdpa"), trace_path("sdpa23"), "--ignore-conditions", "--fail-on", "launches:+1,vram:+5%", code=3
+    )
     assert {finding["outcome"] for gate in data["gate"] for finding in gate["findings"]} == {"inconclusive"}
-    assert "not whole" in data["gate"][0]["findings"][0]["text"]
+    assert "not complete" in data["gate"][0]["findings"][0]["text"]
 
 
 def test_kinds_that_hold_nothing_of_each_other(trace_path):
-    fails(run(TUNE / "bench", trace_path("sdpa")), 15, "A bench and a trace hold nothing of one kind")
+    fails(run(TUNE / "bench", trace_path("sdpa")), 15, "A bench and a trace have nothing that can be compared")
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["a"], 2, "which of them is the baseline"),
+        (["a"], 2, "which of 1 inputs is the baseline"),
         (["a", "b", "c"], 2, "vs CANDIDATE"),
         (["a", "vs"], 2, "vs CANDIDATE"),
         (["nowhere", "b"], 7, "nowhere does not exist"),
         (["{tmp}", "{tmp}"], 7, "holds no capture, no trace and no bench"),
-        (["{base}", "{base}", "--fail-on", "slower:-1%"], 2, "is no rule"),
-        (["{base}", "{base}", "--fail-on", " "], 2, "names nothing"),
+        (["{base}", "{base}", "--fail-on", "slower:-1%"], 2, "is not a valid rule"),
+        (["{base}", "{base}", "--fail-on", " "], 2, "is empty"),
         (["{base}", "{base}", "--margin", "0"], 2, "--margin 0"),
         (["{base}", "{base}", "--floor", "nan"], 2, "--floor nan"),
-        (["{base}", "{base}", "--out", "{base}"], 4, "not a comparison of ours"),
+        (["{base}", "{base}", "--out", "{base}"], 4, "did not write it as a comparison"),
         ([REPOSITORY / "analysis/h200-sdpa", "{base}"], 7, "is an analysis"),
     ],
 )
@@ -254,7 +258,7 @@ def test_damaged_inputs(base, tmp_path, name, content, code):
 def test_a_bench_with_impossible_samples(tmp_path, value):
     text = lzma.decompress((TUNE / "flex" / "samples.json.xz").read_bytes()).decode()
     (tmp_path / "samples.json").write_text(re.sub(r'"values_ns":\[\d+', f'"values_ns":[{value}', text, count=1))
-    fails(run(tmp_path, TUNE / "flex"), 7, "a duration that is none")
+    fails(run(tmp_path, TUNE / "flex"), 7, "blocks[0].values_ns[0]")
 
 
 @pytest.mark.parametrize(
@@ -274,7 +278,13 @@ def test_the_folder_the_markdown_and_the_junit(base, tmp_path):
     arguments = [base, planted, "--fail-on", GATE, "--out", out, "--markdown", tmp_path / "pr" / "c.md"]
     done = run(*arguments, "--junit", tmp_path / "j.xml")
     assert done.returncode == 1
-    assert {path.name for path in out.iterdir()} == {"compare.json", "report.md", "ratios.png", "parts.png"}
+    assert {path.name for path in out.iterdir()} == {
+        "compare.json",
+        "report.md",
+        "ratios.png",
+        "parts.png",
+        "folder.json",
+    }
     assert json.loads((out / "compare.json").read_text())["outcome"] == "regression"
     text = (tmp_path / "pr" / "c.md").read_text()
     assert text.startswith("# nsysprof compare: REGRESSION")
@@ -284,14 +294,14 @@ def test_the_folder_the_markdown_and_the_junit(base, tmp_path):
     suite = ElementTree.parse(tmp_path / "j.xml").getroot()[0]
     assert suite.get("failures") == "1"
     assert int(suite.get("errors")) >= 1
-    fails(run(*arguments), 4, "already holds a comparison", "--replace")
-    assert run(*arguments, "--replace", "--no-figures").returncode == 1
-    assert {path.name for path in out.iterdir()} == {"compare.json", "report.md"}
+    fails(run(*arguments), 4, "already holds a comparison", "--force")
+    assert run(*arguments, "--force", "--no-figures").returncode == 1
+    assert {path.name for path in out.iterdir()} == {"compare.json", "folder.json", "report.md"}
 
 
 def test_nothing_that_is_compared_is_changed(base, trace_path, tmp_path):
     before = {path: path.read_bytes() for path in base.rglob("*") if path.is_file()}
-    run(base, trace_path("sdpa"), "--force", "--out", tmp_path / "o")
+    run(base, trace_path("sdpa"), "--ignore-conditions", "--out", tmp_path / "o")
     assert {path: path.read_bytes() for path in base.rglob("*") if path.is_file()} == before
 
 

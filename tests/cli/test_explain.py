@@ -11,7 +11,8 @@ import pytest
 
 pytest.importorskip("torch", reason="needs the extra [torch]")
 
-from nsysprof.case import BACKENDS
+from nsysprof.attention.case import BACKENDS
+from tests.builders.registering import register
 from tests.cli.test_analyze import fails, run
 
 CPU = ("--device", "cpu", "--seq", "16")
@@ -30,7 +31,7 @@ def by_backend(shape):
 
 @pytest.fixture(scope="module")
 def wide():
-    """The answers at head dimension 8192."""
+    """Return the answers at head dimension 8192."""
     return explain("--head-dim", "8192", "--heads", "1")
 
 
@@ -83,7 +84,7 @@ def test_the_terminal_says_what_is_unknown_and_no_more():
     done = run("explain", *CPU, "--backends", "flash,cudnn,auto", "--dropout", "0.1")
     assert done.returncode == 0
     assert done.stderr == ""
-    assert "no GPU was used" in done.stdout
+    assert "No GPU was used" in done.stdout
     assert "cudnn: unknown: needs a GPU" in done.stdout
     assert "flash: passes with dropout 0" in done.stdout
     assert "auto: predicted math, ran math" in done.stdout
@@ -99,24 +100,63 @@ def test_too_large_for_the_memory_is_not_ineligible():
     assert "do not fit" in flash["reason"]
 
 
+OWN = """
+from nsysprof.workload.refusal import IneligibleError
+from torch.nn.functional import scaled_dot_product_attention
+
+def plain(q, k, v, is_causal):
+    return scaled_dot_product_attention(q, k, v, is_causal=is_causal)
+
+def picky(q, k, v, is_causal):
+    raise IneligibleError("head_dim must be 7")
+
+def wrong(q, k, v, is_causal):
+    return q[:1, :1]
+"""
+
+
+def test_backends_of_ones_own_are_answered_by_running_them(tmp_path, monkeypatch):
+    """A name that a package registers, and module:function, each as bench takes it."""
+    (tmp_path / "ownbackends.py").write_text(OWN)
+    register(monkeypatch, tmp_path, {"mine": "ownbackends:plain"})
+    names = ("mine", "ownbackends:picky", "ownbackends:wrong", "ownbackends:gone", "nowhere:at_all")
+    (shape,) = explain("--backends", ",".join(names))["shapes"]
+    mine, picky, wrong, gone, nowhere = shape["backends"]
+    assert (mine["eligible"], mine["ran"]["status"], mine["ran"]["as_asked"]) == (True, "ok", None)
+    assert mine["ran"]["operator"] == "aten::_scaled_dot_product_flash_attention_for_cpu"
+    assert (picky["eligible"], picky["reason"]) == (False, "head_dim must be 7")
+    assert (wrong["eligible"], "returned the shape" in wrong["reason"]) == (None, True)
+    assert "has no gone" in gone["reason"]
+    assert "cannot be imported" in nowhere["reason"]
+
+
+def test_a_backend_of_ones_own_takes_no_dropout(tmp_path, monkeypatch):
+    (tmp_path / "ownbackends.py").write_text(OWN)
+    register(monkeypatch, tmp_path, {"mine": "ownbackends:plain"})
+    (shape,) = explain("--backends", "mine", "--dropout", "0.1")["shapes"]
+    (mine,) = shape["backends"]
+    assert (mine["eligible"], mine["ran"]["status"]) == (False, "not_run")
+    assert "without dropout" in mine["reason"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "word"),
     [
         (("--backends", "quick"), 2, "Unknown backend 'quick'"),
-        (("--backends", "os:getcwd"), 2, "Unknown backend"),
-        (("--backends", ","), 2, "names nothing"),
+        (("--backends", "flahs"), 2, "Did you mean 'flash'?"),
+        (("--backends", ","), 2, "is empty"),
         (("--seq", "0"), 2, "--seq 0"),
         (("--kv-seq", "-1"), 2, "--kv-seq -1"),
         (("--head-dim", "wide"), 2, "not an integer"),
         (("--dtype", "int8"), 2, "Unknown dtype"),
         (("--pass", "fwdbwd"), 2, "Unknown pass"),
-        (("--mask", "round"), 2, "Unknown mask"),
+        (("--mask", "round"), 2, "not one of"),
         (("--dropout", "1"), 2, "--dropout 1"),
         (("--dropout", "nan"), 2, "--dropout nan"),
         (("--heads", "8", "--kv-heads", "3"), 2, "cannot be shared"),
-        (("--causal", "--mask", "bool"), 2, "exclude each other"),
-        (("--timeout", "0"), 2, "--timeout 0"),
-        (("--device", "tpu"), 2, "Unknown --device"),
+        (("--causal", "yes", "--mask", "bool"), 2, "exclude each other"),
+        (("--case-timeout", "0"), 2, "'--case-timeout'"),
+        (("--device", "tpu"), 2, "not one of"),
     ],
 )
 def test_bad_arguments_are_refused_with_the_next_step(arguments, code, word):

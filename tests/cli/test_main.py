@@ -1,8 +1,12 @@
+import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
-from tests.cli.test_analyze import run
+import pytest
+
+from tests.cli.test_analyze import fails, run
 
 
 def test_version():
@@ -26,15 +30,81 @@ def test_an_unknown_command_is_a_usage_error():
 
 
 def test_a_fault_of_ours_is_one_line_unless_debugging():
-    code = "import sys; import nsysprof.cli as c\ndef boom(): raise ZeroDivisionError('oops')\nc.app = boom; c.main()"
+    code = (
+        "import sys; import nsysprof.cli as c\ndef boom(**_): raise ZeroDivisionError('oops')\nc.app = boom; c.main()"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 70
     assert "ZeroDivisionError: oops" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_closed_pipe_is_no_error(trace_path, tmp_path):
-    out = tmp_path / "o"
-    command = f"{sys.executable} -m nsysprof analyze {trace_path('mem')} --no-figures --out {out} | head -n 1"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+def test_too_little_memory_is_no_fault_of_ours():
+    code = "import nsysprof.cli as c\ndef boom(**_): raise MemoryError\nc.app = boom; c.main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 4
+    assert "not enough memory" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_while_the_command_line_is_loaded(tmp_path):
+    """Python would print where it was, and end by the signal."""
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from nsysprof.__main__ import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 130
+    assert done.stderr == "nsysprof: Interrupted.\n"
+
+
+def test_ctrl_c_while_the_first_one_is_told():
+    code = "import nsysprof.cli as c\ndef boom(*_, **__): raise KeyboardInterrupt\nc.app = c._complain = boom; c.main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 130
+    assert done.stderr == ""
+
+
+def shell(command, **environment):
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command.replace("nsysprof ", f"{sys.executable} -m nsysprof ")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
+    )
+    assert "Traceback" not in done.stderr
+    assert "fault of nsysprof" not in done.stderr
+    return done
+
+
+def test_a_reader_that_closes_the_pipe_does_not_fail_the_analysis(trace_path, tmp_path):
+    done = shell(f"nsysprof analyze {trace_path('mem')} --no-figures --out {tmp_path / 'o'} --json | head -n 1")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "{\n"
+    assert (tmp_path / "o" / "summary.json").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_standard_output_fails_only_what_is_nowhere_else(trace_path, tmp_path):
+    done = shell(f"nsysprof analyze {trace_path('mem')} --no-figures --out {tmp_path / 'o'} > /dev/full")
+    assert done.returncode == 0
+    assert "Standard output cannot be written: No space left on device." in done.stderr
+    assert "The files are written" in done.stderr
+    assert (tmp_path / "o" / "report.md").exists()
+    assert shell("nsysprof --version > /dev/full").returncode == 4
+
+
+def test_a_closed_standard_output_is_nothing_to_fail_for():
+    assert shell("nsysprof --version >&-").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("bench", "--backend", "x"), "--backends"),
+        (("benhc",), "Did you mean 'bench'?"),
+        (("bench", "--device", "tpu"), "'tpu' is not one of 'auto', 'cuda', 'cpu'."),
+        (("bench", "--samples", "0"), "greater than or equal to 1"),
+    ],
+)
+def test_a_wrong_command_line_is_said_in_one_line_with_what_is_close(arguments, said):
+    fails(run(*arguments), 2, said, "--help")

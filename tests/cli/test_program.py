@@ -83,14 +83,16 @@ def test_one_trace_of_any_program(capture, steps, tmp_path):
     assert said["program"] == {"argv": steps(), "exit_code": 0}
     assert said["environment"]["nsys_version"]
     assert socket.gethostname() not in (folder / "manifest.json").read_text()
-    assert {path.name for path in folder.iterdir()} == {"logs", "manifest.json", "nsys.nsys-rep", "nsys.sqlite"}
+    assert {path.name for path in folder.iterdir()} == {
+        "folder.json", "logs", "manifest.json", "nsys.nsys-rep", "nsys.sqlite",
+    }  # fmt: skip
 
     analysed = run("analyze", folder, "--out", tmp_path / "a")
     assert analysed.returncode == 0, analysed.stderr
     assert "Cases" not in analysed.stdout
     report = (tmp_path / "a" / "report.md").read_text()
     assert "comparable hash" in report
-    assert "| step1 | 1 |" in report
+    assert "| step\\# | 3 |" in report
     assert "Latency" not in report
     assert run("compare", folder, folder).returncode == 0
 
@@ -158,7 +160,7 @@ def test_a_program_that_hangs_is_ended_with_the_recording(capture, steps):
 
 
 def with_failing_importer(nsys, folder, times):
-    """A real nsys whose importer fails a number of times, as that of 2024.2 does now and then beside another nsys."""
+    """Return a real nsys whose importer fails some times, as that of 2024.2 sometimes does beside another nsys."""
     root = next(path for path in nsys.resolve().parents if (path / "target-linux-x64").is_dir())
     (importer,) = root.glob("*/QdstrmImporter")
     for source in (root / "target-linux-x64", importer.parent):
@@ -338,10 +340,10 @@ def test_ranks_that_each_start_nsysprof_share_one_folder(nsys, steps, tmp_path):
     ("options", "program", "code", "word"),
     [
         ([], ["/no/such/program"], 2, "was not found"),
-        (["--seq", "128"], ["true"], 2, "--seq is of the grid"),
-        (["--profiler", "nsys"], ["true"], 2, "--profiler is of the grid"),
+        (["--seq", "128"], ["true"], 2, "--seq is an option of the grid"),
+        (["--profiler", "nsys"], ["true"], 2, "--profiler is an option of the grid"),
         (["--ranks", "0"], ["true"], 2, "--per-rank"),
-        (["--per-rank", "--ranks", "3-1"], ["true"], 2, "'3-1' is no rank"),
+        (["--per-rank", "--ranks", "3-1"], ["true"], 2, "'3-1' is not a valid rank"),
         (["--per-rank"], ["mpirun", "true"], 2, "mpirun"),
         (["--nsys", "/nothing/nsys"], ["true"], 5, "--nsys names"),
     ],
@@ -363,7 +365,7 @@ def test_options_of_a_program_without_one(tmp_path):
 
 def test_without_nsys_no_program_can_be_captured(tmp_path):
     code = (
-        "import sys; import nsysprof.capture.find_nsys as f; f._candidates = lambda: iter(())\n"
+        "import sys; import nsysprof.nsight.find_tool as f; f._candidates = lambda _tool: iter(())\n"
         "sys.argv = ['nsysprof', 'capture', '--out', 'c', '--', 'true']\n"
         "from nsysprof.cli import main; main()"
     )

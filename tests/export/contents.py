@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nsysprof.analysis.summarize import summarize
+from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.export.content import Content
 from nsysprof.trace.devices import read_gpus
 from nsysprof.trace.metric_samples import read_metric_samples

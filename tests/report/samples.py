@@ -2,13 +2,16 @@
 
 import pandas as pd
 
-from nsysprof.analysis.cases import fill_results
-from nsysprof.analysis.results import RESULT_COLUMNS, Analysis, CaptureRecord
-from nsysprof.analysis.summarize import summarize
+from nsysprof.analysis.comparison.rank_cases import rank_cases
+from nsysprof.analysis.overview.cases import fill_results
+from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.notes import Note, Severity
+from nsysprof.results.analysis import RESULT_COLUMNS, Analysis, CaptureRecord
+from nsysprof.results.case_columns import CAPTURE_RESULTS
+from nsysprof.results.column import Dtype
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
-from tests.build_trace import TraceBuilder
+from tests.builders.build_trace import TraceBuilder
 
 HOSTILE = "<script>alert(1)</script>|=cmd()[bold]$x^2$\x1b[31m\u202e`*_"
 
@@ -42,9 +45,7 @@ def analysis(tmp_path, made: TraceBuilder | None = None) -> Analysis:
 
 def record(result: Analysis, device="cuda", **changes) -> CaptureRecord:
     """Results of the two cases, and of a cudnn that was not eligible."""
-    common = dict(
-        batch=1, heads=8, kv_heads=8, seq=1024, head_dim=64, dtype="fp16", causal="True", reason="", samples=50
-    )
+    common = dict(batch=1, heads=8, kv_heads=8, seq=1024, head_dim=64, dtype="fp16", causal=True, reason="", samples=50)
     rows = [
         dict(backend="math", status="ok", latency=(2000, 1900, 2100), peak=120 << 20, **common),
         dict(backend="flash", status="ok", latency=(130, 120, 140), peak=8 << 20, **common),
@@ -58,9 +59,10 @@ def record(result: Analysis, device="cuda", **changes) -> CaptureRecord:
         row.update({"pass": "fwd", "traced_calls": 2 if row["status"] == "ok" else None})
         row.update(changes.get(row["backend"], {}))
     results = pd.DataFrame(rows, columns=list(RESULT_COLUMNS))
-    for column in RESULT_COLUMNS:
-        if column.endswith(("_ns", "_bytes", "_count", "_calls")):
-            results[column] = pd.to_numeric(results[column]).astype("Int64")
+    for column in CAPTURE_RESULTS.of_dtype(Dtype.INTEGER):
+        results[column] = pd.to_numeric(results[column]).astype("Int64")
     environment = {"device": device, "torch_version": "2.13", "comparable_hash": "abc"}
     notes = (Note("gpu-throttled", Severity.WARNING, "hot | hot", "wait"),)
-    return CaptureRecord("a | capture", fill_results(results, result), environment, "CUDA events; median", notes)
+    filled = fill_results(results, result)
+    rankings = rank_cases(filled, on_gpu=device == "cuda")
+    return CaptureRecord("a | capture", filled, environment, "CUDA events; median", notes, rankings)

@@ -9,10 +9,11 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
-from nsysprof.cli.analyze import analyze_trace
-from nsysprof.cli.record import read_record
+from nsysprof.app.analyze_trace import analyze_trace
+from nsysprof.app.capture_record import read_record
+from nsysprof.app.join_counters import join_counters
 from nsysprof.report.write import write_analysis
-from nsysprof.trace.locate import resolve_input
+from nsysprof.trace.resolve_input import resolve_input
 from tests.conftest import REPOSITORY
 from tests.report import samples
 from tests.report.browser import chromium, complaints, open_page
@@ -29,11 +30,12 @@ def page():
 
 @pytest.fixture(scope="module")
 def capture_page(tmp_path_factory):
-    """The report of a committed capture."""
+    """Return the report of a committed capture."""
     folder = tmp_path_factory.mktemp("capture")
     source = REPOSITORY / "traces" / "h200-sdpa"
     analysis = analyze_trace(resolve_input(source, None, folder))
-    write_analysis(analysis, read_record(source), folder / "out")
+    analysis, record = join_counters(analysis, read_record(source), [], None, foreign=False)
+    write_analysis(analysis, record, folder / "out")
     return folder / "out" / "report.html"
 
 
@@ -48,7 +50,7 @@ def at(page, selector):
 
 
 def view(page):
-    """What the timeline shows, in ns, once it has drawn."""
+    """Return what the timeline shows, in ns, once it has drawn."""
     time.sleep(0.15)
     low, high = at(page, "#chart").get_attribute("data-view").split()
     return float(low), float(high)

@@ -3,27 +3,30 @@ from xml.etree import ElementTree
 
 import pytest
 
-from nsysprof.analysis.compare_ranges import compare_ranges
-from nsysprof.comparison import (
+from nsysprof.analysis.comparison.compare_ranges import compare_ranges
+from nsysprof.report.document import Figure
+from nsysprof.report.figures.compare import draw_parts, draw_ratios
+from nsysprof.report.formats.console import render_console
+from nsysprof.report.formats.junit import render_junit
+from nsysprof.report.formats.markdown import render_markdown
+from nsysprof.report.sections.compare_report import compare_report
+from nsysprof.report.sections.compare_tables import latency_table, part_table, verdict_line
+from nsysprof.results.comparison import (
     METRICS,
     PARTS,
-    Comparison,
     Difference,
-    Finding,
+    GateFinding,
     GateResult,
     KernelFacts,
     LatencyChange,
     LatencyComparison,
+    LatencyVerdict,
     Outcome,
     RangeFacts,
     Side,
     SideOfCase,
-    Verdict,
+    VersionComparison,
 )
-from nsysprof.report.compare import render_compare, render_compare_console
-from nsysprof.report.compare_tables import latency_table, part_table, verdict_line
-from nsysprof.report.figure_compare import draw_parts, draw_ratios
-from nsysprof.report.junit import render_junit
 
 HOSTILE = "<img src=x onerror=alert(1)>|`$x$`\x1b[31m\ud800"
 SIDE = SideOfCase("ok", median_ns=100_000.0, samples=150, blocks=15, processes=3, inputs=1)
@@ -42,44 +45,50 @@ def facts(scale, name="gemm(int)"):
 
 def comparison(cases=(), ranges=(), gate=(), **fields):
     sides = Side(("old",), ("capture",), {"gpu_name": "H200"}), Side(("new",), ("capture",), {"gpu_name": "H200"})
-    return Comparison(*sides, (), LatencyComparison(tuple(cases), 1.2, "9 pairs"), tuple(ranges), tuple(gate), **fields)
+    return VersionComparison(
+        *sides, (), LatencyComparison(tuple(cases), 1.2, "9 pairs"), tuple(ranges), tuple(gate), **fields
+    )
 
 
 @pytest.fixture
 def large():
     """More of everything than any table shows, with hostile names."""
-    cases = [case(f"{HOSTILE}{i}", list(Verdict)[i % 4], 0.8 + i / 500) for i in range(300)]
+    cases = [case(f"{HOSTILE}{i}", list(LatencyVerdict)[i % 4], 0.8 + i / 500) for i in range(300)]
     old, new = ({(f"{HOSTILE}{i}", "d"): facts(n, f"gemm{i}{n}") for i in range(300)} for n in (1, 2))
-    findings = tuple(Finding(f"{HOSTILE}{i}", Outcome.REGRESSION, HOSTILE, HOSTILE) for i in range(300))
+    findings = tuple(GateFinding(f"{HOSTILE}{i}", Outcome.REGRESSION, HOSTILE, HOSTILE) for i in range(300))
     gate = [GateResult("launches:+1", Outcome.REGRESSION, 300, findings)]
     return comparison(cases, compare_ranges([old], [new]), gate)
 
 
 def test_the_report_fits_a_comment_and_nothing_in_it_is_markup(large):
-    text = render_compare(large, ["ratios.png"])
+    text = render_markdown(compare_report(large, [Figure("ratios.png", "ratios")]))
     assert len(text) < 60_000
     assert re.search(r"(?<!\\)<img", text) is None
     assert "\x1b" not in text
     assert "40 of 300 rows" in text
-    console = render_compare_console(large, 100)
+    console = render_console(compare_report(large), 100)
     assert "\x1b" not in console
     assert "and 280 more" in console
 
 
 def test_what_needs_a_look_comes_first():
     found = comparison(
-        [case("a", Verdict.SAME, 1.0), case("b", Verdict.SLOWER, 1.1), case("c", Verdict.INCONCLUSIVE, 1.0)]
+        [
+            case("a", LatencyVerdict.SAME, 1.0),
+            case("b", LatencyVerdict.SLOWER, 1.1),
+            case("c", LatencyVerdict.INCONCLUSIVE, 1.0),
+        ]
     )
-    assert [row[0] for row in latency_table(found).rows] == ["b", "c", "a"]
+    assert [row[0].value for row in latency_table(found).rows] == ["b", "c", "a"]
     assert verdict_line(found) == "Latency of 3 cases: 1 SLOWER, 1 INCONCLUSIVE, 1 SAME."
 
 
 def test_what_was_forced_is_said_on_top():
-    found = comparison([case("a", Verdict.SAME, 1.0)])
-    forced = Comparison(
+    found = comparison([case("a", LatencyVerdict.SAME, 1.0)])
+    forced = VersionComparison(
         **{**found.__dict__, "differences": (Difference("driver_version", ("1",), ("2",)),), "forced": True}
     )
-    for text in (render_compare(forced, []), render_compare_console(forced, 100)):
+    for text in (render_markdown(compare_report(forced)), render_console(compare_report(forced), 100)):
         head = text[: text.index("Latency of")]
         assert "NOT COMPARABLE" in head
         assert "driver" in head
@@ -87,15 +96,17 @@ def test_what_was_forced_is_said_on_top():
 
 def test_parts_are_shown_with_their_sign_and_add_up():
     found = comparison(ranges=compare_ranges([{("s", ""): facts(1)}], [{("s", ""): facts(3)}]))
-    assert part_table(found).headers == ("range", "wall", "kernels")
-    assert part_table(found).rows == (("s", "+2.000 us", "+2.000 us"),)
+    table = part_table(found)
+    assert [column.title for column in table.columns] == ["range", "wall", "kernels"]
+    assert [[cell.value for cell in row] for row in table.rows] == [["s", 2000, 2000]]
+    assert "+2.000 us" in render_console(compare_report(found), 100)
 
 
 def test_junit_counts_and_survives_any_name(large):
-    suite = ElementTree.fromstring(render_junit(large).encode())[0]
+    suite = ElementTree.fromstring(render_junit(compare_report(large)).encode())[0]
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("300", "300", "0")
     passed = comparison(gate=[GateResult("slower:3%", Outcome.PASS, 5, ())])
-    suite = ElementTree.fromstring(render_junit(passed).encode())[0]
+    suite = ElementTree.fromstring(render_junit(compare_report(passed)).encode())[0]
     assert (suite.get("tests"), suite.get("failures")) == ("1", "0")
 
 
@@ -120,4 +131,7 @@ def test_figures(large):
 
 @pytest.mark.parametrize("ratio", [1.0, 1.0001, 0.5, 200.0, 0.004])
 def test_a_figure_of_one_case_however_far(ratio):
-    draw_ratios(comparison([case("a", Verdict.SLOWER, ratio)])).canvas.draw()
+    figure = draw_ratios(comparison([case("a", LatencyVerdict.SLOWER, ratio)]))
+    figure.canvas.draw()
+    low, high = figure.axes[0].get_xlim()
+    assert low < ratio < high

@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 
-from nsysprof.analysis.summarize import summarize
-from nsysprof.report.figure_kernels import draw_kernels
-from nsysprof.report.figure_timeline import choose_panels, draw_timeline
-from nsysprof.report.figure_vram import draw_vram
+from nsysprof.analysis.overview.summarize import summarize
+from nsysprof.report.figures.kernels import draw_kernels
+from nsysprof.report.figures.timeline import choose_panels, draw_timeline
+from nsysprof.report.figures.vram import draw_vram
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
-from tests.build_trace import TraceBuilder
+from tests.builders.build_trace import TraceBuilder
 from tests.report import samples
 from tests.report.samples import HOSTILE
 
@@ -67,6 +67,9 @@ def test_names_are_neither_mathematics_nor_endless(tmp_path, name, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr("warnings.warn", lambda *_args, **_kwargs: None)  # a font without the glyph
             figure.savefig(tmp_path / "f.png")
+        shown = texts(figure)
+        assert max(map(len, shown)) < 200
+        assert not any(text.replace(r"\$", "").count("$") for text in shown), "every dollar sign is escaped"
 
 
 def test_two_hundred_thousand_kernels_are_drawn_as_occupancy(tmp_path):

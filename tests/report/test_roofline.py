@@ -5,20 +5,24 @@ from dataclasses import replace
 
 import pytest
 
-from nsysprof.analysis.cases import fill_results
-from nsysprof.cli.analyze import analyze_trace
-from nsysprof.cli.counters import join_counters, read_counted
-from nsysprof.cli.record import read_record
+from nsysprof.analysis.overview.cases import fill_results
+from nsysprof.app.analyze_trace import analyze_trace
+from nsysprof.app.capture_record import read_record
+from nsysprof.app.join_counters import join_counters, read_counted
 from nsysprof.notes import Note, Severity
-from nsysprof.report.console import render_console
-from nsysprof.report.figure_roofline import draw_roofline, draw_traffic
-from nsysprof.report.html import render_html
-from nsysprof.report.markdown import render_markdown
-from nsysprof.report.place import place_labels
-from nsysprof.report.scale import byte_ticks
-from nsysprof.report.tables import counter_table, kernel_counter_table, limit_lines
-from nsysprof.report.tier import tier_of
-from nsysprof.trace.locate import resolve_input
+from nsysprof.report.figures.label_placement import place_labels
+from nsysprof.report.figures.roofline import draw_roofline, draw_traffic
+from nsysprof.report.figures.scale import byte_ticks
+from nsysprof.report.formats.cell_text import cell_text
+from nsysprof.report.formats.console import render_console
+from nsysprof.report.formats.html import render_html
+from nsysprof.report.formats.markdown import render_markdown
+from nsysprof.report.sections.analysis_report import analysis_report
+from nsysprof.report.sections.case_tables import counter_table, limit_lines
+from nsysprof.report.sections.missing_sources import tier_of
+from nsysprof.report.sections.trace_tables import kernel_counter_table
+from nsysprof.results.missing_source import MissingSource
+from nsysprof.trace.resolve_input import resolve_input
 from tests.conftest import REPOSITORY
 from tests.report import samples
 
@@ -35,22 +39,25 @@ def counted(tmp_path_factory):
 
 
 def lower_tier(record):
-    """The same capture where ncu was not permitted."""
+    """Return the same capture where ncu was not permitted."""
     results = record.results.copy()
     for column in [name for name in results if name.startswith("counted_")]:
         results[column] = None
-    return replace(record, results=results, notes=(*record.notes, NO_COUNTERS))
+    return replace(record, results=results, notes=(*record.notes, NO_COUNTERS), missing=(MissingSource.COUNTERS,))
 
 
 def test_each_source_has_a_column_of_its_own_and_they_are_held_together(counted):
     _, record = counted
     table = counter_table(record)
-    assert table.headers[1:4] == ("DRAM, counted", "DRAM, sampled", "they agree")
-    rows = {row[0]: row for row in table.rows}
-    assert rows["math::S8192::pass=fwd"][1:6] == ("97.36 GiB", "97.98 GiB ± 2.058 GiB", "yes", "128 MiB", "778.9x")
-    assert rows["flash::S512::pass=bwd"][3].startswith("off by")
+    assert [column.title for column in table.columns[1:4]] == ["DRAM, counted", "DRAM, sampled", "they agree"]
+    rows = {
+        row[0].value: [cell_text(cell, column) for cell, column in zip(row, table.columns, strict=True)]
+        for row in table.rows
+    }
+    assert rows["math::S8192::pass=fwd"][1:6] == ["97.36 GiB", "97.98 GiB ± 2.058 GiB", "yes", "128 MiB", "778.9x"]
+    assert rows["flash::S512::pass=bwd"][3].endswith("beyond the bound")
     assert rows["cudnn::S512::pass=fwd"][5] == "<0.01x"
-    assert all(row[11] for row in table.rows)
+    assert all(row[11].value for row in table.rows)
 
 
 def test_without_any_of_it_there_is_no_table(tmp_path):
@@ -58,7 +65,7 @@ def test_without_any_of_it_there_is_no_table(tmp_path):
     record = samples.record(analysis)
     assert counter_table(record) is None
     assert kernel_counter_table(analysis) is None
-    assert limit_lines(record) == []
+    assert limit_lines(record) == ()
     assert draw_roofline(record) is None
     assert draw_traffic(record) is None
 
@@ -89,15 +96,16 @@ def test_every_table_names_the_lower_tier(counted, kind):
 
 
 def render(kind, analysis, record):
+    report = analysis_report(analysis, record)
     if kind == "markdown":
-        return render_markdown(analysis, record, [])
-    return render_html(analysis, record, []) if kind == "html" else render_console(analysis, record, 200)
+        return render_markdown(report)
+    return render_html(report) if kind == "html" else render_console(report, 200)
 
 
 def test_a_part_that_is_missing_of_some_is_no_lower_tier(counted):
     _, record = counted
     assert tier_of(record) == ""
-    assert tier_of(replace(record, notes=(NO_COUNTERS,))) == "", "the others were counted"
+    assert tier_of(replace(record, missing=(MissingSource.COUNTERS,))) == "", "the others were counted"
     assert tier_of(lower_tier(record)) == "no hardware counters"
     assert tier_of(None) == ""
 
@@ -119,7 +127,7 @@ def test_a_point_above_the_roof_is_ringed_and_said(counted):
     results["above_roof"] = results["above_roof"].fillna(False)
     results.loc[results.index[-1], "above_roof"] = True
     changed = replace(record, results=results)
-    assert "(above)" in counter_table(changed).rows[-1][8]
+    assert counter_table(changed).rows[-1][8].remark == "(above)"
     assert lines_of(draw_roofline(changed)) == lines_of(draw_roofline(record)) + 1
 
 

@@ -1,17 +1,19 @@
 import csv
 import json
-from pathlib import Path
+import os
 
 import pandas as pd
 import pytest
 
-from nsysprof.analysis.results import KERNEL_COLUMNS, RANGE_COLUMNS, RESULT_COLUMNS
 from nsysprof.errors import OutputError
 from nsysprof.report.write import write_analysis
+from nsysprof.results.analysis import KERNEL_COLUMNS, RANGE_COLUMNS, RESULT_COLUMNS
 from tests.report import samples
 
 FILES = {
-    "summary.json", "kernels.csv", "ranges.csv", "range_kernels.csv", "api.csv", "memops.csv", "results.csv",
+    "summary.json", "kernels.csv", "ranges.csv", "range_instances.csv", "range_kernels.csv",
+    "range_caused_kernels.csv", "range_tree.csv", "api.csv", "memops.csv", "idle.csv", "idle_instances.csv",
+    "findings.csv", "findings.json", "attention.csv", "memory.csv", "findings.sarif", "results.csv",
     "timeline.png", "kernels.png", "vram.png", "report.md", "report.html",
 }  # fmt: skip
 
@@ -93,17 +95,18 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
     write_analysis(analysis, None, out, figures=False)
     before = {path.name: path.read_bytes() for path in out.iterdir()}
 
-    def full(self, data):
+    def full(descriptor, mode):
+        os.close(descriptor)
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(os, "fdopen", full)
     with pytest.raises(OutputError, match="No space left"):
         write_analysis(analysis, None, out, figures=False)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
 def test_an_empty_trace_writes_its_tables_and_says_what_is_missing(tmp_path):
-    from tests.build_trace import TraceBuilder
+    from tests.builders.build_trace import TraceBuilder
 
     made = TraceBuilder()
     made.fact("x", "y")

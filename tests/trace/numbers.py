@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from nsysprof.analysis.results import Analysis
+from nsysprof.results.analysis import Analysis
 
 TABLES = ("kernels", "ranges", "range_kernels", "api", "memops")
 
@@ -29,7 +29,7 @@ def numbers(analysis: Analysis) -> dict[str, Any]:
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of a table, unknown as None."""
+    """Return the rows of a table, unknown as None."""
     rows: list[dict[str, Any]] = json.loads(table.to_json(orient="records"))
     return rows
 

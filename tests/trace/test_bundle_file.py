@@ -14,14 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof import bundle_format
 from nsysprof.bundle.archive import write_archive
 from nsysprof.errors import NsysprofError, OutputError, TraceDamagedError, TraceEmptyError, TraceForeignError
-from nsysprof.trace import bundle_file
+from nsysprof.trace import bundle_file, bundle_format
 from nsysprof.trace.bundle_file import is_bundle, unpack_bundle
-from nsysprof.trace.locate import identity_of, resolve_input
 from nsysprof.trace.open import open_trace
-from tests.build_trace import TraceBuilder
+from nsysprof.trace.resolve_input import identity_of, resolve_input
+from tests.builders.build_trace import TraceBuilder
 
 
 @pytest.fixture
@@ -49,7 +48,7 @@ def work(tmp_path: Path) -> Path:
 
 
 def listed(**members: bytes) -> bytes:
-    """A bundle.json that names the members with their real checksums."""
+    """Return a bundle.json that names the members with their real checksums."""
     files = [{"name": name, "sha256": hashlib.sha256(data).hexdigest()} for name, data in members.items()]
     return json.dumps({"format_version": 1, "name": "x", "files": files}).encode()
 
@@ -107,7 +106,7 @@ def test_a_link_is_refused(tmp_path: Path, work: Path) -> None:
     link = zipfile.ZipInfo("samples.json")
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
     path = write_zip(tmp_path / "evil.zip", [(link, b"/etc/passwd")], listed(**{"samples.json": b"/etc/passwd"}))
-    with pytest.raises(TraceForeignError, match="no plain file"):
+    with pytest.raises(TraceForeignError, match="not a plain file"):
         unpack_bundle(path, work)
     assert list(work.iterdir()) == []
 

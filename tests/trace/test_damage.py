@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from nsysprof.analysis.summarize import summarize
+from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.errors import TraceError
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
@@ -30,7 +30,7 @@ def test_flipped_bytes_lost_pages_and_cut_ends(trace_path, tmp_path, name):
     source = random.Random(name)
     path = tmp_path / "broken.sqlite"
     outcomes = {"read": 0, "refused": 0}
-    for _ in range(120):
+    for _ in range(40):
         broken = damage(content, source)
         path.write_bytes(broken)
         try:

@@ -1,10 +1,10 @@
 import numpy as np
 
-from nsysprof.analysis.summarize import summarize
+from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.trace.devices import read_gpus
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
-from tests.build_trace import OTHER_PID, PID, TraceBuilder
+from tests.builders.build_trace import OTHER_PID, PID, TraceBuilder
 
 
 def gpus(builder, tmp_path):

@@ -9,13 +9,13 @@ from nsysprof.errors import TraceError
 from nsysprof.trace.devices import read_gpus
 from nsysprof.trace.gpu_metrics import read_gpu_metrics
 from nsysprof.trace.open import open_trace
-from tests.build_trace import METRIC_TYPE, TraceBuilder
+from tests.builders.build_trace import METRIC_TYPE, TraceBuilder
 
 CLOCK = 1_980_000_000
 
 
 def read(builder, tmp_path, change=None):
-    """The metrics of a built trace and the codes of the notes that reading left."""
+    """Return the metrics of a built trace and the codes of the notes that reading left."""
     path = builder.write(tmp_path / "t.sqlite")
     if change:
         with sqlite3.connect(path) as database:
@@ -26,7 +26,7 @@ def read(builder, tmp_path, change=None):
 
 
 def sampled(*values, gpu=0, builder=None):
-    """Samples every 100 ns from -100 on, of (clock, SM, read, write)."""
+    """Return samples every 100 ns from -100 on, of (clock, SM, read, write)."""
     builder = builder or TraceBuilder()
     if builder.tables.get("TARGET_INFO_GPU") is None:
         builder.sampled_gpu()

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.analysis.results import Analysis
-from nsysprof.cli.analyze import analyze_trace
-from tests.build_trace import TraceBuilder
+from nsysprof.app.analyze_trace import analyze_trace
+from nsysprof.results.analysis import Analysis
+from tests.builders.build_trace import TraceBuilder
 from tests.trace.numbers import codes, numbers, records
 
 
 @pytest.fixture
 def builder() -> TraceBuilder:
-    """A launch, a fill and an allocation that are sound."""
+    """Return a trace with a launch, a fill and an allocation that are sound."""
     made = TraceBuilder("2025.3")
     made.gpu(0, cuda=0)
     made.launch(1_000, 1)

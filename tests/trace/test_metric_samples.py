@@ -3,7 +3,7 @@ import pytest
 from nsysprof.trace.devices import read_gpus
 from nsysprof.trace.metric_samples import read_metric_samples
 from nsysprof.trace.open import open_trace
-from tests.build_trace import METRICS, TraceBuilder
+from tests.builders.build_trace import METRICS, TraceBuilder
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from nsysprof.errors import TraceDamagedError, TraceEmptyError, TraceError, Trac
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.schema import KERNEL
 from nsysprof.trace.tables import read_tables
-from tests.build_trace import TraceBuilder
+from tests.builders.build_trace import TraceBuilder
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_another_programs_database_is_foreign(tmp_path):
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE moz_places (id INTEGER)")
     database.close()
-    with pytest.raises(TraceForeignError, match="no nsys export"):
+    with pytest.raises(TraceForeignError, match="not an nsys export"):
         read(path)
 
 

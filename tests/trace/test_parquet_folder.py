@@ -3,14 +3,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from nsysprof.cli.analyze import analyze_trace
+from nsysprof.app.analyze_trace import analyze_trace
 from nsysprof.errors import MissingToolError, NsysprofError, TraceDamagedError, TraceForeignError
-from nsysprof.trace.locate import resolve_input
-from tests.build_trace import PID, TID, TraceBuilder
+from nsysprof.trace.parquet_folder import convert_parquet_folder
+from nsysprof.trace.resolve_input import resolve_input
+from tests.builders.build_trace import PID, TID, TraceBuilder
 from tests.trace.parquet_writer import write_parquet_folder
 
 TRACES = sorted(
@@ -121,9 +123,10 @@ def test_a_table_with_foreign_columns_is_refused_and_one_with_foreign_types_read
 
 
 def test_text_that_is_no_utf8_is_replaced(folder, work):
-    bad = pa.array([b"\xff\xfe", b"kernel(int)"], pa.large_binary()).cast(pa.large_string(), safe=False)
-    parquet.write_table(pa.table({"id": pa.array([0, 1], pa.int32()), "value": bad}), folder / "StringIds.parquet")
-    analyze_trace(resolve_input(folder, None, work))
+    bad = pa.array([b"kernel\xff\xfe"] * 4, pa.large_binary()).cast(pa.large_string(), safe=False)
+    parquet.write_table(pa.table({"id": pa.array(range(4), pa.int32()), "value": bad}), folder / "StringIds.parquet")
+    names = analyze_trace(resolve_input(folder, None, work)).kernels["name"].tolist()
+    assert names == ["kernel\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}"]
 
 
 def test_without_pyarrow_it_says_what_to_install(folder, work, monkeypatch):
@@ -139,3 +142,28 @@ def test_a_capture_folder_that_also_holds_parquet_is_a_capture(folder, work):
     data = builder.write(folder / "nsys.sqlite").read_bytes()
     (folder / "nsys.sqlite.xz").write_bytes(lzma.compress(data))
     assert resolve_input(folder, None, work) == folder / "nsys.sqlite"
+
+
+def bomb(folder, table, columns):
+    """Packed so well that the file is next to nothing."""
+    folder.mkdir()
+    parquet.write_table(pa.table(columns), folder / f"{table}.parquet", compression="zstd")
+    return folder
+
+
+def test_a_small_file_of_many_rows_is_refused(tmp_path, work):
+    """Zeros of 320 MB take 180 KB, and a billion rows little more."""
+    zeros = pa.array(np.zeros(20_000_000, dtype=np.int64))
+    folder = bomb(tmp_path / "rows", "CUPTI_ACTIVITY_KIND_KERNEL", {"start": zeros, "end": zeros})
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 400_000
+    with pytest.raises(TraceForeignError, match="400 times its size"):
+        convert_parquet_folder(folder, work / "t.sqlite")
+    assert (work / "t.sqlite").stat().st_size < 1 << 20
+
+
+def test_a_long_text_of_many_rows_is_refused(tmp_path, work):
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 5_000, pa.int32()), ["x" * 1_000_000])
+    folder = bomb(tmp_path / "texts", "NVTX_EVENTS", {"start": list(range(5_000)), "text": texts})
+    with pytest.raises(TraceForeignError, match="400 times its size"):
+        convert_parquet_folder(folder, work / "t.sqlite")
+    assert (work / "t.sqlite").stat().st_size < 400 << 20

@@ -2,7 +2,7 @@ import pytest
 
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.recorded import read_recorded
-from tests.build_trace import TraceBuilder
+from tests.builders.build_trace import OTHER_PID, PID, TraceBuilder
 
 
 def look(path):
@@ -45,3 +45,13 @@ def test_nothing_at_all(tmp_path):
 @pytest.mark.parametrize("name", ["ddp_rank0", "graph_whole"])
 def test_graphs_recorded_as_wholes_are_work_too(trace_path, name):
     assert look(trace_path(name)).gpu_work
+
+
+def test_messages_on_helper_processes_are_apart(tmp_path):
+    builder = TraceBuilder("2025.3")
+    builder.launch(0, 1)
+    for pid, text in ((PID, "mine"), (OTHER_PID, "of a shell"), (0, "of the session")):
+        builder.put("DIAGNOSTIC_EVENT", severity=2, text=text, globalPid=pid)
+    found = look(builder.write(tmp_path / "t.sqlite"))
+    assert [text for _, text in found.diagnostics] == ["mine", "of the session"]
+    assert [text for _, text in found.helper_diagnostics] == ["of a shell"]

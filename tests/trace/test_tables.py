@@ -3,7 +3,7 @@ import sqlite3
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.schema import KERNEL
 from nsysprof.trace.tables import read_tables
-from tests.build_trace import PID, TID, TraceBuilder
+from tests.builders.build_trace import PID, TID, TraceBuilder
 
 
 def read(builder, tmp_path):
@@ -23,8 +23,9 @@ def test_absent_tables_are_none_and_not_empty(tmp_path):
 def test_null_keeps_its_meaning_and_large_ids_their_low_bits(tmp_path):
     builder = TraceBuilder()
     builder.kernel(1, 2, None, pid=PID | (1 << 55))
-    work = read(builder, tmp_path).work
-    assert work.correlation_id.tolist() == [0]
+    tables = read(builder, tmp_path)
+    work = tables.work
+    assert tables.launch.tolist() == [-1]
     assert work.pid_of[work.variant].tolist() == [PID | (1 << 55)]
 
 

@@ -16,7 +16,7 @@ from nsysprof.workload.refusal import (  # noqa: E402
     eligibility,
     refusal_reasons,
 )
-from tests.registering import our_backends, register  # noqa: E402
+from tests.builders.registering import our_backends, register  # noqa: E402
 
 
 def attention(backend, **shape):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
-from nsysprof.case import Case  # noqa: E402
+from nsysprof.attention.case import Case  # noqa: E402
 from nsysprof.workload.backends import load_attention  # noqa: E402
 from nsysprof.workload.check import FACTOR, check_attention, choose_rows, rounding_of  # noqa: E402
 from nsysprof.workload.reference import Inputs, reference_pieces  # noqa: E402
@@ -52,7 +52,7 @@ def test_right_backends_pass_for_any_shape(case, backend):
 def test_right_backends_stay_far_from_the_tolerance(backend, dtype):
     """What the choice of FACTOR rests on: no backend is 1.6 times as far from the exact result as the yardstick."""
     for seq in (256, 512):
-        case = Case(backend, seq, heads=2, head_dim=64, dtype=dtype, pass_="fwdbwd")
+        case = Case(backend, seq=seq, heads=2, head_dim=64, dtype=dtype, pass_="fwdbwd")
         result = check(backend, case)
         for name, error in result.errors.items():
             assert error < result.tolerances[name] * 1.6 / FACTOR, name
@@ -81,7 +81,7 @@ BACKWARD = [
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("name", "reason"), FORWARD)
 def test_each_wrong_kernel_is_found(name, reason, dtype, kv_heads):
-    case = Case("x", 500, heads=4, head_dim=32, dtype=dtype, kv_heads=kv_heads)
+    case = Case("x", seq=500, heads=4, head_dim=32, dtype=dtype, kv_heads=kv_heads)
     result = check_attention(getattr(wrong_kernels, name), case, "cpu")
     assert not result.ok
     assert reason in result.reason
@@ -91,40 +91,40 @@ def test_each_wrong_kernel_is_found(name, reason, dtype, kv_heads):
 @pytest.mark.parametrize(("name", "reason"), BACKWARD)
 def test_a_gradient_alone_that_is_wrong_is_found(name, reason, dtype):
     kernel = getattr(wrong_kernels, name)
-    assert check_attention(kernel, Case("x", 200, heads=2, head_dim=32, dtype=dtype), "cpu").ok
-    result = check_attention(kernel, Case("x", 200, heads=2, head_dim=32, dtype=dtype, pass_="bwd"), "cpu")
+    assert check_attention(kernel, Case("x", seq=200, heads=2, head_dim=32, dtype=dtype), "cpu").ok
+    result = check_attention(kernel, Case("x", seq=200, heads=2, head_dim=32, dtype=dtype, pass_="bwd"), "cpu")
     assert not result.ok
     assert reason in result.reason
 
 
 def test_one_wrong_row_in_thousands_is_found_and_located():
-    case = Case("x", 4000, heads=3, head_dim=64, dtype="bf16", causal=False)
+    case = Case("x", seq=4000, heads=3, head_dim=64, dtype="bf16", causal=False)
     result = check_attention(wrong_kernels.last_rows, case, "cpu", whole_work=1e12)
     assert result.errors["out"] < 2 * result.tolerances["out"], "the whole norm alone would hardly show it"
     assert "in queries 3968 to 3999 of batch 0, head" in result.reason
 
 
 def test_fewer_bits_than_the_dtype_says_are_found_in_fp32():
-    case = Case("x", 128, heads=2, head_dim=64, dtype="fp32")
+    case = Case("x", seq=128, heads=2, head_dim=64, dtype="fp32")
     assert not check_attention(wrong_kernels.of_fewer_bits, case, "cpu").ok
 
 
 @pytest.mark.parametrize("name", ["last_rows", "gradient_of_k", "without_mask", "right", "gradient_of_q"])
 def test_a_long_sequence_is_checked_in_its_first_last_and_random_blocks(name):
-    case = Case("x", 2000, heads=2, head_dim=16, dtype="fp16", pass_="fwdbwd")
+    case = Case("x", seq=2000, heads=2, head_dim=16, dtype="fp16", pass_="fwdbwd")
     result = check_attention(getattr(wrong_kernels, name), case, "cpu", whole_work=1e8)
     assert result.checked == "720 of 2000 queries in blocks of 64"
     assert result.ok == (name == "right"), result.reason
 
 
 def test_the_rows_that_are_compared():
-    case = Case("x", 1000, heads=1)
+    case = Case("x", seq=1000, heads=1)
     assert choose_rows(case, 1e12).tolist() == list(range(1000))
     few = choose_rows(case, 0).tolist()
     assert few == [*range(64), *range(960, 1000)]
     some = choose_rows(case, 3e7).tolist()
     assert some == sorted(set(some)) and 104 < len(some) < 1000
-    assert choose_rows(Case("x", 1), 0).tolist() == [0]
+    assert choose_rows(Case("x", seq=1), 0).tolist() == [0]
 
 
 @pytest.mark.parametrize("block_bytes", [1, 40_000, 1 << 28])
@@ -177,11 +177,11 @@ def test_what_the_kernel_itself_raises_passes_through():
         raise ValueError("this kernel is wrong")
 
     with pytest.raises(ValueError, match="this kernel"):
-        check_attention(fails, Case("x", 8), "cpu")
+        check_attention(fails, Case("x", seq=8), "cpu")
 
 
 def test_a_result_of_another_form_is_a_wrong_one():
-    result = check_attention(lambda q, k, v, c: q[:, :, :1], Case("x", 8), "cpu")
+    result = check_attention(lambda q, k, v, c: q[:, :, :1], Case("x", seq=8), "cpu")
     assert not result.ok
     assert "returned the shape" in result.reason
     assert issubclass(WrongResultError, Exception)

@@ -2,14 +2,15 @@
 
 import os
 import warnings
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
-from nsysprof.attention_call import AttentionCall  # noqa: E402
-from nsysprof.eligibility import Answer, Question  # noqa: E402
+from nsysprof.attention.attention_call import AttentionCall  # noqa: E402
+from nsysprof.attention.eligibility import EligibilityAnswer, EligibilityQuestion  # noqa: E402
+from nsysprof.files.json_file import decode_json, encode_json  # noqa: E402
 from nsysprof.workload import eligibility  # noqa: E402
 from nsysprof.workload.attention_inputs import NoMemoryError, make_inputs  # noqa: E402
 from nsysprof.workload.eligibility import answer, collect_facts  # noqa: E402
@@ -36,21 +37,21 @@ def test_naive_computes_what_torch_does(fields):
 @pytest.mark.parametrize("fields", [*WAYS, {"pass_": "bwd"}, {"dtype": "bf16"}, {"dropout": 0.5}], ids=str)
 @pytest.mark.parametrize("backend", ["math", "auto", "naive"])
 def test_every_way_to_call_attention_runs(backend, fields):
-    answered = answer(Question(backend, replace(CALL, **fields)), "cpu")
+    answered = answer(EligibilityQuestion(backend, replace(CALL, **fields)), "cpu")
     assert answered.eligible is True
     assert answered.ran.status == "ok", answered.ran.reason
     assert answered.ran.as_asked is True
-    assert Answer.from_json(answered.to_json()) == answered
+    assert decode_json(encode_json(answered), EligibilityAnswer) == answered
 
 
 def test_no_warning_of_torch_escapes_and_its_setting_is_as_before():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        first, second = (answer(Question("flash", replace(CALL, dropout=0.1)), "cpu") for _ in range(2))
+        first, second = (answer(EligibilityQuestion("flash", replace(CALL, dropout=0.1)), "cpu") for _ in range(2))
     assert not caught
     assert first == second, "the second time torch still gives its reason"
     assert first.constraints[0].property == "dropout"
-    assert [answer(Question("flash", each), "cpu").eligible for each in first.nearest] == [True]
+    assert [answer(EligibilityQuestion("flash", each), "cpu").eligible for each in first.nearest] == [True]
     assert not torch.is_warn_always_enabled()
 
 
@@ -74,7 +75,7 @@ def refuse_wide(params, debug):
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """The CUDA half of the module with checks of ours behind it, on tensors of the CPU."""
+    """Return the CUDA half of the module with checks of ours behind it, on tensors of the CPU."""
     monkeypatch.setattr(torch.backends.cuda, "can_use_flash_attention", refuse_wide)
     monkeypatch.setattr(torch.backends.cuda, "can_use_efficient_attention", lambda *_: False)
     monkeypatch.setattr(torch.backends.cuda, "can_use_cudnn_attention", lambda *_: True)
@@ -130,7 +131,7 @@ def test_a_torch_without_the_check_answers_unknown(gpu, monkeypatch):
 
 def test_a_torch_without_the_choice_predicts_nothing(monkeypatch):
     monkeypatch.delattr(torch, "_fused_sdp_choice")
-    answered = answer(Question("auto", CALL), "cpu")
+    answered = answer(EligibilityQuestion("auto", CALL), "cpu")
     assert answered.predicted is None
     assert (answered.ran.family, answered.ran.as_asked) == ("flash", None)
 
@@ -145,7 +146,7 @@ def test_what_a_backend_raises_is_an_answer(monkeypatch):
         raise RuntimeError("CUDA error: an illegal memory access was encountered\nCompile with ...")
 
     monkeypatch.setattr(eligibility, "run_once", broken)
-    answered = answer(Question("math", CALL), "cpu")
+    answered = answer(EligibilityQuestion("math", CALL), "cpu")
     assert (answered.eligible, answered.ran.status) == (True, "error")
     assert answered.ran.reason.endswith("an illegal memory access was encountered")
     assert eligibility.is_poisoned(answered)

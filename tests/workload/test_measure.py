@@ -1,25 +1,32 @@
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
-from nsysprof.case import Case  # noqa: E402
-from nsysprof.workload.measure import measure_latency, prepared, sample_count  # noqa: E402
+from nsysprof.attention.case import Case  # noqa: E402
+from nsysprof.workload.job import Job  # noqa: E402
+from nsysprof.workload.measure import measure_block, sample_count  # noqa: E402
+from nsysprof.workload.prepared_call import prepared  # noqa: E402
 from nsysprof.workload.refusal import IneligibleError  # noqa: E402
+
+
+def job(**fields):
+    usual = {"samples": 12, "least_samples": 10, "sample_seconds": 5.0, "warmup_calls": 2, "flush": False}
+    return Job((), (), "timed", "none", "cpu", 60.0, "", "", 0, **{**usual, **fields})
 
 
 @pytest.mark.parametrize("pass_", ["fwd", "bwd", "fwdbwd"])
 def test_raw_samples_of_every_pass(pass_):
-    measured = measure_latency(Case("math", 16, dtype="fp32", pass_=pass_), "cpu", 12, 5.0, 2)
-    assert len(measured["values_ns"]) == 12
+    measured = measure_block(Case("math", seq=16, dtype="fp32", pass_=pass_), job())
+    assert len(measured["values_ns"]) == len(measured["offsets_ns"]) == 12
     assert min(measured["values_ns"]) > 0
-    assert measured["peak_allocated_bytes"] is None, "torch counts no CPU memory: unknown, not zero"
+    assert measured["warmup_calls"] == 3, "one, and then as many as asked for"
+    assert measured["peak_bytes"] is None, "torch counts no CPU memory: unknown, not zero"
 
 
 @pytest.mark.parametrize("pass_", ["bwd", "fwdbwd"])
 def test_the_backward_passes_return_the_gradients_of_q_k_v(pass_):
-    case = Case("math", 16, heads=2, head_dim=4, dtype="fp32", pass_=pass_)
+    case = Case("math", seq=16, heads=2, head_dim=4, dtype="fp32", pass_=pass_)
     with prepared(case, "cpu") as call:
         gradients = call()
     assert [tuple(g.shape) for g in gradients] == [(1, 2, 16, 4)] * 3
@@ -28,7 +35,7 @@ def test_the_backward_passes_return_the_gradients_of_q_k_v(pass_):
 
 @pytest.mark.parametrize("backend", ["math", "flash", "auto", "naive"])
 def test_grouped_queries(backend):
-    case = Case(backend, 16, heads=4, head_dim=4, dtype="fp32", pass_="fwdbwd", kv_heads=2)
+    case = Case(backend, seq=16, heads=4, head_dim=4, dtype="fp32", pass_="fwdbwd", kv_heads=2)
     torch.manual_seed(3)  # the gradient of the result
     try:
         with prepared(case, "cpu") as call:
@@ -42,8 +49,11 @@ def test_grouped_queries(backend):
     torch.testing.assert_close(gradients, expected)
 
 
-def test_fewer_samples_when_they_would_take_too_long_but_never_under_ten():
-    assert sample_count(50, 3.0, 0.001) == 50
-    assert sample_count(50, 3.0, 0.1) == 30
-    assert sample_count(50, 3.0, 60.0) == 10
-    assert sample_count(5, 3.0, 60.0) == 5
+def test_fewer_samples_when_they_would_take_too_long_but_never_under_the_least():
+    assert [sample_count(job(samples=50, sample_seconds=3.0), seconds) for seconds in (0.001, 0.1, 60.0)] == [
+        50,
+        30,
+        10,
+    ]
+    assert sample_count(job(samples=5, sample_seconds=3.0), 60.0) == 5
+    assert sample_count(job(samples=50, sample_seconds=3.0, least_samples=1), 60.0) == 1

@@ -1,0 +1,194 @@
+"""Find work that a helper thread launches on behalf of another thread, which waits for it inside a range.
+
+Autograd runs the backward pass on a thread without ranges while the main thread is inside `backward`; thread pools and
+data-parallel helpers do the same. A trace does not say who waits for whom, so this is inferred from what the threads
+do: the waiting thread makes no CUDA call meanwhile, and the two take turns in long runs instead of interleaving.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.analysis.attribution.library_ranges import users_ranges
+from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s
+
+# Two threads take turns if each side makes this many calls between two changes of side, on average.
+_CALLS_A_TURN = 4
+# A single turn of few calls counts where the owner is silent for this share of its range, and one of several calls
+# where the silence is so many times as long as usual.
+_SILENT_SHARE = 0.5
+_LONG_SILENCE = 4.0
+
+NONE, NOT_WAITING, SEVERAL, ADOPTED, OWN = range(5)
+REASONS = {
+    NOT_WAITING: "launched by a thread without a range while no other thread waited inside one",
+    SEVERAL: "launched by a thread without a range while several others waited inside ranges",
+}
+
+
+@dataclass(frozen=True)
+class Points:
+    """Moments on threads: launching calls, or the creation of graph nodes."""
+
+    start_ns: Int64s
+    end_ns: Int64s
+    global_tid: Int64s
+
+    def of(self, rows: Int64s | Bools) -> Points:
+        """Return some of them."""
+        return Points(self.start_ns[rows], self.end_ns[rows], self.global_tid[rows])
+
+
+@dataclass(frozen=True)
+class Adoption:
+    """Which range adopted each point."""
+
+    # The innermost range that waited for the point's thread, or -1.
+    owner: Int64s
+    # Why, from NONE (no other thread of the process was inside a range of the user) to OWN (its own thread was).
+    reason: Int64s
+
+
+class ThreadRanges:
+    """The open ranges and the calls of threads, computed once for all points of a trace.
+
+    ranges: instances in order of start, with their parents.
+    calls: all calls of the trace.
+    """
+
+    def __init__(self, ranges: pd.DataFrame, parent: Int64s, calls: Calls) -> None:
+        self.start = ranges["start_ns"].to_numpy(dtype=np.int64)
+        self.end = ranges["end_ns"].to_numpy(dtype=np.int64)
+        self.parent, self.calls = parent, calls
+        self.seq = ranges["seq"].to_numpy(dtype=np.int64) if "seq" in ranges else np.full(len(ranges), -1)
+        pushed = (ranges["style"] == "PushPop").to_numpy(dtype=bool)
+        self.of_user: Bools = users_ranges(ranges) & pushed
+        self.tid = ranges["global_tid"].to_numpy(dtype=np.int64)
+        order = np.flatnonzero(pushed)[np.argsort(self.tid[pushed], kind="stable")]
+        owners, first = np.unique(self.tid[order], return_index=True)
+        self.rows = dict(zip(owners.tolist(), np.split(order, first[1:]), strict=True)) if len(order) else {}
+        self.waiters = [tid for tid, rows in self.rows.items() if self.of_user[rows].any()]
+        self._calls_of: dict[int, tuple[Int64s, Int64s]] = {}
+
+    def innermost(self, tid: int, begin: Int64s, finish: Int64s, *, of_user: bool) -> Int64s:
+        """Return the innermost range that each stretch of time lies in on a thread, or -1.
+
+        of_user: pass over the ranges of libraries.
+        """
+        rows = self.rows.get(tid)
+        if rows is None:
+            return np.full(len(begin), -1, dtype=np.int64)
+        at = np.searchsorted(self.start[rows], begin, "right") - 1
+        found = np.where(at >= 0, rows[np.maximum(at, 0)], -1)
+        while True:
+            wrong = (found >= 0) & (self.end[found] < finish)
+            if of_user:
+                wrong |= (found >= 0) & ~self.of_user[found]
+            if not wrong.any():
+                return found
+            found[wrong] = self.parent[found[wrong]]
+
+    def calls_of(self, tid: int) -> tuple[Int64s, Int64s]:
+        """Return start and end of the CUDA calls of a thread, by start."""
+        if tid not in self._calls_of:
+            mine = np.flatnonzero((self.calls.tid_of == tid)[self.calls.variant])
+            mine = mine[np.argsort(self.calls.start_ns[mine], kind="stable")]
+            # A runtime call may contain a driver call, and ends after it.
+            ends = np.maximum.accumulate(self.calls.ends_ns(mine)) if len(mine) else self.calls.ends_ns(mine)
+            self._calls_of[tid] = self.calls.start_ns[mine], ends
+        return self._calls_of[tid]
+
+
+def adopt(threads: ThreadRanges, points: Points) -> Adoption:
+    """Return for each point of a thread that has no range of the user open the range that waits for it."""
+    owner = np.full(len(points.start_ns), -1, dtype=np.int64)
+    reason = np.full(len(owner), NONE, dtype=np.int64)
+    if not threads.waiters:
+        return Adoption(owner, reason)
+    for tid in np.unique(points.global_tid).tolist():
+        mine = np.flatnonzero(points.global_tid == tid)
+        mine = mine[np.argsort(points.start_ns[mine], kind="stable")]
+        own = threads.innermost(tid, points.start_ns[mine], points.end_ns[mine], of_user=True) >= 0
+        reason[mine[own]] = OWN
+        mine = mine[~own]
+        others = [each for each in threads.waiters if each != tid and each & PID_MASK == tid & PID_MASK]
+        if len(mine) and others:
+            owner[mine], reason[mine] = _adopt_thread(threads, points.of(mine), tid, others)
+    return Adoption(owner, reason)
+
+
+def _adopt_thread(threads: ThreadRanges, points: Points, tid: int, others: list[int]) -> tuple[Int64s, Int64s]:
+    """Return owner and reason of the points of one helper thread, in order of start."""
+    count = np.zeros(len(points.start_ns), dtype=np.int64)
+    inside = np.zeros(len(count), dtype=bool)
+    owner = np.full(len(count), -1, dtype=np.int64)
+    candidates = []
+    for other in others:
+        candidate = threads.innermost(other, points.start_ns, points.end_ns, of_user=True)
+        inside |= candidate >= 0
+        candidate = np.where(_waits(threads, other, points, candidate), candidate, -1)
+        count += candidate >= 0
+        owner = np.where(candidate >= 0, candidate, owner)
+        candidates.append(candidate)
+    several = np.flatnonzero(count > 1)
+    if len(several):
+        owner[several] = _same_sequence(threads, points.of(several), tid, [each[several] for each in candidates])
+    reason = np.where(owner >= 0, ADOPTED, np.where(count > 1, SEVERAL, np.where(inside, NOT_WAITING, NONE)))
+    return owner, reason
+
+
+def _waits(threads: ThreadRanges, other: int, points: Points, candidate: Int64s) -> Bools:
+    """Return for each point whether the thread `other` waits for it inside its range `candidate` (-1: none)."""
+    start, end = threads.calls_of(other)
+    gap = np.searchsorted(start, points.start_ns, "right")  # the number of its calls that began before
+    silent = (candidate >= 0) & ((gap == 0) | (np.append(end, 0)[gap - 1] <= points.start_ns))
+    waits = np.zeros(len(candidate), dtype=bool)
+    rows = np.flatnonzero(silent)
+    if len(rows) == 0:
+        return waits
+    usual = float(np.median(start[1:] - end[:-1])) if len(start) > 1 else 0.0
+    order = rows[np.lexsort((gap[rows], candidate[rows]))]
+    owners, turn = candidate[order], gap[order]
+    fresh = np.diff(owners, prepend=-2) != 0
+    of_owner = np.cumsum(fresh) - 1
+    begins = np.flatnonzero(fresh)
+    lengths = np.diff(np.append(begins, len(order)))
+    new_turn = fresh | (np.diff(turn, prepend=-1) != 0)
+    turns = np.add.reduceat(new_turn.astype(np.int64), begins)
+    between = np.maximum.reduceat(turn, begins) - np.minimum.reduceat(turn, begins)  # calls of the owner
+    takes_turns = (turns > 1) & (lengths >= _CALLS_A_TURN * turns) & (between >= _CALLS_A_TURN * (turns - 1))
+    # One turn: how long the owner is silent around it.
+    first, instance = turn[begins], owners[begins]
+    since = np.maximum(np.append(end, 0)[first - 1], threads.start[instance])
+    since[first == 0] = threads.start[instance[first == 0]]
+    until = np.minimum(np.append(start, np.iinfo(np.int64).max)[first], threads.end[instance])
+    silence = until - since
+    share = silence >= _SILENT_SHARE * (threads.end[instance] - threads.start[instance])
+    long = (lengths >= _CALLS_A_TURN) & (silence >= _LONG_SILENCE * usual)
+    accepted = np.where(turns > 1, takes_turns, share | long)
+    waits[order] = accepted[of_owner]
+    return waits
+
+
+def _same_sequence(threads: ThreadRanges, points: Points, tid: int, candidates: list[Int64s]) -> Int64s:
+    """Return the one candidate whose thread ran the forward operator of the point's sequence number, or -1.
+
+    emit_nvtx gives an operator of the backward pass the number of the one that it belongs to.
+    """
+    own = threads.innermost(tid, points.start_ns, points.end_ns, of_user=False)
+    seq = np.where(own >= 0, threads.seq[own], -1)
+    while (unknown := (own >= 0) & (seq < 0)).any():
+        own[unknown] = threads.parent[own[unknown]]
+        seq = np.where(own >= 0, threads.seq[own], -1)
+    found = np.full(len(seq), -1, dtype=np.int64)
+    for candidate in candidates:
+        which = np.flatnonzero(candidate >= 0)
+        if len(which) == 0:
+            continue
+        forward = threads.seq[threads.tid == threads.tid[candidate[which[0]]]]
+        which = which[(seq[which] >= 0) & np.isin(seq[which], forward[forward >= 0])]
+        found[which] = np.where(found[which] == -1, candidate[which], -2)
+    return np.where(found >= 0, found, -1)

@@ -1,0 +1,186 @@
+"""Decide which range launched which work, by the thread and time of the API call and never by when the GPU ran it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Work by range, as stretches: the range `instance[i]` launched the work `order[low[i]:high[i]]`.
+
+    Ten million pairs of range and work would take a gigabyte, but the calls of a range lie side by side.
+    """
+
+    # Rows of work in the order of their calls, thread by thread.
+    order: Rows
+    instance: Int64s
+    low: Int64s
+    high: Int64s
+
+    def pairs(self) -> tuple[Int64s, Rows]:
+        """Return every (range instance, row of work)."""
+        which, position = expand(self.low, self.high)
+        return self.instance[which], self.order[position]
+
+
+@dataclass(frozen=True)
+class Launched:
+    """Work that has a call, thread by thread (or process by process) in the order of the calls."""
+
+    # Rows of work.
+    order: Rows
+    # When their calls started and ended.
+    start_ns: Int64s
+    end_ns: Int64s
+    # The global tids of the threads, or the global pids of the processes.
+    owners: Int64s
+    # Where the work of each owner begins, and the end of the last.
+    edges: Int64s
+    # Whether no call ends before an earlier one.
+    in_order: bool
+    # Turns a global tid into the owner.
+    owner_mask: int
+
+
+def order_work(launch: Ints, calls: Calls | None) -> dict[str, Launched]:
+    """Return the work whose call (row of `calls`, or -1) is known, by "thread" and by "process"."""
+    if calls is None or len(launch) == 0:
+        none = np.zeros(0, dtype=np.int64)
+        empty = Launched(np.zeros(0, dtype=np.int32), none, none, none, np.zeros(1, dtype=np.int64), True, -1)
+        return {"thread": empty, "process": empty}
+    known = launch >= 0
+    rows = np.arange(len(launch), dtype=np.int32) if known.all() else np.flatnonzero(known).astype(np.int32)
+    start = calls.start_ns[launch[rows]]
+    rows, start = _by_start(rows, start)
+    twins = np.flatnonzero(start[1:] == start[:-1])
+    if bool((launch[rows[twins]] != launch[rows[twins + 1]]).any()):
+        # Rows of one call stay together, even if another thread's call starts in the same nanosecond.
+        by_call = np.lexsort((launch[rows], start))
+        rows, start = rows[by_call], start[by_call]
+    end = start + calls.duration_ns[launch[rows]]
+    pids = np.unique(calls.tid_of & PID_MASK)
+    by_thread = _by_owner(rows, start, end, launch, calls, -1)
+    if len(pids) == len(by_thread.owners):  # one thread per process, in the same order
+        return {"thread": by_thread, "process": replace(by_thread, owners=pids, owner_mask=PID_MASK)}
+    return {"thread": by_thread, "process": _by_owner(rows, start, end, launch, calls, PID_MASK)}
+
+
+def _by_start(rows: Rows, start: Int64s) -> tuple[Rows, Int64s]:
+    """Return `rows` and `start` in order of start; rows with equal starts keep their order."""
+    descents = start[1:] < start[:-1]
+    if not descents.any():
+        return rows, start
+    in_order = int(np.argmax(descents)) + 1
+    if in_order < len(rows) // 2:
+        order = np.argsort(start, kind="stable")
+        return rows[order], start[order]
+    # Kernels come first and are mostly in order: the few copies and fills after them are inserted among them.
+    order = np.argsort(start[in_order:], kind="stable")
+    late_rows, late = rows[in_order:][order], start[in_order:][order]
+    where = np.searchsorted(start[:in_order], late, "right")
+    return np.insert(rows[:in_order], where, late_rows), np.insert(start[:in_order], where, late)
+
+
+def _by_owner(rows: Rows, start: Int64s, end: Int64s, launch: Ints, calls: Calls, mask: int) -> Launched:
+    owners, number = np.unique(calls.tid_of & mask, return_inverse=True)
+    edges = np.array([0, len(rows)])
+    if len(owners) > 1:
+        owner = number.astype(np.int32)[calls.variant[launch[rows]]]
+        order = np.argsort(owner, kind="stable")
+        rows, start, end = rows[order], start[order], end[order]
+        edges = np.searchsorted(owner[order], np.arange(len(owners) + 1))
+    return Launched(rows, start, end, owners, edges, bool((end[1:] >= end[:-1]).all()), mask)
+
+
+def attribute_work(launched: Launched, ranges: pd.DataFrame, style: str) -> Segments:
+    """Return the work whose call each range of `style` encloses. Nested ranges each get it (inclusive).
+
+    Work ordered by thread gives a range the calls of its own thread. Work ordered by process gives it the calls of any
+    thread of its process, because autograd launches the backward pass from threads of its own. `instance` of the result
+    holds rows of `ranges`.
+    """
+    chosen = np.flatnonzero((ranges["style"] == style).to_numpy(dtype=bool))
+    start, end, edges = launched.start_ns, launched.end_ns, launched.edges
+    owner = ranges["global_tid"].to_numpy(dtype=np.int64)[chosen] & launched.owner_mask
+    begin, finish = (ranges[column].to_numpy(dtype=np.int64)[chosen] for column in ("start_ns", "end_ns"))
+    low, high = np.zeros(len(chosen), np.int64), np.zeros(len(chosen), np.int64)
+    open_ends = np.zeros(len(chosen), dtype=np.bool_)
+    for number, mine in _ranges_of(owner, launched.owners):
+        first, last = edges[number], edges[number + 1]
+        low[mine] = first + np.searchsorted(start[first:last], begin[mine], "left")
+        high[mine] = first + np.searchsorted(start[first:last], finish[mine], "right")
+        latest = end[first:last]
+        if not launched.in_order:
+            latest = np.maximum.accumulate(latest)
+        filled = mine[high[mine] > low[mine]]
+        open_ends[filled] = latest[high[filled] - 1 - first] > finish[filled]
+    plain = ~open_ends & (high > low)
+    instance, low_cut, high_cut = _cut(np.flatnonzero(open_ends), low, high, end, finish)
+    instance = np.concatenate((np.flatnonzero(plain), instance))
+    return Segments(
+        launched.order,
+        chosen[instance],
+        np.concatenate((low[plain], low_cut)),
+        np.concatenate((high[plain], high_cut)),
+    )
+
+
+def _ranges_of(owner: Int64s, owners: Int64s) -> list[tuple[int, Int64s]]:
+    """Return (number of the owner, its ranges) for owners that have both calls and ranges."""
+    by_owner = np.argsort(owner, kind="stable")
+    edges = np.searchsorted(owner[by_owner], owners), np.searchsorted(owner[by_owner], owners, "right")
+    return [(i, by_owner[a:b]) for i, (a, b) in enumerate(zip(*edges, strict=True)) if b > a]
+
+
+def _cut(rows: Int64s, low: Int64s, high: Int64s, end: Int64s, finish: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """Return (range, low, high): the calls that really end within ranges whose last calls may not."""
+    which, position = expand(low[rows], high[rows])
+    inside = end[position] <= finish[rows[which]]
+    which, position = which[inside], position[inside]
+    fresh = np.ones(len(which), dtype=np.bool_)
+    fresh[1:] = (which[1:] != which[:-1]) | (position[1:] != position[:-1] + 1)
+    begins = np.flatnonzero(fresh)
+    lengths = np.diff(np.append(begins, len(which)))
+    first = position[begins].astype(np.int64)
+    return rows[which[begins]], first, first + lengths
+
+
+def expand(low: Int64s, high: Int64s) -> tuple[Rows, Rows]:
+    """Return every (stretch, position) with low <= position < high."""
+    length = high - low
+    which = np.repeat(np.arange(len(low), dtype=np.int32), length)
+    position = np.repeat((low - (np.cumsum(length) - length)).astype(np.int32), length)
+    position += np.arange(len(position), dtype=np.int32)
+    return which, position
+
+
+def merge(group: Ints, low: Int64s, high: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """Return disjoint stretches (group, low, high) of the same positions, sorted, so that each position counts once."""
+    order = np.lexsort((low, group))
+    owner, low, high = group[order].astype(np.int64), low[order], high[order]
+    if len(low) == 0:
+        return owner, low, high
+    # Groups ascend, so that a shift by group keeps one group's ends out of the next group's maximum.
+    width = int(high.max()) + 1
+    reached = np.maximum.accumulate(high + owner * width) - owner * width
+    reached = np.concatenate((np.zeros(1, np.int64), reached[:-1]))
+    reached[1:][owner[1:] != owner[:-1]] = 0
+    low = np.maximum(low, reached)
+    keep = low < high
+    return owner[keep], low[keep], high[keep]
+
+
+def covered(segments: Segments) -> Bools:
+    """Return, for each position of `segments.order`, whether any range has it."""
+    change = np.zeros(len(segments.order) + 1, dtype=np.int32)
+    np.add.at(change, segments.low, 1)
+    np.add.at(change, segments.high, -1)
+    np.cumsum(change, out=change)
+    inside: Bools = change[:-1] > 0
+    return inside

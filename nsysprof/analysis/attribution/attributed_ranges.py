@@ -1,0 +1,87 @@
+"""Hold which range instance launched which work, and which name (group) each instance has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.analysis.attribution.attribute import Segments, attribute_work, covered, order_work
+from nsysprof.analysis.attribution.range_names import strip_ranges
+from nsysprof.analysis.attribution.range_structure import RangeStructure, find_structure
+from nsysprof.trace.schema import NULL, PID_MASK, Bools, Int64s, Tables
+
+_SCOPES = {"PushPop": "thread", "StartEnd": "process"}
+# 36 years: no session's clock.
+_FAR_NS = 2**60
+_KEY = ["name", "style", "domain"]
+
+
+@dataclass(frozen=True)
+class Attributed:
+    """Range instances, their names, and the work that they launched."""
+
+    # The instances, with `group` and `global_pid`.
+    ranges: pd.DataFrame
+    # One row per group: name, style, domain.
+    keys: pd.DataFrame
+    # By style, which work each instance launched.
+    segments: dict[str, Segments]
+
+    @cached_property
+    def structure(self) -> RangeStructure:
+        """Return how the instances nest, which names form families, and where each family settles."""
+        return find_structure(self.ranges, self.keys)
+
+    def inside(self, rows: int) -> Bools:
+        """Return, for each of `rows` rows of work, whether any range launched it."""
+        found = np.zeros(rows, dtype=bool)
+        for segments in self.segments.values():
+            found[segments.order[covered(segments)]] = True
+        return found
+
+
+def close_ranges(tables: Tables) -> tuple[pd.DataFrame, int, int]:
+    """Return range instances with open ones ended with the trace, how many were open, and how many were impossible.
+
+    Impossible ones are dropped. The numbers that torch's emit_nvtx appends to names become separate columns.
+    """
+    if tables.ranges is None:
+        return pd.DataFrame(columns=["start_ns", "end_ns", "style", "global_tid", "name", "domain"]), 0, 0
+    ranges = strip_ranges(tables.ranges)
+    is_open = ranges["end_ns"] == NULL
+    if is_open.any():
+        last = [t.ends_ns().max() for t in (tables.work, tables.calls) if t is not None and len(t)]
+        known = ranges[["start_ns", "end_ns"]].to_numpy(dtype=np.int64)
+        last += [known[(known < _FAR_NS) & (known > -_FAR_NS)].max(initial=-_FAR_NS)]
+        ranges.loc[is_open, "end_ns"] = max(map(int, last))
+    good = (ranges["end_ns"] >= ranges["start_ns"]) & ranges["start_ns"].between(-_FAR_NS, _FAR_NS)
+    good &= ranges["end_ns"] < _FAR_NS
+    return ranges[good].reset_index(drop=True), int(is_open.sum()), int((~good).sum())
+
+
+def attribute_ranges(tables: Tables, ranges: pd.DataFrame) -> Attributed:
+    """Give every instance its group, groups in order of first start, and every enclosed call's work its instances."""
+    ordered = ranges.sort_values("start_ns", kind="stable").reset_index(drop=True)
+    codes = [pd.factorize(ordered[column])[0].astype(np.int64) for column in _KEY]
+    widths = [int(code.max()) + 1 if len(code) else 1 for code in codes]
+    group, first = pd.factorize((codes[0] * widths[1] + codes[1]) * widths[2] + codes[2])
+    ordered["group"] = group.astype(np.int64)
+    rows = np.full(len(first), len(group))
+    np.minimum.at(rows, group, np.arange(len(group)))
+    keys = ordered[_KEY].iloc[rows].reset_index(drop=True)
+    ordered["global_pid"] = ordered["global_tid"].astype("int64") & PID_MASK if len(ordered) else 0
+    launched = order_work(tables.launch, tables.calls)
+    segments = {style: attribute_work(launched[scope], ordered, style) for style, scope in _SCOPES.items()}
+    return Attributed(ordered, keys, segments)
+
+
+def instances_of_calls(tables: Tables, attributed: Attributed, calls: Int64s) -> Int64s:
+    """Return the instances that enclose any of the calls."""
+    if len(calls) == 0:
+        return np.zeros(0, dtype=np.int64)
+    launched = order_work(calls.astype(np.int32), tables.calls)
+    found = [attribute_work(launched[scope], attributed.ranges, style).instance for style, scope in _SCOPES.items()]
+    return np.unique(np.concatenate(found))

@@ -1,0 +1,122 @@
+"""Recognise what the CUDA API calls of a trace do: launch, replay a graph, or only build a graph."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.analysis.attribution.attribute import attribute_work, order_work
+from nsysprof.trace.schema import GRAPH, KERNEL, Bools, Calls, Int64s, Tables
+
+_LAUNCHES = re.compile(r"^(cuda|cu)Launch(?!HostFunc)|^cudaLaunchCooperative|^(cuda|cu)GraphLaunch")
+_GRAPH_LAUNCHES = re.compile(r"^(cuda|cu)GraphLaunch")
+_BEGIN_CAPTURE = re.compile(r"^(cuda|cu)StreamBeginCapture")
+_END_CAPTURE = re.compile(r"^(cuda|cu)StreamEndCapture")
+
+
+def launch_calls(tables: Tables) -> Bools:
+    """Return, for each API call, whether it launched kernels: by its name, if it succeeded and built no graph."""
+    calls = tables.calls
+    if calls is None:
+        return np.zeros(0, dtype=bool)
+    launches: Bools = (_named(tables, calls, _LAUNCHES) & ~calls.failed_of)[calls.variant]
+    captured = _captured(tables, calls)
+    if captured is not None:
+        launches &= ~captured
+    return launches
+
+
+def graph_launch_calls(tables: Tables) -> Bools:
+    """Return, for each API call, whether it replays a CUDA graph, judged by its name."""
+    if tables.calls is None:
+        return np.zeros(0, dtype=bool)
+    found: Bools = _named(tables, tables.calls, _GRAPH_LAUNCHES)[tables.calls.variant]
+    return found
+
+
+def lost_launches(tables: Tables, launches: Bools, silent: Int64s) -> Bools:
+    """Return for each API call whether it launched work that the trace has no record of.
+
+    launches: what launch_calls says. silent: calls that replayed graphs which the
+    profiler does not record; they are lost only where it recorded no kernel and no graph at all.
+    """
+    work, launch = tables.work, tables.launch
+    lost = launches.copy()
+    # A replayed graph may have only copies and fills.
+    lost[launch[launch >= 0]] = False
+    if np.isin(work.kind_of[np.unique(work.variant)], (KERNEL, GRAPH)).any():
+        lost[silent] = False
+    return lost
+
+
+def opaque_replays(tables: Tables, launches: Bools) -> tuple[Int64s, Int64s]:
+    """Return the calls that replayed a graph with unknown kernels: recorded as wholes, and not recorded at all.
+
+    nsys traces graphs as wholes by default, and exports by nsys <= 2023.4 have no table for them: such replays leave
+    only a call. They are distinguished from lost ones by the capture's graph mode, and by the absence of any graph.
+
+    launches: the result of launch_calls.
+    """
+    work, launch = tables.work, tables.launch
+    wholes = launch[work.kernels :][work.kinds(slice(work.kernels, None)) == GRAPH]
+    modes = {
+        value
+        for name, values in tables.capture_facts.items()
+        if name.endswith("CUDA_GRAPH_TRACE_OPTIONS:MODE")
+        for value in values
+    }
+    recorded = np.unique(wholes[wholes >= 0]).astype(np.int64)
+    if "Node" in modes or len(wholes) or work.in_graph_of.any():
+        return recorded, np.zeros(0, dtype=np.int64)
+    silent = launches & graph_launch_calls(tables)
+    if silent.any():
+        silent[launch[launch >= 0]] = False
+    return recorded, np.flatnonzero(silent)
+
+
+def _named(tables: Tables, calls: Calls, pattern: re.Pattern[str]) -> Bools:
+    """Return, for each variant of call, whether its name matches."""
+    used = tables.strings[tables.strings.index.isin(calls.name_of)]
+    matches = np.array([pattern.match(text) is not None for text in used], dtype=bool)
+    return np.isin(calls.name_of, used.index.to_numpy(dtype=np.int64)[matches])
+
+
+def capture_windows(tables: Tables, calls: Calls) -> list[tuple[int, int, int]]:
+    """Return start, end (ns) and global tid of each capture of a stream; one that never ends is left out."""
+    beginning = _named(tables, calls, _BEGIN_CAPTURE) & ~calls.failed_of
+    if not beginning.any():
+        return []
+    begins = np.flatnonzero(beginning[calls.variant])
+    ends = np.flatnonzero(_named(tables, calls, _END_CAPTURE)[calls.variant])
+    rows = np.concatenate((begins, ends))
+    is_begin = np.arange(len(rows)) < len(begins)
+    order = np.lexsort((rows, calls.start_ns[rows]))
+    opened: dict[int, list[int]] = {}
+    windows: list[tuple[int, int, int]] = []
+    # Captures are few, so a loop over their ends is cheap: each end closes its thread's latest begin.
+    for row, begin in zip(rows[order].tolist(), is_begin[order].tolist(), strict=True):
+        tid = int(calls.tid_of[calls.variant[row]])
+        if begin:
+            opened.setdefault(tid, []).append(int(calls.start_ns[row]))
+        elif opened.get(tid):
+            windows.append((opened[tid].pop(), int(calls.ends_ns(row)), tid))
+    return windows
+
+
+def _captured(tables: Tables, calls: Calls) -> Bools | None:
+    """Return, for each API call, whether its process was capturing a stream; None without any capture.
+
+    A launch then only adds a node to a graph. The whole process counts, because autograd launches a captured backward
+    pass from threads of its own. A capture that never ends covers nothing, because otherwise it would hide every kernel
+    that the profiler lost after it.
+    """
+    windows = capture_windows(tables, calls)
+    if not windows:
+        return None
+    spans = pd.DataFrame(windows, columns=["start_ns", "end_ns", "global_tid"], dtype="int64").assign(style="StartEnd")
+    every = np.arange(len(calls), dtype=np.int32)
+    captured = np.zeros(len(calls), dtype=bool)
+    captured[attribute_work(order_work(every, calls)["process"], spans, "StartEnd").pairs()[1]] = True
+    return captured

@@ -1,0 +1,240 @@
+"""Find kernels that a range caused but did not launch itself: adopted from helper threads, or captured into graphs.
+
+The three kinds never overlap: work that a range launched is not also adopted or captured by it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nsysprof.analysis.attribution.adoption import ADOPTED, NONE, OWN, REASONS, Points, ThreadRanges, adopt
+from nsysprof.analysis.attribution.attribute import Segments, attribute_work, covered, order_work
+from nsysprof.analysis.attribution.duration_statistics import sum_by
+from nsysprof.analysis.attribution.graph_work import RESOLVED, UNRESOLVED, GraphWork, find_graph_work
+from nsysprof.analysis.attribution.range_structure import RangeStructure
+from nsysprof.analysis.attribution.variant_names import Names
+from nsysprof.trace.schema import Bools, Calls, Int64s, Ints, Rows, Tables, Work
+
+CAUSED_COLUMNS = ("group", "kind", "number", "instances", "total_ns")
+_Reasons = npt.NDArray[np.int8]
+
+
+@dataclass(frozen=True)
+class CausedWork:
+    """What ranges adopted and captured. Rows of work are kernels."""
+
+    # Each adopted kernel, and the innermost range that waited for it.
+    adopted_row: Rows
+    adopted_owner: Int64s
+    # Why each row of work was adopted or not (see adoption).
+    reason: _Reasons
+    # The kernels of graph replays; None without any.
+    graph: GraphWork | None
+    # (range instance, place in graph.created) for every range in which a node was created, each pair once.
+    creators: tuple[Int64s, Int64s]
+
+    def inside(self) -> tuple[Bools, Bools]:
+        """Return for each row of work whether a range adopted it, and whether one captured it."""
+        adopted, captured = (np.zeros(len(self.reason), dtype=bool) for _ in range(2))
+        adopted[self.adopted_row] = True
+        if self.graph is not None:
+            captured[self.graph.row[np.isin(self.graph.node, self.creators[1])]] = True
+        return adopted, captured
+
+    def adopted_pairs(self, parent: Int64s) -> tuple[Int64s, Int64s]:
+        """Return (range instance, kernel) for the ranges that waited and all that enclose them."""
+        owner, row = self.adopted_owner, self.adopted_row.astype(np.int64)
+        owners, rows = [owner], [row]
+        while len(owner):
+            above = parent[owner]
+            owner, row = above[above >= 0], row[above >= 0]
+            owners.append(owner)
+            rows.append(row)
+        return np.concatenate(owners), np.concatenate(rows)
+
+    def replays(self, instances: int) -> Int64s:
+        """Return how often what each range instance captured was replayed, 0 where it captured nothing."""
+        found = np.zeros(instances, dtype=np.int64)
+        if self.graph is not None and len(self.creators[0]):
+            nodes, count = np.unique(self.graph.node[self.graph.why == RESOLVED], return_counts=True)
+            np.maximum.at(found, self.creators[0], count[np.searchsorted(nodes, self.creators[1])])
+        return found
+
+    def graph_reasons(self) -> dict[str, int]:
+        """Return how many kernels of replays lead to no creation, by reason."""
+        if self.graph is None:
+            return {}
+        counts = {text: int((self.graph.why == why).sum()) for why, text in UNRESOLVED.items()}
+        return {text: count for text, count in counts.items() if count}
+
+    def reasons_of(self, outside: Ints) -> dict[str, int]:
+        """Return how many of the kernels `outside` every range have which reason, by text."""
+        found = self.reason[outside]
+        counts = {text: int((found == why).sum()) for why, text in REASONS.items()}
+        counts["launched outside every range"] = int(((found == NONE) | (found == OWN)).sum())
+        return counts
+
+
+def find_caused(tables: Tables, ranges: pd.DataFrame, structure: RangeStructure) -> CausedWork:
+    """Return what ranges (in order of start, with `group`) caused without launching it."""
+    work, none = tables.work, np.zeros(0, dtype=np.int64)
+    graph = find_graph_work(tables)
+    reason: _Reasons = np.full(len(work), NONE, dtype=np.int8)
+    rows, owner, creators = none.astype(np.int32), none, (none, none)
+    if tables.calls is not None and len(ranges) and len(work):
+        threads = ThreadRanges(ranges, structure.parent, tables.calls)
+        if threads.waiters:
+            rows, owner, reason = _adopted(tables.calls, work, tables.launch, threads)
+        if graph is not None:
+            creators = _creators(graph, ranges, threads)
+    return CausedWork(rows, owner, reason, graph, creators)
+
+
+def _adopted(calls: Calls, work: Work, launch: Rows, threads: ThreadRanges) -> tuple[Rows, Int64s, _Reasons]:
+    """Return the adopted kernels, their owners, and of each row of work why it was adopted or not."""
+    launches = np.zeros(len(calls) + 1, dtype=bool)  # the last element is for work without a call, whose launch is -1
+    launches[launch] = True
+    rows = np.flatnonzero(launches[:-1] & _can_be_helped(calls, threads)[calls.variant])
+    points = Points(calls.start_ns[rows], calls.ends_ns(rows), calls.tid_of[calls.variant[rows]])
+    found = adopt(threads, points)
+    owner_of, why_of = np.full(len(calls) + 1, -1, np.int64), np.full(len(calls) + 1, NONE, np.int8)
+    owner_of[rows], why_of[rows] = found.owner, found.reason
+    reason: _Reasons = why_of[launch]
+    kernels = np.flatnonzero(reason[: work.kernels] == ADOPTED).astype(np.int32)
+    return kernels, owner_of[launch[kernels]], reason
+
+
+def _can_be_helped(calls: Calls, threads: ThreadRanges) -> Bools:
+    """Return for each variant of call whether another thread of its process has ranges of the user."""
+    waiters = [(tid, tid >> 24) for tid in threads.waiters]
+    found = [any(pid == tid >> 24 and waiter != tid for waiter, pid in waiters) for tid in calls.tid_of.tolist()]
+    return np.array(found, dtype=bool)
+
+
+def _creators(graph: GraphWork, ranges: pd.DataFrame, threads: ThreadRanges) -> tuple[Int64s, Int64s]:
+    """Return (range, node) of all ranges that were open when a node was created, on its thread or waiting for it."""
+    nodes = np.unique(graph.node[graph.why == RESOLVED])
+    created = graph.created.of(nodes)
+    tids, code = np.unique(created.global_tid, return_inverse=True)
+    nothing = np.zeros(len(code), dtype=np.uint32)
+    variants = np.column_stack((np.zeros_like(tids), tids, np.zeros_like(tids)))
+    calls = Calls(created.start_ns, nothing, code.astype(np.int32), variants, 0)
+    launched = order_work(np.arange(len(code), dtype=np.int32), calls)
+    pairs: list[tuple[Ints, Ints]] = [
+        attribute_work(launched[scope], ranges, style).pairs()
+        for style, scope in (("PushPop", "thread"), ("StartEnd", "process"))
+    ]
+    found = adopt(threads, created)
+    waited = np.flatnonzero(found.reason == ADOPTED)
+    owner = found.owner[waited]
+    while len(owner):
+        pairs.append((owner, waited))
+        above = threads.parent[owner]
+        owner, waited = above[above >= 0], waited[above >= 0]
+    instance, node = (np.concatenate([each[side] for each in pairs]).astype(np.int64) for side in (0, 1))
+    keys = np.unique(instance * np.int64(len(nodes) + 1) + node)
+    return keys // (len(nodes) + 1), nodes[keys % (len(nodes) + 1)]
+
+
+def adopted_of_instances(work: Work, found: CausedWork, parent: Int64s) -> tuple[Int64s, Int64s]:
+    """Return count and total time of the kernels that each range instance adopted, with what is nested in it."""
+    count = np.bincount(found.adopted_owner, minlength=len(parent)).astype(np.int64)
+    total = sum_by(found.adopted_owner, work.duration_ns[found.adopted_row], len(parent))
+    owner = np.flatnonzero(count)
+    above, its_count, its_total = parent[owner], count[owner], total[owner]
+    while len(above := above[kept := above >= 0]):
+        its_count, its_total = its_count[kept], its_total[kept]
+        np.add.at(count, above, its_count)
+        np.add.at(total, above, its_total)
+        above = parent[above]
+    return count, total
+
+
+def captured_of_places(
+    work: Work, found: CausedWork, place: Int64s, segments: dict[str, Segments], names: Names
+) -> pd.DataFrame:
+    """Return the captured kernels as tabulate_caused does, by any numbering of the range instances."""
+    if found.graph is None or len(found.creators[0]) == 0:
+        return pd.DataFrame(columns=list(CAUSED_COLUMNS))
+    return _tabulate_captured(work, found.graph, found.creators, place, segments, names)
+
+
+def tabulate_caused(
+    work: Work, found: CausedWork, group: Int64s, structure: RangeStructure, segments: dict[str, Segments], names: Names
+) -> pd.DataFrame:
+    """Return instances and total time by group of ranges, kind ("adopted", "captured") and number of the name.
+
+    group: of each range. segments: what each range launched, which it does not capture as well.
+    """
+    parts = [_tabulate_adopted(work, found, group, structure, names)]
+    if found.graph is not None and len(found.creators[0]):
+        parts.append(_tabulate_captured(work, found.graph, found.creators, group, segments, names))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _tabulate_adopted(
+    work: Work, found: CausedWork, group: Int64s, structure: RangeStructure, names: Names
+) -> pd.DataFrame:
+    paths = structure.paths
+    table = _sum(work, paths.of_instance[found.adopted_owner], found.adopted_row, names)
+    group_of_path = np.full(len(paths.texts), -1, dtype=np.int64)
+    group_of_path[paths.of_instance] = group
+    # Each range on the way up gets the kernels once, however often its name appears.
+    pairs = []
+    for path in np.unique(table["owner"]).tolist():
+        above = path
+        groups: dict[int, None] = {}
+        while above >= 0:
+            groups[int(group_of_path[above])] = None
+            above = int(paths.parent[above])
+        pairs += [(path, each) for each in groups]
+    ways = pd.DataFrame(pairs, columns=["owner", "group"], dtype="int64")
+    return _add_up(table.merge(ways, on="owner"), "adopted")
+
+
+def _tabulate_captured(
+    work: Work,
+    graph: GraphWork,
+    creators: tuple[Int64s, Int64s],
+    group: Int64s,
+    segments: dict[str, Segments],
+    names: Names,
+) -> pd.DataFrame:
+    kernels = (graph.row < work.kernels) & (graph.why == RESOLVED)
+    row, node = graph.row[kernels], graph.node[kernels]
+    table = _sum(work, node, row, names)
+    creators = group[creators[0]], creators[1]
+    ways = pd.DataFrame({"group": creators[0], "owner": creators[1]}).drop_duplicates()
+    found = [_add_up(table.merge(ways, on="owner"), "captured")]
+    position = np.full(len(work), -1, dtype=np.int64)
+    for of_style in segments.values():
+        position[of_style.order] = np.arange(len(of_style.order))
+        at = position[row]
+        group_of = group[of_style.instance]
+        for both in np.intersect1d(group_of, creators[0]).tolist():  # they created nodes and replayed a graph: few
+            its = group_of == both
+            launched = covered(Segments(of_style.order, of_style.instance[its], of_style.low[its], of_style.high[its]))
+            twice = (at >= 0) & launched[np.maximum(at, 0)] & np.isin(node, creators[1][creators[0] == both])
+            less = _sum(work, np.full(int(twice.sum()), both), row[twice], names).rename(columns={"owner": "group"})
+            found.append(_add_up(less.assign(instances=-less["instances"], total_ns=-less["total_ns"]), "captured"))
+    total = _add_up(pd.concat(found), "captured")
+    return total[total["instances"] > 0]
+
+
+def _sum(work: Work, owner: Int64s, row: Rows, names: Names) -> pd.DataFrame:
+    """Return instances and total time of the kernels by owner and number of the name."""
+    width = np.int64(max(1, len(names.texts)))
+    keys, place = np.unique(owner * width + names.numbers(work.variant[row]), return_inverse=True)
+    total = np.zeros(len(keys), dtype=np.int64)
+    np.add.at(total, place, work.duration_ns[row].astype(np.int64))
+    count = np.bincount(place, minlength=len(keys))
+    return pd.DataFrame({"owner": keys // width, "number": keys % width, "instances": count, "total_ns": total})
+
+
+def _add_up(table: pd.DataFrame, kind: str) -> pd.DataFrame:
+    sums = table.groupby(["group", "number"], sort=True)[["instances", "total_ns"]].sum().reset_index()
+    return sums.assign(kind=kind)[list(CAUSED_COLUMNS)]

@@ -1,0 +1,117 @@
+"""Compute statistics of durations grouped by name, in the order that nsys stats uses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.trace.schema import Bools, Int64s, Ints
+
+_BLOCK = 1 << 20
+_ROWS_AT_ONCE = 1 << 23
+_COLUMNS = ("instances", "total_ns", "avg_ns", "med_ns", "min_ns", "max_ns", "stddev_ns")
+
+
+def summarize_durations(duration_ns: Ints, group: Ints) -> pd.DataFrame:
+    """Count, total, mean, median, min, max and sample standard deviation (0 for one) of durations (ns) by group.
+
+    No duration is negative; group holds codes from 0 on. Returns the columns instances, total_ns, avg_ns,
+    med_ns, min_ns, max_ns, stddev_ns, indexed by the groups that occur; largest total first, and of equal ones the one
+    that comes first in the input.
+    """
+    if len(duration_ns) == 0:
+        return pd.DataFrame({column: np.zeros(0, np.int64) for column in _COLUMNS}, index=np.zeros(0, np.int64))
+    top = int(group.max())
+    codes = None
+    if top > 4 * len(group) + _BLOCK:  # more codes than rows: a table of all codes would be larger than the input
+        codes, group = np.unique(group, return_inverse=True)
+        top = len(codes) - 1
+    count, first = _count(group, top + 1)
+    if int(duration_ns.max()).bit_length() + top.bit_length() > 62:
+        table = _summarize_absurd(duration_ns, group)
+    else:
+        parts = []
+        for chosen in _portions(count):
+            rows = slice(None) if chosen.all() else chosen[group]
+            parts.append(_summarize(duration_ns[rows].astype(np.int64), group[rows]))
+        table = pd.concat(parts)
+    table = table.iloc[np.lexsort((first[table.index.to_numpy()], -table["total_ns"].to_numpy()))]
+    return table if codes is None else table.set_axis(codes[table.index.to_numpy()])
+
+
+def _summarize_absurd(duration_ns: Ints, group: Ints) -> pd.DataFrame:
+    """Return the same for durations of years, which only damaged traces have and which need more bits than are free."""
+    grouped = pd.Series(duration_ns).groupby(group)
+    table = grouped.agg(["count", "sum", "mean", "median", "min", "max", "std"]).fillna(0.0)
+    return table.set_axis(list(_COLUMNS), axis=1)
+
+
+def _portions(count: Int64s) -> list[Bools]:
+    """Return masks of groups to sort together: as many as fit a bounded number of rows, so that copies stay small."""
+    if int(count.sum()) <= _ROWS_AT_ONCE:
+        return [np.ones(len(count), dtype=bool)]
+    portion = np.where(count > 0, np.cumsum(count) // _ROWS_AT_ONCE, -1)
+    return [portion == number for number in np.unique(portion[count > 0])]
+
+
+def _summarize(keys: Int64s, group: Ints) -> pd.DataFrame:
+    """Return statistics of the durations `keys` by group, in order of the groups. `keys` is overwritten."""
+    bits = max(1, int(keys.max()).bit_length())
+    codes = np.arange(int(group.max()) + 1)
+    # One sort of (group, duration) in one integer gives every group's median, least and greatest at once.
+    for begin in range(0, len(keys), _BLOCK):
+        block = slice(begin, begin + _BLOCK)
+        keys[block] |= group[block].astype(np.int64) << bits
+    keys.sort()
+    edges = np.searchsorted(keys, np.arange(len(codes) + 1) << bits)
+    keys &= (1 << bits) - 1
+    filled = np.flatnonzero(edges[1:] > edges[:-1])
+    low, high = edges[:-1][filled], edges[1:][filled]
+    count = high - low
+    total = np.add.reduceat(keys, low)
+    mean = total / count
+    middle, other = keys[low + (count - 1) // 2], keys[low + count // 2]
+    return pd.DataFrame(
+        {
+            "instances": count,
+            "total_ns": total,
+            "avg_ns": mean,
+            "med_ns": middle + (other - middle) / 2,
+            "min_ns": keys[low],
+            "max_ns": keys[high - 1],
+            "stddev_ns": np.sqrt(_squares(keys, low, high, mean) / np.maximum(count - 1, 1)),
+        },
+        index=codes[filled],
+    )
+
+
+def _count(group: Ints, groups: int) -> tuple[Int64s, Int64s]:
+    """Return the number of rows of each group, and its first row (len(group) for a group without rows)."""
+    count = np.zeros(groups, dtype=np.int64)
+    first = np.full(groups, len(group), dtype=np.int64)
+    for low in reversed(range(0, len(group), _BLOCK)):
+        block = group[low : low + _BLOCK]
+        count += np.bincount(block, minlength=groups)
+        first[block[::-1]] = np.arange(low + len(block) - 1, low - 1, -1)  # the last one written is the first row
+    return count, first
+
+
+def _squares(values: Int64s, low: Int64s, high: Int64s, mean: np.ndarray) -> np.ndarray:
+    """Return the sum of squared deviations of values[low:high] per group, in blocks to avoid a large copy."""
+    squares = np.zeros(len(low))
+    for begin in range(0, len(values), _BLOCK):
+        end = min(begin + _BLOCK, len(values))
+        first, last = np.searchsorted(high, begin, "right"), np.searchsorted(low, end, "left")
+        start = np.maximum(low[first:last], begin) - begin
+        stop = np.minimum(high[first:last], end) - begin
+        deviation = values[begin:end] - np.repeat(mean[first:last], stop - start)
+        deviation *= deviation
+        squares[first:last] += np.add.reduceat(deviation, start)
+    return squares
+
+
+def sum_by(group: Ints, value: Ints, groups: int) -> Int64s:
+    """Return the exact sum of the values of each of the groups 0 ... groups-1."""
+    total = np.zeros(groups, np.int64)
+    np.add.at(total, group, value.astype(np.int64))
+    return total

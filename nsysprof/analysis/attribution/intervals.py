@@ -1,0 +1,67 @@
+"""Compute unions of intervals, which distinguish busy time (union) from total time (sum)."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from nsysprof.trace.schema import Int64s, Ints
+
+_BLOCK = 1 << 20
+# Keys with fewer descents than one in this many count as nearly in order.
+_DISORDER = 16
+
+
+def union_ns(start_ns: Int64s, duration_ns: Ints, group: Ints) -> Int64s:
+    """Return the length of the union of the intervals of each group (ns), one entry per group 0 ... n-1.
+
+    Starts and ends are sorted separately. Nothing runs between the k-th end and the next start exactly if that start is
+    later, because then k intervals have begun and the same number has ended. So the union is the whole span without
+    these gaps, and no start needs to know its own end.
+    """
+    if len(start_ns) == 0:
+        return np.zeros(0, dtype=np.int64)
+    groups = int(group.max()) + 1
+    base = int(start_ns.min())
+    ends = start_ns + duration_ns
+    bits = max(1, (int(ends.max()) - base).bit_length())
+    if groups.bit_length() + bits > 62:
+        order = np.argsort(group, kind="stable")
+        edges = np.searchsorted(group[order], np.arange(groups + 1))
+        parts = (order[a:b] for a, b in itertools.pairwise(edges))
+        return np.array([_union_of_one(start_ns[part], ends[part]) for part in parts], dtype=np.int64)
+    starts = _sorted_keys(start_ns.copy(), group, groups, base, bits)
+    ends = _sorted_keys(ends, group, groups, base, bits)
+    edges = np.searchsorted(starts, np.arange(groups + 1, dtype=np.int64) << bits)
+    filled = np.flatnonzero(edges[1:] > edges[:-1])
+    low, high = edges[:-1][filled], edges[1:][filled]
+    # Keys of one group differ by ns, whatever the group.
+    span = ends[high - 1] - starts[low]
+    gaps = starts
+    gaps[1:] -= ends[:-1]
+    gaps[low] = 0  # time between two groups is not a gap of either
+    np.maximum(gaps, 0, out=gaps)
+    total = np.zeros(groups, dtype=np.int64)
+    total[filled] = span - np.add.reduceat(gaps, low)
+    return total
+
+
+def _sorted_keys(keys: Int64s, group: Ints, groups: int, base: int, bits: int) -> Int64s:
+    """Return (group, time since base) packed into one integer each, sorted. `keys` is overwritten."""
+    keys -= base
+    for low in range(0, len(keys) if groups > 1 else 0, _BLOCK):
+        keys[low : low + _BLOCK] |= group[low : low + _BLOCK].astype(np.int64) << bits
+    descents = int(np.count_nonzero(keys[1:] < keys[:-1]))
+    if descents:
+        # Work is recorded nearly in order. Merging runs then takes a tenth of the time, and otherwise twice the time.
+        keys.sort(kind="stable" if descents < len(keys) // _DISORDER else None)
+    return keys
+
+
+def _union_of_one(start_ns: Int64s, end_ns: Int64s) -> int:
+    if len(start_ns) == 0:
+        return 0
+    start, end = np.sort(start_ns), np.sort(end_ns)
+    gaps = np.maximum(start[1:] - end[:-1], 0).sum()
+    return int(end[-1]) - int(start[0]) - int(gaps)

@@ -1,0 +1,124 @@
+"""Parse the names of ranges: numbers that torch appends, and names that differ only in a counter."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.trace.schema import Int64s
+
+# torch.autograd.profiler.emit_nvtx appends these to the name of an operator, in this order or another.
+_SUFFIX = re.compile(
+    r", (?:(op_id|seq) = (\d+)|(?:sizes|input_op_ids) = \[.*\])(?=, (?:op_id|seq|sizes|input_op_ids) = |$)"
+)
+_TOKEN = "<range-"
+_DIGITS = re.compile(r"\d+")
+# Names with one of these words before a number are counters, whatever the numbers are.
+_COUNTED = re.compile(
+    r"(?:step|iter|iteration|batch|epoch|token|layer|block|microbatch|_id)s?[ _.:=#\[(-]*$", re.IGNORECASE
+)
+_STEP = re.compile(r"(?:step|iter|iteration|batch|epoch|token|microbatch)s?[ _.:=#\[(-]*#", re.IGNORECASE)
+_LEAST_MEMBERS = 3
+_MANY_MEMBERS = 200
+# At least this share of the values between a counter's smallest and largest value must exist.
+_DENSE = 0.8
+
+
+@dataclass(frozen=True)
+class PlainNames:
+    """Names of ranges without torch's numbers."""
+
+    names: list[str]
+    # The numbers of each name, -1 where there is none.
+    op_id: Int64s
+    seq: Int64s
+
+
+def strip_numbers(names: Sequence[str]) -> PlainNames:
+    """Return the names without `, op_id = N`, `, seq = N`, `, sizes = [...]` and `, input_op_ids = [...]`."""
+    plain, numbers = [], np.full((2, len(names)), -1, dtype=np.int64)
+    for row, name in enumerate(names):
+        begin = min((at for at in (name.find(", op_id = "), name.find(", seq = ")) if at > 0), default=-1)
+        parts = list(_SUFFIX.finditer(name, begin)) if begin > 0 else []
+        whole = bool(parts) and parts[0].start() == begin and parts[-1].end() == len(name)
+        plain.append(name[:begin] if whole else name)
+        for part in parts if whole else ():
+            if part[1] is not None and len(part[2]) < 19:
+                numbers[0 if part[1] == "op_id" else 1, row] = int(part[2])
+    return PlainNames(plain, numbers[0], numbers[1])
+
+
+def strip_ranges(ranges: pd.DataFrame) -> pd.DataFrame:
+    """Return the ranges with torch's numbers as columns `op_id` and `seq` (-1: none) instead of in their names."""
+    codes, unique = pd.factorize(ranges["name"])
+    found = strip_numbers(unique.tolist())
+    if not ((found.op_id >= 0) | (found.seq >= 0)).any():
+        return ranges.assign(op_id=-1, seq=-1)
+    names = np.array(found.names, dtype=object)
+    return ranges.assign(name=names[codes], op_id=found.op_id[codes], seq=found.seq[codes])
+
+
+def name_families(names: Sequence[str]) -> list[str]:
+    """Return for each name the name of its family: `step#` for step0, step1, ...; a name of its own is its own family.
+
+    At least three names have to differ in one number only, which counts on (0, 1, 2, ...) or follows a word that is
+    counted, such as `step`. `S1024`, `S2048`, `S4096` are sizes and no family.
+    """
+    unique = list(dict.fromkeys(names))
+    by_template: dict[str, list[str]] = {}
+    for name in unique:
+        # The tokens of a bundle are numbered by the first use of a name, which counts nothing.
+        if len(name) < 1000 and not name.startswith(_TOKEN):
+            by_template.setdefault(_DIGITS.sub("#", name), []).append(name)
+    family = {name: name for name in unique}
+    for template, members in by_template.items():
+        if len(members) >= _LEAST_MEMBERS and "#" in template:
+            _fold(members, family)
+    return [family[name] for name in names]
+
+
+def name_steps(names: Sequence[str], instances: Sequence[int]) -> list[str]:
+    """Return for each name its family if that counts steps, else the name itself.
+
+    Steps are members that occur once each and follow a word such as `step`, or are very many. Layers keep their names:
+    they are compared one by one. instances: how often each name occurs.
+    """
+    families = name_families(names)
+    once = dict.fromkeys(families, 0)
+    for family, count in zip(families, instances, strict=True):
+        once[family] = max(once[family], count)
+    many = {family for family, members in Counter(families).items() if members > _MANY_MEMBERS}
+    return [
+        family if family != name and once[family] == 1 and (family in many or _STEP.search(family)) else name
+        for name, family in zip(names, families, strict=True)
+    ]
+
+
+def _fold(members: list[str], family: dict[str, str]) -> None:
+    """Write the folded names of members whose digits alone differ into `family`."""
+    numbers = [[int(text[:18]) for text in _DIGITS.findall(name)] for name in members]
+    folded = set()
+    for slot in range(len(numbers[0])):
+        values = {row[slot] for row in numbers}
+        if len(values) < 2:
+            continue
+        before = _before(members[0], slot)
+        dense = len(values) >= max(_LEAST_MEMBERS, _DENSE * (max(values) - min(values) + 1))
+        small = dense and min(values) <= len(values) * 100
+        if small or (len(values) >= _LEAST_MEMBERS and _COUNTED.search(before)):
+            folded.add(slot)
+    for name in members:
+        slots = iter(range(len(numbers[0])))
+        family[name] = _DIGITS.sub(lambda found: "#" if next(slots) in folded else found[0], name)  # noqa: B023
+
+
+def _before(name: str, slot: int) -> str:
+    for number, found in enumerate(_DIGITS.finditer(name)):
+        if number == slot:
+            return name[: found.start()]
+    return ""

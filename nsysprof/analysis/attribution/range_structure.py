@@ -1,0 +1,55 @@
+"""Compute how ranges relate: which encloses which, which names form a family, and where each family settles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.analysis.attribution.nesting import Paths, find_paths, parents
+from nsysprof.analysis.attribution.range_names import name_families
+from nsysprof.analysis.attribution.warm_up import mark_warm_up
+from nsysprof.trace.schema import Bools, Int64s
+
+
+@dataclass(frozen=True)
+class RangeStructure:
+    """The structure of range instances, in order of start."""
+
+    # The row of the enclosing push/pop range of the thread, or -1.
+    parent: Int64s
+    # Paths of the ranges' own names, and of the names of their families.
+    paths: Paths
+    folded: Paths
+    # The family of each group of ranges, such as `step#`.
+    families: list[str]
+    # The number of each instance's series. Each series settles once.
+    series: Int64s
+    # Whether an instance comes before that.
+    warm_up: Bools
+
+
+def find_structure(ranges: pd.DataFrame, keys: pd.DataFrame) -> RangeStructure:
+    """Return the structure of the ranges (in order of start, with `group`); keys: name, style and domain by group.
+
+    Instances of one family, style and domain on one thread are a series that settles once.
+    """
+    parent = parents(ranges)
+    group = ranges["group"].to_numpy(dtype=np.int64)
+    names = keys["name"].tolist()
+    families = name_families(names)
+    kind = pd.MultiIndex.from_arrays([families, keys["style"], keys["domain"]])
+    codes, kinds = pd.factorize(kind)
+    family_of = codes.astype(np.int64)[group] if len(keys) else group
+    tid = pd.factorize(ranges["global_tid"])[0].astype(np.int64)
+    series = family_of * (int(tid.max(initial=0)) + 1) + tid
+    wall = (ranges["end_ns"] - ranges["start_ns"]).to_numpy(dtype=np.int64)
+    return RangeStructure(
+        parent=parent,
+        paths=find_paths(parent, group, names),
+        folded=find_paths(parent, family_of, [family for family, _, _ in kinds]),
+        families=families,
+        series=series,
+        warm_up=mark_warm_up(series, wall),
+    )

@@ -1,0 +1,1 @@
+"""Explain why a GPU was idle, what that costs, and what would change it."""

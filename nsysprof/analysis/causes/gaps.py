@@ -1,0 +1,56 @@
+"""Find the gaps of each device: when nothing ran between its first and last work, and which work ended each gap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nsysprof.results.causes import DeviceIdle
+from nsysprof.trace.schema import MIGRATION, Int64s, Work
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """The gaps of one device, in order of time."""
+
+    device_id: int
+    # When the device's first work began.
+    first_ns: int
+    start_ns: Int64s
+    end_ns: Int64s
+    # The row of work that ended each gap, and the work that ran last before it.
+    ender: Int64s
+    before: Int64s
+    whole: DeviceIdle
+
+
+def find_gaps(work: Work) -> list[Gaps]:
+    """Return the gaps of each device by its number. Migrations of unified memory are of no stream and fill no gap."""
+    counted = work.kind_of != MIGRATION
+    devices = np.unique(work.device_of[counted])
+    found = []
+    for device in devices.tolist():
+        chosen = counted & (work.device_of == device)
+        rows = np.arange(len(work)) if chosen.all() else np.flatnonzero(chosen[work.variant])
+        if len(rows):
+            found.append(_gaps_of(work, int(device), rows))
+    return found
+
+
+def _gaps_of(work: Work, device: int, rows: Int64s) -> Gaps:
+    start = work.start_ns[rows]
+    if not bool((start[1:] >= start[:-1]).all()):
+        order = np.argsort(start, kind="stable")
+        rows, start = rows[order], start[order]
+    end = start + work.duration_ns[rows]
+    reached = np.maximum.accumulate(end)
+    after = np.flatnonzero(start[1:] > reached[:-1]) + 1
+    begin, finish = reached[after - 1], start[after]
+    # The work that ended last: where reached changed most recently.
+    fresh = np.ones(len(rows), dtype=np.bool_)
+    fresh[1:] = end[1:] > reached[:-1]
+    last = np.maximum.accumulate(np.where(fresh, np.arange(len(rows)), 0))
+    span, idle = int(reached[-1] - start[0]), int((finish - begin).sum())
+    whole = DeviceIdle(device, span, span - idle, idle)
+    return Gaps(device, int(start[0]), begin, finish, rows[after], rows[last[after - 1]], whole)

@@ -1,0 +1,1 @@
+"""Compare a baseline with a candidate."""

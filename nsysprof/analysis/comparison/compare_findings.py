@@ -1,0 +1,37 @@
+"""Compare findings: which appeared, which vanished, and which both sides have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nsysprof.results.comparison import FindingChange
+
+# By code and range: what it would save in a step, ns.
+Savings = dict[tuple[str, str], int]
+
+
+def compare_findings(
+    baseline: Sequence[Savings | None], candidate: Sequence[Savings | None]
+) -> tuple[FindingChange, ...]:
+    """Return each finding of either side, those that appeared first, by what they would save.
+
+    A side has a finding when any of its traces has it. None: a trace whose findings are unknown.
+    """
+    old, new = _most(baseline), _most(candidate)
+    changes = []
+    for code, where in dict.fromkeys((*new, *old)):
+        before, after = old.get((code, where)), new.get((code, where))
+        how = "appeared" if before is None else "vanished" if after is None else "both"
+        changes.append(FindingChange(code, where, how, before, after))
+    order = ("appeared", "vanished", "both")
+    return tuple(
+        sorted(changes, key=lambda each: (order.index(each.how), -(each.candidate_ns or each.baseline_ns or 0)))
+    )
+
+
+def _most(side: Sequence[Savings | None]) -> Savings:
+    found: Savings = {}
+    for savings in side:
+        for key, saving in (savings or {}).items():
+            found[key] = max(saving, found.get(key, 0))
+    return found

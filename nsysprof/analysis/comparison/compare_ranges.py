@@ -1,0 +1,184 @@
+"""Compare the ranges of two sides' traces: a full outer join by range, then by kernel."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from nsysprof.analysis.comparison.kernel_roles import kernel_role, pair_kernels
+from nsysprof.results.comparison import METRICS, PARTS, KernelChange, MetricChange, RangeChange, RangeFacts
+
+# A kernel's time has changed notably when it changed by more than this, and by more than this of the range's.
+NOTABLE_PCT, NOTABLE_SHARE_PCT = 5.0, 1.0
+
+Key = tuple[str, str]
+# With fewer instances, the smallest and largest do not enclose the median with 95 % confidence.
+_LEAST_INSTANCES = 6
+_NORMAL_95 = 1.96
+Ranges = Mapping[Key, RangeFacts]
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """A range of one trace, and the number of calls that its numbers are divided by."""
+
+    facts: RangeFacts
+    calls: int
+
+    def of_call(self, metric: str) -> float | None:
+        """Return a number per call; None is unknown. Integers stay integers where they divide."""
+        found = self.facts.metrics[metric]
+        if found is None or not METRICS[metric].per_call:
+            return found
+        return found // self.calls if found % self.calls == 0 else found / self.calls
+
+
+def compare_ranges(baseline: Sequence[Ranges], candidate: Sequence[Ranges]) -> tuple[RangeChange, ...]:
+    """Return every range of either side, in order of appearance. A sequence has one entry per trace."""
+    keys = dict.fromkeys(key for each in (*baseline, *candidate) for key in each)
+    return tuple(_compare(key, _of(key, baseline), _of(key, candidate)) for key in keys)
+
+
+def _of(key: Key, traces: Sequence[Ranges]) -> list[RangeFacts]:
+    return [each[key] for each in traces if key in each]
+
+
+def _compare(key: Key, baseline: Sequence[RangeFacts], candidate: Sequence[RangeFacts]) -> RangeChange:
+    # Calls where all traces say how many there were, else instances.
+    counted = all(facts.calls for facts in (*baseline, *candidate))
+    old, new = (
+        [_Counted(facts, (facts.calls or 1) if counted else max(1, facts.instances)) for facts in side]
+        for side in (baseline, candidate)
+    )
+    before, after = _median_trace(old), _median_trace(new)
+    parts, per_call = _part_changes(before, after)
+    return RangeChange(
+        range=key[0],
+        domain=key[1],
+        how="both" if old and new else "vanished" if old else "appeared",
+        baseline_calls=before.calls if before else 0,
+        candidate_calls=after.calls if after else 0,
+        metrics={name: _metric(name, old, new) for name in METRICS},
+        parts=parts,
+        wall_change_ns=None if parts is None else sum(parts.values()),
+        per_call=per_call,
+        kernels=_kernels(before, after) if before and after else (),
+        baseline_family=before.facts.family if before else None,
+        candidate_family=after.facts.family if after else None,
+        **_wall_ratio(baseline, candidate),
+    )
+
+
+def _wall_ratio(baseline: Sequence[RangeFacts], candidate: Sequence[RangeFacts]) -> dict[str, float]:
+    """Return the ratio of the median instances with its 95 % interval, of all traces of a side together.
+
+    The interval of each median comes from order statistics; the two are combined on the scale of logarithms.
+    """
+    old, new = (sorted(wall for facts in side for wall in facts.walls_ns if wall > 0) for side in (baseline, candidate))
+    if min(len(old), len(new)) < _LEAST_INSTANCES:
+        return {}
+    (low_old, middle_old, high_old), (low_new, middle_new, high_new) = _median_interval(old), _median_interval(new)
+    ratio = middle_new / middle_old
+    down = math.hypot(math.log(middle_new / low_new), math.log(high_old / middle_old))
+    up = math.hypot(math.log(high_new / middle_new), math.log(middle_old / low_old))
+    return {
+        "wall_ratio": ratio,
+        "wall_ratio_low": ratio * math.exp(-down),
+        "wall_ratio_high": ratio * math.exp(up),
+    }
+
+
+def _median_interval(values: Sequence[int]) -> tuple[float, float, float]:
+    """Return the lower bound, the median and the upper bound at 95 % of sorted values."""
+    reach = _NORMAL_95 * math.sqrt(len(values)) / 2
+    low = max(0, math.floor(len(values) / 2 - reach))
+    return values[low], statistics.median(values), values[len(values) - 1 - low]
+
+
+def _median_trace(traces: Sequence[_Counted]) -> _Counted | None:
+    """Return the trace with the lower median of wall (or else busy) time: a real trace, so that its parts add up."""
+    if not traces:
+        return None
+    ordered = sorted(traces, key=lambda each: each.of_call("wall") or each.of_call("busy") or 0)
+    return ordered[(len(ordered) - 1) // 2]
+
+
+def _metric(name: str, old: Sequence[_Counted], new: Sequence[_Counted]) -> MetricChange:
+    before, after = (tuple(each.of_call(name) for each in side) for side in (old, new))
+    error = 0.0
+    if name == "dram":
+        worst = (max((each.facts.dram_error_bytes / each.calls for each in side), default=0.0) for side in (old, new))
+        error = sum(worst)
+    return MetricChange(name, before, after, _median(before), _median(after), error)
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    """Return the median, or None where any value is unknown: a median of the others would be of other traces."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known and len(known) == len(values) else None
+
+
+def _part_changes(old: _Counted | None, new: _Counted | None) -> tuple[dict[str, int] | None, bool]:
+    """Return the change of each part (ns), and whether it is per call."""
+    if old is None or new is None or old.facts.parts is None or new.facts.parts is None:
+        return None, False
+    per_call = old.calls != new.calls or bool(old.facts.walls_ns[1:] or new.facts.walls_ns[1:])
+    before, after = (
+        _share(facts.parts or {}, calls if per_call else 1)
+        for facts, calls in ((old.facts, old.calls), (new.facts, new.calls))
+    )
+    return {part: after[part] - before[part] for part in PARTS}, per_call
+
+
+def _share(parts: Mapping[str, int], calls: int) -> dict[str, int]:
+    """Return the parts per call in whole ns. Sums are rounded instead of parts, so that they still add up."""
+    shares, total, given = {}, 0, 0
+    for part in PARTS:
+        total += parts[part]
+        reached = round(total / calls) if calls > 1 else total
+        shares[part], given = reached - given, reached
+    return shares
+
+
+def _kernels(old: _Counted, new: _Counted) -> tuple[KernelChange, ...]:
+    """Return every kernel of either side, the largest change of time first."""
+    before, after = old.facts.kernels, new.facts.kernels
+    pairs: list[tuple[str | None, str | None, str]] = [(name, name, "both") for name in before if name in after]
+    vanished = {name: facts for name, facts in before.items() if name not in after}
+    appeared = {name: facts for name, facts in after.items() if name not in before}
+    renamed = pair_kernels(vanished, appeared)
+    pairs += [(old_name, new_name, "renamed") for old_name, new_name in renamed]
+    pairs += [(name, None, "vanished") for name in vanished if name not in {pair[0] for pair in renamed}]
+    pairs += [(None, name, "appeared") for name in appeared if name not in {pair[1] for pair in renamed}]
+    changes = [_kernel(how, old, old_name, new, new_name) for old_name, new_name, how in pairs]
+    total_ns = sum(change.baseline_ns for change in changes)
+    changes = [replace(change, is_notable=_is_notable(change, total_ns)) for change in changes]
+    return tuple(sorted(changes, key=lambda each: -abs(each.candidate_ns - each.baseline_ns)))
+
+
+def _is_notable(change: KernelChange, total_ns: float) -> bool:
+    """Return whether a kernel is worth a line. total_ns: kernel time of the range in the baseline."""
+    if change.how != "both" or change.baseline_instances != change.candidate_instances:
+        return True
+    moved = abs(change.candidate_ns - change.baseline_ns)
+    return moved > NOTABLE_PCT / 100 * change.baseline_ns and moved > NOTABLE_SHARE_PCT / 100 * total_ns
+
+
+def _kernel(how: str, old: _Counted, old_name: str | None, new: _Counted, new_name: str | None) -> KernelChange:
+    before = None if old_name is None else old.facts.kernels[old_name]
+    after = None if new_name is None else new.facts.kernels[new_name]
+    name, facts = (old_name, before) if before is not None else (new_name, after)
+    return KernelChange(
+        how,
+        kernel_role(name, facts) if name is not None and facts is not None else "",
+        old_name,
+        new_name,
+        before.instances / old.calls if before else 0.0,
+        after.instances / new.calls if after else 0.0,
+        before.total_ns / old.calls if before else 0.0,
+        after.total_ns / new.calls if after else 0.0,
+        before.label or None if before else None,
+        after.label or None if after else None,
+    )

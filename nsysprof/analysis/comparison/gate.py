@@ -1,0 +1,187 @@
+"""Check a comparison against the rules of `--fail-on`: pass, regression, or inconclusive, which is neither."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from nsysprof.results.comparison import (
+    METRICS,
+    SAME_SAMPLES,
+    FindingChange,
+    GateFinding,
+    GateResult,
+    LatencyChange,
+    LatencyComparison,
+    LatencyVerdict,
+    MetricChange,
+    Outcome,
+    RangeChange,
+)
+from nsysprof.results.gate_spec import ANY_FINDING, FINDING, LATENCY_METRICS, GateRule
+from nsysprof.units import format_bytes, format_count, format_ns, format_percent
+
+_FORMATS = {"count": format_count, "bytes": format_bytes, "ns": format_ns}
+# The rounding error of a division by the number of calls.
+_TINY = 1e-9
+
+
+def judge(
+    rules: Sequence[GateRule],
+    latency: LatencyComparison,
+    ranges: Sequence[RangeChange],
+    lost: Sequence[str],
+    findings: Sequence[FindingChange] | None = None,
+) -> tuple[GateResult, ...]:
+    """Return one result per rule.
+
+    lost: what the profiler lost, by input. Counts of such traces decide nothing.
+    findings: None where they are unknown for a side.
+    """
+    return tuple(
+        _judge_findings(rule, findings) if rule.metric == FINDING else _judge_rule(rule, latency, ranges, lost)
+        for rule in rules
+    )
+
+
+def _judge_findings(rule: GateRule, findings: Sequence[FindingChange] | None) -> GateResult:
+    """Return a regression for each finding that the candidate has and the baseline does not."""
+    if findings is None:
+        text, step = "findings are unknown on one side", "Give traces with CUDA API calls."
+        return GateResult(rule.text, Outcome.INCONCLUSIVE, 0, (GateFinding("", Outcome.INCONCLUSIVE, text, step),))
+    broken = tuple(
+        GateFinding(
+            change.range,
+            Outcome.REGRESSION,
+            f"{change.code} appeared: without it a step takes {format_ns(change.candidate_ns or 0)} less",
+            "nsysprof analyze says what to change.",
+        )
+        for change in findings
+        if change.how == "appeared" and rule.code in (change.code, ANY_FINDING)
+    )
+    return GateResult(rule.text, Outcome.REGRESSION if broken else Outcome.PASS, 1, broken)
+
+
+def _judge_rule(
+    rule: GateRule, latency: LatencyComparison, ranges: Sequence[RangeChange], lost: Sequence[str]
+) -> GateResult:
+    if rule.metric in LATENCY_METRICS:
+        checked = [(change.case, _judge_latency(rule, change)) for change in latency.changes]
+    else:
+        checked = list(_judge_metrics(rule, latency, ranges, lost))
+    findings = tuple(found for _, found in checked if found.outcome is not Outcome.PASS)
+    if not checked:
+        step = "Give captures or benches." if rule.metric in LATENCY_METRICS else "Give captures or traces."
+        text = f"nothing here has a number for {rule.metric}"
+        findings = (GateFinding("", Outcome.INCONCLUSIVE, text, step),)
+    outcomes = {found.outcome for found in findings}
+    worst = next((each for each in (Outcome.REGRESSION, Outcome.INCONCLUSIVE) if each in outcomes), Outcome.PASS)
+    return GateResult(rule.text, worst, len(checked), findings)
+
+
+def _judge_latency(rule: GateRule, change: LatencyChange) -> GateFinding:
+    """Return a regression where the whole interval is beyond the limit, a pass where it is within."""
+    failed = _failed(change)
+    if failed is not None:
+        return failed
+    if change.reason == SAME_SAMPLES:
+        return GateFinding(change.case, Outcome.PASS, change.reason)
+    if change.ratio is None or change.low is None or change.high is None:
+        return GateFinding(change.case, Outcome.INCONCLUSIVE, change.reason, change.next_step)
+    low, high, verdict = change.low, change.high, LatencyVerdict.SLOWER
+    if rule.metric == "faster":
+        low, high, verdict = 1 / change.high, 1 / change.low, LatencyVerdict.FASTER
+    limit = 1 + rule.limit / 100
+    text = f"{change.ratio:.3f} times as long [{change.low:.3f}, {change.high:.3f}]"
+    if change.verdict is verdict and low > limit:
+        return GateFinding(change.case, Outcome.REGRESSION, text)
+    if high <= limit:
+        return GateFinding(change.case, Outcome.PASS, text)
+    why = change.reason or "the limit is within the interval"
+    return GateFinding(change.case, Outcome.INCONCLUSIVE, f"{text}; {why}", change.next_step)
+
+
+def _failed(change: LatencyChange) -> GateFinding | None:
+    """Return the failure of a case that the baseline measured and the candidate could not, however fast it was."""
+    old, new = change.baseline, change.candidate
+    if old.status == "ok" and new.status not in ("ok", "absent"):
+        return GateFinding(change.case, Outcome.REGRESSION, f"was measured, and now is {new.status}: {new.reason}")
+    if old.status != "ok" and new.status == "ok":
+        return GateFinding(change.case, Outcome.PASS, "new")
+    if old.status not in ("ok", "absent") and new.status not in ("ok", "absent"):
+        return GateFinding(change.case, Outcome.PASS, f"{new.status} on both sides")
+    if old.status == "ok" and new.status == "absent":
+        return GateFinding(change.case, Outcome.INCONCLUSIVE, "is not in the candidate", "Measure the same cases.")
+    return None
+
+
+def _judge_metrics(
+    rule: GateRule, latency: LatencyComparison, ranges: Sequence[RangeChange], lost: Sequence[str]
+) -> Iterable[tuple[str, GateFinding]]:
+    for change in ranges:
+        if change.how == "vanished":
+            text = "is not in the candidate's trace"
+            yield change.label, GateFinding(change.label, Outcome.INCONCLUSIVE, text, "Trace the same ranges.")
+        elif change.how == "both":
+            metric = _moved(change) if rule.metric == "moved" else change.metrics[rule.metric]
+            if _never_known(metric):
+                continue  # what neither trace records (wall time of a whole trace, DRAM without counters)
+            finding = _judge_metric(rule, change.label, metric, "bytes" if rule.metric == "moved" else "")
+            yield change.label, _doubt(finding, lost)
+    if rule.metric == "vram":
+        for case in latency.changes:
+            old, new = case.baseline.peak_bytes, case.candidate.peak_bytes
+            if old is not None and new is not None:
+                yield case.case, _judge_metric(rule, case.case, MetricChange("vram", (old,), (new,), old, new), "")
+
+
+def _never_known(metric: MetricChange) -> bool:
+    return all(value is None for value in (*metric.baselines, *metric.candidates))
+
+
+def _moved(change: RangeChange) -> MetricChange:
+    """Return the change of bytes copied and set together."""
+    copied, filled = change.metrics["copied"], change.metrics["filled"]
+
+    def add(one: Sequence[float | None], other: Sequence[float | None]) -> tuple[float | None, ...]:
+        return tuple(None if a is None or b is None else a + b for a, b in zip(one, other, strict=True))
+
+    old, new = add(copied.baselines, filled.baselines), add(copied.candidates, filled.candidates)
+    both = add((copied.baseline, copied.candidate), (filled.baseline, filled.candidate))
+    return MetricChange("moved", old, new, both[0], both[1])
+
+
+def _judge_metric(rule: GateRule, where: str, metric: MetricChange, unit: str) -> GateFinding:
+    """Return the judgement of one number by its rule.
+
+    It is a regression where every trace of the candidate exceeds the limit of every one of the baseline. It is
+    inconclusive where only their medians do, or where the error of a sampled number reaches across the limit.
+    """
+    render = _FORMATS[unit or METRICS[metric.metric].unit]
+    if metric.baseline is None or metric.candidate is None:
+        side = "baseline" if metric.baseline is None else "candidate"
+        text = f"{rule.metric} is unknown in the {side}"
+        return GateFinding(where, Outcome.INCONCLUSIVE, text, "The notes of nsysprof analyze say why.")
+    change = metric.candidate - metric.baseline
+    old = max(value for value in metric.baselines if value is not None)
+    new = min(value for value in metric.candidates if value is not None)
+    percent = metric.change_pct
+    told = "" if percent is None or change == 0 else f", {'+' if change > 0 else ''}{format_percent(percent)}"
+    text = f"{rule.metric} {render(metric.baseline)} to {render(metric.candidate)}{told}"
+    if _reaches(rule, old, new - old - metric.error):
+        return GateFinding(where, Outcome.REGRESSION, text)
+    if _reaches(rule, metric.baseline, change + metric.error):
+        doubt = "within the sampling error" if metric.error else "the traces of the two sides overlap"
+        return GateFinding(where, Outcome.INCONCLUSIVE, f"{text}, {doubt}", "Trace each side more often.")
+    return GateFinding(where, Outcome.PASS, text)
+
+
+def _reaches(rule: GateRule, baseline: float, change: float) -> bool:
+    limit = rule.limit / 100 * baseline if rule.percent else rule.limit
+    return change > 0 and change >= limit * (1 - _TINY)
+
+
+def _doubt(finding: GateFinding, lost: Sequence[str]) -> GateFinding:
+    """Return the finding as inconclusive where traces lost data: their counts prove neither a regression nor none."""
+    if not lost:
+        return finding
+    return GateFinding(finding.where, Outcome.INCONCLUSIVE, f"{finding.text}; {lost[0]}", "Record the trace again.")

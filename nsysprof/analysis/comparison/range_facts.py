@@ -1,0 +1,225 @@
+"""Collect what a comparison needs of one trace: for each range its numbers, the parts of its time, and its kernels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.analysis.attribution.attributed_ranges import Attributed, attribute_ranges
+from nsysprof.analysis.attribution.caused_work import CausedWork, find_caused
+from nsysprof.analysis.attribution.intervals import union_ns
+from nsysprof.analysis.attribution.range_names import name_steps
+from nsysprof.analysis.attribution.variant_names import kernel_names
+from nsysprof.analysis.overview.trace_overview import Attribution, attribute, live_metrics
+from nsysprof.analysis.ranges.range_breakdown import split_walls, with_launched
+from nsysprof.analysis.ranges.range_evidence import RangeEvidence
+from nsysprof.analysis.ranges.summarize_ranges import RangeSummary, summarize_ranges
+from nsysprof.attention.kernel_family import dispatched_operator, kernel_family, operator_family
+from nsysprof.results.analysis import Analysis
+from nsysprof.results.comparison import METRICS, PARTS, WHOLE_TRACE, KernelFacts, RangeFacts
+from nsysprof.trace.schema import Bools, Int64s, Tables
+
+Key = tuple[str, str]
+WHOLE: Key = (WHOLE_TRACE, "")
+# The range that names this tool at the start of its traces.
+_TOOL = re.compile(r"nsysprof \d+\.")
+_MOST_SAMPLES = 10_000
+_COLUMNS = {
+    "launches": "launch_count", "kernels": "kernel_count", "kernel_time": "kernel_total_ns", "busy": "gpu_busy_ns",
+    "wall": "wall_ns", "copied": "memcpy_bytes", "filled": "memset_bytes", "vram": "peak_vram_bytes",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Steady:
+    """Ranges without their warm-up, with steps under the name of their family."""
+
+    attributed: Attributed
+    summary: RangeSummary
+    # Whether each instance ran its work; one that only captured it into a graph did not.
+    ran: Bools
+    # How often the graph that each instance captured was replayed.
+    replays: Int64s
+    # The parts of each instance's time, in the order of PARTS.
+    parts: Int64s
+
+
+def collect_range_facts(
+    tables: Tables, analysis: Analysis, calls: Mapping[str, int], *, launched_only: bool = False
+) -> dict[Key, RangeFacts]:
+    """Return the facts by (range, domain), with the whole trace under WHOLE.
+
+    If a range exists twice, for the process and on its thread, the process-wide one is taken.
+
+    calls: how many calls a range name stands for.
+    launched_only: whether to leave out what ranges adopted from helper threads or captured into graphs.
+    """
+    steady = _find_steady(tables, attribute(tables), calls, launched_only=launched_only)
+    table = steady.summary.by_name.copy()
+    unknown = analysis.ranges["kernel_count"].isna().all() and len(analysis.ranges) > 0
+    table["number"] = np.arange(len(table))
+    ordered = table.sort_values("style", key=lambda style: style != "StartEnd", kind="stable")
+    chosen = ordered.drop_duplicates(["range", "domain"])
+    chosen = chosen[np.array([_TOOL.match(name) is None for name in chosen["range"]], dtype=bool)]
+    kernels = _kernels(pd.concat([steady.summary.kernels, steady.summary.caused]))
+    group = steady.attributed.ranges["group"].to_numpy(dtype=np.int64)
+    by_group = np.argsort(group, kind="stable")
+    edges = np.searchsorted(group[by_group], np.arange(len(table) + 1))
+    facts = {WHOLE: _whole(analysis)}
+    for row in chosen.to_dict("records"):
+        key = row["range"], row["style"], row["domain"]
+        rows = by_group[edges[row["number"]] : edges[row["number"] + 1]]
+        known = _known(row["gpu_busy_ns"]) is not None and not unknown
+        found = _facts(row, calls.get(row["range"]), kernels.get(key, {}), steady, rows, known=known)
+        facts[row["range"], row["domain"]] = _without_gpu(found) if unknown else found
+    return facts
+
+
+def _find_steady(tables: Tables, found: Attribution, calls: Mapping[str, int], *, launched_only: bool) -> _Steady:
+    ranges, structure = found.attributed.ranges, found.attributed.structure
+    caused = None if launched_only else find_caused(tables, ranges, structure)
+    replays = np.zeros(len(ranges), np.int64) if caused is None else caused.replays(len(ranges))
+    group = ranges["group"].to_numpy(dtype=np.int64)
+    keys = found.attributed.keys
+    names = name_steps(keys["name"].tolist(), np.bincount(group, minlength=len(keys)).tolist())
+    measured = ranges["name"].isin(list(calls)).to_numpy(dtype=bool)
+    kept = ~structure.warm_up | (replays > 0) | measured
+    renamed = ranges.assign(name=np.array(names, dtype=object)[group])[kept] if len(ranges) else ranges
+    attributed = attribute_ranges(tables, renamed.drop(columns=["group", "global_pid"], errors="ignore"))
+    if caused is not None:
+        caused = find_caused(tables, attributed.ranges, attributed.structure)
+    evidence = RangeEvidence(
+        tables, attributed, kernel_names(tables), found.memory, found.replays, found.launch_calls,
+        live_metrics(tables)[0], caused,
+    )  # fmt: skip
+    summary = summarize_ranges(evidence)
+    count = len(attributed.ranges)
+    replays = np.zeros(count, np.int64) if caused is None else caused.replays(count)
+    adopted = None if caused is None else caused.adopted_pairs(attributed.structure.parent)
+    if adopted is not None:
+        _add_busy(tables, attributed, summary, adopted)
+    parts = split_walls(tables.work, attributed, adopted)
+    return _Steady(attributed, summary, _ran(tables, attributed, replays, caused), replays, parts)
+
+
+def _ran(tables: Tables, attributed: Attributed, replays: Int64s, caused: CausedWork | None) -> Bools:
+    """Return which instances ran their work: all but those that captured and launched nothing."""
+    ran: Bools = replays == 0
+    for segments in attributed.segments.values():
+        ran[segments.instance] = True
+    if caused is not None:
+        ran[caused.adopted_owner] = True
+    return ran
+
+
+def _add_busy(tables: Tables, attributed: Attributed, summary: RangeSummary, adopted: tuple[Int64s, Int64s]) -> None:
+    """Write the busy time of ranges that adopted kernels, with these."""
+    work = tables.work
+    instance, row = with_launched(attributed, *adopted)
+    if len(row) == 0:
+        return
+    group = attributed.ranges["group"].to_numpy(dtype=np.int64)[instance]
+    devices, code = np.unique(work.device_of, return_inverse=True)
+    cell = group * len(devices) + code[work.variant[row]]
+    order = np.argsort(cell, kind="stable")
+    used, number = np.unique(cell[order], return_inverse=True)
+    busy = union_ns(work.start_ns[row[order]], work.duration_ns[row[order]], number)
+    total = np.zeros(len(summary.by_name), dtype=np.int64)
+    np.add.at(total, used // len(devices), busy)
+    groups = np.unique(group)
+    known = summary.by_name.loc[groups, "gpu_busy_ns"].notna().to_numpy(dtype=bool)
+    summary.by_name.loc[groups[known], "gpu_busy_ns"] = total[groups[known]]
+
+
+def _kernels(table: pd.DataFrame) -> dict[tuple[str, str, str], dict[str, KernelFacts]]:
+    sums = table.groupby(["range", "style", "domain", "name"], sort=False).agg(
+        category=("category", "first"), short_name=("short_name", "first"), instances=("instances", "sum"),
+        total_ns=("total_ns", "sum"), label=("label", "first"),
+    )  # fmt: skip
+    found: dict[tuple[str, str, str], dict[str, KernelFacts]] = {}
+    for row in sums.reset_index().to_dict("records"):
+        found.setdefault((row["range"], row["style"], row["domain"]), {})[row["name"]] = _kernel(row)
+    return found
+
+
+def _kernel(row: Mapping[Any, Any]) -> KernelFacts:
+    return KernelFacts(row["category"], row["short_name"], int(row["instances"]), int(row["total_ns"]), row["label"])
+
+
+def _facts(
+    row: Mapping[Any, Any],
+    calls: int | None,
+    kernels: dict[str, KernelFacts],
+    steady: _Steady,
+    rows: Int64s,
+    *,
+    known: bool,
+) -> RangeFacts:
+    """Return the facts of a range.
+
+    calls: how many calls the range stands for; without it, the wall time of the range and its parts are the values of
+        the median instance times the number of instances.
+    rows: the rows of its instances.
+    known: whether its GPU work is known.
+    """
+    metrics = {metric: _known(row[column]) for metric, column in _COLUMNS.items()}
+    for metric, column in (("kernels", "kernel_count"), ("kernel_time", "kernel_total_ns")):
+        parts = [_known(row[f"{kind}{column}"]) for kind in ("", "adopted_", "captured_")]
+        metrics[metric] = None if parts[0] is None else sum(part or 0 for part in parts)
+    ran = rows[steady.ran[rows]]
+    instances = len(ran) + int(steady.replays[rows].sum())
+    wall = steady.parts[ran].sum(axis=1)
+    if calls is None and len(ran):
+        median = ran[np.argsort(wall, kind="stable")[(len(ran) - 1) // 2]]
+        split = steady.parts[median] * instances
+    else:
+        split = steady.parts[rows].sum(axis=0)
+    metrics["wall"] = int(split.sum())
+    own = dict(zip(PARTS, split.tolist(), strict=True)) if known else None
+    metrics["gaps"] = None if own is None else own["gaps_ns"]
+    moved = [_known(row[f"dram_{way}_bytes"]) for way in ("read", "write")]
+    metrics["dram"] = None if None in moved else sum(size for size in moved if size is not None)
+    error = sum(_known(row[f"dram_{way}_error_bytes"]) or 0 for way in ("read", "write"))
+    numbers = {name: metrics[name] for name in METRICS}
+    samples = tuple(wall[:_MOST_SAMPLES].tolist()) if calls is None else ()
+    return RangeFacts(instances, calls, numbers, own, kernels, error, _family(kernels), samples)
+
+
+def _without_gpu(facts: RangeFacts) -> RangeFacts:
+    """Return the facts of a trace whose GPU work is unknown: its ranges' wall and memory."""
+    kept = {name: value if name in ("wall", "vram") else None for name, value in facts.metrics.items()}
+    return replace(facts, metrics=kept, parts=None, kernels={}, dram_error_bytes=0, family=None)
+
+
+def _family(kernels: Mapping[str, KernelFacts]) -> str | None:
+    family = operator_family(dispatched_operator(kernels)) or kernel_family(kernels)
+    return None if family == "other" else family
+
+
+def _whole(analysis: Analysis) -> RangeFacts:
+    """Return the trace as one range. Its wall time is how long the profiler was on, and so is not compared."""
+    totals = analysis.totals
+    busy, span, peaks = totals.gpu_busy_ns, totals.gpu_span_ns, totals.peak_vram_bytes
+    metrics: dict[str, int | None] = {
+        "launches": totals.launch_count,
+        "kernels": totals.kernel_count,
+        "kernel_time": totals.kernel_total_ns,
+        "busy": busy,
+        "gaps": None if busy is None or span is None or len(analysis.devices) > 1 else span - busy,
+        "wall": None,
+        "copied": None if totals.memcpy_bytes is None else sum(totals.memcpy_bytes.values()),
+        "filled": totals.memset_bytes,
+        "vram": max(peaks.values(), default=None) if peaks else None,
+        "dram": None,
+    }
+    kernels = {row["name"]: _kernel(row) for row in analysis.kernels.to_dict("records")}
+    return RangeFacts(1, 1, metrics, None, kernels)
+
+
+def _known(cell: Any) -> int | None:
+    return None if cell is None or pd.isna(cell) else int(cell)

@@ -1,0 +1,72 @@
+"""Rank the cases of a capture that do equal work, as far as the samples of one process allow it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from nsysprof.analysis.traffic.launch_bound import is_launch_bound
+from nsysprof.attention.shape import SHAPE_COLUMNS
+from nsysprof.results.case_ranking import LEAST_DIFFERENCE_PCT, CaseRanking, RankedCase
+from nsysprof.results.roof import known
+
+# Everything but the backend: cases that differ in any of these do different work and are never compared.
+SAME_WORK = SHAPE_COLUMNS
+
+
+def rank_cases(results: pd.DataFrame, *, on_gpu: bool) -> tuple[CaseRanking, ...]:
+    """Return one ranking for each shape with a case that ran, in the order of the grid.
+
+    results: as results.csv, filled with what the trace says of each case.
+    on_gpu: whether the cases ran on a GPU; a CPU has nothing to wait for.
+    """
+    done = results.assign(position=range(len(results)))[(results["status"] == "ok").to_numpy(dtype=bool)]
+    varied = [column for column in SAME_WORK if column == "seq" or done[column].nunique() > 1]
+    rankings = []
+    for _, cases in done.groupby(list(SAME_WORK), sort=False):
+        rows = cases.to_dict("records")
+        shape = {column: rows[0][column] for column in varied}
+        timed = _timed(rows, on_gpu)
+        rankings.append(_rank(shape, tuple(row["position"] for row in rows), timed))
+    return tuple(rankings)
+
+
+def _timed(rows: Sequence[Mapping[Any, Any]], on_gpu: bool) -> list[RankedCase]:
+    """Return the timed cases, the fastest first."""
+    rows = sorted((row for row in rows if known(row["latency_median_ns"])), key=lambda row: row["latency_median_ns"])
+    cases = []
+    for row in rows:
+        median, low, high = (known(row[f"latency_{part}_ns"]) for part in ("median", "ci_low", "ci_high"))
+        total, calls = known(row["kernel_total_ns"]), known(row["traced_calls"])
+        kernel_ns = None if total is None or not calls else total / calls
+        times_best = median / rows[0]["latency_median_ns"]
+        bound = on_gpu and is_launch_bound(kernel_ns, median)
+        cases.append(RankedCase(row["position"], row["backend"], median, low, high, times_best, kernel_ns, bound))
+    return cases
+
+
+def _rank(shape: Mapping[str, object], positions: tuple[int, ...], timed: Sequence[RankedCase]) -> CaseRanking:
+    if not timed:
+        return CaseRanking(shape, positions, (), (), ())
+    best, bound = timed[0], _dispatch_bound(timed)
+    fastest = tuple(case for case in timed if case is best or case in bound or _cannot_tell(best, case))
+    return CaseRanking(shape, positions, fastest, tuple(case for case in timed if case not in fastest), bound)
+
+
+def _dispatch_bound(timed: Sequence[RankedCase]) -> tuple[RankedCase, ...]:
+    # Where the GPU waits for the CPU, latency times the dispatch, which varies from process to process by more than
+    # an interval within one process shows: the same kernel gave 29 us as `auto` and 41 us as `cudnn` in one capture.
+    # A case whose kernels alone take longer than the best one's whole call is slower by its own work.
+    best = timed[0]
+    if not best.is_launch_bound:
+        return ()
+    return tuple(case for case in timed if case.is_launch_bound and (case.kernel_ns or 0) <= best.median_ns)
+
+
+def _cannot_tell(best: RankedCase, other: RankedCase) -> bool:
+    """Return whether one process cannot tell two medians apart; an interval that is unknown could be anywhere."""
+    if other.times_best < 1 + LEAST_DIFFERENCE_PCT / 100:
+        return True
+    return best.high_ns is None or other.low_ns is None or other.low_ns <= best.high_ns

@@ -1,0 +1,36 @@
+"""Test two sides whose blocks were not measured in turn, by the Mann-Whitney rank-sum test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nsysprof.analysis.sampling.process_model import Floats
+
+# Cliff's delta from which a difference counts as "medium" (Romano et al., 2006).
+LEAST_DELTA = 0.33
+# With fewer blocks, no arrangement of two samples is rarer than 5 %.
+LEAST_BLOCKS = 4
+
+
+@dataclass(frozen=True)
+class RankSum:
+    """How a candidate's blocks compare with a baseline's."""
+
+    # Two-sided p of a Mann-Whitney test.
+    p: float
+    # Cliff's delta, positive where the candidate takes longer.
+    delta: float
+
+
+def compare_medians(baseline: Floats, candidate: Floats) -> RankSum | None:
+    """Return the test of two sides' medians of blocks; None where there are too few blocks for any."""
+    if min(len(baseline), len(candidate)) < LEAST_BLOCKS or np.median(baseline) <= 0:
+        return None
+    if np.ptp(np.concatenate([baseline, candidate])) == 0:
+        return RankSum(1.0, 0.0)
+    from scipy import stats
+
+    test = stats.mannwhitneyu(candidate, baseline, alternative="two-sided")
+    return RankSum(float(test.pvalue), 2 * float(test.statistic) / (len(baseline) * len(candidate)) - 1)

@@ -1,0 +1,1 @@
+"""Describe a trace as a whole: summary, health, memory and timeline."""

@@ -1,0 +1,96 @@
+"""Explain what nsys says about a recording. Each kind has a code to test for and a next step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from nsysprof.notes import Remark, Severity, make_loss, make_note
+from nsysprof.trace.schema import KERNEL, Tables
+
+# ENUM_DIAGNOSTIC_SEVERITY_LEVEL: 1 info, 2 warning, 3 error, 4 verbose.
+_WARNING, _ERROR = 2, 3
+_MOST_OF_A_KIND = 5
+_SHOWN, _READ = 300, 4_000  # characters
+_IMPORT_FAILED = re.compile(r"error when processing events|exterior index", re.IGNORECASE)
+_REASON = re.compile(r"cannot find|exterior index|exception|\bwhat\(\)", re.IGNORECASE)
+_KINDS = (
+    ("driver-newer-than-nsys", re.compile(r"driver.*not supported|not supported.*driver", re.IGNORECASE)),
+    ("sampling-overflow", re.compile(r"overflow|GPU Metrics.*(dropp|lost|missing)", re.IGNORECASE)),
+    ("events-lost", re.compile(r"not all .*collected|\b(dropped|lost|incomplete|missing|truncated)\b", re.IGNORECASE)),
+    ("collection-failed", re.compile(r"\bfailed\b|\bfailure\b|cannot|could not|unable to", re.IGNORECASE)),
+)
+# Messages that apply to every process, whichever one nsys names.
+_OF_ALL = (_IMPORT_FAILED, *(pattern for _, pattern in _KINDS[:2]))
+# A helper process without CUDA makes nsys say this too; it means something only when nothing was recorded.
+_NOT_STARTED = re.compile(r"might have not been started", re.IGNORECASE)
+# One slash between two words is nsys' own, as in IP/TCP; a path begins with one or has several.
+_PATH = re.compile(r"(?<![\w/\\])(?:[A-Za-z]:)?[/\\][^\s'\"]+|[\w.~-]+(?:[/\\][\w.~-]+){2,}")
+_COUNT = re.compile(r"Number of (CUPTI events produced|CUDA events collected):\s*([0-9]{1,15})")
+# nsys leaves out some hundreds of calls in every process, and up to a third of the records of a sound trace.
+_FREE_EVENTS, _LEAST_SHARE = 1_000, 0.5
+
+
+def read_diagnostics(tables: Tables) -> list[Remark]:
+    """Return the messages of nsys that change what the numbers mean, without paths; at most five of a kind.
+
+    What a process lost that does not use CUDA is not held against those that do.
+    """
+    return explain_messages(tables.diagnostics, tables.helper_diagnostics, has_kernels=KERNEL in tables.recorded)
+
+
+def explain_messages(
+    messages: list[tuple[int, str]], of_helpers: list[tuple[int, str]] | None = None, *, has_kernels: bool
+) -> list[Remark]:
+    """Return what read_diagnostics does, for messages as pairs of nsys' severity and text.
+
+    of_helpers: messages on processes that use no CUDA; only those that hold for every process count.
+    """
+    of_all = [each for each in of_helpers or () if any(kind.search(each[1][:_READ]) for kind in _OF_ALL)]
+    messages = [*messages, *of_all]
+    kinds: dict[str, list[Remark]] = {}
+    for code, remark in dict.fromkeys((*_explain(messages, has_kernels), *_counted(messages))):
+        kinds.setdefault(code, []).append(remark)
+    return [remark for of_kind in kinds.values() for remark in of_kind[:_MOST_OF_A_KIND]]
+
+
+def _explain(messages: list[tuple[int, str]], has_kernels: bool) -> Iterator[tuple[str, Remark]]:
+    """Yield the code and the remark of each message that matters; one that nsys calls an error is a loss."""
+    for severity, text in messages:
+        lines = [line.strip() for line in text[:_READ].splitlines() if line.strip()] or [""]
+        if any(_IMPORT_FAILED.search(line) for line in lines):
+            reason = next((line for line in lines[1:] if _REASON.search(line)), "")
+            yield "import-failed", make_loss("import-failed", said=_shown(f"{lines[0]} {reason}".strip()))
+            continue
+        # The reason may stand lines below.
+        found = next(
+            ((code, line) for code, pattern in _KINDS for line in lines if pattern.search(line[:_SHOWN])), None
+        )
+        if found is not None:
+            code, line = found
+            said = _shown(line if line == lines[0] else f"{lines[0]} {line}")
+            is_loss = severity == _ERROR
+            yield code, make_loss(code, said=said) if is_loss else make_note(code, severity=Severity.WARNING, said=said)
+        elif severity == _ERROR:
+            yield "nsys-diagnostic", make_loss("nsys-diagnostic", said=_shown(lines[0]))
+        elif severity == _WARNING and _NOT_STARTED.search(lines[0]) and not has_kernels:
+            said = _shown(lines[0])
+            note = make_note("collection-failed", "not-started", severity=Severity.WARNING, said=said)
+            yield "collection-failed", note
+
+
+def _counted(messages: list[tuple[int, str]]) -> Iterator[tuple[str, Remark]]:
+    """Say so when far fewer events arrived than CUPTI produced, whatever nsys makes of it."""
+    counts = {"CUPTI events produced": 0, "CUDA events collected": 0}
+    for _, text in messages:
+        for what, number in _COUNT.findall(text[:_READ]):
+            counts[what] += int(number)
+    produced, collected = counts.values()
+    if collected and produced - collected > _FREE_EVENTS and collected < _LEAST_SHARE * produced:
+        yield "events-lost", make_loss("events-lost", "counted", produced=produced, collected=collected)
+
+
+def _shown(text: str) -> str:
+    """Return a message without paths, cut where it is long."""
+    cut = text[:_SHOWN] + ("…" if len(text) > _SHOWN else "")
+    return _PATH.sub("<path>", cut)

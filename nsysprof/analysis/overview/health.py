@@ -1,0 +1,264 @@
+"""Find what is wrong with a trace, as notes: lost kernels, missing tables, partial exports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nsysprof.analysis.attribution.attributed_ranges import Attributed, instances_of_calls
+from nsysprof.analysis.overview.diagnostics import read_diagnostics
+from nsysprof.analysis.overview.memory import DeviceMemory
+from nsysprof.attention.range_name import parse_range
+from nsysprof.notes import Loss, Note, Remark, Severity, make_loss, make_note
+from nsysprof.trace.bundle_format import LEFT_OUT
+from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, PID_MASK, Bools, Int64s, Tables
+from nsysprof.units import format_bytes
+
+_UPDATE_NSYS = (
+    "nsys is probably older than the driver: use a newer nsys (nsys --version, nvidia-smi), and check that no other "
+    "profiler runs."
+)
+# More lost launches than this share of all make counts untrustworthy.
+_MUCH_LOST = 0.01
+# The share of all kernels from which a note is made.
+_NOTABLE = 0.01
+_SYNCHRONIZE = (
+    "The GPU runs behind the host: synchronize before the recorded part ends (torch.cuda.synchronize()), or record a "
+    "longer part."
+)
+
+
+@dataclass(frozen=True)
+class DataLoss:
+    """What the profiler lost."""
+
+    # None where no launches were recorded.
+    launches_without_work: int | None
+    # False where there is no kernel and nothing shows that none ran, so that every count is unknown.
+    is_counted: bool
+    # Whether there is no kernel although some ran.
+    is_lost: bool
+    remarks: tuple[Remark, ...]
+
+
+def find_data_loss(tables: Tables, attributed: Attributed, launches: Bools, missing: Bools, silent: Int64s) -> DataLoss:
+    """Return how many launch calls have no GPU work, and what follows from that.
+
+    launches: which calls are launches.
+    missing: launches without a record from the GPU, although there should be one.
+    silent: launches that replayed a graph and left no record.
+    """
+    kind_of, variant = tables.work.kind_of, tables.work.variant
+    # Every variant has rows, except variants of a table that was read twice.
+    present = np.zeros(len(kind_of), dtype=bool)
+    present[variant] = True
+    kinds = set(kind_of[present].tolist())
+    recorded = not kinds.isdisjoint((KERNEL, GRAPH))
+    total, lost = int(launches.sum()), int(missing.sum())
+    ours, empty = _measured_ranges(tables, attributed, silent)
+    known_lost = lost if len(launches) else None
+    if not recorded:
+        ran_other_work = not kinds.isdisjoint((COPY, FILL))
+        remark = _no_kernels(tables, total, ours, ran_other_work)
+        # A missing kernel table does not prove that there were no kernels: nsys writes none if it lost them all.
+        is_counted = _ran_no_kernel(tables, total, ours, ran_other_work)
+        # Without a GPU there was nothing to lose: a capture on a CPU has ranges of ours, too.
+        is_lost = total > 0 or (ours > 0 and bool(tables.devices))
+        return DataLoss(known_lost, is_counted=is_counted, is_lost=is_lost, remarks=(remark,))
+    remarks: list[Remark] = [*_without_launch(tables), *_unnamed(tables), *_strayed(tables), *_cut_ranges(tables)]
+    if lost:
+        why, step = "the profiler lost them", _UPDATE_NSYS
+        if _ended_early(tables, missing, launches & ~missing):
+            why, step = "they are the last ones, and the recording ended before they had run", _SYNCHRONIZE
+        facts: dict[str, Any] = {"lost": lost, "launches": total, "why": why, "next_step": step}
+        if lost > _MUCH_LOST * total:
+            remarks.append(make_loss("launches-without-kernels", **facts))
+        else:
+            remarks.append(make_note("launches-without-kernels", severity=Severity.WARNING, **facts))
+    if empty:
+        remarks.append(make_loss("measured-ranges-empty", empty=empty, ranges=ours, update_nsys=_UPDATE_NSYS))
+    return DataLoss(known_lost, is_counted=True, is_lost=False, remarks=tuple(remarks))
+
+
+def _without_launch(tables: Tables) -> Iterator[Note]:
+    kernels = tables.work.kernels
+    count = 0 if tables.calls is None else int((tables.launch[:kernels] < 0).sum())
+    if count > _NOTABLE * kernels:
+        yield make_note("kernels-without-launches", count=count, kernels=kernels)
+
+
+def _unnamed(tables: Tables) -> Iterator[Loss]:
+    work, strings = tables.work, tables.strings
+    unknown = strings.index[(strings == "[Unknown]").to_numpy(dtype=bool)].to_numpy(dtype=np.int64)
+    of_variant = np.isin(work.names_of[:, 0], unknown)
+    count = int(of_variant[work.variant[: work.kernels]].sum()) if len(unknown) else 0
+    if count > _NOTABLE * work.kernels:
+        yield make_loss("unknown-names", count=count, kernels=work.kernels)
+
+
+def _strayed(tables: Tables) -> Iterator[Note]:
+    """Yield the note on kernels of streams that nobody created, which a sound recording does not have."""
+    work = tables.work
+    if not tables.known_streams:
+        return
+    pid, context, stream = (work.pid_of >> 24) & 0xFFFFFF, work.streams_of[:, 2], work.streams_of[:, 3]
+    lanes = list(zip(pid.tolist(), context.tolist(), stream.tolist(), strict=True))
+    processes = {process for process, _, _ in tables.known_streams}
+    strayed = np.array([lane[0] in processes and lane not in tables.known_streams for lane in lanes], dtype=bool)
+    of_kernel = strayed[work.variant[: work.kernels]]
+    count = int(of_kernel.sum())
+    if count > _NOTABLE * work.kernels:
+        streams = len({lanes[row] for row in np.unique(work.variant[: work.kernels][of_kernel]).tolist()})
+        yield make_note("unknown-streams", count=count, kernels=work.kernels, streams=streams)
+
+
+def _cut_ranges(tables: Tables) -> Iterator[Note]:
+    """Yield the note on cut ranges: a program's own ranges do not end in one nanosecond, with the end of the trace."""
+    if tables.ranges is None or len(tables.ranges) == 0 or len(tables.work) == 0:
+        return
+    ends = tables.ranges["end_ns"].to_numpy(dtype=np.int64)
+    last = int(ends.max())
+    count = int((ends == last).sum())
+    if count > 1 and last >= int(tables.work.ends_ns().max()):
+        yield make_note("ranges-cut", count=count)
+
+
+def _ended_early(tables: Tables, lost: Bools, matched: Bools) -> bool:
+    """Return whether each process' lost launches came after all others, and its GPU work went on until they came."""
+    calls, work = tables.calls, tables.work
+    assert calls is not None
+    pid_of = calls.tid_of & PID_MASK
+    missing, found = np.flatnonzero(lost), np.flatnonzero(matched)
+    for pid in np.unique(pid_of[calls.variant[missing]]):
+        begins = calls.start_ns[missing[pid_of[calls.variant[missing]] == pid]]
+        others = calls.start_ns[found[pid_of[calls.variant[found]] == pid]]
+        ran = np.flatnonzero(work.pid_of[work.variant] == pid)
+        if len(ran) == 0 or (others > begins.min()).any():
+            return False
+        # What was running when the recording ended is not recorded either.
+        if work.ends_ns(ran).max() + work.duration_ns[ran].max() < begins.max():
+            return False
+    return True
+
+
+def _measured_ranges(tables: Tables, attributed: Attributed, silent: Int64s) -> tuple[int, int]:
+    """Return how many ranges belong to our own captures, and how many of those are empty although each measures work.
+
+    A graph replay without a record is work too.
+    """
+    ours = attributed.keys["name"].map(lambda name: parse_range(name) is not None).to_numpy(dtype=bool)
+    names = attributed.keys["name"][ours]
+    with_work = [segments.instance for segments in attributed.segments.values()]
+    instances = np.concatenate([*with_work, instances_of_calls(tables, attributed, silent)])
+    groups = np.unique(attributed.ranges["group"].to_numpy(dtype=np.int64)[instances])
+    filled = set(attributed.keys["name"].iloc[groups])
+    return names.nunique(), len(set(names) - filled)
+
+
+def _no_kernels(tables: Tables, calls: int, ours: int, gpu_recorded: bool) -> Remark:
+    if not tables.devices and not calls and not gpu_recorded:
+        return make_note("no-gpu", "" if tables.ranges is not None and len(tables.ranges) else "nothing")
+    if calls:
+        return make_loss("no-kernels", "lost", launches=calls, update_nsys=_UPDATE_NSYS)
+    if ours:
+        return make_loss("no-kernels", "lost-in-ranges", ranges=ours, update_nsys=_UPDATE_NSYS)
+    if _ran_no_kernel(tables, calls, ours, gpu_recorded):
+        return make_note("no-kernels", "none-launched")
+    record = "Follow" if _was_on(tables, "COLLECT_CUDA_TRACE") else "Record with --trace=cuda,nvtx, and follow"
+    return make_note("no-kernels", "unknown", next_step=f"{record} child processes if the GPU work is theirs.")
+
+
+def _ran_no_kernel(tables: Tables, calls: int, ours: int, gpu_recorded: bool) -> bool:
+    """Return whether the program ran no kernel: other GPU work and calls were recorded, and no call is a launch."""
+    return gpu_recorded and tables.calls is not None and not calls and not ours
+
+
+def read_health(
+    tables: Tables, *, silent: int, open_ranges: int, bad_ranges: int, memory: DeviceMemory | None
+) -> list[Remark]:
+    """Return everything else that changes what the numbers mean.
+
+    silent: replays of graphs that left no record.
+    open_ranges: the number of NVTX ranges without an end.
+    bad_ranges: the number of NVTX ranges that were left out because their times are impossible.
+    """
+    return [
+        *_unrecorded(tables),
+        *_graphs(tables, silent),
+        *_left_out(tables, open_ranges, bad_ranges, memory),
+        *([] if memory is None else _memory(memory)),
+        *_partial(tables),
+        *read_diagnostics(tables),
+    ]
+
+
+def _was_on(tables: Tables, option: str) -> bool:
+    """Return whether any process recorded with this option, so that advice does not ask for it."""
+    return any(name.rpartition(":")[2] == option and "true" in values for name, values in tables.capture_facts.items())
+
+
+def _unrecorded(tables: Tables) -> Iterator[Note]:
+    """Yield notes on what the recording was not asked for."""
+    torch = tables.capture_facts.get("NSYSPROF:TOOL") == ["torch"]
+    if tables.ranges is None or len(tables.ranges) == 0:
+        step = "Record with --trace=cuda,nvtx and mark the code with NVTX ranges."
+        if _was_on(tables, "COLLECT_NVTX_TRACE"):
+            step = "Mark the code with NVTX ranges."
+        if torch:
+            step = "Mark the code with torch.profiler.record_function."
+        yield make_note("no-nvtx", next_step=step)
+    if tables.memory is None:
+        missing, step = "--cuda-memory-usage", "Record with nsys profile --cuda-memory-usage=true."
+        if torch:
+            missing, step = "profile_memory", "Record with torch.profiler.profile(profile_memory=True)."
+        if _was_on(tables, "COLLECT_GPU_MEMORY_USAGE"):
+            yield make_note("no-memory-usage", "lost")
+        else:
+            yield make_note("no-memory-usage", option=missing, next_step=step)
+    if tables.gpu_metrics is None:
+        sampled = any(name.startswith("GPU_METRICS_OPTIONS:GPU_") for name in tables.capture_facts)
+        yield make_note("no-dram-counters", *(["lost"] if sampled else []))
+    if tables.calls is None and len(tables.work):
+        record = "Export" if _was_on(tables, "COLLECT_CUDA_TRACE") else "Record with --trace=cuda, and export"
+        yield make_note("no-calls", next_step=f"{record} without leaving out CUPTI_ACTIVITY_KIND_RUNTIME.")
+
+
+def _graphs(tables: Tables, silent: int) -> Iterator[Note]:
+    wholes = int((tables.work.kinds(slice(tables.work.kernels, None)) == GRAPH).sum())
+    for count, how in ((wholes, "recorded as wholes: their kernels are"), (silent, "not recorded: their GPU work is")):
+        if count:
+            yield make_note("graph-mode", replays=count, how=how)
+
+
+def _left_out(tables: Tables, open_ranges: int, bad_ranges: int, memory: DeviceMemory | None) -> Iterator[Note]:
+    dropped = tables.work.dropped + (tables.calls.dropped if tables.calls is not None else 0)
+    unplaced, unmatched = (memory.unplaced, memory.unmatched_frees) if memory is not None else (0, 0)
+    counts = {
+        "impossible-sizes": tables.work.unsized,
+        "impossible-memory": unplaced,
+        "impossible-times": dropped,
+        "impossible-ranges": bad_ranges,
+        "open-ranges": open_ranges,
+        "unmatched-frees": unmatched,
+    }
+    for code, count in counts.items():
+        if count:
+            yield make_note(code, count=count)
+
+
+def _memory(memory: DeviceMemory) -> Iterator[Note]:
+    if memory.managed_peak_bytes:
+        yield make_note("managed-memory", peak=format_bytes(memory.managed_peak_bytes))
+    if memory.unsized_pools:
+        yield make_note("pool-sizes-unknown")
+
+
+def _partial(tables: Tables) -> Iterator[Note]:
+    for name in ("TABLES_TO_EXPORT", "TIMES_TO_EXPORT"):
+        if tables.export_facts.get(f"EXPORT_PARAM_{name}", "").strip():
+            yield make_note("partial-export", parameter=name)
+    for gone in tables.capture_facts.get(LEFT_OUT, []):
+        yield make_note("bundle-left-out", part=gone)

@@ -1,0 +1,182 @@
+"""Summarize the tables of a trace into its Analysis."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.analysis.attribution.attribute import attribute_work, covered, order_work
+from nsysprof.analysis.attribution.caused_work import CausedWork, find_caused
+from nsysprof.analysis.attribution.duration_statistics import summarize_durations
+from nsysprof.analysis.attribution.gpu_time import kernels_and_graphs
+from nsysprof.analysis.attribution.variant_names import (
+    FILL_NAME,
+    Names,
+    call_names,
+    copy_name,
+    kernel_names,
+    plain_call_name,
+)
+from nsysprof.analysis.causes.attention_calls import list_attention
+from nsysprof.analysis.causes.find_causes import find_causes
+from nsysprof.analysis.causes.ledger import keep_ledger
+from nsysprof.analysis.causes.memory_owners import list_owners
+from nsysprof.analysis.overview.timeline import make_timeline
+from nsysprof.analysis.overview.trace_overview import (
+    Attribution,
+    attribute,
+    count_totals,
+    live_metrics,
+    outline,
+)
+from nsysprof.analysis.ranges.range_evidence import RangeEvidence
+from nsysprof.analysis.ranges.summarize_ranges import summarize_ranges
+from nsysprof.results.analysis import (
+    API_COLUMNS,
+    KERNEL_COLUMNS,
+    MEMOP_COLUMNS,
+    Analysis,
+    Coverage,
+)
+from nsysprof.results.analysis_columns import RANGE_INSTANCES, RANGE_TREE, RANGES
+from nsysprof.trace.schema import COPY, FILL, MIGRATION, Calls, Ints, Tables, Work
+
+
+def summarize(tables: Tables, *, launched_only: bool = False) -> Analysis:
+    """Count and attribute everything. All counts come from the rows of one table each, never from a join.
+
+    launched_only: leave out what ranges adopted from helper threads or captured into graphs, as NVIDIA does.
+    """
+    # Sorting and gathering release the GIL, so independent parts run in parallel.
+    with ThreadPoolExecutor(1, thread_name_prefix="totals") as pool:
+        api = pool.submit(_api, tables, tables.calls)
+        found = attribute(tables)
+        names, attributed = kernel_names(tables), found.attributed
+        kernels = pool.submit(_kernels, tables.work, names)
+        totals = pool.submit(count_totals, tables, found)
+        caused = None if launched_only else find_caused(tables, attributed.ranges, attributed.structure)
+        coverage = pool.submit(_coverage, tables, found, caused)
+        sampled = live_metrics(tables)
+        summary = summarize_ranges(
+            RangeEvidence(
+                tables, attributed, names, found.memory, found.replays, found.launch_calls, sampled[0], caused
+            )
+        )
+    whole = outline(tables, found, totals.result(), sampled, summary.traffic)
+    by_name = summary.by_name
+    # Without calls, no work has a range.
+    if not whole.is_counted or (tables.calls is None and len(tables.work)):
+        launches = ("launch_count", "graph_launch_count", "lost_launch_count") if whole.totals.launch_count else ()
+        gpu = [column.name for column in RANGES.columns if column.of_work and column.name not in launches]
+        by_name[gpu] = pd.DataFrame({c: pd.array([pd.NA] * len(by_name), dtype="Int64") for c in gpu})
+        summary.tree[[column.name for column in RANGE_TREE.columns if column.of_work]] = pd.NA
+        summary.instances[[column.name for column in RANGE_INSTANCES.columns if column.of_work]] = pd.NA
+    ledger = findings = None
+    if whole.is_counted and not len(found.replays[1]):
+        lost = None if tables.calls is None else found.launches & ~found.launching
+        ledger = keep_ledger(tables, tables.launch, attributed.ranges, lost)
+        findings = find_causes(tables, tables.launch, attributed.ranges, ledger)
+    return Analysis(
+        trace=whole.trace,
+        devices=whole.devices,
+        coverage=replace(coverage.result(), launches_without_gpu_record=whole.lost),
+        totals=whole.totals,
+        kernels=kernels.result(),
+        ranges=by_name,
+        range_instances=summary.instances,
+        range_kernels=summary.kernels,
+        caused_kernels=summary.caused,
+        range_tree=summary.tree,
+        api=api.result(),
+        memops=_memops(tables.work),
+        timeline=make_timeline(tables, names, attributed.ranges, found.memory),
+        notes=(*whole.notes, *summary.slow, *(() if ledger is None else ledger.notes)),
+        idle=None if ledger is None else ledger.idle,
+        findings=findings,
+        losses=whole.losses,
+        lost_kernels=whole.is_lost,
+        attention=list_attention(tables, tables.launch, attributed.ranges),
+        memory_owners=list_owners(found.memory, attributed.ranges),
+    )
+
+
+def _coverage(tables: Tables, found: Attribution, caused: CausedWork | None) -> Coverage:
+    kernels, launch = tables.work.kernels, tables.launch
+    launched = found.attributed.inside(len(launch))[:kernels]
+    adopted, captured = (np.zeros(kernels, bool),) * 2 if caused is None else (w[:kernels] for w in caused.inside())
+    outside = np.flatnonzero(~(launched | adopted | captured))
+    with_call = outside[launch[outside] >= 0]
+    reasons = {"no launch record": len(outside) - len(with_call)}
+    reasons |= _launched_only(tables, found, with_call) if caused is None else caused.reasons_of(with_call)
+    total = int(found.launch_calls.launches.sum()) if tables.calls is not None else None
+    return Coverage(
+        kernels=kernels,
+        attributed_kernels=kernels - len(outside),
+        launches=total,
+        launches_without_gpu_record=None,
+        reasons={reason: count for reason, count in reasons.items() if count},
+        adopted_kernels=int((adopted & ~launched).sum()),
+        captured_kernels=int((captured & ~adopted & ~launched).sum()),
+        graph_kernels=int(tables.work.in_graph_of[tables.work.variant[:kernels]].sum()),
+        graph_reasons={} if caused is None else caused.graph_reasons(),
+    )
+
+
+def _launched_only(tables: Tables, found: Attribution, outside: Ints) -> dict[str, int]:
+    """Return why no range launched these kernels, whether or not one waited for them."""
+    other = attribute_work(
+        order_work(tables.launch[outside], tables.calls)["process"], found.attributed.ranges, "PushPop"
+    )
+    elsewhere = int(covered(other).sum()) if len(outside) else 0
+    return {
+        "launched by a thread without a range while another thread had one": elsewhere,
+        "launched outside every range": len(outside) - elsewhere,
+    }
+
+
+def _kernels(work: Work, names: Names) -> pd.DataFrame:
+    duration, variant = kernels_and_graphs(work)
+    table = summarize_durations(duration, names.numbers(variant))
+    number = table.index.to_numpy()
+    total = table["total_ns"].sum()
+    table["share_pct"] = 100.0 * table["total_ns"] / total if total else 0.0
+    table["name"], table["short_name"] = names.texts[number], names.short[number]
+    table["category"], table["label"] = names.category[number], names.label[number]
+    return table[list(KERNEL_COLUMNS)].reset_index(drop=True)
+
+
+def _api(tables: Tables, calls: Calls | None) -> pd.DataFrame:
+    if calls is None:
+        return pd.DataFrame(columns=list(API_COLUMNS))
+    names = call_names(tables, plain_call_name)
+    table = summarize_durations(calls.duration_ns, names.numbers(calls.variant))
+    table["name"] = names.texts[table.index.to_numpy()]
+    return table.rename(columns={"instances": "calls"})[list(API_COLUMNS)].reset_index(drop=True)
+
+
+def _memops(work: Work) -> pd.DataFrame:
+    others = slice(work.kernels, None)
+    kind = work.kinds(others)
+    chosen = (kind == COPY) | (kind == FILL) | (kind == MIGRATION)
+    if not chosen.any():
+        return pd.DataFrame(columns=list(MEMOP_COLUMNS))
+    rows = pd.DataFrame(
+        {
+            # No copy has the kind -1, so fills have a number of their own.
+            "code": np.where(kind == FILL, -1, work.copy_kind)[chosen],
+            "duration": work.duration_ns[others][chosen].astype(np.int64),
+            "bytes": work.bytes[chosen],
+        }
+    )
+    table = rows.groupby("code", sort=False).agg(
+        count=("bytes", "size"),
+        total_ns=("duration", "sum"),
+        total_bytes=("bytes", "sum"),
+        avg_bytes=("bytes", "mean"),
+        max_bytes=("bytes", "max"),
+    )
+    table["operation"] = [FILL_NAME if code == -1 else copy_name(code) for code in table.index.tolist()]
+    return table.sort_values("total_ns", ascending=False, kind="stable").reset_index()[list(MEMOP_COLUMNS)]

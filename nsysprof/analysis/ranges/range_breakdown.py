@@ -1,0 +1,82 @@
+"""Break the wall time of a range down into parts that add up to it exactly (ns)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nsysprof.analysis.attribution.attribute import expand
+from nsysprof.analysis.attribution.attributed_ranges import Attributed
+from nsysprof.analysis.attribution.intervals import union_ns
+from nsysprof.analysis.ranges.instances import portions
+from nsysprof.results.comparison import PARTS
+from nsysprof.trace.schema import COPY, FILL, KERNEL, MIGRATION, Bools, Int64s, Work
+
+# What runs at the same time counts for the first of these: a copy during a kernel costs nothing.
+_ORDER = ((KERNEL,), (COPY, MIGRATION), (FILL,))
+
+
+def split_walls(work: Work, attributed: Attributed, adopted: tuple[Int64s, Int64s] | None = None) -> Int64s:
+    """Return for each instance the ns of each of PARTS; (instances, parts).
+
+    adopted: pairs of an instance and a kernel that it did not launch but waited for, which counts as launched.
+
+    Of an instance's wall time: kernels_ns is when any kernel that it launched ran on any device, copies_ns when only
+    copies, fills_ns when only fills, graphs_ns when only graphs whose kernels are unknown, gaps_ns between those,
+    before_ns until the first of them began (all of it where none did), after_ns from the end of the last. Work that
+    runs beyond the range's end is cut there.
+    """
+    ranges = attributed.ranges
+    begin, end = (ranges[column].to_numpy(dtype=np.int64) for column in ("start_ns", "end_ns"))
+    parts = np.zeros((len(ranges), len(PARTS)), dtype=np.int64)
+    parts[:, 0] = end - begin
+    for segments in attributed.segments.values():
+        for instance, row in portions(segments):
+            _split(work, instance, row.astype(np.int64), begin, end, parts)
+    if adopted is not None and len(adopted[0]):
+        _split(work, *with_launched(attributed, *adopted), begin, end, parts)
+    return parts
+
+
+def with_launched(attributed: Attributed, instance: Int64s, row: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the pairs (instance, row of work) and those that the same instances launched, sorted by instance."""
+    wanted = np.zeros(len(attributed.ranges), dtype=bool)
+    wanted[instance] = True
+    segments = attributed.segments["PushPop"]
+    chosen = wanted[segments.instance]
+    which, position = expand(segments.low[chosen], segments.high[chosen])
+    instance = np.concatenate((instance, segments.instance[chosen][which]))
+    row = np.concatenate((row, segments.order[position]))
+    order = np.argsort(instance, kind="stable")
+    return instance[order], row[order].astype(np.int64)
+
+
+def _split(work: Work, instance: Int64s, row: Int64s, begin: Int64s, end: Int64s, parts: Int64s) -> None:
+    """Write the parts of these instances into `parts`."""
+    start = np.maximum(work.start_ns[row], begin[instance])
+    stop = np.minimum(work.ends_ns(row), end[instance])
+    inside = stop > start
+    instance, row, start, stop = instance[inside], row[inside], start[inside], stop[inside]
+    if len(row) == 0:
+        return
+    chosen, number = np.unique(instance, return_inverse=True)
+    first, last = np.full(len(chosen), np.iinfo(np.int64).max), np.full(len(chosen), np.iinfo(np.int64).min)
+    np.minimum.at(first, number, start)
+    np.maximum.at(last, number, stop)
+    kind = work.kinds(row)
+    earlier = np.zeros(len(chosen), dtype=np.int64)
+    wanted: Bools = np.zeros(len(row), dtype=bool)
+    for column, kinds in enumerate((*_ORDER, None), start=1):
+        wanted = np.ones(len(row), dtype=bool) if kinds is None else wanted | np.isin(kind, kinds)
+        covered = _union(start[wanted], stop[wanted], number[wanted], len(chosen))
+        parts[chosen, column] = covered - earlier
+        earlier = covered
+    parts[chosen, 0] = first - begin[chosen]
+    parts[chosen, 5] = last - first - earlier
+    parts[chosen, 6] = end[chosen] - last
+
+
+def _union(start: Int64s, stop: Int64s, number: Int64s, groups: int) -> Int64s:
+    length = np.zeros(groups, dtype=np.int64)
+    found = union_ns(start, stop - start, number)
+    length[: len(found)] = found
+    return length

@@ -1,0 +1,59 @@
+"""Count the launches of each range from its calls, which exist even where the profiler lost the kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.analysis.attribution.attribute import attribute_work, merge, order_work
+from nsysprof.trace.schema import Bools, Calls, Int64s
+
+_SCOPES = {"PushPop": "thread", "StartEnd": "process"}
+
+
+@dataclass(frozen=True)
+class LaunchCalls:
+    """What each API call did: whether it launched, replayed a graph, or launched what is not in the trace."""
+
+    launches: Bools
+    replays: Bools
+    lost: Bools
+
+
+@dataclass(frozen=True)
+class RangeLaunches:
+    """Launches by group of ranges."""
+
+    # All launches, graph replays included.
+    launches: Int64s
+    replays: Int64s
+    # Launches whose work is not in the trace.
+    lost: Int64s
+    # Whether the work of all launches is missing, by group and by instance.
+    is_lost: Bools
+    is_lost_instance: Bools
+
+
+def count_launches(ranges: pd.DataFrame, groups: int, calls: Calls | None, launched: LaunchCalls) -> RangeLaunches:
+    """Return the launches of each group of `ranges`; a launch inside nested ranges of one group counts once."""
+    group = ranges["group"].to_numpy(dtype=np.int64)
+    rows = np.flatnonzero(launched.launches).astype(np.int32)
+    counts = np.zeros((3, groups), dtype=np.int64)
+    of_instance = np.zeros((2, len(ranges)), dtype=np.int64)
+    # The launches of a range lie side by side, so that each count is a difference of two running sums.
+    for style, scope in _SCOPES.items():
+        found = attribute_work(order_work(rows, calls)[scope], ranges, style)
+        call = rows[found.order]
+        flags = np.array([np.ones(len(call), dtype=bool), launched.replays[call], launched.lost[call]])
+        sums = np.zeros((3, len(call) + 1), dtype=np.int64)
+        np.cumsum(flags, axis=1, out=sums[:, 1:])
+        owner, low, high = merge(group[found.instance], found.low, found.high)
+        for count, running in zip(counts, sums, strict=True):
+            np.add.at(count, owner, running[high] - running[low])
+        for count, running in zip(of_instance, sums[[0, 2]], strict=True):
+            np.add.at(count, found.instance, running[found.high] - running[found.low])
+    is_lost = (counts[2] > 0) & (counts[2] == counts[0])
+    is_lost_instance = (of_instance[1] > 0) & (of_instance[1] == of_instance[0])
+    return RangeLaunches(counts[0], counts[1], counts[2], is_lost, is_lost_instance)

@@ -1,0 +1,162 @@
+"""Summarize ranges by name: what each launched, how long it ran, how much memory its process held."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.analysis.attribution.caused_work import captured_of_places
+from nsysprof.analysis.attribution.duration_statistics import sum_by
+from nsysprof.analysis.attribution.nesting import describe_places
+from nsysprof.analysis.attribution.warm_up import steady_medians
+from nsysprof.analysis.overview.memory import DeviceMemory, peak_in_ranges
+from nsysprof.analysis.ranges.caused_kernels import add_caused
+from nsysprof.analysis.ranges.exclusive_kernels import count_exclusive
+from nsysprof.analysis.ranges.instances import InstanceWork, measure_instances, tabulate_instances
+from nsysprof.analysis.ranges.launched_work import LaunchedWork, sum_launched
+from nsysprof.analysis.ranges.range_evidence import RangeEvidence
+from nsysprof.analysis.ranges.range_launches import RangeLaunches, count_launches
+from nsysprof.analysis.ranges.range_traffic import add_traffic
+from nsysprof.analysis.ranges.range_tree import tabulate_tree
+from nsysprof.analysis.ranges.slow_instances import mark_slow_instances
+from nsysprof.analysis.ranges.unknown_work import blank_unknown, find_opaque
+from nsysprof.analysis.traffic.dram import DramTraffic
+from nsysprof.notes import Note
+from nsysprof.results.analysis import RANGE_COLUMNS, RANGE_INSTANCE_COLUMNS, RANGE_TREE_COLUMNS
+from nsysprof.trace.schema import Bools, Int64s
+
+_THREADS = 2
+
+
+@dataclass(frozen=True)
+class RangeSummary:
+    """The tables of ranges."""
+
+    # One row per (range, style, domain), with RANGE_COLUMNS.
+    by_name: pd.DataFrame
+    # RANGE_INSTANCE_COLUMNS.
+    instances: pd.DataFrame
+    # RANGE_KERNEL_COLUMNS.
+    kernels: pd.DataFrame
+    # Kernels that ranges adopted or captured, with CAUSED_KERNEL_COLUMNS.
+    caused: pd.DataFrame
+    # RANGE_TREE_COLUMNS.
+    tree: pd.DataFrame
+    # Notes on slow instances.
+    slow: tuple[Note, ...]
+    # The traffic of the ranges that have work; None without DRAM counters.
+    traffic: DramTraffic | None
+
+
+def summarize_ranges(evidence: RangeEvidence) -> RangeSummary:
+    """Sum up what each (range, style, domain) launched and caused, and what DRAM moved meanwhile.
+
+    projected_ns is the time from the first start to the last end of the GPU work, added over instances, as in nsys'
+    nvtx_gpu_proj_sum. The exclusive columns count what no inner push/pop range of the same thread launched; start/end
+    ranges do not nest and have no such columns.
+    """
+    attributed = evidence.attributed
+    ranges = attributed.ranges
+    with ThreadPoolExecutor(_THREADS) as pool:
+        structure = pool.submit(lambda: attributed.structure)
+        measured = pool.submit(measure_instances, evidence.work, attributed.segments, len(ranges))
+        counted = pool.submit(count_launches, ranges, evidence.groups, evidence.tables.calls, evidence.launch_calls)
+        work = sum_launched(evidence, pool)
+        structure.result()
+    each, launches = measured.result(), counted.result()
+    wall = (ranges["end_ns"] - ranges["start_ns"]).to_numpy(dtype=np.int64)
+    table = _tabulate(evidence, work, each, launches, wall)
+    _describe(table, evidence, wall)
+    instances = _tabulate_instances(evidence, each)
+    opaque = find_opaque(evidence)
+    tree = _tabulate_tree(evidence, each, opaque[0] | opaque[1], launches.is_lost_instance)
+    caused = add_caused(table, instances, evidence)
+    slow = mark_slow_instances(instances, evidence, each)
+    blank_unknown(table, instances, evidence, opaque, launches)
+    table["peak_vram_bytes"] = _peaks(evidence)
+    traffic = add_traffic(table, evidence, each.first_ns, each.last_ns)
+    return RangeSummary(
+        table[list(RANGE_COLUMNS)],
+        instances[list(RANGE_INSTANCE_COLUMNS)],
+        work.kernels,
+        caused,
+        tree[list(RANGE_TREE_COLUMNS)],
+        slow,
+        traffic,
+    )
+
+
+def _tabulate(
+    evidence: RangeEvidence, work: LaunchedWork, each: InstanceWork, launches: RangeLaunches, wall: Int64s
+) -> pd.DataFrame:
+    """Return the columns of what ranges launched themselves, and of their time."""
+    keys, group, groups = evidence.attributed.keys, evidence.group, evidence.groups
+    exclusive = count_exclusive(evidence, work.sums)
+    numbers = {
+        "instances": np.bincount(group, minlength=groups),
+        "wall_ns": sum_by(group, wall, groups),
+        **work.sums,
+        "launch_count": launches.launches,
+        "graph_launch_count": launches.replays,
+        "lost_launch_count": launches.lost,
+        "projected_ns": sum_by(group, each.last_ns - each.first_ns, groups),
+        **exclusive,
+    }
+    table = pd.DataFrame({"range": keys["name"], "style": keys["style"], "domain": keys["domain"]})
+    table = table.assign(**{column: pd.array(values, dtype="Int64") for column, values in numbers.items()})
+    table.loc[(keys["style"] != "PushPop").to_numpy(dtype=bool), list(exclusive)] = pd.NA
+    return table
+
+
+def _describe(table: pd.DataFrame, evidence: RangeEvidence, wall: Int64s) -> None:
+    """Write the columns that say where the ranges are and how they settled."""
+    structure, group, groups = evidence.attributed.structure, evidence.group, len(table)
+    paths = describe_places(structure.paths, group, wall, groups)
+    folded = describe_places(structure.folded, group, wall, groups)
+    # `step# > forward` says more than four of a hundred steps, but a family's own row keeps its number.
+    table["path"] = [few if " | " in many else many for many, few in zip(paths, folded, strict=True)]
+    table["family"] = structure.families
+    table["warmup_instances"] = pd.array(np.bincount(group[structure.warm_up], minlength=groups), dtype="Int64")
+    median, known = steady_medians(group, wall, structure.warm_up, groups)
+    table["steady_wall_med_ns"] = pd.arrays.IntegerArray(median, ~known)
+
+
+def _tabulate_instances(evidence: RangeEvidence, each: InstanceWork) -> pd.DataFrame:
+    attributed, structure = evidence.attributed, evidence.attributed.structure
+    texts = np.array(structure.paths.texts, dtype=object)
+    paths = texts[structure.paths.of_instance].tolist() if len(texts) else []
+    return tabulate_instances(attributed.ranges, attributed.keys, each, structure.warm_up, paths)
+
+
+def _tabulate_tree(evidence: RangeEvidence, each: InstanceWork, opaque: Bools, lost: Bools) -> pd.DataFrame:
+    """Return the tree; a place is unknown where an instance is opaque, or where kernels were lost and none is left."""
+    attributed, structure = evidence.attributed, evidence.attributed.structure
+    adopted = evidence.adopted or (None, None)
+    instances: dict[str, Int64s | None] = {
+        "kernel_count": each.kernel_count,
+        "kernel_total_ns": each.kernel_total_ns,
+        "adopted_kernel_count": adopted[0],
+        "adopted_kernel_total_ns": adopted[1],
+    }
+    place, places = structure.folded.of_instance, len(structure.folded.texts)
+    captured = None
+    if evidence.caused is not None:
+        captured = captured_of_places(evidence.work, evidence.caused, place, attributed.segments, evidence.names)
+    unknown = np.zeros(places, dtype=bool)
+    unknown[place[lost]] = True
+    unknown[place[each.kernel_count > 0]] = False
+    unknown[place[opaque]] = True
+    return tabulate_tree(attributed.ranges, structure, instances, captured, unknown)
+
+
+def _peaks(evidence: RangeEvidence) -> pd.Series:
+    """Return the most device memory in use during each group's instances; unknown where it was not recorded."""
+    memory: DeviceMemory | None = evidence.memory
+    if memory is None:
+        return pd.Series([pd.NA] * evidence.groups, dtype="Int64")
+    peaks = np.zeros(evidence.groups, dtype=np.int64)
+    np.maximum.at(peaks, evidence.group, peak_in_ranges(memory, evidence.attributed.ranges))
+    return pd.Series(peaks).astype("Int64")

@@ -1,0 +1,53 @@
+"""Find what ranges cannot know about their GPU work: replayed graphs hide it, and a profiler may lose it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.analysis.attribution.attributed_ranges import instances_of_calls
+from nsysprof.analysis.attribution.calls import capture_windows
+from nsysprof.analysis.ranges.range_evidence import RangeEvidence
+from nsysprof.analysis.ranges.range_launches import RangeLaunches
+from nsysprof.trace.schema import PID_MASK, Bools, Int64s
+
+_NO_KERNELS = ["kernel_count", "kernel_total_ns", "exclusive_kernel_count", "exclusive_kernel_total_ns"]
+_NO_WORK = [*_NO_KERNELS, "gpu_busy_ns", "projected_ns"]
+_CAPTURED = ["captured_kernel_count", "captured_kernel_total_ns"]
+
+
+def find_opaque(evidence: RangeEvidence) -> tuple[Bools, Bools]:
+    """Return for each instance whether replayed graphs make its kernels unknown, and whether all its GPU work."""
+    found = np.zeros((2, len(evidence.group)), dtype=bool)
+    for mask, calls in zip(found, evidence.replays, strict=True):
+        mask[instances_of_calls(evidence.tables, evidence.attributed, calls)] = True
+    return found[0], found[1]
+
+
+def blank_unknown(
+    table: pd.DataFrame,
+    instances: pd.DataFrame,
+    evidence: RangeEvidence,
+    opaque: tuple[Bools, Bools],
+    launches: RangeLaunches,
+) -> None:
+    """Make unknown, in both tables, kernels of graphs that were recorded as wholes, and work that left no record."""
+    group, order = evidence.group, evidence.listed
+    kernels, work = (np.bincount(group[mask], minlength=len(table)) > 0 for mask in opaque)
+    table.loc[kernels, _NO_KERNELS] = pd.NA
+    table.loc[work | launches.is_lost, _NO_WORK] = pd.NA
+    no_kernels, no_work = ([c for c in columns if c in instances] for columns in (_NO_KERNELS, _NO_WORK))
+    instances.loc[opaque[0][order], no_kernels] = pd.NA
+    instances.loc[(opaque[1] | launches.is_lost_instance)[order], [*no_work, "gpu_idle_ns"]] = pd.NA
+    if any(len(calls) for calls in evidence.replays):
+        table.loc[_capturing_groups(evidence), _CAPTURED] = pd.NA
+
+
+def _capturing_groups(evidence: RangeEvidence) -> Int64s:
+    """Return the groups of ranges during which their process captured a stream, and so may have created nodes."""
+    tables, ranges = evidence.tables, evidence.attributed.ranges
+    begin, end, pid = (ranges[column].to_numpy(dtype=np.int64) for column in ("start_ns", "end_ns", "global_pid"))
+    found = np.zeros(len(ranges), dtype=bool)
+    for start, stop, tid in capture_windows(tables, tables.calls) if tables.calls is not None else ():
+        found |= (begin < stop) & (end > start) & (pid == tid & PID_MASK)
+    return np.unique(evidence.group[found])

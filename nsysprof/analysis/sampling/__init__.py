@@ -1,0 +1,1 @@
+"""Compute statistics of measured samples: intervals, tests and winners."""

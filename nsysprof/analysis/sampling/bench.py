@@ -1,0 +1,269 @@
+"""Evaluate a bench: one row per cell, what it reaches of the device, and which backend is faster on equal work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pandas as pd
+
+from nsysprof.analysis.sampling.latency import block_medians, summarize_latency
+from nsysprof.analysis.sampling.process_model import Floats, Turns, dropped_samples, fit, process_levels, turns_of
+from nsysprof.analysis.sampling.significance import (
+    CaseVerdict,
+    PairDifference,
+    compare_shape,
+    fit_differences,
+    halves,
+    noise_floor,
+)
+from nsysprof.analysis.sampling.successive_halving import is_far_behind
+from nsysprof.analysis.sampling.variance_shrinkage import Prior
+from nsysprof.attention.case import Case
+from nsysprof.attention.shape import SHAPE_COLUMNS
+from nsysprof.attention.work_model import attention_flops, least_bytes
+from nsysprof.files.json_file import json_value
+from nsysprof.notes import Note, make_note
+from nsysprof.results.block import LEAST_BLOCKS, OK, Block
+from nsysprof.results.datasheet import Peak, find_peak
+
+_TOP_STATUS = ("wrong", "ineligible", "out_of_memory", "timeout", "crashed", "error")
+_FEW_PAIRS = 5
+FAR_BEHIND_VERDICT = "far behind"
+
+
+@dataclass(frozen=True)
+class BenchResults:
+    """The results of a bench."""
+
+    # One row per cell; docs/files.md lists its columns.
+    table: pd.DataFrame
+    # What 95 % of pairs of the same code differ by at most, in percent, and from how many pairs. No verdict uses it.
+    floor_pct: float | None
+    floor_pairs: int
+    # What a reader must know.
+    notes: tuple[Note, ...]
+
+
+def summarize_bench(
+    cells: Sequence[Case],
+    names: Sequence[str],
+    blocks: Sequence[Block],
+    ceilings: Mapping[str, Any],
+    environment: Mapping[str, Any],
+    *,
+    copies: int = 1,
+) -> BenchResults:
+    """Return the statistics and the verdict of every cell.
+
+    copies: how many cells in a row are the same case (`bench --self-check`), which are not ranked.
+    """
+    by_cell: list[list[Block]] = [[] for _ in cells]
+    for block in blocks:
+        by_cell[block.cell].append(block)
+    medians = [block_medians(own) for own in by_cell]
+    pairs = same_code(medians, copies)
+    floor = noise_floor(pairs)
+    peak = find_peak(environment.get("gpu_name"))
+    turns = [turns_of(own) for own in by_cell]
+    prior = fit([process_levels(each) for each in turns])
+    rows = [_row(case, name, own, ceilings, peak, prior) for case, name, own in zip(cells, names, by_cell, strict=True)]
+    if copies == 1:
+        _rank(rows, turns, medians)
+    table = pd.DataFrame(rows)
+    return BenchResults(table, floor, len(pairs), tuple(_notes(rows, by_cell, floor, len(pairs), environment)))
+
+
+def same_code(medians: Sequence[Floats], copies: int) -> list[tuple[Floats, Floats]]:
+    """Return pairs of the same code measured twice: copies of a case where there are any, else halves of each cell."""
+    if copies == 1:
+        return [halves(values) for values in medians if len(values) >= LEAST_BLOCKS]
+    firsts = [first for case in range(0, len(medians), copies) for first in range(case, case + copies - 1, 2)]
+    return [(medians[i], medians[i + 1]) for i in firsts if len(medians[i]) and len(medians[i + 1])]
+
+
+@dataclass(frozen=True)
+class SelfCheck:
+    """What the verdicts say about the same code measured twice: every difference is a false alarm."""
+
+    pairs: int
+    # Pairs whose p is below alpha. Each pair is a shape of its own, so nothing is corrected.
+    alarms: int
+    # Pairs that are shown to be the same within the margin.
+    same: int
+    floor_pct: float | None
+
+
+def check_self(blocks: Sequence[Block], cells: int, copies: int) -> SelfCheck:
+    """Return how often copies of a case are told apart."""
+    own = [[block for block in blocks if block.cell == cell] for cell in range(cells)]
+    turns = [turns_of(each) for each in own]
+    firsts = [first for case in range(0, cells, copies) for first in range(case, case + copies - 1, 2)]
+    shapes = [{"one": turns[first], "other": turns[first + 1]} for first in firsts]
+    prior = fit_differences(shapes)
+    found = [pair.verdict() for shape in shapes for key, pair in compare_shape(shape, prior).items() if key[0] == "one"]
+    floor = noise_floor(same_code([block_medians(each) for each in own], copies))
+    alarms = sum(verdict in (CaseVerdict.FASTER, CaseVerdict.SLOWER) for verdict in found)
+    return SelfCheck(len(found), alarms, found.count(CaseVerdict.SAME), floor)
+
+
+def _row(
+    case: Case, name: str, blocks: Sequence[Block], ceilings: Mapping[str, Any], peak: Peak | None, prior: Prior
+) -> dict[str, Any]:
+    shape = json_value(case)
+    shape["kv_heads"] = shape.pop("kv_heads")  # results.csv has it last
+    status, reason = _status(blocks)
+    latency = summarize_latency(blocks, prior)
+    replayed = summarize_latency(blocks, prior, graph=True)
+    row: dict[str, Any] = {"case": name, **shape, "status": status, "reason": reason}
+    facts = asdict(latency) if latency is not None else {}
+    row |= {column: facts.get(column) for column in _LATENCY}
+    good = [block for block in blocks if block.status == OK]
+    shares = sorted(block.launch_share for block in good if block.launch_share is not None)
+    row |= {
+        "graph_median_ns": replayed.median_ns if replayed else None,
+        "graph_low_ns": replayed.low_ns if replayed else None,
+        "graph_high_ns": replayed.high_ns if replayed else None,
+        "graph_reason": "" if replayed else next((block.graph_reason for block in good), ""),
+        "launch_share": shares[len(shares) // 2] if shares else None,
+        "throttled_samples": sum(_throttled(block) for block in good),
+        "unstable_blocks": sum(not block.stable for block in good),
+        "largest_error": max((error for block in good for error in block.errors.values()), default=None),
+        "peak_bytes": max((block.peak_bytes for block in good if block.peak_bytes is not None), default=None),
+    }
+    return row | _reached(case, row["median_ns"], ceilings, peak) | {
+        "rank": None, "verdict": "", "against_best": None, "against_best_low": None, "against_best_high": None,
+    }  # fmt: skip
+
+
+def _throttled(block: Block) -> int:
+    """Return how many of the samples that count were taken while the GPU was throttled."""
+    first = dropped_samples(len(block.values_ns))
+    return sum(index >= first for index in block.throttled)
+
+
+_LATENCY = (
+    "samples", "blocks", "processes", "median_ns", "low_ns", "high_ns", "interval_of", "mean_ns", "stddev_ns", "cv_pct",
+    "min_ns", "max_ns", "p95_ns", "p99_ns", "outliers", "drift_pct", "drift_p",
+)  # fmt: skip
+
+
+def _status(blocks: Sequence[Block]) -> tuple[str, str]:
+    """Return the status of a cell and its reason. A cell that failed anywhere is not ok, and says how often."""
+    failed = [block for block in blocks if block.status != OK]
+    if not blocks:
+        return "not_run", ""
+    if not failed:
+        return OK, ""
+    worst = min(failed, key=lambda block: _TOP_STATUS.index(block.status) if block.status in _TOP_STATUS else 99)
+    processes = {block.process for block in blocks if block.status == OK}
+    if not processes:
+        return worst.status, worst.reason
+    lost = len({block.process for block in failed})
+    return "unreliable", f"{worst.status} in {lost} of {lost + len(processes)} processes: {worst.reason}"
+
+
+def _reached(
+    case: Case, median_ns: float | None, ceilings: Mapping[str, Any], peak: Peak | None
+) -> dict[str, float | None]:
+    """Return FLOP/s and bytes/s by formula, and their share of the ceilings and of the datasheet."""
+    flops, moved = attention_flops(case), least_bytes(case)
+    rates = (flops / median_ns * 1e9, moved / median_ns * 1e9) if median_ns else (None, None)
+    measured = (ceilings.get("flops") or {}).get(case.dtype), ceilings.get("bytes_per_s")
+    sheet = (peak.flops.get(case.dtype), peak.bytes_per_s) if peak else (None, None)
+    return {
+        "flops": flops,
+        "least_bytes": moved,
+        "flops_per_s": rates[0],
+        "bytes_per_s": rates[1],
+        "measured_flops_pct": _percent(rates[0], measured[0]),
+        "measured_bytes_pct": _percent(rates[1], measured[1]),
+        "datasheet_flops_pct": _percent(rates[0], sheet[0]),
+        "datasheet_bytes_pct": _percent(rates[1], sheet[1]),
+    }
+
+
+def _percent(rate: float | None, whole: float | None) -> float | None:
+    return None if rate is None or not whole else 100 * rate / whole
+
+
+def _rank(rows: list[dict[str, Any]], turns: Sequence[Turns], medians: Sequence[Floats]) -> None:
+    """Give each cell its place among equal work and its verdict against the fastest. A cell that failed has neither."""
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for index, row in enumerate(rows):
+        if row["status"] == OK:
+            groups.setdefault(tuple(row.get(key) for key in SHAPE_COLUMNS), []).append(index)
+    shapes = [{str(index): turns[index] for index in members} for members in groups.values()]
+    prior = fit_differences(shapes)
+    for members, shape in zip(groups.values(), shapes, strict=True):
+        members.sort(key=lambda index: rows[index]["median_ns"])
+        best, pairs = members[0], compare_shape(shape, prior)
+        rows[best]["rank"], rows[best]["verdict"] = 1, "fastest" if len(members) > 1 else "alone"
+        for place, index in enumerate(members[1:], start=2):
+            found = pairs.get((str(best), str(index)))
+            rows[index]["rank"] = place
+            rows[index]["against_best"] = rows[index]["median_ns"] / rows[best]["median_ns"]
+            if found is not None:
+                rows[index]["against_best_low"], rows[index]["against_best_high"] = found.low, found.high
+            rows[index]["verdict"] = _verdict(found, medians[best], medians[index])
+
+
+def _verdict(found: PairDifference | None, best: Floats, other: Floats) -> str:
+    """Return the verdict of a cell against the fastest one."""
+    if found is None:
+        # Too few processes for a test, but no block anywhere near a best that has enough: a tuner drops such early.
+        is_far = len(best) >= LEAST_BLOCKS and is_far_behind(best, other)
+        return FAR_BEHIND_VERDICT if is_far else CaseVerdict.UNKNOWN.value
+    verdict = found.verdict()
+    # The median of all samples orders the cells; where the paired test points the other way, no order is shown.
+    return (CaseVerdict.INCONCLUSIVE if verdict is CaseVerdict.FASTER else verdict).value
+
+
+def _notes(
+    rows: Sequence[dict[str, Any]],
+    by_cell: Sequence[Sequence[Block]],
+    floor: float | None,
+    pairs: int,
+    environment: Mapping[str, Any],
+) -> list[Note]:
+    notes = []
+    throttled = sum(row["throttled_samples"] or 0 for row in rows)
+    if throttled:
+        total = sum(row["samples"] or 0 for row in rows)
+        notes.append(make_note("gpu-throttled", throttled=throttled, samples=total))
+    notes += [note for row in rows for note in _impossible(row)]
+    unstable = [row["case"] for row in rows if row["unstable_blocks"]]
+    if unstable:
+        notes.append(make_note("warm-up-unstable", cases=_some(unstable)))
+    drifting = [
+        row["case"]
+        for row in rows
+        if row["drift_pct"] is not None and row["drift_p"] < 0.01 and abs(row["drift_pct"]) > max(2.0, floor or 0.0)
+    ]
+    if drifting:
+        notes.append(make_note("drift", cases=_some(drifting)))
+    if floor is not None and pairs < _FEW_PAIRS:
+        notes.append(make_note("floor-uncertain", floor_pct=floor, pairs=pairs))
+    if environment.get("device") == "cpu":
+        notes.append(make_note("cpu"))
+    return notes
+
+
+def _impossible(row: Mapping[str, Any]) -> list[Note]:
+    """Return notes on cells that exceed what the device can do: measurement errors, or bytes from a cache."""
+    notes = []
+    for column, what, cause in (
+        ("measured_bytes_pct", "of the bandwidth measured here", "its inputs were still in the L2 cache"),
+        ("datasheet_bytes_pct", "of the datasheet's bandwidth", "its inputs were still in the L2 cache"),
+        ("measured_flops_pct", "of the matrix product measured here", "the kernel computes less than the formula"),
+        ("datasheet_flops_pct", "of the datasheet's FLOP/s", "the kernel computes less than the formula"),
+    ):
+        percent = row[column]
+        if percent is not None and percent > 100:
+            notes.append(make_note("above-ceiling", case=row["case"], percent=percent, of=what, cause=cause))
+    return notes
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

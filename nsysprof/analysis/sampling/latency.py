@@ -1,0 +1,167 @@
+"""Compute statistics of one case's samples, with an interval that says what it covers.
+
+If several processes measured the case, the interval comes from process_model and covers other processes of the same
+run. A single process says nothing about others, and its interval covers only further calls in that process.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nsysprof.analysis.sampling.process_model import Floats, estimate, process_levels, steady_samples, turns_of
+from nsysprof.analysis.sampling.variance_shrinkage import NO_PRIOR, Prior
+from nsysprof.results.block import OK, Block
+
+METHOD = (
+    "median of all samples but the first of each block; its 95 % interval is a t interval of the processes' log "
+    "levels, whose variance is drawn towards the variance of all cases, and covers other processes of this run; "
+    "from one process it is a percentile-bootstrap interval from 10,000 resamples of blocks (of samples where there "
+    "are fewer than 3 blocks), and covers that process alone; outliers lie over 3 interquartile ranges outside the "
+    "quartiles and are kept; drift is the Theil-Sen slope of the blocks' medians over the run, with Kendall's p"
+)
+_RESAMPLES = 10_000
+_CONFIDENCE = 0.95
+_LEAST_BLOCKS = 3
+_LEAST_SAMPLES = 6
+# With fewer samples, none lies beyond the percentile.
+_LEAST_FOR_P95, _LEAST_FOR_P99 = 20, 100
+_SEED = 0
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Statistics of one case; times in ns, None where there are too few samples."""
+
+    # Samples that count; the first of a block does not where it has at least five.
+    samples: int
+    blocks: int
+    processes: int
+    median_ns: float
+    low_ns: float | None
+    high_ns: float | None
+    # What repeats in the interval: "processes", "blocks" or "samples" of one process, or "" without one.
+    interval_of: str
+    mean_ns: float
+    stddev_ns: float | None
+    cv_pct: float | None
+    min_ns: float
+    max_ns: float
+    p95_ns: float | None
+    p99_ns: float | None
+    outliers: int
+    drift_pct: float | None
+    drift_p: float | None
+
+
+def summarize_latency(blocks: Sequence[Block], prior: Prior = NO_PRIOR, *, graph: bool = False) -> Latency | None:
+    """Return the statistics of one case, or None without a sample.
+
+    prior: what the variances between processes of all cases have in common.
+    graph: of the replays as a CUDA graph.
+    """
+    good = [block for block in blocks if block.status == OK and (block.graph_ns if graph else block.values_ns)]
+    groups = [np.asarray(steady_samples(each.graph_ns if graph else each.values_ns), dtype=np.float64) for each in good]
+    if not groups:
+        return None
+    values = np.concatenate(groups)
+    middle = float(np.median(values))
+    level = estimate(process_levels(turns_of(good, graph=graph)), prior)
+    if level is not None:
+        reach = float(np.exp(level.reach()))
+        interval: tuple[float | None, float | None, str] = (middle / reach, middle * reach, "processes")
+    else:
+        interval = median_interval(groups)
+    low, high, kind = interval
+    deviation = float(values.std(ddof=1)) if len(values) > 1 else None
+    mean = float(values.mean())
+    drift, p = _drift([block.started_ns for block in good], [float(np.median(group)) for group in groups])
+    return Latency(
+        samples=len(values),
+        blocks=len(groups),
+        processes=len({block.process for block in good}),
+        median_ns=middle,
+        low_ns=low,
+        high_ns=high,
+        interval_of=kind,
+        mean_ns=mean,
+        stddev_ns=deviation,
+        cv_pct=None if deviation is None or mean == 0 else 100 * deviation / mean,
+        min_ns=float(values.min()),
+        max_ns=float(values.max()),
+        p95_ns=float(np.quantile(values, 0.95)) if len(values) >= _LEAST_FOR_P95 else None,
+        p99_ns=float(np.quantile(values, 0.99)) if len(values) >= _LEAST_FOR_P99 else None,
+        outliers=_count_outliers(values),
+        drift_pct=drift,
+        drift_p=p,
+    )
+
+
+def block_medians(blocks: Sequence[Block]) -> Floats:
+    """Return the median of each block that was measured, in ns, in the order given."""
+    return np.array([
+        np.median(steady_samples(block.values_ns)) for block in blocks if block.status == OK and block.values_ns
+    ])  # fmt: skip
+
+
+def median_interval(groups: Sequence[Floats]) -> tuple[float | None, float | None, str]:
+    """Return the 95 % interval of the median of one process, and whether blocks or samples were resampled for it."""
+    if len(groups) >= _LEAST_BLOCKS:
+        length = min(len(group) for group in groups)
+        table = np.stack([group[:length] for group in groups])
+        low, high = _bootstrap(np.arange(float(len(groups))), lambda chosen: _medians_of(table, chosen))
+        return low, high, "blocks"
+    values = np.concatenate(groups)
+    if len(values) < _LEAST_SAMPLES:
+        return None, None, ""
+    low, high = _bootstrap(values, lambda chosen: np.asarray(np.median(chosen, axis=-1)))
+    return low, high, "samples"
+
+
+def _medians_of(table: Floats, chosen: Floats) -> Floats:
+    """Return the median of all samples of the chosen blocks (..., blocks), from a table (blocks, samples)."""
+    picked = table[chosen.astype(np.int64)]
+    return np.asarray(np.median(picked.reshape(*picked.shape[:-2], -1), axis=-1))
+
+
+def _bootstrap(data: Floats, statistic: Callable[[Floats], Floats]) -> tuple[float, float]:
+    from scipy import stats
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of values that are all equal: their interval has no width, and that is right
+        found = stats.bootstrap(
+            (data,),
+            lambda chosen, axis: statistic(chosen),
+            n_resamples=_RESAMPLES,
+            batch=1000,
+            confidence_level=_CONFIDENCE,
+            method="percentile",
+            vectorized=True,
+            rng=np.random.default_rng(_SEED),
+        )
+    return float(found.confidence_interval.low), float(found.confidence_interval.high)
+
+
+def _count_outliers(values: Floats) -> int:
+    first, third = np.quantile(values, [0.25, 0.75])
+    reach = 3 * (third - first)
+    return int(((values < first - reach) | (values > third + reach)).sum())
+
+
+def _drift(starts_ns: Sequence[int], medians: Sequence[float]) -> tuple[float | None, float | None]:
+    """Return the change of the blocks' medians from first to last (percent) and its p; None below 5 blocks."""
+    if len(starts_ns) < 5 or len(set(starts_ns)) < 5:
+        return None, None
+    from scipy import stats
+
+    at, values = np.asarray(starts_ns, dtype=np.float64), np.asarray(medians)
+    if np.ptp(values) == 0:
+        return 0.0, 1.0
+    slope = stats.theilslopes(values, at - at.min()).slope
+    middle = float(np.median(values))
+    return 100 * float(slope) * float(np.ptp(at)) / middle if middle else None, float(
+        stats.kendalltau(at, values).pvalue
+    )

@@ -1,0 +1,138 @@
+"""Model latency samples: samples lie in blocks, blocks in processes, and processes are what repeats.
+
+The logarithm of a block's median is the case's level, plus an effect of its process, plus an effect of the block. The
+samples of a block share a process, its memory and its clocks, so neither samples nor blocks are independent
+measurements. The spread between processes contains every effect, and it alone makes the intervals and tests here. With
+few processes it is poorly known, so the variances of all cases of a run are drawn towards what they have in common
+(variance_shrinkage). Two cases are compared process by process and round by round, because both were measured in turn
+in the same processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from nsysprof.analysis.sampling.variance_shrinkage import Prior, fit_prior
+from nsysprof.results.block import OK, Block
+
+Floats = npt.NDArray[np.float64]
+# A turn is one round of one process; the value is the log of the block's median, in log ns.
+Turns = Mapping[tuple[int, int], float]
+
+CONFIDENCE = 0.95
+# The first sample of a block finds cold caches and a cold clock: where there are enough others it is left out.
+_LEAST_TO_DROP = 5
+_LEAST_PROCESSES = 2
+# A sum of very many degrees of freedom is a normal distribution.
+_MOST_FREEDOM = 1e6
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A level or a difference of levels."""
+
+    # In log ns, or the log of a ratio.
+    value: float
+    # Standard error, on the same scale.
+    error: float
+    # Degrees of freedom of the error.
+    freedom: float
+    processes: int
+
+    def p(self, least: float = 0.0) -> float:
+        """Return the two-sided p of a t test that the value is no further from zero than `least`."""
+        from scipy import stats
+
+        beyond = abs(self.value) - least
+        if self.error == 0:
+            return 0.0 if beyond > 0 else 1.0
+        return min(1.0, float(2 * stats.t.sf(beyond / self.error, self.freedom)))
+
+    def reach(self, confidence: float = CONFIDENCE) -> float:
+        """Return half the width of the interval."""
+        from scipy import stats
+
+        return self.error * float(stats.t.ppf(0.5 + confidence / 2, self.freedom))
+
+
+def steady_samples(values_ns: Sequence[int]) -> Sequence[int]:
+    """Return the samples of a block without its first, where at least four others are left."""
+    return values_ns[dropped_samples(len(values_ns)) :]
+
+
+def dropped_samples(count: int) -> int:
+    """Return how many samples at the beginning of a block of `count` do not count."""
+    return 1 if count >= _LEAST_TO_DROP else 0
+
+
+def turns_of(blocks: Sequence[Block], *, graph: bool = False) -> dict[tuple[int, int], float]:
+    """Return the log median of each good block of one case, by process and round.
+
+    graph: of the replays as a CUDA graph.
+    """
+    found: dict[tuple[int, int], float] = {}
+    for block in blocks:
+        values = block.graph_ns if graph else block.values_ns
+        if block.status == OK and values:
+            found[block.process, block.round] = float(np.log(max(1.0, float(np.median(steady_samples(values))))))
+    return found
+
+
+def process_levels(turns: Turns) -> Floats:
+    """Return the mean over its rounds of each process."""
+    return _means([(process, value) for (process, _), value in turns.items()])
+
+
+def process_differences(baseline: Turns, candidate: Turns) -> Floats:
+    """Return for each process the mean difference, candidate minus baseline, over the rounds that have both."""
+    both = [turn for turn in baseline if turn in candidate]
+    return _means([(turn[0], candidate[turn] - baseline[turn]) for turn in both])
+
+
+def contrasts(shape: Sequence[Turns]) -> list[Floats]:
+    """Return independent contrasts of one shape's backends, one value a process, scaled to vary as a difference does.
+
+    These are Helmert's: each backend against the mean of those before it. There is one fewer than backends; differences
+    of all pairs would count the same repetitions several times.
+    """
+    common = [turn for turn in shape[0] if all(turn in other for other in shape[1:])] if shape else []
+    if not common:
+        return []
+    levels = np.stack([_means([(turn[0], turns[turn]) for turn in common]) for turns in shape])
+    return [
+        (levels[:count].mean(axis=0) - levels[count]) * np.sqrt(2 * count / (count + 1))
+        for count in range(1, len(shape))
+    ]
+
+
+def fit(values: Sequence[Floats]) -> Prior:
+    """Return what the spreads of all cases have in common. values: per case, one value a process."""
+    return fit_prior([(_variance(each), len(each) - 1) for each in values if len(each)])
+
+
+def estimate(values: Floats, prior: Prior) -> Estimate | None:
+    """Return the mean of one value a process with its error; None where fewer than two processes were measured."""
+    if len(values) < _LEAST_PROCESSES:
+        return None
+    moderated = prior.moderate(_variance(values), len(values) - 1)
+    if moderated is None:
+        return None
+    variance, freedom = moderated
+    return Estimate(
+        float(values.mean()), float(np.sqrt(variance / len(values))), min(freedom, _MOST_FREEDOM), len(values)
+    )
+
+
+def _variance(values: Floats) -> float:
+    return float(values.var(ddof=1)) if len(values) > 1 else 0.0
+
+
+def _means(pairs: Sequence[tuple[int, float]]) -> Floats:
+    by_process: dict[int, list[float]] = {}
+    for process, value in pairs:
+        by_process.setdefault(process, []).append(value)
+    return np.array([np.mean(by_process[process]) for process in sorted(by_process)], dtype=np.float64)

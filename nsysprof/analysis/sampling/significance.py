@@ -1,0 +1,124 @@
+"""Decide the verdicts on backends of equal work that were measured in turn in the same processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import combinations
+
+import numpy as np
+
+from nsysprof.analysis.sampling.process_model import (
+    Estimate,
+    Floats,
+    Turns,
+    contrasts,
+    estimate,
+    fit,
+    process_differences,
+)
+from nsysprof.analysis.sampling.variance_shrinkage import Prior
+
+ALPHA = 0.05
+# A tuner looks at the data many times; what it drops on the way has to be this certain, so that all looks together
+# spend little of ALPHA.
+INTERIM_ALPHA = 0.002
+MARGIN_PCT = 3.0
+# Copies of one case in the same processes differed by up to this much in the same direction in all of them (on an H200,
+# analysis/h200-self-check): memory is placed alike in each process, and repeating processes does not average it out.
+LEAST_PCT = 0.5
+METHOD = (
+    "backends of one shape are compared process by process, in the rounds that both were measured in: a t test of the "
+    "mean log ratio of the processes, whose variance is drawn towards the variance of all pairs (Smyth's empirical "
+    f"Bayes), against a difference of {LEAST_PCT:g} %, corrected by Holm over all pairs of the shape, at "
+    f"p < {ALPHA:g}; a tie is shown by the whole 95 % interval of the ratio lying within ±{MARGIN_PCT:g} %; everything "
+    "else is inconclusive"
+)
+_FLOOR_QUANTILE = 0.95
+_LEAST_PAIRS = 20
+_NORMAL_95, _NORMAL_50 = 1.960, 0.6745  # quantiles of the absolute value of a standard normal
+
+
+class CaseVerdict(StrEnum):
+    """What can be said about one backend compared with the fastest of its shape."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    SAME = "tie"
+    INCONCLUSIVE = "inconclusive"
+    UNKNOWN = "too few processes"
+
+
+@dataclass(frozen=True)
+class PairDifference:
+    """The difference of a candidate from a baseline."""
+
+    # The candidate's latency over the baseline's, with its 95 % interval.
+    ratio: float
+    low: float
+    high: float
+    # Two-sided, of a difference beyond LEAST_PCT, and corrected over all pairs of the shape.
+    p: float
+    p_corrected: float
+    processes: int
+
+    def verdict(self, alpha: float = ALPHA) -> CaseVerdict:
+        """Return the verdict on the candidate."""
+        if self.p_corrected < alpha:
+            return CaseVerdict.SLOWER if self.ratio > 1 else CaseVerdict.FASTER
+        margin = 1 + MARGIN_PCT / 100
+        return CaseVerdict.SAME if self.low >= 1 / margin and self.high <= margin else CaseVerdict.INCONCLUSIVE
+
+
+def fit_differences(shapes: Sequence[Mapping[str, Turns]]) -> Prior:
+    """Return what the spreads of differences within all shapes have in common."""
+    return fit([contrast for shape in shapes for contrast in contrasts(tuple(shape.values()))])
+
+
+def compare_shape(shape: Mapping[str, Turns], prior: Prior) -> dict[tuple[str, str], PairDifference]:
+    """Return every ordered pair (baseline, candidate) of one shape that at least two processes measured."""
+    found: dict[tuple[str, str], Estimate] = {}
+    for one, other in combinations(shape, 2):
+        difference = estimate(process_differences(shape[one], shape[other]), prior)
+        if difference is not None:
+            found[one, other] = difference
+    raw = [each.p(float(np.log1p(LEAST_PCT / 100))) for each in found.values()]
+    pairs = {}
+    for ((one, other), each), p, corrected in zip(found.items(), raw, holm(raw), strict=True):
+        for key, sign in (((one, other), 1.0), ((other, one), -1.0)):
+            middle, reach = sign * each.value, each.reach()
+            low, high = float(np.exp(middle - reach)), float(np.exp(middle + reach))
+            pairs[key] = PairDifference(float(np.exp(middle)), low, high, p, corrected, each.processes)
+    return pairs
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return the p values corrected by Holm's step-down procedure, in the order given."""
+    order = np.argsort(p_values, kind="stable")
+    corrected = np.ones(len(p_values))
+    largest = 0.0
+    for rank, index in enumerate(order):
+        largest = max(largest, min(1.0, p_values[index] * (len(p_values) - rank)))
+        corrected[index] = largest
+    return corrected.tolist()
+
+
+def noise_floor(pairs: Sequence[tuple[Floats, Floats]]) -> float | None:
+    """Return the difference in percent that 95 % of pairs of the same code, measured twice, stay below.
+
+    From fewer than 20 pairs, whose 95th percentile would be their worst, it is estimated from their median as if the
+    logarithms were normally distributed.
+    """
+    ratios = [np.median(b) / np.median(a) for a, b in pairs if len(a) and len(b) and np.median(a) > 0]
+    if not ratios:
+        return None
+    distances = np.abs(np.log(ratios))
+    if len(distances) >= _LEAST_PAIRS:
+        return float(100 * np.expm1(np.quantile(distances, _FLOOR_QUANTILE)))
+    return float(100 * np.expm1(_NORMAL_95 / _NORMAL_50 * np.median(distances)))
+
+
+def halves(medians: Floats) -> tuple[Floats, Floats]:
+    """Return every other block of a cell: the same code measured twice, interleaved, with half the blocks each."""
+    return medians[0::2], medians[1::2]

@@ -1,0 +1,57 @@
+"""Choose by successive halving which backends of equal work are still worth measuring.
+
+A backend is dropped when it is far behind the best of its shape in every block, so that slow ones cost one round only,
+or when the test of significance.py calls it slower at the level of an interim look. The best two of a shape always stay
+to the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import numpy as np
+
+from nsysprof.analysis.sampling.process_model import Floats
+
+# So much slower in every block that no number of samples would change it. To be dropped takes more than to be called
+# far behind: the best's later blocks may be slower than its first.
+_DROPPED, FAR_BEHIND = 2.0, 1.5
+MOST_BLOCKS = 12
+_KEPT = 2
+_LEAST_ALONE = 4
+METHOD = (
+    "Search: successive halving by shape. After each process a backend is dropped when every block of it is more than "
+    f"{_DROPPED:g} times the best's, or the test calls it slower; the best {_KEPT} stay to the end. A shape has a "
+    "winner where the test calls slower every other that stayed; else it is a tie, and the policy leaves the shape to "
+    "torch where torch's own choice is part of the tie."
+)
+
+
+def is_far_behind(best: Floats, other: Floats, factor: float = FAR_BEHIND) -> bool:
+    """Return whether every block of `other` is far slower than every one of `best`. Both are medians of blocks (ns)."""
+    return bool(other.min() > factor * best.max())
+
+
+def by_median(medians: Mapping[str, Floats]) -> list[str]:
+    """Return the backends of one shape that have blocks, best first. medians: of each backend's blocks (ns)."""
+    return sorted((n for n, values in medians.items() if len(values)), key=lambda n: float(np.median(medians[n])))
+
+
+def survivors(medians: Mapping[str, Floats], slower: Collection[str]) -> list[str]:
+    """Return the backends to go on with, best first. slower: those that the test calls slower than the best."""
+    order = by_median(medians)
+    if len(order) <= _KEPT:
+        return order
+    best = medians[order[0]]
+    kept = [n for n in order[_KEPT:] if n not in slower and not is_far_behind(best, medians[n], _DROPPED)]
+    return [*order[:_KEPT], *kept]
+
+
+def unsettled(medians: Mapping[str, Floats], slower: Collection[str], most: int = MOST_BLOCKS) -> list[str]:
+    """Return the backends of one shape that need more blocks: those still in the race with fewer than `most`.
+
+    A backend without any block yet needs one. If a shape has only one backend, four blocks give it its interval.
+    """
+    fresh = [name for name, values in medians.items() if len(values) == 0]
+    enough = _LEAST_ALONE if len(medians) == 1 else most
+    return fresh + [name for name in survivors(medians, slower) if len(medians[name]) < enough]

@@ -1,0 +1,206 @@
+"""Evaluate a tuning: one row per shape with its winner or tie, and what follows from the data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from nsysprof.analysis.sampling.latency import block_medians
+from nsysprof.analysis.sampling.process_model import Turns, turns_of
+from nsysprof.analysis.sampling.significance import INTERIM_ALPHA, CaseVerdict, compare_shape, fit_differences
+from nsysprof.analysis.sampling.successive_halving import unsettled
+from nsysprof.attention.case import Case
+from nsysprof.attention.shape import SHAPE_COLUMNS, Shape, shape_of_row
+from nsysprof.results.block import OK, Block
+
+WINNER, TIE, OPEN, ALONE, UNKNOWN = "winner", "tie", "inconclusive", "alone", "unknown"
+AUTO = "auto"
+
+
+def cells_to_measure(cells: Sequence[Case], blocks: Sequence[Block], most: int) -> list[int]:
+    """Return the cells that need more blocks. Cells that ever failed are not measured again."""
+    own: list[list[Block]] = [[] for _ in cells]
+    for block in blocks:
+        own[block.cell].append(block)
+    medians = [block_medians(each) for each in own]
+    failed = {block.cell for block in blocks if block.status != OK}
+    groups: dict[Shape, dict[str, int]] = {}
+    for cell, case in enumerate(cells):
+        if cell not in failed:
+            groups.setdefault(case.shape, {})[case.backend] = cell
+    turns: list[dict[str, Turns]] = [
+        {name: turns_of(own[cell]) for name, cell in group.items()} for group in groups.values()
+    ]
+    chosen = []
+    for group, slower in zip(groups.values(), _slower(turns), strict=True):
+        chosen += [group[name] for name in unsettled({n: medians[c] for n, c in group.items()}, slower, most)]
+    return sorted(chosen)
+
+
+def _slower(shapes: Sequence[Mapping[str, Turns]]) -> list[set[str]]:
+    """Return for each shape the backends that are certainly slower than another of it, at a look of many."""
+    prior = fit_differences(shapes)
+    return [
+        {
+            candidate
+            for (_, candidate), pair in compare_shape(shape, prior).items()
+            if pair.verdict(INTERIM_ALPHA) is CaseVerdict.SLOWER
+        }
+        for shape in shapes
+    ]
+
+
+def find_winners(table: pd.DataFrame) -> pd.DataFrame:
+    """Return one row a shape, from the table of summarize_bench.
+
+    The columns are the columns of the shape, and:
+    backend: the backend with the lowest median.
+    verdict: winner, tie (the backends in `tied` are shown to be within the margin), inconclusive, alone, or unknown
+        (nothing ran).
+    tied: the other backends that are not shown to be slower.
+    median_ns, low_ns, high_ns: the median of the best backend and its interval.
+    runner_up: the fastest backend that is slower and outside the tie.
+    margin: the median of the runner-up divided by the best median.
+    over_auto: the median of torch's own choice divided by the best median; None where torch's choice was not measured.
+    """
+    columns = [column for column in SHAPE_COLUMNS if column in table]
+    rows = []
+    for key, members in table.groupby(columns, sort=False, dropna=False):
+        shape = dict(zip(columns, key, strict=True))
+        ranked = members[members["rank"].notna()].sort_values("rank")
+        rows.append({**shape, **_winner(ranked)})
+    return pd.DataFrame(rows)
+
+
+def _winner(ranked: pd.DataFrame) -> dict[str, Any]:
+    if len(ranked) == 0:
+        return {"backend": "", "verdict": UNKNOWN, "tied": "", "median_ns": None, "low_ns": None, "high_ns": None,
+                "runner_up": "", "margin": None, "over_auto": None}  # fmt: skip
+    best, rest = ranked.iloc[0], ranked.iloc[1:]
+    same = rest[~rest["verdict"].isin(("slower", "far behind"))]
+    behind = rest[rest["verdict"].isin(("slower", "far behind"))]
+    auto = ranked[ranked["backend"] == AUTO]
+    return {
+        "backend": best["backend"],
+        "verdict": _outcome(rest, same),
+        "tied": ", ".join(same["backend"]),
+        "median_ns": best["median_ns"],
+        "low_ns": best["low_ns"],
+        "high_ns": best["high_ns"],
+        "runner_up": behind.iloc[0]["backend"] if len(behind) else "",
+        "margin": behind.iloc[0]["median_ns"] / best["median_ns"] if len(behind) else None,
+        "over_auto": auto.iloc[0]["median_ns"] / best["median_ns"] if len(auto) else None,
+    }
+
+
+def _outcome(rest: pd.DataFrame, same: pd.DataFrame) -> str:
+    if len(rest) == 0:
+        return ALONE
+    if len(same) == 0:
+        return WINNER
+    return TIE if (same["verdict"] == CaseVerdict.SAME.value).all() else OPEN
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a policy does for one shape."""
+
+    shape: Shape
+    # `auto` leaves the shape to torch.
+    backend: str
+    # "winner", "tie", "inconclusive" or "alone".
+    why: str
+    median_ns: float
+    over_auto: float | None
+
+
+def choose_backends(winners: pd.DataFrame) -> list[Choice]:
+    """Return the choice for each shape that has one: torch's own, unless something was shown to be faster."""
+    choices = []
+    for row in winners[winners["verdict"] != UNKNOWN].to_dict("records"):
+        candidates = [row["backend"], *filter(None, str(row["tied"]).split(", "))]
+        backend = AUTO if AUTO in candidates else row["backend"]
+        over = row["over_auto"]
+        over_auto = None if over is None or over != over else float(over)  # noqa: PLR0124 - NaN
+        choices.append(Choice(shape_of_row(row), backend, row["verdict"], row["median_ns"], over_auto))
+    return choices
+
+
+def insights(table: pd.DataFrame, winners: pd.DataFrame, floor_pct: float | None) -> list[str]:
+    """Return what follows from the data, one sentence each. Shapes are compared per operation, not by latency."""
+    known = winners[winners["verdict"] != UNKNOWN]
+    if len(known) == 0:
+        return ["Nothing could be measured."]
+    lines = []
+    won = known[known["verdict"] == WINNER]["backend"].value_counts()
+    parts = [f"{name} wins {count}" for name, count in won.items()]
+    for verdict, text in ((TIE, "{} are ties of {}"), (OPEN, "{} are undecided between {}")):
+        rows = known[known["verdict"] == verdict].to_dict("records")
+        sets = pd.Series([_tie_names(row) for row in rows], dtype=object).value_counts()
+        parts += [text.format(count, names) for names, count in sets.items()]
+    lines.append(f"Of {len(known)} shapes: {', '.join(parts) or 'only one backend ran each'}.")
+    lines += _against_auto(known)
+    lines += _along(table, "seq", "sequence length")
+    lines += _along(table, "batch", "batch")
+    lines += _along(table, "heads", "heads")
+    if floor_pct is not None:
+        lines.append(f"Two measurements of the same code differ by up to {floor_pct:.2f} % (95 % of pairs).")
+    return lines
+
+
+def _tie_names(row: dict[Any, Any]) -> str:
+    return " and ".join(sorted([str(row["backend"]), *str(row["tied"]).split(", ")]))
+
+
+def _shape(table: pd.DataFrame) -> list[str]:
+    """Return the columns of a shape; heads of k and v only where they differ from those of q."""
+    grouped = "kv_heads" in table and bool((table["kv_heads"] != table["heads"]).any())
+    return [column for column in SHAPE_COLUMNS if column in table and (column != "kv_heads" or grouped)]
+
+
+def _against_auto(known: pd.DataFrame) -> list[str]:
+    measured = known[known["over_auto"].notna()]
+    if len(measured) == 0:
+        return []
+    tied = [AUTO in (row["backend"], *str(row["tied"]).split(", ")) for row in measured.to_dict("records")]
+    beaten = measured[[not is_tied for is_tied in tied]].sort_values("over_auto", ascending=False)
+    if len(beaten) == 0:
+        return [f"Torch's own choice is beaten nowhere on these {len(measured)} shapes: no policy is needed for them."]
+    worst = beaten.iloc[0]
+    return [
+        f"Torch's own choice is beaten on {len(beaten)} of {len(measured)} shapes, most by {worst['backend']} at "
+        f"{_label(worst, known)}: {worst['over_auto']:.3g} times as long."
+    ]
+
+
+def _label(row: pd.Series, table: pd.DataFrame) -> str:
+    varied = [column for column in _shape(table) if column == "seq" or table[column].nunique() > 1]
+    return ", ".join(f"{column}={row[column]}" for column in varied)
+
+
+def _along(table: pd.DataFrame, column: str, name: str) -> list[str]:
+    """Return how the best backend's rate of work changes along one dimension, with the others at their first value."""
+    best = table[table["rank"] == 1]
+    others = [other for other in _shape(best) if other != column]
+    if len(best) == 0 or best[column].nunique() < 2:
+        return []
+    first = best.iloc[0]
+    line = best
+    for other in others:
+        if best[other].nunique(dropna=False) > 1:
+            line = line[line[other] == first[other]]
+    line = line.sort_values(column)
+    if len(line) < 2:
+        return []
+    small, large = line.iloc[0], line.iloc[-1]
+    time, work = large["median_ns"] / small["median_ns"], large["flops"] / small["flops"]
+    verb = "faster" if work > time else "slower"
+    fixed = ", ".join(f"{other}={first[other]}" for other in others if best[other].nunique(dropna=False) > 1)
+    where = f" ({fixed})" if fixed else ""
+    return [
+        f"From {name} {small[column]} to {large[column]}{where} the best takes {time:.3g} times as long for {work:.3g} "
+        f"times the operations: {max(work / time, time / work):.3g} times {verb} per operation."
+    ]

@@ -1,0 +1,63 @@
+"""Draw the variances of many cases, each from a few repetitions, towards what they have in common.
+
+G. K. Smyth, Linear models and empirical Bayes methods (2004): a case's variance is s² ~ σ² χ²_d / d, and 1/σ² of all
+cases comes from one scaled χ² with d0 degrees of freedom, so that (d0 s0² + d s²) / (d0 + d) is its estimate with
+d0 + d degrees of freedom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+# Fewer cases say little about how much variances differ between cases.
+_LEAST_CASES = 3
+_SMALLEST = 1e-12  # a log variance of zero: a clock that ticks as coarsely as the times
+
+
+@dataclass(frozen=True)
+class Prior:
+    """The distribution towards which variances are drawn."""
+
+    # d0; 0 where nothing is known.
+    freedom: float
+    # s0².
+    variance: float
+
+    def moderate(self, variance: float, freedom: int) -> tuple[float, float] | None:
+        """Return a case's variance and its degrees of freedom; None where neither it nor any other was repeated."""
+        total = self.freedom + freedom
+        if total == 0:
+            return None
+        return (self.freedom * self.variance + freedom * variance) / total, total
+
+
+NO_PRIOR = Prior(0.0, 0.0)
+
+
+def fit_prior(found: Sequence[tuple[float, int]]) -> Prior:
+    """Return the prior that fits the (variance, degrees of freedom) of every case."""
+    from scipy.special import digamma, polygamma
+
+    known = [(max(variance, _SMALLEST), freedom) for variance, freedom in found if freedom > 0]
+    if len(known) < _LEAST_CASES:
+        return NO_PRIOR
+    variance, freedom = np.array(known, dtype=np.float64).T
+    logs = np.log(variance) - digamma(freedom / 2) + np.log(freedom / 2)
+    middle = float(logs.mean())
+    excess = float(logs.var(ddof=1) - polygamma(1, freedom / 2).mean())
+    if excess <= 0:
+        # More alike than chance would have it: all repetitions are of one variance. A case's own are added later.
+        return Prior(float(freedom.sum() - freedom.mean()), float(np.average(variance, weights=freedom)))
+    half = _inverse_trigamma(excess)
+    return Prior(2 * half, float(np.exp(middle + digamma(half) - np.log(half))))
+
+
+def _inverse_trigamma(value: float) -> float:
+    from scipy.optimize import brentq
+    from scipy.special import polygamma
+
+    root = brentq(lambda log_half: float(polygamma(1, np.exp(log_half))) - value, -30.0, 30.0)
+    return float(np.exp(root))

@@ -1,0 +1,1 @@
+"""Compute bytes and operations: DRAM traffic, counters and the roofline."""

@@ -1,0 +1,339 @@
+"""Compute the DRAM bytes of ranges from sampled GPU metrics, each with a bound on its error.
+
+A sample says, in whole percent of the GPU's peak, how fast DRAM was read and written over the period that begins at
+its timestamp. A range's bytes are the integral of this over its time. Its error bar bounds how far away the truth can
+be, given only what was sampled:
+
+- rounding: a value v stands for v - 0.5 ... v + 0.5 percent, through the whole range. Rounding is not independent
+  between samples (a steady rate is rounded in the same way every time), so it adds linearly and is not averaged away.
+- edges: where a range covers only part of a sample's period, it is unknown when in the period the bytes moved. The
+  bound is the worst case, in which the rest of the period takes as much, or as little, as it can at full bandwidth.
+- gaps: what was not sampled may be anything between nothing and full bandwidth. The estimate counts nothing for it.
+
+The counters count the whole GPU: they include whatever ran at the same time, in other ranges and processes too. Bytes
+that a range leaves dirty in the L2 cache are written when another range drives them out, and are counted there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nsysprof.notes import Note, make_note
+from nsysprof.trace.gpu_metrics_schema import DramSeries, GpuMetrics, Int64s, Percents
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+# Why a range's traffic is unknown.
+KNOWN, SHORT, GAPS, NO_COUNTER = range(4)
+REASONS = {
+    SHORT: "most of its time is in instances shorter than one sample",
+    GAPS: "more than a tenth of its time was not sampled",
+    NO_COUNTER: "no usable DRAM counters of every GPU that its process used",
+}
+
+_SLOWER = "Sample with a lower --gpu-metrics-frequency."
+_NEXT_STEPS = {
+    SHORT: "Repeat the work within the range, or sample with a higher --gpu-metrics-frequency.",
+    GAPS: _SLOWER,
+    NO_COUNTER: "Sample with nsys profile --gpu-metrics-devices=all.",
+}
+
+# A sample is worth its own period. nsys keeps periods to 1 %, so a distance of 1.5 is a lost sample, whose bytes are in
+# no other one.
+_LONGEST_PERIODS = 1.5
+# The share of a range that may be missing, or be in too short instances, while its bytes are still reported.
+_TOLERATED_SHARE = 0.1
+# Counters are dead when they stay 0 through this many periods of kernels.
+_DEAD_AFTER_PERIODS = 10
+_ROUNDING_PCT = 0.5
+_LOST = re.compile(r"GPU Metrics.*(overflow|dropp|lost|missing|incomplete)", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class DramTraffic:
+    """DRAM traffic, one entry per range instance or group; unknown where `reason` is not KNOWN."""
+
+    # The estimates, and bounds on the distance of the truth from them.
+    read_bytes: Int64s
+    read_error_bytes: Int64s
+    write_bytes: Int64s
+    write_error_bytes: Int64s
+    # The time that samples cover and do not cover. Like bytes, both are added over the GPUs of the process.
+    sampled_ns: Int64s
+    missing_ns: Int64s
+    # KNOWN or a key of REASONS.
+    reason: npt.NDArray[np.int8]
+
+    @property
+    def known(self) -> Bools:
+        """Return where the bytes are known."""
+        known: Bools = self.reason == KNOWN
+        return known
+
+    def __len__(self) -> int:
+        return len(self.reason)
+
+
+def dram_in_ranges(
+    metrics: GpuMetrics,
+    start_ns: Int64s,
+    end_ns: Int64s,
+    global_pid: Int64s | None = None,
+    used: Int64s | None = None,
+) -> DramTraffic:
+    """Return the DRAM traffic while each range instance ran, one entry per instance.
+
+    start_ns, end_ns: when the instance's work was on the GPU. Its time on the CPU differs if it only launches.
+    global_pid: the process of each instance.
+    used: rows of (global pid, device id), the GPUs that each process used, over which its traffic is added. Without
+        processes, all sampled GPUs are added.
+    """
+    return dram_in_groups(metrics, start_ns, end_ns, np.arange(len(start_ns)), len(start_ns), global_pid, used)
+
+
+def dram_in_groups(
+    metrics: GpuMetrics,
+    start_ns: Int64s,
+    end_ns: Int64s,
+    group: Int64s,
+    groups: int,
+    global_pid: Int64s | None = None,
+    used: Int64s | None = None,
+) -> DramTraffic:
+    """Return the DRAM traffic while any instance of each group ran; parameters as in dram_in_ranges.
+
+    Time that instances of one group share on a GPU counts once. Error bars add linearly: see the top of this file.
+
+    group: the group 0 ... groups-1 of each instance.
+    """
+    total = _Sums.zeros(groups)
+    if global_pid is None or used is None:
+        process, used = np.zeros(len(start_ns), np.int64), None
+    else:
+        process = global_pid
+    counted, uncounted_pids = _series_of_processes(metrics, process, used)
+    for series, pids in counted:
+        ours = np.isin(process, pids)
+        start, end, owner = _union(start_ns[ours], end_ns[ours], group[ours])
+        total.add(owner, _integrate(series, start, end))
+    uncounted = np.zeros(groups, bool)
+    uncounted[group[np.isin(process, uncounted_pids)]] = True
+    return total.traffic(uncounted)
+
+
+def gpus_of_used(metrics: GpuMetrics, used: Int64s) -> Int64s:
+    """Return the GPU id of each row (global pid, device id) of `used`, -1 where it was not sampled."""
+    found = [metrics.gpu_of(device) for _, device in used.tolist()]
+    return np.array([-1 if gpu is None else gpu for gpu in found], dtype=np.int64)
+
+
+def drop_dead(
+    metrics: GpuMetrics, kernel_start_ns: Int64s, kernel_end_ns: Int64s, kernel_gpu: Int64s
+) -> tuple[GpuMetrics, list[Note]]:
+    """Return the metrics without GPUs whose DRAM counters are always 0 although kernels ran, and a note for each.
+
+    kernel_gpu: GPU ids, as gpus_of_used gives them.
+    """
+    live, notes = [], []
+    for series in metrics.series:
+        ours = kernel_gpu == series.gpu
+        first, last = series.time_ns[0], series.time_ns[-1] + series.period_ns
+        start, end = kernel_start_ns[ours].clip(first, last), kernel_end_ns[ours].clip(first, last)
+        busy_ns = int(np.maximum(end - start, 0).sum())
+        if series.read_pct.any() or series.write_pct.any() or busy_ns < _DEAD_AFTER_PERIODS * series.period_ns:
+            live.append(series)
+        else:
+            notes.append(_dead_note(series, busy_ns))
+    return replace(metrics, series=tuple(live)), notes
+
+
+def dram_notes(
+    metrics: GpuMetrics, traffic: DramTraffic | None, diagnostics: Iterable[tuple[int, str]] = ()
+) -> list[Note]:
+    """Return what a reader of DRAM bytes must know: the resolution, whose traffic it is, and what is missing.
+
+    traffic: the reported traffic; its unknown entries are counted.
+    diagnostics: nsys' own messages, (severity, text).
+    """
+    notes = [note for series in metrics.series for note in _series_notes(series)]
+    if metrics.series:
+        notes.append(make_note("dram-device-wide"))
+    lost = dict.fromkeys(text.strip().split("\n")[0][:300] for _severity, text in diagnostics if _LOST.search(text))
+    for text in list(lost)[:3]:
+        said = re.sub(r"/\S+", "<path>", text)
+        notes.append(make_note("dram-samples-lost", said=said, slower=_SLOWER))
+    if traffic is not None:
+        notes += _unknown_notes(traffic)
+    return notes
+
+
+def _series_notes(series: DramSeries) -> Iterator[Note]:
+    if series.peak_bytes_per_s is None:
+        return
+    peak = series.peak_bytes_per_s
+    rates: dict[str, Any] = {
+        "rate_hz": 1e9 / series.period_ns,
+        "peak_gb_per_s": peak / 1e9,
+        "step_gb_per_s": peak / 1e11,
+    }
+    yield make_note("dram-sampled", gpu=series.gpu, **rates)
+    span = int(series.time_ns[-1] - series.time_ns[0]) + series.period_ns
+    length = _lengths(series)
+    gaps = int((np.diff(series.time_ns) > length[:-1]).sum())
+    if gaps:
+        missing = span - int(length.sum())
+        times: dict[str, Any] = {"missing_ms": missing / 1e6, "span_ms": span / 1e6}
+        yield make_note("dram-gaps", gaps=gaps, gpu=series.gpu, slower=_SLOWER, **times)
+
+
+def _unknown_notes(traffic: DramTraffic) -> Iterator[Note]:
+    for reason, why in REASONS.items():
+        count = int((traffic.reason == reason).sum())
+        if count:
+            step = _NEXT_STEPS[reason]
+            yield make_note("dram-unknown", count=count, ranges=len(traffic), why=why, next_step=step)
+
+
+def _dead_note(series: DramSeries, busy_ns: int) -> Note:
+    active = series.sm_active_max_pct
+    if active:
+        why = f"while SMs were up to {active} % active: less than half a percent each time, or dead counters"
+    else:
+        why = "and so are the SM counters: they were not running" if active == 0 else "so they were not running"
+    return make_note("dram-counters-dead", samples=len(series), gpu=series.gpu, busy_ms=busy_ns / 1e6, why=why)
+
+
+def _series_of_processes(
+    metrics: GpuMetrics, process: Int64s, used: Int64s | None
+) -> tuple[list[tuple[DramSeries, list[int]]], list[int]]:
+    """Return each usable series with the processes that used its GPU, and the processes that cannot be counted."""
+    countable = {series.gpu: series for series in metrics.series if series.peak_bytes_per_s is not None}
+    users: dict[int, list[int]] = {gpu: [] for gpu in countable}
+    uncounted: list[int] = []
+    for pid in np.unique(process).tolist():
+        if used is None:
+            gpus: set[int] = {series.gpu for series in metrics.series}
+        else:
+            gpus = set(gpus_of_used(metrics, used[used[:, 0] == pid]).tolist())
+        for gpu in gpus & users.keys():
+            users[gpu].append(pid)
+        if not gpus or gpus - users.keys():
+            uncounted.append(pid)
+    return [(countable[gpu], pids) for gpu, pids in users.items()], uncounted
+
+
+def _union(start_ns: Int64s, end_ns: Int64s, group: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """Return the same time as intervals (start, end, group). Intervals of one group neither overlap nor touch."""
+    if len(start_ns) == 0:
+        return start_ns, end_ns, group
+    # Times become their ranks, so that group and time fit in one sortable integer, whatever their sizes.
+    times = np.unique(np.concatenate((start_ns, end_ns)))
+    base = group.astype(np.int64) * len(times)
+    start, end = base + np.searchsorted(times, start_ns), base + np.searchsorted(times, np.maximum(start_ns, end_ns))
+    order = np.argsort(start, kind="stable")
+    start, covered = start[order], np.maximum.accumulate(end[order])
+    new = np.concatenate(([True], start[1:] > covered[:-1]))
+    last = np.concatenate((new[1:], [True]))
+    return times[start[new] % len(times)], times[covered[last] % len(times)], start[new] // len(times)
+
+
+@dataclass
+class _Sums:
+    """Sums in the making, one entry per group. Bytes are floats, whose 53 bits are finer than any error bar here."""
+
+    read: Floats
+    read_error: Floats
+    write: Floats
+    write_error: Floats
+    sampled_ns: Int64s
+    missing_ns: Int64s
+    short_ns: Int64s
+
+    @staticmethod
+    def zeros(groups: int) -> _Sums:
+        read, read_error, write, write_error = np.zeros((4, groups))
+        sampled_ns, missing_ns, short_ns = np.zeros((3, groups), np.int64)
+        return _Sums(read, read_error, write, write_error, sampled_ns, missing_ns, short_ns)
+
+    def add(self, owner: Int64s, other: _Sums) -> None:
+        """Add each entry of `other` to the entry of its owner."""
+        for name, value in vars(other).items():
+            np.add.at(getattr(self, name), owner, value)
+
+    def traffic(self, uncounted: Bools) -> DramTraffic:
+        total = self.sampled_ns + self.missing_ns
+        reason = np.zeros(len(total), np.int8)
+        reason[(self.short_ns > _TOLERATED_SHARE * total) | (total == 0)] = SHORT
+        reason[self.missing_ns > _TOLERATED_SHARE * total] = GAPS
+        reason[uncounted] = NO_COUNTER
+        rounded = [np.rint(value).astype(np.int64) for value in (self.read, self.write)]
+        errors = [np.ceil(value).astype(np.int64) for value in (self.read_error, self.write_error)]
+        return DramTraffic(rounded[0], errors[0], rounded[1], errors[1], self.sampled_ns, self.missing_ns, reason)
+
+
+def _lengths(series: DramSeries) -> Int64s:
+    """Return the time that each sample stands for: to the next sample, or one period where that is lost or missing."""
+    distance = np.append(np.diff(series.time_ns), series.period_ns)
+    return np.where(distance > _LONGEST_PERIODS * series.period_ns, series.period_ns, distance)
+
+
+def _integrate(series: DramSeries, start_ns: Int64s, end_ns: Int64s) -> _Sums:
+    """Return bytes, error bars and coverage of each interval on one GPU."""
+    time, length = series.time_ns, _lengths(series)
+    ends = time + length
+    # The samples that hold the interval's start and end; -1 before the first one.
+    first = np.searchsorted(time, start_ns, side="right") - 1
+    last = np.searchsorted(time, end_ns, side="left") - 1
+
+    def until(values: Int64s, when: Int64s, sample: Int64s) -> Int64s:
+        """Return the integral of `values` up to `when`, which is within `sample`."""
+        before = np.concatenate(([0], np.cumsum(values * length)))
+        inside = np.minimum(when, ends[sample]) - time[sample]
+        return np.where(sample < 0, 0, before[sample] + values[sample] * inside)
+
+    def between(values: Int64s) -> Int64s:
+        # An empty interval has its last sample before its first.
+        return np.where(end_ns > start_ns, until(values, end_ns, last) - until(values, start_ns, first), 0)
+
+    # What the interval has of its first sample and, if that is another one, of its last.
+    overlaps = (
+        (first, np.where(first < 0, 0, np.minimum(end_ns, ends[first]) - start_ns).clip(min=0)),
+        (last, np.where(last <= first, 0, np.minimum(end_ns, ends[last]) - time[last]).clip(min=0)),
+    )
+    sampled = between(np.ones(len(time), np.int64))
+    missing = end_ns - start_ns - sampled
+    inner = sampled - overlaps[0][1] - overlaps[1][1]
+    # Bytes of one percent in one nanosecond.
+    unit = (series.peak_bytes_per_s or 0) / 100 / 1e9
+
+    def bytes_and_error(percents: Percents) -> tuple[Floats, Floats]:
+        values = percents.astype(np.int64)
+        # A short-time value can exceed the sustained peak a little, and then so can what was not seen.
+        most = max(100.0, float(values.max()) + _ROUNDING_PCT)
+        error = _ROUNDING_PCT * inner + most * missing
+        for sample, overlap in overlaps:
+            error = error + _edge_error(values[sample], length[sample], overlap, most)
+        estimate: Floats = between(values).astype(np.float64) * unit
+        return estimate, error * unit
+
+    short = np.where(end_ns - start_ns < series.period_ns, end_ns - start_ns, 0)
+    return _Sums(*bytes_and_error(series.read_pct), *bytes_and_error(series.write_pct), sampled, missing, short)
+
+
+def _edge_error(value: Int64s, length: Int64s, overlap: Int64s, most: float) -> Floats:
+    """Return the bound (percent times ns) for a sample that the range covers for `overlap` ns; 0 without overlap.
+
+    Anywhere in its period the rate is between 0 and `most`, and its mean is value -0.5 ... +0.5.
+    """
+    low = np.maximum(0, (value - _ROUNDING_PCT) * length - most * (length - overlap))
+    high = np.minimum((value + _ROUNDING_PCT) * length, most * overlap)
+    estimate = value * overlap
+    worst: Floats = np.maximum(estimate - low, high - estimate)
+    return worst

@@ -1,0 +1,1 @@
+"""Provide the use cases, which both the command line and the Python interface call."""

@@ -1,0 +1,220 @@
+"""Analyze several traces: choose the engine, continue from what is already there, and write the folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nsysprof.app.progress import Progress
+from nsysprof.errors import InterruptedCaptureError, OutputError, TraceError, UsageError
+from nsysprof.files.folder_kinds import RANKS
+from nsysprof.files.result_folder import ClaimedFolder, claim_folder
+from nsysprof.plain_text import plain_line
+
+if TYPE_CHECKING:
+    from nsysprof.notes import Note
+    from nsysprof.ranks.distributions import Key
+    from nsysprof.ranks.engine import Done, Task
+    from nsysprof.ranks.engine import Progress as Advance
+    from nsysprof.ranks.partial import Detail
+    from nsysprof.ranks.summarize import RankSource
+    from nsysprof.results.rank_results import RankRow, RanksAnalysis
+
+# Dask and its workers take three to five seconds to start, in which one process reads this much.
+_SMALL_BYTES = 384 << 20
+_WORTH_A_WORKER = 64 << 20
+_PACKED_TIMES = 8  # a trace is at least this many times larger than its archive
+
+
+def is_many(inputs: Sequence[Path]) -> bool:
+    """Return whether there are several traces: several inputs, or a folder of several."""
+    if len(inputs) > 1:
+        return True
+    if not inputs[0].is_dir():
+        return False
+    from nsysprof.ranks.identity import read_manifest_ranks
+    from nsysprof.trace.resolve_input import FILES, TRACES
+
+    if read_manifest_ranks(inputs[0]):
+        return True
+    try:
+        names = [path.name for path in inputs[0].iterdir()]
+    except OSError:
+        return False
+    if any(name.startswith(TRACES) for name in names):
+        return False
+    return sum(name.endswith((*FILES, ".nsys-rep")) for name in names) > 1
+
+
+def analyze_ranks(request: RanksRequest, progress: Progress) -> RanksResult:
+    """Analyze several traces as the ranks of one job, and write their analysis folder."""
+    if request.workers is not None and request.workers < 1:
+        raise UsageError(f"--workers {request.workers} is not a valid number of workers.", "Give 1 or more.")
+    folder = (request.out or Path("analysis") / _default_name(request.inputs)).absolute()
+    with claim_folder(folder, RANKS, force=request.force) as claimed:
+        found, files = _analyze_into(claimed, request, progress)
+        claimed.commit()
+    return RanksResult(found, folder, claimed.final(files))
+
+
+def _analyze_into(
+    claimed: ClaimedFolder, request: RanksRequest, progress: Progress
+) -> tuple[RanksAnalysis, Sequence[Path]]:
+    from nsysprof.nsight.find_tool import NSYS, find_tool
+    from nsysprof.ranks.engine import plan_tasks, prepare_parts
+    from nsysprof.ranks.identity import drop_copies, find_sources
+    from nsysprof.report.ranks import write_ranks
+
+    folder = claimed.path
+    is_report = any(path.suffix in (".nsys-rep", ".qdrep") or path.is_dir() for path in request.inputs)
+    sources, copies = drop_copies(
+        find_sources(request.inputs, find_tool(NSYS, request.nsys) if is_report else None), by_order=request.by_order
+    )
+    tasks = plan_tasks(sources, folder)
+    there = prepare_parts(folder, tasks, fresh=not claimed.goes_on)
+    if there:
+        progress.say(
+            f"{there} of {len(tasks)} traces are already there from a run that did not end; the others are read"
+        )
+    with _keep_going(folder, len(tasks)), progress.traces(len(tasks)) as advance:
+        done = _run(tasks, sources, request, advance)
+    engine = {"ran on": done.where, "seconds": round(done.seconds, 2), **done.tasks}
+    found = _conclude(done, tasks, copies, engine, by_order=request.by_order)
+    return found, write_ranks(found, folder, figures=request.figures, svg=request.svg, progress=progress.say)
+
+
+def analyze_folder(folder: Path, work: Path, advance: Advance) -> RanksAnalysis:
+    """Analyze a folder of several traces in this process, with nothing in the result that another run would not have.
+
+    work: for what is known of each trace.
+    """
+    from nsysprof.ranks.engine import plan_tasks, prepare_parts, run_serially
+    from nsysprof.ranks.identity import drop_copies, find_sources
+
+    sources, copies = drop_copies(find_sources([folder], None), by_order=False)
+    tasks = plan_tasks(sources, work)
+    prepare_parts(work, tasks, fresh=True)
+    return _conclude(run_serially(tasks, advance), tasks, copies, {}, by_order=False)
+
+
+def _conclude(
+    done: Done, tasks: list[Task], copies: Sequence[Note], engine: dict[str, Any], *, by_order: bool
+) -> RanksAnalysis:
+    """Return the analysis of all ranks from the shares of each. Raise TraceError where there are none."""
+    from nsysprof.ranks.engine import renumber
+    from nsysprof.ranks.identity import number_ranks
+    from nsysprof.ranks.overview import overview
+
+    rows = done.merged.rows
+    _refuse_if_all_failed([row.reason for row in rows], rows[0].next_step)
+    ranks = number_ranks(rows, {task.source.position: task.source.path for task in tasks}, by_order=by_order)
+    return overview(renumber(done.merged, ranks), _details(tasks, rows), engine, copies)
+
+
+def worthwhile_workers(traces: Sequence[Path], processors: int) -> int:
+    """Return how many processes read these soonest. What nsys must export, and folders, are work for a worker each."""
+    from nsysprof.trace.resolve_input import FILES, PACKED
+
+    work = 0
+    for path in traces:
+        size = path.stat().st_size if path.is_file() else 0
+        times = _PACKED_TIMES if path.suffix in PACKED else 1
+        work += size * times if path.name.endswith(FILES) else max(size, _WORTH_A_WORKER)
+    return 1 if work < _SMALL_BYTES else max(1, min(processors, work // _WORTH_A_WORKER))
+
+
+def _run(tasks: list[Task], sources: list[RankSource], request: RanksRequest, advance: Advance) -> Done:
+    from nsysprof.ranks.dask_engine import TlsFiles, has_dask, run_on_dask
+    from nsysprof.ranks.engine import run_in_pool, run_serially
+
+    if request.scheduler is not None:
+        tls = None if request.tls is None else TlsFiles(*request.tls)
+        return run_on_dask(tasks, advance, scheduler=request.scheduler, workers=0, tls=tls)
+    workers = request.workers
+    if workers is None:
+        processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        workers = worthwhile_workers([source.path for source in sources], processors)
+    workers = min(workers, len(tasks))
+    if workers == 1:
+        return run_serially(tasks, advance)
+    if has_dask():
+        return run_on_dask(tasks, advance, scheduler=None, workers=workers, memory=request.worker_memory)
+    return run_in_pool(tasks, workers, advance)
+
+
+def _details(tasks: list[Task], rows: Sequence[RankRow]) -> Iterator[tuple[RankRow, Detail, dict[Key, int]]]:
+    from nsysprof.ranks.parts import read_detail
+
+    read = {row.position for row in rows if row.is_read}
+    for task in tasks:
+        if task.source.position in read:
+            found = read_detail(task.part)
+            if found is None:
+                raise OutputError(
+                    f"{task.part}, which a worker wrote, is not here.",
+                    "Give an --out that this machine and all workers share.",
+                )
+            yield found
+
+
+def _refuse_if_all_failed(reasons: list[str], next_step: str) -> None:
+    if all(reasons):
+        raise TraceError(f"None of {len(reasons)} traces could be read. The first: {reasons[0]}", next_step)
+
+
+@contextmanager
+def _keep_going(folder: Path, traces: int) -> Iterator[None]:
+    """Turn an interrupt into an error that says what is kept."""
+    from nsysprof.ranks.parts import PARTS
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = sum(1 for _ in (folder / PARTS).glob("*.parquet"))
+        raise InterruptedCaptureError(
+            f"Interrupted: {kept} of {traces} traces are done and kept.",
+            "The same command continues there.",
+        ) from None
+
+
+def _default_name(inputs: Sequence[Path]) -> str:
+    paths = [path.resolve() for path in inputs]
+    common = paths[0] if len(paths) == 1 else Path(os.path.commonpath(paths))
+    return f"{plain_line(common.name) or 'traces'}-ranks"
+
+
+@dataclass(frozen=True)
+class RanksRequest:
+    """Several traces to analyze as the ranks of one job.
+
+    workers: how many processes; None chooses their number by the size of the traces.
+    scheduler: the address of a Dask scheduler; None for this machine alone.
+    tls: the scheduler's authority, our certificate and our key (PEM files); None for a scheduler without.
+    worker_memory: the memory of each local Dask worker, such as 4GiB.
+    by_order: whether ranks are numbered by the order of the inputs.
+    """
+
+    inputs: tuple[Path, ...]
+    out: Path | None = None
+    force: bool = False
+    figures: bool = True
+    svg: bool = False
+    nsys: Path | None = None
+    workers: int | None = None
+    scheduler: str | None = None
+    tls: tuple[Path | None, Path | None, Path | None] | None = None
+    worker_memory: str = "auto"
+    by_order: bool = False
+
+
+@dataclass(frozen=True)
+class RanksResult:
+    """The analysis of all ranks, and the files that were written."""
+
+    analysis: RanksAnalysis
+    folder: Path
+    files: tuple[Path, ...]

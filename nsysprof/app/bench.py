@@ -1,0 +1,241 @@
+"""Run the use case `bench`: the untraced latency of a grid, with sound statistics."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nsysprof.app.grid import Grid
+from nsysprof.app.machine import default_dtype, require_torch, settle_device
+from nsysprof.app.progress import SILENT, Progress
+from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError
+from nsysprof.files.folder_kinds import BENCH
+from nsysprof.files.json_file import json_value
+from nsysprof.files.result_folder import claim_folder
+from nsysprof.results.block import WARMUP_RULE
+
+if TYPE_CHECKING:
+    from nsysprof.analysis.sampling.bench import BenchResults, SelfCheck
+    from nsysprof.capture.bench_plan import BenchPlan
+    from nsysprof.capture.bench_run import BenchRun
+    from nsysprof.report.sections.bench_report import BenchReport
+
+
+def plan_bench(request: BenchRequest) -> BenchPlan:
+    """Return what `bench` would measure on this machine. Raise UsageError for what makes no sense."""
+    from nsysprof.capture.bench_plan import BenchPlan, check_plan
+
+    request.grid.expand()  # complain about the grid before looking at the machine
+    require_torch("bench")
+    device = settle_device(request.device)
+    plan = BenchPlan(
+        cases=tuple(request.grid.expand(default_dtype(device))),
+        device=device,
+        processes=request.processes,
+        rounds=request.rounds,
+        samples=request.samples,
+        sample_seconds=request.sample_seconds,
+        warmup_seconds=request.warmup_seconds,
+        seed=draw_seed() if request.seed is None else request.seed,
+        flush=request.flush,
+        check=request.check,
+        graph=request.graph,
+        copies=request.copies,
+        case_timeout_s=request.case_timeout_s,
+    )
+    check_plan(plan)
+    return plan
+
+
+def bench(request: BenchRequest, progress: Progress = SILENT) -> BenchResult:
+    """Measure the grid, and write samples, results, figures and a report; a failure is part of the result."""
+    from nsysprof.capture.bench import prepare_bench_folder, run_bench
+    from nsysprof.capture.bench_run import new_run
+    from nsysprof.capture.folder import remove_work
+    from nsysprof.report.bench import write_bench
+
+    plan, folder = plan_bench(request), request.out or dated_bench_folder("bench")
+    if request.db is not None:
+        from nsysprof.app.results_database import check_database
+
+        check_database(request.db)
+    with claim_folder(folder, BENCH, force=request.force) as claimed:
+        prepare_bench_folder(claimed.path)
+        run = new_run(plan)
+        progress.say(f"seed {plan.seed}")
+        try:
+            with progress.blocks(plan.processes * plan.rounds * len(plan.cells)) as on_block:
+                finished = run_bench(run, claimed.path, on_block)
+        finally:
+            remove_work(claimed.path)
+        results = summarize(run)
+        write_bench(report_of(run, results, folder, request.command), claimed.path, figures=request.figures)
+        claimed.commit()
+    if request.db is not None:
+        from nsysprof.app.results_database import append_results
+
+        append_results(request.db, run, results.table)
+    return BenchResult(run, results, folder, self_check(run), _failure(run, results, folder, finished))
+
+
+def draw_seed() -> int:
+    """Return a random seed for the order of the blocks."""
+    return random.SystemRandom().randrange(2**31)
+
+
+def dated_bench_folder(kind: str) -> Path:
+    """Return where a bench or a tuning goes when the user names no folder."""
+    return Path("traces") / f"{kind}-{datetime.now():%Y%m%d-%H%M%S}"
+
+
+def summarize(run: BenchRun) -> BenchResults:
+    """Return the results of a run, whether it is complete or not."""
+    from nsysprof.analysis.sampling.bench import summarize_bench
+
+    plan = run.plan
+    names = [plan.name_of(cell) for cell in range(len(plan.cells))]
+    return summarize_bench(plan.cells, names, run.blocks, run.ceilings, run.environment, copies=plan.copies)
+
+
+def self_check(run: BenchRun) -> SelfCheck | None:
+    """Return what measuring each case against itself showed, or None where that was not asked for."""
+    from nsysprof.analysis.sampling.bench import check_self
+
+    plan = run.plan
+    return check_self(run.blocks, len(plan.cells), plan.copies) if plan.copies > 1 else None
+
+
+def report_of(run: BenchRun, results: BenchResults, folder: Path, command: str) -> BenchReport:
+    """Return the report of a run.
+
+    command: what the user typed to measure it.
+    """
+    from nsysprof.report.sections.bench_report import BenchReport
+
+    return BenchReport(
+        title=folder.resolve().name,
+        table=results.table,
+        floor_pct=results.floor_pct,
+        floor_pairs=results.floor_pairs,
+        ceilings=run.ceilings,
+        environment=run.environment,
+        notes=results.notes,
+        method=method_lines(run.plan, results),
+        command=command,
+        self_check=self_check_lines(self_check(run)),
+    )
+
+
+def method_lines(plan: BenchPlan, results: BenchResults) -> list[str]:
+    """Return how it was measured and judged, a line each."""
+    from nsysprof.analysis.sampling import latency, significance
+    from nsysprof.attention.work_model import CONVENTION
+
+    caches = "caches emptied before each sample by writing four times the L2's size" if plan.flush else "caches warm"
+    clock = (
+        "one pair of CUDA events around each call" if plan.device == "cuda" else "a monotonic clock around each call"
+    )
+    floor = "unknown" if results.floor_pct is None else f"{results.floor_pct:.2f} % from {results.floor_pairs} pairs"
+    return [
+        f"Untraced; {clock}; {caches}; cases interleaved, in an order drawn from seed {plan.seed}; "
+        f"{plan.processes} processes, {plan.rounds} rounds in each, up to {plan.samples} samples a round.",
+        f"Warm-up before each round: {WARMUP_RULE.format(seconds=plan.warmup_seconds)}.",
+        f"{latency.METHOD[0].upper()}{latency.METHOD[1:]}.",
+        f"{significance.METHOD[0].upper()}{significance.METHOD[1:]}.",
+        f"Noise floor: {floor}; the difference that 95 % of pairs of the same code stay below.",
+        f"{CONVENTION}.",
+    ]
+
+
+def self_check_lines(found: SelfCheck | None) -> list[str]:
+    """Return what a self-check showed in sentences; none where there was none."""
+    if found is None:
+        return []
+    if found.pairs == 0 or found.floor_pct is None:
+        return ["A self-check needs at least two processes."]
+    return [
+        f"Self-check: {found.pairs} pairs of the same code; called a difference: {found.alarms} "
+        f"({100 * found.alarms / found.pairs:.1f} %); shown to be the same: {found.same}. 95 % of the pairs differ by "
+        f"less than {found.floor_pct:.2f} %."
+    ]
+
+
+def _failure(run: BenchRun, results: BenchResults, folder: Path, finished: bool) -> NsysprofError | None:
+    if not finished:
+        return InterruptedCaptureError(
+            f"Interrupted: {len(run.blocks)} blocks are kept in {folder}.",
+            f"What they show is in {folder / 'report.md'}.",
+        )
+    return nothing_measured(results, folder)
+
+
+def nothing_measured(results: BenchResults, folder: Path) -> NsysprofError | None:
+    """Return the error for a run without a single measured case, else None."""
+    if results.table["median_ns"].notna().any():
+        return None
+    reasons = sorted({f"{row['status']}: {row['reason']}" for row in results.table.to_dict("records")})
+    return CaptureFailedError(
+        f"None of {len(results.table)} cases could be measured. {reasons[0]}",
+        f"Each case's reason is in {folder / 'results.csv'}.",
+    )
+
+
+@dataclass(frozen=True)
+class BenchRequest:
+    """What to measure and how. Numbers are as in BenchPlan.
+
+    seed: None for a random one.
+    copies: how often each case is in the grid; more than one is a self-check.
+    out: the folder; None for traces/bench-DATE-TIME.
+    db: a SQLite database to which the results are appended.
+    command: what the user typed, which the report repeats.
+    """
+
+    grid: Grid = field(default_factory=Grid)
+    processes: int = 3
+    rounds: int = 5
+    samples: int = 10
+    sample_seconds: float = 1.0
+    warmup_seconds: float = 1.0
+    seed: int | None = None
+    flush: bool = True
+    graph: str = "auto"
+    check: bool = True
+    device: str = "auto"
+    case_timeout_s: float = 300.0
+    copies: int = 1
+    out: Path | None = None
+    force: bool = False
+    db: Path | None = None
+    figures: bool = True
+    command: str = "nsysprof.bench(...)"
+
+
+@dataclass(frozen=True)
+class BenchResult:
+    """What was measured, what follows from it, and where it is.
+
+    failure: why there is less than was asked for, or None. What was measured is written in any case.
+    """
+
+    run: BenchRun
+    results: BenchResults
+    folder: Path
+    self_check: SelfCheck | None
+    failure: NsysprofError | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `--json` prints."""
+        from nsysprof.results.table_records import to_records
+
+        return {
+            "folder": str(self.folder),
+            "seed": self.run.plan.seed,
+            "floor_pct": self.results.floor_pct,
+            "cases": to_records(self.results.table),
+            **({} if self.self_check is None else {"self_check": json_value(self.self_check)}),
+            "notes": json_value(self.results.notes),
+        }

@@ -1,0 +1,221 @@
+"""Run the use case `bundle`: what can be shared of a capture, bench or trace, as an archive and Markdown to paste."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import zipfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nsysprof.app.analyze_trace import default_name
+from nsysprof.app.progress import SILENT, Progress, Say
+from nsysprof.app.refuse_url import refuse_url
+from nsysprof.errors import OutputError, UsageError
+
+if TYPE_CHECKING:
+    from nsysprof.app.build_bundle import BuildRequest, Built
+    from nsysprof.bundle.check import Searched
+
+
+def bundle(request: BundleRequest, progress: Progress = SILENT) -> BundleResult:
+    """Build an archive that can be shared, search it for everything private, and only then put it in its place."""
+    from nsysprof.files.claim_file import claim_file
+    from nsysprof.trace.bundle_format import SUFFIX, plain_title
+
+    refuse_url(request.source)
+    if not request.max_bytes > 0:
+        raise UsageError(f"--max-size {request.max_bytes / 1e6:g} is not a valid size.", "Give megabytes above zero.")
+    target = request.out or Path(plain_title(default_name(request.source)) + SUFFIX)
+    if target.suffix.lower() != SUFFIX:
+        raise UsageError(f"{target} does not end with {SUFFIX}.", "Choose another name with --out.")
+    with ExitStack() as claimed:
+        if not request.show:
+            _check_target(target, force=request.force)
+            claimed.enter_context(claim_file(target))
+            _check_target(target, force=request.force)  # another run may have ended meanwhile
+        return _make_in_scratch(request, target, progress)
+
+
+def _make_in_scratch(request: BundleRequest, target: Path, progress: Progress) -> BundleResult:
+    from nsysprof.trace.bundle_format import plain_title
+
+    try:
+        with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
+            return _make(request, target, plain_title(target.stem), Path(scratch), progress.say)
+    except OSError as error:
+        folder = tempfile.gettempdir()
+        raise OutputError(f"{folder} cannot be written: {error.strerror}.", "Free space, or set TMPDIR.") from error
+
+
+def _make(request: BundleRequest, target: Path, title: str, scratch: Path, say: Say) -> BundleResult:
+    from nsysprof.app.build_bundle import build
+    from nsysprof.files.output import write_whole
+
+    wanted = _read(request, title, scratch)
+    made = scratch / "made"
+    made.mkdir()
+    built, archive = build(wanted, made, say)
+    markdown, digest = _render(target, wanted, built, archive)
+    say("search every byte for what must not be in it")
+    searched = _search(wanted, built, archive, markdown, scratch)
+    contents = _contents(wanted, built) if request.show else None
+    size = archive.stat().st_size
+    if not request.show:
+        write_whole(target, archive.read_bytes())
+    return BundleResult(
+        path=None if request.show else target,
+        bytes=size,
+        sha256=digest,
+        sizes={name: path.stat().st_size for name, path in sorted(built.files.items())},
+        names_replaced=wanted.names.counts(),
+        left_out=tuple(built.left_out),
+        markdown=markdown,
+        secrets_searched=searched.secrets,
+        texts_searched=searched.texts,
+        contents=contents,
+    )
+
+
+def _read(request: BundleRequest, title: str, scratch: Path) -> BuildRequest:
+    """Find what there is to share, and how its names become tokens."""
+    from nsysprof.analysis.attribution.categories import categorize
+    from nsysprof.app.build_bundle import BuildRequest
+    from nsysprof.app.bundle_ranks import find_rank_traces
+    from nsysprof.bundle.name_tokens import NameTokens
+    from nsysprof.bundle.source import read_ranks, read_source, refuse_bundle
+    from nsysprof.nsight.find_tool import NSYS, find_tool
+    from nsysprof.trace.resolve_input import REPORTS
+
+    source, work = request.source, scratch / "input"
+    work.mkdir()
+    reports_alone = source.is_dir() and not any(source.glob("*.sqlite*"))
+    needs_nsys = source.suffix in REPORTS or (reports_alone and any(source.glob(f"*{REPORTS[0]}")))
+    refuse_bundle(source)
+    nsys = find_tool(NSYS, request.nsys) if needs_nsys else None
+    ranks = find_rank_traces(source, nsys, work)
+    read = read_ranks(source, ranks) if ranks else read_source(source, nsys, work)
+    if request.ranges and not read.traces:
+        raise UsageError(f"{source} has no trace to crop.", "Leave out --range.")
+    names = NameTokens(keep=request.keep_names, categorize=categorize)
+    return BuildRequest(read, title, names, request.ranges, request.max_bytes)
+
+
+def _render(target: Path, wanted: BuildRequest, built: Built, archive: Path) -> tuple[str, str]:
+    """Return the Markdown to paste, and the SHA-256 of the archive."""
+    from nsysprof.report.formats.markdown import render_markdown
+    from nsysprof.report.sections.bundle_report import Shared, bundle_report
+
+    with archive.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    has_trace = any(name.endswith(".sqlite.xz") for name in built.files)
+    shared = Shared(
+        target.name, archive.stat().st_size, digest, wanted.title, has_trace, wanted.names.keep, built.left_out
+    )
+    report = bundle_report(
+        shared, built.analysis, built.record, built.bench, built.environment, built.notes, built.ranks
+    )
+    return render_markdown(report, level=3), digest
+
+
+def _search(wanted: BuildRequest, built: Built, archive: Path, markdown: str, scratch: Path) -> Searched:
+    """Unpack the archive as a stranger would, and search it and the Markdown. Raises SecretLeakError."""
+    from nsysprof.bundle.check import check_bundle
+
+    text = scratch / "issue.md"
+    text.write_text(markdown, encoding="utf-8")
+    unpacked = scratch / "unpacked"
+    unpacked.mkdir()
+    return check_bundle(wanted.source, built.shared_traces, archive, text, wanted.title, wanted.names, unpacked)
+
+
+def _contents(wanted: BuildRequest, built: Built) -> BundleContents:
+    from nsysprof.bundle.check import shared_texts
+
+    rows = {} if built.report is None else built.report.rows
+    return BundleContents(rows, shared_texts(*built.shared_traces), wanted.names.replaced())
+
+
+def _check_target(target: Path, *, force: bool) -> None:
+    from nsysprof.files.output import output_error
+    from nsysprof.trace.bundle_format import CONTENTS
+
+    if target.is_dir():
+        raise OutputError(f"{target} is a folder.", "Choose another name with --out.")
+    if target.exists() and not force:
+        raise OutputError(f"{target} exists.", "Give --force to replace it, or another name with --out.")
+    if target.exists():
+        try:
+            with zipfile.ZipFile(target) as archive:
+                ours = CONTENTS in archive.namelist()
+        except (zipfile.BadZipFile, OSError):
+            ours = False
+        if not ours:
+            raise OutputError(f"{target} exists and is not a bundle.", "Choose another name with --out.")
+    if not target.resolve().parent.is_dir():
+        raise output_error(target, FileNotFoundError(2, "its folder does not exist"))
+
+
+@dataclass(frozen=True)
+class BundleRequest:
+    """What to share, and how much of it.
+
+    out: the archive; None for NAME.zip in the current folder.
+    ranges: patterns of range names. With any, only what belongs to these ranges is shared.
+    max_bytes: the largest size of the archive (bytes).
+    show: whether to make everything and write nothing.
+    """
+
+    source: Path
+    out: Path | None = None
+    force: bool = False
+    keep_names: bool = False
+    ranges: tuple[str, ...] = ()
+    max_bytes: int = 25_000_000
+    show: bool = False
+    nsys: Path | None = None
+
+
+@dataclass(frozen=True)
+class BundleContents:
+    """What would be shared of the traces: rows by table, texts by column, and tokens with the names they stand for."""
+
+    rows: dict[str, int]
+    texts: dict[str, list[str]]
+    replaced: dict[str, str]
+
+
+@dataclass(frozen=True)
+class BundleResult:
+    """The archive that was made.
+
+    path: None when it was only shown.
+    sizes: the size of each file in it (bytes).
+    left_out: what is not in it, and why.
+    markdown: the text to paste where the archive is attached.
+    contents: filled when it was only shown.
+    """
+
+    path: Path | None
+    bytes: int
+    sha256: str
+    sizes: dict[str, int]
+    names_replaced: dict[str, int]
+    left_out: tuple[tuple[str, str], ...]
+    markdown: str
+    secrets_searched: int
+    texts_searched: int
+    contents: BundleContents | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what describes the archive, without the Markdown and the contents."""
+        return {
+            "file": None if self.path is None else str(self.path),
+            "bytes": self.bytes,
+            "sha256": self.sha256,
+            "members": sorted(self.sizes),
+            "names_replaced": self.names_replaced,
+            "left_out": [{"what": what, "why": why} for what, why in self.left_out],
+        }

@@ -1,0 +1,267 @@
+"""Run the use case `capture`: the grid, untraced and then under a profiler, into a capture folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nsysprof.app.grid import Grid
+from nsysprof.app.machine import default_dtype, require_torch, settle_device
+from nsysprof.app.progress import SILENT, Progress
+from nsysprof.attention.case import check_names
+from nsysprof.errors import (
+    DataLossError,
+    MissingToolError,
+    NsysprofError,
+    OutputError,
+    ToolFailedError,
+    UsageError,
+)
+from nsysprof.files.folder_kinds import CAPTURE
+from nsysprof.files.json_file import json_value
+from nsysprof.files.result_folder import claim_folder
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from nsysprof.capture.manifest import Manifest
+    from nsysprof.capture.plan import CapturePlan, CountingPlan
+    from nsysprof.capture.run import Captured
+    from nsysprof.notes import Loss
+    from nsysprof.results.analysis import Analysis
+
+_COUNTED = "ncu"
+
+
+@dataclass(frozen=True)
+class CaptureRequest:
+    """What to measure and how."""
+
+    grid: Grid = field(default_factory=Grid)
+    # One of auto, nsys, torch and none; with ncu, each case is also counted in a pass of its own.
+    profilers: tuple[str, ...] = ("auto",)
+    # auto, cuda or cpu.
+    device: str = "auto"
+    # The most untraced samples of a case, and the time they may take (s); at least ten samples are taken.
+    samples: int = 50
+    sample_seconds: float = 3.0
+    # Calls before the first sample.
+    warmup: int = 10
+    # Calls of each case under the profiler.
+    traced_calls: int = 10
+    # A case that takes longer is stopped (s).
+    case_timeout_s: float = 300.0
+    # Whether each result is compared with a reference.
+    check: bool = True
+    # How often DRAM traffic is sampled under nsys (Hz); 0: it is not sampled.
+    gpu_metrics_hz: int = 0
+    # More metrics for ncu to count.
+    metrics: tuple[str, ...] = ()
+    # Sections that ncu adds to its own report.
+    sections: tuple[str, ...] = ()
+    # How ncu repeats a kernel to count it; one of REPLAYS.
+    replay: str = "auto"
+    # ncu counts at most this many kernels of a call, from its first on.
+    count_kernels: int = 200
+    # The tools; None: they are searched for.
+    nsys: Path | None = None
+    ncu: Path | None = None
+    # The capture folder; None: traces/DATE-TIME.
+    out: Path | None = None
+    # Whether an older capture in the folder is replaced.
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class PlannedCapture:
+    """A capture before it runs."""
+
+    plan: CapturePlan
+    folder: Path
+    # None: the tool is not needed, or was not found.
+    nsys: Path | None
+    ncu: Path | None
+    # Whether torch's profiler replaces an nsys that fails.
+    fall_back: bool
+
+
+@dataclass(frozen=True)
+class CaptureResult:
+    """A finished capture."""
+
+    manifest: Manifest
+    # results.csv.
+    results: pd.DataFrame
+    folder: Path
+    # Why there is less than was asked for, or None. What was measured is written in any case.
+    failure: NsysprofError | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `--json` prints."""
+        from nsysprof.results.table_records import to_records
+
+        cases = to_records(self.results)
+        return {"folder": str(self.folder), "cases": cases, "notes": json_value(self.manifest.notes)}
+
+
+def plan_capture(request: CaptureRequest) -> PlannedCapture:
+    """Return what `capture` would do on this machine. Raise UsageError for what makes no sense."""
+    from nsysprof.capture import plan as capture_plan
+    from nsysprof.capture.folder import dated_folder
+    from nsysprof.environment import collect_gpus, collect_host
+    from nsysprof.nsight.find_tool import NSYS, find_tool
+
+    tracer, counting = _split_profilers(request)
+    request.grid.expand()  # complain about the grid before looking at the machine
+    require_torch("capture")
+    device = settle_device(request.device, tracer)
+    if device != "cuda" and (counting or request.gpu_metrics_hz):
+        raise UsageError(
+            "Only a GPU has hardware counters, and this capture is of the CPU.", "Leave out ncu and --gpu-metrics."
+        )
+    nsys = find_tool(NSYS, request.nsys) if tracer in ("auto", "nsys") else None
+    settled = _settle_profiler(tracer, device, nsys)
+    if request.gpu_metrics_hz and settled != "nsys":
+        raise UsageError(f"--gpu-metrics samples under nsys, and the tracer is {settled}.", "Give --profiler nsys.")
+    memory = collect_gpus()[0]["memory_bytes"] if device == "cuda" else collect_host()["memory_bytes"]
+    plan = capture_plan.plan_capture(
+        request.grid.expand(default_dtype(device)),
+        profiler=settled,
+        device=device,
+        memory_bytes=memory,
+        samples=request.samples,
+        sample_seconds=request.sample_seconds,
+        warmup=request.warmup,
+        traced_calls=request.traced_calls,
+        case_timeout_s=request.case_timeout_s,
+        check=request.check,
+        gpu_metrics_hz=request.gpu_metrics_hz,
+        counting=counting,
+    )
+    ncu = _find_ncu(request.ncu) if counting is not None else None
+    return PlannedCapture(plan, request.out or dated_folder(), nsys, ncu, fall_back=tracer == "auto")
+
+
+def capture(request: CaptureRequest, progress: Progress = SILENT) -> CaptureResult:
+    """Measure and trace the grid, and fill the capture folder; a failure is part of the result."""
+    from nsysprof.app.capture_record import read_results
+    from nsysprof.capture.folder import prepare_folder
+    from nsysprof.capture.run import run_capture
+    from nsysprof.results.analysis import RESULT_COLUMNS
+
+    planned = plan_capture(request)
+    folder = planned.folder
+    with claim_folder(folder, CAPTURE, force=request.force) as claimed:
+        prepare_folder(claimed.path)
+        with progress.cases(len(planned.plan.cases)) as on_progress:
+            captured = run_capture(
+                planned.plan,
+                claimed.path,
+                nsys=planned.nsys,
+                ncu=planned.ncu,
+                fall_back=planned.fall_back,
+                result_columns=RESULT_COLUMNS,
+                on_progress=on_progress,
+            )
+        losses = _add_trace(captured, claimed.path)
+        claimed.commit()
+    return CaptureResult(captured.manifest, read_results(folder), folder, _failure(captured, folder, losses))
+
+
+def _split_profilers(request: CaptureRequest) -> tuple[str, CountingPlan | None]:
+    """Return the tracer, and the plan of the counted pass: `nsys,ncu` is both, `ncu` the latencies and the counters."""
+    from nsysprof.capture.plan import PROFILERS, REPLAYS, CountingPlan
+
+    names = request.profilers
+    rest = [name for name in names if name != _COUNTED]
+    check_names("replay", [request.replay], REPLAYS)
+    if len(rest) > 1 or not names:
+        raise UsageError(
+            f"--profiler {','.join(names)} names more than one tracer." if rest else "--profiler is empty.",
+            "Give one, and ',ncu' for counters.",
+        )
+    check_names("profiler", rest or ["none"], PROFILERS)
+    if _COUNTED not in names:
+        if request.metrics or request.sections:
+            raise UsageError("--metrics and --section are for ncu.", "Give --profiler nsys,ncu too.")
+        return rest[0], None
+    plan = CountingPlan(request.metrics, request.sections, request.replay, request.count_kernels)
+    return rest[0] if rest else "none", plan
+
+
+def _find_ncu(named: Path | None) -> Path:
+    from nsysprof.nsight.find_tool import NCU, find_tool
+
+    found = find_tool(NCU, named)
+    if found is None:
+        raise MissingToolError(
+            "--profiler ncu, but ncu was not found.", "Install Nsight Compute, or name it with --ncu or NSYSPROF_NCU."
+        )
+    return found
+
+
+def _settle_profiler(profiler: str, device: str, nsys: Path | None) -> str:
+    if profiler == "nsys" and nsys is None:
+        raise MissingToolError(
+            "--profiler nsys, but nsys was not found.",
+            "Install Nsight Systems, or name it with --nsys or NSYSPROF_NSYS; --profiler torch works without it.",
+        )
+    if profiler != "auto":
+        return profiler
+    return "nsys" if nsys is not None and device == "cuda" else "torch"
+
+
+def _add_trace(captured: Captured, folder: Path) -> tuple[Loss, ...]:
+    """Fill results.csv from the trace, and return what the profiler lost."""
+    from nsysprof.app.analyze_trace import analyze_trace
+    from nsysprof.capture.manifest import RESULTS, write_manifest
+    from nsysprof.files.output import write_whole
+    from nsysprof.results.case_columns import CAPTURE_RESULTS
+    from nsysprof.results.csv_table import render_csv
+
+    if captured.trace is None:
+        return ()
+    analysis = analyze_trace(captured.trace)
+    results = _fill(folder, analysis, captured, captured.trace)
+    write_whole(folder / RESULTS, render_csv(results, CAPTURE_RESULTS))
+    captured.manifest.notes += (loss.note for loss in analysis.losses)
+    write_manifest(folder, captured.manifest)
+    return analysis.losses
+
+
+def _fill(folder: Path, analysis: Analysis, captured: Captured, trace: Path) -> pd.DataFrame:
+    from nsysprof.app.capture_record import read_record
+    from nsysprof.app.join_counters import complete_analysis, name_kernels
+
+    name_kernels(folder, trace)
+    joined, record = complete_analysis(analysis, read_record(folder), trace, folder=folder)
+    captured.manifest.notes += joined.notes[len(analysis.notes) :]
+    assert record is not None
+    captured.manifest.missing = list(record.missing)
+    return record.results
+
+
+def _failure(captured: Captured, folder: Path, losses: tuple[Loss, ...]) -> NsysprofError | None:
+    from nsysprof.capture.run import interrupted_error
+
+    if captured.interrupted:
+        return interrupted_error(folder, captured.progress)
+    untraced = _untraced(captured, folder)
+    if untraced is None and losses:
+        return DataLossError(losses[0].note.text, losses[0].note.next_step)
+    return untraced
+
+
+def _untraced(captured: Captured, folder: Path) -> NsysprofError | None:
+    """Return the error for a trace that was asked for and holds no case: the latencies are there, the rest is not."""
+    measured = [outcome for outcome in captured.progress.outcomes if outcome.status == "ok"]
+    if captured.manifest.profiler == "none" or any(outcome.traced == "ok" for outcome in measured):
+        return None
+    reason = measured[0].traced_reason if measured else ""
+    if "disk is full" in reason or "No space left" in reason:
+        return OutputError(f"No space left for the trace in {folder}; the latencies are kept.", "Free some space.")
+    return ToolFailedError(
+        f"No case could be traced: {reason or 'the profiler recorded nothing'}. The latencies are kept in {folder}.",
+        f"See {folder / 'logs'}; --profiler none measures latencies only.",
+    )

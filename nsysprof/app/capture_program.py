@@ -1,0 +1,219 @@
+"""Run the use case `capture` for a program: any program under nsys, alone or as ranks of a job."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nsysprof.app.progress import SILENT, Progress
+from nsysprof.errors import DataLossError, InterruptedCaptureError, MissingToolError, NsysprofError, UsageError
+from nsysprof.files.folder_kinds import CAPTURE
+from nsysprof.files.result_folder import claim_folder
+from nsysprof.notes import Remarks
+
+if TYPE_CHECKING:
+    from nsysprof.capture.program import CapturedProgram
+    from nsysprof.capture.program_plan import ProgramPlan
+    from nsysprof.capture.rank import RankIdentity
+
+
+def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
+    """Return how the program would be recorded here. Raise UsageError for what makes no sense."""
+    from nsysprof.capture.program_plan import is_torch_launcher, plan_program
+    from nsysprof.capture.rank import own_identity
+
+    if sys.platform == "win32":
+        raise UsageError("Programs are captured on Linux only.", "Run nsys profile, then nsysprof analyze.")
+    identity, argv = own_identity(), list(request.argv)
+    # A rank of a job records itself unless its program is a launcher, with or without --per-rank.
+    launches = request.per_rank and (identity is None or is_torch_launcher(argv))
+    plan = plan_program(
+        argv,
+        per_rank=launches,
+        ranks=request.ranks,
+        trace=request.trace,
+        capture_range=request.capture_range,
+        delay_s=request.delay_s,
+        duration_s=request.duration_s,
+        end_program=request.end_program,
+        gpu_metrics_hz=request.gpu_metrics_hz,
+        nsys_options=request.nsys_options,
+    )
+    if plan.ranks and not (launches or identity):
+        raise UsageError("--ranks chooses among ranks, but there is only one program.", "Give --per-rank too.")
+    if shutil.which(argv[0]) is None:
+        raise UsageError(
+            f"The program {argv[0]} was not found, or cannot be run.",
+            "Options of nsysprof come before the program: nsysprof capture [OPTIONS] -- PROGRAM [ARGUMENTS].",
+        )
+    nsys = _find_nsys(request.nsys)
+    return PlannedProgram(plan, request.out or _default_folder(plan, identity), nsys, identity)
+
+
+def capture_program(request: ProgramRequest, progress: Progress = SILENT) -> ProgramResult:
+    """Record one program, and fill the capture folder; a failure is part of the result."""
+    from nsysprof.capture.program import run_program_capture
+    from nsysprof.capture.record_program import own_watchers
+
+    planned = plan_program_capture(request)
+    shared = planned.identity is not None  # ranks that are started separately write their own files into one folder
+    with nullcontext() if shared else claim_folder(planned.folder, CAPTURE, force=request.force) as claimed:
+        folder = planned.folder if claimed is None else claimed.path
+        _prepare(planned, folder, force=request.force)
+        captured = run_program_capture(
+            planned.plan,
+            folder,
+            nsys=planned.nsys,
+            identity=planned.identity,
+            watchers=own_watchers(quiet_stdout=request.stdout_to_stderr),
+            say=(progress if planned.is_first else SILENT).say,
+            inspect=_inspect,
+        )
+        if claimed is not None:
+            claimed.commit()
+            captured = replace(captured, traces=claimed.final(captured.traces))
+    return ProgramResult(captured, planned.folder, planned.is_first, _failure(captured, planned.folder))
+
+
+def _find_nsys(named: Path | None) -> Path:
+    from nsysprof.nsight.find_tool import NSYS, find_tool
+
+    found = find_tool(NSYS, named)
+    if found is None:
+        raise MissingToolError(
+            "A program is captured with nsys, and nsys was not found.",
+            "Install Nsight Systems, or name it with --nsys or NSYSPROF_NSYS; torch's own profiler cannot record "
+            "a program from outside.",
+        )
+    return found
+
+
+def _default_folder(plan: ProgramPlan, identity: RankIdentity | None) -> Path:
+    from nsysprof.capture.folder import dated_folder
+    from nsysprof.capture.rank import job_token, names_a_job
+
+    if identity is None:
+        return dated_folder()
+    if not names_a_job(os.environ):
+        raise UsageError(
+            f"{identity.world_size} ranks of a job need one folder, and nothing names the job.", "Give --out."
+        )
+    return Path("traces") / f"job-{job_token(os.environ, list(plan.argv), identity.world_size)}"
+
+
+def _prepare(planned: PlannedProgram, folder: Path, *, force: bool) -> None:
+    from nsysprof.capture.folder import RANKS, prepare_folder
+    from nsysprof.capture.rank import job_token
+    from nsysprof.capture.rank_record import join_folder
+    from nsysprof.files.output import output_error
+
+    plan, identity = planned.plan, planned.identity
+    if identity is not None:
+        job = job_token(os.environ, list(plan.argv), identity.world_size)
+        join_folder(folder, identity, job, force=force)
+        return
+    prepare_folder(folder)
+    if plan.per_rank:
+        try:
+            (folder / RANKS).mkdir()
+        except OSError as error:
+            raise output_error(folder, error) from error
+
+
+def _inspect(trace_path: Path) -> Remarks:
+    """Return what a trace says of its own recording."""
+    from nsysprof.analysis.overview.recording import inspect_recording
+    from nsysprof.trace.open import open_trace
+    from nsysprof.trace.recorded import read_recorded
+
+    with open_trace(trace_path) as trace:
+        return inspect_recording(read_recorded(trace))
+
+
+def _failure(captured: CapturedProgram, folder: Path) -> NsysprofError | None:
+    """Return what went wrong; where the program itself failed that is all there is to say."""
+    ended = captured.ended
+    if ended.refused:
+        return UsageError(f"The program could not be started: {ended.refused}.", "Check that it is executable.")
+    if ended.interrupted is not None:
+        return InterruptedCaptureError(
+            f"Interrupted; what was recorded is kept in {folder}.", f"nsysprof analyze {folder} reads what is there."
+        )
+    if captured.failure is not None:
+        return captured.failure
+    if captured.losses:
+        return DataLossError(captured.losses[0].note.text, captured.losses[0].note.next_step)
+    return None
+
+
+@dataclass(frozen=True)
+class ProgramRequest:
+    """A program and how to record it. Numbers are as in ProgramPlan.
+
+    per_rank: whether each worker of torchrun or accelerate gets a trace of its own.
+    ranks: the ranks to record; empty for all.
+    stdout_to_stderr: send the program's standard output to standard error.
+    out: the capture folder; None for traces/DATE-TIME, or one that the ranks of a job share.
+    """
+
+    argv: tuple[str, ...]
+    per_rank: bool = False
+    ranks: tuple[int, ...] = ()
+    trace: str = "cuda,nvtx"
+    capture_range: str = "none"
+    delay_s: int = 0
+    duration_s: int = 0
+    end_program: bool = False
+    gpu_metrics_hz: int = 0
+    nsys_options: tuple[str, ...] = ()
+    stdout_to_stderr: bool = False
+    nsys: Path | None = None
+    out: Path | None = None
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class PlannedProgram:
+    """The recording of a program before it runs. identity: which rank of a job this process is, or None."""
+
+    plan: ProgramPlan
+    folder: Path
+    nsys: Path
+    identity: RankIdentity | None
+
+    @property
+    def is_first(self) -> bool:
+        """Return whether this process speaks for the job."""
+        return self.identity is None or self.identity.rank == 0
+
+    @property
+    def nsys_argv(self) -> list[str]:
+        """Return the command line of nsys."""
+        from nsysprof.capture.folder import NSYS_REPORT
+        from nsysprof.capture.rank_record import report_of
+        from nsysprof.nsight.nsys import profile_argv
+
+        report = self.folder / NSYS_REPORT
+        if self.identity or self.plan.per_rank:
+            report = report_of(self.folder, self.identity.rank if self.identity else 0)
+        program = ["WORKER"] if self.plan.per_rank else list(self.plan.argv)
+        return profile_argv(self.nsys, report.with_suffix(""), program, self.plan.profile_options)
+
+
+@dataclass(frozen=True)
+class ProgramResult:
+    """What was recorded, and where it is.
+
+    is_first: whether this process speaks for the job.
+    failure: why there is less than was asked for, or None. What was recorded is kept in any case.
+    """
+
+    captured: CapturedProgram
+    folder: Path
+    is_first: bool
+    failure: NsysprofError | None

@@ -1,0 +1,142 @@
+"""Run the use case `compare`: a baseline against a candidate, with a verdict and a gate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nsysprof.app.progress import SILENT, Progress, Say
+from nsysprof.errors import NotComparableError, UsageError
+from nsysprof.files.folder_kinds import COMPARISON
+from nsysprof.files.result_folder import claim_folder
+
+if TYPE_CHECKING:
+    from nsysprof.results.comparison import Input, VersionComparison
+    from nsysprof.results.gate_spec import GateRule
+
+
+def compare(request: CompareRequest, progress: Progress = SILENT) -> CompareResult:
+    """Compare two sides, and write the files that the request names.
+
+    Raise NotComparableError for sides that were measured under other conditions.
+    """
+    rules = _parse_rules(request)
+    out = request.out
+    with nullcontext() if out is None else claim_folder(out, COMPARISON, force=request.force) as claimed:
+        baseline = _read_side(request.baseline, request, progress.say)
+        candidate = _read_side(request.candidate, request, progress.say)
+        found = _compare(baseline, candidate, rules, request)
+        _write(found, request, None if claimed is None else claimed.path)
+        if claimed is not None:
+            claimed.commit()
+    return CompareResult(found, out)
+
+
+def _parse_rules(request: CompareRequest) -> tuple[GateRule, ...]:
+    from nsysprof.results.gate_spec import parse_gate
+
+    if not request.baseline or not request.candidate:
+        raise UsageError("A comparison needs a baseline and a candidate.", "Give at least one input for each side.")
+    rules = tuple(parse_gate(request.fail_on)) if request.fail_on.strip() else ()
+    if request.fail_on and not rules:
+        raise UsageError("--fail-on is empty.", "Give rules such as slower:3%,launches:+1,vram:+5%.")
+    for name, percent in (("--margin", request.margin_pct), ("--floor", request.floor_pct)):
+        if percent is not None and not 0 < percent < 1000:
+            raise UsageError(f"{name} {percent:g} is not a valid percentage.", "Give a number above zero, such as 3.")
+    return rules
+
+
+def _read_side(sources: Sequence[Path], request: CompareRequest, say: Say) -> list[Input]:
+    from nsysprof.app.compare_inputs import find_inputs, read_input
+
+    return [
+        read_input(path, request.nsys, say, launched_only=request.launched_only)
+        for source in sources
+        for path in find_inputs(source)
+    ]
+
+
+def _compare(
+    baseline: list[Input], candidate: list[Input], rules: Sequence[GateRule], request: CompareRequest
+) -> VersionComparison:
+    from nsysprof.analysis.comparison.compare import compare_inputs
+    from nsysprof.analysis.comparison.compare_latency import Settings
+    from nsysprof.analysis.sampling.significance import MARGIN_PCT
+    from nsysprof.app.compare_inputs import case_names
+
+    gate = next((rule.limit for rule in rules if rule.metric == "slower"), MARGIN_PCT)
+    settings = Settings(gate if request.margin_pct is None else request.margin_pct, request.floor_pct)
+    names = case_names((*baseline, *candidate))
+    found = compare_inputs(baseline, candidate, names, rules, settings, force=request.ignore_conditions)
+    if found.differences and not request.ignore_conditions:
+        from nsysprof.report.sections.compare_tables import difference_lines
+
+        lines = "\n".join(f"  {line}" for line in difference_lines(found.differences))
+        raise NotComparableError(
+            f"The two sides were not measured under the same conditions:\n{lines}",
+            "Measure both on one machine and setup, or give --ignore-conditions to compare them anyway.",
+        )
+    return found
+
+
+def _write(found: VersionComparison, request: CompareRequest, folder: Path | None) -> None:
+    from nsysprof.files.output import output_error, write_whole
+    from nsysprof.report.compare import write_compare
+    from nsysprof.report.formats.junit import render_junit
+    from nsysprof.report.formats.markdown import render_markdown
+    from nsysprof.report.sections.compare_report import compare_report
+
+    report = compare_report(found)
+    texts = {}
+    if request.markdown is not None:
+        texts[request.markdown] = render_markdown(report)
+    if request.junit is not None:
+        texts[request.junit] = render_junit(report)
+    for path, text in texts.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise output_error(path.parent, error) from error
+        write_whole(path, text.encode("utf-8", "replace"))
+    if folder is not None:
+        write_compare(found, folder, figures=request.figures)
+
+
+@dataclass(frozen=True)
+class CompareRequest:
+    """Two sides to compare, and what to make of it.
+
+    fail_on: the rules of a gate, such as slower:3%,launches:+1; empty for no gate.
+    margin_pct: the smallest difference in latency that matters (percent); None for the one in `fail_on`, else 3.
+    floor_pct: the noise floor of the machine (percent); None for what the inputs tell.
+    ignore_conditions: whether to compare sides that were measured under other conditions too.
+    launched_only: whether to leave out what ranges adopted or captured.
+    out: a folder for report, tables and figure.
+    force: whether to replace an older comparison there.
+    markdown, junit: further files to write.
+    """
+
+    baseline: tuple[Path, ...]
+    candidate: tuple[Path, ...]
+    fail_on: str = ""
+    margin_pct: float | None = None
+    floor_pct: float | None = None
+    ignore_conditions: bool = False
+    launched_only: bool = False
+    nsys: Path | None = None
+    out: Path | None = None
+    force: bool = False
+    markdown: Path | None = None
+    junit: Path | None = None
+    figures: bool = True
+
+
+@dataclass(frozen=True)
+class CompareResult:
+    """The comparison, and the folder that was written."""
+
+    comparison: VersionComparison
+    folder: Path | None

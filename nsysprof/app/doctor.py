@@ -1,0 +1,28 @@
+"""Run the use case `doctor`: what this machine can do, and how to fix what it cannot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nsysprof.app.progress import SILENT, Progress
+
+if TYPE_CHECKING:
+    from nsysprof.results.machine_check import Check
+
+
+def doctor(progress: Progress = SILENT) -> DoctorResult:
+    """Try everything that nsysprof needs of this machine, and return what each try showed."""
+    from nsysprof.capture.doctor import run_checks
+    from nsysprof.results.machine_check import State
+
+    checks = tuple(run_checks(progress.say))
+    return DoctorResult(checks, tuple(check for check in checks if check.state is State.PROBLEM))
+
+
+@dataclass(frozen=True)
+class DoctorResult:
+    """Every check, and those that found something that does not work although it should."""
+
+    checks: tuple[Check, ...]
+    problems: tuple[Check, ...]

@@ -1,0 +1,111 @@
+"""Run the use case `explain`: which backends take a shape, why the others do not, and what really runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nsysprof.app.machine import default_dtype, require_torch, settle_device
+from nsysprof.attention.attention_call import AttentionCall, expand_backends, expand_calls
+from nsysprof.attention.eligibility import EligibilityAnswer, EligibilityQuestion
+from nsysprof.errors import InterruptedCaptureError, NsysprofError, ToolFailedError, UsageError
+
+if TYPE_CHECKING:
+    from nsysprof.capture.eligibility import Answers
+
+
+def explain(request: ExplainRequest) -> ExplainResult:
+    """Ask torch about every backend and shape of the request; a failure is part of the result."""
+    from nsysprof.capture.eligibility import run_probe
+
+    names = expand_backends(request.backends)
+    _expand(request, "fp16")  # complain about the shapes before looking at the machine
+    if not request.case_timeout_s > 0:
+        raise UsageError(f"--case-timeout {request.case_timeout_s:g} is not a valid time.", "Give seconds above zero.")
+    require_torch("explain")
+    device = settle_device(request.device)
+    calls = _expand(request, default_dtype(device))
+    try:
+        found = run_probe(
+            [EligibilityQuestion(name, call) for call in calls for name in names],
+            device,
+            timeout_s=request.case_timeout_s,
+        )
+    except KeyboardInterrupt:
+        raise InterruptedCaptureError("Interrupted before every backend was asked.") from None
+    count = len(names)
+    blocks = tuple((call, tuple(found.answers[i * count : (i + 1) * count])) for i, call in enumerate(calls))
+    return ExplainResult(blocks, found.facts, _failure(found))
+
+
+def _expand(request: ExplainRequest, dtype: str) -> list[AttentionCall]:
+    """Return every call that the request asks about. Raise UsageError for what makes no sense.
+
+    dtype: what is asked about where the request names no dtype.
+    """
+    calls = [
+        call
+        for causal in request.causals or (None,)
+        for call in expand_calls(
+            seqs=request.seqs,
+            kv_seqs=request.kv_seqs,
+            batches=request.batches,
+            heads=request.heads,
+            kv_heads=request.kv_heads,
+            head_dims=request.head_dims,
+            dtypes=request.dtypes or (dtype,),
+            causal=causal,
+            mask=request.mask,
+            dropout=request.dropout,
+            passes=request.passes,
+        )
+    ]
+    return list(dict.fromkeys(calls))
+
+
+def _failure(found: Answers) -> NsysprofError | None:
+    """Return the error for a process that died or hung over a question; the other answers hold."""
+    lost = found.lost
+    if not lost:
+        return None
+    names = ", ".join(dict.fromkeys(answer.backend for answer in lost))
+    return ToolFailedError(
+        f"Asking torch about {names}: {lost[0].reason.rstrip('.')}.",
+        "The other answers hold; --case-timeout gives more time.",
+    )
+
+
+@dataclass(frozen=True)
+class ExplainRequest:
+    """The backends and shapes to ask about.
+
+    backends: names, or `all`.
+    kv_seqs, kv_heads: empty for the same as for q.
+    dtypes: empty for the one that suits the device.
+    causals: empty for a causal mask unless there is another mask.
+    case_timeout_s: the time after which one backend is given up (s).
+    """
+
+    backends: tuple[str, ...] = ("all",)
+    seqs: tuple[int, ...] = (1024,)
+    kv_seqs: tuple[int, ...] = ()
+    batches: tuple[int, ...] = (1,)
+    heads: tuple[int, ...] = (8,)
+    kv_heads: tuple[int, ...] = ()
+    head_dims: tuple[int, ...] = (64,)
+    dtypes: tuple[str, ...] = ()
+    causals: tuple[bool, ...] = ()
+    mask: str = "none"
+    dropout: float = 0.0
+    passes: tuple[str, ...] = ("fwd",)
+    device: str = "auto"
+    case_timeout_s: float = 120.0
+
+
+@dataclass(frozen=True)
+class ExplainResult:
+    """The answers for each shape, the facts of torch and the GPU, and why an answer is missing, if one is."""
+
+    blocks: tuple[tuple[AttentionCall, tuple[EligibilityAnswer, ...]], ...]
+    facts: dict[str, Any]
+    failure: NsysprofError | None

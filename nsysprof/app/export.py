@@ -1,0 +1,132 @@
+"""Run the use case `export`: write a trace for Perfetto, for Chrome's trace viewer, or as Parquet."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nsysprof.app.analyze_trace import resolve
+from nsysprof.app.progress import SILENT, Progress, Say
+from nsysprof.app.refuse_url import refuse_url
+from nsysprof.errors import OutputError, UsageError
+from nsysprof.files.claim_file import claim_file
+
+if TYPE_CHECKING:
+    from nsysprof.export.content import Advance, Content, Counts
+    from nsysprof.notes import Note
+
+    Write = Callable[[Content, Path, Advance], Counts]
+
+_FORMATS = ("perfetto", "chrome", "parquet")
+_SUFFIXES = {"perfetto": ".pftrace", "chrome": ".json"}
+
+
+def export(request: ExportRequest, progress: Progress = SILENT) -> ExportResult:
+    """Write a trace in each format that the request names."""
+    refuse_url(request.source)
+    given = zip(_FORMATS, (request.perfetto, request.chrome, request.parquet), strict=True)
+    targets = {name: path for name, path in given if path is not None}
+    _check_targets(targets, request.source, force=request.force)
+    with ExitStack() as claimed:
+        for name, path in targets.items():
+            if name != "parquet":  # a folder claims itself
+                claimed.enter_context(claim_file(path))
+        _check_targets(targets, request.source, force=request.force)  # another run may have ended meanwhile
+        scratch = claimed.enter_context(tempfile.TemporaryDirectory(prefix="nsysprof-"))
+        trace_path = resolve(request.source, request.nsys, Path(scratch), progress.say)
+        content = read_content(request.source, trace_path, progress.say)
+        written = tuple(_write(name, content, path, progress, force=request.force) for name, path in targets.items())
+    return ExportResult(written, content.analysis.notes)
+
+
+def read_content(source: Path, trace_path: Path, say: Say) -> Content:
+    """Return what there is to export of the SQLite file `trace_path`, which is `source` or was made from it."""
+    from nsysprof.trace.open import open_trace
+    from nsysprof.trace.resolve_input import identity_of
+
+    with open_trace(trace_path, identity_of(source, trace_path)) as trace:
+        from nsysprof.analysis.overview.summarize import summarize
+        from nsysprof.export.content import Content
+        from nsysprof.trace.devices import read_gpus
+        from nsysprof.trace.metric_samples import read_metric_samples
+        from nsysprof.trace.tables import read_tables
+
+        analysis = summarize(read_tables(trace, progress=say))
+        return Content(analysis, tuple(read_metric_samples(trace, read_gpus(trace))))
+
+
+def _write(name: str, content: Content, path: Path, progress: Progress, *, force: bool) -> Exported:
+    with progress.rows(f"write {path.name}", content.rows) as advance:
+        return Exported(name, path, _writer(name, force=force)(content, path, advance).rows)
+
+
+def _writer(name: str, *, force: bool) -> Write:
+    if name == "perfetto":
+        from nsysprof.export.perfetto import write_perfetto
+
+        return write_perfetto
+    if name == "chrome":
+        from nsysprof.export.chrome import write_chrome
+
+        return write_chrome
+    from nsysprof.export.parquet import write_parquet
+
+    return partial(write_parquet, force=force)
+
+
+def _check_targets(targets: dict[str, Path], source: Path, *, force: bool) -> None:
+    """Raise for what cannot be written or would replace what is not ours, before anything is read."""
+    if not targets:
+        raise UsageError("Nothing to export to.", "Give --perfetto OUT.pftrace, --chrome OUT.json or --parquet FOLDER.")
+    resolved = [path.resolve() for path in targets.values()]
+    if len(set(resolved)) < len(resolved):
+        raise UsageError("Two formats cannot go to one path.", "Give each its own.")
+    for name, path in targets.items():
+        if path.resolve() == source.resolve():
+            raise OutputError(f"{path} is the input.", "Choose another path.")
+        if name == "parquet":
+            from nsysprof.export.parquet import check_folder
+
+            check_folder(path, force=force)
+        elif path.is_dir():
+            raise OutputError(f"{path} is a folder.", f"Name a file: --{name} {path / 'trace'}{_SUFFIXES[name]}.")
+        elif path.exists() and not force:
+            raise OutputError(f"{path} exists.", "Give --force to replace it, or another path.")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(f"{path.parent} cannot be made: {error.strerror}.", "Choose another path.") from error
+
+
+@dataclass(frozen=True)
+class ExportRequest:
+    """A trace and where to write it: a file for Perfetto, a file for Chrome, a folder of Parquet files."""
+
+    source: Path
+    perfetto: Path | None = None
+    chrome: Path | None = None
+    parquet: Path | None = None
+    force: bool = False
+    nsys: Path | None = None
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written in one format, and how many rows of each kind."""
+
+    format: str
+    path: Path
+    rows: dict[str, int]
+
+
+@dataclass(frozen=True)
+class ExportResult:
+    """What was written, and notes about the trace for its readers."""
+
+    written: tuple[Exported, ...]
+    notes: tuple[Note, ...]

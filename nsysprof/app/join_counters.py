@@ -1,0 +1,128 @@
+"""Join what ncu counted with a capture's trace: for `analyze`, and for `capture` at its end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nsysprof.errors import MissingToolError, TraceError
+
+if TYPE_CHECKING:
+    from nsysprof.nsight.counters import CountedKernel
+    from nsysprof.results.analysis import Analysis, CaptureRecord
+
+
+def complete_analysis(
+    analysis: Analysis,
+    record: CaptureRecord | None,
+    trace: Path,
+    *,
+    folder: Path,
+    report: Path | None = None,
+    ncu: Path | None = None,
+) -> tuple[Analysis, CaptureRecord | None]:
+    """Return a trace's analysis and a capture's record, each with what the other and the counters know.
+
+    folder: the capture's. report: counters of the user's own instead of the capture's; ncu: the program that reads it.
+    """
+    from nsysprof.analysis.overview.cases import fill_results
+
+    if record is not None:
+        record = replace(record, results=fill_results(record.results, analysis))
+    ranges = [str(name) for name in analysis.ranges["range"].unique()]
+    counted = read_counted(None if record is None else folder, report, ranges, ncu)
+    return join_counters(analysis, record, counted, trace, foreign=report is not None)
+
+
+def read_counted(folder: Path | None, report: Path | None, ranges: list[str], ncu: Path | None) -> list[CountedKernel]:
+    """Return the launches in a capture folder's counters.csv, or in a report of the user's own.
+
+    Raises TraceError for what cannot be read, MissingToolError where a .ncu-rep needs an ncu.
+    """
+    from nsysprof.nsight.counters import COUNTERS, read_counters
+
+    if report is not None:
+        return _read_report(report, ranges, ncu)
+    path = None if folder is None else folder / COUNTERS
+    return read_counters(path) if path is not None and path.is_file() else []
+
+
+def _read_report(report: Path, ranges: list[str], ncu: Path | None) -> list[CountedKernel]:
+    """Return the launches of a foreign report for both runs, since it does not say how caches were left."""
+    from nsysprof.nsight.counters import Run, count_kernels
+    from nsysprof.nsight.find_tool import NCU, find_tool
+    from nsysprof.nsight.ncu import read_report
+    from nsysprof.nsight.ncu_csv import parse_ncu_csv
+
+    if report.suffix == ".csv":
+        try:
+            named = symbols = parse_ncu_csv(report.read_text(encoding="utf-8", errors="replace"))
+        except OSError as error:
+            raise TraceError(f"{report} cannot be read: {error.strerror}.", "Check the path.") from error
+    else:
+        found = find_tool(NCU, ncu)
+        if found is None:
+            raise MissingToolError(
+                f"{report.name} can only be read by ncu, which was not found.",
+                "Name one with --ncu or NSYSPROF_NCU, or give the .csv that ncu --import REPORT --csv --page "
+                "raw prints.",
+            )
+        if not report.is_file():
+            raise TraceError(f"{report} does not exist.", "Check the path.")
+        named, symbols = (read_report(found, report, names) for names in ("demangled", "mangled"))
+    counted = [
+        replace(kernel, passes=None)
+        for run in Run
+        for kernel in count_kernels(run, named.kernels, symbols.kernels, ranges)
+    ]
+    if not counted:
+        raise TraceError(
+            f"None of the {len(named.kernels)} kernels in {report.name} is in a range of the trace.",
+            "Count the program that was traced, with ncu --nvtx.",
+        )
+    return counted
+
+
+def name_kernels(folder: Path, trace: Path) -> None:
+    """Write into a capture's counters.csv what its trace calls each kernel, so that they stay joined when shared."""
+    from nsysprof.nsight.counters import COUNTERS, read_counters, write_counters
+    from nsysprof.trace.symbols import read_symbols
+
+    if not (folder / COUNTERS).is_file():
+        return
+    names = {symbol: name for name, symbols in read_symbols(trace).items() for symbol in symbols}
+    kernels = read_counters(folder / COUNTERS)
+    write_counters(folder, [replace(kernel, kernel=names.get(kernel.symbol, kernel.kernel)) for kernel in kernels])
+
+
+def join_counters(
+    analysis: Analysis, record: CaptureRecord | None, kernels: list[CountedKernel], trace: Path | None, *, foreign: bool
+) -> tuple[Analysis, CaptureRecord | None]:
+    """Return the tables with counters, and notes on what does not fit together. trace: None where there is none."""
+    from nsysprof.analysis.comparison.rank_cases import rank_cases
+    from nsysprof.analysis.traffic.join_counters import counted_table, fill_counters, of_this_gpu, with_kernel_counters
+    from nsysprof.analysis.traffic.roofline import fill_roofline
+    from nsysprof.notes import make_note
+    from nsysprof.results.missing_source import MissingSource
+    from nsysprof.results.roof import roof_of
+    from nsysprof.trace.symbols import read_symbols
+
+    environment = record.environment if record is not None else {}
+    known = environment.get("gpu_name") or (analysis.devices[0].name if len(analysis.devices) == 1 else None)
+    every = counted_table(kernels)
+    counted, notes = of_this_gpu(every, known)
+    if record is not None and len(counted) < len(every):
+        record = replace(record, missing=(*record.missing, MissingSource.COUNTERS_OF_THIS_GPU))
+    if foreign and len(counted):
+        notes.append(make_note("counters-cache-unknown"))
+    if len(counted) and trace is not None:
+        analysis, more = with_kernel_counters(analysis, counted, read_symbols(trace))
+        notes += more
+    if record is not None:
+        results, more = fill_counters(record.results, counted)
+        on_gpu = environment.get("device") == "cuda"
+        results = fill_roofline(results, counted, roof_of(environment), on_gpu=on_gpu)
+        record = replace(record, results=results, rankings=rank_cases(results, on_gpu=on_gpu))
+        notes += more
+    return replace(analysis, notes=(*analysis.notes, *notes)), record

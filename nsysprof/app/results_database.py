@@ -1,0 +1,84 @@
+"""Keep the database that `--db` names: one row per run in `runs`, one row per cell in `results`, growing over time."""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nsysprof.errors import OutputError
+from nsysprof.files.json_file import json_value
+from nsysprof.results.table_records import to_records
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from nsysprof.capture.bench_run import BenchRun
+
+# History of the schema, in PRAGMA user_version. 1: first.
+SCHEMA_VERSION = 1
+
+
+def check_database(path: Path) -> None:
+    """Raise OutputError for a database that is not ours or has a newer schema, before an hour of measuring."""
+    _close(_open(path))
+
+
+def append_results(path: Path, run: BenchRun, table: pd.DataFrame) -> None:
+    """Append a run and its results, all or nothing. Raise OutputError."""
+    key = uuid.uuid4().hex
+    rows = [{"run": key, **row} for row in to_records(table)]
+    database = _open(path)
+    try:
+        with database.conn:
+            database["runs"].insert(
+                {
+                    "run": key,
+                    "created_utc": run.created_utc,
+                    "kind": run.kind,
+                    "complete": run.complete,
+                    "seed": run.plan.seed,
+                    "comparable_hash": run.environment.get("comparable_hash"),
+                    "gpu_name": run.environment.get("gpu_name"),
+                    "torch_version": run.environment.get("torch_version"),
+                    "environment": run.environment,
+                    "plan": json_value(run.plan),
+                },
+                pk="run",
+                alter=True,
+            )
+            database["results"].insert_all(rows, foreign_keys=[("run", "runs", "run")], alter=True)
+            database.conn.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    except sqlite3.Error as error:
+        raise _error(path, error) from error
+    finally:
+        _close(database)
+
+
+def _open(path: Path) -> Any:
+    import sqlite_utils
+
+    try:
+        database = sqlite_utils.Database(path)
+        (version,) = database.conn.execute("PRAGMA user_version").fetchone()
+        tables = set(database.table_names())
+    except sqlite3.Error as error:
+        raise _error(path, error) from error
+    if version > SCHEMA_VERSION:
+        _close(database)
+        raise OutputError(f"{path} was written by a newer nsysprof.", "Update nsysprof, or name another --db.")
+    if tables and not {"runs", "results"} <= tables:
+        _close(database)
+        raise OutputError(
+            f"{path} is a database that another program wrote: it has no table of results.", "Name another --db."
+        )
+    return database
+
+
+def _close(database: Any) -> None:
+    database.conn.close()
+
+
+def _error(path: Path, error: sqlite3.Error) -> OutputError:
+    return OutputError(f"{path} cannot be used as a database: {error}.", "Name another --db.")

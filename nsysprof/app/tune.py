@@ -1,0 +1,201 @@
+"""Run the use case `tune`: find the fastest backend for each shape, or a tie, and a policy that uses it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nsysprof.app.bench import dated_bench_folder, draw_seed, nothing_measured, summarize
+from nsysprof.app.grid import Grid
+from nsysprof.app.machine import default_dtype, require_torch, settle_device
+from nsysprof.app.progress import SILENT, Progress
+from nsysprof.app.request_limits import LEAST_TUNING_BLOCKS
+from nsysprof.app.write_tuning import Tuning, write_tuning
+from nsysprof.attention.case import check_names
+from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError, UsageError
+from nsysprof.files.folder_kinds import BENCH
+from nsysprof.files.result_folder import claim_folder, find_leftovers
+
+if TYPE_CHECKING:
+    from nsysprof.analysis.sampling.bench import BenchResults
+    from nsysprof.capture.bench_plan import BenchPlan
+    from nsysprof.capture.bench_run import BenchRun
+
+SEARCHES = ("grid", "axes")
+_SAMPLE_SECONDS = 0.5
+_ON_GPU = ("auto", "math", "flash", "efficient", "cudnn")
+_ON_CPU = ("auto", "math", "flash")
+
+
+def plan_tuning(request: TuneRequest) -> BenchPlan:
+    """Return the cells that `tune` would measure on this machine. Raise UsageError for what makes no sense."""
+    from nsysprof.capture.bench_plan import BenchPlan, check_plan
+    from nsysprof.capture.tune import axes_grid
+
+    _check_numbers(request)
+    grid = request.grid
+    replace(grid, backends=grid.backends or ("math",)).expand()  # complain before looking at the machine
+    require_torch("tune")
+    device = settle_device(request.device)
+    grid = replace(grid, backends=grid.backends or (_ON_GPU if device == "cuda" else _ON_CPU))
+    cases = grid.expand(default_dtype(device))
+    plan = BenchPlan(
+        cases=tuple(cases if request.search == "grid" else axes_grid(cases, grid.backends)),
+        device=device,
+        processes=1,
+        rounds=request.blocks,
+        samples=request.samples,
+        warmup_seconds=request.warmup_seconds,
+        sample_seconds=_SAMPLE_SECONDS,
+        seed=draw_seed() if request.seed is None else request.seed,
+        flush=request.flush,
+        check=request.check,
+        graph="never",
+        case_timeout_s=request.case_timeout_s,
+    )
+    check_plan(plan)
+    return plan
+
+
+def tune(request: TuneRequest, progress: Progress = SILENT) -> TuneResult:
+    """Search for winners, and write samples, winners, the policy and a report. A failure is part of the result."""
+    from nsysprof.capture.bench import prepare_bench_folder
+
+    plan, folder = plan_tuning(request), request.out or dated_bench_folder("tune")
+    run = _begin(plan, folder, request)
+    with claim_folder(folder, BENCH, force=request.force, resume=request.resume) as claimed:
+        prepare_bench_folder(claimed.path)
+        progress.say(f"seed {run.plan.seed}")
+        finished = _search(run, claimed.path, request, progress)
+        results = summarize(run)
+        told = "" if run.complete else f"Ended by its budget of {request.budget_s:g} s, or by hand; --resume goes on."
+        tuning = write_tuning(
+            run,
+            results,
+            claimed.path,
+            request.command,
+            title=folder.resolve().name,
+            price=request.gpu_hour_price,
+            told=told,
+            figures=request.figures,
+        )
+        claimed.commit()
+    if tuning.policy is not None:
+        tuning = replace(tuning, policy=claimed.final([tuning.policy])[0])
+    if request.db is not None:
+        from nsysprof.app.results_database import append_results
+
+        append_results(request.db, run, results.table)
+    failure = nothing_measured(results, folder)
+    if not finished:
+        failure = InterruptedCaptureError(
+            f"Interrupted: {len(run.blocks)} blocks are kept in {folder}.", f"Go on with --resume --out {folder}."
+        )
+    return TuneResult(run, results, tuning, folder, told, failure)
+
+
+def _check_numbers(request: TuneRequest) -> None:
+    price = request.gpu_hour_price
+    check_names("search", [request.search], SEARCHES)
+    if not request.budget_s > 0:
+        raise UsageError(f"--budget {request.budget_s:g} is not a valid time.", "Give seconds above zero.")
+    if request.blocks < LEAST_TUNING_BLOCKS:
+        raise UsageError(
+            f"--blocks {request.blocks} is too few for a verdict.", f"Give at least {LEAST_TUNING_BLOCKS}."
+        )
+    if price is not None and not price >= 0:
+        raise UsageError(f"--gpu-hour-price {price:g} is not a price.", "Give zero or more.")
+    if request.resume and request.out is None:
+        raise UsageError("--resume needs the folder to go on with.", "Name it with --out.")
+
+
+def _begin(plan: BenchPlan, folder: Path, request: TuneRequest) -> BenchRun:
+    """Return a new run, or the one in `folder` to go on with. Raise for a folder or database that will not do."""
+    from nsysprof.capture.bench_run import SAMPLES, new_run, read_run
+
+    if request.db is not None:
+        from nsysprof.app.results_database import check_database
+
+        check_database(request.db)
+    run = new_run(plan, "tune")
+    if request.resume:
+        killed = (left / SAMPLES for left in find_leftovers(folder) if (left / SAMPLES).is_file())
+        run = read_run(next(killed, folder / SAMPLES))
+        if (run.kind, run.plan.cases, run.plan.device) != ("tune", plan.cases, plan.device):
+            raise UsageError(f"{folder} holds a tuning of other cases.", "Give the options that it was begun with.")
+        run.complete = False
+    return run
+
+
+def _search(run: BenchRun, folder: Path, request: TuneRequest, progress: Progress) -> bool:
+    """Measure until every shape is settled or the budget is spent; return False when Ctrl-C ended it."""
+    from nsysprof.analysis.sampling.tune import cells_to_measure
+    from nsysprof.capture.folder import remove_work
+    from nsysprof.capture.tune import run_tuning
+
+    begun_on = run.environment.get("comparable_hash")
+
+    def choose(current: BenchRun) -> list[int]:
+        now = current.environment.get("comparable_hash")
+        if begun_on is not None and now != begun_on:
+            raise OutputError(
+                "This machine is not the one that the tuning was begun on: its GPU, driver or torch differ.",
+                "Tune anew into another folder.",
+            )
+        return cells_to_measure(current.plan.cells, current.blocks, request.blocks)
+
+    try:
+        with progress.search(request.budget_s) as on_block:
+            return run_tuning(run, folder, request.budget_s, choose, on_block)
+    finally:
+        remove_work(folder)
+
+
+@dataclass(frozen=True)
+class TuneRequest:
+    """What to search and how.
+
+    grid: without backends, those that suit the device.
+    search: grid for every combination, axes for one dimension at a time from the first value of each.
+    blocks: how many blocks of samples the best backends of a shape get.
+    out: the folder; None for traces/tune-DATE-TIME.
+    resume: whether to continue the tuning in `out`.
+    gpu_hour_price: the price of an hour of the GPU; None leaves prices out.
+    command: what the user typed, which the report repeats.
+    """
+
+    grid: Grid = field(default_factory=lambda: Grid(backends=(), seqs=(128, 256, 512, 1024, 2048)))
+    search: str = "grid"
+    budget_s: float = 600.0
+    blocks: int = 12
+    samples: int = 10
+    warmup_seconds: float = 0.5
+    seed: int | None = None
+    flush: bool = True
+    check: bool = True
+    device: str = "auto"
+    case_timeout_s: float = 120.0
+    out: Path | None = None
+    force: bool = False
+    resume: bool = False
+    gpu_hour_price: float | None = None
+    db: Path | None = None
+    figures: bool = True
+    command: str = "nsysprof.tune(...)"
+
+
+@dataclass(frozen=True)
+class TuneResult:
+    """What was measured, what follows from it, and where it is.
+
+    told: why the search ended before every shape was settled, or an empty text.
+    failure: why there is less than was asked for, or None. What was measured is written in any case.
+    """
+
+    run: BenchRun
+    results: BenchResults
+    tuning: Tuning
+    folder: Path
+    told: str
+    failure: NsysprofError | None

@@ -1,0 +1,125 @@
+"""Case: one cell of the grid, and the key of every measurement. The grid itself is made here too."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import asdict
+
+from nsysprof.attention.backend_plugins import registered_backends
+from nsysprof.attention.shape import DTYPES, PASSES, Shape, shape_of_row
+from nsysprof.errors import UsageError
+from nsysprof.files.json_file import explain_decoding
+
+BACKENDS = ("math", "flash", "efficient", "cudnn", "auto", "naive")
+# A name of ours or of a plug-in, or the user's own `module:function`, as far as a range name can contain it.
+BACKEND_PATTERN = r"^[A-Za-z_][\w.]*(:[A-Za-z_]\w*)?$"
+
+
+class Case(Shape, frozen=True, order=True):
+    """A shape and the backend that computes it."""
+
+    backend: Annotated[str, Meta(pattern=BACKEND_PATTERN, max_length=300)]
+
+
+def case_of_row(row: Mapping[Any, Any]) -> Case:
+    """Return the case in a row of a table with `backend` and SHAPE_COLUMNS."""
+    return make_case(str(row["backend"]), shape_of_row(row))
+
+
+def check_case_row(row: Mapping[Any, Any]) -> None:
+    """Raise ValueError, which names the column, when a row of a file does not describe a case."""
+    causal = {"True": True, "False": False}.get(str(row["causal"]))
+    try:
+        msgspec.convert({**row, "causal": causal}, Case)
+    except msgspec.ValidationError as failed:
+        raise ValueError(explain_decoding(failed)) from failed
+
+
+def make_case(backend: str, shape: Shape) -> Case:
+    """Return the case of a backend on a shape."""
+    return Case(backend, **asdict(shape))
+
+
+def expand_grid(
+    backends: Sequence[str],
+    seqs: Sequence[int],
+    batches: Sequence[int] = (1,),
+    heads: Sequence[int] = (8,),
+    head_dims: Sequence[int] = (64,),
+    dtypes: Sequence[str] = ("fp16",),
+    causals: Sequence[bool] = (True,),
+    passes: Sequence[str] = ("fwd",),
+    kv_heads: Sequence[int] = (),
+) -> list[Case]:
+    """Return every combination, in the order given and without repeats. The backend changes slowest.
+
+    Raises UsageError for an empty list, an unknown name, a size below one, or heads that kv_heads does not divide.
+
+    kv_heads: empty for as many as heads.
+    """
+    check_names("backend", backends, known_backends())
+    check_names("dtype", dtypes, DTYPES)
+    check_names("pass", passes, PASSES)
+    for name, sizes in (("seq", seqs), ("batch", batches), ("heads", heads), ("head-dim", head_dims)):
+        check_sizes(name, sizes)
+    head_pairs = [(h, kv) for h in heads for kv in _key_heads(h, kv_heads)]
+    cells = itertools.product(backends, batches, head_pairs, head_dims, dtypes, causals, passes, seqs)
+    cases = (
+        Case(b, seq=s, batch=n, heads=h, kv_heads=kv, head_dim=d, dtype=t, causal=c, pass_=p)
+        for b, n, (h, kv), d, t, c, p, s in cells
+    )
+    return list(dict.fromkeys(cases))
+
+
+def _key_heads(heads: int, kv_heads: Sequence[int]) -> Sequence[int]:
+    if not kv_heads:
+        return [heads]
+    check_sizes("kv-heads", kv_heads)
+    for count in kv_heads:
+        if heads % count:
+            raise UsageError(
+                f"--kv-heads {count} does not divide --heads {heads}.",
+                "Each head of k and v serves the same number of heads of q: give a divisor of every --heads.",
+            )
+    return kv_heads
+
+
+def known_backends() -> tuple[str, ...]:
+    """Return torch's backends and ours, then those that installed packages register under other names."""
+    return (*BACKENDS, *(name for name in registered_backends() if name not in BACKENDS))
+
+
+_CALLABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+def is_callable_backend(name: str) -> bool:
+    """Return whether a backend's name is a `module:function` of the user's own."""
+    return _CALLABLE.fullmatch(name) is not None
+
+
+def check_names(what: str, names: Sequence[str], known: Sequence[str]) -> None:
+    """Raise UsageError when there is no name, or an unknown one. The error suggests a known name that is close."""
+    if not names:
+        raise UsageError(f"--{what} is empty.", f"Give one or more of {', '.join(known)}.")
+    for name in names:
+        if name not in known and not (what == "backend" and is_callable_backend(name)):
+            close = difflib.get_close_matches(name, known, 1)
+            hint = f" Did you mean '{close[0]}'?" if close else ""
+            more = ", or module:function of your own" if what == "backend" else ""
+            raise UsageError(f"Unknown {what} '{name}'.{hint}", f"Known: {', '.join(known)}{more}.")
+
+
+def check_sizes(name: str, sizes: Sequence[int]) -> None:
+    """Raise UsageError when there is no size at all, or one below one."""
+    if not sizes:
+        raise UsageError(f"--{name} is empty.", "Give one or more positive integers, separated by commas.")
+    for size in sizes:
+        if size < 1:
+            raise UsageError(f"--{name} {size} is not a valid size.", "Give positive integers.")

@@ -1,0 +1,112 @@
+"""Read and write the policy file: the best backend found for each shape, and where it was found. It is JSON.
+
+    {"format_version": 1, "nsysprof_version": ..., "gpu_name": ..., "torch_version": ..., "cudnn_version": ...,
+     "device": "cuda", "created_utc": ...,
+     "rules": [{"batch": 1, "heads": 8, "kv_heads": 8, "seq": 512, "head_dim": 64, "dtype": "fp16", "causal": true,
+                "pass": "fwd", "backend": "cudnn", "why": "winner", "median_ns": 10200.0, "over_auto": 1.08}, ...]}
+
+A backend is one of torch's own, or `auto`, which leaves the choice to torch. No name in a policy is ever imported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
+
+from nsysprof import __version__
+from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Shape
+from nsysprof.errors import PolicyError
+from nsysprof.files.json_file import FileHeader, encode_json, read_json
+from nsysprof.files.output import write_whole
+
+# History of the format. 1: first.
+FORMAT_VERSION = 1
+SDPA_BACKENDS = ("math", "flash", "efficient", "cudnn")
+AUTO = "auto"
+_LARGEST_BYTES = 64 << 20
+_Text = Annotated[str, Meta(max_length=1000)]
+
+
+class PolicyRule(Case, frozen=True, order=True, kw_only=True):
+    """A shape, and the backend that was found best for it. Queries and keys both have the length `seq`."""
+
+    # "winner", "tie" or "alone".
+    why: _Text = ""
+    median_ns: float | None = None
+    # The latency of torch's own choice divided by the latency of this backend.
+    over_auto: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.heads % self.kv_heads:
+            raise ValueError("kv_heads does not divide heads")
+        if self.backend not in (*SDPA_BACKENDS, AUTO):
+            raise ValueError(f"backend is not one of {', '.join((*SDPA_BACKENDS, AUTO))}")
+
+
+@dataclass(frozen=True)
+class PolicyFile:
+    """The rules of a policy, and the machine for which they hold."""
+
+    rules: tuple[PolicyRule, ...]
+    device: str
+    gpu_name: str | None
+    torch_version: str | None
+    cudnn_version: str | None
+    created_utc: str = ""
+
+
+class _PolicyFile(FileHeader, kw_only=True):
+    """A policy on disk. A file from another program may lack any fact about the machine, or have null."""
+
+    rules: tuple[PolicyRule, ...]
+    device: _Text | None = None
+    gpu_name: _Text | None = None
+    torch_version: _Text | None = None
+    cudnn_version: _Text | None = None
+    created_utc: _Text | None = None
+
+
+def write_policy(path: Path, policy: PolicyFile) -> None:
+    """Write the policy. Raises OutputError."""
+    file = _PolicyFile(
+        format_version=FORMAT_VERSION,
+        nsysprof_version=__version__,
+        created_utc=policy.created_utc,
+        device=policy.device,
+        gpu_name=policy.gpu_name,
+        torch_version=policy.torch_version,
+        cudnn_version=policy.cudnn_version,
+        rules=policy.rules,
+    )
+    write_whole(path, encode_json(file))
+
+
+def read_policy(path: Path) -> PolicyFile:
+    """Return a policy. Raises PolicyError for a file that is missing, damaged, not ours, or of a newer version."""
+    file = read_json(
+        path,
+        _PolicyFile,
+        kind="a policy of nsysprof",
+        advice="Give the policy.json that tune wrote, or tune again.",
+        error=PolicyError,
+        newest=FORMAT_VERSION,
+        largest_bytes=_LARGEST_BYTES,
+    )
+    seen: dict[Shape, int] = {}
+    for index, rule in enumerate(file.rules):
+        first = seen.setdefault(rule.shape, index)
+        if first != index:
+            raise PolicyError(f"{path} is damaged: rules {first} and {index} are for the same call.", "Tune again.")
+    return PolicyFile(
+        file.rules,
+        device=file.device or "cuda",
+        gpu_name=file.gpu_name,
+        torch_version=file.torch_version,
+        cudnn_version=file.cudnn_version,
+        created_utc=file.created_utc or "",
+    )

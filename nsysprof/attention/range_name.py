@@ -1,0 +1,90 @@
+"""Format and parse our NVTX range names by a strict grammar. Trace content is untrusted, so nothing is evaluated.
+
+    RUN::<backend>::S<seq>[::<key>=<value>]...
+
+The keys are B, H, KV, D, dtype, causal and pass. Each appears at most once, and only where the grid varies that
+dimension.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
+
+from nsysprof.attention.case import BACKEND_PATTERN, Case
+from nsysprof.attention.shape import DTYPES, PASSES
+
+_BACKEND = re.compile(BACKEND_PATTERN)
+_SIZE = re.compile(r"[1-9][0-9]{0,11}")
+_KEYS: dict[str, str] = {
+    "B": "batch",
+    "H": "heads",
+    "KV": "own_kv_heads",
+    "D": "head_dim",
+    "dtype": "dtype",
+    "causal": "causal",
+    "pass": "pass_",
+}
+_MAX_LENGTH = 512
+# One of the keys, in a file.
+RangeKey = Annotated[str, Meta(pattern=f"^({'|'.join(_KEYS)})$")]
+
+
+@dataclass(frozen=True)
+class ParsedRange:
+    """What a range name says."""
+
+    backend: str
+    seq: int
+    # The varied dimensions, with their keys in the name.
+    extra: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def variant(self) -> str:
+        """Return the varied dimensions as text, empty for the plain grid."""
+        return " ".join(f"{key}={value}" for key, value in self.extra)
+
+
+def varied_keys(cases: Iterable[Case]) -> tuple[str, ...]:
+    """Return the keys of the dimensions, other than backend and seq, that take more than one value over the grid."""
+    cells = list(cases)
+    return tuple(key for key, field in _KEYS.items() if len({getattr(cell, field) for cell in cells}) > 1)
+
+
+def format_range(case: Case, keys: Iterable[str] = ()) -> str:
+    """Return the NVTX name of a case, with the dimensions in `keys`."""
+    parts = ["RUN", case.backend, f"S{case.seq}"]
+    for key in keys:
+        value = case.kv_heads if key == "KV" else getattr(case, _KEYS[key])
+        parts.append(f"{key}={int(value) if isinstance(value, bool) else value}")
+    return "::".join(parts)
+
+
+def parse_range(name: str) -> ParsedRange | None:
+    """Return the parts of one of our range names, or None for any other text."""
+    if len(name) > _MAX_LENGTH or not name.startswith("RUN::"):
+        return None
+    head, *rest = name.split("::")[1:] or [""]
+    if _BACKEND.fullmatch(head) is None or not rest or rest[0][:1] != "S" or not _SIZE.fullmatch(rest[0][1:]):
+        return None
+    extra: dict[str, str] = {}
+    for part in rest[1:]:
+        key, _, value = part.partition("=")
+        if key not in _KEYS or key in extra or not _is_value(key, value):
+            return None
+        extra[key] = value
+    return ParsedRange(head, int(rest[0][1:]), tuple(extra.items()))
+
+
+def _is_value(key: str, value: str) -> bool:
+    if key == "dtype":
+        return value in DTYPES
+    if key == "pass":
+        return value in PASSES
+    if key == "causal":
+        return value in ("0", "1")
+    return _SIZE.fullmatch(value) is not None

@@ -1,0 +1,88 @@
+"""Run one tree of measured processes to its end. Capture, bench and tune all use this."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nsysprof.nsight.run_tool import Step
+from nsysprof.workload.job import EventReader, Job
+
+WORK, LOGS = ".work", "logs"
+_POLL_S = 0.1
+_FINISH_S = 120.0  # how long a profiler may write its report after we asked the program to stop
+
+# Called with the events since the last call, often none.
+Take = Callable[[list[dict[str, Any]]], None]
+
+
+@dataclass(frozen=True)
+class ProcessEnd:
+    """How a measured process ended."""
+
+    step: Step
+    # Whether Ctrl-C ended it early. Results from before that are kept.
+    interrupted: bool
+
+
+def supervisor_argv(job: Path) -> list[str]:
+    """Return the command line that measures what the job file says."""
+    return [sys.executable, "-m", "nsysprof.workload.supervise", str(job)]
+
+
+def run_supervised(
+    name: str, argv: Sequence[str], job: Job, log: Path, take: Take, *, deadline: float = float("inf")
+) -> ProcessEnd:
+    """Run a process that follows `job` to its end, pass its events on, and return how it ended.
+
+    name: the name of the step in the manifest.
+    argv: the supervisor, alone or under a profiler.
+    deadline: the time.monotonic() at which the process is asked to end with the results that it has.
+    """
+    reader = EventReader(job.events_path)
+    reader.read()  # skips what an earlier run of the same pass left
+    started, interrupted = time.monotonic_ns(), False
+    with log.open("wb") as stream:
+        # A session of its own, so that Ctrl-C reaches only us, and we end the pass in a way that keeps the report.
+        process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            while process.poll() is None:
+                take(reader.read())
+                if time.monotonic() > deadline:
+                    Path(job.stop_path).touch()
+                time.sleep(_POLL_S)
+        except KeyboardInterrupt:
+            interrupted = True
+            Path(job.stop_path).touch()
+            _finish_or_kill(process)
+        take(reader.read())
+    step = Step(name, tuple(argv), process.returncode, time.monotonic_ns() - started)
+    return ProcessEnd(step, interrupted)
+
+
+def tail(path: Path, size: int = 65536) -> str:
+    """Return the end of a log, or an empty text where there is none."""
+    data = path.read_bytes()[-size:] if path.exists() else b""
+    return data.decode("utf-8", errors="replace")
+
+
+def _finish_or_kill(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
+        process.wait(_FINISH_S)
+        return
+    if hasattr(os, "killpg"):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
+    process.wait()

@@ -1,0 +1,45 @@
+"""The course of a command that measures: print the plan and stop, or measure, print the result, raise its failure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from nsysprof.app.progress import Progress
+    from nsysprof.errors import NsysprofError
+
+
+class MeasurementResult(Protocol):
+    """The result of a use case that may end with less than was asked for."""
+
+    @property
+    def failure(self) -> NsysprofError | None:
+        """Return why there is less; None where everything was measured."""
+
+
+Request = TypeVar("Request")
+Result = TypeVar("Result", bound=MeasurementResult)
+
+
+def run_measurement(
+    request: Request,
+    measure: Callable[[Request, Progress], Result],
+    *,
+    print_plan: Callable[[Request, bool], None],
+    print_result: Callable[[Result, bool], None],
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Run a use case and print its result; with `dry_run` print only its plan. Raises the failure of the result."""
+    from nsysprof.cli.progress import show_progress
+    from nsysprof.cli.standard_streams import mark_saved
+
+    if dry_run:
+        print_plan(request, as_json)
+        return
+    result = measure(request, show_progress(quiet=as_json))
+    mark_saved()
+    print_result(result, as_json)
+    if result.failure is not None:
+        raise result.failure

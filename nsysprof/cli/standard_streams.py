@@ -1,0 +1,67 @@
+"""Write to a standard output that may be closed (`| head`) or full (`> /dev/full`): neither is the command's fault."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from typing import Any, TextIO, cast
+
+
+def forgive_streams() -> ForgivingStream | None:
+    """Put standard output and error behind streams that go on when they cannot be written; return the former."""
+    if sys.stderr is not None:
+        sys.stderr = cast("TextIO", ForgivingStream(sys.stderr))
+    if sys.stdout is None:
+        return None
+    output = ForgivingStream(sys.stdout)
+    sys.stdout = cast("TextIO", output)
+    return output
+
+
+def mark_saved() -> None:
+    """Say that the result is on disk, so that a full standard output loses nothing."""
+    if isinstance(sys.stdout, ForgivingStream):
+        sys.stdout.is_saved = True
+
+
+class ForgivingStream:
+    """Pass text on to a stream until that fails, and drop the rest.
+
+    failure: why it failed; None while it works.
+    is_saved: whether what is printed is on disk too.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.failure: OSError | None = None
+        self.is_saved = False
+
+    def write(self, text: str) -> int:
+        if self.failure is None:
+            try:
+                return self._stream.write(text)
+            except OSError as error:
+                self._give_up(error)
+        return len(text)
+
+    def flush(self) -> None:
+        if self.failure is None:
+            try:
+                self._stream.flush()
+            except OSError as error:
+                self._give_up(error)
+
+    @property
+    def is_lost(self) -> bool:
+        """Return whether a result was lost. A reader that closes a pipe has read enough."""
+        return self.failure is not None and self.failure.errno != errno.EPIPE and not self.is_saved
+
+    def _give_up(self, error: OSError) -> None:
+        self.failure = error
+        null = os.open(os.devnull, os.O_WRONLY)  # the buffer is flushed once more at the end
+        os.dup2(null, self._stream.fileno())
+        os.close(null)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

@@ -1,0 +1,108 @@
+"""Define `nsysprof whatif`: show what the steps of a trace would take with some changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nsysprof.cli import options
+from nsysprof.cli.console import print_json
+from nsysprof.errors import UsageError
+
+if TYPE_CHECKING:
+    from nsysprof.app.whatif import WhatIfResult
+
+EXAMPLES = (
+    "nsysprof whatif train.sqlite --pin-copies --no-sync all",
+    "nsysprof whatif train.sqlite --no-sync optimizer --graph-launches",
+    "nsysprof whatif train.sqlite --kernel softmax=0.5",
+)
+_CHANGES = "Changes"
+
+
+def whatif(
+    source: Annotated[Path, typer.Argument(metavar="TRACE", help="A trace or capture, as analyze takes it.")],
+    pin_copies: Annotated[
+        bool, typer.Option("--pin-copies", help="Copy from pinned memory, asynchronously.", rich_help_panel=_CHANGES)
+    ] = False,
+    no_sync: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RANGE", help="Remove waits for the GPU in a range; all: everywhere.", rich_help_panel=_CHANGES
+        ),
+    ] = None,
+    no_alloc: Annotated[
+        bool, typer.Option("--no-alloc", help="Allocate no memory in the loop.", rich_help_panel=_CHANGES)
+    ] = False,
+    no_host_work: Annotated[
+        bool,
+        typer.Option("--no-host-work", help="Leave out host work of 200 us and more.", rich_help_panel=_CHANGES),
+    ] = False,
+    graph_launches: Annotated[
+        bool, typer.Option("--graph-launches", help="Launch at the cost of a CUDA graph.", rich_help_panel=_CHANGES)
+    ] = False,
+    fuse_attention: Annotated[
+        bool, typer.Option("--fuse-attention", help="Run attention as fused kernels.", rich_help_panel=_CHANGES)
+    ] = False,
+    fuse_optimizer: Annotated[
+        bool, typer.Option("--fuse-optimizer", help="Run the optimizer as one kernel.", rich_help_panel=_CHANGES)
+    ] = False,
+    no_stream_waits: Annotated[
+        bool, typer.Option("--no-stream-waits", help="Let no stream wait for another.", rich_help_panel=_CHANGES)
+    ] = False,
+    kernel: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TEXT=FACTOR",
+            help="Kernels with a text in their names take FACTOR times as long.",
+            rich_help_panel=_CHANGES,
+        ),
+    ] = None,
+    nsys: options.Nsys = None,
+    as_json: options.Json = False,
+) -> None:
+    """Replay the steps of a trace with changes, and say what a step would take.
+
+    Each change is replayed alone and all of them together; docs/causes.md says what each one changes.
+    """
+    from nsysprof.app import whatif as use_case
+    from nsysprof.cli.progress import show_progress
+
+    flags = {
+        "--pin-copies": pin_copies, "--no-alloc": no_alloc, "--no-host-work": no_host_work,
+        "--graph-launches": graph_launches, "--fuse-attention": fuse_attention, "--fuse-optimizer": fuse_optimizer,
+        "--no-stream-waits": no_stream_waits,
+    }  # fmt: skip
+    request = use_case.WhatIfRequest(
+        source=source,
+        flags=tuple(option for option, wanted in flags.items() if wanted),
+        no_sync=tuple(no_sync or ()),
+        kernels=tuple(map(_parse_kernel, kernel or ())),
+        nsys=nsys,
+    )
+    _print(use_case.what_if(request, show_progress(quiet=as_json)), as_json)
+
+
+def _parse_kernel(text: str) -> tuple[str, float]:
+    name, _, factor = text.rpartition("=")
+    try:
+        value = float(factor)
+    except ValueError:
+        value = -1.0
+    if not name or not 0 <= value <= 1000:
+        raise UsageError(f"--kernel {text!r} is not a text and a factor.", "Write for example --kernel softmax=0.5.")
+    return name, value
+
+
+def _print(result: WhatIfResult, as_json: bool) -> None:
+    found = result.found
+    if as_json:
+        print_json(found.to_json())
+        return
+    from nsysprof.cli.console import terminal_width
+    from nsysprof.report.formats.console import render_console
+    from nsysprof.report.sections.whatif_report import whatif_report
+
+    typer.echo(render_console(whatif_report(found), terminal_width()))

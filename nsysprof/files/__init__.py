@@ -1,0 +1,1 @@
+"""Write nsysprof's files and folders completely or not at all, and read them into typed objects."""

@@ -1,0 +1,44 @@
+"""Define the kinds of result folders that commands write."""
+
+from __future__ import annotations
+
+from nsysprof.files.result_folder import FolderKind
+
+_TABLES = ("kernels.csv", "ranges.csv", "range_kernels.csv", "api.csv", "memops.csv", "results.csv")
+_PICTURES = ("roofline", "traffic", "timeline", "kernels", "vram", "heatmap")
+_REPORTS = ("report.md", "report.html", *(f"{name}.{suffix}" for name in _PICTURES for suffix in ("png", "svg")))
+
+ANALYSIS = FolderKind("analysis", "an", "summary.json", ("summary.json", *_TABLES, *_REPORTS))
+RANKS = FolderKind(
+    "analysis of several traces",
+    "an",
+    "ranks.json",
+    ("ranks.json", "ranks-in-progress", "parts", "*_over_ranks.csv", "*rank*.csv", "stragglers.csv", *_REPORTS),
+    is_slow=True,
+    goes_on=True,
+)
+COMPARISON = FolderKind("comparison", "a", "compare.json", ("compare.json", "report.md", "ratios.png", "parts.png"))
+_OF_BENCH = "samples.json results.csv report.md latency.png throughput.png scaling.png winners.png winners.csv"
+BENCH = FolderKind(
+    "bench",
+    "a",
+    "samples.json",
+    (*_OF_BENCH.split(), "results.json", "policy.json", "logs", ".work"),
+    unless="manifest.json",
+    is_slow=True,
+)
+_OF_CAPTURE = "manifest.json samples.json results.csv nsys.sqlite nsys.nsys-rep torch.sqlite counters.csv logs .work"
+CAPTURE = FolderKind(
+    "capture",
+    "a",
+    "manifest.json",
+    (*_OF_CAPTURE.split(), "ranks", "ncu*.ncu-rep"),
+    is_slow=True,
+    with_paths=("manifest.json",),
+)
+EXPORT = FolderKind(
+    "export",
+    "an",
+    "gpu.parquet",
+    tuple(f"{name}.parquet" for name in ("gpu", "api", "ranges", "memory", "gpu_metrics")),
+)

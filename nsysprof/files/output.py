@@ -1,0 +1,54 @@
+"""Write files completely or not at all, with errors that say what to do."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from nsysprof.errors import OutputError
+
+
+def write_whole(path: Path, data: bytes) -> Path:
+    """Replace a file in one step: a kill or a full disk leaves the old one as it was. Raises OutputError."""
+    with open_whole(path) as stream:
+        stream.write(data)
+    return path
+
+
+def output_error(path: Path, error: OSError) -> OutputError:
+    """Return the OutputError for a failed write, with the next step for the usual causes."""
+    if error.errno == errno.ENOSPC:
+        return OutputError(f"No space left for {path}.", "Free some space or choose another disk with --out.")
+    return OutputError(f"{path} cannot be written: {error.strerror or error}.", "Choose another folder with --out.")
+
+
+@contextmanager
+def open_whole(path: Path) -> Iterator[IO[bytes]]:
+    """Yield a file to write piece by piece. It replaces `path` at the end, or never. Raises OutputError."""
+    scratch = None
+    try:
+        descriptor, scratch = open_scratch(path)
+        with os.fdopen(descriptor, "wb") as stream:
+            yield stream
+        scratch.replace(path)
+    except OSError as error:
+        raise output_error(path, error) from error
+    finally:  # after an interrupt too, because half a file would look like a complete one
+        if scratch is not None:
+            with contextlib.suppress(OSError):
+                scratch.unlink(missing_ok=True)
+
+
+def open_scratch(path: Path) -> tuple[int, Path]:
+    """Open a new file beside `path` under an unpredictable name, and return its descriptor and path."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    while True:
+        scratch = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.part")
+        with contextlib.suppress(FileExistsError):
+            return os.open(scratch, flags, 0o666), scratch

@@ -1,0 +1,1 @@
+"""Drive NVIDIA's programs: find, run and read nsys and ncu."""

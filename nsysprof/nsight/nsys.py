@@ -1,0 +1,194 @@
+"""Run nsys: build its command lines, export to SQLite, and explain its failures."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from nsysprof.errors import ToolFailedError
+from nsysprof.nsight.run_tool import Step, run_tool
+
+# Every option is given whose default differs between versions; --kill and the capture range have changed before.
+_PROFILE_OPTIONS = (
+    "--trace=cuda,nvtx",
+    "--sample=none",
+    "--cpuctxsw=none",
+    "--cuda-memory-usage=true",
+    "--cuda-graph-trace=node",
+    "--cuda-flush-interval=1000",
+    "--capture-range=none",
+    "--kill=none",
+    "--wait=all",
+    "--stats=false",
+    "--force-overwrite=true",
+)
+
+_HELP_S = 120.0
+_MEANINGS = (
+    (
+        r"Unable to retrieve the importer version|libdw\.so",
+        "nsys cannot import recordings: a library it needs (libdw) is missing.",
+        "Install it (Debian and Ubuntu: apt-get install libdw1), then run again.",
+    ),
+    (
+        r"[Nn]o space left on device",
+        "nsys ran out of disk space.",
+        "Free some space, or choose another disk with --out and TMPDIR.",
+    ),
+    (
+        r"unrecognised option|unrecognized option|Illegal --",
+        "This nsys does not know one of the options.",
+        "Use nsys 2022.4 or newer (--nsys), and check the options in --nsys-option.",
+    ),
+    (
+        r"[Pp]ermission denied|Operation not permitted",
+        "nsys was not permitted to profile.",
+        "Check that the output folder and TMPDIR are writable, and perf_event_paranoid.",
+    ),
+    (
+        r"Importation failed|Import Failed with unexpected exception",
+        "nsys recorded the program, but its own importer failed on the recording.",
+        "Run again: this happens when two nsys run at once. The recording is kept (.qdstrm): QdstrmImporter -i FILE.",
+    ),
+    (
+        r"Local Endpoint is not available|Connection to Agent lost",
+        "nsys could not reach its own agent.",
+        "Run again: this happens when two nsys start at once.",
+    ),
+)
+
+
+def profile_argv(nsys: Path, report: Path, program: list[str], more: Sequence[str] = ()) -> list[str]:
+    """Return the command line that records `program` into `report` (a path without suffix).
+
+    more: further options `--name=value`. An option of the same name replaces ours, because nsys refuses an option that
+        is given twice.
+    """
+    options = {option.partition("=")[0]: option for option in (*_PROFILE_OPTIONS, *more)}
+    # nsys replaces %h, %p, %n and %q{...} in the name of its output.
+    output = str(report).replace("%", "%%")
+    return [str(nsys), "profile", *options.values(), f"--output={output}", *program]
+
+
+def gpu_metrics_options(nsys: Path, frequency_hz: int) -> tuple[tuple[str, ...], str]:
+    """Return the options that sample the counters of the visible GPUs, or none and the reason why this nsys cannot.
+
+    frequency_hz: samples per second. Until about 2024.4 the option was in the singular and had no `cuda-visible`.
+    """
+    said = ""
+    for option, devices in (("--gpu-metrics-devices", "cuda-visible"), ("--gpu-metrics-device", "all")):
+        try:
+            done = run_tool([str(nsys), "profile", f"{option}=help"], timeout_s=_HELP_S)
+        except ToolFailedError as error:
+            return (), error.text
+        said = done.stdout + done.stderr
+        if done.returncode == 0:
+            if re.search(r"ERR_NVGPUCTRPERM|nsufficient privilege|ermission", said):
+                return (), "the driver does not permit reading hardware counters (ERR_NVGPUCTRPERM)."
+            if re.search(r"not available|not found|not supported", said):
+                return (), f"nsys says: {_last_words(said)}"
+            return (f"{option}={devices}", f"--gpu-metrics-frequency={frequency_hz}"), ""
+    return (), f"this nsys has no GPU metrics: {_last_words(said)}"
+
+
+def _last_words(said: str) -> str:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return lines[-1][:200] if lines else "nothing"
+
+
+def recording_of(report: Path) -> Path:
+    """Return the file into which nsys records. nsys keeps it when it cannot make the report from it."""
+    return report.with_suffix(".qdstrm")
+
+
+def import_again(nsys: Path, report: Path, log: Path) -> Step | None:
+    """Make `report` from the recording beside it after nsys' own importer failed; None when there is no recording.
+
+    The importer sometimes fails when two nsys run at once. The recording (.qdstrm) is removed once the report exists.
+    What the importer prints is appended to `log`.
+    """
+    recording = recording_of(report)
+    places = nsys.resolve().parents[:3]
+    importer = next((path for place in places for path in sorted(place.glob("*/QdstrmImporter"))), None)
+    if importer is None or not recording.is_file():
+        return None
+    made = report.with_name(f"again-{report.name}")
+    argv = [str(importer), f"--input-file={recording}", f"--output-file={made}", "--force-overwrite"]
+    started = time.monotonic_ns()
+    try:
+        with log.open("ab") as stream:
+            code = subprocess.run(
+                argv, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT, check=False
+            ).returncode
+    except OSError:
+        return None
+    if code == 0 and made.is_file() and made.stat().st_size:
+        made.replace(report)
+        recording.unlink()
+    else:
+        made.unlink(missing_ok=True)
+    return Step("import again", tuple(argv), code, time.monotonic_ns() - started)
+
+
+def run_export(
+    nsys: Path, report: Path, sqlite: Path, *, log: Path | None = None, timeout_s: float | None = None
+) -> tuple[Step, ToolFailedError | None]:
+    """Export a .nsys-rep to an SQLite file; return the step, and the reason when it failed (None: it succeeded).
+
+    log: a file that receives what nsys printed.
+    timeout_s: how long to wait for nsys (s); None waits without limit.
+    """
+    argv = [str(nsys), "export", "--type=sqlite", "--force-overwrite=true", f"--output={sqlite}", str(report)]
+    started = time.monotonic_ns()
+    code, failure = None, None
+    try:
+        done = run_tool(argv, timeout_s=timeout_s)
+    except ToolFailedError as error:
+        failure = error
+    else:
+        code, said = done.returncode, done.stdout + done.stderr
+        if log is not None:
+            log.write_text(said, encoding="utf-8")
+        if code != 0 or not sqlite.exists() or sqlite.stat().st_size == 0:
+            failure = explain_export_failure(nsys, report, code, said)
+    return Step("export", tuple(argv), code, time.monotonic_ns() - started), failure
+
+
+def explain_export_failure(nsys: Path, report: Path, exit_code: int, said: str) -> ToolFailedError:
+    """Return the error for a failed export, with the cause where it is recognised in what nsys printed."""
+    if re.search(r"newer|unsupported version|incompatible|Unknown (report|file) version", said, re.IGNORECASE):
+        return ToolFailedError(
+            f"{report} was written by a newer nsys than {nsys}.", "Name the nsys that wrote it with --nsys."
+        )
+    known = _recognise(said)
+    if known is not None:
+        return known
+    return ToolFailedError(
+        f"nsys could not export {report} (exit code {exit_code}). It said: {_telling_line(said)}",
+        "Check that the report is whole.",
+    )
+
+
+def explain_profile_failure(exit_code: int | None, log: str) -> ToolFailedError:
+    """Return the error for a failed recording, with the cause where it is recognised in nsys' output."""
+    return _recognise(log) or ToolFailedError(
+        f"nsys profile failed (exit code {exit_code}). It said: {_telling_line(log)}",
+        "Its whole output is in the capture's logs. --profiler torch works without nsys.",
+    )
+
+
+def _recognise(said: str) -> ToolFailedError | None:
+    for pattern, text, next_step in _MEANINGS:
+        if re.search(pattern, said):
+            return ToolFailedError(text, next_step)
+    return None
+
+
+def _telling_line(said: str) -> str:
+    """Return the last line that mentions a failure, or else the last one that is not a progress bar."""
+    lines = [line.strip() for line in said.splitlines() if line.strip() and "%" not in line]
+    last = next((line for line in reversed(lines) if re.search(r"rror|ailed|annot|No reports", line)), "")
+    return (last or (lines[-1] if lines else "nothing"))[:300]

@@ -1,0 +1,49 @@
+"""Run one of NVIDIA's programs to its end, and keep what it printed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nsysprof.errors import ToolFailedError
+
+
+@dataclass(frozen=True)
+class Step:
+    """One program that ran."""
+
+    name: str
+    argv: tuple[str, ...]
+    # None when the program was killed or has not ended.
+    exit_code: int | None
+    duration_ns: int
+
+
+def run_tool(argv: Sequence[str], *, timeout_s: float | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a program without input and return what it printed. The locale is C, so that numbers have a decimal point.
+
+    Raises ToolFailedError when the program cannot be started or does not end in time.
+
+    timeout_s: how long to wait for its end (s); None waits without limit.
+    """
+    try:
+        return subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ToolFailedError(
+            f"{argv[0]} does not end.", "Check whether another profiler holds the GPU, and run again."
+        ) from error
+    except OSError as error:
+        raise ToolFailedError(
+            f"{argv[0]} cannot be run: {error.strerror}.", "Install it again, or name another program."
+        ) from error

@@ -1,0 +1,228 @@
+"""Replay the collectives of a job, as recorded and with one rank like another: what does a slow rank cost?
+
+A rank comes to a collective when three things are done: its host has launched it, the work launched before it is
+finished, and the collective before it on the same stream has ended. All ranks leave together, when the last one has
+come and the data are moved. Hosts and GPUs wait for collectives in turn: a host in a synchronising call or before a
+full queue, a GPU in an event. What is between two waits takes as long as it was recorded to take. So a lag that a host
+once had costs what it cost once, and lateness that the others have time for costs nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from nsysprof.ranks.clocks import Arrivals, Matched
+from nsysprof.ranks.rank_progress import SAME_NS
+from nsysprof.trace.schema import NULL, Bools, Int64s
+
+Floats = npt.NDArray[np.float64]
+# A host that waited less than this between two collectives went on without waiting.
+_LEAST_WAIT_NS = 20_000
+# Computing next to a collective that waits is slower; from this part of its time on it is taken from who did not wait.
+_LEAST_OVERLAP = 0.1
+# What is read of each collective: points in time, which need one clock for all ranks, and amounts, which do not.
+_POINTS = ("start_ns", "end_ns", "launch_ns", "wait_end_ns", "done_ns", "resumed_ns", "started_ns")
+_AMOUNTS = ("waited_ns", "wait_computed_ns", "computed_ns", "resumed_computed_ns", "started_computed_ns")
+
+
+@dataclass(frozen=True)
+class Chains:
+    """What each rank does between collectives: (ranks, collectives), the collectives in order of their launch (ns)."""
+
+    # Host: its own time since the launch before. Where it waited: the collective that had ended by then, or -1, and how
+    # long after that it came to the launch; and the same after the GPU's work as it was at the collective before.
+    host_ns: Floats
+    host_after: Int64s
+    host_after_ns: Floats
+    host_after_gpu_ns: Floats
+    # GPU: computing since the collective before; how long after the host's launch of the collective it ends where the
+    # GPU had waited for the host, else -inf; the collective after which the GPU went on, or -1, and how long after that
+    # the work is done.
+    busy_ns: Floats
+    after_launch_ns: Floats
+    gpu_after: Int64s
+    gpu_after_ns: Floats
+    # Whether the collective needs that work done; from launch to begin at the least (ranks, 1); what is unexplained.
+    needs_work: Bools
+    latency_ns: Floats
+    unexplained_ns: Floats
+
+
+@dataclass(frozen=True)
+class RecordedJob:
+    """The collectives of a job. All arrays but chains' have one value per collective."""
+
+    chains: Chains
+    # The chains as they would be if no rank had computed next to a waiting collective.
+    uncontended: Chains
+    # When each collective ended (ns), how long it took once all had come, and the one before it on its stream or -1.
+    end_ns: Floats
+    transfer_ns: Floats
+    previous: Int64s
+    # Where what came right before is not known: there each rank begins as it was recorded, late by what has added up.
+    fresh: Bools
+    # When each rank launched it, and when its work was done (ranks, collectives).
+    launch_ns: Floats
+    done_ns: Floats
+
+
+def read_job(arrived: Arrivals, ranks: list[int]) -> RecordedJob | None:
+    """Return the job of these ranks (positions in arrived.ranks); None where launches are unknown."""
+    chosen = [arrived.matched[rank] for rank in ranks]
+    first = chosen[0].collectives
+    launches = [each.collectives.launch_ns[each.rows] for each in chosen]
+    if any((launch == NULL).any() for launch in launches):
+        return None
+    order = np.argsort(launches[0], kind="stable")
+    sequence, ordinal = first.of[chosen[0].rows][order], first.ordinal[chosen[0].rows][order]
+    stream = np.array([int(name.rpartition("#")[2]) for name in first.names])[sequence]
+
+    recorded = [_on_one_clock(each, order) for each in chosen]
+    previous = _previous(stream)
+    before = _previous(sequence)
+    fresh = before >= 0
+    fresh[fresh] = ordinal[fresh] != ordinal[before[fresh]] + 1
+    begin, end, launch, done = (
+        np.array([each[name] for each in recorded]) for name in ("start_ns", "end_ns", "launch_ns", "done_ns")
+    )
+    parts = [_chain(each, previous) for each in recorded]
+    chains = Chains(**{name: np.array([part[name] for part in parts]) for name in parts[0]})
+    ended = end.max(axis=0)
+    return RecordedJob(
+        chains=chains,
+        uncontended=_without_contention(chains, begin, end, done),
+        end_ns=ended.astype(float),
+        transfer_ns=np.maximum(ended - begin.max(axis=0), 0).astype(float),
+        previous=previous,
+        fresh=fresh,
+        launch_ns=launch.astype(float),
+        done_ns=done.astype(float),
+    )
+
+
+def _on_one_clock(matched: Matched, order: Int64s) -> dict[str, Int64s]:
+    """Return what a rank recorded of each collective, in `order`, with all points in time on the reference's clock."""
+    found = {}
+    for name in _POINTS + _AMOUNTS:
+        values = getattr(matched.collectives, name)[matched.rows][order]
+        found[name] = np.where(values == NULL, NULL, values + matched.offset_ns) if name in _POINTS else values
+    return found
+
+
+def _chain(at: dict[str, Int64s], previous: Int64s) -> dict[str, Floats | Int64s | Bools]:
+    """Return what a rank does between collectives, as the fields of Chains have it. at: what it recorded of each."""
+    begin, end, launch, done, computed = (at[f"{name}_ns"] for name in ("start", "end", "launch", "done", "computed"))
+    wait_end, resumed, started = at["wait_end_ns"], at["resumed_ns"], at["started_ns"]
+    last_done, last_computed = (np.concatenate((each[:1], each[:-1])) for each in (done, computed))
+    waited = np.diff(at["waited_ns"], prepend=at["waited_ns"][:1])
+    host_after = np.where(waited > _LEAST_WAIT_NS, _last_ended(end, wait_end), -1)
+    # A wait ends when the collective has ended and the work is done, or a fixed time later for another reason.
+    more_computed = np.maximum(at["wait_computed_ns"] - last_computed, 0)
+    work_done = last_done + more_computed
+    for_work = work_done <= wait_end + SAME_NS
+    awaited = np.maximum(end[host_after], np.where(for_work, work_done, NULL))
+    since_wait = launch - np.minimum(awaited, wait_end)
+    gpu_after = np.where(resumed > last_done, _last_ended(end, resumed + SAME_NS), -1)
+    since_end = computed - at["resumed_computed_ns"] + np.maximum(resumed - end[gpu_after], 0)
+    # A launch from before the host's wait is not tied to a launch after it.
+    tied = (started > last_done) & (started > resumed) & (started >= wait_end)
+    latency = float(np.percentile(np.maximum(begin - launch, 0), 1))
+    needs_work = done <= begin + SAME_NS
+    bound = np.maximum(launch + latency, np.where(needs_work, done, -np.inf))
+    bound = np.maximum(bound, np.where(previous >= 0, end[previous], -np.inf))
+    return {
+        "host_ns": np.maximum(np.diff(launch, prepend=launch[:1]) - waited, 0.0),
+        "host_after": host_after,
+        "host_after_ns": since_wait.astype(float),
+        "host_after_gpu_ns": np.where(for_work, more_computed + since_wait, -np.inf),
+        "busy_ns": np.maximum(computed - last_computed, 0.0),
+        "after_launch_ns": np.where(tied, started - launch + computed - at["started_computed_ns"], -np.inf),
+        "gpu_after": gpu_after,
+        "gpu_after_ns": since_end.astype(float),
+        "needs_work": needs_work,
+        "latency_ns": np.array([latency]),
+        "unexplained_ns": np.maximum(begin - bound, 0.0),
+    }
+
+
+def _previous(group: Int64s) -> Int64s:
+    """Return for each value the position of the last equal one before it, or -1."""
+    found = np.full(len(group), -1, dtype=np.int64)
+    for each in np.unique(group):
+        rows = np.flatnonzero(group == each)
+        found[rows[1:]] = rows[:-1]
+    return found
+
+
+def _last_ended(end_ns: Int64s, time_ns: Int64s) -> Int64s:
+    """Return for each collective which one had ended last by its time; -1 where that is none before it."""
+    order = np.argsort(end_ns, kind="stable")
+    at = np.searchsorted(end_ns[order], time_ns, "right") - 1
+    found = np.where(at >= 0, order[np.maximum(at, 0)], -1)
+    return np.where(found < np.arange(len(end_ns)), found, -1)
+
+
+def _without_contention(chains: Chains, begin: Int64s, end: Int64s, done: Int64s) -> Chains:
+    """Return the chains with computing as fast as on the rank that waited least, where one computed while it waited.
+
+    A collective that waits occupies SMs and slows the kernels next to it: on two H200s by a fifth.
+    """
+    all_here = begin.max(axis=0)
+    overlap = np.array([_waited_between(*row, all_here) for row in zip(begin, end, done, strict=True)])
+    columns = np.arange(begin.shape[1])
+    least = chains.busy_ns[np.argmin(overlap, axis=0), columns]
+    faster = np.where(overlap > _LEAST_OVERLAP * chains.busy_ns, np.minimum(chains.busy_ns, least), chains.busy_ns)
+    gpu_after = np.maximum(chains.gpu_after_ns - (chains.busy_ns - faster), 0)
+    return replace(chains, busy_ns=faster, gpu_after_ns=gpu_after)
+
+
+def _waited_between(begin: Int64s, end: Int64s, done: Int64s, all_here: Int64s) -> Floats:
+    """Return how long a rank waited in collectives between each work's being done and the one before it."""
+    order = np.argsort(begin, kind="stable")
+    until = np.maximum.accumulate(np.maximum(np.minimum(all_here, end), begin)[order])
+    start = np.maximum(begin[order], np.concatenate((begin[order][:1], until[:-1])))
+    total = np.concatenate(([0.0], np.cumsum(until - start)))
+    times, values = np.stack((start, until), 1).ravel(), np.stack((total[:-1], total[1:]), 1).ravel()
+    return np.diff(np.interp(done, times, values), prepend=np.interp(done[:1], times, values))
+
+
+def replay(job: RecordedJob, chains: Chains, behaves_like: Int64s) -> Floats:
+    """Return when each collective ends in each variant of the job: (variants, collectives), ns.
+
+    behaves_like: for each variant and rank, the rank whose chains it has; (variants, ranks).
+    """
+    count = len(job.end_ns)
+    ends = np.zeros((len(behaves_like), count))
+    host = np.broadcast_to(job.launch_ns[:, 0], behaves_like.shape).copy()
+    gpu = np.broadcast_to(job.done_ns[:, 0], behaves_like.shape).copy()
+    latency = chains.latency_ns[:, 0][behaves_like]
+    stretch = 0
+    for k in range(count):
+        if job.fresh[k]:
+            late = (ends[:, k - 1] - job.end_ns[k - 1])[:, None]
+            host, gpu, stretch = job.launch_ns[:, k] + late, job.done_ns[:, k] + late, k
+        else:
+            host = host + chains.host_ns[behaves_like, k]
+            after = chains.host_after[behaves_like, k]
+            host = _after(host, ends, after, chains.host_after_ns[behaves_like, k], stretch)
+            by_gpu = gpu + chains.host_after_gpu_ns[behaves_like, k]
+            host = np.where(after >= stretch, np.maximum(host, by_gpu), host)
+            gpu = np.maximum(gpu + chains.busy_ns[behaves_like, k], host + chains.after_launch_ns[behaves_like, k])
+            gpu = _after(gpu, ends, chains.gpu_after[behaves_like, k], chains.gpu_after_ns[behaves_like, k], stretch)
+        begin = host + latency
+        begin = np.where(chains.needs_work[behaves_like, k], np.maximum(begin, gpu), begin)
+        if job.previous[k] >= stretch:
+            begin = np.maximum(begin, ends[:, job.previous[k]][:, None])
+        ends[:, k] = (begin + chains.unexplained_ns[behaves_like, k]).max(axis=1) + job.transfer_ns[k]
+    return ends
+
+
+def _after(time: Floats, ends: Floats, after: Int64s, delay: Floats, stretch: int) -> Floats:
+    """Return `time`, or the end of the collective `after` and a delay, whichever is later."""
+    if not (after >= stretch).any():
+        return time
+    reached = np.take_along_axis(ends, np.maximum(after, 0), axis=1) + delay
+    return np.where(after >= stretch, np.maximum(time, reached), time)

@@ -1,0 +1,120 @@
+"""Tell for each collective of a rank what it had to wait for: its launch, the work before it, the host's own waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nsysprof.analysis.causes.call_classes import LAUNCH, classify_calls
+from nsysprof.ranks.overlap import Cover, cover
+from nsysprof.trace.schema import MIGRATION, NULL, Bools, Calls, Int64s, Ints, Tables, Work
+
+# Work that starts this long after its launch waited for other work, not for the host.
+QUEUED_NS = 30_000
+# Ends and begins of one moment on two streams may be this far apart.
+SAME_NS = 2_000
+# A launch call that takes longer than this while its work waits even longer met a full queue: the host waited there.
+_FULL_QUEUE_NS = 100_000
+
+
+@dataclass(frozen=True)
+class RankProgress:
+    """How far a rank's host and GPU were at each collective; one value per collective, in their order."""
+
+    # When the call that launched it began; NULL where it is unknown.
+    launch_ns: Int64s
+    # How long the host had waited for the GPU in all calls that ended before that, when the last of them ended, and how
+    # much had been computed by then.
+    waited_ns: Int64s
+    wait_end_ns: Int64s
+    wait_computed_ns: Int64s
+    # When the work that was launched before the collective was done, and how much had been computed by then.
+    done_ns: Int64s
+    computed_ns: Int64s
+    # The same at the last two moments before done_ns at which the GPU went on after an idle time: because a collective
+    # had ended, and because the host had launched something.
+    resumed_ns: Int64s
+    resumed_computed_ns: Int64s
+    started_ns: Int64s
+    started_computed_ns: Int64s
+
+
+def measure_progress(tables: Tables, is_comm: Bools, rows: Int64s) -> RankProgress:
+    """Return the progress at each collective.
+
+    is_comm: for each kernel, whether it belongs to NCCL. rows: the collectives, as rows of tables.work.
+    """
+    work, calls, launch = tables.work, tables.calls, tables.launch
+    if calls is None or len(rows) == 0:
+        unknown = np.full(len(rows), NULL, dtype=np.int64)
+        return RankProgress(*[unknown] * 10)
+    launched = np.where(launch[rows] >= 0, calls.start_ns[launch[rows]], NULL)
+    wait_start, wait_end = _waits(tables, calls, launch)
+    waits = np.searchsorted(wait_end, launched, "right")
+    waited = _before(np.cumsum(wait_end - wait_start), waits, 0)
+    last_wait = _before(wait_end, waits, NULL)
+    own, own_launch = _own_work(work, calls, launch, is_comm)
+    own_end = work.ends_ns(own)
+    order = np.argsort(own_launch, kind="stable")
+    before = np.searchsorted(own_launch[order], launched, "left")
+    done = _before(np.maximum.accumulate(own_end[order]), before, NULL)
+    computing = cover(work.start_ns[own], own_end)
+    by_collective, by_host = _resumptions(computing, work.start_ns[own], own_launch, _comm_ends(work, is_comm))
+    resumed = _before(by_collective, np.searchsorted(by_collective, done, "left"), NULL)
+    started = _before(by_host, np.searchsorted(by_host, done, "left"), NULL)
+    return RankProgress(
+        launched, waited, last_wait, computing.until(last_wait), done, computing.until(done),
+        resumed, computing.until(resumed), started, computing.until(started),
+    )  # fmt: skip
+
+
+def _before(values: Int64s, count: Int64s, otherwise: int) -> Int64s:
+    """Return the last of the first `count` values, for each count; `otherwise` where there are none."""
+    if len(values) == 0:
+        return np.full(len(count), otherwise, dtype=np.int64)
+    found: Int64s = np.where(count > 0, values[np.maximum(count, 1) - 1], otherwise)
+    return found
+
+
+def _waits(tables: Tables, calls: Calls, launch: Ints) -> tuple[Int64s, Int64s]:
+    """Return start and end of the calls in which the host waited for the GPU, in order of their ends."""
+    classes = classify_calls(tables, launch)
+    start, end = calls.start_ns, calls.ends_ns()
+    known = launch >= 0
+    begun = np.full(len(calls), np.iinfo(np.int64).min, dtype=np.int64)
+    begun[launch[known]] = tables.work.start_ns[known]
+    is_full = (classes.of == LAUNCH) & (end - start > _FULL_QUEUE_NS) & (begun - end > _FULL_QUEUE_NS)
+    rows = np.flatnonzero(classes.is_wait | classes.is_blocking_copy | is_full)
+    rows = rows[np.argsort(end[rows], kind="stable")]
+    return start[rows], end[rows]
+
+
+def _own_work(work: Work, calls: Calls, launch: Ints, is_comm: Bools) -> tuple[Int64s, Int64s]:
+    """Return the rows of a rank's own work (no communication, no migrations), and when each was launched."""
+    own = work.kinds() != MIGRATION
+    own[: work.kernels] &= ~is_comm
+    rows = np.flatnonzero(own).astype(np.int64)
+    launched = np.where(launch[rows] >= 0, calls.start_ns[launch[rows]], work.start_ns[rows])
+    return rows, launched
+
+
+def _comm_ends(work: Work, is_comm: Bools) -> Int64s:
+    found: Int64s = np.sort(work.ends_ns(np.flatnonzero(is_comm).astype(np.int64)))
+    return found
+
+
+def _resumptions(computing: Cover, start_ns: Int64s, launch_ns: Int64s, comm_end_ns: Int64s) -> tuple[Int64s, Int64s]:
+    """Return when the GPU went on after an idle time: because a collective ended in it, and because of a launch.
+
+    start_ns, launch_ns: begin and launch of each piece of the rank's own work.
+    """
+    if len(start_ns) == 0:
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    idle_from = np.concatenate((computing.start_ns[:1], computing.end_ns[:-1]))
+    ended = _before(comm_end_ns, np.searchsorted(comm_end_ns, computing.start_ns + SAME_NS, "right"), NULL)
+    order = np.argsort(start_ns, kind="stable")
+    launched = launch_ns[order[np.searchsorted(start_ns[order], computing.start_ns)]]
+    by_collective = (ended >= idle_from - SAME_NS) & (launched < ended)
+    by_host = ~by_collective & (computing.start_ns - launched <= QUEUED_NS)
+    return computing.start_ns[by_collective], computing.start_ns[by_host]

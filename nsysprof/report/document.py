@@ -1,0 +1,264 @@
+"""Define a report as values. `report/sections` composes it once from results; modules of `report/formats` render it.
+
+Nothing in here is formatted: cells hold numbers in a unit, texts are as they were recorded, and every format makes its
+own text and does its own escaping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from nsysprof.notes import Note
+from nsysprof.results.comparison import GateResult
+
+Value = int | float | str | bool | None
+
+
+class Unit(StrEnum):
+    """The unit of a column's values."""
+
+    TEXT = "text"
+    NAME = "name"  # of something in the trace; a narrow format may shorten it to what tells it from its neighbours
+    PROSE = "prose"  # sentences; a narrow format may break them into lines
+    NS = "ns"
+    EXACT_NS = "exact ns"  # every digit
+    BYTES = "bytes"
+    COUNT = "count"
+    PERCENT = "percent"  # three or four digits
+    CHANGE_PERCENT = "change in percent"
+    SHARE = "share"  # of a whole, in percent with one decimal
+    WHOLE_PERCENT = "whole percent"
+    RATIO = "ratio"  # 12.34x
+    FACTOR = "factor"  # 12x
+    QUOTIENT = "quotient"  # 1.052, to be compared with 1
+    NUMBER = "number"  # a number without a unit
+    PRICE = "price"  # in the currency that the user's price is in
+    PROBABILITY = "probability"
+    FLOPS = "FLOP/s"
+    BYTES_PER_S = "bytes/s"
+    TOKENS_PER_S = "tokens/s"
+    PER_S = "1/s"
+
+    @property
+    def is_text(self) -> bool:
+        """Return whether values are texts, which are aligned on the left of their column."""
+        return self in (Unit.TEXT, Unit.NAME, Unit.PROSE)
+
+
+@dataclass(frozen=True)
+class ValueChange:
+    """How much a value differs from the baseline's, in a unit of its own."""
+
+    value: float
+    unit: Unit
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One value of a table with what is known about it.
+
+    value: a number in the unit, or a text; None is unknown.
+    unit: where it is not the column's.
+    low, high: the bounds of its interval, in the same unit.
+    error: how far the value may be off, in the same unit.
+    before: what stood here in the baseline, where no difference can be given.
+    change: the difference from the baseline.
+    is_signed: whether a positive number is written with its sign.
+    remark: words of ours that follow the value, such as "as long".
+    reason: why the value is unknown, in words that take its place.
+    full: the whole text that the value is short for.
+    """
+
+    value: Value = None
+    unit: Unit | None = None
+    low: float | None = None
+    high: float | None = None
+    error: float | None = None
+    before: Value = None
+    change: ValueChange | None = None
+    is_signed: bool = False
+    remark: str = ""
+    reason: str = ""
+    full: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    title: unique in its table; JSON uses it as the key.
+    drop: when the terminal is too narrow, the columns with the highest number go first; 0 never goes.
+    """
+
+    title: str
+    unit: Unit = Unit.TEXT
+    drop: int = 0
+
+
+@dataclass(frozen=True)
+class Table:
+    """A titled table.
+
+    rows: all rows that any format shows; terminal_rows, document_rows: how many of them the terminal and Markdown show
+        (0: not the table at all).
+    total_rows: how many rows there are in `source`, the file that holds them all.
+    depths: how deep each row is nested, for tables that show a tree; empty for flat ones.
+    marks: a word for rows that a reader looks for first, by number; marks_are_bad: whether it says what is wrong.
+    is_kept_empty: whether the table is shown without rows too, which says that there was nothing.
+    """
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    total_rows: int = 0
+    source: str = ""
+    terminal_rows: int = 20
+    document_rows: int = 40
+    depths: tuple[int, ...] = ()
+    marks: Mapping[int, str] = field(default_factory=dict)
+    marks_are_bad: bool = False
+    is_kept_empty: bool = False
+
+    @property
+    def mark_sign(self) -> str:
+        """Return the sign beside a mark."""
+        return "\N{WARNING SIGN}" if self.marks_are_bad else "\N{BLACK STAR}"
+
+    @property
+    def row_count(self) -> int:
+        """Return how many rows there are in all, shown or not."""
+        return max(self.total_rows, len(self.rows))
+
+    def first_rows(self, count: int) -> Table:
+        """Return the table with at most `count` rows."""
+        return replace(self, rows=self.rows[:count], depths=self.depths[:count], total_rows=self.row_count)
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A list of sentences.
+
+    is_verdict: they are the answer that the report gives, and stand out.
+    terminal_lines, document_lines: how many of them the terminal and Markdown show.
+    """
+
+    texts: tuple[str, ...]
+    is_verdict: bool = False
+    terminal_lines: int = 30
+    document_lines: int = 200
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A text. is_warning: the reader must not miss it."""
+
+    text: str
+    is_warning: bool = False
+
+
+@dataclass(frozen=True)
+class Code:
+    """Lines to copy, such as a command."""
+
+    text: str
+    language: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture that lies beside the report as `file`. alt: what it shows, for those who do not see it."""
+
+    file: str
+    alt: str
+    png: bytes = b""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """The interactive timeline of a page; data: what its script draws."""
+
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What the reader must know about the numbers. The terminal shows warnings and errors alone."""
+
+    notes: tuple[Note, ...]
+
+
+@dataclass(frozen=True)
+class Item:
+    """One entry of a ranked list.
+
+    code: stable and greppable, such as launch-bound.
+    where: the range or place in the trace.
+    amount: what it costs or would save, with its unit.
+    text: what was found; next_step: what to do about it.
+    """
+
+    code: str
+    where: str
+    amount: Cell
+    text: str
+    next_step: str = ""
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Items, the most important one first. amount_title: what the items' amounts are, such as "saving per step"."""
+
+    items: tuple[Item, ...]
+    amount_title: str
+    amount_unit: Unit = Unit.NS
+    source: str = ""
+    terminal_items: int = 5
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The answers of a gate's rules."""
+
+    results: tuple[GateResult, ...]
+
+
+Part = Table | Lines | Paragraph | Code | Figure | Chart | Notes | Ranking | Gate
+
+
+@dataclass(frozen=True)
+class Section:
+    """Parts under a title; without one they follow what is before them.
+
+    in_terminal: whether the terminal shows it; there it stands last where is_conclusion.
+    is_folded: whether formats that can fold it away do.
+    """
+
+    title: str
+    parts: tuple[Part, ...]
+    in_terminal: bool = True
+    is_conclusion: bool = False
+    is_folded: bool = False
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that a command says, in the order in which a reader needs it."""
+
+    title: str
+    sections: tuple[Section, ...]
+
+
+def list_parts(report: Report) -> Iterable[Part]:
+    """Yield every part of the report, in order."""
+    for section in report.sections:
+        yield from section.parts
+
+
+def make_table(title: str, columns: Iterable[Column], rows: Iterable[Iterable[Cell | Value]], **fields: Any) -> Table:
+    """Return a Table; plain values among the cells become Cells. fields: those of Table."""
+    cells = tuple(tuple(cell if isinstance(cell, Cell) else Cell(cell) for cell in row) for row in rows)
+    return Table(title, tuple(columns), cells, **fields)

@@ -1,0 +1,1 @@
+"""Draw figures, each from one result into one file."""

@@ -1,0 +1,130 @@
+"""Draw latency.png, throughput.png and scaling.png of a bench: a line per backend, panels where several sizes vary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from nsysprof.report.figures.palette import BACKEND_COLORS, INK, SOFT, new_figure, quieten
+from nsysprof.report.formats.escape import clean, escape_mathtext
+from nsysprof.report.sections.bench_tables import shape_columns, shape_label
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_OTHERS = ("#7B3294", "#6b7683", "#F0E442", "#8c510a", "#01665e", "#999999")
+_MARKERS = "osD^vPX*"
+_AXES = {"seq": "sequence length", "batch": "batch", "heads": "heads", "head_dim": "head dimension"}
+_MOST_PANELS = 9
+
+
+def draw_latency(table: pd.DataFrame) -> Figure | None:
+    """Draw medians with their 95 % intervals on logarithmic axes. Return None without a measured cell."""
+
+    def draw(axes: Axes, x: list[float], rows: pd.DataFrame, **style: Any) -> None:
+        middle = rows["median_ns"].astype(float) / 1e3
+        low = middle - rows["low_ns"].astype(float).fillna(rows["median_ns"].astype(float)) / 1e3
+        high = rows["high_ns"].astype(float).fillna(rows["median_ns"].astype(float)) / 1e3 - middle
+        errors = [low.clip(lower=0), high.clip(lower=0)]
+        axes.errorbar(x, middle, yerr=errors, capsize=2.5, linewidth=1.4, markersize=4.5, **style)
+
+    return _draw(table, "median latency (us, log), 95 % interval", draw, log=True)
+
+
+def draw_throughput(table: pd.DataFrame, ceilings: Mapping[str, Any]) -> Figure | None:
+    """Draw FLOP/s by formula, with the rate of a large matrix product on this device. Return None without a cell."""
+
+    def draw(axes: Axes, x: list[float], rows: pd.DataFrame, **style: Any) -> None:
+        middle = rows["flops_per_s"].astype(float) / 1e12
+        scale = rows["median_ns"].astype(float)
+        low = middle - middle * scale / rows["high_ns"].astype(float).fillna(scale)
+        high = middle * scale / rows["low_ns"].astype(float).fillna(scale) - middle
+        errors = [low.clip(lower=0), high.clip(lower=0)]
+        axes.errorbar(x, middle, yerr=errors, capsize=2.5, linewidth=1.4, markersize=4.5, **style)
+
+    figure = _draw(table, "TFLOP/s by formula", draw, log=False)
+    dtypes = list(table["dtype"].unique())
+    top = (ceilings.get("flops") or {}).get(dtypes[0]) if len(dtypes) == 1 else None
+    if figure is None or top is None:
+        return figure
+    for axes in figure.axes:
+        axes.axhline(top / 1e12, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
+        text = f"matrix product here, {dtypes[0]}: {top / 1e12:.3g}"
+        where = (0.01, top / 1e12)
+        axes.annotate(text, where, xycoords=("axes fraction", "data"), fontsize=8, va="bottom", color=INK)
+        axes.set_ylim(0, top / 1e12 * 1.12)
+    return figure
+
+
+def draw_scaling(table: pd.DataFrame) -> Figure | None:
+    """Draw the time of a billion operations along each varied size: flat where cost grows as the work does."""
+
+    def draw(axes: Axes, x: list[float], rows: pd.DataFrame, **style: Any) -> None:
+        work = rows["flops"].astype(float) / 1e9
+        middle = rows["median_ns"].astype(float) / work
+        low = middle - rows["low_ns"].astype(float).fillna(rows["median_ns"].astype(float)) / work
+        high = rows["high_ns"].astype(float).fillna(rows["median_ns"].astype(float)) / work - middle
+        errors = [low.clip(lower=0), high.clip(lower=0)]
+        axes.errorbar(x, middle, yerr=errors, capsize=2.5, linewidth=1.4, markersize=4.5, **style)
+
+    return _draw(table, "ns for 10⁹ operations (log)", draw, log=True)
+
+
+def _draw(table: pd.DataFrame, label: str, draw: Any, *, log: bool) -> Figure | None:
+    timed = table[table["median_ns"].notna()]
+    if len(timed) == 0:
+        return None
+    along = next((column for column in _AXES if timed[column].nunique() > 1), "seq")
+    rest = [column for column in shape_columns(timed) if column != along and timed[column].nunique() > 1]
+    panels = list(timed.groupby(rest, sort=True, dropna=False)) if rest else [((), timed)]
+    columns = min(3, len(panels))
+    shown = panels[:_MOST_PANELS]
+    height = -(-len(shown) // columns)
+    figure = new_figure(2.9 * height + (0.9 if columns > 1 else 1.2))
+    grid = figure.subplots(height, columns, squeeze=False, sharex=True, sharey=True)
+    sizes = sorted(timed[along].unique())
+    backends = list(dict.fromkeys(timed["backend"]))
+    step = (sizes[-1] / sizes[0]) ** 0.006 if len(sizes) > 1 else 1.03
+    for axes, (key, rows) in zip(grid.flat, shown, strict=False):
+        for index, backend in enumerate(backends):
+            mine = rows[rows["backend"] == backend].sort_values(along)
+            if len(mine) == 0:
+                continue
+            color = BACKEND_COLORS.get(backend, _OTHERS[index % len(_OTHERS)])
+            # Side by side, so that intervals of equal medians do not hide each other.
+            shift = step ** (index - (len(backends) - 1) / 2)
+            x = [float(size) * shift for size in mine[along]]
+            name = escape_mathtext(clean(backend, 30))
+            draw(axes, x, mine, color=color, marker=_MARKERS[index % len(_MARKERS)], label=name)
+        _dress(axes, sizes, log)
+        if rest:
+            values = key if isinstance(key, tuple) else (key,)
+            axes.set_title(escape_mathtext(shape_label(rest, values)), fontsize=9, loc="left", color=INK)
+    for axes in list(grid.flat)[len(shown) :]:
+        axes.set_visible(False)
+    handles, labels = grid.flat[0].get_legend_handles_labels()
+    more = f"; {len(shown)} of {len(panels)} panels, all rows are in results.csv" if len(panels) > len(shown) else ""
+    figure.legend(handles, labels, loc="outside upper left", ncols=min(7, len(labels)), fontsize=9, frameon=False)
+    figure.supxlabel(f"{_AXES[along]} (log){more}", fontsize=10, color=INK)
+    figure.supylabel(label, fontsize=10, color=INK)
+    return figure
+
+
+def _dress(axes: Axes, sizes: list[Any], log: bool) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_xticks([float(size) for size in sizes], [f"{size}" for size in sizes])
+    axes.minorticks_off()
+    if len(sizes) == 1:
+        axes.set_xlim(float(sizes[0]) / 2, float(sizes[0]) * 2)
+    if log:
+        from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    quieten(axes)
+    axes.grid(axis="y", color=SOFT, linewidth=0.5)

@@ -1,0 +1,26 @@
+"""Compute how busy each slice of time was, which is drawn where a million rectangles would look like one block."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+def busy_shares(start: npt.NDArray[np.int64], end: npt.NDArray[np.int64], span: float, bins: int) -> Floats:
+    """Return the share (0 to 1) of each of `bins` slices of [0, span] that intervals cover: their sum, at most 1."""
+    edges = np.linspace(0, span, bins + 1)
+    width = edges[1] - edges[0]
+    first = np.clip((start / width).astype(np.int64), 0, bins - 1)
+    last = np.clip((end / width).astype(np.int64), 0, bins - 1)
+    change = np.zeros(bins + 1)
+    inside = first == last
+    busy = np.bincount(first[inside], weights=(end - start)[inside], minlength=bins).astype(np.float64)
+    long_start, long_end, a, b = start[~inside], end[~inside], first[~inside], last[~inside]
+    busy += np.bincount(a, weights=edges[a + 1] - long_start, minlength=bins)
+    busy += np.bincount(b, weights=long_end - edges[b], minlength=bins)
+    np.add.at(change, a + 1, width)
+    np.add.at(change, b, -width)
+    shares: Floats = np.clip((busy + np.cumsum(change)[:-1]) / width, 0, 1)
+    return shares

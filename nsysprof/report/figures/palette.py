@@ -1,0 +1,47 @@
+"""Define colours that colour-blind people can distinguish (Okabe and Ito, 2008), one per category and per backend."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+CATEGORY_COLORS = {
+    "attention": "#0072B2",
+    "gemm": "#D55E00",
+    "softmax": "#CC79A7",
+    "reduction": "#56B4E9",
+    "elementwise": "#009E73",
+    "copy": "#E69F00",
+    "fill": "#F0E442",
+    "nccl": "#7B3294",
+    "graph": "#4B5563",
+    "other": "#999999",
+}
+BACKEND_COLORS = {
+    "math": "#D55E00",
+    "flash": "#0072B2",
+    "efficient": "#009E73",
+    "cudnn": "#CC79A7",
+    "auto": "#E69F00",
+    "naive": "#56B4E9",
+}
+INK, SOFT, RANGE, API = "#1b1f24", "#c8ced6", "#dbe4ee", "#6b7683"
+WIDTH_IN = 9.0
+
+
+def new_figure(height_in: float) -> Figure:
+    """Return a white figure of the width of a GitHub comment."""
+    from matplotlib.figure import Figure as MatplotlibFigure
+
+    return MatplotlibFigure(figsize=(WIDTH_IN, height_in), dpi=150, layout="constrained", facecolor="white")
+
+
+def quieten(axes: Axes) -> None:
+    """Take away what carries no data."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=9, length=3)
+    axes.grid(axis="x", color="#eceff3", linewidth=0.8)
+    axes.set_axisbelow(True)

@@ -1,0 +1,150 @@
+"""Draw heatmap.png, with ranks by ranges, and ranks.png, with all ranks on one clock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nsysprof.report.figures.palette import CATEGORY_COLORS, INK, new_figure
+from nsysprof.report.figures.scale import NS_PER_S, label_seconds
+from nsysprof.report.formats.escape import clean, escape_mathtext
+from nsysprof.results.rank_results import Lanes, RanksAnalysis
+from nsysprof.units import format_ns
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_MOST_RANGES = 24
+_MOST_LABELS = 48
+_SPAN_PCT = 30.0
+# A range of less time than this share of the largest is nothing that anybody waits for.
+_LEAST_SHARE = 0.002
+_SLICES = 1200
+_IDLE, _COMPUTE, _COMM = "#eef1f5", CATEGORY_COLORS["attention"], CATEGORY_COLORS["copy"]
+
+
+def draw_heatmap(found: RanksAnalysis) -> Figure | None:
+    """Draw how each rank's own time in each range differs from the usual. Return None without two ranks and a range."""
+    table, titles = _deviations(found.rank_ranges)
+    if table is None or table.shape[0] < 2 or table.shape[1] == 0:
+        return None
+    ranks = [int(rank) for rank in table.index]
+    figure = new_figure(2.2 + min(9.0, 0.22 * len(ranks)))
+    axes = figure.subplots()
+    limit = max(5.0, min(_SPAN_PCT, float(np.nanmax(np.abs(table.to_numpy())))))
+    image = axes.imshow(table.to_numpy(), aspect="auto", cmap="PuOr_r", vmin=-limit, vmax=limit)
+    axes.set_xticks(range(len(titles)), titles, rotation=40, ha="right", rotation_mode="anchor", fontsize=8)
+    _label_ranks(axes, ranks, found)
+    if len(ranks) * len(titles) <= 160:
+        for (row, column), percent in np.ndenumerate(table.to_numpy()):
+            if np.isfinite(percent):
+                axes.text(column, row, f"{percent:+.0f}", ha="center", va="center", fontsize=7,
+                          color="white" if abs(percent) > 0.7 * limit else INK)  # fmt: skip
+    bar = figure.colorbar(image, ax=axes, shrink=0.8, pad=0.02, extend="both")
+    bar.set_label("own time, % from usual", fontsize=8)
+    bar.ax.tick_params(labelsize=8)
+    axes.set_ylabel("rank", fontsize=10)
+    return figure
+
+
+def _deviations(rank_ranges: pd.DataFrame) -> tuple[pd.DataFrame | None, list[str]]:
+    """Return deviations in percent by rank and range, and their labels.
+
+    They compare GPU computation where a range has it, else the host's time without nested ranges. The ranges with the
+    most time are chosen, and those in which ranks differ most come first.
+    """
+    if rank_ranges.empty:
+        return None, []
+    keys = ["range", "style", "domain"]
+    on_gpu = rank_ranges.groupby(keys)["compute_ns"].transform("sum") > 0
+    own = rank_ranges.assign(own_ns=rank_ranges["compute_ns"].where(on_gpu, rank_ranges["host_ns"]), on_gpu=on_gpu)
+    wide = own.pivot_table(index="rank", columns=[*keys, "on_gpu"], values="own_ns", aggfunc="sum", sort=False)
+    usual = np.sort(wide.fillna(0).to_numpy(dtype=float), axis=0)[(len(wide) - 1) // 2]
+    wide = wide.loc[:, usual > 0]
+    usual = usual[usual > 0]
+    if wide.shape[1] == 0:
+        return None, []
+    percent = 100 * (wide / usual - 1)
+    gpu = np.array([bool(column[-1]) for column in percent.columns])
+    # What a rank's difference costs is what counts, not its percentage of nothing.
+    cost = (wide - usual).abs().max().to_numpy(dtype=float)
+    largest = max(cost.max(), usual[gpu].max(initial=0))
+    # A host range that takes equally long on all ranks says nothing new; every GPU range that takes time matters.
+    weighty = np.where(gpu, np.maximum(cost, usual), cost) >= _LEAST_SHARE * largest
+    order = np.argsort(-cost, kind="stable")
+    chosen = order[weighty[order]][:_MOST_RANGES]
+    percent = percent.iloc[:, chosen]
+    titles = [escape_mathtext(clean(str(name), 26)) + ("" if gpu else " (host)") for name, _, _, gpu in percent.columns]
+    return percent, titles
+
+
+def draw_timeline(found: RanksAnalysis) -> Figure | None:
+    """Draw when each rank computed and communicated, on the reference's clock. Return None without such ranks."""
+    from matplotlib.colors import to_rgb
+    from matplotlib.patches import Patch
+
+    offsets = {fit.rank: fit.offset_ns for fit in found.clocks if fit.offset_ns is not None}
+    ranks = [rank for rank in sorted(offsets) if rank in found.lanes]
+    if not ranks:
+        return None
+    begins = [found.lanes[rank].start_ns + offsets[rank] for rank in ranks]
+    ends = [start + found.lanes[rank].slice_ns * len(found.lanes[rank].compute)
+            for rank, start in zip(ranks, begins, strict=True)]  # fmt: skip
+    edges = np.linspace(min(begins), max(ends), _SLICES + 1)
+    colors = {name: np.array(to_rgb(color)) for name, color in
+              (("idle", _IDLE), ("compute", _COMPUTE), ("comm", _COMM))}  # fmt: skip
+    pixels = np.empty((len(ranks) * 2, _SLICES, 3))
+    for row, rank in enumerate(ranks):
+        lane = found.lanes[rank]
+        for half, name in enumerate(("compute", "comm")):
+            share = _resample(lane, getattr(lane, name), edges - offsets[rank])[:, None]
+            pixels[2 * row + half] = share * colors[name] + (1 - share) * colors["idle"]
+    figure = new_figure(1.6 + min(9.0, 0.3 * len(ranks)))
+    axes = figure.subplots()
+    span = max(ends) - min(begins)
+    axes.imshow(pixels, aspect="auto", interpolation="nearest", extent=(0, span / NS_PER_S, len(ranks) - 0.5, -0.5))
+    for line in range(1, len(ranks) if len(ranks) <= _MOST_LABELS else 0):
+        axes.axhline(line - 0.5, color="white", linewidth=1.5)
+    label_seconds(axes.xaxis)
+    _label_ranks(axes, ranks, found)
+    axes.set_ylabel("rank", fontsize=10)
+    left_out = len(found.read) - len(ranks)
+    more = f"; {left_out} ranks without a common clock left out" if left_out else ""
+    axes.set_xlabel(
+        f"time on the clock of rank {_reference(found)}; a slice is {format_ns(span / _SLICES)}{more}", fontsize=9
+    )
+    handles = [Patch(color=_COMPUTE, label="computes (upper half)"), Patch(color=_COMM, label="NCCL (lower half)"),
+               Patch(color=_IDLE, label="neither")]  # fmt: skip
+    figure.legend(handles=handles, loc="outside upper center", ncols=3, fontsize=8, frameon=False)
+    return figure
+
+
+def _reference(found: RanksAnalysis) -> int:
+    return next((fit.rank for fit in found.clocks if fit.how == "reference"), 0)
+
+
+def _resample(lane: Lanes, share: npt.NDArray[np.float32], edges: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the mean share between neighbouring edges, by integrating over the lane's slices."""
+    whole = np.concatenate(([0.0], np.cumsum(np.asarray(share, dtype=float)))) * lane.slice_ns
+    at = np.interp(edges, lane.start_ns + lane.slice_ns * np.arange(len(share) + 1.0), whole)
+    found: npt.NDArray[np.float64] = np.clip(np.diff(at) / np.diff(edges), 0, 1)
+    return found
+
+
+def _label_ranks(axes: Axes, ranks: list[int], found: RanksAnalysis) -> None:
+    """Label the ranks: all of them or, of many, some and all that stand out."""
+    slow = set(found.stragglers["rank"].tolist())
+    step = max(1, -(-len(ranks) // _MOST_LABELS))
+    shown, labels = [], []
+    for row, rank in enumerate(ranks):
+        mark = " straggler ▸" if rank in slow else " outlier ▸" if rank in found.outliers else ""
+        if mark or row % step == 0:
+            shown.append(row)
+            labels.append(f"{rank}{mark}")
+    axes.set_yticks(shown, labels, fontsize=8 if step == 1 else 7)
+    axes.tick_params(length=2)
+    axes.spines[:].set_visible(False)

@@ -1,0 +1,226 @@
+"""Draw roofline.png and traffic.png: each case against what the device reaches, and its bytes against the least."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from nsysprof.report.figures.label_placement import place_labels
+from nsysprof.report.figures.palette import BACKEND_COLORS, INK, SOFT, new_figure, quieten
+from nsysprof.report.figures.scale import byte_ticks
+from nsysprof.report.formats.escape import clean, escape_mathtext
+from nsysprof.results.analysis import CaptureRecord
+from nsysprof.results.roof import COUNTED, LAUNCH, SAMPLED, Roof, known, roof_of, sampled_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+_OTHERS = ("#7B3294", "#6b7683", "#8c510a", "#01665e", "#999999")
+_MARKERS = "osD^vPX*"
+_BEYOND = 40.0  # times the ridge, where the axis ends: what never leaves the L2 has no bytes of DRAM to divide by
+_LEAST_SHOWN = 1 / 200  # of the least bytes; below, a case moves next to nothing
+_PASSES = {"fwd": "forward", "bwd": "backward", "fwdbwd": "forward and backward"}
+
+
+def draw_roofline(record: CaptureRecord) -> Figure | None:
+    """Draw FLOP/s by formula over FLOP per byte of DRAM, by pass and dtype. Return None without ceilings or traffic."""
+    from matplotlib.lines import Line2D
+
+    roof, results = roof_of(record.environment), record.results
+    points = results[results["flops_per_s"].notna() & results["dram_bytes"].notna()]
+    if roof is None or not len(points):
+        return None
+    panels = list(points.groupby(["pass", "dtype"], sort=False))
+    figure = new_figure(4.6 * -(-len(panels) // 2) + 0.5)
+    grid = figure.subplots(-(-len(panels) // 2), min(2, len(panels)), squeeze=False)
+    backends = list(dict.fromkeys(points["backend"]))
+    for axes, ((pass_, dtype), rows) in zip(grid.flat, panels, strict=False):
+        peak = roof.flops.get(str(dtype))
+        if peak is None:
+            continue
+        _frame(axes, rows, roof, peak)
+        _draw_roof(axes, roof, str(dtype), peak)
+        _draw_points(axes, rows, backends)
+        axes.set_title(f"{_PASSES[str(pass_)]}, {dtype}; label: sequence length", fontsize=10, loc="left", color=INK)
+        axes.set_xlabel("FLOP by formula a byte of DRAM (log)", fontsize=10, color=INK)
+    for axes in list(grid.flat)[len(panels) :]:
+        axes.set_visible(False)
+    hollow: dict[str, Any] = dict(marker="o", linewidth=0, color=INK, markerfacecolor="white", markersize=5)
+    ring: dict[str, Any] = dict(marker="o", linewidth=0, color="#a40e26", markerfacecolor="none", markersize=9)
+    meanings = [Line2D([], [], label="launch-bound", **hollow), Line2D([], [], label="above the roof", **ring)]
+    _legend(figure, backends, meanings)
+    figure.supylabel("FLOP/s by formula, untraced", fontsize=10, color=INK)
+    for axes, (_, rows) in zip(grid.flat, panels, strict=False):
+        _label(axes, rows)
+    return figure
+
+
+def _frame(axes: Axes, rows: pd.DataFrame, roof: Roof, peak: float) -> None:
+    from matplotlib.ticker import EngFormatter
+
+    ridge = peak / roof.bytes_per_s
+    intensity = rows["intensity"].astype(float).dropna()
+    rate = rows["flops_per_s"].astype(float)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(min(float(intensity.min()) / 2 if len(intensity) else ridge, ridge / 20), ridge * _BEYOND)
+    axes.set_ylim(float(rate.min()) / 3, max(peak, _datasheet(roof, peak)) * 2.2)
+    quieten(axes)
+    axes.grid(visible=True, which="major", color=SOFT, linewidth=0.5)
+    axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}" if x >= 1 else f"{x:g}")
+    axes.yaxis.set_major_formatter(EngFormatter())
+
+
+def _datasheet(roof: Roof, peak: float) -> float:
+    return peak if roof.datasheet is None else max(roof.datasheet.flops.values())
+
+
+def _draw_roof(axes: Axes, roof: Roof, dtype: str, peak: float) -> None:
+    low, high = axes.get_xlim()
+    clock = roof.clock_mhz.get(dtype)
+    at = f" at {clock:,} MHz" if clock else ""
+    lines = [(roof.bytes_per_s, peak, "-", INK)]
+    told = [f"measured: {peak / 1e12:,.0f} TFLOP/s{at}, DRAM {roof.bytes_per_s / 1e12:.2f} TB/s"]
+    if roof.datasheet is not None:
+        top = roof.datasheet.flops[dtype]
+        lines.append((roof.datasheet.bytes_per_s, top, ":", "#6b7683"))
+        told.append(f"datasheet (dotted): {top / 1e12:,.0f} TFLOP/s, {roof.datasheet.bytes_per_s / 1e12:.2f} TB/s")
+    for rate, top, style, color in lines:
+        x = [low, top / rate, high]
+        axes.plot(x, [min(top, each * rate) for each in x], linestyle=style, color=color, linewidth=1.2, zorder=1)
+    if roof.l2_bytes_per_s is not None:
+        x = [low, peak / roof.l2_bytes_per_s]
+        y = [each * roof.l2_bytes_per_s for each in x]
+        axes.plot(x, y, linestyle="--", color="#56B4E9", linewidth=1.0, zorder=1)
+        told.append(f"L2 (dashed): {roof.l2_bytes_per_s / 1e12:.2f} TB/s")
+    text = "\n".join(told)
+    axes.annotate(text, (0.99, 0.015), xycoords="axes fraction", fontsize=7.5, ha="right", va="bottom", color=INK)
+
+
+def _draw_points(axes: Axes, rows: pd.DataFrame, backends: list[str]) -> None:
+    for index, backend in enumerate(backends):
+        mine = rows[rows["backend"] == backend].sort_values("seq")
+        color, marker = _color(backend, index), _MARKERS[index % len(_MARKERS)]
+        places = [_place(axes, row) for row in mine.to_dict("records")]
+        axes.plot([x for x, _ in places], [y for _, y in places], color=color, linewidth=0.7, alpha=0.5, zorder=2)
+        for (x, y), row in zip(places, mine.to_dict("records"), strict=True):
+            low, high = (float(known(row[f"flops_per_s_{end}"]) or y) for end in ("low", "high"))
+            face = "white" if row["limiter"] == LAUNCH else color
+            axes.errorbar(
+                x, y, yerr=[[max(0.0, y - low)], [max(0.0, high - y)]], color=color, marker=marker, markersize=5.5,
+                markerfacecolor=face, capsize=2, linewidth=1, zorder=3,
+            )  # fmt: skip
+            if known(row["above_roof"]):
+                axes.plot(x, y, marker="o", markersize=13, markerfacecolor="none", color="#a40e26", zorder=4)
+
+
+def _place(axes: Axes, row: Any) -> tuple[float, float]:
+    """Return where a case is drawn: at the edge when it moves next to nothing."""
+    edge = axes.get_xlim()[1] / 1.3
+    intensity = known(row["intensity"])
+    return (edge if intensity is None else min(float(intensity), edge)), float(row["flops_per_s"])
+
+
+def _label(axes: Axes, rows: pd.DataFrame) -> None:
+    cells = rows.sort_values(["backend", "seq"]).to_dict("records")
+    places = [_place(axes, row) for row in cells]
+    edge = axes.get_xlim()[1] / 1.3
+    labels = [f"{_short(row['seq'])}{'→' if x >= edge else ''}" for row, (x, _) in zip(cells, places, strict=True)]
+    place_labels(axes, places, labels, fontsize=7, color=INK)
+
+
+def _short(seq: int) -> str:
+    return f"{seq // 1024}k" if seq >= 1024 and seq % 1024 == 0 else str(seq)
+
+
+def _color(backend: str, index: int) -> str:
+    return BACKEND_COLORS.get(backend, _OTHERS[index % len(_OTHERS)])
+
+
+def _legend(figure: Figure, backends: list[str], meanings: list[Line2D]) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D(
+            [], [], color=_color(name, i), marker=_MARKERS[i % len(_MARKERS)], markersize=5, linewidth=0.8, label=text
+        )
+        for i, name in enumerate(backends)
+        if (text := escape_mathtext(clean(name, 30)))
+    ]
+    figure.legend(handles=handles, loc="outside upper left", ncols=6, fontsize=9, frameon=False)
+    figure.legend(handles=meanings, loc="outside lower center", ncols=3, fontsize=9, frameon=False)
+
+
+def draw_traffic(record: CaptureRecord) -> Figure | None:
+    """Draw DRAM bytes per call by sequence length against the least, by pass. Return None where none are known."""
+    from matplotlib.lines import Line2D
+
+    results = record.results
+    rows = results[results["dram_bytes"].notna() | results["sampled_read_bytes"].notna()]
+    if not len(rows):
+        return None
+    panels = list(rows.groupby("pass", sort=False))
+    figure = new_figure(4.3)
+    grid = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    backends = list(dict.fromkeys(rows["backend"]))
+    floor = float(rows["least_bytes"].astype(float).min()) * _LEAST_SHOWN
+    for axes, (pass_, mine) in zip(grid, panels, strict=True):
+        _draw_traffic(axes, mine, backends, floor)
+        axes.set_title(_PASSES[str(pass_)], fontsize=10, loc="left", color=INK)
+        axes.set_xlabel("sequence length (log)", fontsize=10, color=INK)
+    handles = [
+        Line2D([], [], color=INK, linestyle=":", label="least: inputs read, results written once"),
+        Line2D([], [], color=INK, marker="o", linewidth=1, markersize=5, label=f"{COUNTED} (ncu)"),
+        Line2D(
+            [],
+            [],
+            color=INK,
+            marker="o",
+            linewidth=0,
+            markersize=5,
+            markerfacecolor="white",
+            label=f"{SAMPLED} (nsys), ± bound",
+        ),
+    ]
+    _legend(figure, backends, handles)
+    figure.supylabel("DRAM bytes of a call (log)", fontsize=10, color=INK)
+    return figure
+
+
+def _draw_traffic(axes: Axes, rows: pd.DataFrame, backends: list[str], floor: float) -> None:
+    """Draw the traffic of one panel. floor: the bytes to which smaller values are lifted, to stay on the axis."""
+    sizes = sorted(rows["seq"].unique())
+    step = 1.025
+    for index, backend in enumerate(backends):
+        mine = rows[rows["backend"] == backend].sort_values("seq")
+        color, marker = _color(backend, index), _MARKERS[index % len(_MARKERS)]
+        shift = step ** (index - (len(backends) - 1) / 2)
+        counted = mine[mine["dram_source"] == COUNTED]
+        heights = [max(float(value), floor) for value in counted["dram_bytes"]]
+        x = [float(seq) * shift for seq in counted["seq"]]
+        axes.plot(x, heights, color=color, marker=marker, markersize=5, linewidth=1.3, zorder=3)
+        for row in mine.to_dict("records"):
+            moved, error = sampled_of(row)
+            if moved is None or error is None:
+                continue
+            low = max(moved - error, floor)
+            top = max(moved, floor)
+            beside = float(row["seq"]) * shift * step**0.4
+            bound = [[top - min(low, top)], [moved + error - top]]
+            style: dict[str, Any] = dict(marker=marker, markersize=5, markerfacecolor="white", capsize=2, linewidth=0.9)
+            axes.errorbar(beside, top, yerr=bound, color=color, zorder=2, **style)
+    least = rows.drop_duplicates("seq").sort_values("seq")
+    axes.plot(least["seq"].astype(float), least["least_bytes"].astype(float), linestyle=":", color=INK, linewidth=1.4)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks([float(size) for size in sizes], [str(size) for size in sizes])
+    axes.minorticks_off()
+    axes.set_yscale("log", base=2)
+    axes.set_ylim(bottom=floor / 1.5)
+    low, high = axes.get_ylim()
+    axes.set_yticks(*byte_ticks(low, high))
+    quieten(axes)
+    axes.grid(axis="y", color=SOFT, linewidth=0.5)
+    axes.annotate("at the bottom: less", (0.99, 0.01), xycoords="axes fraction", fontsize=7.5, ha="right", color=INK)

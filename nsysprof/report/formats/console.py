@@ -1,0 +1,149 @@
+"""Render a report for a terminal: the short version, in which no line of a table is wider than the screen."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+
+from rich.cells import cell_len
+
+from nsysprof.notes import Note, Severity
+from nsysprof.report.document import Column, Gate, Lines, Notes, Paragraph, Part, Ranking, Report, Table
+from nsysprof.report.formats.cell_text import cell_text
+from nsysprof.report.formats.escape import clean
+from nsysprof.report.formats.table_layout import GAP, Layout, lay_out
+from nsysprof.results.comparison import GateResult, Outcome
+
+_LINE, _NOTE = 700, 500
+_MOST_FINDINGS = 20
+_LEAST_TEXT = 24
+
+
+def render_console(report: Report, width: int) -> str:
+    """Return what the terminal shows of a report; what it ends with, such as a gate's answer, stands last."""
+    sections = [section for section in report.sections if section.in_terminal]
+    sections.sort(key=lambda section: section.is_conclusion)
+    blocks: list[str] = []
+    after_table = False
+    for section in sections:
+        shown = [(part, text) for part in section.parts if (text := render_part(part, width))]
+        if shown and section.title:
+            blocks += ["", clean(section.title)]
+            after_table = False
+        for part, text in shown:
+            blocks += ["", text] if after_table and not isinstance(part, Table) else [text]
+            after_table = isinstance(part, Table)
+    return "\n".join(blocks).strip("\n")
+
+
+def render_part(part: Part, width: int) -> str:
+    """Return one part as text; nothing for those that a terminal cannot show."""
+    if isinstance(part, Table):
+        return render_table(part, width) if part.terminal_rows and (part.rows or part.is_kept_empty) else ""
+    match part:
+        case Lines():
+            lines = _list_lines(part)
+        case Paragraph():
+            lines = [clean(part.text, _LINE)]
+        case Notes():
+            lines = [_note(note) for note in part.notes if note.severity is not Severity.INFO]
+        case Ranking():
+            lines = _ranking_lines(part, width)
+        case Gate():
+            lines = [line for result in part.results for line in _gate_lines(result)]
+        case _:
+            lines = []
+    return "\n".join(lines)
+
+
+def _list_lines(part: Lines) -> list[str]:
+    shown = [clean(line, _LINE) for line in part.texts[: part.terminal_lines]]
+    more = len(part.texts) - len(shown)
+    return [*shown, *([f"and {more} more"] if more else [])]
+
+
+def _note(note: Note) -> str:
+    step = f" -> {clean(note.next_step, _NOTE)}" if note.next_step else ""
+    return f"{note.severity.value}: {clean(note.text, _NOTE)}{step}"
+
+
+def _ranking_lines(part: Ranking, width: int) -> list[str]:
+    """Return a numbered list: what, where and how much on the first line, then the text and what to do."""
+    lines = []
+    for number, item in enumerate(part.items[: part.terminal_items], 1):
+        amount = cell_text(item.amount, Column(part.amount_title, part.amount_unit))
+        where = f" in {clean(item.where, 60)}" if item.where else ""
+        lines.append(f"{number}. {clean(item.code, 40)}{where}: {amount} {part.amount_title}")
+        for text in (item.text, f"-> {item.next_step}" if item.next_step else ""):
+            lines += _wrap(clean(text, _LINE), width, "   ")
+    more = len(part.items) - part.terminal_items
+    return [*lines, *([f"and {more} more, in {part.source}"] if more > 0 else [])]
+
+
+def _gate_lines(result: GateResult) -> list[str]:
+    count = f"{result.checked} checked" if result.checked else "nothing to check"
+    lines = [f"{result.rule}: {result.outcome.value} ({count})"]
+    worst_first = sorted(result.findings, key=lambda finding: finding.outcome != Outcome.REGRESSION)
+    for finding in worst_first[:_MOST_FINDINGS]:
+        step = f" -> {finding.next_step}" if finding.next_step else ""
+        where = f"{finding.where}: " if finding.where else ""
+        lines.append(clean(f"  {finding.outcome.value}: {where}{finding.text}{step}", _NOTE))
+    more = len(worst_first) - _MOST_FINDINGS
+    return [*lines, *([f"  and {more} more"] if more > 0 else [])]
+
+
+def render_table(table: Table, width: int) -> str:
+    """Return a table as text; trace text is printed as it is, never as rich's markup."""
+    cut = table.first_rows(table.terminal_rows)
+    layout = lay_out(cut, width)
+    body = _stacked(cut, layout, width) if layout.is_stacked else _grid(cut, layout)
+    return "\n".join(["", *_wrap(clean(table.title), width, ""), body, *_left_out(cut, layout, width)])
+
+
+def _grid(table: Table, layout: Layout) -> str:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    grid = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
+    for number, width in zip(layout.shown, layout.widths, strict=True):
+        column = table.columns[number]
+        is_text = column.unit.is_text
+        grid.add_column(Text(column.title), justify="left" if is_text else "right", width=width, vertical="top")
+    for row in layout.cells:
+        grid.add_row(*(Text(cell) for cell in row))
+    stream = io.StringIO()
+    total = sum(layout.widths) + GAP * len(layout.widths)
+    Console(file=stream, width=total, no_color=True, highlight=False, markup=False).print(grid)
+    return "\n".join(line.rstrip() for line in stream.getvalue().rstrip().splitlines())
+
+
+def _stacked(table: Table, layout: Layout, width: int) -> str:
+    """Return one block a row: its first cell, and a line for each of the others."""
+    titles = [column.title for column in table.columns]
+    label = max(map(cell_len, titles[1:]), default=0) + GAP
+    lines = []
+    for row in layout.cells:
+        lines += _wrap(row[0], width, "")
+        for title, text in zip(titles[1:], row[1:], strict=True):
+            if width - label - 2 < _LEAST_TEXT:
+                lines += _wrap(f"{title}: {text}", width, "  ")
+            else:
+                first, *rest = _wrap(text, width - label - 2, "") or [""]
+                lines += [f"  {title:<{label}}{first}".rstrip(), *(" " * (label + 2) + line for line in rest)]
+    return "\n".join(lines)
+
+
+def _left_out(table: Table, layout: Layout, width: int) -> list[str]:
+    """Return what the table lacks and where it is."""
+    dropped = [column.title for number, column in enumerate(table.columns) if number not in layout.shown]
+    missing = [f"{len(table.rows)} of {table.row_count} rows"] if table.row_count > len(table.rows) else []
+    missing += [f"no room for {', '.join(dropped)}"] if dropped else []
+    if not missing:
+        return []
+    return _wrap("; ".join(missing) + (f"; all are in {table.source}" if table.source else ""), width, "")
+
+
+def _wrap(text: str, width: int, indent: str) -> list[str]:
+    return textwrap.wrap(text, max(width, 10), initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)

@@ -1,0 +1,30 @@
+"""Escape text from a trace, which is untrusted: it may contain markup, control characters or a megabyte."""
+
+from __future__ import annotations
+
+import re
+
+from nsysprof.plain_text import plain_line
+
+# What GitHub makes a link or a mention of even behind a backslash; nobody sees the space of no width that prevents it.
+_ALIVE = re.compile(r"://|@|#(?=\d)|\bwww(?=\.)|\bGH(?=-\d)|\b(mailto|xmpp)(?=:)", re.IGNORECASE)
+
+
+def clean(text: str, limit: int = 0) -> str:
+    """Return one line without control characters. The middle is cut out of a text over `limit` (0: no limit)."""
+    line = plain_line(text if limit == 0 else text[: limit * 64])
+    if limit and len(line) > limit:
+        head = (limit - 1) * 2 // 3
+        line = line[:head] + "…" + line[len(line) - (limit - 1 - head) :]
+    return line
+
+
+def escape_markdown(text: str) -> str:
+    """Return a text that GitHub shows literally, inside a table cell too."""
+    escaped = re.sub(r"([\\`*_{}\[\]<>|#~$!@&])", r"\\\1", clean(text))
+    return _ALIVE.sub(lambda found: ":\u200b//" if found.group() == "://" else f"{found.group()}\u200b", escaped)
+
+
+def escape_mathtext(text: str) -> str:
+    """Return a text that matplotlib does not read as mathematics."""
+    return clean(text).replace("$", r"\$")

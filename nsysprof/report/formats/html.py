@@ -1,0 +1,91 @@
+"""Render report.html: the report as one file that needs no network and, to be read, no script."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+
+from nsysprof.report.document import Cell, Chart, Column, Report, Section, Table, Unit, list_parts
+from nsysprof.report.formats.cell_text import cell_text, sort_key
+from nsysprof.report.formats.escape import clean
+from nsysprof.report.formats.page import content_security_policy, json_for_script, read_asset
+from nsysprof.report.formats.short_names import shorten_names
+
+# A table of so many rows is worth a filter.
+_FILTER_ABOVE = 8
+_NAME, _CELL, _KEY, _FULL = 120, 300, 300, 4000
+
+
+@dataclass(frozen=True)
+class _CellShown:
+    """A cell as the page shows it. full: the whole name where `text` is cut, else empty."""
+
+    text: str
+    key: str
+    full: str = ""
+
+
+def render_html(report: Report) -> str:
+    """Return the page with the PNG figures inside. The template engine escapes everything but our own scripts."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    engine = Environment(
+        loader=PackageLoader("nsysprof.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    engine.filters["clean"] = lambda text: clean(str(text), _CELL)
+    engine.filters["clean_long"] = lambda text: clean(str(text), _FULL)
+    engine.filters["base64"] = lambda data: base64.b64encode(data).decode()
+    engine.filters["script_json"] = json_for_script
+    engine.filters["anchor"] = anchor_of
+    engine.filters["cells"] = _cells
+    engine.filters["amount"] = lambda item, part: cell_text(item.amount, Column(part.amount_title, part.amount_unit))
+    engine.tests["part"] = lambda part, kind: type(part).__name__ == kind
+    scripts = [read_asset("vendor/sortable.js"), read_asset("templates/report.js")]
+    licences = ["LICENSE-sortable"]
+    if any(isinstance(part, Chart) for part in list_parts(report)):
+        scripts += [read_asset("vendor/echarts.js"), read_asset("templates/timeline.js")]
+        licences += ["NOTICE-echarts", "LICENSE-echarts", "LICENSE-zrender", "LICENSE-tslib"]
+    style = read_asset("templates/report.css")
+    return engine.get_template("report.html.j2").render(
+        report=report,
+        links=[link for section in report.sections for link in _links(section)],
+        filter_above=_FILTER_ABOVE,
+        policy=content_security_policy(scripts, [style]),
+        style=style,
+        scripts=scripts,
+        licences=[read_asset(f"vendor/{name}") for name in licences],
+    )
+
+
+def anchor_of(title: str) -> str:
+    """Return the name by which a link of the page finds a title."""
+    return "".join(char if char.isalnum() else "-" for char in clean(title, _CELL).lower())
+
+
+def _links(section: Section) -> list[str]:
+    """Return the titles of a section that the page's list of links has: its own, else those of its tables."""
+    if section.title:
+        return [section.title]
+    return [part.title for part in section.parts if isinstance(part, Table) and (part.rows or part.is_kept_empty)]
+
+
+def _cells(table: Table) -> list[list[_CellShown]]:
+    """Return the rows of a table; names are cut so that they stay apart, with the whole name behind them."""
+    columns = []
+    for number, column in enumerate(table.columns):
+        texts = [cell_text(row[number], column) for row in table.rows]
+        limit = _NAME if column.unit is Unit.NAME else _CELL
+        short = shorten_names(texts, _NAME) if column.unit is Unit.NAME else [clean(text, limit) for text in texts]
+        columns.append(
+            [
+                _CellShown(shown, clean(sort_key(row[number]), _KEY), _full(shown, text, row[number]))
+                for shown, text, row in zip(short, texts, table.rows, strict=True)
+            ]
+        )
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _full(shown: str, text: str, cell: Cell) -> str:
+    """Return the whole name of what the page shows, or nothing where that is all of it."""
+    whole = cell.full or text
+    return whole if clean(whole) != shown else ""

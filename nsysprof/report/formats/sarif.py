@@ -1,0 +1,44 @@
+"""Render findings as SARIF 2.1.0, which code hosts and editors show beside the code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nsysprof import __version__
+from nsysprof.results.causes import Finding, Findings
+from nsysprof.results.finding_codes import CODES
+
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def render_sarif(found: Findings | None, artifact: str) -> dict[str, Any]:
+    """Return a SARIF log with one result for each finding. artifact: the trace's file name."""
+    rules = [{"id": code} for code in CODES]
+    results = [] if found is None else [_result(each, artifact) for each in found.items]
+    driver = {"name": "nsysprof", "version": __version__, "rules": rules}
+    run: dict[str, Any] = {"tool": {"driver": driver}, "results": results}
+    if found is None:
+        run["invocations"] = [{"executionSuccessful": False, "exitCodeDescription": "the trace cannot be replayed"}]
+    return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _result(finding: Finding, artifact: str) -> dict[str, Any]:
+    path, _, line = finding.location.rpartition(":")
+    place: dict[str, Any] = {"artifactLocation": {"uri": path or artifact}}
+    if path and line.isdigit():
+        place["region"] = {"startLine": int(line)}
+    location: dict[str, Any] = {"physicalLocation": place}
+    if finding.range:
+        location["logicalLocations"] = [{"name": finding.range, "kind": "function"}]
+    return {
+        "ruleId": finding.code,
+        "ruleIndex": CODES.index(finding.code),
+        "level": "warning",
+        "message": {"text": f"{finding.text} {finding.next_step}".strip()},
+        "locations": [location],
+        "rank": float(max(0, 101 - finding.rank)),
+        "properties": {
+            "per": finding.per, "count": finding.count, "saving_ns": finding.saving_ns,
+            "saving_low_ns": finding.saving_low_ns, "saving_high_ns": finding.saving_high_ns,
+        },
+    }  # fmt: skip

@@ -1,0 +1,223 @@
+"""Make the JSON Schemas of what `--json` prints, from the registry of columns and the types of the results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from nsysprof.notes import Note
+from nsysprof.results import analysis_columns, case_columns, comparison, rank_columns
+from nsysprof.results.analysis import Coverage, Device, Totals, TraceInfo
+from nsysprof.results.causes import DeviceIdle, Finding, Findings, WhatIf
+from nsysprof.results.column import Dtype, FileColumn, TableFile
+from nsysprof.results.rank_results import ClockFit, RankRow
+
+_DRAFT = "https://json-schema.org/draft/2020-12/schema"
+_JSON_TYPES = {Dtype.TEXT: "string", Dtype.INTEGER: "integer", Dtype.NUMBER: "number", Dtype.FLAG: "boolean"}
+Schema = dict[str, Any]
+_TEXT: Schema = {"type": "string"}
+_TEXT_OR_NULL: Schema = {"type": ["string", "null"]}
+_WHOLE: Schema = {"type": "integer"}
+_NUMBER_OR_NULL: Schema = {"type": ["number", "null"]}
+_FLAG: Schema = {"type": "boolean"}
+_TEXTS: Schema = {"type": "array", "items": _TEXT}
+_ANY_OBJECT: Schema = {"type": "object"}
+
+
+def command_schemas() -> dict[str, Schema]:
+    """Return the schema of what each command prints with --json, by the name of its file without its suffix."""
+    return {
+        "analyze": _analyze(), "analyze-ranks": _analyze_ranks(), "bench": _bench(), "bundle": _bundle(),
+        "capture": _capture(), "compare": _compare(), "doctor": _doctor(), "explain": _explain(), "export": _export(),
+        "tune": _tune(), "whatif": _whatif(),
+    }  # fmt: skip
+
+
+def rows_schema(file: TableFile) -> Schema:
+    """Return the schema of a table as a list of rows; unknown is null."""
+    return {
+        "type": "array",
+        "description": f"{file.row} The columns of {file.name}.",
+        "items": {
+            "type": "object",
+            "properties": {column.name: _cell(column) for column in file.columns},
+            "required": list(file.names),
+            "additionalProperties": False,
+        },
+    }
+
+
+def _cell(column: FileColumn) -> Schema:
+    kind = _JSON_TYPES[column.dtype]
+    unit = f" Unit: {column.unit}." if column.unit else ""
+    return {"type": [kind, "null"] if column.nullable else kind, "description": column.doc + unit}
+
+
+def _of(title: str, properties: Schema, types: tuple[type, ...] = (), *, optional: tuple[str, ...] = ()) -> Schema:
+    """Return the schema of an object; types: what its properties refer to by name."""
+    schema: Schema = {
+        "$schema": _DRAFT,
+        "title": title,
+        "type": "object",
+        "properties": properties,
+        "required": [name for name in properties if name not in optional],
+    }
+    if types:
+        _, components = msgspec.json.schema_components(types, ref_template="#/$defs/{name}")
+        # Docstrings are for those who read the code.
+        kept = {name: {k: v for k, v in each.items() if k != "description"} for name, each in components.items()}
+        schema["$defs"] = dict(sorted(kept.items()))
+    return schema
+
+
+def _ref(type_: type) -> Schema:
+    return {"$ref": f"#/$defs/{type_.__name__}"}
+
+
+def _list(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+def _or_null(schema: Schema) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _nullable_table(file: TableFile, *, is_nullable: bool) -> Schema:
+    return _or_null(rows_schema(file)) if is_nullable else rows_schema(file)
+
+
+def _analyze() -> Schema:
+    types = (TraceInfo, Device, Coverage, Totals, Note, Finding, Findings, DeviceIdle)
+    times = {name: {"type": ["integer", "null"]} for name in ("gpu_span_ns", "gpu_busy_ns", "gpu_idle_ns")}
+    device: Schema = {"allOf": [_ref(Device), {"properties": times, "required": list(times)}]}
+    findings = _or_null(_list(_ref(Finding)))
+    idle = {
+        "type": "object",
+        "properties": {
+            "devices": _list(_ref(DeviceIdle)),
+            "unknown_reasons": {"type": "object", "additionalProperties": _WHOLE},
+            "causes": rows_schema(analysis_columns.IDLE),
+        },
+        "required": ["devices", "unknown_reasons", "causes"],
+    }
+    causes = {
+        "type": "object",
+        "description": "The content of findings.json.",
+        "properties": {"format_version": _WHOLE, "findings": findings, "idle": _or_null(idle)},
+        "required": ["format_version", "findings", "idle"],
+    }
+    unknown = ("idle.csv", "idle_instances.csv", "attention.csv", "memory.csv")
+    tables = {
+        file.name.removesuffix(".csv"): _nullable_table(file, is_nullable=file.name in unknown)
+        for file in (*analysis_columns.FILES, case_columns.CAPTURE_RESULTS)
+    }
+    properties = {
+        "format_version": _WHOLE, "trace": _ref(TraceInfo), "devices": _list(device), "coverage": _ref(Coverage),
+        "totals": _ref(Totals), "notes": _list(_ref(Note)), "causes": causes, **tables, "findings": findings,
+        "folder": _TEXT,
+    }  # fmt: skip
+    return _of("nsysprof analyze --json, of one trace", properties, types, optional=("results",))
+
+
+def _analyze_ranks() -> Schema:
+    tables = (
+        rank_columns.PER_RANK, rank_columns.RANGES_OVER_RANKS, rank_columns.KERNELS_OVER_RANKS,
+        rank_columns.RANGE_KERNELS_OVER_RANKS, rank_columns.API_OVER_RANKS, rank_columns.MEMOPS_OVER_RANKS,
+        rank_columns.RANK_RANGES, rank_columns.STRAGGLERS,
+    )  # fmt: skip
+    properties = {
+        **{file.name.removesuffix(".csv"): rows_schema(file) for file in tables},
+        "format_version": _WHOLE, "nsysprof_version": _TEXT, "ranks_read": _WHOLE, "ranks_given": _WHOLE,
+        "imbalance_pct": _NUMBER_OR_NULL, "straggler_evidence": _TEXT_OR_NULL,
+        "outliers": {"type": "object", "additionalProperties": _TEXT}, "clocks": _list(_ref(ClockFit)),
+        "ranks": _list(_ref(RankRow)), "engine": _ANY_OBJECT, "notes": _list(_ref(Note)), "folder": _TEXT,
+    }  # fmt: skip
+    return _of("nsysprof analyze --json, of many traces", properties, (ClockFit, RankRow, Note))
+
+
+def _bench() -> Schema:
+    properties = {
+        "folder": _TEXT, "seed": _WHOLE, "floor_pct": _NUMBER_OR_NULL, "cases": rows_schema(case_columns.BENCH_RESULTS),
+        "self_check": _ANY_OBJECT, "notes": _list(_ref(Note)),
+    }  # fmt: skip
+    return _of("nsysprof bench --json", properties, (Note,), optional=("self_check",))
+
+
+def _bundle() -> Schema:
+    counts = {"type": "object", "additionalProperties": _WHOLE}
+    properties = {
+        "file": _TEXT_OR_NULL, "bytes": _WHOLE, "sha256": _TEXT, "members": _TEXTS, "names_replaced": counts,
+        "left_out": _list({"type": "object", "properties": {"what": _TEXT, "why": _TEXT}}),
+    }  # fmt: skip
+    return _of("nsysprof bundle --json", properties)
+
+
+def _capture() -> Schema:
+    properties = {
+        "folder": _TEXT, "cases": rows_schema(case_columns.CAPTURE_RESULTS), "program": _ANY_OBJECT,
+        "ranks": {}, "complete": _FLAG, "notes": _list(_ref(Note)),
+    }  # fmt: skip
+    of_grid_or_program = ("cases", "program", "ranks", "complete")
+    return _of("nsysprof capture --json, of a grid or of a program", properties, (Note,), optional=of_grid_or_program)
+
+
+def _compare() -> Schema:
+    types = (
+        comparison.Side, comparison.Difference, comparison.LatencyComparison, comparison.RangeChange,
+        comparison.FindingChange, comparison.GateResult, Note,
+    )  # fmt: skip
+    side, difference, latency, ranges, findings, gate, note = map(_ref, types)
+    properties = {
+        "format_version": _WHOLE, "outcome": _TEXT_OR_NULL, "baseline": side, "candidate": side,
+        "differences": _list(difference), "forced": _FLAG, "latency": latency, "ranges": _list(ranges),
+        "findings": _list(findings), "gate": _list(gate), "notes": _list(note), "method": _TEXTS,
+        "folder": _TEXT_OR_NULL,
+    }  # fmt: skip
+    return _of("nsysprof compare --json", properties, types)
+
+
+def _doctor() -> Schema:
+    check = {
+        "type": "object",
+        "properties": {
+            "name": _TEXT, "state": {"enum": ["ok", "warning", "problem", "absent"]}, "found": _TEXT, "fix": _TEXT,
+        },
+        "required": ["name", "state", "found", "fix"],
+    }  # fmt: skip
+    return _of("nsysprof doctor --json", {"ok": _FLAG, "checks": _list(check)})
+
+
+def _explain() -> Schema:
+    shape = {
+        "type": "object",
+        "properties": {"call": _ANY_OBJECT, "backends": _list(_ANY_OBJECT)},
+        "required": ["call", "backends"],
+    }
+    properties = {"format_version": _WHOLE, "environment": _ANY_OBJECT, "shapes": _list(shape)}
+    return _of("nsysprof explain --json", properties)
+
+
+def _export() -> Schema:
+    written = {
+        "type": "object",
+        "properties": {"path": _TEXT, "rows": {"type": "object", "additionalProperties": _WHOLE}},
+        "required": ["path", "rows"],
+    }
+    formats = {"type": "object", "additionalProperties": written}
+    return _of("nsysprof export --json", {"formats": formats, "notes": _list(_ref(Note))}, (Note,))
+
+
+def _tune() -> Schema:
+    properties = {
+        "folder": _TEXT, "seed": _WHOLE, "complete": _FLAG, "floor_pct": _NUMBER_OR_NULL, "insights": _TEXTS,
+        "winners": rows_schema(case_columns.WINNERS), "cases": rows_schema(case_columns.BENCH_RESULTS),
+        "environment": _ANY_OBJECT, "notes": _list(_ref(Note)),
+    }  # fmt: skip
+    return _of("nsysprof tune --json", properties, (Note,))
+
+
+def _whatif() -> Schema:
+    properties = {"format_version": _WHOLE}
+    schema = _of("nsysprof whatif --json", properties, (WhatIf,))
+    return schema | {"allOf": [_ref(WhatIf)]}

@@ -1,0 +1,1 @@
+"""Compose the parts of a report: tables, verdicts and methods."""

@@ -1,0 +1,102 @@
+"""Compose the report of `analyze` and `capture`: about a trace, and the capture that it belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from nsysprof.notes import Note
+from nsysprof.report.document import Chart, Figure, Lines, Notes, Paragraph, Part, Report, Section, Table
+from nsysprof.report.sections.case_tables import case_table, counter_table, limit_lines, reason_lines
+from nsysprof.report.sections.case_verdicts import comparison_table, verdict_lines
+from nsysprof.report.sections.findings import findings_sections
+from nsysprof.report.sections.method import coverage_line, environment_table, method_lines
+from nsysprof.report.sections.missing_sources import tier_of, with_tier
+from nsysprof.report.sections.trace_tables import (
+    api_table,
+    kernel_counter_table,
+    kernel_table,
+    memop_table,
+    range_table,
+)
+from nsysprof.report.sections.vocabulary import KERNELS, OPERATORS, Words, words_for
+from nsysprof.results.analysis import Analysis, CaptureRecord
+
+# What a terminal shows of reasons; the files have all.
+_MOST_LIMITS = 12
+
+
+def analysis_report(
+    analysis: Analysis,
+    record: CaptureRecord | None,
+    *,
+    figures: Sequence[Figure] = (),
+    timeline: Mapping[str, Any] | None = None,
+) -> Report:
+    """Return the report of one trace.
+
+    record: what a capture folder adds to its trace, None for a trace alone.
+    figures: those that were drawn, in their order.
+    timeline: what timeline_data made, None for a report without an interactive timeline.
+    """
+    words, tier = words_for(analysis.trace), tier_of(record)
+    sections = findings_sections(analysis)
+    sections += case_sections(record, words) if record is not None and record.has_cases else []
+    sections += figure_sections(figures)
+    sections += [Section("Timeline", (Chart(timeline),), in_terminal=False)] if timeline is not None else []
+    sections += [_trace_section(analysis, tier), _notes_section(analysis, record)]
+    sections.append(Section("", (Paragraph(f"Coverage: {coverage_line(analysis)}"),)))
+    sections.append(Section("Method", (Lines(tuple(method_lines(analysis, record))),), in_terminal=False))
+    sections.append(Section("", (environment_table(analysis, record),), in_terminal=False))
+    return Report(record.title if record else analysis.trace.path_name, tuple(sections))
+
+
+def capture_report(results: pd.DataFrame, environment: Mapping[str, Any], notes: Sequence[Note]) -> Report:
+    """Return what `capture` says at its end: its cases, and the notes about them.
+
+    results: as results.csv. environment: of the capture's manifest.
+    """
+    record = CaptureRecord("capture", results, dict(environment), "", tuple(notes))
+    words = OPERATORS if environment.get("device") == "cpu" else KERNELS
+    parts: list[Part] = [case_table(record, words), Lines(reason_lines(record)), Notes(record.notes)]
+    return Report(record.title, (Section("", tuple(parts)),))
+
+
+def case_sections(record: CaptureRecord, words: Words) -> Sequence[Section]:
+    """Return the verdicts, the cases and what limits them."""
+    tier = tier_of(record)
+    traffic = counter_table(record)
+    verdicts = verdict_lines(record)
+    parts: list[Part] = [
+        with_tier(case_table(record, words), tier),
+        Lines(reason_lines(record)),
+        with_tier(comparison_table(record, words), tier),
+        *([] if traffic is None else [with_tier(traffic, tier)]),
+    ]
+    sections = [Section("Fastest backends", (Lines(verdicts, is_verdict=True),))] if verdicts else []
+    sections.append(Section("", tuple(parts)))
+    limits = limit_lines(record)
+    if limits:
+        sections.append(Section("What limits each case", (Lines(limits, terminal_lines=_MOST_LIMITS),)))
+    return sections
+
+
+def figure_sections(figures: Sequence[Figure]) -> list[Section]:
+    """Return the section of figures; nothing where none was drawn."""
+    return [Section("Figures", tuple(figures), in_terminal=False)] if figures else []
+
+
+def _trace_section(analysis: Analysis, tier: str) -> Section:
+    counted = kernel_counter_table(analysis)
+    tables: list[Table] = [
+        range_table(analysis), kernel_table(analysis), *([] if counted is None else [counted]), memop_table(analysis),
+        api_table(analysis),
+    ]  # fmt: skip
+    return Section("", tuple(with_tier(table, tier) for table in tables))
+
+
+def _notes_section(analysis: Analysis, record: CaptureRecord | None) -> Section:
+    notes: tuple[Note, ...] = tuple(dict.fromkeys((*(record.notes if record else ()), *analysis.notes)))
+    return Section("Notes", (Notes(notes),))

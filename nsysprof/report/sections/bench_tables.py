@@ -1,0 +1,204 @@
+"""Compose the tables of a bench: the fastest backends, the sweeps, and what must be beaten."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from nsysprof.attention.shape import SHAPE_COLUMNS
+from nsysprof.report.document import Cell, Column, Table, Unit, make_table
+from nsysprof.report.sections.case_tables import Row
+from nsysprof.report.sections.wording import join_names, latency_text, times_as_long
+from nsysprof.results.roof import known
+
+_SWEEPS = (("seq", "Sequence lengths"), ("batch", "Batch sizes"), ("heads", "Heads"), ("head_dim", "Head dimensions"))
+_KEYS = {"seq": "S", "batch": "B", "heads": "H", "kv_heads": "KV", "head_dim": "D"}
+_CSV = "results.csv"
+# "far behind": dropped before there were enough blocks for a test.
+_SLOWER = ("slower", "far behind")
+
+
+def shape_columns(table: pd.DataFrame) -> list[str]:
+    """Return the columns that make a shape; heads of k and v only where they are not those of q."""
+    grouped = "kv_heads" in table and (table["kv_heads"] != table["heads"]).any()
+    return [column for column in SHAPE_COLUMNS if column in table and (column != "kv_heads" or grouped)]
+
+
+def shape_label(names: Sequence[str], values: Sequence[object]) -> str:
+    """Return a shape in few characters: `KV=4 D=64 causal fwd`."""
+    words = []
+    for name, each in zip(names, values, strict=True):
+        key = _KEYS.get(name, "")
+        words.append(("causal" if each else "full") if name == "causal" else f"{key}={each}" if key else str(each))
+    return " ".join(words)
+
+
+def median_cell(row: Row, prefix: str = "") -> Cell:
+    """Return a median with its interval."""
+    median, low, high = (known(row[f"{prefix}{part}_ns"]) for part in ("median", "low", "high"))
+    return Cell(median, low=low, high=high)
+
+
+def latency_table(table: pd.DataFrame) -> Table:
+    """Return one row for each case with its verdict, the best first within equal work."""
+    columns = (
+        Column("case", Unit.NAME),
+        Column("median [95 %]", Unit.NS),
+        Column("verdict"),
+        Column("as CUDA graph", Unit.NS, drop=2),
+        Column("CV", Unit.PERCENT, drop=4),
+        Column("p99 (p95)", Unit.NS, drop=3),
+        Column("samples in blocks", drop=1),
+        Column("by formula", Unit.FLOPS, drop=7),
+        Column("least bytes", Unit.BYTES_PER_S, drop=8),
+        Column("peak memory", Unit.BYTES, drop=6),
+    )
+    rows = [_latency_row(row) for row in _in_order(table)]
+    return make_table("Latency", columns, rows, source=_CSV, terminal_rows=1000, document_rows=30)
+
+
+def _latency_row(row: Row) -> tuple[Any, ...]:
+    p99 = known(row["p99_ns"])
+    return (
+        row["case"],
+        median_cell(row),
+        _verdict(row),
+        median_cell(row, "graph_"),
+        known(row["cv_pct"]),
+        known(row["p95_ns"]) if p99 is None else p99,
+        f"{known(row['samples']) or 0:.0f} in {known(row['blocks']) or 0:.0f}",
+        known(row["flops_per_s"]),
+        known(row["bytes_per_s"]),
+        known(row["peak_bytes"]),
+    )
+
+
+def ceiling_table(table: pd.DataFrame) -> Table:
+    """Return what each case reaches of the device, against what was measured here and what the datasheet says."""
+    columns = {
+        "measured_flops_pct": "of the matrix product here",
+        "datasheet_flops_pct": "of the datasheet's FLOP/s",
+        "measured_bytes_pct": "of the copy here",
+        "datasheet_bytes_pct": "of its bandwidth",
+    }
+    rows = [(row["case"], *(_flagged(known(row[column])) for column in columns)) for row in _timed(table)]
+    titles = (Column("case", Unit.NAME), *(Column(title, Unit.PERCENT) for title in columns.values()))
+    return make_table("Of the ceilings", titles, rows, source=_CSV, terminal_rows=0, document_rows=30)
+
+
+def sweep_tables(table: pd.DataFrame) -> list[Table]:
+    """Return for each dimension that the grid varies: latency, work and its rate along it."""
+    return [_sweep_table(table, column, title) for column, title in _SWEEPS if table[column].nunique() > 1]
+
+
+def _sweep_table(table: pd.DataFrame, column: str, title: str) -> Table:
+    others = [name for name in ("backend", *shape_columns(table)) if name != column and table[name].nunique() > 1]
+    rows = []
+    timed = table[table["median_ns"].notna()].sort_values([*others, column], kind="stable")
+    for row in timed.to_dict("records"):
+        sequences_per_s = row["batch"] / row["median_ns"] * 1e9
+        rows.append(
+            (
+                ", ".join(f"{name}={row[name]}" for name in others) or str(row["backend"]),
+                row[column],
+                median_cell(row),
+                row["flops_per_s"],
+                row["bytes_per_s"],
+                sequences_per_s,
+                sequences_per_s * row["seq"],
+            )
+        )
+    columns = (
+        Column("of", Unit.NAME),
+        Column(column, Unit.COUNT),
+        Column("median [95 %]", Unit.NS),
+        Column("by formula", Unit.FLOPS),
+        Column("least bytes", Unit.BYTES_PER_S),
+        Column("sequences", Unit.PER_S),
+        Column("tokens", Unit.TOKENS_PER_S),
+    )
+    title = f"{title} (work differs from row to row)"
+    return make_table(title, columns, rows, source=_CSV, terminal_rows=0, document_rows=30)
+
+
+def failure_table(table: pd.DataFrame) -> Table:
+    """Return every case that is not ranked, with its reason."""
+    failed = table[~table["status"].isin(("ok",))]
+    rows = [(row["case"], row["status"], row["reason"]) for row in failed.to_dict("records")]
+    columns = (Column("case", Unit.NAME), Column("status"), Column("reason", Unit.PROSE))
+    return make_table("Not ranked", columns, rows, source=_CSV, terminal_rows=1000, document_rows=30)
+
+
+def target_table(table: pd.DataFrame, floor_pct: float | None) -> Table:
+    """Return what a new kernel has to reach for each shape so that this bench would call it faster."""
+    rows = []
+    for row in table[table["rank"] == 1].to_dict("records"):
+        least = (known(row["low_ns"]) or row["median_ns"]) / (1 + (floor_pct or 0) / 100)
+        rows.append((row["case"], median_cell(row), least, known(row["flops_per_s"]), known(row["peak_bytes"])))
+    columns = (
+        Column("fastest of equal work", Unit.NAME),
+        Column("median [95 %]", Unit.NS),
+        Column("beaten below", Unit.NS),
+        Column("by formula", Unit.FLOPS),
+        Column("peak memory", Unit.BYTES),
+    )
+    return make_table("What must be beaten", columns, rows, source=_CSV, terminal_rows=0, document_rows=30)
+
+
+def verdict_lines(table: pd.DataFrame) -> tuple[str, ...]:
+    """Return one sentence for each shape."""
+    varied = [name for name in shape_columns(table) if name == "seq" or table[name].nunique() > 1]
+    lines = []
+    ranked = table[table["rank"].notna()]
+    for key, members in ranked.groupby([*shape_columns(table)], sort=False, dropna=False):
+        shape = dict(zip(shape_columns(table), key, strict=True))
+        label = ", ".join(f"{'S' if name == 'seq' else name}={shape[name]}" for name in varied)
+        rows = members.sort_values("rank").to_dict("records")
+        lines.append(f"{label}: {_sentence(rows)}.")
+    return tuple(lines)
+
+
+def _sentence(rows: Sequence[Row]) -> str:
+    best, rest = rows[0], rows[1:]
+    tied = [row["backend"] for row in rest if row["verdict"] == "tie"]
+    unknown = [row["backend"] for row in rest if row["verdict"] in ("inconclusive", "too few processes")]
+    slower = [row for row in rest if row["verdict"] in _SLOWER]
+    text = f"{best['backend']} takes {latency_text(best['median_ns'], known(best['low_ns']), known(best['high_ns']))}"
+    if tied:
+        text += f", a tie with {join_names(tied)}"
+    if unknown:
+        text += f"; not yet told from {join_names(unknown)}"
+    if slower:
+        text += f"; {times_as_long([(row['backend'], row['against_best']) for row in slower])}"
+    return text
+
+
+def _verdict(row: Row) -> Cell:
+    if row["status"] != "ok":
+        return Cell(str(row["status"]))
+    if row["verdict"] in _SLOWER:
+        return Cell(known(row["against_best"]), Unit.FACTOR, remark="as long")
+    return Cell(str(row["verdict"]))
+
+
+def _flagged(percent: float | None) -> Cell:
+    return Cell(percent, remark="(impossible: see notes)" if percent is not None and percent > 100 else "")
+
+
+def _timed(table: pd.DataFrame) -> list[Row]:
+    rows: list[Row] = []
+    rows.extend(table[table["median_ns"].notna()].to_dict("records"))
+    return rows
+
+
+def _in_order(table: pd.DataFrame) -> list[Row]:
+    columns = shape_columns(table)
+    keys = list(zip(*(table[column].astype(str) for column in columns), strict=True))
+    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    order = [places[key] for key in keys]
+    rows: list[Row] = []
+    ranked = table.assign(_shape=order, _rank=pd.to_numeric(table["rank"]).fillna(1e9))
+    rows.extend(ranked.sort_values(["_shape", "_rank"], kind="stable").to_dict("records"))
+    return rows

@@ -1,0 +1,162 @@
+"""Compose the tables of a capture's cases: how long each took, what it moved, and what limits it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nsysprof.report.document import Cell, Column, Table, Unit, make_table
+from nsysprof.report.sections.vocabulary import Words
+from nsysprof.results.analysis import CaptureRecord
+from nsysprof.results.missing_source import MissingSource
+from nsysprof.results.roof import UNKNOWN as UNKNOWN_LIMIT
+from nsysprof.results.roof import dram_of, known, sampled_of
+
+Row = Mapping[Any, Any]
+_CSV = "results.csv"
+
+
+def case_name(row: Row) -> str:
+    """Return the name of a case without the prefix that all our ranges have."""
+    return str(row["range"]).removeprefix("RUN::")
+
+
+def latency_cell(row: Row) -> Cell:
+    """Return the untraced median with its 95 % interval, or why there is none."""
+    median, low, high = (known(row[f"latency_{part}_ns"]) for part in ("median", "ci_low", "ci_high"))
+    reason = "" if row["status"] == "ok" else str(row["status"]).replace("_", " ")
+    return Cell(median, low=low, high=high, reason=reason)
+
+
+def per_call(row: Row, column: str) -> float | None:
+    """Return a count of the traced range divided by its calls; None when either is unknown."""
+    total, calls = known(row[column]), known(row["traced_calls"])
+    return None if total is None or not calls else float(total / calls)
+
+
+def case_table(record: CaptureRecord, words: Words) -> Table:
+    """Return one row for each case of the grid, with what the untraced and the traced pass found, per call.
+
+    Cases that are the fastest of their shape are marked.
+    """
+    rows = []
+    for row in record.results.to_dict("records"):
+        copied, filled = per_call(row, "memcpy_bytes"), per_call(row, "memset_bytes")
+        rows.append(
+            (
+                case_name(row),
+                latency_cell(row),
+                per_call(row, "launch_count"),
+                per_call(row, "kernel_count"),
+                per_call(row, "kernel_total_ns"),
+                _peak(row),
+                known(row["peak_beyond_inputs_bytes"]),
+                None if copied is None or filled is None else copied + filled,
+                row["status"],
+            )
+        )
+    columns = (
+        Column("case", Unit.NAME),
+        Column("untraced latency [95 %]", Unit.NS),
+        Column(words.launches, Unit.COUNT, drop=1),
+        Column(words.works, Unit.COUNT, drop=2),
+        Column(f"{words.work} time", Unit.NS),
+        Column(f"peak {words.memory}", Unit.BYTES),
+        Column("beyond inputs", Unit.BYTES, drop=4),
+        Column("copied+set", Unit.BYTES, drop=5),
+        Column("status", drop=6),
+    )
+    title = "Cases (counts, times and bytes per call)"
+    return make_table(title, columns, rows, source=_CSV, terminal_rows=1000, document_rows=400, marks=_fastest(record))
+
+
+def _peak(row: Row) -> Any:
+    """Return torch's allocated peak of the untraced pass; where it cannot count (CPU), the peak of the trace."""
+    measured = known(row["peak_allocated_bytes"])
+    return known(row["trace_peak_vram_bytes"]) if measured is None else measured
+
+
+def _fastest(record: CaptureRecord) -> dict[int, str]:
+    marks: dict[int, str] = {}
+    for ranking in record.rankings:
+        word = "fastest" if len(ranking.fastest) == 1 else "among the fastest"
+        marks |= {case.position: word for case in ranking.fastest}
+    return marks
+
+
+def counter_table(record: CaptureRecord) -> Table | None:
+    """Return what each case moved by each source, against the least, and how it used the device; None if unknown."""
+    cases = [row for row in record.results.to_dict("records") if row["status"] == "ok"]
+    if not any(known(row["dram_bytes"]) is not None or known(row["counted_kernels"]) is not None for row in cases):
+        return None
+    columns = (
+        Column("case", Unit.NAME),
+        Column("DRAM, counted", Unit.BYTES),
+        Column("DRAM, sampled", Unit.BYTES, drop=5),
+        Column("they agree", Unit.TEXT, drop=6),
+        Column("least", Unit.BYTES, drop=4),
+        Column("/ least", Unit.RATIO, drop=1),
+        Column("L2 hits", Unit.WHOLE_PERCENT, drop=3),
+        Column("by formula", Unit.FLOPS, drop=2),
+        Column("of the roof", Unit.WHOLE_PERCENT, drop=1),
+        Column("FLOP, counted / formula", Unit.RATIO, drop=7),
+        Column("occupancy", Unit.WHOLE_PERCENT, drop=3),
+        Column("limited by"),
+    )
+    rows = [_counter_row(row) for row in cases]
+    return make_table(
+        "Traffic and limits (one call)", columns, rows, source=_CSV, terminal_rows=1000, document_rows=400
+    )
+
+
+def _counter_row(row: Row) -> tuple[Any, ...]:
+    sampled, error = sampled_of(row)
+    counted = dram_of(row)[0] if known(row["counted_read_bytes"]) is not None else None
+    moved, least = known(row["dram_bytes"]), known(row["least_bytes"])
+    rate, roof = known(row["flops_per_s"]), known(row["roof_flops_per_s"])
+    counted_flops = known(row["counted_flops"])
+    return (
+        case_name(row),
+        counted,
+        Cell(sampled, error=error),
+        _agreement(counted, sampled, error),
+        least,
+        None if moved is None or not least else moved / least,
+        known(row["l2_hit_pct"]),
+        rate,
+        Cell(
+            None if rate is None or not roof else 100 * rate / roof,
+            remark="(above)" if known(row["above_roof"]) else "",
+        ),
+        None if counted_flops is None else counted_flops / row["flops"],
+        known(row["occupancy_pct"]),
+        known(row["limiter"]) or None,
+    )
+
+
+def _agreement(counted: int | None, sampled: int | None, error: int | None) -> Cell:
+    """Return whether what was counted lies within the bound of what was sampled."""
+    if counted is None or sampled is None or error is None:
+        return Cell()
+    beyond = abs(counted - sampled) - error
+    return Cell("yes") if beyond <= 0 else Cell(beyond, Unit.BYTES, remark="beyond the bound")
+
+
+def limit_lines(record: CaptureRecord) -> tuple[str, ...]:
+    """Return why each case is not faster, from the data alone; without counters asked for, what is known."""
+    missing = not {MissingSource.COUNTERS, MissingSource.DRAM_SAMPLES}.isdisjoint(record.missing)
+    asked = missing or bool(record.results["dram_bytes"].notna().any())
+    return tuple(
+        f"{case_name(row)}: {row['limiter']}: {row['why']}"
+        for row in record.results.to_dict("records")
+        if known(row["limiter"]) and (asked or row["limiter"] != UNKNOWN_LIMIT)
+    )
+
+
+def reason_lines(record: CaptureRecord) -> tuple[str, ...]:
+    """Return why a case failed or lacks its trace."""
+    return tuple(
+        f"{row['range']}: {row['status']}: {row['reason']}"
+        for row in record.results.to_dict("records")
+        if row["reason"]
+    )

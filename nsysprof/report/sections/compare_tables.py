@@ -1,0 +1,216 @@
+"""Compose the tables of a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nsysprof.report.document import Cell, Column, Table, Unit, ValueChange, make_table
+from nsysprof.report.sections.wording import count_of
+from nsysprof.results.comparison import (
+    METRICS,
+    PARTS,
+    Difference,
+    FindingChange,
+    KernelChange,
+    LatencyChange,
+    LatencyVerdict,
+    MetricChange,
+    RangeChange,
+    SideOfCase,
+    VersionComparison,
+)
+from nsysprof.units import format_ns
+
+_JSON = "compare.json"
+_ORDER = (LatencyVerdict.SLOWER, LatencyVerdict.INCONCLUSIVE, LatencyVerdict.FASTER, LatencyVerdict.SAME)
+_UNITS = {"count": Unit.COUNT, "bytes": Unit.BYTES, "ns": Unit.NS}
+_PART_TITLES = dict(zip(PARTS, ("before", "kernels", "copies", "fills", "graphs", "gaps", "after"), strict=True))
+# The order in which columns of ranges give way in a narrow terminal; those in which nothing changed go before.
+_DROP = {
+    "wall": 0, "kernel_time": 1, "vram": 2, "launches": 3, "kernels": 4, "dram": 5, "copied": 6, "filled": 7, "gaps": 8,
+    "busy": 9,
+}  # fmt: skip
+_UNCHANGED = 20
+
+
+def finding_lines(findings: Sequence[FindingChange]) -> list[str]:
+    """Return one line for each finding that appeared or vanished."""
+    lines = []
+    for change in findings:
+        if change.how != "both":
+            saving = format_ns(change.candidate_ns if change.how == "appeared" else change.baseline_ns)
+            where = f" in {change.range}" if change.range else ""
+            lines.append(f"{change.code}{where} {change.how}: {saving} a step.")
+    return lines
+
+
+def latency_table(found: VersionComparison) -> Table:
+    """Return one row for each case, the verdicts that need a look first."""
+    order = [*_ORDER, None]
+    changes = sorted(found.latency.changes, key=lambda change: (order.index(change.verdict), -(change.ratio or 1)))
+    columns = (
+        Column("case", Unit.NAME),
+        Column("baseline", Unit.NS, drop=3),
+        Column("candidate", Unit.NS, drop=2),
+        Column("ratio [95 %]", Unit.QUOTIENT),
+        Column("p (Holm)", Unit.PROBABILITY, drop=4),
+        Column("delta", Unit.NUMBER, drop=5),
+        Column("verdict"),
+    )
+    return make_table("Latency", columns, map(_latency_row, changes), source=_JSON)
+
+
+def _latency_row(change: LatencyChange) -> tuple[Any, ...]:
+    return (
+        change.case,
+        _side_cell(change.baseline),
+        _side_cell(change.candidate),
+        Cell(change.ratio, low=change.low, high=change.high),
+        change.p,
+        Cell(change.delta, is_signed=True),
+        change.verdict.value if change.verdict else "",
+    )
+
+
+def _side_cell(side: SideOfCase) -> Cell:
+    return Cell(side.median_ns, reason=side.status if side.median_ns is None else "")
+
+
+def open_questions(found: VersionComparison) -> tuple[str, ...]:
+    """Return why cases have no verdict and what to do, cases of one reason together."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for change in found.latency.changes:
+        if change.verdict is LatencyVerdict.INCONCLUSIVE:
+            groups.setdefault((change.reason, change.next_step), []).append(change.case)
+    return tuple(
+        f"{_some(cases)}: {reason}" + (f" → {step}" if step else "") for (reason, step), cases in groups.items()
+    )
+
+
+def range_table(found: VersionComparison) -> Table:
+    """Return one row for each range: the candidate's numbers of a call with the change from the baseline's."""
+    shown = [name for name in METRICS if any(_says_something(change.metrics[name]) for change in found.ranges)]
+    columns = [Column("range", Unit.NAME)]
+    for name in shown:
+        changed = any(_has_changed(change.metrics[name]) for change in found.ranges)
+        drop = _DROP[name] + (0 if changed or not _DROP[name] else _UNCHANGED)
+        columns.append(Column(METRICS[name].title, _UNITS[METRICS[name].unit], drop))
+    rows: list[tuple[Any, ...]] = [
+        (_range_label(change), *(_metric_cell(change, name) for name in shown))
+        for change in sorted(found.ranges, key=lambda change: change.how == "both")
+    ]
+    title = "Ranges (the candidate's numbers per call or instance, and the change)"
+    return make_table(title, columns, rows, source=_JSON)
+
+
+def _range_label(change: RangeChange) -> str:
+    return change.label if change.how == "both" else f"{change.how}: {change.label}"
+
+
+def _has_changed(metric: MetricChange) -> bool:
+    return metric.baseline != metric.candidate
+
+
+def _says_something(metric: MetricChange) -> bool:
+    return any(value for value in (*metric.baselines, *metric.candidates))
+
+
+def _metric_cell(change: RangeChange, name: str) -> Cell:
+    metric = change.metrics[name]
+    if change.how != "both":
+        return Cell(metric.baseline if change.how == "vanished" else metric.candidate)
+    if metric.change is None:
+        if not _says_something(metric):
+            return Cell()
+        return Cell(metric.candidate, before="unknown" if metric.baseline is None else metric.baseline)
+    if metric.change == 0:
+        return Cell(metric.candidate)
+    remark = "within its error" if abs(metric.change) <= metric.error else ""
+    unit = _UNITS[METRICS[name].unit]
+    if unit is Unit.COUNT or metric.change_pct is None:
+        return Cell(metric.candidate, change=ValueChange(metric.change, unit, remark))
+    return Cell(metric.candidate, change=ValueChange(metric.change_pct, Unit.CHANGE_PERCENT, remark))
+
+
+def part_table(found: VersionComparison) -> Table:
+    """Return where the change of each range's wall time is, in parts that add up to it."""
+    changes = [change for change in found.ranges if change.parts is not None and any(change.parts.values())]
+    changes.sort(key=lambda change: -abs(change.wall_change_ns or 0))
+    used = [part for part in PARTS if any((change.parts or {})[part] for change in changes)]
+    columns = [Column("range", Unit.NAME), Column("wall", Unit.NS)]
+    columns += [Column(_PART_TITLES[part], Unit.NS, drop=1) for part in used]
+    rows: list[tuple[Any, ...]] = [
+        (
+            change.label + (" (per call)" if change.per_call else ""),
+            Cell(change.wall_change_ns, is_signed=True),
+            *(Cell((change.parts or {})[part], is_signed=True) for part in used),
+        )
+        for change in changes
+    ]
+    return make_table("Where the time went", columns, rows, source=_JSON)
+
+
+def kernel_table(found: VersionComparison) -> Table:
+    """Return kernels that appeared, vanished, were renamed, run more or less often, or take another time."""
+    columns = (
+        Column("range", Unit.NAME),
+        Column("kernel", Unit.NAME),
+        Column("what", drop=2),
+        Column("role", drop=3),
+        Column("instances", Unit.COUNT, drop=1),
+        Column("total", Unit.NS),
+    )
+    rows = [_kernel_row(change, kernel) for change in found.ranges for kernel in change.kernels if kernel.is_notable]
+    return make_table("Kernels that changed", columns, rows, source=_JSON)
+
+
+def _kernel_row(change: RangeChange, kernel: KernelChange) -> tuple[Any, ...]:
+    old = kernel.baseline_label or kernel.baseline_name
+    new = kernel.candidate_label or kernel.candidate_name
+    full = " → ".join(dict.fromkeys(name for name in (kernel.baseline_name, kernel.candidate_name) if name))
+    name = Cell(new, before=old, full=full) if old and new and old != new else Cell(new or old, full=full)
+    return (
+        change.label,
+        name,
+        "changed" if kernel.how == "both" else kernel.how,
+        kernel.role,
+        _from_to(kernel.baseline_instances, kernel.candidate_instances),
+        _from_to(kernel.baseline_ns, kernel.candidate_ns),
+    )
+
+
+def _from_to(old: float, new: float) -> Cell:
+    return Cell(new) if old == new else Cell(new, before=old)
+
+
+def difference_lines(differences: Sequence[Difference]) -> tuple[str, ...]:
+    """Return lines such as `driver_version: 580.1 in the baseline, 590.4 in the candidate`."""
+    return tuple(
+        f"{each.fact}: {' and '.join(each.baseline)} in the baseline, {' and '.join(each.candidate)} in the candidate"
+        for each in differences
+    )
+
+
+def verdict_line(found: VersionComparison) -> str:
+    """Return `2 SLOWER, 13 SAME` and what changed in the traces."""
+    judged = [change for change in found.latency.changes if change.verdict is not None]
+    counts = {name: sum(change.verdict is name for change in judged) for name in _ORDER}
+    parts = [f"{count} {name.value}" for name, count in counts.items() if count]
+    text = f"Latency of {count_of(len(judged), 'case')}: {', '.join(parts)}." if parts else ""
+    alone = len(found.latency.changes) - len(judged)
+    text += f" {count_of(alone, 'case')} {'was' if alone == 1 else 'were'} not measured on both sides." if alone else ""
+    ranges = [change for change in found.ranges if change.how == "both"]
+    if not found.ranges:
+        return text
+    said = [f"{sum(change.how == how for change in found.ranges)} {how}" for how in ("appeared", "vanished")]
+    more = sum((change.metrics["launches"].change or 0) > 0 for change in ranges)
+    less = sum((change.metrics["launches"].change or 0) < 0 for change in ranges)
+    said += [f"{more} with more launches", f"{less} with fewer"]
+    nonzero = [each for each in said if not each.startswith("0 ")]
+    tail = ", ".join(nonzero) if nonzero else "the same launches in all"
+    return f"{text} {count_of(len(ranges), 'range')} on both sides; {tail}.".strip()
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,0 +1,118 @@
+"""Compose the report of `explain`: which backends run a call, why others do not, and what would have to change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nsysprof.attention.attention_call import AttentionCall
+from nsysprof.attention.constraints import Constraint
+from nsysprof.attention.eligibility import EligibilityAnswer
+from nsysprof.attention.nearest_supported_shape import changes
+from nsysprof.report.document import Cell, Column, Lines, Paragraph, Part, Report, Section, Table, Unit, make_table
+from nsysprof.units import UNKNOWN
+
+_RELATIONS = {
+    "at most": "at most {0}",
+    "at least": "at least {0}",
+    "multiple of": "a multiple of {0}",
+    "one of": "{0}",
+    "equal to": "{0}",
+    "between": "between {0} and {1}",
+    "outside": "outside ({0}, {1}]",
+    "divisor of": "a divisor of {0}",
+    "unlike": "other than {0}",
+}
+_COLUMNS = (
+    Column("backend"), Column("eligible"), Column("in torch", drop=3), Column("this GPU", drop=2), Column("ran"),
+    Column("kernels", Unit.COUNT, drop=1), Column("kernel time", Unit.NS), Column("why", Unit.PROSE),
+)  # fmt: skip
+_CPU_NOTE = "No GPU was used: flash, math and auto are torch's paths for the CPU; efficient and cudnn are unknown."
+
+
+def explain_report(
+    blocks: Sequence[tuple[AttentionCall, Sequence[EligibilityAnswer]]], facts: Mapping[str, Any]
+) -> Report:
+    """Return one table for each call, and under it what each refusal needs, what auto does, and what ran instead.
+
+    blocks: each call with the answers about it. facts: what they were asked of.
+    """
+    where = facts.get("gpu_name") or "the CPU"
+    head: list[Part] = [Paragraph(f"torch {facts.get('torch_version', UNKNOWN)} on {where}")]
+    if facts.get("device") == "cpu":
+        head.append(Paragraph(_CPU_NOTE))
+    sections = [Section("", tuple(head))]
+    for call, answers in blocks:
+        lines = tuple(line for answer in answers for line in _lines(call, answer))
+        sections.append(Section("", (_table(call, answers), Lines(lines, terminal_lines=1000))))
+    return Report("explain", tuple(sections))
+
+
+def _table(call: AttentionCall, answers: Sequence[EligibilityAnswer]) -> Table:
+    return make_table(describe_call(call), _COLUMNS, map(_row, answers))
+
+
+def describe_call(call: AttentionCall) -> str:
+    """Return `B=1 H=8 S=16 D=8192 fp16 causal fwd`, with what differs from the usual."""
+    parts = [f"B={call.batch}", f"H={call.heads}"]
+    parts += [f"KV_H={call.kv_heads}"] if call.kv_heads != call.heads else []
+    parts.append(f"S={call.seq}")
+    parts += [f"KV_S={call.kv_seq}"] if call.kv_seq != call.seq else []
+    parts += [f"D={call.head_dim}", call.dtype, "causal" if call.causal else "full"]
+    parts += [f"mask={call.mask}"] if call.mask != "none" else []
+    parts += [f"dropout={call.dropout:g}"] if call.dropout else []
+    return " ".join([*parts, call.pass_])
+
+
+def _row(answer: EligibilityAnswer) -> tuple[Any, ...]:
+    ran = answer.ran
+    why = "" if answer.eligible else answer.reason
+    if answer.constraints:
+        why = "; ".join(describe_constraint(each) for each in answer.constraints)
+    return (
+        answer.backend,
+        answer.eligible,
+        answer.built,
+        answer.supported,
+        ran.family if ran.status in ("ok", "not_run") else ran.status.replace("_", " "),
+        sum(kernel["count"] for kernel in ran.kernels) if ran.kernels else None,
+        sum(kernel["total_ns"] for kernel in ran.kernels) if ran.kernels else None,
+        Cell(why),
+    )
+
+
+def describe_constraint(constraint: Constraint) -> str:
+    """Return `head_dim 8192, must be at most 256`; torch's own words where they could not be read."""
+    if constraint.property is None or constraint.bound is None:
+        return constraint.text
+    wanted = _RELATIONS[constraint.relation]
+    bounds = list(map(str, constraint.bound if isinstance(constraint.bound, list) else [constraint.bound]))
+    if constraint.relation == "one of":
+        bounds = [" or ".join(bounds)]
+    name = constraint.property.removesuffix("_")
+    value = UNKNOWN if constraint.value is None else str(constraint.value)
+    return f"{name} {value}, must be {wanted.format(*bounds)}"
+
+
+def _lines(call: AttentionCall, answer: EligibilityAnswer) -> list[str]:
+    name, ran, lines = answer.backend, answer.ran, []
+    lines += [f"{name}: torch says: {each.text}" for each in answer.constraints]
+    lines += [f"{name}: passes with {_describe_changes(call, each)}" for each in answer.nearest]
+    if answer.eligible is False and not answer.nearest:
+        lines.append(f"{name}: no change of the shape was found that passes")
+    if answer.eligible is None:
+        lines.append(f"{name}: unknown: {answer.reason}")
+    elif ran.status not in ("ok", "not_run") or (ran.status == "ok" and ran.reason):
+        lines.append(f"{name}: {ran.status.replace('_', ' ')}: {ran.reason}")
+    if name == "auto":
+        lines.append(f"auto: predicted {answer.predicted or UNKNOWN}, ran {ran.family or UNKNOWN}")
+    if ran.as_asked is False:
+        lines.append(f"{name}: asked for {answer.predicted or name}, but what ran is {ran.family}")
+    lines += [f"{name}: ran {kernel['count']} x {kernel['name']}" for kernel in ran.kernels]
+    if not ran.kernels and ran.operator:
+        lines.append(f"{name}: ran operator {ran.operator}")
+    return lines
+
+
+def _describe_changes(call: AttentionCall, other: AttentionCall) -> str:
+    return ", ".join(f"{name} {each['to']}" for name, each in changes(call, other).items())

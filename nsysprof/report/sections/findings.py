@@ -1,0 +1,62 @@
+"""Compose what comes first in every report: what to change, and where the time went in which nothing ran."""
+
+from __future__ import annotations
+
+from nsysprof.report.document import Cell, Column, Item, Lines, Ranking, Section, Table, Unit, make_table
+from nsysprof.results.analysis import Analysis
+from nsysprof.results.causes import LEAST_SHARE, Finding, Findings, Idle
+from nsysprof.units import format_ns
+
+
+def findings_sections(analysis: Analysis) -> list[Section]:
+    """Return the findings, the most worthwhile one first, and the idle time by cause; what is unknown is left out."""
+    sections = []
+    if analysis.findings is not None:
+        sections.append(_findings(analysis.findings))
+    if analysis.idle is not None:
+        sections.append(Section("", (idle_table(analysis.idle),)))
+    return sections
+
+
+def _findings(found: Findings) -> Section:
+    of_trace = "the trace" if found.steps == 1 else "what the trace repeats"
+    step = of_trace if found.per == "trace" else f"a step ({found.per})"
+    whole = f"{format_ns(found.recorded_ns)} for {step}; the GPU works for {format_ns(found.busy_ns)} of it"
+    if not found.items:
+        text = f"Findings: nothing found above {100 * LEAST_SHARE:g} % ({whole})."
+        return Section("Findings", (Lines((text,), is_verdict=True),))
+    text = f"Together these changes save about {format_ns(found.together_ns)} ({whole})."
+    title = "saved" if found.per == "trace" else "saved per step"
+    ranking = Ranking(tuple(map(_item, found.items)), title, Unit.NS, "findings.csv")
+    return Section("Findings", (Lines((text,), is_verdict=True), ranking))
+
+
+def _item(finding: Finding) -> Item:
+    amount = Cell(finding.saving_ns, low=finding.saving_low_ns, high=finding.saving_high_ns)
+    where = " at ".join(part for part in (finding.range, finding.location) if part)
+    return Item(finding.code, where, amount, finding.text, finding.next_step)
+
+
+def idle_table(idle: Idle) -> Table:
+    """Return the idle time of each device by cause, the largest first. It adds up to all that the device was idle."""
+    totals = {device.device_id: device for device in idle.devices}
+    whole = idle.table[(idle.table["range"] == "").to_numpy(dtype=bool)]
+    whole = whole.sort_values(["device_id", "idle_ns"], ascending=[True, False], kind="stable")
+    rows = [
+        (
+            str(row["device_id"]),
+            row["cause"],
+            int(row["idle_ns"]),
+            100 * row["idle_ns"] / totals[row["device_id"]].span_ns if totals[row["device_id"]].span_ns else None,
+            int(row["count"]),
+        )
+        for row in whole.to_dict("records")
+    ]
+    columns = (
+        Column("device"),
+        Column("cause"),
+        Column("idle", Unit.NS),
+        Column("of the device's time", Unit.SHARE),
+        Column("gaps", Unit.COUNT, drop=1),
+    )
+    return make_table("Idle time by cause", columns, rows, source="idle.csv")

@@ -1,0 +1,143 @@
+"""Arrange ranges as a tree of rows, with small ones folded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from nsysprof.results.analysis import Analysis
+from nsysprof.results.roof import known
+
+# So many ranges are shown, and inside one; of ranges without GPU work, such as a compiler's, fewer.
+_MOST_ROOTS = 200
+_MOST_CHILDREN, _MOST_IDLE_CHILDREN = 12, 3
+_ADDED = (
+    "instances", "wall_ns", "kernel_count", "kernel_total_ns", "adopted_kernel_count", "adopted_kernel_total_ns",
+    "captured_kernel_count", "captured_kernel_total_ns",
+)  # fmt: skip
+_OF_NAME = (
+    "launch_count", "gpu_busy_ns", "memcpy_bytes", "memset_bytes", "dram_read_bytes", "dram_write_bytes",
+    "dram_read_error_bytes", "dram_write_error_bytes",
+)  # fmt: skip
+_PEAK = "peak_vram_bytes"
+_KEY = ["range", "style", "domain"]
+
+
+@dataclass(frozen=True)
+class RangeRow:
+    """A place of the tree. numbers: by the names of columns of range_tree.csv and ranges.csv, None for unknown."""
+
+    name: str
+    depth: int
+    numbers: Mapping[str, Any]
+
+    @property
+    def busy_ns(self) -> int | None:
+        """Return the busy time of the GPU; unknown where kernels count that the range did not launch."""
+        busy = self.numbers["gpu_busy_ns"]
+        return None if busy is None or self.sum_of("kernel_count") != self.numbers["kernel_count"] else int(busy)
+
+    @property
+    def may_work(self) -> bool:
+        """Return whether the range has kernels, or an unknown number of them."""
+        return self.sum_of("kernel_count") != 0
+
+    def sum_of(self, column: str) -> int | None:
+        """Return what the range launched, adopted and captured together."""
+        launched = self.numbers[column]
+        if launched is None:
+            return None
+        return int(launched) + sum(int(self.numbers[f"{kind}_{column}"] or 0) for kind in ("adopted", "captured"))
+
+
+def range_rows(analysis: Analysis) -> list[RangeRow]:
+    """Return the rows of the tree in order, children of one place that are too many as one row at its end.
+
+    A push/pop range whose process-wide twin is there is not shown twice.
+    """
+    tree = analysis.range_tree
+    twins = set(tree.loc[tree["style"] == "StartEnd", "range"])
+    tree = tree[(tree["style"] == "StartEnd") | ~tree["range"].isin(twins)]
+    by_name = _by_name(analysis.ranges)
+    places = tree.groupby(_KEY, sort=False, dropna=False).size().to_dict()
+    children: dict[int, list[RangeRow]] = {}
+    rows: list[RangeRow] = []
+    above: list[int] = []  # the row of each open place, by depth
+    for cells in tree.to_dict("records"):
+        more = by_name.get(_key(cells), {}) if places[_key(cells)] == 1 else {}
+        place = RangeRow(_label(cells), int(cells["depth"]), {**_unknown(), **more, **_known(cells)})
+        del above[place.depth :]
+        children.setdefault(above[-1] if above else -1, []).append(place)
+        above += [len(rows)] * (place.depth + 1 - len(above))
+        rows.append(place)
+    number = {id(row): at for at, row in enumerate(rows)}
+    any_work = any(row.may_work for row in rows)
+    found: list[RangeRow] = []
+    left = _fold(children.get(-1, []), any_work=any_work, is_inside_idle=False)[::-1]
+    while left:
+        row = left.pop()
+        found.append(row)
+        at = number.get(id(row))
+        if at is not None and at in children:
+            idle = any_work and not row.may_work
+            left += _fold(children[at], any_work=any_work, is_inside_idle=idle)[::-1]
+    return found
+
+
+def _fold(siblings: list[RangeRow], *, any_work: bool, is_inside_idle: bool) -> list[RangeRow]:
+    """Return the first of the siblings, and one row for all others.
+
+    any_work: whether any range of the trace has GPU work. is_inside_idle: whether what encloses them has none.
+    """
+    if is_inside_idle or not siblings:
+        return []
+    working = [row for row in siblings if not any_work or row.may_work]
+    idle = [row for row in siblings if any_work and not row.may_work]
+    most = _MOST_CHILDREN if siblings[0].depth else _MOST_ROOTS
+    shown = [*working[:most], *idle[:_MOST_IDLE_CHILDREN]]
+    rest = [*working[most:], *idle[_MOST_IDLE_CHILDREN:]]
+    return [*shown, *([_folded(rest)] if rest else [])]
+
+
+def _key(row: Mapping[Any, Any]) -> tuple[Any, ...]:
+    return tuple(row[column] for column in _KEY)
+
+
+def _unknown() -> dict[str, Any]:
+    return dict.fromkeys((*_OF_NAME, _PEAK, "warmup_instances", "steady_wall_med_ns"))
+
+
+def _label(row: Mapping[Any, Any]) -> str:
+    return f"{row['domain']}:{row['range']}" if row["domain"] else str(row["range"])
+
+
+def _known(row: Mapping[Any, Any]) -> dict[str, Any]:
+    return {name: known(row[name]) for name in (*_ADDED, "warmup_instances", "steady_wall_med_ns")}
+
+
+def _folded(rows: list[RangeRow]) -> RangeRow:
+    """Return one row for several: their sums, unknown where one of them is."""
+    numbers = _unknown()
+    for name in _ADDED:
+        values = [row.numbers[name] for row in rows]
+        numbers[name] = None if None in values else sum(values)
+    return RangeRow(f"({len(rows):,} more)", rows[0].depth, numbers)
+
+
+def _by_name(ranges: pd.DataFrame) -> dict[Any, dict[str, Any]]:
+    """Return what ranges.csv has of each family, by family, style and domain."""
+    found: dict[Any, dict[str, Any]] = {}
+    for row in ranges.to_dict("records"):
+        numbers = found.setdefault((row["family"], row["style"], row["domain"]), {})
+        for name in (*_OF_NAME, _PEAK):
+            value = known(row[name])
+            if name not in numbers:
+                numbers[name] = value
+            elif value is None or numbers[name] is None:
+                numbers[name] = None
+            else:
+                numbers[name] = max(numbers[name], value) if name == _PEAK else numbers[name] + value
+    return found

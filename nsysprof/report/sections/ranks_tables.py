@@ -1,0 +1,209 @@
+"""Compose the tables of many traces, and their headline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from nsysprof.report.document import Cell, Column, Table, Unit, make_table
+from nsysprof.report.sections.trace_tables import MOST_ROWS, rows_of
+from nsysprof.results.rank_results import STRAGGLER_COST_PCT, STRAGGLER_EXCESS_PCT, RankRow, RanksAnalysis
+from nsysprof.results.roof import known
+from nsysprof.units import format_ns, format_percent
+
+_TERMINAL_ROWS, _DOCUMENT_ROWS = 16, 400
+
+
+def headline(found: RanksAnalysis) -> tuple[str, ...]:
+    """Return what a reader wants first: who falls behind and where, how even the work is, what communication costs."""
+    read = found.read
+    hosts = {row.host for row in read if row.host}
+    lines = [
+        f"{len(read)} of {len(found.rows)} traces read"
+        + (f", of {len(hosts)} host{'s' * (len(hosts) > 1)}." if hosts else ".")
+    ]
+    lines += straggler_lines(found)
+    if found.imbalance_pct is not None:
+        text = (
+            f"Load imbalance: the rank that computes longest is {format_percent(found.imbalance_pct)} above the mean."
+        )
+        lines.append(text)
+    comm, exposed = (_sum(read, name) for name in ("comm_ns", "exposed_comm_ns"))
+    if comm:
+        lines.append(
+            f"NCCL: {format_ns(comm)} over all ranks, {format_ns(exposed)} "
+            f"({format_percent(100 * (exposed or 0) / comm)}) of it not hidden behind computation."
+        )
+    lines += [f"Rank {rank} is an outlier: {text}." for rank, text in list(found.outliers.items())[:5]]
+    return tuple(lines)
+
+
+_NO_STRAGGLER = {
+    "collectives": "No straggler: no single rank costs the job "
+    f"{STRAGGLER_COST_PCT:g} % of its time, in part after part, beyond what chance explains.",
+    "not replayed": "Whether a rank holds up the others is unknown: the collectives are too few, their launches were "
+    "not recorded, or a replay of them does not take the recorded time.",
+    "own work": f"No straggler: no rank computes {STRAGGLER_EXCESS_PCT:g} % longer than is usual (they share no "
+    "collective on one clock).",
+    "": "Whether a rank holds up the others is unknown: the traces share no collective on one clock, and their work "
+    "cannot be compared.",
+}
+
+
+def straggler_lines(found: RanksAnalysis, limit: int = 5) -> list[str]:
+    """Return a line for each straggler, with the range in which it falls behind most."""
+    lines = []
+    for _, line in found.stragglers.drop_duplicates("rank").head(limit).iterrows():
+        late, percent = format_ns(line["late_ns"]), format_percent(line["late_pct"])
+        text = f"Rank {line['rank']} computes {late} ({percent}) longer than is usual"
+        if line["evidence"] == "collectives":
+            cost, low, high = (format_ns(known(line[f"cost{end}_ns"])) for end in ("", "_low", "_high"))
+            text = (
+                f"Rank {line['rank']} is a straggler: with this rank like the others, the job would take {cost} less "
+                f"({format_percent(known(line['cost_pct']))}, 95 % interval {low} to {high}). It is last in "
+                f"{line['last_in']} of {line['collectives']} collectives"
+            )
+        where = known(line["excess_ns"])
+        if where is not None:
+            percent = known(line["excess_pct"])
+            more = "" if percent is None else f", {percent:+.0f} %"
+            text += f"; it falls behind in {line['range']!s} ({line['where']} +{format_ns(where)}{more})"
+        lines.append(text + ".")
+    return lines or [_NO_STRAGGLER[found.straggler_evidence]]
+
+
+def _sum(rows: list[RankRow], name: str) -> int | None:
+    found = [getattr(row, name) for row in rows if getattr(row, name) is not None]
+    return sum(found) if found else None
+
+
+def rank_table(found: RanksAnalysis) -> Table:
+    """Return one row for each rank; stragglers and outliers are marked."""
+    slow = set(found.stragglers["rank"].tolist())
+    rows, marks = [], {}
+    for number, row in enumerate(found.rows[:MOST_ROWS]):
+        words = ["straggler"] * (row.rank in slow) + ["outlier"] * (row.rank in found.outliers)
+        if words:
+            marks[number] = ", ".join(words)
+        rows.append(
+            (
+                str(row.rank) if row.is_read else f"{row.rank}: {row.reason}",
+                row.source,
+                row.kernel_count,
+                row.compute_ns,
+                row.comm_ns,
+                row.overlap_ns,
+                row.exposed_comm_ns,
+                row.idle_ns,
+                row.memcpy_bytes,
+                row.peak_vram_bytes,
+                found.outliers.get(row.rank if row.rank is not None else -1, ""),
+            )
+        )
+    columns = (
+        Column("rank", Unit.PROSE),
+        Column("trace", Unit.NAME, drop=7),
+        Column("kernels", Unit.COUNT, drop=5),
+        Column("compute", Unit.NS),
+        Column("NCCL", Unit.NS),
+        Column("overlap", Unit.NS, drop=4),
+        Column("exposed", Unit.NS),
+        Column("idle", Unit.NS, drop=1),
+        Column("copied", Unit.BYTES, drop=6),
+        Column("peak VRAM", Unit.BYTES, drop=2),
+        Column("unlike others", Unit.PROSE, drop=3),
+    )
+    return _table("Ranks", columns, rows, len(found.rows), "per_rank.csv", marks=marks, marks_are_bad=True)
+
+
+def straggler_table(found: RanksAnalysis) -> Table:
+    """Return the ranges in which late ranks fall behind."""
+    columns = {
+        "rank": Column("rank"),
+        "range": Column("range", Unit.NAME),
+        "where": Column("where", drop=1),
+        "own_ns": Column("its time", Unit.NS, drop=3),
+        "typical_ns": Column("usual", Unit.NS, drop=4),
+        "excess_ns": Column("more", Unit.NS),
+        "excess_pct": Column("more, %", Unit.CHANGE_PERCENT, drop=2),
+        "late_ns": Column("others waited", Unit.NS, drop=5),
+        "cost_ns": Column("cost", Unit.NS),
+    }
+    rows = []
+    for line in found.stragglers.head(50).to_dict("records"):
+        cells = {name: Cell(known(line[name])) for name in columns}
+        cells["rank"] = Cell(str(line["rank"]))
+        cells["excess_pct"] = Cell(known(line["excess_pct"]), is_signed=True)
+        rows.append(tuple(cells.values()))
+    return _table("Stragglers", tuple(columns.values()), rows, len(found.stragglers), "stragglers.csv")
+
+
+_SPREAD = {
+    "instances": Column("n", Unit.COUNT, drop=5),
+    "total_ns": Column("total", Unit.NS),
+    "min_ns": Column("min", Unit.NS, drop=6),
+    "q25_ns": Column("q25", Unit.NS, drop=8),
+    "med_ns": Column("median", Unit.NS, drop=1),
+    "q75_ns": Column("q75", Unit.NS, drop=7),
+    "p99_ns": Column("p99", Unit.NS, drop=4),
+    "max_ns": Column("max", Unit.NS, drop=3),
+    "imbalance_pct": Column("imbalance", Unit.PERCENT),
+    "slowest_rank": Column("longest on rank", Unit.COUNT, drop=2),
+}
+
+
+def range_table(found: RanksAnalysis) -> Table:
+    """Return ranges over ranks, the longest first."""
+    return _spread("Ranges over ranks", found.ranges, "range", "range", "ranges_over_ranks.csv")
+
+
+def kernel_table(found: RanksAnalysis) -> Table:
+    """Return kernels over ranks."""
+    title, source = "Kernels over ranks", "kernels_over_ranks.csv"
+    return _spread(title, found.kernels, "name", "kernel", source, terminal_rows=8)
+
+
+def api_table(found: RanksAnalysis) -> Table:
+    """Return API calls over ranks."""
+    return _spread("API calls over ranks", found.api, "name", "call", "api_over_ranks.csv", terminal_rows=0)
+
+
+def memop_table(found: RanksAnalysis) -> Table:
+    """Return copies and fills over ranks."""
+    title, source = "Copies and fills over ranks", "memops_over_ranks.csv"
+    return _spread(title, found.memops, "name", "operation", source, terminal_rows=0)
+
+
+def _spread(title: str, frame: pd.DataFrame, name: str, header: str, source: str, **fields: Any) -> Table:
+    columns = (Column(header, Unit.NAME), *_SPREAD.values())
+    return _table(title, columns, rows_of(frame.head(MOST_ROWS), [name, *_SPREAD]), len(frame), source, **fields)
+
+
+def clock_table(found: RanksAnalysis) -> Table:
+    """Return how each rank's clock was found, with what is left over."""
+    columns = (
+        Column("rank"),
+        Column("clock", Unit.PROSE),
+        Column("offset", Unit.EXACT_NS),
+        Column("anchors", Unit.COUNT, drop=1),
+        Column("residual, median", Unit.NS),
+        Column("residual, worst", Unit.NS, drop=2),
+    )
+    rows = [
+        (
+            str(fit.rank),
+            fit.how if fit.offset_ns is not None else f"refused: {fit.reason}",
+            Cell(fit.offset_ns, is_signed=True),
+            fit.anchors,
+            fit.residual_ns,
+            fit.worst_ns,
+        )
+        for fit in found.clocks[:MOST_ROWS]
+    ]
+    return _table("Clocks", columns, rows, len(found.clocks), "ranks.json")
+
+
+def _table(title: str, columns: Any, rows: Any, total: int, source: str, **fields: Any) -> Table:
+    shown = {"terminal_rows": _TERMINAL_ROWS, "document_rows": _DOCUMENT_ROWS, **fields}
+    return make_table(title, columns, rows, total_rows=total, source=source, **shown)

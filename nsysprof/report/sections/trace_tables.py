@@ -1,0 +1,158 @@
+"""Compose the tables of one trace: its ranges, kernels, copies and calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from nsysprof.report.document import Cell, Column, Table, Unit, make_table
+from nsysprof.report.sections.range_rows import RangeRow, range_rows
+from nsysprof.report.sections.vocabulary import words_for
+from nsysprof.results.analysis import Analysis
+from nsysprof.results.roof import known
+
+# What a page holds at most; the files have all rows.
+MOST_ROWS = 500
+
+
+def range_table(analysis: Analysis) -> Table:
+    """Return the tree of ranges: what each launched, adopted and captured together, and its parts where it has any."""
+    words, rows = words_for(analysis.trace), range_rows(analysis)
+    numbers = pd.DataFrame([row.numbers for row in rows])
+    caused = [kind for kind in ("adopted", "captured") if len(rows) and (numbers[f"{kind}_kernel_count"] > 0).any()]
+    sampled = bool(analysis.ranges["dram_read_bytes"].notna().any())
+    settled = bool(analysis.ranges["warmup_instances"].sum())
+    columns = [
+        Column("range", Unit.NAME),
+        Column("n", Unit.COUNT, drop=6),
+        Column(words.launches, Unit.COUNT, drop=4),
+        Column(words.works, Unit.COUNT, drop=2),
+        *(Column(kind, Unit.COUNT, drop=1) for kind in caused),
+        Column(f"{words.device} total", Unit.NS),
+        Column(f"{words.device} busy", Unit.NS, drop=7),
+        Column("wall", Unit.NS),
+        *([Column("steady median", Unit.NS, drop=3)] if settled else []),
+        Column("copied", Unit.BYTES, drop=9),
+        Column("set", Unit.BYTES, drop=10),
+        Column(f"peak {words.memory}", Unit.BYTES, drop=5),
+        *(Column(f"DRAM {way}, sampled", Unit.BYTES, drop=8) for way in ("read", "written") if sampled),
+    ]
+    cells = [_range_cells(row, caused, settled=settled, sampled=sampled) for row in rows[:MOST_ROWS]]
+    return make_table(
+        "Ranges",
+        columns,
+        cells,
+        total_rows=len(analysis.range_tree),
+        source="range_tree.csv",
+        is_kept_empty=True,
+        terminal_rows=40,
+        depths=tuple(row.depth for row in rows[:MOST_ROWS]),
+    )
+
+
+def _range_cells(row: RangeRow, caused: Sequence[str], *, settled: bool, sampled: bool) -> tuple[Any, ...]:
+    numbers = row.numbers
+    dram = [Cell(numbers[f"dram_{way}_bytes"], error=numbers[f"dram_{way}_error_bytes"]) for way in ("read", "write")]
+    return (
+        row.name,
+        numbers["instances"],
+        numbers["launch_count"],
+        row.sum_of("kernel_count"),
+        *(numbers[f"{kind}_kernel_count"] for kind in caused),
+        row.sum_of("kernel_total_ns"),
+        row.busy_ns,
+        numbers["wall_ns"],
+        *([numbers["steady_wall_med_ns"]] if settled else []),
+        numbers["memcpy_bytes"],
+        numbers["memset_bytes"],
+        numbers["peak_vram_bytes"],
+        *(dram if sampled else ()),
+    )
+
+
+def kernel_table(analysis: Analysis) -> Table:
+    """Return the kernels with the most total time."""
+    words = words_for(analysis.trace)
+    columns = {
+        "label": Column(words.work, Unit.NAME),
+        "category": Column("category", drop=3),
+        "instances": Column("n", Unit.COUNT, drop=2),
+        "share_pct": Column("share", Unit.SHARE),
+        "total_ns": Column("total", Unit.NS),
+        "med_ns": Column("median", Unit.NS, drop=1),
+        "min_ns": Column("min", Unit.NS, drop=5),
+        "max_ns": Column("max", Unit.NS, drop=4),
+    }
+    return _from_frame(
+        f"Top {words.works}",
+        analysis.kernels,
+        columns,
+        "kernels.csv",
+        terminal_rows=10,
+        document_rows=15,
+        is_kept_empty=True,
+    )
+
+
+def kernel_counter_table(analysis: Analysis) -> Table | None:
+    """Return the counters of the kernels with the most total time, per instance; None where none were counted."""
+    if "counted_instances" not in analysis.kernels or not analysis.kernels["counted_instances"].notna().any():
+        return None
+    counted = analysis.kernels[analysis.kernels["counted_instances"].notna()]
+    columns = {
+        "label": Column("kernel", Unit.NAME),
+        "counted_instances": Column("counted", Unit.COUNT),
+        "dram_read_bytes": Column("DRAM read", Unit.BYTES),
+        "dram_write_bytes": Column("DRAM written", Unit.BYTES),
+        "l2_bytes": Column("through L2", Unit.BYTES),
+        "l2_hit_pct": Column("L2 hits", Unit.WHOLE_PERCENT),
+        "l1_bytes": Column("through L1", Unit.BYTES),
+        "sm_pct": Column("SMs", Unit.WHOLE_PERCENT),
+        "tensor_pct": Column("tensor cores", Unit.WHOLE_PERCENT),
+        "occupancy_pct": Column("occupancy", Unit.WHOLE_PERCENT),
+        "registers": Column("registers", Unit.COUNT),
+        "shared_bytes": Column("shared memory", Unit.BYTES),
+    }
+    title = "Counters of kernels (mean of the counted instances)"
+    return _from_frame(title, counted, columns, "kernels.csv", terminal_rows=0, document_rows=15)
+
+
+def memop_table(analysis: Analysis) -> Table:
+    """Return copies and fills by operation."""
+    columns = {
+        "operation": Column("operation", Unit.NAME),
+        "count": Column("count", Unit.COUNT),
+        "total_ns": Column("total", Unit.NS),
+        "total_bytes": Column("bytes", Unit.BYTES),
+        "max_bytes": Column("largest", Unit.BYTES),
+    }
+    return _from_frame("Copies and fills", analysis.memops, columns, "memops.csv", terminal_rows=0, document_rows=20)
+
+
+def api_table(analysis: Analysis) -> Table:
+    """Return the API calls with the most total time."""
+    columns = {
+        "name": Column("call", Unit.NAME),
+        "calls": Column("calls", Unit.COUNT),
+        "total_ns": Column("total", Unit.NS),
+        "med_ns": Column("median", Unit.NS),
+        "max_ns": Column("max", Unit.NS),
+    }
+    return _from_frame("API calls", analysis.api, columns, "api.csv", terminal_rows=0, document_rows=15)
+
+
+def _from_frame(title: str, frame: pd.DataFrame, columns: Mapping[str, Column], source: str, **fields: Any) -> Table:
+    """Return a table of these columns of a data frame. fields: those of Table."""
+    shown = frame.head(MOST_ROWS)
+    rows = rows_of(shown, list(columns))
+    if "label" in columns:  # short for the name
+        cells = [Cell(str(row[0]), full=str(name)) for row, name in zip(rows, shown["name"], strict=True)]
+        rows = [(cell, *row[1:]) for cell, row in zip(cells, rows, strict=True)]
+    return make_table(title, columns.values(), rows, total_rows=len(frame), source=source, **fields)
+
+
+def rows_of(frame: pd.DataFrame, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Return the cells of these columns as Python values, None for NA."""
+    return [tuple(known(row[column]) for column in columns) for row in frame.to_dict("records")]

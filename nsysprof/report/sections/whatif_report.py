@@ -1,0 +1,27 @@
+"""Compose the report of `whatif`: what a step took, and what it would take with each change alone and with all."""
+
+from __future__ import annotations
+
+from nsysprof.report.document import Cell, Column, Lines, Report, Section, Unit, Value, make_table
+from nsysprof.results.causes import WhatIf, WhatIfAnswer
+from nsysprof.units import format_ns
+
+_COLUMNS = (Column("change", Unit.PROSE), Column("would take", Unit.NS), Column("saved", Unit.PERCENT))
+# Each change was asked for, so no format leaves any out.
+_ALL = 1000
+
+
+def whatif_report(found: WhatIf) -> Report:
+    """Return the time as recorded and as replayed, and a row for each change and, for several, one for all of them."""
+    of = "the trace" if found.per == "trace" else f"a step ({found.per})"
+    text = f"{format_ns(found.recorded_ns)} for {of} as recorded, {format_ns(found.replayed_ns)} replayed."
+    answers = found.answers if len(found.answers) == 1 else (*found.answers, found.together)
+    rows = [_row(answer, found.replayed_ns) for answer in answers]
+    title = f"What {of} would take"
+    table = make_table(title, _COLUMNS, rows, terminal_rows=_ALL, document_rows=_ALL)
+    return Report("whatif", (Section("", (Lines((text,), is_verdict=True), table)),))
+
+
+def _row(answer: WhatIfAnswer, replayed_ns: int) -> tuple[Cell | Value, ...]:
+    step = Cell(answer.step_ns, low=answer.low_ns, high=answer.high_ns)
+    return answer.option, step, 100 * (replayed_ns - answer.step_ns) / replayed_ns if replayed_ns else None

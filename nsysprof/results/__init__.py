@@ -1,0 +1,1 @@
+"""Define frozen result types: what `analysis` produces and everything else consumes."""

@@ -1,0 +1,206 @@
+"""Define the results of an analysis: frozen, without SQL, drawing or printing. `report` reads these and nothing else.
+
+All times are integer ns, all sizes integer bytes. A number that the trace does not support is None (NA in a table),
+and a Note says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from nsysprof.notes import Loss, Note
+from nsysprof.results.analysis_columns import (
+    API,
+    CAUSED_KERNELS,
+    KERNELS,
+    MEMOPS,
+    RANGE_INSTANCES,
+    RANGE_KERNELS,
+    RANGE_TREE,
+    RANGES,
+)
+from nsysprof.results.case_columns import CAPTURE_RESULTS
+from nsysprof.results.case_ranking import CaseRanking
+from nsysprof.results.causes import Findings, Idle
+from nsysprof.results.missing_source import MissingSource
+
+_Make = Callable[[], pd.DataFrame]
+
+# The names of columns in order; what they mean is in the registry (nsysprof.results.columns).
+KERNEL_COLUMNS = KERNELS.names
+RANGE_COLUMNS = RANGES.names
+RANGE_INSTANCE_COLUMNS = RANGE_INSTANCES.names
+RANGE_KERNEL_COLUMNS = RANGE_KERNELS.names
+CAUSED_KERNEL_COLUMNS = CAUSED_KERNELS.names
+RANGE_TREE_COLUMNS = RANGE_TREE.names
+API_COLUMNS = API.names
+MEMOP_COLUMNS = MEMOPS.names
+RESULT_COLUMNS = CAPTURE_RESULTS.names
+
+
+@dataclass(frozen=True)
+class TraceInfo:
+    """Where the numbers come from."""
+
+    path_name: str
+    sha256: str
+    bytes: int
+    # "nsys", or "torch" for the embedded profiler.
+    tool: str
+    tool_version: str | None
+    nsys_version: str | None
+    schema_version: str | None
+    # "kernel", or "operator" on a CPU-only machine, where a row of the kernel table is a leaf operator and every output
+    # must say so.
+    work_kind: str
+    # "driver" (nsys: cudaMalloc and the like), "allocator" (torch: live tensors), or None without memory events.
+    memory_kind: str | None
+
+
+@dataclass(frozen=True)
+class Device:
+    """One GPU (or the CPU of an operator trace). `device_id` is the id used in the tables below."""
+
+    device_id: int
+    name: str
+    total_memory_bytes: int | None
+    sm_count: int | None
+    uuid: str | None = None
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How many kernels are in ranges. kernels = attributed_kernels + sum(reasons): none is without a reason."""
+
+    kernels: int
+    attributed_kernels: int
+    launches: int | None
+    launches_without_gpu_record: int | None
+    # Why kernels are in no range, and how many for each reason.
+    reasons: dict[str, int]
+    # Attributed kernels that no range launched, but one adopted, or captured into a graph.
+    adopted_kernels: int = 0
+    captured_kernels: int = 0
+    # Kernels of graph replays that were recorded by nodes, and why some of them lead to no creation of a node.
+    graph_kernels: int = 0
+    graph_reasons: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over the trace. `memcpy_bytes` is by nsys' name of the operation; `peak_vram_bytes` is by device id.
+
+    Migrations of unified memory belong to no call and no range, so they have names of their own in `memcpy_bytes`.
+    gpu_busy_ns does not include them; gpu_busy_with_migrations_ns does.
+    """
+
+    kernel_count: int | None
+    launch_count: int | None
+    graph_launch_count: int | None
+    kernel_total_ns: int | None
+    gpu_busy_ns: int | None
+    gpu_span_ns: int | None
+    memcpy_bytes: dict[str, int] | None
+    memset_bytes: int | None
+    peak_vram_bytes: dict[int, int] | None
+    migration_count: int | None = None
+    migration_total_ns: int | None = None
+    migration_bytes: int | None = None
+    gpu_busy_with_migrations_ns: int | None = None
+
+
+class Timeline:
+    """The rows to draw, sorted by start, in ns since the session's start. Each table is made when it is first read.
+
+    gpu: start_ns, end_ns, kind ("kernel" | "memcpy" | "memset" | "graph"), name, short_name, category, bytes (0 for
+        kernels), call (row of api that launched it, or -1), device_id, context_id, stream_id, stream (label, unique
+        over processes, devices and contexts), global_pid; the texts are categoricals
+    api: start_ns, end_ns, name, global_tid
+    nvtx: start_ns, end_ns, name, style ("PushPop" | "StartEnd"), domain, global_tid, global_pid, level
+    memory: time_ns, device_id, used_bytes (running sum after each device allocation or free)
+    """
+
+    def __init__(self, gpu: _Make, api: _Make, nvtx: _Make, memory: _Make) -> None:
+        self._make = {"gpu": gpu, "api": api, "nvtx": nvtx, "memory": memory}
+
+    @cached_property
+    def gpu(self) -> pd.DataFrame:
+        """Return the work of the GPUs."""
+        return self._make["gpu"]()
+
+    @cached_property
+    def api(self) -> pd.DataFrame:
+        """Return the CUDA API calls."""
+        return self._make["api"]()
+
+    @cached_property
+    def nvtx(self) -> pd.DataFrame:
+        """Return the ranges."""
+        return self._make["nvtx"]()
+
+    @cached_property
+    def memory(self) -> pd.DataFrame:
+        """Return the device memory in use over time."""
+        return self._make["memory"]()
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Everything `analyze` knows about one trace. docs/files.md lists the columns of the tables.
+
+    idle: why devices were idle; None where GPU work is not known well enough to say when they were.
+    findings: what to change; None where there is nothing to replay.
+    losses: what is missing, so that counts cannot be trusted; `notes` says it too.
+    lost_kernels: whether the trace has no kernel although some ran.
+    attention, memory_owners: the tables of attention.csv and memory.csv; None for an analysis made without them.
+    """
+
+    trace: TraceInfo
+    devices: tuple[Device, ...]
+    coverage: Coverage
+    totals: Totals
+    kernels: pd.DataFrame
+    ranges: pd.DataFrame
+    range_instances: pd.DataFrame
+    range_kernels: pd.DataFrame
+    caused_kernels: pd.DataFrame
+    range_tree: pd.DataFrame
+    api: pd.DataFrame
+    memops: pd.DataFrame
+    timeline: Timeline
+    notes: tuple[Note, ...]
+    idle: Idle | None = None
+    findings: Findings | None = None
+    losses: tuple[Loss, ...] = ()
+    lost_kernels: bool = False
+    attention: pd.DataFrame | None = None
+    memory_owners: pd.DataFrame | None = None
+
+
+@dataclass(frozen=True)
+class CaptureRecord:
+    """What a capture folder adds to its trace: its manifest and the rows of results.csv."""
+
+    # The folder's name.
+    title: str
+    # One row per case, with RESULT_COLUMNS.
+    results: pd.DataFrame
+    # See nsysprof.environment.
+    environment: dict[str, Any]
+    method: str
+    notes: tuple[Note, ...] = ()
+    # Which of the cases that do equal work are the fastest; empty until the trace is joined.
+    rankings: tuple[CaseRanking, ...] = ()
+    steps: tuple[dict[str, Any], ...] = field(default=())
+    # What was asked for and could not be had.
+    missing: tuple[MissingSource, ...] = ()
+
+    @property
+    def has_cases(self) -> bool:
+        """Return whether there are cases. A capture of a program adds only an environment and notes."""
+        return len(self.results) > 0

@@ -1,0 +1,247 @@
+"""Define the columns of the files in an analysis folder of one trace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nsysprof.results.column import FileColumn, TableFile, flag, integer, number, text
+
+RANGE = text("range", "Name of the NVTX range.")
+STYLE = text("style", "`PushPop` (a range of one thread) or `StartEnd` (a range of the whole process).")
+DOMAIN = text("domain", "NVTX domain of the range; empty for the default domain.", nullable=True)
+_PATH = text("path", "Names of the enclosing push/pop ranges of the thread and of the range itself, from the outermost "
+             "one, joined by ` > `; several paths are joined by ` | `.")  # fmt: skip
+_FAMILY = text("family", "Name with its counter folded: `step#` for `step0`, `step1` and so on.")
+NAME = text("name", "Demangled name of the kernel.")
+SHORT_NAME = text("short_name", "Name of the kernel without namespaces and template arguments.")
+LABEL = text("label", "Readable name of the kernel, such as `add<bf16>` or `gemm<tf32> 128x128x32 nt`; no two kernels "
+             "of a trace have the same.")  # fmt: skip
+CATEGORY = text("category", "Kind of kernel: `gemm`, `attention`, `nccl` and so on; `graph` for a whole CUDA graph.")
+_CAUSED: dict[str, Any] = {"nullable": True, "of_work": True}
+_ADOPTED = (
+    integer("adopted_kernel_count", "", "Number of kernels that a thread without a range of its own launched while "
+            "this range waited for it; never kernels that the range launched.", **_CAUSED),
+    integer("adopted_kernel_total_ns", "ns", "Sum of the durations of those kernels.", **_CAUSED),
+)  # fmt: skip
+_CAPTURED = (
+    integer("captured_kernel_count", "", "Number of kernels of replayed CUDA graphs whose nodes were created in this "
+            "range; never kernels that the range launched.", **_CAUSED),
+    integer("captured_kernel_total_ns", "ns", "Sum of the durations of those kernels.", **_CAUSED),
+)  # fmt: skip
+_COUNTED: dict[str, Any] = {"nullable": True, "only_with": "hardware counters"}
+_WORK: dict[str, Any] = {"nullable": True, "of_work": True}
+
+
+def duration_columns(what: str) -> tuple[FileColumn, ...]:
+    """Return the statistics of durations that every summary has. what: the things counted, in the plural."""
+    return (
+        integer("total_ns", "ns", f"Sum of the durations of these {what}."),
+        number("avg_ns", "ns", "Mean duration."),
+        number("med_ns", "ns", "Median duration."),
+        integer("min_ns", "ns", "Shortest duration."),
+        integer("max_ns", "ns", "Longest duration."),
+        number("stddev_ns", "ns", "Sample standard deviation of the durations; 0 for a single one."),
+    )
+
+
+# Means over the launches that ncu counted. Present only where a capture or --ncu brought counters.
+KERNEL_COUNTERS = (
+    integer("counted_instances", "", "Number of launches that ncu counted.", **_COUNTED),
+    integer("dram_read_bytes", "B", "Bytes read from DRAM per launch.", **_COUNTED),
+    integer("dram_write_bytes", "B", "Bytes written to DRAM per launch.", **_COUNTED),
+    integer("l2_bytes", "B", "Bytes that passed through the L2 cache per launch.", **_COUNTED),
+    number("l2_hit_pct", "%", "Share of L2 sectors that were found in the cache.", **_COUNTED),
+    integer("l1_bytes", "B", "Bytes that passed through the L1 caches per launch; TMA copies are not included.",
+            **_COUNTED),
+    number("flops", "FLOP", "Floating-point operations per launch, of the tensor cores and of single threads.",
+           **_COUNTED),
+    number("l2_pct", "%", "Utilisation of the L2 cache, of ncu's peak.", **_COUNTED),
+    number("sm_pct", "%", "Utilisation of the busiest unit of the SMs, of ncu's peak.", **_COUNTED),
+    number("tensor_pct", "%", "Share of cycles in which the tensor pipe was active.", **_COUNTED),
+    number("fma_pct", "%", "Share of the peak rate of FMA instructions.", **_COUNTED),
+    number("occupancy_pct", "%", "Achieved occupancy: active warps of the possible ones.", **_COUNTED),
+    integer("registers", "", "Registers per thread of the longest launch.", **_COUNTED),
+    integer("shared_bytes", "B", "Shared memory per block of the longest launch.", **_COUNTED),
+)  # fmt: skip
+
+KERNELS = TableFile("analysis", "kernels.csv", "One row per kernel name, and one per CUDA graph that was recorded as a "
+                    "whole (`[CUDA graph 3]`, by its id), largest total first.", (
+    NAME, SHORT_NAME, CATEGORY,
+    integer("instances", "", "How often the kernel ran."),
+    *duration_columns("kernels"),
+    number("share_pct", "%", "Share of the time of all kernels and whole graphs."),
+    LABEL,
+    *KERNEL_COUNTERS,
+))  # fmt: skip
+RANGES = TableFile("analysis", "ranges.csv", "One row per range name, style and domain.", (
+    RANGE, STYLE, DOMAIN,
+    integer("instances", "", "How often the range was entered."),
+    integer("wall_ns", "ns", "Sum of the durations of the instances, from the start of the range to its end."),
+    integer("projected_ns", "ns", "Sum over instances of the last end minus the first start of their GPU work, as in "
+            "`nvtx_gpu_proj_sum`.", **_WORK),
+    integer("gpu_busy_ns", "ns", "Union of the GPU work on each device, added over devices.", **_WORK),
+    integer("kernel_total_ns", "ns", "Sum of the durations of the kernels.", **_WORK),
+    integer("kernel_count", "", "Number of kernels, those of nested ranges included.", **_WORK),
+    integer("launch_count", "", "Number of API calls that launched kernels or graphs, whether or not the trace holds "
+            "what they launched.", **_WORK),
+    integer("graph_launch_count", "", "Number of CUDA graph replays.", **_WORK),
+    integer("memcpy_bytes", "B", "Bytes copied by `cudaMemcpy` and its kin; migrations of unified memory are not, for "
+            "no call asks for them.", **_WORK),
+    integer("memset_bytes", "B", "Bytes set by `cudaMemset` and its kin.", **_WORK),
+    integer("peak_vram_bytes", "B", "Most device memory that the process held while the range was open.",
+            nullable=True),
+    integer("dram_read_bytes", "B", "Bytes read from DRAM meanwhile, from sampled GPU metrics.", **_WORK),
+    integer("dram_write_bytes", "B", "Bytes written to DRAM meanwhile, from sampled GPU metrics.", **_WORK),
+    integer("dram_read_error_bytes", "B", "Bound on the error of `dram_read_bytes`.", **_WORK),
+    integer("dram_write_error_bytes", "B", "Bound on the error of `dram_write_bytes`.", **_WORK),
+    integer("exclusive_kernel_count", "", "Number of kernels that no inner push/pop range of the same thread launched; "
+            "empty for start/end ranges, which do not nest.", **_WORK),
+    integer("exclusive_kernel_total_ns", "ns", "Sum of the durations of those kernels.", **_WORK),
+    _PATH, _FAMILY, *_ADOPTED, *_CAPTURED,
+    integer("warmup_instances", "", "Number of instances that belong to the warm-up."),
+    integer("steady_wall_med_ns", "ns", "Median duration of the instances after the warm-up.", nullable=True),
+    integer("lost_launch_count", "", "Number of those launches whose work is not in the trace: the profiler lost it, "
+            "and the other columns do not count it. Where all are lost, the work is unknown.", **_WORK),
+))  # fmt: skip
+RANGE_KERNELS = TableFile("analysis", "range_kernels.csv", "One row per range and kernel name.", (
+    RANGE, STYLE, DOMAIN, NAME, SHORT_NAME, CATEGORY,
+    integer("instances", "", "How often the kernel ran inside the range."),
+    *duration_columns("kernels"),
+    LABEL,
+    *KERNEL_COUNTERS,
+))  # fmt: skip
+CAUSED_KERNELS = TableFile("analysis", "range_caused_kernels.csv", "One row per range and kernel that it adopted or "
+                           "captured.", (
+    RANGE, STYLE, DOMAIN,
+    text("attribution", "`adopted` or `captured`, as in `ranges.csv`."),
+    NAME, SHORT_NAME, CATEGORY,
+    integer("instances", "", "How often the kernel ran on behalf of the range."),
+    integer("total_ns", "ns", "Sum of the durations of these kernels."),
+    LABEL,
+))  # fmt: skip
+RANGE_TREE = TableFile("analysis", "range_tree.csv", "One row per place of a range, parents before what they enclose, "
+                       "the most time first.", (
+    _PATH,
+    integer("depth", "", "How many ranges enclose it."),
+    text("range", "Name of the range, its counter folded: `step#`."),
+    STYLE, DOMAIN,
+    integer("instances", "", "How often a range was entered in this place."),
+    integer("wall_ns", "ns", "Sum of the durations of these instances."),
+    integer("kernel_count", "", "Number of kernels launched in this place, those of nested ranges included.", **_WORK),
+    integer("kernel_total_ns", "ns", "Sum of the durations of those kernels.", **_WORK),
+    *_ADOPTED, *_CAPTURED,
+    integer("warmup_instances", "", "Number of instances that belong to the warm-up."),
+    integer("steady_wall_med_ns", "ns", "Median duration of the instances after the warm-up.", nullable=True),
+))  # fmt: skip
+API = TableFile("analysis", "api.csv", "One row per CUDA API function.", (
+    text("name", "Name of the function, without a four-digit version suffix."),
+    integer("calls", "", "How often it was called."),
+    *duration_columns("calls"),
+))  # fmt: skip
+MEMOPS = TableFile("analysis", "memops.csv", "One row per kind of copy or fill.", (
+    text("operation", "Name as in `nsys stats`: `[CUDA memcpy Host-to-Device]`, `[CUDA memset]` and so on."),
+    integer("count", "", "Number of operations."),
+    integer("total_ns", "ns", "Sum of their durations."),
+    integer("total_bytes", "B", "Sum of their sizes."),
+    number("avg_bytes", "B", "Mean size."),
+    integer("max_bytes", "B", "Largest size."),
+))  # fmt: skip
+# Every cause of idle time; docs/causes.md defines each. The position of a cause is its code.
+CAUSES = (
+    "sync-then-late-launch", "host-outside-cuda", "slow-call", "pageable-copy", "dependency", "collective", "profiler",
+    "unknown",
+)  # fmt: skip
+
+
+def cause_column(cause: str) -> str:
+    """Return the name of the column that has the idle time with a cause."""
+    return f"{cause.replace('-', '_')}_ns"
+
+
+RANGE_INSTANCES = TableFile("analysis", "range_instances.csv", "One row per instance of a range.", (
+    RANGE, STYLE, DOMAIN,
+    integer("instance", "", "Number of the instance among those of its range, by start, from 0."),
+    integer("start_ns", "ns", "Start of the range since the start of the session."),
+    integer("wall_ns", "ns", "Duration of the range."),
+    integer("kernel_count", "", "Number of kernels launched inside the instance.", **_WORK),
+    integer("kernel_total_ns", "ns", "Sum of the durations of those kernels.", **_WORK),
+    integer("gpu_busy_ns", "ns", "Union of the GPU work of the instance on each device, added over devices.", **_WORK),
+    integer("gpu_idle_ns", "ns", "Time without work of the instance between its first and its last GPU work.", **_WORK),
+    flag("is_warmup", "True for instances that belong to the warm-up.", nullable=True),
+    _PATH, *_ADOPTED,
+    text("slow_because", "What was different in an instance that took unusually long; empty for all others.",
+         nullable=True),
+    integer("op_id", "", "Number of the operator, from the name that torch's `emit_nvtx` gives.", nullable=True),
+    integer("seq", "", "Sequence number of autograd, from the name that torch's `emit_nvtx` gives.", nullable=True),
+))  # fmt: skip
+IDLE = TableFile("analysis", "idle.csv", "One row per device, range and cause of idle time.", (
+    integer("device_id", "", "Number of the GPU on the machine."),
+    text("range", "Range that was open; empty for the rows of the whole device.", nullable=True),
+    text("cause", "Cause of the idle time; every idle nanosecond has exactly one."),
+    integer("idle_ns", "ns", "Idle time with this cause. Over the rows of a device without a range the sum is "
+            "`gpu_span_ns` minus `gpu_busy_ns`."),
+    integer("count", "", "Number of gaps."),
+))  # fmt: skip
+IDLE_INSTANCES = TableFile(
+    "analysis", "idle_instances.csv", "One row per instance of a range and device that was idle meanwhile.", (
+    RANGE, STYLE, DOMAIN,
+    integer("instance", "", "Number of the instance, as in `range_instances.csv`."),
+    integer("device_id", "", "Number of the GPU on the machine."),
+    integer("span_ns", "ns", "Time of the instance between the first and the last work of the device."),
+    integer("busy_ns", "ns", "How much of it the device ran anything, for whatever range."),
+    integer("idle_ns", "ns", "The rest: `span_ns` minus `busy_ns`, and the sum of all that follow."),
+    *(integer(cause_column(cause), "ns", f"Idle time with the cause `{cause}`.") for cause in CAUSES),
+))  # fmt: skip
+FINDINGS = TableFile("analysis", "findings.csv", "One row per finding, the largest saving first.", (
+    integer("rank", "", "Place in the order of findings, from 1."),
+    text("code", "Stable code of the finding, such as `pageable-copy`."),
+    text("range", "Range in which it was found.", nullable=True),
+    text("location", "Python file and line, where stacks were recorded.", nullable=True),
+    integer("count", "", "How often it occurs."),
+    integer("idle_ns", "ns", "Idle GPU time that it explains.", nullable=True),
+    integer("saving_ns", "ns", "Expected saving.", nullable=True),
+    integer("saving_low_ns", "ns", "Lower bound of the saving.", nullable=True),
+    integer("saving_high_ns", "ns", "Upper bound of the saving.", nullable=True),
+    text("per", "What the times refer to: a step range or the whole trace."),
+    text("text", "What was found, with numbers."),
+    text("next_step", "What to do about it.", nullable=True),
+))  # fmt: skip
+ATTENTION = TableFile("analysis", "attention.csv", "One row per attention call site and shape.", (
+    text("range", "Innermost range, counters folded; empty outside every range.", nullable=True),
+    integer("batch", "", "Batch size.", nullable=True),
+    integer("heads", "", "Number of query heads.", nullable=True),
+    integer("kv_heads", "", "Number of key and value heads.", nullable=True),
+    integer("seq_q", "", "Sequence length of the queries.", nullable=True),
+    integer("seq_kv", "", "Sequence length of the keys and values.", nullable=True),
+    integer("head_dim", "", "Size of a head.", nullable=True),
+    text("dtype", "Data type of the inputs, as the kernels' names or the range say.", nullable=True),
+    flag("causal", "True for a causal mask.", nullable=True),
+    text("mask", "Kind of mask that was given.", nullable=True),
+    number("dropout", "", "Probability of dropout.", nullable=True),
+    text("pass", "`fwd` or `bwd`."),
+    integer("calls", "", "Number of calls."),
+    text("backend_ran", "Backend that ran, as its kernels say.", nullable=True),
+    integer("kernel_count", "", "Number of kernels.", **_WORK),
+    integer("kernel_total_ns", "ns", "Sum of the durations of those kernels.", **_WORK),
+    number("share_pct", "%", "Share of the time of all kernels and whole graphs.", **_WORK),
+))  # fmt: skip
+MEMORY = TableFile("analysis", "memory.csv", "One row per owner of memory at the peak; the rows add up to the peak.", (
+    text("owner", "Stack or range that allocated the memory."),
+    integer("peak_bytes", "B", "Bytes that the owner held at the peak."),
+    number("share_pct", "%", "Share of the peak."),
+))  # fmt: skip
+FILES = (
+    KERNELS,
+    RANGES,
+    RANGE_KERNELS,
+    CAUSED_KERNELS,
+    RANGE_TREE,
+    API,
+    MEMOPS,
+    RANGE_INSTANCES,
+    IDLE,
+    IDLE_INSTANCES,
+    FINDINGS,
+    ATTENTION,
+    MEMORY,
+)

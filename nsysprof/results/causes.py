@@ -1,0 +1,139 @@
+"""Define why a GPU was idle and what to do: the causes of idle time, and the findings. Times are integer ns."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pandas as pd
+
+from nsysprof.results.analysis_columns import FINDINGS, IDLE
+
+IDLE_COLUMNS = IDLE.names
+
+
+@dataclass(frozen=True)
+class DeviceIdle:
+    """One device from the start of its first work to the end of its last: span_ns = busy_ns + idle_ns."""
+
+    device_id: int
+    span_ns: int
+    busy_ns: int
+    idle_ns: int
+
+
+@dataclass(frozen=True)
+class Idle:
+    """The ledger of idle time."""
+
+    # IDLE_COLUMNS. The rows of a device with an empty range add up to its idle_ns. A range's rows are the idle time of
+    # its process' devices while the range was open.
+    table: pd.DataFrame
+    # The same for each instance of a range, with the columns of idle_instances.csv.
+    instances: pd.DataFrame
+    devices: tuple[DeviceIdle, ...]
+    # Idle time without a known cause (ns), by the reason.
+    unknown_reasons: dict[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the ledger for findings.json."""
+        return {
+            "devices": [asdict(device) for device in self.devices],
+            "unknown_reasons": self.unknown_reasons,
+            "causes": self.table.to_dict("records"),
+        }
+
+
+# What saves less than this part of a step does not count as a finding.
+LEAST_SHARE = 0.01
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing to change, and what that would save."""
+
+    rank: int
+    code: str
+    # Where it happens; "" outside every range.
+    range: str
+    # The file and line of the program where call stacks were recorded, else "".
+    location: str
+    # These numbers are per step where there is a step range, and otherwise for the whole trace. `count` is rounded up.
+    count: int
+    idle_ns: int
+    saving_ns: int
+    saving_low_ns: int
+    saving_high_ns: int
+    # The step range, or "trace".
+    per: str
+    text: str
+    next_step: str
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Findings by what they would save, the largest first."""
+
+    items: tuple[Finding, ...]
+    # The step range, or "trace".
+    per: str
+    # How many steady steps were replayed, and how many before them were left out.
+    steps: int
+    warmup: int
+    # The time of a step as recorded, as the replay of the unchanged trace gives it, and in which a device worked.
+    recorded_ns: int
+    replayed_ns: int
+    busy_ns: int
+    # What all findings save together, at most the idle time plus the time of the work that they replace.
+    together_ns: int
+
+    def table(self) -> pd.DataFrame:
+        """Return the findings with the columns of findings.csv."""
+        return pd.DataFrame([asdict(item) for item in self.items], columns=list(FINDINGS.names))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return findings.json."""
+        facts = {name: value for name, value in asdict(self).items() if name != "items"}
+        return {"format_version": 1, **facts, "findings": [asdict(item) for item in self.items]}
+
+
+@dataclass(frozen=True)
+class WhatIfQuestion:
+    """One change to replay."""
+
+    # The option as the user gave it.
+    option: str
+    # The code of the finding for which it is the remedy.
+    code: str
+    # The only range to change; "" means everywhere.
+    range: str = ""
+    # Alternatively, kernels with this text in their names take `factor` times their time.
+    kernel: str = ""
+    factor: float = 1.0
+
+
+@dataclass(frozen=True)
+class WhatIfAnswer:
+    """What a step would take, with bounds (ns)."""
+
+    option: str
+    step_ns: int
+    low_ns: int
+    high_ns: int
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """The answers for each change alone, and for all together."""
+
+    per: str
+    steps: int
+    # A step as it was.
+    recorded_ns: int
+    replayed_ns: int
+    answers: tuple[WhatIfAnswer, ...]
+    together: WhatIfAnswer
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what --json prints."""
+        return {"format_version": 1, **asdict(self)}

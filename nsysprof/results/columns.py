@@ -1,0 +1,25 @@
+"""List every file of rows that nsysprof writes: the registry of columns, with the meaning of each.
+
+CSV writers, readers, joins and docs/files.md take names, types, units and sentences from here. To add a column, add it
+to its file; to add a file, add it to FILES.
+"""
+
+from __future__ import annotations
+
+from nsysprof.results import analysis_columns, case_columns, export_columns, rank_columns
+from nsysprof.results.column import TableFile
+
+FILES: tuple[TableFile, ...] = (
+    *case_columns.FILES,
+    *analysis_columns.FILES,
+    *rank_columns.FILES,
+    *export_columns.FILES,
+)
+
+
+def find_file(folder: str, name: str) -> TableFile:
+    """Return the file of this name in this kind of folder. Raises KeyError where none is registered."""
+    found = next((file for file in FILES if (file.folder, file.name) == (folder, name)), None)
+    if found is None:
+        raise KeyError(f"{folder}/{name} is not in the registry of columns")
+    return found

@@ -1,0 +1,129 @@
+"""Define the columns of the files in an analysis folder of many traces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nsysprof.results.analysis_columns import CATEGORY, DOMAIN, NAME, RANGE, SHORT_NAME, STYLE
+from nsysprof.results.column import FileColumn, TableFile, flag, integer, number, text
+
+_UNKNOWN: dict[str, Any] = {"nullable": True}
+_RANK = integer("rank", "", "Number of the rank.", **_UNKNOWN)
+
+PER_RANK = TableFile("ranks", "per_rank.csv", "One row per trace, in order of rank.", (
+    _RANK,
+    text("source", "Name of the input."),
+    text("reason", "Why the trace could not be read; else empty.", **_UNKNOWN),
+    text("rank_from", "What the rank was taken from: manifest, environment, range, file name or order.", **_UNKNOWN),
+    integer("world_size", "", "Number of ranks of the job.", **_UNKNOWN),
+    text("host", "Token that is the same for traces of one host.", **_UNKNOWN),
+    text("sha256", "SHA-256 of the trace.", **_UNKNOWN),
+    integer("bytes", "B", "Size of the trace.", **_UNKNOWN),
+    text("nsys_version", "Version of nsys that recorded it.", **_UNKNOWN),
+    text("gpus", "Names of the GPUs, separated by semicolons.", **_UNKNOWN),
+    integer("session_start_utc_ns", "ns", "Start of the session, since 1970 in UTC.", **_UNKNOWN),
+    integer("first_ns", "ns", "Start of the first kernel since the start of the session.", **_UNKNOWN),
+    integer("last_ns", "ns", "End of the last kernel since the start of the session.", **_UNKNOWN),
+    integer("span_ns", "ns", "Time from the first kernel to the last.", **_UNKNOWN),
+    integer("gpu_busy_ns", "ns", "Union of kernels, copies and fills on each device, added over devices.", **_UNKNOWN),
+    integer("idle_ns", "ns", "Time between the first and the last kernel of each device in which it did nothing.",
+            **_UNKNOWN),
+    integer("compute_ns", "ns", "Union of the kernels that are not NCCL's, added over devices.", **_UNKNOWN),
+    integer("comm_ns", "ns", "Union of NCCL's kernels, added over devices.", **_UNKNOWN),
+    integer("overlap_ns", "ns", "Time in which both ran.", **_UNKNOWN),
+    integer("exposed_comm_ns", "ns", "Time in which NCCL's kernels ran and no other.", **_UNKNOWN),
+    integer("kernel_count", "", "Number of kernels.", **_UNKNOWN),
+    integer("kernel_total_ns", "ns", "Sum of the kernel durations.", **_UNKNOWN),
+    integer("launch_count", "", "Number of launches.", **_UNKNOWN),
+    integer("api_total_ns", "ns", "Sum of the durations of API calls.", **_UNKNOWN),
+    integer("memcpy_bytes", "B", "Bytes copied.", **_UNKNOWN),
+    integer("memset_bytes", "B", "Bytes set.", **_UNKNOWN),
+    integer("peak_vram_bytes", "B", "Most device memory in use.", **_UNKNOWN),
+    text("clock", "How the clock was tied to the reference: `reference`, `utc` or `collectives`.", **_UNKNOWN),
+    integer("clock_offset_ns", "ns", "What to add to its times to get those of the reference.", **_UNKNOWN),
+    flag("is_straggler", "True for a rank that keeps the others waiting.", **_UNKNOWN),
+    text("outlier", "In what the rank is far from the others; else empty.", **_UNKNOWN),
+))  # fmt: skip
+RANK_RANGES = TableFile("ranks", "rank_ranges.csv", "One row per rank and range.", (
+    integer("rank", "", "Number of the rank."),
+    RANGE, STYLE, DOMAIN,
+    integer("instances", "", "How often the range was entered."),
+    integer("wall_ns", "ns", "Sum of the durations of the instances."),
+    integer("host_ns", "ns", "Wall time without the ranges nested in it."),
+    integer("compute_ns", "ns", "Time of the computing kernels whose innermost range it is."),
+    integer("comm_ns", "ns", "Time of the NCCL kernels whose innermost range it is."),
+    integer("exposed_comm_ns", "ns", "Of that, the time in which no other kernel ran."),
+    integer("kernel_count", "", "Number of kernels whose innermost range it is."),
+))  # fmt: skip
+STRAGGLERS = TableFile("ranks", "stragglers.csv", "One row per straggler and range in which it falls behind.", (
+    integer("rank", "", "Number of the rank."),
+    text("evidence", "`collectives` (it arrives last) or `own work` (it computes longer)."),
+    integer("late_ns", "ns", "Time that the others' kernels waited for it."),
+    number("late_pct", "%", "The same, of the time between the first and the last collective."),
+    integer("exposed_late_ns", "ns", "Of that, at least, the time in which the others had nothing to compute.",
+            **_UNKNOWN),
+    number("exposed_late_pct", "%", "The same, of the time between the first and the last collective.", **_UNKNOWN),
+    integer("last_in", "", "Number of collectives in which it arrived last.", **_UNKNOWN),
+    integer("collectives", "", "Number of collectives that were compared.", **_UNKNOWN),
+    integer("cost_ns", "ns", "What the job would take less with this rank like the others, by a replay.", **_UNKNOWN),
+    integer("cost_low_ns", "ns", "Lower end of the 95 % interval of the cost.", **_UNKNOWN),
+    integer("cost_high_ns", "ns", "Upper end of the 95 % interval of the cost.", **_UNKNOWN),
+    number("cost_pct", "%", "The cost, of the time that was judged.", **_UNKNOWN),
+    text("range", "Range in which it falls behind, or `(no range)`."),
+    text("style", "Style of the range.", **_UNKNOWN),
+    DOMAIN,
+    text("where", "`GPU` or `host`: whose time exceeds the usual one.", **_UNKNOWN),
+    integer("own_ns", "ns", "Its time in the range.", **_UNKNOWN),
+    integer("typical_ns", "ns", "The usual rank's time in the range (the lower median).", **_UNKNOWN),
+    integer("excess_ns", "ns", "The difference of the two.", **_UNKNOWN),
+    number("excess_pct", "%", "The difference relative to the usual time.", **_UNKNOWN),
+))  # fmt: skip
+_RANKS = integer("ranks", "", "Number of ranks that have it.", **_UNKNOWN)
+_INSTANCES = (
+    integer("instances", "", "Number of instances of all ranks."),
+    integer("total_ns", "ns", "Sum of all durations."),
+    number("avg_ns", "ns", "Mean duration."),
+    integer("min_ns", "ns", "Shortest duration."),
+    *(number(f"{name}_ns", "ns", f"{title} of the durations of all instances.") for name, title in (
+        ("p05", "5th percentile"), ("q25", "Lower quartile"), ("med", "Median"), ("q75", "Upper quartile"),
+        ("p95", "95th percentile"), ("p99", "99th percentile"),
+    )),
+    integer("max_ns", "ns", "Longest duration."),
+    number("stddev_ns", "ns", "Sample standard deviation of the durations."),
+    number("error_pct", "%", "Bound on the error of the quantiles; 0 where they are exact."),
+)  # fmt: skip
+_OF_RANKS = (
+    integer("rank_least_ns", "ns", "Smallest total of a rank.", **_UNKNOWN),
+    number("rank_med_ns", "ns", "Median of the ranks' totals.", **_UNKNOWN),
+    integer("rank_most_ns", "ns", "Largest total of a rank.", **_UNKNOWN),
+    integer("slowest_rank", "", "Rank with the largest total.", **_UNKNOWN),
+    number("imbalance_pct", "%", "How far the largest total is above the mean of the ranks' totals.", **_UNKNOWN),
+)
+
+
+def _over_ranks(name: str, row: str, *columns: FileColumn) -> TableFile:
+    return TableFile("ranks", name, row, (*columns, _RANKS, *_INSTANCES, *_OF_RANKS))
+
+
+RANGES_OVER_RANKS = _over_ranks(
+    "ranges_over_ranks.csv", "One row per range; its durations are wall times.", RANGE, STYLE, DOMAIN
+)
+KERNELS_OVER_RANKS = _over_ranks(
+    "kernels_over_ranks.csv", "One row per kernel name.", NAME, SHORT_NAME, CATEGORY,
+    number("share_pct", "%", "Share of the time of all kernels and whole graphs."),
+)  # fmt: skip
+RANGE_KERNELS_OVER_RANKS = TableFile(
+    "ranks", "range_kernels_over_ranks.csv", "One row per range and kernel name.",
+    (RANGE, STYLE, DOMAIN, NAME, SHORT_NAME, CATEGORY, *_INSTANCES),
+)  # fmt: skip
+API_OVER_RANKS = _over_ranks(
+    "api_over_ranks.csv", "One row per CUDA API function.", text("name", "Name of the function.")
+)
+MEMOPS_OVER_RANKS = _over_ranks(
+    "memops_over_ranks.csv", "One row per kind of copy or fill.", text("operation", "Name as in `nsys stats`."),
+    integer("total_bytes", "B", "Sum of the sizes."),
+)  # fmt: skip
+FILES = (
+    PER_RANK, RANK_RANGES, STRAGGLERS, RANGES_OVER_RANKS, KERNELS_OVER_RANKS, RANGE_KERNELS_OVER_RANKS, API_OVER_RANKS,
+    MEMOPS_OVER_RANKS,
+)  # fmt: skip

@@ -1,0 +1,136 @@
+"""Define what many traces say together: rows of ranks, and tables over them. `ranks` makes it, `report` shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from nsysprof.notes import Note
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pandas as pd
+
+# History of ranks.json. 1: first.
+FORMAT_VERSION = 1
+# A rank is a straggler when the job would take this much less with that rank like the others, by a replay of the
+# collectives, and when this holds in part after part of the job; or, where the traces share no collective on one clock,
+# when it computes so much longer than the usual rank.
+STRAGGLER_COST_PCT, STRAGGLER_EXCESS_PCT = 1.0, 5.0
+# The rate of jobs without a straggler in which one may be named.
+STRAGGLER_ALPHA = 0.005
+# A replay that misses the recorded time by more than this says nothing about a job.
+REPLAY_ERROR_PCT = 5.0
+# A rank is an outlier among at least so many when it is further from the usual one than chance explains, and by so
+# much. In this part of jobs without an outlier one may be named.
+OUTLIER_RANKS, OUTLIER_ALPHA, OUTLIER_PCT = 5, 0.05, 5.0
+# The median residual up to which a clock that was found by collectives is used. Ends of one collective on two ranks
+# differ by the last hop of a ring: some 10 us. A clock that is ten times as far off is not one.
+MOST_RESIDUAL_NS = 100_000
+
+
+@dataclass(frozen=True)
+class RankRow:
+    """One trace. Times are in ns since its session's start; unknown is None."""
+
+    # Its number among the inputs.
+    position: int
+    source: str
+    # From its manifest, its trace, its file's name or its position, as rank_from says.
+    rank: int | None = None
+    rank_from: str = ""
+    world_size: int | None = None
+    # A token that is the same for traces of one host; None: unknown.
+    host: str | None = None
+    # Why there are no numbers; empty where there are.
+    reason: str = ""
+    next_step: str = ""
+    sha256: str = ""
+    bytes: int | None = None
+    nsys_version: str | None = None
+    gpus: tuple[str, ...] = ()
+    session_start_utc_ns: int | None = None
+    first_ns: int | None = None
+    last_ns: int | None = None
+    # From the first kernel of all to the last.
+    span_ns: int | None = None
+    # With copies and fills.
+    gpu_busy_ns: int | None = None
+    # The time between the first and the last kernel of each device in which it did nothing.
+    idle_ns: int | None = None
+    # When a kernel other than NCCL's ran: the union on each device, added over devices.
+    compute_ns: int | None = None
+    # The same for NCCL's kernels, for both at once, and for NCCL alone.
+    comm_ns: int | None = None
+    overlap_ns: int | None = None
+    exposed_comm_ns: int | None = None
+    kernel_count: int | None = None
+    kernel_total_ns: int | None = None
+    launch_count: int | None = None
+    api_total_ns: int | None = None
+    memcpy_bytes: int | None = None
+    memset_bytes: int | None = None
+    peak_vram_bytes: int | None = None
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def is_read(self) -> bool:
+        """Return whether it has numbers."""
+        return not self.reason
+
+
+@dataclass(frozen=True)
+class ClockFit:
+    """How a rank's clock differs from the reference's: its time + offset_ns is the reference's time."""
+
+    rank: int
+    # utc (one host, by the starts of sessions) or collectives.
+    how: str
+    # None where no clock could be established; then `reason` says why.
+    offset_ns: int | None
+    # The number of collectives that both ranks took part in.
+    anchors: int
+    # Half of the anchors, and all of them, end within this time of each other; None without anchors.
+    residual_ns: int | None
+    worst_ns: int | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """What a rank's devices did in equal slices of time: the shares (0 to 1) of computing and communicating."""
+
+    start_ns: int
+    slice_ns: int
+    compute: npt.NDArray[np.float32]
+    comm: npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class RanksAnalysis:
+    """Everything about a set of traces. docs/files.md lists the tables' columns."""
+
+    # In order of rank.
+    rows: tuple[RankRow, ...]
+    clocks: tuple[ClockFit, ...]
+    kernels: pd.DataFrame
+    ranges: pd.DataFrame
+    range_kernels: pd.DataFrame
+    api: pd.DataFrame
+    memops: pd.DataFrame
+    rank_ranges: pd.DataFrame
+    stragglers: pd.DataFrame
+    # collectives, or own work; empty where the traces do not say which rank holds up the others.
+    straggler_evidence: str
+    outliers: Mapping[int, str]
+    imbalance_pct: float | None
+    lanes: Mapping[int, Lanes]
+    notes: tuple[Note, ...]
+    engine: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def read(self) -> list[RankRow]:
+        """Return the ranks that have numbers."""
+        return [row for row in self.rows if row.is_read]

@@ -1,0 +1,83 @@
+"""Define a device's ceilings, the names of what limits a case, and the source of a case's DRAM bytes.
+
+They are here because the analysis decides by them and the reports show them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from nsysprof.results.datasheet import Peak, find_peak
+from nsysprof.results.launch_bound import LAUNCH_BOUND_SHARE
+
+# Of a ceiling, from which on it is what holds a kernel back. NVIDIA's own speed-of-light rule takes 60 % too.
+NEAR_PCT = 60.0
+# Of the warps of an SM, up to which too few fit to hide latency.
+FEW_WARPS_PCT = 30.0
+
+LAUNCH, MEMORY, L2, COMPUTE, OCCUPANCY, OTHER, UNKNOWN = (
+    "launch-bound", "memory-bound", "L2-bound", "compute-bound", "occupancy-bound", "no limit reached", "unknown",
+)  # fmt: skip
+LIMIT_RULES = (
+    f"launch-bound where kernels fill less than {100 * LAUNCH_BOUND_SHARE:g} % of the latency; else each kernel "
+    f"by itself, memory-, L2- or compute-bound from {NEAR_PCT:g} % of its ceiling on, else occupancy-bound "
+    f"where at most {FEW_WARPS_PCT:g} % of an SM's warps fit; the case is what most of its kernel time is"
+)
+COUNTED, SAMPLED = "counted", "sampled"
+
+
+@dataclass(frozen=True)
+class Roof:
+    """The measured ceilings of a device, and those of its datasheet."""
+
+    bytes_per_s: float
+    l2_bytes_per_s: float | None
+    # FLOP/s and SM clock (MHz) by dtype.
+    flops: Mapping[str, float]
+    clock_mhz: Mapping[str, int | None]
+    datasheet: Peak | None
+
+    def flops_at(self, intensity: float, dtype: str) -> float | None:
+        """Return the most FLOP/s at this many FLOP per byte of DRAM; None for a dtype that was not measured."""
+        peak = self.flops.get(dtype)
+        return None if peak is None else min(peak, intensity * self.bytes_per_s)
+
+
+def roof_of(environment: Mapping[str, Any]) -> Roof | None:
+    """Return the ceilings that a capture measured; None where it did not."""
+    found = environment.get("ceilings") or {}
+    if not found.get("bytes_per_s"):
+        return None
+    return Roof(
+        found["bytes_per_s"],
+        found.get("l2_bytes_per_s"),
+        found.get("flops") or {},
+        found.get("sm_clock_mhz") or {},
+        find_peak(environment.get("gpu_name")),
+    )
+
+
+def known(value: Any) -> Any:
+    """Return a cell as a Python number, or None for NA."""
+    return None if value is None or value is pd.NA or value != value else value  # noqa: PLR0124
+
+
+def dram_of(row: Mapping[Any, Any]) -> tuple[int | None, int | None, str]:
+    """Return DRAM bytes per call, the bound of their error, and their source: counted ones come before sampled ones."""
+    counted = [known(row.get(f"counted_{way}_bytes")) for way in ("read", "write")]
+    if None not in counted:
+        return int(sum(counted)), None, COUNTED
+    return (*sampled_of(row), SAMPLED) if sampled_of(row)[0] is not None else (None, None, "")
+
+
+def sampled_of(row: Mapping[Any, Any]) -> tuple[int | None, int | None]:
+    """Return sampled DRAM bytes per call and the bound of their error."""
+    calls = known(row["traced_calls"])
+    parts = [known(row.get(f"sampled_{way}_bytes")) for way in ("read", "write", "read_error", "write_error")]
+    if not calls or None in parts:
+        return None, None
+    return round((parts[0] + parts[1]) / calls), round((parts[2] + parts[3]) / calls)

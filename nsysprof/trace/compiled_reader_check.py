@@ -1,0 +1,32 @@
+"""Find out whether the compiled reader of large traces works here. numba needs a folder in which to keep its code."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+import numpy as np
+
+from nsysprof.notes import Note, make_note
+
+
+@cache
+def compiled_reader_problem() -> str | None:
+    """Return why compiled code cannot read large traces, or None where it can. This is found by trying."""
+    if not hasattr(os, "preadv"):
+        return "this system has no preadv"
+    none = np.zeros(0, dtype=np.int64)
+    try:
+        from nsysprof.trace.sqlite_cells import SLACK, decode, encode
+
+        page = np.zeros(512 + SLACK, dtype=np.uint8)
+        decode(page, 0, 512, 512, none, none, none, True, np.zeros((1, 1), dtype=np.int64))
+        encode(np.zeros((1, 0), dtype=np.int64), 0, none, np.zeros((1, 1), dtype=np.int64), 0, none)
+    except Exception as error:  # noqa: BLE001 - a damaged cache can raise anything
+        return (str(error).splitlines() or [type(error).__name__])[0][:200]
+    return None
+
+
+def slow_reader_note(problem: str) -> Note:
+    """Return the note that SQLite reads a large trace."""
+    return make_note("slow-reader", problem=problem)

@@ -1,0 +1,134 @@
+"""Open an untrusted SQLite file: only its own plain tables can be read, within limits that its size sets."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+# The most processor time that reading may take, which is far more than any real trace needs (SQLite reads 50 MB/s).
+_LEAST_SECONDS, _BYTES_PER_SECOND = 20.0, 1_000_000
+# SQLite's virtual machine runs this many steps between two looks at the clock.
+_STEPS = 20_000
+# The most text that a scan may return: file sizes, plus a constant. UTF-16 grows, and some scans may share a limit.
+_MOST_TEXT, _FREE_TEXT = 8, 64 << 20
+_LONGEST_TEXT = 1 << 30
+_READING = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION))
+_PRAGMAS = frozenset(("table_info", "table_xinfo", "trusted_schema"))
+
+
+class Confinement:
+    """The limits of one connection, shared by all who use it. `begin` gives the next statement all of them again.
+
+    Only the thread's processor time counts, so a slow disk or a suspended machine does not use up the limit.
+    """
+
+    def __init__(self, file_bytes: int) -> None:
+        self.cancelled = threading.Event()
+        self._seconds = _LEAST_SECONDS + file_bytes / _BYTES_PER_SECOND
+        self._most_text = _MOST_TEXT * file_bytes + _FREE_TEXT
+        self._since: dict[int, float] = {}
+        self._text = 0
+        self._is_exceeded = False
+
+    def begin(self) -> None:
+        """Start the limits again for the next statement of this thread."""
+        self._since[threading.get_ident()] = time.thread_time()
+        self._text = 0
+
+    def step(self) -> bool:
+        """Return whether SQLite must stop. SQLite calls this every few steps."""
+        now = time.thread_time()
+        begun = self._since.setdefault(threading.get_ident(), now)
+        self._is_exceeded = now - begun > self._seconds
+        return self._is_exceeded or self.cancelled.is_set()
+
+    def decode(self, raw: bytes) -> str:
+        """Return a text of the file. Raises DatabaseError when there is more text than a file of this size can hold."""
+        self._text += len(raw)
+        if self._text > self._most_text:
+            raise sqlite3.DatabaseError("its rows hold the same text over and over")
+        return raw.decode("utf-8", errors="replace")
+
+    def explain(self, error: Exception) -> str:
+        """Return what an error of SQLite means. Raises KeyboardInterrupt where that was its hidden cause."""
+        if str(error) != "interrupted":
+            return str(error)
+        if not self._is_exceeded:
+            raise KeyboardInterrupt from error
+        return "reading it takes far longer than its size allows"
+
+
+class ConfinedConnections:
+    """Connections to one file, each for the thread that asks for it first.
+
+    SQLite keeps its last error for a connection, and not for a statement: where a thread ends a statement while another
+    one reads a damaged table, the error is lost, and the rows before the damage pass for the whole table.
+    """
+
+    def __init__(self, path: Path, file_bytes: int) -> None:
+        self.limits = Confinement(file_bytes)
+        self._path, self._file_bytes = path, file_bytes
+        self._by_thread: dict[int, sqlite3.Connection] = {}
+
+    def own(self) -> sqlite3.Connection:
+        """Return the connection of this thread. Raises DatabaseError."""
+        thread = threading.get_ident()
+        if thread not in self._by_thread:
+            self._by_thread[thread] = _connect_confined(self._path, self._file_bytes, self.limits)
+        return self._by_thread[thread]
+
+    def close(self) -> None:
+        """Close the connections of all threads, which have ended or do not read any more."""
+        for connection in self._by_thread.values():
+            connection.close()
+
+
+def _connect_confined(path: Path, file_bytes: int, limits: Confinement) -> sqlite3.Connection:
+    """Open `path` read-only, so that only plain tables can be read.
+
+    Views and virtual tables could run any code, without end.
+    """
+    # immutable: no lock, no journal beside the user's file, and it works on a read-only disk.
+    connection = sqlite3.connect(path.resolve().as_uri() + "?mode=ro&immutable=1", uri=True, check_same_thread=False)
+    connection.text_factory = limits.decode
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(_LONGEST_TEXT, max(1 << 20, 2 * file_bytes)))
+    connection.set_progress_handler(limits.step, _STEPS)
+    try:
+        if sys.version_info >= (3, 12):
+            connection.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)
+            connection.setconfig(sqlite3.SQLITE_DBCONFIG_TRUSTED_SCHEMA, False)
+        # SQLite reads the schema at the first statement, so that nothing of it has run before these count.
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA cell_size_check = ON")
+        listed = connection.execute("SELECT name, type = 'table' AND rootpage > 0 FROM sqlite_master").fetchall()
+    except sqlite3.DatabaseError:
+        connection.close()
+        raise
+    is_plain: dict[str, bool] = {}
+    for name, is_table in listed:  # a trigger may have the name of a table
+        is_plain[str(name).lower()] = bool(is_table) or is_plain.get(str(name).lower(), False)
+    connection.set_authorizer(_authorizer(is_plain))
+    return connection
+
+
+def _authorizer(is_plain: dict[str, bool]) -> Callable[[int, str | None, str | None, str | None, str | None], int]:
+    """Return the function that SQLite asks before it runs a statement.
+
+    is_plain: for each name in the schema, whether it is a plain table.
+    """
+
+    def authorize(action: int, first: str | None, _: str | None, __: str | None, inside: str | None) -> int:
+        allowed = action in _READING or (action == sqlite3.SQLITE_PRAGMA and first in _PRAGMAS)
+        if action == sqlite3.SQLITE_READ and not is_plain.get(str(first).lower(), True):
+            allowed = False
+        if (
+            inside is not None and inside.lower() in is_plain
+        ):  # a view: reading of tables is denied inside it, whatever the schema calls it
+            allowed = False
+        return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
+
+    return authorize

@@ -1,0 +1,128 @@
+"""Turn what the user names into one SQLite file: a folder, a bundle, a packed trace, an nsys report, Kineto's JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nsysprof.errors import MissingToolError, TraceError
+from nsysprof.files.result_folder import require_whole
+from nsysprof.nsight.nsys import run_export
+from nsysprof.trace.bundle_file import is_bundle, unpack_bundle
+from nsysprof.trace.bundle_format import CONTENTS
+from nsysprof.trace.open import refuse_lfs_pointer
+from nsysprof.trace.unpack import unpack
+
+# In order of preference: nsys saw the whole driver, torch only its own work.
+TRACES = ("nsys.sqlite", "torch.sqlite")
+PACKED = (".xz", ".gz", ".zst")
+FILES = (".sqlite", *(f".sqlite{suffix}" for suffix in PACKED))
+_RANKS = "ranks"  # the folder in a capture of several ranks
+_KINETO = ".json"
+_PARQUET = ".parquet"
+REPORTS = (".nsys-rep", ".qdrep")
+
+
+def resolve_input(source: Path, nsys: Path | None, work_dir: Path) -> Path:
+    """Return the SQLite file behind `source`. What must be made for that is made in `work_dir`, and nowhere else.
+
+    Raises TraceError for a path that does not exist, TraceDamagedError for a broken archive, MissingToolError or
+    ToolFailedError when a report cannot be exported, and whatever unpack_bundle, convert_parquet_folder and
+    convert_kineto_json raise.
+    """
+    if is_bundle(source):
+        source = unpack_bundle(source, work_dir)
+    if source.is_dir():
+        require_whole(source)
+        source = _trace_in(source)
+    if source.is_dir():
+        from nsysprof.trace.parquet_folder import convert_parquet_folder
+
+        return convert_parquet_folder(source, work_dir / "parquet.sqlite")
+    if not source.exists():
+        raise TraceError(f"{source} does not exist.", "Check the path.")
+    if source.suffix in PACKED:
+        plain = unpack(source, work_dir)
+        if plain.suffix != _KINETO:
+            return plain
+        trace = _convert_kineto(plain, source, work_dir)
+        plain.unlink()  # it is many times the size of what was made from it
+        return trace
+    if source.suffix == _KINETO:
+        return _convert_kineto(source, source, work_dir)
+    if source.suffix in REPORTS:
+        return _export(source, nsys, work_dir)
+    return source
+
+
+def _convert_kineto(plain: Path, named: Path, work_dir: Path) -> Path:
+    from nsysprof.trace.kineto_json import convert_kineto_json
+
+    return convert_kineto_json(plain, work_dir / "kineto.sqlite", named=named)
+
+
+def identity_of(source: Path, trace: Path) -> Path:
+    """Return the file whose name and SHA-256 identify the trace: the user's file, unless it was merely compressed.
+
+    A SQLite file made from a report depends on the nsys that exported it, so the report is what proves something.
+
+    source: what the user named.
+    trace: what resolve_input returned for it.
+    """
+    settled = _trace_in(source) if source.is_dir() else source
+    unpacked = is_bundle(settled) or (settled.suffix in PACKED and settled.with_suffix("").suffix != _KINETO)
+    return trace if unpacked else settled
+
+
+def own_trace(folder: Path) -> Path | None:
+    """Return the trace in a capture's folder, the preferred one of several; None without one."""
+    paths = (folder / f"{name}{suffix}" for name in TRACES for suffix in ("", *PACKED))
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _trace_in(folder: Path) -> Path:
+    """Return the trace in a folder, or the folder itself where it holds Parquet files."""
+    own = own_trace(folder)
+    if own is not None:
+        return own
+    try:
+        paths = sorted(folder.iterdir())
+    except OSError as error:
+        raise TraceError(f"{folder} cannot be read: {error.strerror}.", "Check the path.") from error
+    if any(path.suffix == _PARQUET for path in paths):
+        return folder
+    inside = [path for path in (*paths, *sorted((folder / _RANKS).glob("*"))) if path.name.endswith(FILES)]
+    is_unpacked = (folder / CONTENTS).is_file()
+    if len(inside) > 1:
+        what = f"The bundle {folder.name}" if is_unpacked else str(folder)
+        one = "unzip it and give one" if is_unpacked else f"give one, such as {inside[0]}"
+        raise TraceError(f"{what} holds {len(inside)} traces.", f"nsysprof analyze takes them all; here, {one}.")
+    reports = [path for path in paths if path.suffix in REPORTS]
+    if inside or reports:
+        return (inside or reports)[0]
+    if is_unpacked:
+        raise TraceError(
+            f"The bundle {folder.name} holds no trace.", "Unzip it: its numbers are in results.csv, or in analysis/."
+        )
+    raise TraceError(
+        f"{folder} holds no trace.",
+        "Give a capture folder with a trace (--profiler none makes none), the folder of nsys export --type parquetdir, "
+        "or a file.",
+    )
+
+
+def _export(source: Path, nsys: Path | None, work_dir: Path) -> Path:
+    try:
+        with source.open("rb") as stream:
+            refuse_lfs_pointer(source, stream.read(100))
+    except OSError as error:
+        raise TraceError(f"{source} cannot be read: {error.strerror}.", "Check the path.") from error
+    if nsys is None:
+        raise MissingToolError(
+            f"{source} is an nsys report, and reading one needs nsys, which was not found.",
+            "Name it with --nsys, install one (scripts/install_nsys), or give the .sqlite export.",
+        )
+    target = work_dir / f"{source.stem}.sqlite"
+    _, failure = run_export(nsys, source, target)
+    if failure is not None:
+        raise failure
+    return target

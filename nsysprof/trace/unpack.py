@@ -1,0 +1,104 @@
+"""Decompress one file in bounded pieces, because a few kilobytes may be packed terabytes."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import shutil
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from nsysprof.errors import OutputError, TraceDamagedError, TraceError, TraceForeignError
+from nsysprof.trace.bundle_format import MAX_FREE_BYTES, MAX_RATIO
+from nsysprof.trace.open import refuse_lfs_pointer
+
+_CHUNK = 1 << 20
+# One byte of zstd can stand for 32 KiB, so this many bytes become at most 64 MiB in one step.
+_ZST_CHUNK = 2 << 10
+# The memory that a decoder may use; the strongest usual settings (xz -9e, zstd --ultra -22) need half of it.
+_MOST_WINDOW_BYTES = 128 << 20
+_XZ_MEMORY_BYTES = 256 << 20
+# The fraction of the disk's free space that may be used.
+_SHARE_OF_DISK = 0.9
+
+
+def unpack(source: Path, work_dir: Path) -> Path:
+    """Write the content of `source` (.xz, .gz or .zst) to `work_dir` and return its path, which has no such suffix.
+
+    Raises TraceForeignError for what unpacks to more than any trace does, TraceDamagedError for a broken archive,
+    OutputError when the disk is too small, and TraceError for what cannot be read.
+    """
+    from zstandard import ZstdError
+
+    try:
+        packed_bytes = source.stat().st_size
+        with source.open("rb") as stream:
+            refuse_lfs_pointer(source, stream.read(100))
+    except OSError as error:
+        raise TraceError(f"{source} cannot be read: {error.strerror}.", "Check the path.") from error
+    target = work_dir / source.stem
+    most = max(MAX_FREE_BYTES, MAX_RATIO * packed_bytes)
+    try:
+        room = int(_SHARE_OF_DISK * shutil.disk_usage(work_dir).free)
+        with source.open("rb") as packed, target.open("wb") as plain:
+            written = 0
+            for chunk in _READERS[source.suffix](packed):
+                written += len(chunk)
+                if written > most:
+                    text = (
+                        f"{source} unpacks to more than {most >> 20:,} MiB, {MAX_RATIO} times its size; no trace does."
+                    )
+                    raise TraceForeignError(text, "If it is a trace all the same, unpack it by other means.")
+                if written > room:
+                    raise OutputError(f"{source} unpacks to more than the disk has room for.", "Set TMPDIR.")
+                plain.write(chunk)
+    except (EOFError, lzma.LZMAError, gzip.BadGzipFile, zlib.error, ZstdError) as error:
+        raise TraceDamagedError(f"{source} is damaged or truncated: {error}.", "Fetch it again.") from error
+    except OSError as error:
+        raise OutputError(f"{source} cannot be unpacked: {error.strerror}.", "Free space, or set TMPDIR.") from error
+    except (TraceForeignError, OutputError):
+        target.unlink(missing_ok=True)
+        raise
+    return target
+
+
+def _read_gz(packed: IO[bytes]) -> Iterator[bytes]:
+    with gzip.GzipFile(fileobj=packed) as stream:
+        while chunk := stream.read(_CHUNK):
+            yield chunk
+
+
+def _read_xz(packed: IO[bytes]) -> Iterator[bytes]:
+    """Yield one or several streams, with zeros between and after them. lzma's own reader has no memory limit."""
+    decoder = lzma.LZMADecompressor(memlimit=_XZ_MEMORY_BYTES)
+    while chunk := packed.read(_CHUNK):
+        while chunk or not (decoder.eof or decoder.needs_input):
+            if decoder.eof:
+                chunk = chunk.lstrip(b"\0")
+                if chunk:
+                    decoder = lzma.LZMADecompressor(memlimit=_XZ_MEMORY_BYTES)
+                continue
+            yield decoder.decompress(chunk, _CHUNK)
+            chunk = decoder.unused_data if decoder.eof else b""
+    if not decoder.eof:
+        raise EOFError("it ends before its end-of-stream mark")
+
+
+def _read_zst(packed: IO[bytes]) -> Iterator[bytes]:
+    """Yield one or several frames. zstandard's own readers take a truncated file for a complete one."""
+    from zstandard import ZstdDecompressor, ZstdError
+
+    frame = ZstdDecompressor(max_window_size=_MOST_WINDOW_BYTES).decompressobj()
+    while chunk := packed.read(_ZST_CHUNK):
+        while chunk:
+            if frame.eof:
+                frame = ZstdDecompressor(max_window_size=_MOST_WINDOW_BYTES).decompressobj()
+            yield frame.decompress(chunk)
+            chunk = frame.unused_data if frame.eof else b""
+    if not frame.eof:
+        raise ZstdError("it ends before its last frame does")
+
+
+_READERS = {".gz": _read_gz, ".xz": _read_xz, ".zst": _read_zst}

@@ -1,0 +1,49 @@
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsysprof.analysis.attribution import duration_statistics as statistics
+from nsysprof.analysis.attribution.duration_statistics import summarize_durations
+
+ROWS = st.lists(st.tuples(st.integers(0, 5), st.one_of(st.integers(0, 50), st.integers(0, 2**40))), max_size=60)
+
+
+@given(ROWS, st.sampled_from([1, 7, 1 << 20]), st.sampled_from([2, 1 << 23]))
+def test_statistics_agree_with_pandas_whatever_the_portions(rows, block, at_once):
+    group, duration = np.array(rows, dtype=np.int64).reshape(-1, 2).T
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(statistics, "_BLOCK", block)
+        patch.setattr(statistics, "_ROWS_AT_ONCE", at_once)
+        table = summarize_durations(duration, group.astype(np.int16))
+    grouped = pd.Series(duration).groupby(group)
+    assert sorted(table.index) == sorted(set(group.tolist()))
+    assert table["instances"].sum() == len(rows)
+    for name, how in (
+        ("total_ns", "sum"),
+        ("avg_ns", "mean"),
+        ("med_ns", "median"),
+        ("min_ns", "min"),
+        ("max_ns", "max"),
+    ):
+        assert table[name].to_dict() == pytest.approx(grouped.agg(how).to_dict(), rel=1e-12)
+    assert table["stddev_ns"].to_dict() == pytest.approx(grouped.std().fillna(0).to_dict(), rel=1e-9, abs=1e-3)
+    assert table["total_ns"].is_monotonic_decreasing
+
+
+def test_equal_totals_keep_the_order_of_the_input():
+    table = summarize_durations(np.array([5, 1, 5]), np.array([2, 0, 1]))
+    assert table.index.tolist() == [2, 1, 0]
+
+
+def test_durations_of_years_and_codes_beyond_the_rows():
+    table = summarize_durations(np.array([2**61, 2**61, 3]), np.array([1, 0, 1]))
+    assert table["max_ns"].to_dict() == {1: 2**61, 0: 2**61}
+    table = summarize_durations(np.array([4, 2, 9]), np.array([2**40, 3, 2**40]))
+    assert table["total_ns"].to_dict() == {2**40: 13, 3: 2}
+
+
+def test_groups_and_durations_too_wide_for_one_integer_are_renumbered():
+    table = summarize_durations(np.array([2**55, 1]), np.array([2**20, 3]))
+    assert table["total_ns"].to_dict() == {2**20: 2**55, 3: 1}

@@ -1,0 +1,131 @@
+import pytest
+
+from nsysprof.analysis.comparison.gate import judge
+from nsysprof.results.comparison import (
+    SAME_SAMPLES,
+    LatencyChange,
+    LatencyComparison,
+    LatencyVerdict,
+    MetricChange,
+    Outcome,
+    RangeChange,
+    SideOfCase,
+)
+from nsysprof.results.gate_spec import parse_gate
+
+PASS, REGRESSION, INCONCLUSIVE = Outcome.PASS, Outcome.REGRESSION, Outcome.INCONCLUSIVE
+OK = SideOfCase("ok", median_ns=1.0)
+
+
+def case(verdict, ratio, low, high, *, old=OK, new=OK, reason=""):
+    return LatencyChange("flash", verdict, old, new, reason, "measure more", ratio, low, high)
+
+
+def metric(name, old, new, error=0.0):
+    def middle(values):
+        known = [value for value in values if value is not None]
+        return sorted(known)[len(known) // 2] if known and len(known) == len(values) else None
+
+    return MetricChange(name, tuple(old), tuple(new), middle(old), middle(new), error)
+
+
+def ranged(name, old, new, *, how="both", error=0.0):
+    return RangeChange("step", "", how, 1, 1, {name: metric(name, old, new, error)})
+
+
+def outcome(rule, *, cases=(), ranges=(), lost=()):
+    (result,) = judge(parse_gate(rule), LatencyComparison(tuple(cases)), ranges, lost)
+    return result.outcome
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [
+        (case(LatencyVerdict.SLOWER, 1.05, 1.04, 1.06), REGRESSION),
+        (case(LatencyVerdict.SLOWER, 1.03, 1.01, 1.05), INCONCLUSIVE),
+        (case(LatencyVerdict.SLOWER, 1.02, 1.01, 1.03), PASS),
+        (case(LatencyVerdict.SLOWER, 1.02, 1.00, 1.04), INCONCLUSIVE),
+        (case(LatencyVerdict.INCONCLUSIVE, 1.05, 0.99, 1.11), INCONCLUSIVE),
+        (case(LatencyVerdict.INCONCLUSIVE, 1.0, 0.90, 1.02), PASS),
+        (case(LatencyVerdict.SAME, 1.0, 0.99, 1.01), PASS),
+        (case(LatencyVerdict.FASTER, 0.9, 0.88, 0.92), PASS),
+        (case(LatencyVerdict.SAME, 1.0, 1.0, 1.0, reason=SAME_SAMPLES), PASS),
+        (case(LatencyVerdict.INCONCLUSIVE, None, None, None, reason="too few"), INCONCLUSIVE),
+        (case(LatencyVerdict.INCONCLUSIVE, 1.2, None, None, reason="too few"), INCONCLUSIVE),
+        (case(None, None, None, None, new=SideOfCase("wrong", "off by 3")), REGRESSION),
+        (case(None, None, None, None, new=SideOfCase("absent")), INCONCLUSIVE),
+        (case(None, None, None, None, old=SideOfCase("absent")), PASS),
+        (case(None, None, None, None, old=SideOfCase("ineligible"), new=SideOfCase("ineligible")), PASS),
+    ],
+)
+def test_slower(change, wanted):
+    assert outcome("slower:3%", cases=[change]) is wanted
+
+
+def test_faster_is_the_other_way_round():
+    assert outcome("faster:10%", cases=[case(LatencyVerdict.FASTER, 0.8, 0.78, 0.82)]) is REGRESSION
+    assert outcome("faster:10%", cases=[case(LatencyVerdict.FASTER, 0.95, 0.94, 0.96)]) is PASS
+    assert outcome("faster:10%", cases=[case(LatencyVerdict.SLOWER, 1.5, 1.4, 1.6)]) is PASS
+
+
+@pytest.mark.parametrize(
+    ("rule", "old", "new", "wanted"),
+    [
+        ("launches:+1", [20], [21], REGRESSION),
+        ("launches:+1", [20], [20], PASS),
+        ("launches:+1", [20], [19], PASS),
+        ("launches:+1", [20], [20.9], PASS),
+        ("launches:+5%", [20], [21], REGRESSION),
+        ("launches:+6%", [20], [21], PASS),
+        ("launches:+5%", [0], [1], REGRESSION),
+        ("launches:+5%", [0], [0], PASS),
+        ("vram:+5%", [100], [110], REGRESSION),
+        ("vram:+64MiB", [100], [110], PASS),
+        ("launches:+1", [20, 20, 21], [21, 22, 22], INCONCLUSIVE),
+        ("launches:+1", [20, 20, 20], [21, 21, 22], REGRESSION),
+        ("launches:+1", [20, None], [21], INCONCLUSIVE),
+        ("vram:+5%", [100], [None], INCONCLUSIVE),
+    ],
+)
+def test_numbers_of_ranges(rule, old, new, wanted):
+    assert outcome(rule, ranges=[ranged(rule.partition(":")[0], old, new)]) is wanted
+
+
+def test_a_sampled_number_needs_more_than_its_error():
+    assert outcome("dram:5%", ranges=[ranged("dram", [100], [110], error=8)]) is INCONCLUSIVE
+    assert outcome("dram:5%", ranges=[ranged("dram", [100], [130], error=8)]) is REGRESSION
+    assert outcome("dram:5%", ranges=[ranged("dram", [100], [100], error=2)]) is PASS
+
+
+def test_bytes_are_those_copied_and_set():
+    change = RangeChange(
+        "s", "", "both", 1, 1, {"copied": metric("copied", [10], [15]), "filled": metric("filled", [5], [7])}
+    )
+    (result,) = judge(parse_gate("bytes:7B"), LatencyComparison(), [change], ())
+    assert result.outcome is REGRESSION
+    assert "15 B to 22 B" in result.findings[0].text
+
+
+def test_a_vanished_range_is_no_pass_and_an_appeared_one_no_fault():
+    assert outcome("launches:+1", ranges=[ranged("launches", [1], [], how="vanished")]) is INCONCLUSIVE
+    ranges = [ranged("launches", [], [1], how="appeared"), ranged("launches", [1], [1])]
+    assert outcome("launches:+1", ranges=ranges) is PASS
+
+
+def test_nothing_to_check_is_no_pass():
+    assert outcome("slower:3%") is INCONCLUSIVE
+    assert outcome("dram:5%", ranges=[ranged("dram", [None], [None])]) is INCONCLUSIVE
+
+
+def test_a_trace_that_lost_data_proves_nothing():
+    lost = ["the trace of b is not complete (launches-without-kernels)"]
+    for new in ([20], [30]):
+        assert outcome("launches:+1", ranges=[ranged("launches", [20], new)], lost=lost) is INCONCLUSIVE
+
+
+def test_peaks_of_the_allocator_count_as_vram():
+    change = case(
+        LatencyVerdict.SAME, 1.0, 0.99, 1.01, old=SideOfCase("ok", peak_bytes=100), new=SideOfCase("ok", peak_bytes=110)
+    )
+    assert outcome("vram:+5%", cases=[change]) is REGRESSION
+    assert outcome("vram:+11%", cases=[change]) is PASS

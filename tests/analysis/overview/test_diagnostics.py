@@ -1,0 +1,86 @@
+from nsysprof.analysis.overview.diagnostics import explain_messages
+from nsysprof.app.analyze_trace import analyze_trace
+from nsysprof.notes import Severity, split_losses
+from tests.builders.build_trace import OTHER_PID, PID, TraceBuilder
+
+IMPORT = (
+    "Error when processing events: Source ID=\nType=ErrorInformation (18)\n Error information:\n"
+    "RuntimeError (120)\n  Error text\nCannot find string for an exterior index. Index: 33, Process ID: /proc/77\n"
+)
+
+
+def said(*messages):
+    remarks = split_losses(explain_messages(list(messages), has_kernels=True))
+    return [(note.code, note.severity, note.text) for note in remarks.notes]
+
+
+def test_the_reason_of_a_failed_import_stands_lines_below():
+    """At severity 2, with a first line that says nothing: 43 of 68 kernels had no name."""
+    ((code, severity, text),) = said((2, IMPORT))
+    assert (code, severity) == ("import-failed", Severity.ERROR)
+    assert "Cannot find string for an exterior index" in text
+    assert "/proc" not in text
+
+
+def test_any_line_of_a_message_is_read():
+    ((code, _, text),) = said((2, "Session\nsome detail\nNot all CUDA events might have been collected."))
+    assert code == "events-lost"
+    assert text.endswith("Session Not all CUDA events might have been collected.")
+
+
+def test_far_fewer_events_than_cupti_produced():
+    counts = (
+        (1, "Number of CUPTI events produced: \t8248, CUPTI buffers: 50."),
+        (1, "Number of CUDA events collected: \t446."),
+    )
+    ((code, severity, text),) = said(*counts)
+    assert (code, severity) == ("events-lost", Severity.ERROR)
+    assert "8,248" in text
+    assert "446" in text
+
+
+def test_what_nsys_leaves_out_of_sound_traces_is_no_loss():
+    """As in traces/: two_gpus, graph_whole, ddp_rank0."""
+    for produced, collected in ((289, 27), (1806, 1205), (20176, 15706)):
+        messages = (
+            (1, f"Number of CUPTI events produced: {produced}, x"),
+            (1, f"Number of CUDA events collected: {collected}."),
+        )
+        assert said(*messages) == []
+
+
+def test_paths_are_left_out_and_words_with_a_slash_stay():
+    text = "IP/TCP and SLI/NVLink failed for /home/alice/x.py, 'C:\\Users\\alice\\x' and logs/alice/run"
+    ((_, _, shown),) = said((3, text))
+    assert shown == "nsys says: IP/TCP and SLI/NVLink failed for <path> '<path>' and <path>"
+
+
+def test_a_cut_is_marked():
+    ((_, _, shown),) = said((3, "failed " + "x " * 400))
+    assert shown.endswith("…")
+    assert len(shown) < 330
+
+
+def test_a_helper_process_is_not_held_against_the_one_that_uses_cuda(tmp_path):
+    """A shell or a compiler that the program starts records no CUDA, and nsys says so of each."""
+    builder = TraceBuilder("2025.3")
+    builder.gpu(0, cuda=0)
+    builder.launch(0, 1)
+    for pid, text in (
+        (OTHER_PID, "Failed to collect CUDA events of the process."),
+        (OTHER_PID, "Installed CUDA driver version (13.0) is not supported by this build."),
+        (PID, "Could not start the CUDA profiler."),
+        (0, "Not all NVTX events might have been collected."),
+    ):
+        builder.put("DIAGNOSTIC_EVENT", severity=3, text=text, globalPid=pid)
+    notes = analyze_trace(builder.write(tmp_path / "t.sqlite")).notes
+    assert {note.code for note in notes} >= {"driver-newer-than-nsys", "collection-failed", "events-lost"}
+    assert not any("Failed to collect" in note.text for note in notes)
+
+
+def test_a_message_counts_where_no_process_is_known_to_use_cuda(tmp_path):
+    builder = TraceBuilder("2025.3")
+    builder.range(0, 10, "step")
+    builder.put("DIAGNOSTIC_EVENT", severity=3, text="Failed to collect CUDA events.", globalPid=PID)
+    notes = analyze_trace(builder.write(tmp_path / "t.sqlite")).notes
+    assert "collection-failed" in {note.code for note in notes}

@@ -1,0 +1,93 @@
+import numpy as np
+import pytest
+
+from nsysprof.analysis.sampling.latency import block_medians, median_interval, summarize_latency
+from nsysprof.results.block import Block
+from tests.analysis.blocks import make_blocks
+
+
+def covers(rng, *, between, blocks=15, runs=120):
+    """How often the interval holds the true median, and how often one of pooled samples would."""
+    hits, pooled = 0, 0
+    for _ in range(runs):
+        made = [np.asarray(block.values_ns, float) for block in make_blocks(rng, blocks, between=between)]
+        low, high, kind = median_interval(made)
+        assert kind == "blocks"
+        hits += low <= 100_000 <= high
+        low, high, kind = median_interval([np.concatenate(made)])
+        assert kind == "samples"
+        pooled += low <= 100_000 <= high
+    return hits / runs, pooled / runs
+
+
+@pytest.mark.slow
+def test_the_interval_holds_where_blocks_differ_and_one_of_pooled_samples_does_not():
+    ours, pooled = covers(np.random.default_rng(1), between=0.02)
+    assert ours >= 0.85
+    assert pooled < 0.7
+
+
+@pytest.mark.slow
+def test_the_interval_holds_where_blocks_are_alike():
+    ours, _ = covers(np.random.default_rng(2), between=0.0)
+    assert ours >= 0.88
+
+
+def test_statistics_of_known_values():
+    values = [100] * 98 + [300, 10_000]
+    # The first sample of a block does not count.
+    blocks = [Block(0, i // 2, i, "ok", started_ns=i, values_ns=(777, *values[i::4])) for i in range(4)]
+    found = summarize_latency(blocks)
+    assert (found.samples, found.blocks, found.processes) == (100, 4, 2)
+    assert (found.median_ns, found.min_ns, found.max_ns) == (100, 100, 10_000)
+    assert found.outliers == 2
+    assert found.mean_ns == pytest.approx(np.mean(values))
+    assert found.stddev_ns == pytest.approx(np.std(values, ddof=1))
+    assert found.cv_pct == pytest.approx(100 * found.stddev_ns / found.mean_ns)
+    assert found.p95_ns == np.quantile(values, 0.95)
+    assert found.p99_ns == np.quantile(values, 0.99)
+
+
+def test_too_few_samples_give_no_interval_and_no_percentile():
+    found = summarize_latency([Block(0, 0, 0, "ok", values_ns=(5, 7, 9))])
+    assert (found.low_ns, found.high_ns, found.interval_of) == (None, None, "")
+    assert (found.p95_ns, found.p99_ns, found.drift_pct) == (None, None, None)
+    assert found.median_ns == 7
+    one = summarize_latency([Block(0, 0, 0, "ok", values_ns=(5,))])
+    assert (one.stddev_ns, one.cv_pct) == (None, None)
+
+
+def test_values_that_are_all_equal():
+    blocks = [Block(0, 0, i, "ok", started_ns=i, values_ns=(500,) * 10) for i in range(6)]
+    found = summarize_latency(blocks)
+    assert (found.low_ns, found.high_ns, found.stddev_ns, found.outliers) == (500, 500, 0, 0)
+    assert (found.drift_pct, found.drift_p) == (0.0, 1.0)
+
+
+def test_failed_blocks_do_not_count():
+    assert summarize_latency([Block(0, 0, 0, "crashed", "it died")]) is None
+    blocks = [Block(0, 0, 0, "ok", values_ns=(5, 7)), Block(0, 1, 0, "crashed")]
+    assert list(block_medians(blocks)) == [6]
+    assert summarize_latency(blocks).processes == 1
+
+
+def test_a_drift_is_measured_and_none_is_not():
+    rng = np.random.default_rng(3)
+    rising = summarize_latency(make_blocks(rng, 15, drift=0.10, within=0.002))
+    assert rising.drift_pct == pytest.approx(10, abs=2)
+    assert rising.drift_p < 0.001
+    level = summarize_latency(make_blocks(rng, 15, within=0.002))
+    assert abs(level.drift_pct) < 1
+
+
+def test_blocks_of_different_length_count_alike():
+    blocks = [Block(0, 0, i, "ok", values_ns=(100 + i,) * (10 + i)) for i in range(5)]
+    low, high, kind = median_interval([np.asarray(block.values_ns, float) for block in blocks])
+    assert kind == "blocks"
+    assert 100 <= low <= 102 <= high <= 104
+
+
+def test_graph_replays_have_statistics_of_their_own():
+    blocks = [Block(0, 0, i, "ok", values_ns=(100,) * 6, graph_ns=(40,) * 6) for i in range(3)]
+    assert summarize_latency(blocks, graph=True).median_ns == 40
+    assert summarize_latency([Block(0, 0, 0, "ok", values_ns=(1,))], graph=True) is None

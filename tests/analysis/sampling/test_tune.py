@@ -1,0 +1,121 @@
+import numpy as np
+import pytest
+
+from nsysprof.analysis.sampling.bench import summarize_bench
+from nsysprof.analysis.sampling.successive_halving import survivors, unsettled
+from nsysprof.analysis.sampling.tune import cells_to_measure, choose_backends, find_winners, insights
+from nsysprof.attention.case import Case
+from nsysprof.results.block import Block
+from tests.analysis.blocks import make_blocks
+
+BACKENDS = ("auto", "math", "flash")
+
+
+def blocks_of(medians, count=12, **fields):
+    rng = np.random.default_rng(1)
+    return [
+        block
+        for cell, median in enumerate(medians)
+        for block in make_blocks(rng, count, cell=cell, median=median, within=0.01, **fields)
+    ]
+
+
+def tuned(medians, seqs=(512,), **fields):
+    cells = [Case(backend, seq=seq) for seq in seqs for backend in BACKENDS]
+    results = summarize_bench(cells, [str(i) for i in range(len(cells))], blocks_of(medians, **fields), {}, {})
+    return results, find_winners(results.table)
+
+
+def near(value, count=6, spread=0.01):
+    return np.random.default_rng(int(value)).normal(value, spread * value, count)
+
+
+def test_what_is_far_behind_goes_after_one_block():
+    medians = {"a": near(100, 1), "b": near(110, 1), "c": near(160, 1), "d": near(250, 1)}
+    assert survivors(medians, ()) == ["a", "b", "c"]
+
+
+def test_the_best_two_stay_whatever_comes():
+    assert survivors({"a": near(100), "b": near(900), "c": near(901)}, {"b", "c"}) == ["a", "b"]
+
+
+def test_what_the_test_calls_slower_goes():
+    assert survivors({"a": near(100), "b": near(101), "c": near(115)}, {"c"}) == ["a", "b"]
+    assert survivors({"a": near(100), "b": near(101), "c": near(115)}, ()) == ["a", "b", "c"]
+
+
+def test_unsettled():
+    assert unsettled({"a": near(100, 12), "b": near(150, 12)}, ()) == []
+    assert unsettled({"a": near(100, 12), "b": near(150, 5)}, ()) == ["b"]
+    assert unsettled({"a": near(100, 12), "b": np.array([])}, ()) == ["b"]
+    assert unsettled({"a": near(100, 3)}, ()) == ["a"]
+    assert unsettled({"a": near(100, 4)}, ()) == []
+
+
+def test_what_is_dropped_on_the_way_is_slower_in_the_end_however_many_shapes_there_are():
+    for shapes in (1, 60):
+        cells = [Case(backend, seq=16 * (1 + s)) for s in range(shapes) for backend in BACKENDS]
+        medians = (100e3, 120e3, 100.1e3) * shapes
+        measured = {n: cells_to_measure(cells, blocks_of(medians, count=n), 12) for n in (4, 5, 6, 7, 8, 9, 10)}
+        still = [n for n, chosen in measured.items() if any(cells[cell].backend == "math" for cell in chosen)]
+        assert 10 not in still
+        results = summarize_bench(cells, [str(i) for i in range(len(cells))], blocks_of(medians, count=12), {}, {})
+        ours = results.table[results.table["backend"] == "math"]
+        assert set(ours["verdict"]) == {"slower"}
+
+
+def test_a_cell_that_failed_is_out_of_the_race():
+    cells = [Case(backend, seq=512) for backend in BACKENDS]
+    blocks = [*blocks_of((100, 100), count=1), Block(2, 0, 0, "crashed", "x")]
+    assert cells_to_measure(cells, blocks, 12) == [0, 1]
+    assert cells_to_measure(cells, [], 12) == [0, 1, 2]
+
+
+def test_a_winner_needs_a_real_difference():
+    _, winners = tuned((120e3, 400e3, 100e3))
+    row = winners.iloc[0]
+    assert (row["backend"], row["verdict"], row["runner_up"]) == ("flash", "winner", "auto")
+    assert row["margin"] == pytest.approx(1.2, rel=0.02)
+    assert row["over_auto"] == pytest.approx(1.2, rel=0.02)
+    _, winners = tuned((100e3, 400e3, 100e3))
+    assert winners.iloc[0]["verdict"] == "tie"
+
+
+def test_the_policy_leaves_to_torch_what_nothing_beats():
+    for medians, backend, why in (
+        ((120e3, 400e3, 100e3), "flash", "winner"),
+        ((100e3, 400e3, 100e3), "auto", "tie"),
+        ((100e3, 400e3, 150e3), "auto", "winner"),
+        ((200e3, 100e3, 100e3), None, "tie"),
+    ):
+        _, winners = tuned(medians)
+        (choice,) = choose_backends(winners)
+        assert choice.why == why
+        assert choice.backend == backend or (backend is None and choice.backend in ("math", "flash"))
+
+
+def test_a_shape_on_which_nothing_ran_has_no_choice():
+    cells = [Case("math", seq=512)]
+    results = summarize_bench(cells, ["0"], [Block(0, 0, 0, "out_of_memory", "x")], {}, {})
+    winners = find_winners(results.table)
+    assert winners.iloc[0]["verdict"] == "unknown"
+    assert choose_backends(winners) == []
+    assert insights(results.table, winners, None) == ["Nothing could be measured."]
+
+
+def test_less_work_is_no_speedup():
+    """A quarter of the sequence, a sixteenth of the work: a fifth of the time is slower and not five times faster."""
+    medians = (63.5e3, 300e3, 63.5e3, 320.5e3, 2868e3, 320.5e3)
+    results, winners = tuned(medians, seqs=(128, 512))
+    said = [line for line in insights(results.table, winners, 1.0) if "sequence length" in line]
+    assert len(said) == 1
+    assert said[0].startswith("From sequence length 128 to 512 the best takes 5.0")
+    assert said[0].endswith("faster per operation.")
+    assert "for 16 times the operations: 3.1" in said[0]
+    assert not any("speedup" in line for line in insights(results.table, winners, 1.0))
+
+
+def test_many_shapes_of_the_same_code_have_hardly_a_winner():
+    seqs = tuple(range(16, 16 * 41, 16))
+    _, winners = tuned((100e3,) * 120, seqs=seqs, between=0.01)
+    assert (winners["verdict"] == "winner").sum() <= 1

@@ -1,0 +1,74 @@
+"""What every command must have: a page, examples that parse, --json, and options that mean the same everywhere."""
+
+import shlex
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+import typer
+
+from nsysprof.cli import app
+
+ROOT = Path(__file__).parents[2]
+GROUP = typer.main.get_command(app)
+COMMANDS = GROUP.commands
+# Said in the command's own words: what is written to --out, and the passes, of which explain knows fewer.
+OWN_WORDS = {"--out", "--pass"}
+
+
+def options_of(command):
+    """Return the options of a command by their first long name."""
+    return {parameter.opts[0]: parameter for parameter in command.params if parameter.param_type_name == "option"}
+
+
+def examples_of(command):
+    first, *examples = command.epilog.split("\n\n")
+    assert first == "Examples:"
+    return [example.removeprefix("$ ").partition("    #")[0] for example in examples]
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_a_page_of_the_documentation(name):
+    page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    assert f"nsysprof {name}" in page
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_json(name):
+    assert options_of(COMMANDS[name])["--json"].is_flag
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_examples_are_in_the_help_and_parse(name, capsys):
+    command = COMMANDS[name]
+    found = examples_of(command)
+    assert found
+    for example in found:
+        program, chosen, *arguments = shlex.split(example.partition(">")[0])
+        assert (program, chosen) == ("nsysprof", name)
+        context = command.make_context(name, arguments)  # raises for an unknown option or a wrong value
+        assert context.params
+    app([name, "--help"], standalone_mode=False)
+    said = capsys.readouterr().out
+    assert "Examples:" in said
+    assert f"$ nsysprof {name}" in said
+
+
+def test_an_option_of_several_commands_is_the_same_in_each():
+    seen = {}
+    for name, command in COMMANDS.items():
+        types = get_type_hints(command.callback)
+        for option, parameter in options_of(command).items():
+            words = None if option in OWN_WORDS else parameter.help
+            names = (*parameter.opts, *parameter.secondary_opts)
+            limits = (parameter.min, parameter.max)
+            kind = (types[parameter.name], parameter.is_flag, names, limits, words)
+            first, known = seen.setdefault(option, (name, kind))
+            assert kind == known, f"{option} differs between {first} and {name}"
+
+
+def test_the_help_of_options_says_what_they_are():
+    for command in COMMANDS.values():
+        for option, parameter in options_of(command).items():
+            assert parameter.help, f"{command.name} {option}"
+            assert parameter.help.endswith((".", ".pftrace.", ".gz.")), f"{command.name} {option}: {parameter.help}"

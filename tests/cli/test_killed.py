@@ -1,0 +1,153 @@
+"""Each command that writes, killed at moments spread over its run: what is there is the older result or the newer.
+
+NSYSPROF_TEST_KILLS sets how often, 200 where it is not set; all of it is slow. The commands run in forks of a process
+that has loaded everything, so that no kill is spent on loading.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nsysprof.files.result_folder import STATE, read_state
+from tests.builders.build_trace import TraceBuilder
+from tests.builders.forked_commands import ForkedCommands
+from tests.ranks.job import slow_in_backward, write_job
+
+KILLS = int(os.environ.get("NSYSPROF_TEST_KILLS", "200"))
+OLDER = b"\n# of the older run\n"
+GRID = "--backends math --seq 32 --heads 2 --head-dim 16 --device cpu --no-check"
+# What a command reads of its own older result; the others may hold anything.
+READ_AGAIN = ("samples.json", "manifest.json", "summary.json", "ranks.json", "compare.json")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL"),
+]
+
+FOLDERS = {
+    "analyze": "analyze {root}/in.sqlite --no-figures --out {out}",
+    "ranks": "analyze {root}/job --workers 1 --no-figures --out {out}",
+    "compare": "compare {root}/in.sqlite {root}/in.sqlite --no-figures --out {out}",
+    "parquet": "export {root}/in.sqlite --parquet {out}",
+    "bench": f"bench {GRID} --processes 1 --rounds 2 --samples 3 --seed 1 --no-figures --out {{out}}",
+    "tune": f"tune {GRID} --budget 60 --samples 3 --seed 1 --no-figures --out {{out}}",
+    "capture": f"capture {GRID} --profiler none --samples 3 --out {{out}}",
+}
+FILES = {
+    "bundle": ("out.zip", "bundle {root}/in.sqlite --out {out}"),
+    "perfetto": ("out.pftrace", "export {root}/in.sqlite --perfetto {out}"),
+    "chrome": ("out.json", "export {root}/in.sqlite --chrome {out}"),
+}
+
+
+def prepare(root: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(1, 40):
+        builder.range(number * 1000, number * 1000 + 900, "step")
+        builder.launch(number * 1000 + 10, number)
+    builder.write(root / "in.sqlite")
+    write_job(root / "job", 4, slow_in_backward, steps=4)
+
+
+def files_of(folder: Path) -> list[Path]:
+    """Return the files of ours, but for what says that they are whole."""
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != STATE)
+
+
+def mark_as_older(folder: Path) -> list[Path]:
+    marked = [path for path in files_of(folder) if path.name not in READ_AGAIN]
+    for path in marked:
+        if not is_older(path):
+            path.write_bytes(path.read_bytes() + OLDER)
+    return marked
+
+
+def is_older(path: Path) -> bool:
+    return path.read_bytes().endswith(OLDER)
+
+
+def kill_often(
+    commands: ForkedCommands,
+    name: str,
+    arguments: list[str],
+    before: Callable[[], object],
+    after: Callable[[], object],
+) -> None:
+    """Kill KILLS runs of a command, each in another part of the time that it takes.
+
+    before, after: what to do around each run.
+    """
+    seconds, chance, killed = finish(commands, arguments), random.Random(name), 0
+    for _ in range(4 * KILLS):
+        before()
+        code, said = commands.run(arguments, seconds * (killed + chance.random()) / KILLS)
+        assert code in (0, -9), said
+        assert "nsysprof: " not in said
+        after()
+        killed += code == -9
+        seconds *= 1 if code == -9 else 0.95  # it has ended before: another process has less to do now
+        if killed == KILLS:
+            return
+    raise AssertionError(f"{killed} runs of {4 * KILLS} could be killed")
+
+
+def finish(commands: ForkedCommands, arguments: list[str]) -> float:
+    begin = time.monotonic()
+    code, said = commands.run(arguments)
+    assert code == 0, said
+    return time.monotonic() - begin
+
+
+def hidden(root: Path) -> list[str]:
+    return [path.name for path in root.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_folder_is_the_older_or_the_newer(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, name: str
+) -> None:
+    prepare(tmp_path)
+    out = tmp_path / "out"
+    arguments = FOLDERS[name].format(root=tmp_path, out=out).split()
+    marked: list[Path] = []
+
+    def before() -> None:
+        marked[:] = mark_as_older(out)
+
+    def after() -> None:
+        state = read_state(out)
+        assert state is not None
+        assert state["whole"] is True
+        still = [path for path in marked if path.exists() and is_older(path)]
+        assert still in ([], marked), "a mixture of two runs"
+        assert {str(each) for each in state["files"]} <= {path.name for path in out.iterdir()}
+
+    with ForkedCommands(tmp_path_factory.mktemp("log")) as commands:
+        finish(commands, arguments)
+        kill_often(commands, name, [*arguments, "--force"], before, after)
+        finish(commands, [*arguments, "--force"])  # and nothing refuses
+    assert hidden(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_is_the_older_or_the_newer(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
+    prepare(tmp_path)
+    out = tmp_path / FILES[name][0]
+    arguments = FILES[name][1].format(root=tmp_path, out=out).split()
+    with ForkedCommands(tmp_path_factory.mktemp("log")) as commands:
+        finish(commands, arguments)
+        newer = out.read_bytes()
+
+        def after() -> None:
+            assert out.read_bytes() in (newer, newer + OLDER)
+
+        kill_often(commands, name, [*arguments, "--force"], lambda: out.write_bytes(newer + OLDER), after)
+        finish(commands, [*arguments, "--force"])
+        assert out.read_bytes() == newer
+    assert hidden(tmp_path) == []

@@ -1,0 +1,55 @@
+"""Stragglers in simulated jobs: none is named where there is none, and one costs what the job takes less without it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nsysprof.ranks.stragglers import COLLECTIVES, find_late
+from tests.builders.simulated_job import SimulatedJob
+
+EVEN = {
+    "GPU-bound": SimulatedJob(2),
+    "GPU-bound, eight ranks": SimulatedJob(8),
+    "launch-bound": SimulatedJob(2, host_ns=2_500_000.0, gpu_ns=500_000.0),
+    "without waits": SimulatedJob(4, waits=False, host_ns=2_200_000.0, gpu_ns=1_000_000.0),
+    "a constant lag": SimulatedJob(2, waits=False, host_ns=2_500_000.0, gpu_ns=500_000.0, lag_ns=[0, 3_000_000.0]),
+    "lasting deviations": SimulatedJob(4, rho=0.5),
+}
+
+
+@pytest.mark.parametrize("job", EVEN.values(), ids=EVEN)
+def test_jittered_jobs_have_no_straggler(job: SimulatedJob) -> None:
+    named = [seed for seed in range(8) if find_late(COLLECTIVES, job.run(seed)[0], [])[1]]
+    # scripts/calibrate counts them in many more jobs.
+    assert len(named) <= 1
+
+
+SLOW = {
+    "on the GPU": SimulatedJob(4, slow_gpu_ns=[0, 0, 1_500_000.0]),
+    "on the host": SimulatedJob(4, host_ns=2_000_000.0, gpu_ns=1_500_000.0, slow_host_ns=[0, 0, 5_000_000.0]),
+    "on the host, without waits": SimulatedJob(
+        3, host_ns=2_000_000.0, gpu_ns=1_000_000.0, waits=False, slow_host_ns=[0, 0, 2_000_000.0]
+    ),
+    "of two": SimulatedJob(3, slow_gpu_ns=[0, 0, 2_000_000.0], jitter=0.01),
+}
+
+
+@pytest.mark.parametrize("job", SLOW.values(), ids=SLOW)
+def test_a_straggler_costs_what_the_job_takes_less_without_it(job: SimulatedJob) -> None:
+    for seed in range(5):
+        arrived, slow = job.run(seed)
+        _, quick = replace(job, slow_host_ns=(), slow_gpu_ns=()).run(seed)
+        (late,) = find_late(COLLECTIVES, arrived, [])[1]
+        assert late.rank == 2
+        assert late.cost_ns is not None
+        # The first sixteenth is not judged.
+        assert late.cost_ns == pytest.approx((slow - quick) * 15 / 16, rel=0.2)
+
+
+def test_what_computation_hides_costs_nothing() -> None:
+    """The host of a rank is 1 ms late in each step of a job whose GPUs have 8 ms to do."""
+    arrived, slow = (job := SimulatedJob(2, waits=False, jitter=0.0, slow_host_ns=[0, 1_000_000.0])).run(0)
+    assert slow == pytest.approx(replace(job, slow_host_ns=()).run(0)[1], rel=1e-3)
+    assert find_late(COLLECTIVES, arrived, []) == (COLLECTIVES, [])

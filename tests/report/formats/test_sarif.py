@@ -1,0 +1,19 @@
+from nsysprof.report.formats.sarif import render_sarif
+from tests.report import fixed_results
+
+
+def test_each_finding_is_a_result_at_its_line():
+    log = render_sarif(fixed_results.findings(), "t.sqlite")
+    (run,) = log["runs"]
+    first, second = run["results"]
+    assert first["ruleId"] == run["tool"]["driver"]["rules"][first["ruleIndex"]]["id"] == "sync"
+    place = first["locations"][0]["physicalLocation"]
+    assert place == {"artifactLocation": {"uri": "train.py"}, "region": {"startLine": 42}}
+    assert second["locations"][0] == {"physicalLocation": {"artifactLocation": {"uri": "t.sqlite"}}}
+    assert first["rank"] > second["rank"]
+
+
+def test_unknown_is_not_nothing():
+    (run,) = render_sarif(None, "t.sqlite")["runs"]
+    assert run["results"] == []
+    assert run["invocations"][0]["executionSuccessful"] is False

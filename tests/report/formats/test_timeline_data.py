@@ -1,0 +1,138 @@
+import base64
+import json
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsysprof.app.analyze_trace import analyze_trace
+from nsysprof.report.figures.occupancy import busy_shares
+from nsysprof.report.formats.timeline_data import MOST_ROWS, timeline_data
+from nsysprof.report.formats.timeline_lanes import list_lanes, stack_levels
+from tests.builders.build_trace import OTHER_TID, TraceBuilder
+from tests.report import samples
+
+
+def rows(data, lane):
+    start = np.cumsum(lane["start"]) + data["originNs"]
+    names = [data["names"][number] for number in lane["name"]]
+    return sorted(zip(start.tolist(), (start + lane["length"]).tolist(), names, strict=True))
+
+
+@pytest.mark.parametrize("name", ["sdpa", "mp", "mem", "gm10k", "two_gpus", "graph_node", "ddp_rank0"])
+def test_a_small_trace_is_there_row_by_row(name, trace_path):
+    analysis = analyze_trace(trace_path(name))
+    data = json.loads(json.dumps(timeline_data(analysis)))
+    assert data["whole"]
+    timeline = analysis.timeline
+    for kind, table in (("work", timeline.gpu), ("api", timeline.api), ("range", timeline.nvtx)):
+        found = sorted(row for lane in data["lanes"] if lane["kind"] == kind for row in rows(data, lane))
+        expected = sorted(zip(table["start_ns"], table["end_ns"], table["name"].astype(str), strict=True))
+        assert [row[:2] for row in found] == [row[:2] for row in expected]
+        assert len(found) == len(table)
+    assert data["rows"] == len(timeline.gpu) + len(timeline.api) + len(timeline.nvtx)
+
+
+def test_lanes_are_named_by_what_tells_them_apart(trace_path):
+    labels = [lane.label for lane in list_lanes(analyze_trace(trace_path("mp")))[0]]
+    assert labels[0].startswith("pid ") and labels[0].endswith(" ranges")
+    assert any(label.endswith(" API") for label in labels)
+    assert len(labels) == 32
+
+
+def test_a_call_within_a_call_has_a_lane_of_its_own(tmp_path):
+    made = TraceBuilder()
+    made.call(0, 100, 1, "cudaLaunchKernel_v7000")
+    made.call(10, 90, 1, "cuLaunchKernel")
+    made.call(100, 120, 2, "cudaFree_v3020")
+    lanes, _ = list_lanes(samples.analysis(tmp_path, made))
+    assert [(lane.level, lane.start_ns.tolist()) for lane in lanes] == [(0, [0, 100]), (1, [10])]
+
+
+def test_calls_of_operators_are_not_drawn_twice(tmp_path):
+    analysis = samples.analysis(tmp_path, samples.builder(operators=True))
+    kinds = {lane.kind for lane in list_lanes(analysis)[0]}
+    assert kinds == {"range", "work"}
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 20)), max_size=40))
+def test_intervals_of_one_level_do_not_overlap(spans):
+    ordered = sorted(spans)
+    start = np.array([a for a, _ in ordered], dtype=np.int64)
+    end = start + np.array([length for _, length in ordered], dtype=np.int64)
+    levels = stack_levels(start, end)
+    for level in range(6):
+        mine = levels == level
+        assert (start[mine][1:] >= end[mine][:-1]).all()
+
+
+def test_a_hundred_thousand_ranges_on_top_of_each_other_take_a_moment():
+    start = np.arange(100_000, dtype=np.int64)
+    begin = time.monotonic()
+    levels = stack_levels(start, start + 10**9)
+    assert time.monotonic() - begin < 5
+    assert levels[:8].tolist() == [0, 1, 2, 3, 4, 5, 6, 6]
+
+
+@given(st.lists(st.tuples(st.integers(0, 999), st.integers(0, 400)), max_size=20), st.integers(1, 60))
+def test_shares_are_what_the_intervals_cover(spans, bins):
+    start = np.array([a for a, _ in spans], dtype=np.int64)
+    end = np.minimum(1000, start + np.array([length for _, length in spans], dtype=np.int64))
+    edges = np.linspace(0, 1000, bins + 1)
+    covered = np.maximum(0, np.minimum(end, edges[1:, None]) - np.maximum(start, edges[:-1, None])).sum(axis=1)
+    assert busy_shares(start, end, 1000, bins) == pytest.approx(np.clip(covered / np.diff(edges), 0, 1), abs=1e-6)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    made = samples.builder()
+    for number in range(MOST_ROWS):
+        made.launch(100_000 + number * 300, 5000 + number, name=f"kernel_{number % 50}")
+    made.allocate(50, 9_000_000, 1 << 20)
+    for number in range(20_000):
+        made.allocate(200_000 + number, 10_000_000 + number, 4096 if number != 777 else 1 << 30)
+        made.free(200_000 + number, 10_000_000 + number)
+    return samples.analysis(tmp_path_factory.mktemp("large"), made)
+
+
+def test_a_large_trace_has_slices_of_all_and_rows_of_its_ranges(large):
+    data = timeline_data(large)
+    assert not data["whole"]
+    assert sum(len(lane["start"]) for lane in data["lanes"]) <= MOST_ROWS * 1.1
+    assert len(json.dumps(data)) < 3_000_000
+    stream = next(lane for lane in data["lanes"] if lane["kind"] == "work")
+    busy = np.frombuffer(base64.b64decode(stream["busy"]), dtype=np.uint8)
+    work = large.timeline.gpu
+    total = (work["end_ns"] - work["start_ns"]).sum()
+    assert busy.mean() / 255 * data["spanNs"] == pytest.approx(total, rel=0.02)
+    inside = [row for row in rows(data, stream) if row[2].startswith("sm80")]
+    assert len(inside) == 20, "one instance of every range of ours, whole"
+    assert {place[0] for place in data["places"]} == {"RUN::math::S1024", "RUN::flash::S1024"}
+
+
+def test_the_peak_of_memory_survives_thinning(large):
+    (series,) = timeline_data(large)["memory"]
+    assert len(series["time"]) < 4000 < len(large.timeline.memory)
+    assert max(series["bytes"]) == large.totals.peak_vram_bytes[0]
+    assert series["time"] == sorted(series["time"])
+
+
+def test_many_lanes_keep_the_busiest_of_each_kind(tmp_path):
+    made = TraceBuilder()
+    for stream in range(60):
+        made.kernel(stream, stream + 1 + stream, None, stream=stream)
+    made.launch(5, 1)
+    made.range(0, 10, "a", tid=OTHER_TID)
+    lanes, left_out = list_lanes(samples.analysis(tmp_path, made))
+    assert (len(lanes), left_out) == (40, 22)
+    labels = {lane.label for lane in lanes}
+    assert "stream 59" in labels and "stream 2" not in labels
+    assert {lane.kind for lane in lanes} == {"range", "api", "work"}
+
+
+def test_nothing_to_draw(tmp_path):
+    made = TraceBuilder()
+    made.fact("x", "y")
+    assert timeline_data(samples.analysis(tmp_path, made)) is None

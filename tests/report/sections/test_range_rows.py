@@ -1,0 +1,37 @@
+from nsysprof.report.sections.range_rows import range_rows
+from nsysprof.report.sections.trace_tables import range_table
+from tests.analysis.attribution.test_adoption import analyze, training
+from tests.builders.build_trace import TraceBuilder
+from tests.report import samples
+
+
+def test_steps_are_one_row_and_small_ranges_fold(tmp_path):
+    builder = TraceBuilder()
+    for step in range(4):
+        at = 10_000 * step
+        builder.range(at, at + 9_000, f"step{step}")
+        for name in "abcdefghijklmnopqrs":  # 19 with a launch each
+            builder.range(at + 100 + 50 * ord(name), at + 140 + 50 * ord(name), f"op {name}")
+            builder.launch(at + 110 + 50 * ord(name), 100 * step + ord(name))
+        for name in "ABCDE":
+            builder.range(at + 10 * ord(name) - 600, at + 10 * ord(name) - 595, f"compile {name}")
+    rows = range_rows(analyze(builder, tmp_path))
+    assert [(row.name, row.depth) for row in rows[:2]] == [("step#", 0), ("op a", 1)]
+    assert len(rows) == 1 + 12 + 3 + 1 and rows[-1].name == "(9 more)"
+    assert rows[0].numbers["launch_count"] == 76 and rows[-1].sum_of("kernel_count") == 28
+    assert sum(row.sum_of("kernel_count") for row in rows[1:]) == rows[0].sum_of("kernel_count") == 76
+
+
+def test_the_table_adds_up_what_was_launched_and_adopted(tmp_path):
+    table = range_table(analyze(training(TraceBuilder()), tmp_path))
+    titles = [column.title for column in table.columns]
+    rows = {row[0].value: dict(zip(titles, (cell.value for cell in row), strict=True)) for row in table.rows}
+    assert (rows["backward"]["kernels"], rows["backward"]["adopted"], rows["backward"]["GPU total"]) == (27, 24, 1350)
+    assert rows["backward"]["GPU busy"] is None, "that of what it launched alone would mislead"
+    assert "captured" not in titles and table.depths == (0, 1, 1)
+
+
+def test_a_range_and_its_process_wide_twin_are_not_added_up(tmp_path):
+    math, flash = range_rows(samples.analysis(tmp_path))
+    assert (math.name, math.numbers["instances"], math.numbers["kernel_count"]) == ("RUN::math::S1024", 1, 20)
+    assert (flash.name, flash.numbers["instances"], flash.numbers["kernel_count"]) == ("RUN::flash::S1024", 1, 2)

@@ -1,0 +1,133 @@
+"""Every report as every format shows it, so that a change of wording or layout is seen in review.
+
+`pytest tests/report/test_document.py --snapshot-update` writes the files anew.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+from syrupy.assertion import SnapshotAssertion
+
+from nsysprof import __version__
+from nsysprof.report.document import Report
+from nsysprof.report.formats.console import render_console
+from nsysprof.report.formats.html import render_html
+from nsysprof.report.formats.json import report_json
+from nsysprof.report.formats.junit import render_junit
+from nsysprof.report.formats.markdown import render_markdown
+from nsysprof.report.formats.sarif import render_sarif
+from tests.report import fixed_results
+
+TRACES = ("sdpa", "mp", "ddp_rank0")
+REPORTS = (
+    *TRACES,
+    "capture",
+    "end_of_capture",
+    "compare",
+    "bench",
+    "tune",
+    "tune_terminal",
+    "ranks",
+    "explain",
+    "bundle",
+    "whatif",
+    "doctor",
+)
+WIDTHS = (80, 100, 120, 160)
+
+
+class _Text(HTMLParser):
+    """Keeps what a reader of the page sees."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self.hidden = False
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.hidden = tag in ("script", "style")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.hidden = False
+
+    def handle_data(self, data: str) -> None:
+        text = " ".join(data.split())
+        if text and not self.hidden:
+            self.lines.append(text)
+
+
+def page_text(page: str) -> str:
+    parser = _Text()
+    parser.feed(page)
+    return "\n".join(parser.lines)
+
+
+FORMATS: dict[str, Callable[[Report], str]] = {
+    "console80": lambda report: render_console(report, 80),
+    "console120": lambda report: render_console(report, 120),
+    "markdown": render_markdown,
+    "html": lambda report: page_text(render_html(report)),
+    "json": lambda report: json.dumps(report_json(report), indent=1, ensure_ascii=False),
+}
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory, trace_path: Callable[[str], Path]) -> Callable[[str], Report]:
+    """`reports("bench")`: each report, made once."""
+    made: dict[str, Report] = {}
+
+    def make(name: str) -> Report:
+        if name not in made:
+            folder = tmp_path_factory.mktemp(name)
+            if name in (*TRACES, "capture"):
+                made[name] = fixed_results.analyze_report(folder, trace_path, name)
+            elif name in ("end_of_capture", "bundle"):
+                made[name] = getattr(fixed_results, name)(folder)
+            else:
+                made[name] = getattr(fixed_results, {"compare": "comparison"}.get(name, name))()
+        return made[name]
+
+    return make
+
+
+def without_version(text: str) -> str:
+    return re.sub(rf"\b{re.escape(__version__)}\b", "VERSION", text)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("name", REPORTS)
+def test_it_looks_as_it_did(
+    reports: Callable[[str], Report], name: str, kind: str, snapshot: SnapshotAssertion
+) -> None:
+    assert without_version(FORMATS[kind](reports(name))) == snapshot
+
+
+def test_junit_looks_as_it_did(reports: Callable[[str], Report], snapshot: SnapshotAssertion) -> None:
+    assert render_junit(reports("compare")) == snapshot
+
+
+def test_sarif_looks_as_it_did(snapshot: SnapshotAssertion) -> None:
+    log = render_sarif(fixed_results.findings(), "trace.sqlite")
+    assert without_version(json.dumps(log, indent=1, ensure_ascii=False)) == snapshot
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", REPORTS)
+def test_no_line_of_a_table_is_wider_than_the_terminal(reports: Callable[[str], Report], name: str, width: int) -> None:
+    in_table = [
+        line for line in render_console(reports(name), width).splitlines() if "  " in line.strip() or "──" in line
+    ]
+    assert max(map(cell_len, in_table), default=0) <= width
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_wider_terminal_shows_no_less(reports: Callable[[str], Report], name: str) -> None:
+    dropped = [render_console(reports(name), width).count("no room for") for width in WIDTHS]
+    assert dropped == sorted(dropped, reverse=True)

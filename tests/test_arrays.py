@@ -1,0 +1,23 @@
+import numpy as np
+import pandas as pd
+
+from nsysprof.arrays import rows_by_key
+
+
+def listed(groups):
+    return [(key, rows.tolist()) for key, rows in groups]
+
+
+def test_rows_by_key_in_the_order_of_keys_and_of_rows():
+    assert listed(rows_by_key(pd.Series(["b", "a", "b", None]))) == [("a", [1]), ("b", [0, 2])]
+
+
+def test_rows_may_be_some_of_a_table():
+    keys = pd.Series([7, 3, 7], dtype="int64")
+    assert listed(rows_by_key(keys, np.array([10, 20, 30]))) == [(3, [20]), (7, [10, 30])]
+
+
+def test_categories_without_rows_are_no_groups():
+    keys = pd.Series(pd.Categorical(["b", "a"], categories=["a", "b", "c"]))
+    assert listed(rows_by_key(keys)) == [("a", [1]), ("b", [0])]
+    assert rows_by_key(keys.iloc[:0]) == []

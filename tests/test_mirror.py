@@ -1,0 +1,51 @@
+"""The tests mirror the package path for path: a test file is named after the module that it tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1] / "nsysprof"
+# Tests of several modules at once, and what they are about. Every other test file is named after the one that it tests.
+ACROSS = {
+    "analysis/test_parity.py": "every number against nsys stats",
+    "analysis/test_random_programs.py": "every number of traces whose truth is known",
+    "capture/test_counted_gpu.py": "ncu over a grid",
+    "capture/test_gpu.py": "a capture on a GPU",
+    "cli/test_analyze_ranks.py": "analyze of many traces",
+    "cli/test_commands.py": "what every command must have",
+    "bundle/test_leaks.py": "secrets of every kind, planted everywhere",
+    "cli/test_killed.py": "kills at random moments",
+    "cli/test_main.py": "what all commands share",
+    "cli/test_program.py": "a program with a real nsys, from recording to report",
+    "cli/test_program_gpu.py": "a program on a GPU, from recording to report",
+    "files/test_readers.py": "whoever reads result folders",
+    "ranks/test_dask_security.py": "who reaches a scheduler",
+    "ranks/test_ranks.py": "many traces, from files to stragglers",
+    "report/test_browser.py": "the page in a browser",
+    "report/test_roofline.py": "one roofline in every format",
+    "trace/test_connections.py": "one connection for each thread",
+    "trace/test_damage.py": "damaged traces",
+    "trace/test_file_order.py": "both readers, in the order of the file",
+    "trace/test_fuzz.py": "damaged traces, made at random",
+    "trace/test_generations.py": "exports of every nsys",
+    "trace/test_hostile_files.py": "traces that are made to do harm",
+    "trace/test_impossible_values.py": "values that no program can have caused",
+    "trace/test_odd_files.py": "files that are hardly traces",
+    "trace/test_readers_agree.py": "both readers, on damaged files",
+    "workload/test_bench_gpu.py": "bench on a GPU",
+}
+TESTS = Path(__file__).parent
+
+
+def test_every_test_file_is_named_after_the_module_that_it_tests() -> None:
+    wrong = []
+    for path in sorted(TESTS.glob("*/**/test_*.py")):
+        tested = PACKAGE / path.relative_to(TESTS).parent / path.stem.removeprefix("test_").removesuffix("_gpu")
+        is_mirror = tested.with_suffix(".py").exists() or (tested / "__init__.py").exists()
+        if not is_mirror and path.relative_to(TESTS).as_posix() not in ACROSS:
+            wrong.append(path.relative_to(TESTS).as_posix())
+    assert not wrong, f"name {wrong} after a module, or give each a line in ACROSS"
+
+
+def test_the_list_of_tests_across_modules_is_true() -> None:
+    assert [name for name in ACROSS if not (TESTS / name).exists()] == []

@@ -1,0 +1,81 @@
+"""The workflows hold what the documentation promises: pinned actions, a token that reads only, no injected text."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+yaml = pytest.importorskip("yaml", reason="comes with the group docs")
+ROOT = Path(__file__).parents[1]
+FILES = sorted((ROOT / ".github").rglob("*.yml"))
+GATE = ROOT / ".github" / "actions" / "gate" / "action.yml"
+PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}")
+
+
+def steps_of(data):
+    jobs = data.get("jobs", {"gate": data.get("runs", {})})
+    return [step for job in jobs.values() for step in job["steps"]]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name + "/" + path.name)
+def test_actions_are_pinned_by_commit_and_no_input_is_part_of_a_script(path):
+    steps = steps_of(yaml.safe_load(path.read_text(encoding="utf-8")))
+    assert steps
+    for step in steps:
+        if "uses" in step:
+            assert PINNED.fullmatch(step["uses"]), step["uses"]
+        assert "${{" not in step.get("run", "").replace("${{ matrix.", "").replace("${{ github.action_path", "")
+
+
+def test_the_workflow_in_the_documentation_is_pinned_and_reads_only():
+    page = (ROOT / "docs" / "compare.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S)
+    data = yaml.safe_load(text)
+    assert data["permissions"] == {"contents": "read"}
+    used = [step["uses"].removesuffix(" # v4.2.2") for step in steps_of(data) if "uses" in step]
+    assert [name for name in used if not PINNED.fullmatch(name)] == ["nsysprof/nsysprof/.github/actions/gate@COMMIT"]
+    inputs = yaml.safe_load(GATE.read_text(encoding="utf-8"))["inputs"]
+    gate = next(step for step in steps_of(data) if "gate@" in step.get("uses", ""))
+    assert set(gate["with"]) <= set(inputs)
+    assert "runs the code of the pull request" in page
+
+
+def test_workflows_may_only_read_and_run_on_machines_of_github():
+    workflows = [path for path in FILES if path.parent.name == "workflows"]
+    assert workflows
+    for path in workflows:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        assert data["permissions"] == {"contents": "read"}
+        assert all(job["runs-on"].startswith("ubuntu-") for job in data["jobs"].values())
+
+
+def test_every_supported_python_is_tested_and_gets_the_wheel():
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))["jobs"]
+    named = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert len(named) == 4
+    for job in ("test", "wheel"):
+        assert jobs[job]["strategy"]["matrix"]["python"] == named
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("policy", "expected"), [("fail", 3), ("pass", 0)])
+def test_the_gate_runs_and_says_its_verdict(tmp_path, policy, expected):
+    script = steps_of(yaml.safe_load(GATE.read_text(encoding="utf-8")))[1]["run"]
+    command = tmp_path / "bin" / "nsysprof"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m nsysprof "$@"\n')
+    command.chmod(0o755)
+    grid = ROOT / "analysis" / "h200-tune" / "flex"
+    environment = {
+        **os.environ, "PATH": f"{command.parent}:{os.environ['PATH']}", "RUNNER_TEMP": str(tmp_path),
+        "GITHUB_OUTPUT": str(tmp_path / "output"), "GITHUB_STEP_SUMMARY": str(tmp_path / "summary"),
+        "BASELINE": str(grid), "CANDIDATE": str(grid), "FAIL_ON": "launches:+1", "INCONCLUSIVE": policy,
+    }  # fmt: skip
+    done = subprocess.run(["bash", "-e", "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == expected, done.stderr
+    assert "verdict=inconclusive" in (tmp_path / "output").read_text()
+    assert "nsysprof" in (tmp_path / "summary").read_text()
+    assert (tmp_path / "compare.xml").stat().st_size > 0
