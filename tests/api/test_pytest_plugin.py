@@ -7,6 +7,7 @@ import pytest
 
 from nsysprof.api.traced_block import TracedBlock, UnknownNumberError, parse_size
 from nsysprof.errors import UsageError
+from tests.builders.record_with_nsys import record_nvtx
 
 pytest_plugins = ["pytester"]
 # Here and not in a test: pytester forgets what a test imported, and torch cannot be imported twice.
@@ -154,17 +155,13 @@ def test_under_a_real_nsys(nsys, pytester, tmp_path):
         test_it=HEAD + "def test_one(nsysprof_trace):\n"
         "    for _ in range(2):\n        with nsysprof_trace() as block: torch.ones(3)\n    block.assert_launches(1)\n"
     )
-    report = tmp_path / "r"
-    command = [nsys, "profile", "--trace=nvtx", "--sample=none", "--cpuctxsw=none", f"--output={report}"]
-    done = subprocess.run(
-        [*map(str, command), sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_it.py"],
-        cwd=pytester.path, capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
-    assert "1 skipped" in done.stdout, done.stdout + done.stderr
+    inner = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_it.py"]
+    report, said = record_nvtx(nsys, tmp_path, inner, cwd=pytester.path)
+    assert "1 skipped" in said, said
     from nsysprof import open_trace, read_ranges
     from nsysprof.trace.resolve_input import resolve_input
 
-    with open_trace(resolve_input(tmp_path / "r.nsys-rep", nsys, tmp_path)) as trace:
+    with open_trace(resolve_input(report, nsys, tmp_path)) as trace:
         ranges = read_ranges(trace)
     names = ranges.loc[ranges["style"] == "StartEnd", "name"].tolist()
     assert names == ["pytest::test_it.py::test_one", "pytest::test_it.py::test_one#2"]

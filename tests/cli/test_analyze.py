@@ -15,6 +15,7 @@ import pytest
 
 from nsysprof.app.analyze_trace import default_name
 from tests.builders.build_trace import TraceBuilder
+from tests.builders.record_with_nsys import record_nvtx
 from tests.conftest import REPOSITORY
 from tests.trace.parquet_writer import write_parquet_folder
 
@@ -161,13 +162,11 @@ def test_reading_needs_no_torch(tmp_path, trace_path):
 @pytest.mark.nsys
 def test_a_report_is_exported_through_nsys(tmp_path, nsys):
     script = "import sys; from nsysprof.workload.nvtx_ranges import annotate\nwith annotate('RUN::math::S8'): pass\n"
-    command = [nsys, "profile", "-t", "nvtx", "--sample=none", "--cpuctxsw=none", "-o", tmp_path / "r"]
-    subprocess.run([*command, sys.executable, "-c", script], check=True, capture_output=True)
-    report = tmp_path / "r.nsys-rep"
+    report, _ = record_nvtx(nsys, tmp_path, [sys.executable, "-c", script])
     before = report.read_bytes()
     done = run("analyze", report, "--nsys", nsys, "--out", tmp_path / "o", "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["trace"]["path_name"] == "r.nsys-rep"
+    assert json.loads(done.stdout)["trace"]["path_name"] == report.name
     assert "RUN::math::S8" in (tmp_path / "o" / "ranges.csv").read_text()
     assert report.read_bytes() == before
 

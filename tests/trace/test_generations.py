@@ -14,6 +14,7 @@ import pytest
 from nsysprof.app.analyze_trace import analyze_trace
 from tests.builders.build_trace import OTHER_PID, OTHER_TID, PID, TID, TraceBuilder
 from tests.builders.generations import GENERATIONS, VERSIONS, schema
+from tests.builders.record_with_nsys import record_nvtx
 from tests.conftest import REPOSITORY
 from tests.trace.numbers import codes, numbers, records
 
@@ -282,14 +283,13 @@ def test_real_exports_have_these_tables_and_these_numbers(
     tmp_path: Path, request: pytest.FixtureRequest, other: str
 ) -> None:
     nsys = Path(other) if other else request.getfixturevalue("nsys")
-    command = [nsys, "profile", "-t", "nvtx", "--sample=none", "--cpuctxsw=none", "-o", tmp_path / "r"]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    subprocess.run([*command, sys.executable, "-c", PROGRAM], check=True, capture_output=True, env=environment)
+    report, _ = record_nvtx(nsys, tmp_path, [sys.executable, "-c", PROGRAM], env=environment)
     version = subprocess.run([nsys, "--version"], check=True, capture_output=True, text=True).stdout
     generation = next((each for each in GENERATIONS if f" {each}." in version), None)
     for lazy in ("true", "false"):
         path = tmp_path / f"lazy-{lazy}.sqlite"
-        export = [nsys, "export", "--type=sqlite", f"--lazy={lazy}", "-o", path, tmp_path / "r.nsys-rep"]
+        export = [nsys, "export", "--type=sqlite", f"--lazy={lazy}", "-o", path, report]
         subprocess.run(export, check=True, capture_output=True)
         analysis = analyze_trace(path)
         rows = [(row["range"], row["style"], row["instances"]) for row in records(analysis.ranges)]

@@ -13,6 +13,7 @@ from nsysprof.errors import MissingToolError, NsysprofError, TraceDamagedError, 
 from nsysprof.trace.parquet_folder import convert_parquet_folder
 from nsysprof.trace.resolve_input import resolve_input
 from tests.builders.build_trace import PID, TID, TraceBuilder
+from tests.builders.record_with_nsys import record_nvtx
 from tests.trace.parquet_writer import write_parquet_folder
 
 TRACES = sorted(
@@ -51,9 +52,8 @@ def test_a_folder_gives_what_the_sqlite_of_the_same_report_gives(tmp_path, trace
 def test_real_folders_of_an_nsys(tmp_path, nsys, work):
     """nsys' own writer, on a report without a GPU: every range of it."""
     program = "import nvtx\nfor i in range(3):\n    nvtx.push_range(f'step {i % 2}'); nvtx.pop_range()"
-    report, folder, trace = tmp_path / "r.nsys-rep", tmp_path / "pq", tmp_path / "t.sqlite"
-    profile = [nsys, "profile", "-t", "nvtx", "--sample=none", "--cpuctxsw=none", "-o", tmp_path / "r"]
-    subprocess.run([*profile, sys.executable, "-c", program], check=True, capture_output=True, timeout=300)
+    folder, trace = tmp_path / "pq", tmp_path / "t.sqlite"
+    report, _ = record_nvtx(nsys, tmp_path, [sys.executable, "-c", program])
     for kind, target in (("parquetdir", folder), ("sqlite", trace)):
         argv = [nsys, "export", "--type", kind, "--output", target, report]
         subprocess.run(argv, check=True, capture_output=True, timeout=300)
