@@ -78,11 +78,11 @@ def read_columns(
         except UnusualLayoutError:
             pass  # SQLite reports below what is wrong, if anything is
         except sqlite3.DatabaseError as error:
-            trace.limits.explain(error)
+            trace.explain(error)
     try:
         return _gather(trace.limits, _sqlite_batches(trace, source), dtypes, take, 0)
     except (sqlite3.DatabaseError, OverflowError, UnicodeDecodeError) as error:
-        trace.add_loss(_loss(source.table, f"is damaged ({trace.limits.explain(error)})"))
+        trace.add_loss(_loss(source.table, f"is damaged ({trace.explain(error)})"))
         return None
 
 
@@ -109,7 +109,7 @@ def refuse_shared_pages(trace: Trace) -> None:
             table_sql(trace, table)
         except sqlite3.DatabaseError as error:
             raise TraceDamagedError(
-                f"The table {table} of {trace.path} is damaged: {trace.limits.explain(error)}.",
+                f"The table {table} of {trace.path} is damaged: {trace.explain(error)}.",
                 "Export the report again.",
             ) from error
 
@@ -245,7 +245,7 @@ def read_rows(trace: Trace, table: str, columns: Sequence[str]) -> list[tuple[ob
         with trace.lock:
             return trace.connection.execute(f"SELECT {', '.join(parts)} FROM {table_sql(trace, found)}").fetchall()
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        trace.add_loss(_loss(table, f"is damaged ({trace.limits.explain(error)})"))
+        trace.add_loss(_loss(table, f"is damaged ({trace.explain(error)})"))
         return []
 
 
@@ -262,7 +262,7 @@ def read_different(trace: Trace, table: str, column: str, longest: int) -> list[
             query = f"SELECT DISTINCT {name} FROM {table_sql(trace, found)} WHERE {chosen}"
             rows = trace.connection.execute(query).fetchall()
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        trace.add_loss(_loss(table, f"is damaged ({trace.limits.explain(error)})"))
+        trace.add_loss(_loss(table, f"is damaged ({trace.explain(error)})"))
         return []
     return [text for (text,) in rows]
 

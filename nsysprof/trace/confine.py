@@ -73,6 +73,8 @@ class ConfinedConnections:
         self.limits = Confinement(file_bytes)
         self._path, self._file_bytes = path, file_bytes
         self._by_thread: dict[int, sqlite3.Connection] = {}
+        # Another statement of the thread may still be reading through these.
+        self._former: list[sqlite3.Connection] = []
 
     def own(self) -> sqlite3.Connection:
         """Return the connection of this thread. Raises DatabaseError."""
@@ -81,9 +83,15 @@ class ConfinedConnections:
             self._by_thread[thread] = _connect_confined(self._path, self._file_bytes, self.limits)
         return self._by_thread[thread]
 
+    def renew(self) -> None:
+        """Give this thread a connection with an empty cache when it next asks for one."""
+        former = self._by_thread.pop(threading.get_ident(), None)
+        if former is not None:
+            self._former.append(former)
+
     def close(self) -> None:
         """Close the connections of all threads, which have ended or do not read any more."""
-        for connection in self._by_thread.values():
+        for connection in (*self._by_thread.values(), *self._former):
             connection.close()
 
 

@@ -112,7 +112,7 @@ def _from_table(trace: Trace) -> list[_Counters] | None:
             return []
         rows = _selected_rows(trace.connection, table_sql(trace, table), [present[name] for name in wanted], kinds)
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        _say(trace, f"are damaged ({trace.limits.explain(error)})", "Export the report again.")
+        _say(trace, f"are damaged ({trace.explain(error)})", "Export the report again.")
         return []
     return [_split(rows, type_id, kinds) for type_id in sorted({type_id for type_id, _ in kinds})]
 
@@ -199,7 +199,7 @@ def _from_json(trace: Trace) -> list[_Counters]:
                 values = (_percent(event.get(read)), _percent(event.get(write)), _percent(event.get(sm or "")))
                 rows.setdefault(type_id, []).append((at, *values))
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        _say(trace, f"are damaged ({trace.limits.explain(error)})", "Export the report again.")
+        _say(trace, f"are damaged ({trace.explain(error)})", "Export the report again.")
         return []
     counters = []
     for type_id, samples in rows.items():

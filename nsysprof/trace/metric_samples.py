@@ -82,7 +82,7 @@ def _from_json(trace: Trace) -> dict[tuple[int, str], Int64s]:
                     for name, value in _numbers(data).items():
                         samples.setdefault((type_id, cut_name(name, LONGEST_METRIC_NAME)), []).append((at, value))
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        trace.limits.explain(error)
+        trace.explain(error)
         return {}  # gpu_metrics notes the damage
     return {key: np.array(rows, dtype=np.int64).T for key, rows in samples.items()}
 

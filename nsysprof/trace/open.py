@@ -72,6 +72,15 @@ class Trace:
         """Return the connection of this thread."""
         return self.connections.own()
 
+    def explain(self, error: Exception) -> str:
+        """Return what an error of SQLite means, and read on through a new connection.
+
+        SQLite checks a page when it first reads it, and a connection that goes on finds it in its cache, unchecked: a
+        second read of a damaged table would succeed. Raises KeyboardInterrupt where that was the hidden cause.
+        """
+        self.connections.renew()
+        return self.limits.explain(error)
+
     @property
     def is_large(self) -> bool:
         """Return whether compiled code can read the tables from the file's pages, and it is worth the effort."""

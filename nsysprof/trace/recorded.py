@@ -45,7 +45,7 @@ def _users_of_cuda(trace: Trace) -> set[int]:
             query = f"SELECT DISTINCT globalTid & {PID_MASK} FROM {table_sql(trace, found)}"
             return {pid for (pid,) in trace.connection.execute(query) if isinstance(pid, int)}
     except sqlite3.DatabaseError as error:
-        trace.limits.explain(error)
+        trace.explain(error)
         return set()
 
 
@@ -62,7 +62,7 @@ def _has_row(trace: Trace, table: str, condition: str = "1") -> bool:
                 is not None
             )
     except sqlite3.DatabaseError as error:
-        trace.limits.explain(error)
+        trace.explain(error)
         return False
 
 

@@ -33,7 +33,7 @@ def read_symbols(path: Path) -> dict[str, frozenset[str]]:
             texts = _texts(trace.connection, table_sql(trace, strings), ids)
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             raise TraceError(
-                f"The kernels of {path} cannot be read: {trace.limits.explain(error)}.", "Export the report again."
+                f"The kernels of {path} cannot be read: {trace.explain(error)}.", "Export the report again."
             ) from error
     for name_id, symbol_id in pairs:
         if name_id in texts and symbol_id in texts:

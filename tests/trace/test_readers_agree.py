@@ -14,6 +14,7 @@ from types import ModuleType
 import pytest
 
 from nsysprof.errors import NsysprofError
+from nsysprof.trace.columns import read_integers
 from nsysprof.trace.open import open_trace
 from tests.builders.build_trace import TraceBuilder
 from tests.conftest import REPOSITORY
@@ -82,3 +83,22 @@ def test_a_leaf_that_lost_its_count_of_cells(fuzz: ModuleType, sound: bytes, tmp
                         assert fuzz.compare_table(trace, table) == ""
             except NsysprofError:
                 continue
+
+
+@pytest.mark.parametrize("large_bytes", [0, 1 << 62])
+def test_damage_that_was_found_once_is_found_again(sound: bytes, tmp_path: Path, large_bytes: int) -> None:
+    """SQLite checks the cells of a page only when it loads it: the second read took the page from its cache."""
+    path = tmp_path / "t.sqlite"
+    path.write_bytes(sound)
+    with closing(sqlite3.connect(path)) as database:
+        query = "SELECT rootpage FROM sqlite_master WHERE name = 'CUPTI_ACTIVITY_KIND_KERNEL'"
+        (page,) = database.execute(query).fetchone()
+    content = bytearray(sound)
+    while content[512 * (page - 1)] != 13:  # down the right side, where the largest rowid is sought
+        page = int.from_bytes(content[512 * (page - 1) + 8 : 512 * (page - 1) + 12], "big")
+    content[512 * (page - 1) + 8 : 512 * (page - 1) + 10] = bytes(2)  # the first cell is the page's header
+    path.write_bytes(content)
+    with open_trace(path, large_bytes=large_bytes, one_thread=True) as trace:
+        for _ in range(2):
+            assert read_integers(trace, "CUPTI_ACTIVITY_KIND_KERNEL", {"start": "start_ns"}) is None
+        assert [loss.note.code for loss in trace.losses] == ["table-unreadable"] * 2
