@@ -28,7 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "trace": {"nsysprof.nsight", "nsysprof.torchprof"},
     "analysis": {
         "nsysprof.attention", "nsysprof.nsight", "nsysprof.results", "nsysprof.trace.schema",
-        "nsysprof.trace.gpu_metrics_schema", "nsysprof.trace.bundle_format",
+        "nsysprof.trace.gpu_metrics_schema", "nsysprof.trace.inputs.bundle_format",
     },
     "report": {"nsysprof.attention", "nsysprof.results"},
     "ranks": {"nsysprof.trace", "nsysprof.analysis", "nsysprof.results"},

@@ -11,8 +11,8 @@ from pathlib import Path
 from nsysprof.app.refuse_url import refuse_url
 from nsysprof.nsight.find_tool import NSYS, find_tool
 from nsysprof.trace import open as trace_open
+from nsysprof.trace.inputs.resolve_input import REPORTS, identity_of, resolve_input
 from nsysprof.trace.open import Trace
-from nsysprof.trace.resolve_input import REPORTS, identity_of, resolve_input
 
 
 @contextmanager

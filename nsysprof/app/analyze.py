@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def analyze(request: AnalyzeRequest, progress: Progress = SILENT) -> TraceResult | RanksResult:
     """Analyze what the request names, and write the analysis folder."""
     from nsysprof.app.analyze_ranks import RanksRequest, analyze_ranks, is_many
-    from nsysprof.trace.bundle_file import is_bundle, unpack_bundle
+    from nsysprof.trace.inputs.bundle_file import is_bundle, unpack_bundle
 
     inputs, out = request.inputs, request.out
     if not inputs:

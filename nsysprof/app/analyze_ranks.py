@@ -37,7 +37,7 @@ def is_many(inputs: Sequence[Path]) -> bool:
     if not inputs[0].is_dir():
         return False
     from nsysprof.ranks.identity import read_manifest_ranks
-    from nsysprof.trace.resolve_input import FILES, TRACES
+    from nsysprof.trace.inputs.resolve_input import FILES, TRACES
 
     if read_manifest_ranks(inputs[0]):
         return True
@@ -117,7 +117,7 @@ def _conclude(
 
 def worthwhile_workers(traces: Sequence[Path], processors: int) -> int:
     """Return how many processes read these soonest. What nsys must export, and folders, are work for a worker each."""
-    from nsysprof.trace.resolve_input import FILES, PACKED
+    from nsysprof.trace.inputs.resolve_input import FILES, PACKED
 
     work = 0
     for path in traces:

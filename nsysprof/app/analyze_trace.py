@@ -21,7 +21,7 @@ def analyze_one(request: TraceRequest, progress: Progress) -> TraceResult:
     """Analyze one trace or capture, and write its tables, figures and report."""
     from nsysprof.app.capture_record import read_record
     from nsysprof.app.join_counters import complete_analysis
-    from nsysprof.trace.resolve_input import identity_of
+    from nsysprof.trace.inputs.resolve_input import identity_of
 
     source, folder = request.source, request.out
     if request.ncu is not None and request.counters is None:
@@ -81,7 +81,7 @@ def resolve(source: Path, nsys: Path | None, scratch: Path, say: Say) -> Path:
     scratch: a folder for what has to be unpacked, exported or converted.
     """
     from nsysprof.nsight.find_tool import NSYS, find_tool
-    from nsysprof.trace.resolve_input import REPORTS, resolve_input
+    from nsysprof.trace.inputs.resolve_input import REPORTS, resolve_input
 
     report = source.suffix in REPORTS
     if report or source.suffix != ".sqlite":

@@ -14,7 +14,7 @@ from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.sanitize import SanitizeOptions, SanitizeReport, join_reports, sanitize_trace
 from nsysprof.bundle.source import BENCH, BundleSource, clean_texts
 from nsysprof.errors import OutputError, UsageError
-from nsysprof.trace.bundle_format import MAX_MEMBERS, REPORT_FOLDER
+from nsysprof.trace.inputs.bundle_format import MAX_MEMBERS, REPORT_FOLDER
 
 if TYPE_CHECKING:
     import pandas as pd

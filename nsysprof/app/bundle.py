@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def bundle(request: BundleRequest, progress: Progress = SILENT) -> BundleResult:
     """Build an archive that can be shared, search it for everything private, and only then put it in its place."""
     from nsysprof.files.claim_file import claim_file
-    from nsysprof.trace.bundle_format import SUFFIX, plain_title
+    from nsysprof.trace.inputs.bundle_format import SUFFIX, plain_title
 
     refuse_url(request.source)
     if not request.max_bytes > 0:
@@ -40,7 +40,7 @@ def bundle(request: BundleRequest, progress: Progress = SILENT) -> BundleResult:
 
 
 def _make_in_scratch(request: BundleRequest, target: Path, progress: Progress) -> BundleResult:
-    from nsysprof.trace.bundle_format import plain_title
+    from nsysprof.trace.inputs.bundle_format import plain_title
 
     try:
         with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
@@ -87,7 +87,7 @@ def _read(request: BundleRequest, title: str, scratch: Path) -> BuildRequest:
     from nsysprof.bundle.name_tokens import NameTokens
     from nsysprof.bundle.source import read_ranks, read_source, refuse_bundle
     from nsysprof.nsight.find_tool import NSYS, find_tool
-    from nsysprof.trace.resolve_input import REPORTS
+    from nsysprof.trace.inputs.resolve_input import REPORTS
 
     source, work = request.source, scratch / "input"
     work.mkdir()
@@ -140,7 +140,7 @@ def _contents(wanted: BuildRequest, built: Built) -> BundleContents:
 
 def _check_target(target: Path, *, force: bool) -> None:
     from nsysprof.files.output import output_error
-    from nsysprof.trace.bundle_format import CONTENTS
+    from nsysprof.trace.inputs.bundle_format import CONTENTS
 
     if target.is_dir():
         raise OutputError(f"{target} is a folder.", "Choose another name with --out.")

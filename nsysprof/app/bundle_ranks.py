@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from nsysprof.app.progress import Say
 from nsysprof.bundle.source import BundledRank
 from nsysprof.errors import NsysprofError, TraceError
-from nsysprof.trace.bundle_format import CONTENTS
+from nsysprof.trace.inputs.bundle_format import CONTENTS
 
 if TYPE_CHECKING:
     from nsysprof.ranks.summarize import RankSource
@@ -37,8 +37,8 @@ def find_rank_traces(source: Path, nsys: Path | None, work: Path) -> list[Bundle
 
 def _find(source: RankSource, work: Path) -> BundledRank:
     from nsysprof.ranks.identity import rank_in_name
+    from nsysprof.trace.inputs.resolve_input import resolve_input
     from nsysprof.trace.open import open_trace
-    from nsysprof.trace.resolve_input import resolve_input
 
     try:
         work.mkdir()

@@ -22,7 +22,7 @@ from nsysprof.files.result_folder import require_whole
 from nsysprof.notes import Note, make_note
 from nsysprof.results.block import OK
 from nsysprof.results.comparison import Input, Measured
-from nsysprof.trace.resolve_input import PACKED, REPORTS, own_trace
+from nsysprof.trace.inputs.resolve_input import PACKED, REPORTS, own_trace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -177,8 +177,8 @@ def _measured_by_capture(rows: pd.DataFrame, samples: tuple[int, ...] | None, *,
 def _read_trace(source: Path, calls: Mapping[str, int], nsys: Path | None, say: Say, *, launched_only: bool) -> Input:
     """Return a trace, or the trace of a capture. calls: how many calls a range name of the capture stands for."""
     from nsysprof.nsight.find_tool import NSYS, find_tool
+    from nsysprof.trace.inputs.resolve_input import identity_of, resolve_input
     from nsysprof.trace.open import open_trace
-    from nsysprof.trace.resolve_input import identity_of, resolve_input
 
     say(f"read {source.name}")
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as work:

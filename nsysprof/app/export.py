@@ -46,14 +46,14 @@ def export(request: ExportRequest, progress: Progress = SILENT) -> ExportResult:
 
 def read_content(source: Path, trace_path: Path, say: Say) -> Content:
     """Return what there is to export of the SQLite file `trace_path`, which is `source` or was made from it."""
+    from nsysprof.trace.inputs.resolve_input import identity_of
     from nsysprof.trace.open import open_trace
-    from nsysprof.trace.resolve_input import identity_of
 
     with open_trace(trace_path, identity_of(source, trace_path)) as trace:
         from nsysprof.analysis.overview.summarize import summarize
         from nsysprof.export.content import Content
-        from nsysprof.trace.devices import read_gpus
-        from nsysprof.trace.metric_samples import read_metric_samples
+        from nsysprof.trace.table_readers.devices import read_gpus
+        from nsysprof.trace.table_readers.metric_samples import read_metric_samples
         from nsysprof.trace.tables import read_tables
 
         analysis = summarize(read_tables(trace, progress=say))

@@ -87,7 +87,7 @@ def _read_report(report: Path, ranges: list[str], ncu: Path | None) -> list[Coun
 def name_kernels(folder: Path, trace: Path) -> None:
     """Write into a capture's counters.csv what its trace calls each kernel, so that they stay joined when shared."""
     from nsysprof.nsight.counters import COUNTERS, read_counters, write_counters
-    from nsysprof.trace.symbols import read_symbols
+    from nsysprof.trace.table_readers.symbols import read_symbols
 
     if not (folder / COUNTERS).is_file():
         return
@@ -106,7 +106,7 @@ def join_counters(
     from nsysprof.notes import make_note
     from nsysprof.results.missing_source import MissingSource
     from nsysprof.results.roof import roof_of
-    from nsysprof.trace.symbols import read_symbols
+    from nsysprof.trace.table_readers.symbols import read_symbols
 
     environment = record.environment if record is not None else {}
     known = environment.get("gpu_name") or (analysis.devices[0].name if len(analysis.devices) == 1 else None)

@@ -25,8 +25,8 @@ _EVERYWHERE = "all"
 
 def what_if(request: WhatIfRequest, progress: Progress = SILENT) -> WhatIfResult:
     """Return what the steps would take with each change alone and with all of them."""
+    from nsysprof.trace.inputs.resolve_input import identity_of
     from nsysprof.trace.open import open_trace
-    from nsysprof.trace.resolve_input import identity_of
 
     questions = _questions(request)
     if not questions:

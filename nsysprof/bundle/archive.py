@@ -12,7 +12,7 @@ from typing import Any
 
 from nsysprof import __version__
 from nsysprof.plain_text import plain_json
-from nsysprof.trace.bundle_format import CONTENTS, FORMAT_VERSION, MEMBER_NAME
+from nsysprof.trace.inputs.bundle_format import CONTENTS, FORMAT_VERSION, MEMBER_NAME
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the first date that a zip can store; when a bundle was made is private
 # Packing a trace of 87 MB took 67 s with preset 6 (15 MB) and 5 s with preset 1 (17 MB).

@@ -13,7 +13,7 @@ from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.public_names import is_public_call, is_public_kernel, is_public_range, public_backends
 from nsysprof.bundle.source import BundleSource
 from nsysprof.bundle.verify import SecretLeakError, find_originals
-from nsysprof.trace.bundle_file import unpack_bundle
+from nsysprof.trace.inputs.bundle_file import unpack_bundle
 from nsysprof.trace.open import open_trace, quote
 
 _TOKEN = re.compile(r"<(kernel|call|range|path|url)-\d+( [a-z]+)?>|<(redacted|email|path)>|backend_\d+")

@@ -30,8 +30,8 @@ from nsysprof.bundle.renumber import Renumbering, collect_ids
 from nsysprof.bundle.secret_values import collect_secrets, machine_secrets
 from nsysprof.bundle.verify import SecretLeakError, find_leaks
 from nsysprof.errors import OutputError, TraceDamagedError
-from nsysprof.trace.bundle_format import LEFT_OUT
 from nsysprof.trace.columns import refuse_shared_pages
+from nsysprof.trace.inputs.bundle_format import LEFT_OUT
 from nsysprof.trace.open import open_trace, quote
 
 _SQL_TYPES = {Kind.TEXT: "TEXT", Kind.SAMPLE: "TEXT"}

@@ -16,11 +16,11 @@ from nsysprof.errors import TraceError, UsageError
 from nsysprof.files.output import output_error
 from nsysprof.files.result_folder import STATE, require_whole
 from nsysprof.plain_text import plain_json
-from nsysprof.trace.bundle_file import is_bundle
-from nsysprof.trace.bundle_format import CONTENTS
 from nsysprof.trace.columns import refuse_shared_pages
+from nsysprof.trace.inputs.bundle_file import is_bundle
+from nsysprof.trace.inputs.bundle_format import CONTENTS
+from nsysprof.trace.inputs.resolve_input import PACKED, resolve_input
 from nsysprof.trace.open import open_trace
-from nsysprof.trace.resolve_input import PACKED, resolve_input
 
 CAPTURE, BENCH, TRACE, RANKS = "capture", "bench", "trace", "ranks"
 _MANIFEST = "manifest.json"

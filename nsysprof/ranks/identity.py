@@ -14,8 +14,8 @@ from nsysprof.files.result_folder import require_whole
 from nsysprof.notes import Note, make_note
 from nsysprof.ranks.summarize import RankSource
 from nsysprof.results.rank_results import RankRow
-from nsysprof.trace.bundle_format import CONTENTS
-from nsysprof.trace.resolve_input import FILES, PACKED, REPORTS, own_trace
+from nsysprof.trace.inputs.bundle_format import CONTENTS
+from nsysprof.trace.inputs.resolve_input import FILES, PACKED, REPORTS, own_trace
 
 _MANIFEST = "manifest.json"
 _RANK_NAME = re.compile(r"(?<![a-zA-Z])rank[ _.=-]*(\d{1,7})", re.IGNORECASE)

@@ -40,8 +40,8 @@ from nsysprof.ranks.overlap import Overlap, measure_overlap
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Leaf, Partial
 from nsysprof.ranks.session import Session, read_session
 from nsysprof.results.rank_results import RankRow
+from nsysprof.trace.inputs.resolve_input import identity_of, resolve_input
 from nsysprof.trace.open import open_trace
-from nsysprof.trace.resolve_input import identity_of, resolve_input
 from nsysprof.trace.schema import COPY, FILL, MIGRATION, Bools, Int64s, Ints, Tables
 from nsysprof.trace.tables import read_tables
 

@@ -15,12 +15,12 @@ import pandas as pd
 
 from nsysprof.errors import TraceDamagedError
 from nsysprof.notes import Loss, make_loss
-from nsysprof.trace.confine import Confinement
 from nsysprof.trace.growing_column import GrowingColumn
 from nsysprof.trace.open import Trace, quote
 from nsysprof.trace.schema import NULL
-from nsysprof.trace.shared_pages import has_shared_pages
-from nsysprof.trace.sqlite_pages import UnusualLayoutError, scan_table
+from nsysprof.trace.sqlite.confine import Confinement
+from nsysprof.trace.sqlite.shared_pages import has_shared_pages
+from nsysprof.trace.sqlite.sqlite_pages import UnusualLayoutError, scan_table
 
 _ROWS = 20_000
 # The fewest bytes of the file that a row of many columns with times takes.

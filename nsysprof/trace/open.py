@@ -16,9 +16,9 @@ from pathlib import Path
 
 from nsysprof.errors import TraceDamagedError, TraceEmptyError, TraceError, TraceForeignError
 from nsysprof.notes import Loss, Note, make_loss
-from nsysprof.trace.compiled_reader_check import compiled_reader_problem
-from nsysprof.trace.confine import ConfinedConnections, Confinement
 from nsysprof.trace.inline_executor import InlineExecutor
+from nsysprof.trace.sqlite.compiled_reader_check import compiled_reader_problem
+from nsysprof.trace.sqlite.confine import ConfinedConnections, Confinement
 
 _MAGIC = b"SQLite format 3\0"
 _LFS = b"version https://git-lfs.github.com/spec"

@@ -8,20 +8,20 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pandas as pd
 
-from nsysprof.trace.calls import read_calls
 from nsysprof.trace.columns import read_rows, read_with_texts
-from nsysprof.trace.compiled_reader_check import compiled_reader_problem, slow_reader_note
-from nsysprof.trace.devices import read_gpus
-from nsysprof.trace.gpu_metrics import read_gpu_metrics
-from nsysprof.trace.graph_nodes import read_graph_nodes
 from nsysprof.trace.inline_executor import InlineExecutor
-from nsysprof.trace.long_names import LONGEST_RANGE_NAME, cut_name
-from nsysprof.trace.match_launches import match_launches, match_table
-from nsysprof.trace.memory import read_memory
 from nsysprof.trace.open import Trace
 from nsysprof.trace.schema import KERNEL, NULL, PID_MASK, Calls, Int64s, Tables, Work
-from nsysprof.trace.waits import read_event_records, read_overheads, read_syncs
-from nsysprof.trace.work import read_work
+from nsysprof.trace.sqlite.compiled_reader_check import compiled_reader_problem, slow_reader_note
+from nsysprof.trace.table_readers.calls import read_calls
+from nsysprof.trace.table_readers.devices import read_gpus
+from nsysprof.trace.table_readers.gpu_metrics import read_gpu_metrics
+from nsysprof.trace.table_readers.graph_nodes import read_graph_nodes
+from nsysprof.trace.table_readers.long_names import LONGEST_RANGE_NAME, cut_name
+from nsysprof.trace.table_readers.match_launches import match_launches, match_table
+from nsysprof.trace.table_readers.memory import read_memory
+from nsysprof.trace.table_readers.waits import read_event_records, read_overheads, read_syncs
+from nsysprof.trace.table_readers.work import read_work
 
 _RANGE_TYPES = {59: "PushPop", 60: "StartEnd", 70: "PushPop", 71: "StartEnd"}
 _DOMAIN_TYPE = 75

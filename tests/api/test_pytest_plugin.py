@@ -159,7 +159,7 @@ def test_under_a_real_nsys(nsys, pytester, tmp_path):
     report, said = record_nvtx(nsys, tmp_path, inner, cwd=pytester.path)
     assert "1 skipped" in said, said
     from nsysprof import open_trace, read_ranges
-    from nsysprof.trace.resolve_input import resolve_input
+    from nsysprof.trace.inputs.resolve_input import resolve_input
 
     with open_trace(resolve_input(report, nsys, tmp_path)) as trace:
         ranges = read_ranges(trace)

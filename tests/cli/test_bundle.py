@@ -27,7 +27,7 @@ from nsysprof.bundle.verify import SecretLeakError
 from nsysprof.cli import analyze as analyze_command
 from nsysprof.cli import bundle as bundle_command
 from nsysprof.errors import OutputError, UsageError
-from nsysprof.trace.bundle_file import unpack_bundle
+from nsysprof.trace.inputs.bundle_file import unpack_bundle
 from tests.builders.build_trace import TraceBuilder
 from tests.bundle.hostile import HOME, TOKEN, write_trace
 from tests.cli.test_analyze import fails, run

@@ -5,7 +5,7 @@ import pytest
 
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.export.chrome import write_chrome
-from nsysprof.trace.kineto_json import convert_kineto_json
+from nsysprof.trace.inputs.kineto_json import convert_kineto_json
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.builders.build_trace import TraceBuilder

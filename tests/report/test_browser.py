@@ -13,7 +13,7 @@ from nsysprof.app.analyze_trace import analyze_trace
 from nsysprof.app.capture_record import read_record
 from nsysprof.app.join_counters import join_counters
 from nsysprof.report.write import write_analysis
-from nsysprof.trace.resolve_input import resolve_input
+from nsysprof.trace.inputs.resolve_input import resolve_input
 from tests.conftest import REPOSITORY
 from tests.report import samples
 from tests.report.browser import chromium, complaints, open_page

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from nsysprof.trace.devices import read_gpus
-from nsysprof.trace.metric_samples import read_metric_samples
 from nsysprof.trace.open import open_trace
+from nsysprof.trace.table_readers.devices import read_gpus
+from nsysprof.trace.table_readers.metric_samples import read_metric_samples
 from nsysprof.trace.tables import read_tables
 
 

@@ -28,10 +28,11 @@ from nsysprof.app.analyze_trace import analyze_trace
 from nsysprof.bundle.sanitize import sanitize_trace
 from nsysprof.errors import NsysprofError, OutputError, TraceDamagedError, TraceForeignError
 from nsysprof.results.analysis import Analysis
-from nsysprof.trace import columns, unpack
+from nsysprof.trace import columns
 from nsysprof.trace.columns import read_rows
+from nsysprof.trace.inputs import unpack
+from nsysprof.trace.inputs.resolve_input import resolve_input
 from nsysprof.trace.open import Trace, open_trace
-from nsysprof.trace.resolve_input import resolve_input
 from nsysprof.trace.tables import read_strings
 from tests.builders.build_trace import TraceBuilder
 from tests.trace.numbers import codes
@@ -138,7 +139,7 @@ def test_pages_that_are_shared_by_their_parents(tmp_path: Path, table: str) -> N
 @pytest.mark.usefixtures("in_time")
 def test_the_limit_of_time_is_one_of_sqlite_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever lets it work for long: here the search for shared pages is taken away."""
-    monkeypatch.setattr("nsysprof.trace.confine._LEAST_SECONDS", 0.3)
+    monkeypatch.setattr("nsysprof.trace.sqlite.confine._LEAST_SECONDS", 0.3)
     monkeypatch.setattr(columns, "has_shared_pages", lambda *_: False)
     path = program(tmp_path / "t.sqlite")
     share_pages(path, "CUPTI_ACTIVITY_KIND_RUNTIME")
@@ -339,7 +340,7 @@ def test_a_bundle_of_shared_pages_is_refused_at_once(tmp_path: Path, table: str)
 
 @pytest.mark.usefixtures("in_time")
 def test_a_bundle_that_reads_for_too_long_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nsysprof.trace.confine._LEAST_SECONDS", 0.3)
+    monkeypatch.setattr("nsysprof.trace.sqlite.confine._LEAST_SECONDS", 0.3)
     monkeypatch.setattr(columns, "has_shared_pages", lambda *_: False)
     path = program(tmp_path / "t.sqlite")
     share_pages(path, "CUPTI_ACTIVITY_KIND_RUNTIME")

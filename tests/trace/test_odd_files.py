@@ -17,8 +17,8 @@ from nsysprof.app.analyze_trace import analyze_trace
 from nsysprof.errors import TraceError
 from nsysprof.notes import Severity
 from nsysprof.results.analysis import Analysis
-from nsysprof.trace.long_names import LONGEST_RANGE_NAME, cut_name
 from nsysprof.trace.open import Trace
+from nsysprof.trace.table_readers.long_names import LONGEST_RANGE_NAME, cut_name
 from tests.builders.build_trace import TID, TraceBuilder
 from tests.trace.numbers import numbers
 

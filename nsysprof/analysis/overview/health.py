@@ -13,7 +13,7 @@ from nsysprof.analysis.overview.diagnostics import read_diagnostics
 from nsysprof.analysis.overview.memory import DeviceMemory
 from nsysprof.attention.range_name import parse_range
 from nsysprof.notes import Loss, Note, Remark, Severity, make_loss, make_note
-from nsysprof.trace.bundle_format import LEFT_OUT
+from nsysprof.trace.inputs.bundle_format import LEFT_OUT
 from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, PID_MASK, Bools, Int64s, Tables
 from nsysprof.units import format_bytes
 

@@ -19,10 +19,10 @@ from nsysprof.analysis.traffic.dram import (
     gpus_of_used,
 )
 from nsysprof.notes import Severity
-from nsysprof.trace.devices import read_gpus
-from nsysprof.trace.gpu_metrics import read_gpu_metrics
 from nsysprof.trace.gpu_metrics_schema import DramSeries, GpuMetrics
 from nsysprof.trace.open import open_trace
+from nsysprof.trace.table_readers.devices import read_gpus
+from nsysprof.trace.table_readers.gpu_metrics import read_gpu_metrics
 from tests.builders.build_trace import OTHER_PID, PID, TraceBuilder
 
 # With it, one percent through one nanosecond is one byte.

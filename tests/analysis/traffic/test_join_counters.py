@@ -18,7 +18,7 @@ from nsysprof.app.analyze_trace import analyze_trace
 from nsysprof.app.capture_record import read_record
 from nsysprof.nsight.counters import Run, read_counters
 from nsysprof.results.roof import MEMORY, OCCUPANCY, UNKNOWN, roof_of
-from nsysprof.trace.resolve_input import resolve_input
+from nsysprof.trace.inputs.resolve_input import resolve_input
 from tests.conftest import REPOSITORY
 
 CAPTURE = REPOSITORY / "traces" / "h200-roofline"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from nsysprof.errors import OutputError, TraceDamagedError, TraceError, TraceForeignError
-from nsysprof.trace.bundle_format import MAX_FREE_BYTES, MAX_RATIO
+from nsysprof.trace.inputs.bundle_format import MAX_FREE_BYTES, MAX_RATIO
 from nsysprof.trace.open import refuse_lfs_pointer
 
 _CHUNK = 1 << 20

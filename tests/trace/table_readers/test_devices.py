@@ -1,8 +1,8 @@
 import numpy as np
 
 from nsysprof.analysis.overview.summarize import summarize
-from nsysprof.trace.devices import read_gpus
 from nsysprof.trace.open import open_trace
+from nsysprof.trace.table_readers.devices import read_gpus
 from nsysprof.trace.tables import read_tables
 from tests.builders.build_trace import OTHER_PID, PID, TraceBuilder
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from nsysprof.errors import MissingToolError, TraceError
 from nsysprof.files.result_folder import require_whole
 from nsysprof.nsight.nsys import run_export
-from nsysprof.trace.bundle_file import is_bundle, unpack_bundle
-from nsysprof.trace.bundle_format import CONTENTS
+from nsysprof.trace.inputs.bundle_file import is_bundle, unpack_bundle
+from nsysprof.trace.inputs.bundle_format import CONTENTS
+from nsysprof.trace.inputs.unpack import unpack
 from nsysprof.trace.open import refuse_lfs_pointer
-from nsysprof.trace.unpack import unpack
 
 # In order of preference: nsys saw the whole driver, torch only its own work.
 TRACES = ("nsys.sqlite", "torch.sqlite")
@@ -35,7 +35,7 @@ def resolve_input(source: Path, nsys: Path | None, work_dir: Path) -> Path:
         require_whole(source)
         source = _trace_in(source)
     if source.is_dir():
-        from nsysprof.trace.parquet_folder import convert_parquet_folder
+        from nsysprof.trace.inputs.parquet_folder import convert_parquet_folder
 
         return convert_parquet_folder(source, work_dir / "parquet.sqlite")
     if not source.exists():
@@ -55,7 +55,7 @@ def resolve_input(source: Path, nsys: Path | None, work_dir: Path) -> Path:
 
 
 def _convert_kineto(plain: Path, named: Path, work_dir: Path) -> Path:
-    from nsysprof.trace.kineto_json import convert_kineto_json
+    from nsysprof.trace.inputs.kineto_json import convert_kineto_json
 
     return convert_kineto_json(plain, work_dir / "kineto.sqlite", named=named)
 

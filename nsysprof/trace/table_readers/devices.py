@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from nsysprof.trace.columns import read_rows
-from nsysprof.trace.long_names import LONGEST_DEVICE_NAME, cut_name
 from nsysprof.trace.open import Trace
 from nsysprof.trace.schema import NULL, DeviceRow, Int64s
+from nsysprof.trace.table_readers.long_names import LONGEST_DEVICE_NAME, cut_name
 
 _PID_SHIFT, _PID_BITS = 24, 0xFFFFFF
 

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.trace.columns import read_integers
-from nsysprof.trace.devices import Gpus
 from nsysprof.trace.open import Trace
 from nsysprof.trace.schema import NULL
+from nsysprof.trace.table_readers.devices import Gpus
 
 _REQUIRED = {"start": "time_ns", "address": "address", "bytes": "bytes", "memoryOperationType": "operation"}
 _OPTIONAL = {

@@ -51,7 +51,7 @@ def scan_table(path: Path, root: int, columns: Sequence[int]) -> Iterator[Int64s
     The last column of each batch holds the rowids. A batch is overwritten by the next one, because fresh memory for
     each would cost more time than reading it. NULL, text and blobs become schema.NULL. Raises UnusualLayoutError.
     """
-    from nsysprof.trace.sqlite_cells import SLACK, decode
+    from nsysprof.trace.sqlite.sqlite_cells import SLACK, decode
 
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
     try:

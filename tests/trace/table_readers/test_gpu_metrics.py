@@ -6,9 +6,9 @@ import sqlite3
 import pytest
 
 from nsysprof.errors import TraceError
-from nsysprof.trace.devices import read_gpus
-from nsysprof.trace.gpu_metrics import read_gpu_metrics
 from nsysprof.trace.open import open_trace
+from nsysprof.trace.table_readers.devices import read_gpus
+from nsysprof.trace.table_readers.gpu_metrics import read_gpu_metrics
 from tests.builders.build_trace import METRIC_TYPE, TraceBuilder
 
 CLOCK = 1_980_000_000

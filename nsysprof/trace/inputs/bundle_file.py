@@ -1,7 +1,7 @@
 """Unpack an archive that `nsysprof bundle` wrote, or that claims to be one. It may come from a stranger.
 
-Nothing is written outside the given folder, and no more than the limits in nsysprof.trace.bundle_format allow. An
-archive with something that a bundle never holds is refused: a link, a nested folder, an encrypted member, or two names
+Nothing is written outside the given folder, and no more than nsysprof.trace.inputs.bundle_format allows. An archive
+with something that a bundle never holds is refused: a link, a nested folder, an encrypted member, or two names
 that differ only in case.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from nsysprof.errors import OutputError, TraceDamagedError, TraceEmptyError, TraceError, TraceForeignError
-from nsysprof.trace.bundle_format import (
+from nsysprof.trace.inputs.bundle_format import (
     CONTENTS,
     FORMAT_VERSION,
     MAX_DIRECTORY_BYTES,

@@ -5,8 +5,8 @@ import pytest
 import zstandard
 
 from nsysprof.errors import MissingToolError, ToolFailedError, TraceDamagedError, TraceError, TraceForeignError
+from nsysprof.trace.inputs.resolve_input import resolve_input
 from nsysprof.trace.open import open_trace
-from nsysprof.trace.resolve_input import resolve_input
 from tests.builders.build_trace import TraceBuilder
 
 PACKERS = {".xz": lzma.compress, ".gz": gzip.compress, ".zst": zstandard.compress}

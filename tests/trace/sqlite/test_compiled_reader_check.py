@@ -26,7 +26,7 @@ for cache in vars(caching).values():
         cache._locator_classes = []
 """
 DAMAGED = """
-from nsysprof.trace import sqlite_cells
+from nsysprof.trace.sqlite import sqlite_cells
 for function in (sqlite_cells.decode, sqlite_cells.encode):
     index = Path(function._cache._cache_file._index_path)
     index.parent.mkdir(parents=True, exist_ok=True)

@@ -10,14 +10,14 @@ from pyarrow import parquet
 
 from nsysprof.app.analyze_trace import analyze_trace
 from nsysprof.errors import MissingToolError, NsysprofError, TraceDamagedError, TraceForeignError
-from nsysprof.trace.parquet_folder import convert_parquet_folder
-from nsysprof.trace.resolve_input import resolve_input
+from nsysprof.trace.inputs.parquet_folder import convert_parquet_folder
+from nsysprof.trace.inputs.resolve_input import resolve_input
 from tests.builders.build_trace import PID, TID, TraceBuilder
 from tests.builders.record_with_nsys import record_nvtx
 from tests.trace.parquet_writer import write_parquet_folder
 
 TRACES = sorted(
-    path.name.removesuffix(".sqlite.xz") for path in (Path(__file__).parents[2] / "traces").glob("*.sqlite.xz")
+    path.name.removesuffix(".sqlite.xz") for path in (Path(__file__).parents[3] / "traces").glob("*.sqlite.xz")
 )
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL.parquet"
 

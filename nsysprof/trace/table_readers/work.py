@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from nsysprof.trace.columns import Batch, find_columns, read_columns
-from nsysprof.trace.devices import Gpus
 from nsysprof.trace.growing_column import GrowingColumn
 from nsysprof.trace.open import Trace
 from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, MIGRATION, NULL, Bools, CorrelationIds, Int64s, Ints, Work
+from nsysprof.trace.table_readers.devices import Gpus
 from nsysprof.trace.tuple_encoder import TupleEncoder
 
 _TIMES = {"start": "start_ns", "end": "end_ns", "deviceId": "device_id", "streamId": "stream_id"}

@@ -16,10 +16,10 @@ import pytest
 
 from nsysprof.bundle.archive import write_archive
 from nsysprof.errors import NsysprofError, OutputError, TraceDamagedError, TraceEmptyError, TraceForeignError
-from nsysprof.trace import bundle_file, bundle_format
-from nsysprof.trace.bundle_file import is_bundle, unpack_bundle
+from nsysprof.trace.inputs import bundle_file, bundle_format
+from nsysprof.trace.inputs.bundle_file import is_bundle, unpack_bundle
+from nsysprof.trace.inputs.resolve_input import identity_of, resolve_input
 from nsysprof.trace.open import open_trace
-from nsysprof.trace.resolve_input import identity_of, resolve_input
 from tests.builders.build_trace import TraceBuilder
 
 

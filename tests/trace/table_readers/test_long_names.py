@@ -16,7 +16,7 @@ from nsysprof.app.compare import CompareRequest, compare
 from nsysprof.app.export import ExportRequest, export
 from nsysprof.attention.kernel_family import kernel_family
 from nsysprof.report.write import write_analysis
-from nsysprof.trace.long_names import LONGEST_NAME, LONGEST_RANGE_NAME, cut_name
+from nsysprof.trace.table_readers.long_names import LONGEST_NAME, LONGEST_RANGE_NAME, cut_name
 from tests.builders.build_trace import TID, TraceBuilder
 
 MEGABYTE = "x" * 1_000_000

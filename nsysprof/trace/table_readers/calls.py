@@ -7,8 +7,8 @@ import numpy as np
 from nsysprof.trace.columns import Batch, find_columns, read_columns
 from nsysprof.trace.open import Trace
 from nsysprof.trace.schema import NULL, Calls, CorrelationIds
+from nsysprof.trace.table_readers.work import narrow_correlation, narrow_duration, possible_times
 from nsysprof.trace.tuple_encoder import TupleEncoder
-from nsysprof.trace.work import narrow_correlation, narrow_duration, possible_times
 
 _DTYPES: dict[str, type] = {
     "start_ns": np.int64, "duration_ns": np.uint32, "correlation_id": np.uint32, "variant": np.int16,

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from nsysprof.app.analyze_trace import analyze_trace
 from nsysprof.errors import NsysprofError, TraceDamagedError, TraceEmptyError, TraceError, TraceForeignError
 from nsysprof.torchprof import kineto_events
-from nsysprof.trace.kineto_json import convert_kineto_json
+from nsysprof.trace.inputs.kineto_json import convert_kineto_json
 
-REAL = Path(__file__).parents[2] / "traces/inputs.json.gz"
+REAL = Path(__file__).parents[3] / "traces/inputs.json.gz"
 
 
 def event(category, start_us, duration_us, name="thing", **fields):
