@@ -14,7 +14,7 @@ from typing import Any
 import typer
 
 from nsysprof import __version__
-from nsysprof.cli import analyze, bench, bundle, capture, compare, doctor, explain, export, tune, whatif
+from nsysprof.cli import analyze, bench, bundle, capture, compare, demo, doctor, explain, export, tune, whatif
 from nsysprof.cli.standard_streams import ForgivingStream, forgive_streams
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError
 
@@ -51,6 +51,7 @@ def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
 
 
 _COMMANDS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
+    "demo": (demo.demo, demo.EXAMPLES),
     "capture": (capture.capture, capture.EXAMPLES),
     "analyze": (analyze.analyze, analyze.EXAMPLES),
     "bench": (bench.bench, bench.EXAMPLES),

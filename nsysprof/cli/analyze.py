@@ -115,8 +115,7 @@ def _to_json(result: TraceResult | RanksResult) -> dict[str, Any]:
 
 def _print(result: TraceResult | RanksResult) -> None:
     from nsysprof.app.analyze_trace import TraceResult
-    from nsysprof.cli.console import terminal_width
-    from nsysprof.report.formats.console import render_console
+    from nsysprof.cli.console import print_report
     from nsysprof.report.sections.analysis_report import analysis_report
     from nsysprof.report.sections.ranks_report import ranks_report
 
@@ -124,5 +123,5 @@ def _print(result: TraceResult | RanksResult) -> None:
         report = analysis_report(result.analysis, result.record)
     else:
         report = ranks_report(result.analysis)
-    typer.echo(render_console(report, terminal_width()))
+    print_report(report)
     typer.echo(f"\n{len(result.files)} files in {result.folder}; read {result.folder / 'report.md'} first")

@@ -126,11 +126,10 @@ def _print(result: BenchResult, as_json: bool) -> None:
         print_json(result.to_json())
         return
     from nsysprof.app.bench import report_of
-    from nsysprof.cli.console import terminal_width
-    from nsysprof.report.formats.console import render_console
+    from nsysprof.cli.console import print_report
     from nsysprof.report.sections.bench_report import bench_report
 
     report = bench_report(report_of(result.run, results, result.folder, command=""))
-    typer.echo(render_console(report, terminal_width()))
+    print_report(report)
     floor = "unknown" if results.floor_pct is None else f"{results.floor_pct:.2f} %"
     typer.echo(f"noise floor {floor}; seed {seed}; read {result.folder / 'report.md'}")

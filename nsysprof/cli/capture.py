@@ -243,10 +243,9 @@ def _print_result(result: CaptureResult, as_json: bool) -> None:
     if as_json:
         print_json(result.to_json())
         return
-    from nsysprof.cli.console import terminal_width
-    from nsysprof.report.formats.console import render_console
+    from nsysprof.cli.console import print_report
     from nsysprof.report.sections.analysis_report import capture_report
 
     report = capture_report(result.results, manifest.environment, manifest.notes)
-    typer.echo(render_console(report, terminal_width()))
+    print_report(report)
     typer.echo(f"\ncapture in {folder}; next: nsysprof analyze {folder}")

@@ -129,10 +129,9 @@ def _print(result: CompareResult, as_json: bool) -> None:
     if as_json:
         print_json({**found.to_json(), "folder": None if out is None else str(out)})
         return
-    from nsysprof.cli.console import terminal_width
-    from nsysprof.report.formats.console import render_console
+    from nsysprof.cli.console import print_report
     from nsysprof.report.sections.compare_report import compare_report
 
-    typer.echo(render_console(compare_report(found), terminal_width()))
+    print_report(compare_report(found))
     if out is not None:
         typer.echo(f"read {out / 'report.md'}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import sys
+import textwrap
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,7 @@ from nsysprof.files.json_file import encode_json
 
 if TYPE_CHECKING:
     from nsysprof.notes import Note
+    from nsysprof.report.document import Report
 
 
 def print_notes(notes: Iterable[Note], *, err: bool = False) -> None:
@@ -23,6 +26,25 @@ def print_notes(notes: Iterable[Note], *, err: bool = False) -> None:
 def print_json(data: object) -> None:
     """Print a result for `--json`: every number with all of its digits, and null where one is unknown."""
     typer.echo(encode_json(data).decode(), nl=False)
+
+
+def print_report(report: Report) -> None:
+    """Print a report. A terminal would break a long sentence within a word; a pipe gets it as one line."""
+    from nsysprof.report.formats.console import render_console
+
+    width = terminal_width()
+    text = render_console(report, width)
+    typer.echo(wrap_sentences(text, width) if sys.stdout.isatty() else text)
+
+
+def wrap_sentences(text: str, width: int) -> str:
+    """Return a text whose lines are broken between words where they exceed `width`, and go on below their beginning."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        indent = " " * (len(line) - len(line.lstrip(" ")))
+        whole = len(line) <= width
+        lines += [line] if whole else textwrap.wrap(line, width, subsequent_indent=indent, break_on_hyphens=False)
+    return "\n".join(lines)
 
 
 def terminal_width() -> int:

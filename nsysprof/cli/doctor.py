@@ -27,10 +27,9 @@ def doctor(as_json: options.Json = False) -> None:
         data = {"ok": not result.problems, "checks": json_value(result.checks)}
         print_json(data)
     else:
-        from nsysprof.cli.console import terminal_width
-        from nsysprof.report.formats.console import render_console
+        from nsysprof.cli.console import print_report
         from nsysprof.report.sections.doctor_report import doctor_report
 
-        typer.echo(render_console(doctor_report(result.checks), terminal_width()))
+        print_report(doctor_report(result.checks))
     if result.problems:
         raise typer.Exit(1)

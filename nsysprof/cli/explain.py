@@ -91,11 +91,10 @@ def _print(result: ExplainResult, as_json: bool) -> None:
         data = {"format_version": _FORMAT_VERSION, "environment": result.facts, "shapes": shapes}
         print_json(data)
         return
-    from nsysprof.cli.console import terminal_width
-    from nsysprof.report.formats.console import render_console
+    from nsysprof.cli.console import print_report
     from nsysprof.report.sections.explain_report import explain_report
 
-    typer.echo(render_console(explain_report(result.blocks, result.facts), terminal_width()))
+    print_report(explain_report(result.blocks, result.facts))
 
 
 def _to_json(call: AttentionCall, answer: EligibilityAnswer) -> dict[str, Any]:

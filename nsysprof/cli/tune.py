@@ -125,12 +125,11 @@ def _print(result: TuneResult, as_json: bool) -> None:
     if as_json:
         print_json({"folder": str(result.folder), **result.tuning.data})
         return
-    from nsysprof.cli.console import terminal_width
-    from nsysprof.report.formats.console import render_console
+    from nsysprof.cli.console import print_report
     from nsysprof.report.sections.tune_report import tuning_report, tuning_sections
 
     tuning = result.tuning
     sections = tuning_sections(tuning.winners, tuning.insights, price=None, policy=None, budget_note=result.told)
-    typer.echo(render_console(tuning_report(sections, result.results.notes), terminal_width()))
+    print_report(tuning_report(sections, result.results.notes))
     use = "" if result.tuning.policy is None else f"; use {result.tuning.policy}"
     typer.echo(f"read {result.folder / 'report.md'}{use}")

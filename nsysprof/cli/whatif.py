@@ -101,8 +101,7 @@ def _print(result: WhatIfResult, as_json: bool) -> None:
     if as_json:
         print_json(found.to_json())
         return
-    from nsysprof.cli.console import terminal_width
-    from nsysprof.report.formats.console import render_console
+    from nsysprof.cli.console import print_report
     from nsysprof.report.sections.whatif_report import whatif_report
 
-    typer.echo(render_console(whatif_report(found), terminal_width()))
+    print_report(whatif_report(found))

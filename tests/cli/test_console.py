@@ -3,7 +3,7 @@ import math
 
 import numpy as np
 
-from nsysprof.cli.console import print_json
+from nsysprof.cli.console import print_json, wrap_sentences
 from nsysprof.notes import make_note
 
 
@@ -25,3 +25,9 @@ def test_json_holds_no_control_character(capsys):
     said = capsys.readouterr().out
     assert not {"\x1b", "\x07", "\u202e"} & set(said)
     assert json.loads(said) == {"range": "\x1b]0;title\x07\u202eevil"}
+
+
+def test_a_terminal_breaks_sentences_between_words_and_leaves_tables_alone():
+    text = "Together these changes save much.\n   -> Do it\nrange    n\n─────────"
+    assert wrap_sentences(text, 20) == ("Together these\nchanges save much.\n   -> Do it\nrange    n\n─────────")
+    assert wrap_sentences("  one two three", 9) == "  one two\n  three"

@@ -53,6 +53,11 @@ def analysis_report(
     return Report(record.title if record else analysis.trace.path_name, tuple(sections))
 
 
+def demo_report(analysis: Analysis, about: str) -> Report:
+    """Return what `demo` shows of its analysis: what the trace is of, and the findings. The page has the rest."""
+    return Report(analysis.trace.path_name, (Section("", (Paragraph(about),)), *findings_sections(analysis)))
+
+
 def capture_report(results: pd.DataFrame, environment: Mapping[str, Any], notes: Sequence[Note]) -> Report:
     """Return what `capture` says at its end: its cases, and the notes about them.
 

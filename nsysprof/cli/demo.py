@@ -1,0 +1,54 @@
+"""Define `nsysprof demo`: analyze a real training whose trace comes with nsysprof."""
+
+from __future__ import annotations
+
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nsysprof.cli import options
+from nsysprof.cli.console import print_json
+
+if TYPE_CHECKING:
+    from nsysprof.app.analyze_trace import TraceResult
+
+EXAMPLES = ("nsysprof demo", "nsysprof demo --open")
+
+
+def demo(
+    open_page: Annotated[bool, typer.Option("--open", help="Open the page in your browser.")] = False,
+    out: Annotated[
+        Path | None, options.out_option("Analysis folder. Default: nsysprof-demo, where an older demo is replaced.")
+    ] = None,
+    force: options.Force = False,
+    figures: options.Figures = True,
+    as_json: options.Json = False,
+) -> None:
+    """Analyze a real training on an H200, whose trace comes with nsysprof: no GPU and no torch needed."""
+    from nsysprof.app import demo as use_case
+    from nsysprof.cli.progress import show_progress
+    from nsysprof.cli.standard_streams import mark_saved
+
+    request = use_case.DemoRequest(out or Path("nsysprof-demo"), force=force or out is None, figures=figures)
+    result = use_case.demo(request, show_progress(quiet=as_json))
+    mark_saved()
+    page = (result.folder / "report.html").resolve()
+    if as_json:
+        from nsysprof.report.write import analysis_json
+
+        print_json({**analysis_json(result.analysis, result.record), "folder": str(result.folder)})
+    else:
+        _print(result, use_case.ABOUT, page)
+    if open_page and not webbrowser.open(page.as_uri()):
+        typer.echo(f"No browser was found. Open {page} in one.", err=True)
+
+
+def _print(result: TraceResult, about: str, page: Path) -> None:
+    from nsysprof.cli.console import print_report
+    from nsysprof.report.sections.analysis_report import demo_report
+
+    print_report(demo_report(result.analysis, about))
+    typer.echo(f"\nThe page: {page}")
+    typer.echo("Your own program: nsysprof capture -- python train.py, or nsysprof analyze report.nsys-rep")
