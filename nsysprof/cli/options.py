@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import typer
 from typer.models import OptionInfo
 
-from nsysprof.app.grid import Grid
+from nsysprof.app.inputs.grid import Grid
 from nsysprof.attention.case import known_backends
 from nsysprof.attention.shape import DTYPES, PASSES
 from nsysprof.errors import UsageError

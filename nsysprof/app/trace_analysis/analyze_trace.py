@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 def analyze_one(request: TraceRequest, progress: Progress) -> TraceResult:
     """Analyze one trace or capture, and write its tables, figures and report."""
-    from nsysprof.app.capture_record import read_record
-    from nsysprof.app.join_counters import complete_analysis
+    from nsysprof.app.trace_analysis.capture_record import read_record
+    from nsysprof.app.trace_analysis.join_counters import complete_analysis
     from nsysprof.trace.inputs.resolve_input import identity_of
 
     source, folder = request.source, request.out
