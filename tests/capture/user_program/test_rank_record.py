@@ -4,7 +4,7 @@ import pytest
 
 from nsysprof.capture.manifest import Manifest, Program, read_manifest, write_manifest
 from nsysprof.capture.rank import RankIdentity
-from nsysprof.capture.rank_record import (
+from nsysprof.capture.user_program.rank_record import (
     claim_rank,
     count_ended,
     join_folder,
