@@ -16,25 +16,11 @@ import pytest
 from nsysprof.app.trace_analysis.analyze_trace import default_name
 from tests.builders.build_trace import TraceBuilder
 from tests.builders.record_with_nsys import record_nvtx
+from tests.builders.run_command import fails, run
 from tests.conftest import REPOSITORY
 from tests.trace.parquet_writer import write_parquet_folder
 
 TRACES = REPOSITORY / "traces"
-
-
-def run(*arguments, cwd=None, env=None):
-    command = [sys.executable, "-m", "nsysprof", *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=120)
-
-
-def fails(done, code, *words):
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr
-    lines = done.stderr.strip().splitlines()
-    assert sum(line.startswith("nsysprof: ") for line in lines) == 1
-    assert lines[-1].startswith("  -> "), "the next step"
-    for word in words:
-        assert word in done.stderr
 
 
 def test_a_real_trace_end_to_end(trace_path, tmp_path):

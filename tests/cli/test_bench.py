@@ -11,7 +11,8 @@ import time
 
 import pytest
 
-from tests.cli.test_analyze import fails
+from tests.builders import run_command
+from tests.builders.run_command import fails
 
 pytest.importorskip("torch", reason="needs the extra [torch]")
 
@@ -19,9 +20,8 @@ SMALL = ["--seq", "32,64", "--heads", "2", "--head-dim", "16", "--device", "cpu"
 QUICK = [*SMALL, "--processes", "1", "--rounds", "4", "--samples", "3"]
 
 
-def run(*arguments, cwd=None, timeout=240):
-    command = [sys.executable, "-m", "nsysprof", "bench", *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=timeout)
+def run(*arguments, cwd=None):
+    return run_command.run("bench", *arguments, cwd=cwd)
 
 
 def test_a_small_bench_from_end_to_end(tmp_path):

@@ -29,8 +29,8 @@ from nsysprof.cli import bundle as bundle_command
 from nsysprof.errors import OutputError, UsageError
 from nsysprof.trace.inputs.bundle_file import unpack_bundle
 from tests.builders.build_trace import TraceBuilder
+from tests.builders.run_command import fails, run
 from tests.bundle.hostile import HOME, TOKEN, write_trace
-from tests.cli.test_analyze import fails, run
 from tests.conftest import REPOSITORY
 
 TRACES = REPOSITORY / "traces"

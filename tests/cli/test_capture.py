@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("torch", reason="needs the extra [torch]")
 
-from tests.cli.test_analyze import fails, run
+from tests.builders.run_command import fails, run
 
 SMALL = (
     "--seq",

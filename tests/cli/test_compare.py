@@ -16,9 +16,10 @@ import pytest
 
 from nsysprof.cli.compare import split_sides
 from nsysprof.errors import UsageError
+from tests.builders import run_command
 from tests.builders.build_trace import TraceBuilder
+from tests.builders.run_command import fails
 from tests.cli.planted import another_backend, make_capture, more_memory, one_more_launch, slower_kernels
-from tests.cli.test_analyze import fails
 from tests.conftest import REPOSITORY
 
 TUNE = REPOSITORY / "analysis" / "h200-tune"
@@ -26,8 +27,7 @@ GATE = "slower:3%,launches:+1,vram:+5%"
 
 
 def run(*arguments, cwd=None):
-    command = [sys.executable, "-m", "nsysprof", "compare", *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=300)
+    return run_command.run("compare", *arguments, cwd=cwd)
 
 
 def result(*arguments, code=0):

@@ -3,8 +3,6 @@
 import json
 import os
 import sqlite3
-import subprocess
-import sys
 
 import pytest
 
@@ -12,6 +10,7 @@ from nsysprof.app.doctor import doctor
 from nsysprof.capture import doctor as checks
 from nsysprof.nsight import ncu
 from nsysprof.results.machine_check import State
+from tests.builders import run_command
 
 GPU = {"name": "H200", "memory_bytes": 1 << 37, "driver_version": "580", "uuid": "GPU-1", "index": 0}
 CLOCKS = {"sm_clock_mhz": 1980, "temperature_c": 40, "power_w": 100, "throttle_reasons": []}
@@ -32,9 +31,7 @@ COUNTS = 'echo "\\"dram__bytes_read.sum\\",\\"byte\\",\\"128\\""'
 
 
 def run(*arguments, **environment):
-    command = [sys.executable, "-m", "nsysprof", "doctor", *arguments]
-    env = {**os.environ, **environment}
-    return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=300)
+    return run_command.run("doctor", *arguments, env={**os.environ, **environment})
 
 
 class Machine:

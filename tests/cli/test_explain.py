@@ -13,7 +13,7 @@ pytest.importorskip("torch", reason="needs the extra [torch]")
 
 from nsysprof.attention.case import BACKENDS
 from tests.builders.registering import register
-from tests.cli.test_analyze import fails, run
+from tests.builders.run_command import fails, run
 
 CPU = ("--device", "cpu", "--seq", "16")
 

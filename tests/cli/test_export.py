@@ -7,7 +7,7 @@ import json
 import pandas as pd
 import pytest
 
-from tests.cli.test_analyze import fails, run
+from tests.builders.run_command import fails, run
 from tests.conftest import REPOSITORY
 from tests.export.perfetto_reader import read_perfetto
 from tests.trace.parquet_writer import write_parquet_folder

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_analyze import fails, run
+from tests.builders.run_command import fails
+from tests.builders.run_command import run_process as run
 
 
 def test_version():

@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from tests.cli.test_analyze import fails, run
+from tests.builders.run_command import fails, run
 from tests.conftest import REPOSITORY
 
 pytestmark = [

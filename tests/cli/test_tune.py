@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from tests.cli.test_analyze import fails
+from tests.builders import run_command
+from tests.builders.run_command import fails
 
 torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
@@ -19,8 +20,7 @@ QUICK = [*SMALL, "--samples", "3", "--blocks", "4", "--no-flush"]
 
 def run(*arguments, cwd=None):
     arguments = [argument if argument != "--no-flush" else "--warm-l2" for argument in arguments]
-    command = [sys.executable, "-m", "nsysprof", "tune", *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=300)
+    return run_command.run("tune", *arguments, cwd=cwd)
 
 
 def test_a_small_tuning_from_end_to_end_and_its_policy_works(tmp_path):

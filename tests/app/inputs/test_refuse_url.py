@@ -6,7 +6,7 @@ import nsysprof
 from nsysprof.app.inputs.compare_inputs import find_inputs
 from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.errors import TraceError, UsageError
-from tests.cli.test_analyze import fails, run
+from tests.builders.run_command import fails, run
 
 
 @pytest.mark.parametrize("address", ["https://example.com/a/t.sqlite", "s3://bucket/run", "file:///tmp/t.sqlite"])

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
-from tests.cli.test_analyze import run  # noqa: E402
+from tests.builders.run_command import run  # noqa: E402
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")]
 
