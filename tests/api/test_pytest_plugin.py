@@ -88,6 +88,7 @@ def test_memory(block):
     )
 
 
+@pytest.mark.slow
 def test_what_cannot_be_known_skips_and_never_passes(run):
     done = run(
         """
@@ -119,6 +120,7 @@ def test_it(nsysprof_trace):
     done.stdout.fnmatch_lines(["*nsysprof_trace: there is no GPU here*"])
 
 
+@pytest.mark.slow
 def test_an_exception_of_the_block_is_the_tests_own(run):
     done = run(
         """

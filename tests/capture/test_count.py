@@ -130,6 +130,7 @@ def test_a_tool_that_fails_in_the_middle_costs_the_counters_alone(capture):
     assert captured.progress.outcomes[0].block.values_ns
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_counting_keeps_what_is_there(capture):
     def interrupt(pass_name, _progress):
         if pass_name == "traffic" and not sent:

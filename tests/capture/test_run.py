@@ -68,6 +68,7 @@ def test_faults_stay_inside_their_case_and_the_rest_still_runs(tmp_path):
     assert len((folder / "results.csv").read_text().splitlines()) == 1 + len(backends)
 
 
+@pytest.mark.slow
 def test_callables_that_are_none_or_return_no_attention_cost_one_case_each(tmp_path, monkeypatch):
     register(monkeypatch, tmp_path / "package", {**our_backends(), "gone": "no_such_module:attention"})
     names = ("not_a_tensor", "wrong_shape", "wrong_dtype", "not_callable", "missing", "exits", "speechless")
@@ -87,6 +88,7 @@ def test_callables_that_are_none_or_return_no_attention_cost_one_case_each(tmp_p
         assert "Traceback" not in reason
 
 
+@pytest.mark.slow
 def test_wrong_kernels_are_wrong_before_any_timing_and_are_not_traced(tmp_path):
     wrong = [f"tests.workload.wrong_kernels:{name}" for name in ("scaled", "without_mask", "not_a_number")]
     folder, captured = capture(tmp_path, [*wrong, "math"], "torch")
@@ -137,6 +139,7 @@ def test_an_nsys_that_cannot_import_is_an_error_with_the_fix_and_loses_no_latenc
     assert row.startswith("RUN::math::S32,") and ",ok," in row
 
 
+@pytest.mark.slow
 def test_auto_goes_on_with_the_embedded_profiler_and_says_so(tmp_path):
     broken = write_program(tmp_path / "nsys", "echo 'Unable to retrieve the importer version'\nexit 1\n")
     folder, captured = capture(tmp_path, ["math"], "nsys", nsys=broken, fall_back=True)

@@ -124,6 +124,7 @@ def test_bad_options(tmp_path, arguments, code, says):
     assert not (tmp_path / "o").exists()
 
 
+@pytest.mark.slow
 def test_nothing_could_be_measured(tmp_path):
     done = run(*QUICK, "--backends", "nowhere:f", "--out", tmp_path / "o", "--no-figures")
     fails(done, 11, "None of 2 cases could be measured", "No module named 'nowhere'")

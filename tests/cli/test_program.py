@@ -317,6 +317,7 @@ def start_ranks(nsys, folder, program, *options, world=3, job="1"):
     return [process.returncode for process in processes], said
 
 
+@pytest.mark.slow
 def test_ranks_that_each_start_nsysprof_share_one_folder(nsys, steps, tmp_path):
     folder = tmp_path / "c"
     codes, said = start_ranks(nsys, folder, steps())

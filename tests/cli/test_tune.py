@@ -46,6 +46,7 @@ def test_a_small_tuning_from_end_to_end_and_its_policy_works(tmp_path):
     assert (policy.calls, policy.left) == (1, 0)
 
 
+@pytest.mark.slow
 def test_a_tuning_ends_by_its_budget_and_is_resumed(tmp_path):
     out = ["--out", tmp_path / "o", "--seed", "5"]
     first = run(*SMALL, "--blocks", "500", "--samples", "2", "--warm-l2", "--budget", "12", *out)

@@ -211,6 +211,7 @@ def test_hostile_names_are_kept_as_text(tmp_path):
     assert [s.name for s in read.slices] == names
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_trace(tmp_path):
     builder = TraceBuilder()
     for number in range(100_000):
