@@ -17,15 +17,15 @@ from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import Remarks
 
 if TYPE_CHECKING:
+    from nsysprof.capture.program import CapturedProgram
+    from nsysprof.capture.program_plan import ProgramPlan
     from nsysprof.capture.rank import RankIdentity
-    from nsysprof.capture.user_program.program import CapturedProgram
-    from nsysprof.capture.user_program.program_plan import ProgramPlan
 
 
 def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
     """Return how the program would be recorded here. Raise UsageError for what makes no sense."""
+    from nsysprof.capture.program_plan import is_torch_launcher, plan_program
     from nsysprof.capture.rank import own_identity
-    from nsysprof.capture.user_program.program_plan import is_torch_launcher, plan_program
 
     if sys.platform == "win32":
         raise UsageError("Programs are captured on Linux only.", "Run nsys profile, then nsysprof analyze.")
@@ -57,8 +57,8 @@ def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
 
 def capture_program(request: ProgramRequest, progress: Progress = SILENT) -> ProgramResult:
     """Record one program, and fill the capture folder; a failure is part of the result."""
-    from nsysprof.capture.user_program.program import run_program_capture
-    from nsysprof.capture.user_program.record_program import own_watchers
+    from nsysprof.capture.program import run_program_capture
+    from nsysprof.capture.record_program import own_watchers
 
     planned = plan_program_capture(request)
     shared = planned.identity is not None  # ranks that are started separately write their own files into one folder
@@ -109,7 +109,7 @@ def _default_folder(plan: ProgramPlan, identity: RankIdentity | None) -> Path:
 def _prepare(planned: PlannedProgram, folder: Path, *, force: bool) -> None:
     from nsysprof.capture.folder import RANKS, prepare_folder
     from nsysprof.capture.rank import job_token
-    from nsysprof.capture.user_program.rank_record import join_folder
+    from nsysprof.capture.rank_record import join_folder
     from nsysprof.files.output import output_error
 
     plan, identity = planned.plan, planned.identity
@@ -195,7 +195,7 @@ class PlannedProgram:
     def nsys_argv(self) -> list[str]:
         """Return the command line of nsys."""
         from nsysprof.capture.folder import NSYS_REPORT
-        from nsysprof.capture.user_program.rank_record import report_of
+        from nsysprof.capture.rank_record import report_of
         from nsysprof.nsight.nsys import profile_argv
 
         report = self.folder / NSYS_REPORT

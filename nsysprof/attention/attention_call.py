@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from nsysprof.attention.case import BACKENDS, check_names, check_sizes, known_backends
-from nsysprof.attention.shape import DTYPE_BYTES, DTYPES, Shape, Size
+from nsysprof.attention.case import check_names, check_sizes, known_backends
+from nsysprof.attention.choices import BACKENDS, DTYPES
+from nsysprof.attention.shape import DTYPE_BYTES, Shape, Size
 from nsysprof.errors import UsageError
 
 MASKS = ("none", "bool", "float")

@@ -13,7 +13,10 @@ from __future__ import annotations
 import re
 import sys
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "nsysprof.backends"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # what a range name can contain
@@ -22,6 +25,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # what a range name can contain
 @cache
 def _points(_path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
     """Return the entry points of the packages on this sys.path. They are cached: a command asks a dozen times."""
+    from importlib.metadata import entry_points  # only here: it loads a parser of e-mail
+
     return tuple(entry_points(group=GROUP))
 
 

@@ -13,11 +13,11 @@ from msgspec import Meta
 from msgspec.structs import asdict
 
 from nsysprof.attention.backend_plugins import registered_backends
-from nsysprof.attention.shape import DTYPES, PASSES, Shape, shape_of_row
+from nsysprof.attention.choices import BACKENDS, DTYPES, PASSES
+from nsysprof.attention.shape import Shape, shape_of_row
 from nsysprof.errors import UsageError
 from nsysprof.files.json_file import explain_decoding
 
-BACKENDS = ("math", "flash", "efficient", "cudnn", "auto", "naive")
 # A name of ours or of a plug-in, or the user's own `module:function`, as far as a range name can contain it.
 BACKEND_PATTERN = r"^[A-Za-z_][\w.]*(:[A-Za-z_]\w*)?$"
 

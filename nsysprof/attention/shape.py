@@ -8,9 +8,9 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 from msgspec.structs import fields, force_setattr
 
-DTYPES = ("fp16", "bf16", "fp32")
+from nsysprof.attention.choices import DTYPES, PASSES
+
 DTYPE_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
-PASSES = ("fwd", "bwd", "fwdbwd")
 
 Size = Annotated[int, Meta(ge=1, le=10**12)]
 Dtype = Annotated[str, Meta(pattern=f"^({'|'.join(DTYPES)})$")]

@@ -6,9 +6,9 @@ import shutil
 from datetime import datetime
 from pathlib import Path
 
+from nsysprof.capture.bench_run import SAMPLES
 from nsysprof.capture.manifest import MANIFEST, NSYS_TRACE, RESULTS, TORCH_TRACE
 from nsysprof.capture.measured_process import LOGS, WORK
-from nsysprof.capture.sampling.bench_run import SAMPLES
 from nsysprof.files.output import output_error
 from nsysprof.files.result_folder import remove_path
 from nsysprof.nsight.counters import COUNTERS

@@ -12,8 +12,8 @@ from nsysprof.cli.console import print_json
 from nsysprof.errors import DataLossError
 
 if TYPE_CHECKING:
-    from nsysprof.app.trace_analysis.analyze_ranks import RanksResult
-    from nsysprof.app.trace_analysis.analyze_trace import TraceResult
+    from nsysprof.app.analyze_ranks import RanksResult
+    from nsysprof.app.analyze_trace import TraceResult
 
 EXAMPLES = (
     "nsysprof analyze report.nsys-rep",
@@ -71,7 +71,7 @@ def analyze(
 ) -> None:
     """Count launches, kernels, copies and peak memory in every NVTX range of a trace, or of all ranks of a job."""
     from nsysprof.app import analyze as use_case
-    from nsysprof.app.trace_analysis.analyze_trace import TraceResult
+    from nsysprof.app.analyze_trace import TraceResult
     from nsysprof.cli.progress import show_progress
     from nsysprof.cli.standard_streams import mark_saved
 
@@ -104,24 +104,27 @@ def analyze(
 
 
 def _to_json(result: TraceResult | RanksResult) -> dict[str, Any]:
-    from nsysprof.app.trace_analysis.analyze_trace import TraceResult
-    from nsysprof.report.ranks import whole_ranks_json
-    from nsysprof.report.write import analysis_json
+    from nsysprof.app.analyze_trace import TraceResult
 
     if isinstance(result, TraceResult):
+        from nsysprof.report.write import analysis_json
+
         return analysis_json(result.analysis, result.record)
+    from nsysprof.report.ranks import whole_ranks_json
+
     return whole_ranks_json(result.analysis)
 
 
 def _print(result: TraceResult | RanksResult) -> None:
-    from nsysprof.app.trace_analysis.analyze_trace import TraceResult
+    from nsysprof.app.analyze_trace import TraceResult
     from nsysprof.cli.console import print_report
     from nsysprof.report.sections.analysis_report import analysis_report
-    from nsysprof.report.sections.ranks_report import ranks_report
 
     if isinstance(result, TraceResult):
         report = analysis_report(result.analysis, result.record)
     else:
+        from nsysprof.report.sections.ranks_report import ranks_report
+
         report = ranks_report(result.analysis)
     print_report(report)
     typer.echo(f"\n{len(result.files)} files in {result.folder}; read {result.folder / 'report.md'} first")

@@ -5,15 +5,16 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer.models import OptionInfo
 
-from nsysprof.app.inputs.grid import Grid
-from nsysprof.attention.case import known_backends
-from nsysprof.attention.shape import DTYPES, PASSES
+from nsysprof.attention.choices import BACKENDS, DTYPES, PASSES, PLUGINS
 from nsysprof.errors import UsageError
+
+if TYPE_CHECKING:
+    from nsysprof.app.grid import Grid
 
 GRID, MEASUREMENT, OUTPUT, TOOLS = "Grid", "Measurement", "Output", "NVIDIA's tools"
 # The shortest time that an option takes where zero would measure nothing (s).
@@ -23,7 +24,9 @@ LEAST_SECONDS = 0.001
 Backends = Annotated[
     str,
     typer.Option(
-        help=f"Backends: {', '.join(known_backends())}, or module:function of your own.", rich_help_panel=GRID
+        help=f"Backends: {', '.join((*BACKENDS, *PLUGINS))}, one that another package registers, or module:function "
+        "of your own.",
+        rich_help_panel=GRID,
     ),
 ]
 Seq = Annotated[str, typer.Option(help="Sequence lengths of q.", rich_help_panel=GRID)]
@@ -137,6 +140,8 @@ def parse_grid(
     pass_: str,
 ) -> Grid:
     """Return the grid that the options name."""
+    from nsysprof.app.grid import Grid
+
     return Grid(
         backends=parse_names(backends),
         seqs=parse_sizes("--seq", seq),

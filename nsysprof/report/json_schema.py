@@ -11,6 +11,7 @@ from nsysprof.results import analysis_columns, case_columns, comparison, rank_co
 from nsysprof.results.analysis import Coverage, Device, Totals, TraceInfo
 from nsysprof.results.causes import DeviceIdle, Finding, Findings, WhatIf
 from nsysprof.results.column import Dtype, FileColumn, TableFile
+from nsysprof.results.gate_result import GateResult
 from nsysprof.results.rank_results import ClockFit, RankRow
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -107,7 +108,7 @@ def _analyze() -> Schema:
         "properties": {"format_version": _WHOLE, "findings": findings, "idle": _or_null(idle)},
         "required": ["format_version", "findings", "idle"],
     }
-    unknown = ("idle.csv", "idle_instances.csv", "steps.csv", "attention.csv", "memory.csv")
+    unknown = ("idle.csv", "idle_instances.csv", "attention.csv", "memory.csv")
     tables = {
         file.name.removesuffix(".csv"): _nullable_table(file, is_nullable=file.name in unknown)
         for file in (*analysis_columns.FILES, case_columns.CAPTURE_RESULTS)
@@ -165,7 +166,7 @@ def _capture() -> Schema:
 def _compare() -> Schema:
     types = (
         comparison.Side, comparison.Difference, comparison.LatencyComparison, comparison.RangeChange,
-        comparison.FindingChange, comparison.GateResult, Note,
+        comparison.FindingChange, GateResult, Note,
     )  # fmt: skip
     side, difference, latency, ranges, findings, gate, note = map(_ref, types)
     properties = {

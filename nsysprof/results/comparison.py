@@ -10,6 +10,7 @@ from typing import Any
 from nsysprof.attention.case import Case
 from nsysprof.files.json_file import json_value
 from nsysprof.notes import Loss, Note
+from nsysprof.results.gate_result import GateResult, Outcome
 
 # History of the JSON. 1: first.
 FORMAT_VERSION = 1
@@ -26,14 +27,6 @@ class LatencyVerdict(StrEnum):
     SLOWER = "SLOWER"
     SAME = "SAME"
     INCONCLUSIVE = "INCONCLUSIVE"
-
-
-class Outcome(StrEnum):
-    """The outcome of a gate, and of each of its rules."""
-
-    PASS = "pass"
-    REGRESSION = "regression"
-    INCONCLUSIVE = "inconclusive"
 
 
 @dataclass(frozen=True)
@@ -267,29 +260,6 @@ class RangeChange:
     @property
     def label(self) -> str:
         return f"{self.domain}:{self.range}" if self.domain else self.range
-
-
-@dataclass(frozen=True)
-class GateFinding:
-    """What one rule of the gate says about one case or range, in words."""
-
-    where: str
-    outcome: Outcome
-    text: str
-    next_step: str = ""
-
-
-@dataclass(frozen=True)
-class GateResult:
-    """The outcome of one rule."""
-
-    # The rule as it was given.
-    rule: str
-    outcome: Outcome
-    # How many numbers were compared with it.
-    checked: int
-    # Those that do not pass.
-    findings: tuple[GateFinding, ...]
 
 
 @dataclass(frozen=True)

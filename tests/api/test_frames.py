@@ -83,6 +83,13 @@ def test_what_the_command_line_takes_opens_too(tmp_path):
     assert caught.value.next_step
 
 
+def test_the_help_loads_nothing_heavy():
+    heavy = {"pandas", "numpy", "msgspec", "email", "nsysprof.results.comparison", "nsysprof.attention.case"}
+    code = f"import sys, nsysprof.cli; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
 def test_importing_the_package_loads_nothing_heavy():
     code = "import sys, nsysprof; assert not {'pandas', 'numpy', 'numba', 'torch'} & set(sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -6,6 +6,7 @@ import pytest
 
 from nsysprof.attention.backend_plugins import registered_backends
 from nsysprof.attention.case import expand_grid, known_backends
+from nsysprof.attention.choices import PLUGINS
 from nsysprof.errors import UsageError
 from tests.builders.registering import our_backends, register
 
@@ -33,7 +34,7 @@ def test_the_first_package_on_the_path_wins(tmp_path, monkeypatch):
 
 
 def test_ours_are_registered_in_pyproject_and_exist():
-    assert set(our_backends()) == {"flex", "flash_attn", "xformers"}
+    assert set(our_backends()) == set(PLUGINS)
     pytest.importorskip("torch", reason="needs the extra [torch]")
     from nsysprof.workload import other_libraries
 

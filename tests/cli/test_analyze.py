@@ -13,7 +13,7 @@ import sys
 import pandas as pd
 import pytest
 
-from nsysprof.app.trace_analysis.analyze_trace import default_name
+from nsysprof.app.analyze_trace import default_name
 from tests.builders.build_trace import TraceBuilder
 from tests.builders.record_with_nsys import record_nvtx
 from tests.builders.run_command import fails, run
@@ -147,7 +147,7 @@ def test_reading_needs_no_torch(tmp_path, trace_path):
 
 @pytest.mark.nsys
 def test_a_report_is_exported_through_nsys(tmp_path, nsys):
-    script = "from nsysprof.workload.recording.nvtx_ranges import annotate\nwith annotate('RUN::math::S8'): pass\n"
+    script = "import sys; from nsysprof.workload.nvtx_ranges import annotate\nwith annotate('RUN::math::S8'): pass\n"
     report, _ = record_nvtx(nsys, tmp_path, [sys.executable, "-c", script])
     before = report.read_bytes()
     done = run("analyze", report, "--nsys", nsys, "--out", tmp_path / "o", "--json")

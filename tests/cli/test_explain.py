@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("torch", reason="needs the extra [torch]")
 
-from nsysprof.attention.case import BACKENDS
+from nsysprof.attention.choices import BACKENDS
 from tests.builders.registering import register
 from tests.builders.run_command import fails, run
 

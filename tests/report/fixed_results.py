@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from nsysprof.analysis.comparison.compare_ranges import compare_ranges
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze_trace import analyze_trace
 from nsysprof.attention.attention_call import AttentionCall
 from nsysprof.attention.constraints import parse_refusal
 from nsysprof.attention.eligibility import EligibilityAnswer, Ran
@@ -30,18 +30,16 @@ from nsysprof.results.comparison import (
     METRICS,
     PARTS,
     Difference,
-    GateFinding,
-    GateResult,
     KernelFacts,
     LatencyChange,
     LatencyComparison,
     LatencyVerdict,
-    Outcome,
     RangeFacts,
     Side,
     SideOfCase,
     VersionComparison,
 )
+from nsysprof.results.gate_result import GateFinding, GateResult, Outcome
 from nsysprof.results.machine_check import Check, State
 from nsysprof.results.rank_results import ClockFit, RankRow, RanksAnalysis
 from tests.report import samples

@@ -15,18 +15,16 @@ from nsysprof.results.comparison import (
     METRICS,
     PARTS,
     Difference,
-    GateFinding,
-    GateResult,
     KernelFacts,
     LatencyChange,
     LatencyComparison,
     LatencyVerdict,
-    Outcome,
     RangeFacts,
     Side,
     SideOfCase,
     VersionComparison,
 )
+from nsysprof.results.gate_result import GateFinding, GateResult, Outcome
 
 HOSTILE = "<img src=x onerror=alert(1)>|`$x$`\x1b[31m\ud800"
 SIDE = SideOfCase("ok", median_ns=100_000.0, samples=150, blocks=15, processes=3, inputs=1)

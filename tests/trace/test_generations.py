@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze_trace import analyze_trace
 from tests.builders.build_trace import OTHER_PID, OTHER_TID, PID, TID, TraceBuilder
 from tests.builders.generations import GENERATIONS, VERSIONS, schema
 from tests.builders.record_with_nsys import record_nvtx
@@ -268,7 +268,7 @@ REAL = ["", *sorted(str(path) for path in REPOSITORY.glob(".nsys-*/bin/nsys"))]
 # A process that ends at once may end before nsys has set up its own thread.
 PROGRAM = """
 import time
-from nsysprof.workload.recording.nvtx_ranges import annotate
+from nsysprof.workload.nvtx_ranges import annotate
 with annotate("RUN::math::S8"):
     for _ in range(3):
         with annotate("inner"):

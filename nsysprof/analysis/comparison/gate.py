@@ -8,15 +8,13 @@ from nsysprof.results.comparison import (
     METRICS,
     SAME_SAMPLES,
     FindingChange,
-    GateFinding,
-    GateResult,
     LatencyChange,
     LatencyComparison,
     LatencyVerdict,
     MetricChange,
-    Outcome,
     RangeChange,
 )
+from nsysprof.results.gate_result import GateFinding, GateResult, Outcome
 from nsysprof.results.gate_spec import ANY_FINDING, FINDING, LATENCY_METRICS, GateRule
 from nsysprof.units import format_bytes, format_count, format_ns, format_percent
 

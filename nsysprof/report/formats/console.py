@@ -12,7 +12,7 @@ from nsysprof.report.document import Column, Gate, Lines, Notes, Paragraph, Part
 from nsysprof.report.formats.cell_text import cell_text
 from nsysprof.report.formats.escape import clean
 from nsysprof.report.formats.table_layout import GAP, Layout, lay_out
-from nsysprof.results.comparison import GateResult, Outcome
+from nsysprof.results.gate_result import GateResult, Outcome
 
 _LINE, _NOTE = 700, 500
 _MOST_FINDINGS = 20

@@ -23,7 +23,7 @@ from nsysprof.report.document import (
 from nsysprof.report.formats.cell_text import cell_text
 from nsysprof.report.formats.escape import clean, escape_markdown
 from nsysprof.report.formats.short_names import shorten_names
-from nsysprof.results.comparison import Outcome
+from nsysprof.results.gate_result import Outcome
 
 _NAME_WIDTH, _CELL_WIDTH = 90, 300
 _LINE, _NOTE = 1000, 600

@@ -31,7 +31,8 @@ from nsysprof.report.sections.compare_tables import (
     range_table,
     verdict_line,
 )
-from nsysprof.results.comparison import Outcome, Side, VersionComparison
+from nsysprof.results.comparison import Side, VersionComparison
+from nsysprof.results.gate_result import Outcome
 
 OUTCOMES = {Outcome.PASS: "pass", Outcome.REGRESSION: "REGRESSION", Outcome.INCONCLUSIVE: "inconclusive"}
 _SIDE_NAMES = 3

@@ -7,10 +7,10 @@ from nsysprof.results.comparison import (
     LatencyComparison,
     LatencyVerdict,
     MetricChange,
-    Outcome,
     RangeChange,
     SideOfCase,
 )
+from nsysprof.results.gate_result import Outcome
 from nsysprof.results.gate_spec import parse_gate
 
 PASS, REGRESSION, INCONCLUSIVE = Outcome.PASS, Outcome.REGRESSION, Outcome.INCONCLUSIVE

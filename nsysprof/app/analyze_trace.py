@@ -1,0 +1,118 @@
+"""Analyze one trace: find the SQLite file behind an input, read it, and summarise it."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nsysprof.app.progress import Progress, Say
+from nsysprof.errors import UsageError
+from nsysprof.files.folder_kinds import ANALYSIS
+from nsysprof.files.result_folder import claim_folder
+from nsysprof.plain_text import plain_line
+
+if TYPE_CHECKING:
+    from nsysprof.results.analysis import Analysis, CaptureRecord
+
+
+def analyze_one(request: TraceRequest, progress: Progress) -> TraceResult:
+    """Analyze one trace or capture, and write its tables, figures and report."""
+    from nsysprof.app.capture_record import read_record
+    from nsysprof.app.join_counters import complete_analysis
+    from nsysprof.trace.inputs.resolve_input import identity_of
+
+    source, folder = request.source, request.out
+    if request.ncu is not None and request.counters is None:
+        raise UsageError(
+            "--ncu names the program that reads --counters, which was not given.", "Name the report with --counters."
+        )
+    with claim_folder(folder, ANALYSIS, force=request.force) as claimed:
+        with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
+            record = read_record(source) if source.is_dir() else None
+            trace = resolve(source, request.nsys, Path(scratch), progress.say)
+            analysis = analyze_trace(
+                trace, progress.say, identity_of(source, trace), launched_only=request.launched_only
+            )
+            analysis, record = complete_analysis(
+                analysis, record, trace, folder=source, report=request.counters, ncu=request.ncu
+            )
+        from nsysprof.report.write import write_analysis
+
+        files = write_analysis(
+            analysis, record, claimed.path, figures=request.figures, svg=request.svg, progress=progress.say
+        )
+        claimed.commit()
+    return TraceResult(analysis, record, folder, claimed.final(files))
+
+
+def analyze_trace(
+    trace_path: Path, say: Say | None = None, identity: Path | None = None, *, launched_only: bool = False
+) -> Analysis:
+    """Read and summarise one SQLite trace.
+
+    identity: the file that the user named, as open_trace takes it.
+    launched_only: leave out what ranges adopted or captured.
+    """
+    from nsysprof.trace.open import open_trace
+
+    with open_trace(trace_path, identity) as trace:
+        # Only now: the trace's SHA-256 is computed while pandas loads.
+        from nsysprof.analysis.overview.summarize import summarize
+        from nsysprof.trace.tables import read_tables
+
+        return summarize(read_tables(trace, progress=say), launched_only=launched_only)
+
+
+def default_name(source: Path) -> str:
+    """Return the folder name for an input: the capture folder's name, or the file's name without its suffixes."""
+    name = source.resolve().name
+    if not source.is_dir():
+        for suffix in (".zip", ".xz", ".gz", ".zst", ".sqlite", ".nsys-rep", ".qdrep", ".json", ".pt.trace"):
+            name = name.removesuffix(suffix)
+    return plain_line(name) or "trace"
+
+
+def resolve(source: Path, nsys: Path | None, scratch: Path, say: Say) -> Path:
+    """Return the SQLite file behind any input.
+
+    nsys: the nsys that the user named, if any.
+    scratch: a folder for what has to be unpacked, exported or converted.
+    """
+    from nsysprof.nsight.find_tool import NSYS, find_tool
+    from nsysprof.trace.inputs.resolve_input import REPORTS, resolve_input
+
+    report = source.suffix in REPORTS
+    if report or source.suffix != ".sqlite":
+        say(f"read {source.name}")
+    return resolve_input(source, find_tool(NSYS, nsys) if report else None, scratch)
+
+
+@dataclass(frozen=True)
+class TraceRequest:
+    """One trace or capture to analyze.
+
+    counters: what ncu counted of the same program (.ncu-rep, or its raw page as .csv).
+    ncu: the ncu that reads the counters.
+    """
+
+    source: Path
+    out: Path
+    force: bool = False
+    figures: bool = True
+    svg: bool = False
+    nsys: Path | None = None
+    counters: Path | None = None
+    ncu: Path | None = None
+    launched_only: bool = False
+
+
+@dataclass(frozen=True)
+class TraceResult:
+    """The analysis of one trace, the record of its capture if it has one, and the files that were written."""
+
+    analysis: Analysis
+    record: CaptureRecord | None
+    folder: Path
+    files: tuple[Path, ...]

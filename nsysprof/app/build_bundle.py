@@ -1,0 +1,310 @@
+"""Make the content of a bundle: the cleaned files of a folder, the rebuilt trace, and a new analysis of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nsysprof.app.progress import Say
+from nsysprof.bundle.allow_list import NSYS_TABLE, SAMPLED, UNREAD, base_name
+from nsysprof.bundle.archive import pack_trace, write_archive
+from nsysprof.bundle.name_tokens import NameTokens
+from nsysprof.bundle.sanitize import SanitizeOptions, SanitizeReport, join_reports, sanitize_trace
+from nsysprof.bundle.source import BENCH, BundleSource, clean_texts
+from nsysprof.errors import OutputError, UsageError
+from nsysprof.trace.inputs.bundle_format import MAX_MEMBERS, REPORT_FOLDER
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from nsysprof.notes import Note
+    from nsysprof.results.analysis import Analysis, CaptureRecord
+    from nsysprof.results.rank_results import RanksAnalysis
+
+_OUR_RANGES = ("RUN::*",)
+_MOST_RANKS = MAX_MEMBERS - 50  # beside the tables, figures and reports
+_COMMAND = "(the command is not shared; the plan is in samples.json)"
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """What to share, and how. title: the bundle's name. ranges: patterns; only what belongs to them is shared."""
+
+    source: BundleSource
+    title: str
+    names: NameTokens
+    ranges: tuple[str, ...]
+    max_bytes: int
+
+
+@dataclass
+class Built:
+    """The content of a bundle."""
+
+    folder: Path
+    # By their names inside the archive.
+    files: dict[str, Path]
+    left_out: list[tuple[str, str]]
+    # What the source's traces became.
+    shared_traces: tuple[Path, ...] = ()
+    report: SanitizeReport | None = None
+    analysis: Analysis | None = None
+    ranks: RanksAnalysis | None = None
+    record: CaptureRecord | None = None
+    bench: pd.DataFrame | None = None
+    notes: tuple[Note, ...] = ()
+    environment: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """How much goes into a bundle. dropped: what is left out to stay below the limit."""
+
+    dropped: tuple[str, ...] = ()
+    html: bool = True
+    figures: bool = True
+    without: frozenset[str] = frozenset()
+    ranges: tuple[str, ...] = ()
+    trace: bool = True
+
+    def less(self, what: str, **changes: Any) -> Stage:
+        """Return the same stage with one thing less."""
+        return replace(self, dropped=(*self.dropped, what), **changes)
+
+
+def stages(request: BuildRequest, tables: frozenset[str]) -> Iterator[Stage]:
+    """Give the stages from everything to the tables and the report alone. tables: those of the trace."""
+    yield (stage := Stage(ranges=request.ranges))
+    if request.source.kind == BENCH:
+        yield Stage(("figures",), figures=False)
+    if not request.source.traces:
+        return
+    yield (stage := stage.less(f"{REPORT_FOLDER}/report.html", html=False))
+    yield (stage := stage.less("figures", figures=False))
+    if tables & UNREAD:
+        yield (stage := stage.less("tables of the trace that no number depends on", without=UNREAD))
+    if tables & SAMPLED:
+        yield (stage := stage.less("GPU metrics", without=stage.without | SAMPLED))
+    if not request.ranges:
+        yield (stage := stage.less(f"everything outside the ranges {_OUR_RANGES[0]}", ranges=_OUR_RANGES))
+    yield Stage(("the trace", *stage.dropped[:2]), html=False, figures=False, ranges=request.ranges, trace=False)
+
+
+def build(request: BuildRequest, work: Path, say: Say) -> tuple[Built, Path]:
+    """Return everything that fits, and its archive in `work`. Raise OutputError when nothing fits."""
+    if len(request.source.ranks) > _MOST_RANKS:
+        raise UsageError(
+            f"{len(request.source.ranks):,} ranks are more than the {_MOST_RANKS} that a bundle may hold.",
+            "Copy the traces of the ranks that matter into a folder, and bundle that.",
+        )
+    size = 0
+    traces: dict[tuple[tuple[str, ...], frozenset[str]], _Shared] = {}
+    for number, stage in enumerate(stages(request, _tables(request.source.traces))):
+        folder = work / str(number)
+        try:
+            built = _build_stage(request, folder, stage, traces, say)
+        except UsageError:
+            if stage.ranges != request.ranges:
+                continue  # no range of ours to crop to
+            raise
+        archive = work / f"{number}.zip"
+        size = write_archive(archive, built.files, request.title, _facts(request, built))
+        if size <= request.max_bytes:
+            return built, archive
+        say(f"{size:,} bytes are more than {request.max_bytes:,}: parts are left out")
+        archive.unlink()
+    raise OutputError(
+        f"Even the tables alone take {size:,} bytes, more than {request.max_bytes:,}.", "Give a larger --max-size."
+    )
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """The traces as they would be shared, and their analysis: of one trace, or of the ranks of a job together."""
+
+    traces: tuple[Path, ...]
+    packed: tuple[Path, ...]
+    report: SanitizeReport
+    analysis: Analysis | None = None
+    ranks: RanksAnalysis | None = None
+
+
+def _tables(traces: Iterable[Path]) -> frozenset[str]:
+    from nsysprof.trace.open import open_trace
+
+    found: set[str] = set()
+    for trace in traces:
+        with open_trace(trace) as opened:
+            found |= {base_name(table) for table in opened.columns}
+    return frozenset(found)
+
+
+def _build_stage(
+    request: BuildRequest,
+    work: Path,
+    stage: Stage,
+    traces: dict[tuple[tuple[str, ...], frozenset[str]], _Shared],
+    say: Say,
+) -> Built:
+    folder = work / request.title
+    folder.mkdir(parents=True)
+    source = request.source
+    files, dropped_fields = clean_texts(source, request.names, folder)
+    left_out = [(what, "to stay below the limit of size") for what in stage.dropped]
+    left_out += [(f"{name}: {', '.join(sorted(what))}", "not on the list") for name, what in dropped_fields.items()]
+    left_out += source.left_behind.items()
+    built = Built(folder, files, left_out)
+    if source.traces:
+        key = (stage.ranges, stage.without)
+        if key not in traces:
+            say("rebuild the traces" if source.ranks else "rebuild the trace")
+            traces[key] = (_share_ranks if source.ranks else _share_trace)(request, stage, work, say)
+        (_report_ranks if source.ranks else _analyze)(traces[key], stage, built, say)
+    elif source.kind == BENCH:
+        _report_bench(stage, built)
+    else:
+        from nsysprof.app.capture_record import read_record
+
+        built.record = read_record(folder)
+    return built
+
+
+def _share_trace(request: BuildRequest, stage: Stage, work: Path, say: Say) -> _Shared:
+    from nsysprof.app.analyze_trace import analyze_trace
+
+    assert request.source.trace is not None
+    trace = work / ("torch.sqlite" if _is_of_torch(request.source.trace) else "nsys.sqlite")
+    report = sanitize_trace(request.source.trace, trace, _options(request, stage))
+    packed = pack_trace(trace, work / f"{trace.name}.xz")
+    return _Shared((trace,), (packed,), report, analyze_trace(trace, say))
+
+
+def _options(request: BuildRequest, stage: Stage) -> SanitizeOptions:
+    return SanitizeOptions(
+        request.names, stage.ranges, stage.without, public=request.source.public, secrets=request.source.secrets
+    )
+
+
+def _share_ranks(request: BuildRequest, stage: Stage, work: Path, say: Say) -> _Shared:
+    from nsysprof.app.bundle_ranks import analyze_rank_traces
+
+    folder = work / "ranks" / request.title
+    folder.mkdir(parents=True)
+    targets, packed, reports = [], [], []
+    for rank in request.source.ranks:
+        if rank.trace is None:
+            continue
+        target = folder / rank.name
+        reports.append(sanitize_trace(rank.trace, target, _options(request, stage)))
+        packed.append(pack_trace(target, work / f"{rank.name}.xz"))
+        targets.append(target)
+    found = analyze_rank_traces(request.source.ranks, folder, work / "parts", say)
+    return _Shared(tuple(targets), tuple(packed), join_reports(reports), ranks=found)
+
+
+def _is_of_torch(trace: Path) -> bool:
+    from nsysprof.trace.open import open_trace
+
+    with open_trace(trace) as opened:
+        if not {"name", "value"} <= set(opened.columns.get("META_DATA_CAPTURE", ())):
+            return False
+        return ("NSYSPROF:TOOL", "torch") in opened.connection.execute("SELECT name, value FROM META_DATA_CAPTURE")
+
+
+def _left_out_of_trace(report: SanitizeReport) -> Iterator[tuple[str, str]]:
+    why = "not on the list of what a trace may hold"
+    names = sorted({name for name in report.dropped_tables if NSYS_TABLE.fullmatch(name)})
+    others = len(report.dropped_tables) - len(names)
+    known = [name for name in names if not name.startswith("ENUM_")]
+    if known:
+        yield f"tables {', '.join(known)}", why
+    if len(names) > len(known):
+        yield f"{len(names) - len(known)} tables of labels (ENUM_...)", "no table that is kept needs them"
+    if others > 0:
+        yield f"{others} tables that nsys does not write", why
+    columns = sum(map(len, report.dropped_columns.values()))
+    if columns:
+        tables = sorted({base_name(table) for table in report.dropped_columns if NSYS_TABLE.fullmatch(table)})
+        yield f"{columns} columns of {', '.join(tables)}", why
+    if report.dropped_rows:
+        yield f"{sum(report.dropped_rows.values()):,} rows of metadata and events", "may name a person or a place"
+    if report.dropped_strings:
+        yield f"{report.dropped_strings:,} strings", "no row that is kept refers to them"
+    if report.cropped_rows:
+        yield f"{sum(report.cropped_rows.values()):,} rows", "outside the ranges that were asked for"
+
+
+def _analyze(shared: _Shared, stage: Stage, built: Built, say: Say) -> None:
+    """Analyze the bundle as `analyze` does, so that a stranger gets the same files."""
+    from nsysprof.app.capture_record import read_record
+    from nsysprof.app.join_counters import complete_analysis
+    from nsysprof.report.write import write_analysis
+
+    _take_traces(shared, stage, built)
+    record = read_record(built.folder)
+    assert shared.analysis is not None
+    analysis, record = complete_analysis(shared.analysis, record, shared.traces[0], folder=built.folder)
+    if record is not None:
+        built.environment = record.environment
+    built.record, built.analysis = record, analysis
+    out = built.folder / REPORT_FOLDER
+    for path in write_analysis(analysis, record, out, figures=stage.figures, progress=say):
+        if stage.html or path.name != "report.html":
+            built.files[f"{REPORT_FOLDER}/{path.name}"] = path
+
+
+def _report_ranks(shared: _Shared, stage: Stage, built: Built, say: Say) -> None:
+    """Write the report of the ranks of a job, as `analyze` does."""
+    from nsysprof.capture.manifest import MANIFEST, read_manifest
+    from nsysprof.report.ranks import write_ranks
+
+    assert shared.ranks is not None
+    _take_traces(shared, stage, built)
+    built.ranks = shared.ranks
+    if (built.folder / MANIFEST).is_file():
+        built.environment = read_manifest(built.folder).environment
+    out = built.folder / REPORT_FOLDER
+    for path in write_ranks(shared.ranks, out, figures=stage.figures, svg=False, progress=say):
+        if stage.html or path.name != "report.html":
+            built.files[f"{REPORT_FOLDER}/{path.name}"] = path
+
+
+def _take_traces(shared: _Shared, stage: Stage, built: Built) -> None:
+    built.shared_traces, built.report = shared.traces, shared.report
+    built.left_out += _left_out_of_trace(shared.report)
+    if stage.trace:
+        built.files |= {packed.name: packed for packed in shared.packed}
+
+
+def _report_bench(stage: Stage, built: Built) -> None:
+    from nsysprof.app.bench import report_of, summarize
+    from nsysprof.app.write_tuning import write_tuning
+    from nsysprof.capture.bench_run import SAMPLES, read_run
+    from nsysprof.report.bench import write_bench
+
+    run = read_run(built.folder / SAMPLES)
+    results = summarize(run)
+    if run.kind == "tune":
+        write_tuning(run, results, built.folder, _COMMAND, figures=stage.figures)
+    else:
+        write_bench(report_of(run, results, built.folder, _COMMAND), built.folder, figures=stage.figures)
+    built.files.update({path.name: path for path in sorted(built.folder.iterdir()) if path.is_file()})
+    built.bench, built.notes, built.environment = results.table, tuple(results.notes), run.environment
+
+
+def _facts(request: BuildRequest, built: Built) -> dict[str, Any]:
+    """Return what bundle.json says beside the list of files."""
+    report = built.report
+    return {
+        "kind": request.source.kind,
+        **({"ranks": [rank.to_json() for rank in request.source.ranks]} if request.source.ranks else {}),
+        "names_kept": request.names.keep,
+        "names_replaced": request.names.counts(),
+        "ranges": "all" if not request.ranges else f"{len(request.ranges)} patterns",
+        "left_out": [{"what": what, "why": why} for what, why in built.left_out],
+        "trace_rows": {} if report is None else {t: n for t, n in report.rows.items() if NSYS_TABLE.fullmatch(t)},
+        "redacted_texts": 0 if report is None else report.redacted_texts,
+        "secrets_searched": len(request.source.secrets),
+    }

@@ -1,1 +1,0 @@
-"""Make the content of a bundle, of one trace or of all ranks."""

@@ -1,0 +1,46 @@
+"""Turn the result of a tuning into its policy file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict
+
+from nsysprof.attention.policy_file import AUTO, SDPA_BACKENDS, PolicyFile, PolicyRule, write_policy
+
+if TYPE_CHECKING:
+    from nsysprof.analysis.sampling.tune import Choice
+    from nsysprof.capture.bench_run import BenchRun
+
+
+def write_choices(path: Path, run: BenchRun, choices: Sequence[Choice]) -> None:
+    """Write the policy without shapes whose best backend is not torch's, because a policy imports nothing.
+
+    Raises OutputError.
+    """
+    rules = []
+    for choice in choices:
+        if choice.backend in (*SDPA_BACKENDS, AUTO):
+            rules.append(
+                PolicyRule(
+                    choice.backend,
+                    **asdict(choice.shape),
+                    why=choice.why,
+                    median_ns=float(choice.median_ns),
+                    over_auto=choice.over_auto,
+                )
+            )
+    environment = run.environment
+    write_policy(
+        path,
+        PolicyFile(
+            tuple(rules),
+            device=run.plan.device,
+            gpu_name=environment.get("gpu_name"),
+            torch_version=environment.get("torch_version"),
+            cudnn_version=environment.get("cudnn_loaded_version") if run.plan.device == "cuda" else None,
+            created_utc=run.created_utc,
+        ),
+    )

@@ -1,1 +1,0 @@
-"""Check and complete what a request names: inputs, grid, machine and limits."""

@@ -1,1 +1,0 @@
-"""Analyze one trace, or all ranks of a job: the steps that several use cases share."""

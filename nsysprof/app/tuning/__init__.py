@@ -1,1 +1,0 @@
-"""Write what a tuning found: the winners and the policy."""

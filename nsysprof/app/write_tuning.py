@@ -1,0 +1,113 @@
+"""Write what a tuning leaves beside its samples: winners, policy, results.json and the report."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nsysprof.app.bench import method_lines
+from nsysprof.files.json_file import json_value
+from nsysprof.results.table_records import to_records
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from nsysprof.analysis.sampling.bench import BenchResults
+    from nsysprof.capture.bench_run import BenchRun
+
+POLICY = "policy.json"
+
+
+def write_tuning(
+    run: BenchRun,
+    results: BenchResults,
+    folder: Path,
+    command: str,
+    *,
+    title: str = "",
+    price: float | None = None,
+    told: str = "",
+    figures: bool = True,
+) -> Tuning:
+    """Write everything that a tuning leaves beside its samples, and return it.
+
+    command: what the user typed.
+    title: of the report; empty for the folder's name.
+    price: of an hour of the GPU, if costs are wanted.
+    told: why the search ended, if that is worth saying.
+    """
+    from nsysprof.analysis.sampling.successive_halving import METHOD
+    from nsysprof.analysis.sampling.tune import choose_backends, find_winners, insights
+    from nsysprof.app.find_policy import write_choices
+    from nsysprof.files.output import write_whole
+    from nsysprof.report.bench import write_bench
+    from nsysprof.report.sections.bench_report import BenchReport
+    from nsysprof.report.sections.tune_report import tuning_sections
+    from nsysprof.results.case_columns import WINNERS
+    from nsysprof.results.csv_table import render_csv
+
+    winners = find_winners(results.table)
+    choices = choose_backends(winners)
+    lines = insights(results.table, winners, results.floor_pct)
+    if figures:
+        _draw(winners, folder / "winners.png")
+    write_whole(folder / WINNERS.name, render_csv(winners, WINNERS))
+    if choices:
+        write_choices(folder / POLICY, run, choices)
+    report = BenchReport(
+        title=title or folder.resolve().name,
+        table=results.table,
+        floor_pct=results.floor_pct,
+        floor_pairs=results.floor_pairs,
+        ceilings=run.ceilings,
+        environment=run.environment,
+        notes=results.notes,
+        method=[*method_lines(run.plan, results), METHOD],
+        command=command,
+        extra=tuning_sections(winners, lines, price=price, policy=POLICY if choices else None, budget_note=told),
+    )
+    write_bench(report, folder, figures=figures)
+    data = _to_json(run, results, winners, lines)
+    write_whole(folder / "results.json", (json.dumps(data, indent=1) + "\n").encode())
+    return Tuning(winners, tuple(lines), folder / POLICY if choices else None, data)
+
+
+def _draw(winners: pd.DataFrame, path: Path) -> None:
+    from nsysprof.files.output import write_whole
+    from nsysprof.report.figures.png import png_bytes
+    from nsysprof.report.figures.winners import draw_winners
+
+    figure = draw_winners(winners)
+    if figure is not None:
+        write_whole(path, png_bytes(figure))
+
+
+def _to_json(run: BenchRun, results: BenchResults, winners: pd.DataFrame, lines: list[str]) -> dict[str, Any]:
+    return {
+        "seed": run.plan.seed,
+        "complete": run.complete,
+        "floor_pct": results.floor_pct,
+        "insights": lines,
+        "winners": to_records(winners),
+        "cases": to_records(results.table),
+        "environment": run.environment,
+        "notes": json_value(results.notes),
+    }
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What a tuning found.
+
+    winners: one row per shape.
+    insights: what follows from the data, one sentence each.
+    policy: the policy file; None where no shape has a choice.
+    data: the content of results.json.
+    """
+
+    winners: pd.DataFrame
+    insights: tuple[str, ...]
+    policy: Path | None
+    data: dict[str, Any]

@@ -1,0 +1,194 @@
+"""Run a BenchPlan, one process after the other. Every finished block is on disk within seconds."""
+
+from __future__ import annotations
+
+import os
+import time
+from bisect import bisect_right
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from nsysprof.capture.bench_plan import order_blocks
+from nsysprof.capture.bench_run import BenchRun
+from nsysprof.capture.environment import HARMLESS_CLOCK_REASONS, merge_environment, summarize_clocks
+from nsysprof.capture.measured_process import LOGS, WORK, ProcessEnd, run_supervised, supervisor_argv
+from nsysprof.environment import collect_gpus, collect_host
+from nsysprof.files.output import output_error
+from nsysprof.results.block import OK, Block
+from nsysprof.workload.job import TIMED, Job
+
+_SAVE_EVERY_S = 2.0
+# With these results, a case would fail in the same way in every process. A crash or a hang may not, and is tried again.
+_FOR_GOOD = frozenset({"ineligible", "wrong", "out_of_memory"})
+_CHANCES = 2
+
+
+def prepare_bench_folder(folder: Path) -> None:
+    """Create what a run needs in a claimed folder. Raises OutputError where it cannot be written."""
+    try:
+        (folder / LOGS).mkdir(parents=True, exist_ok=True)
+        (folder / WORK).mkdir(exist_ok=True)
+        for stale in (folder / WORK).iterdir():
+            stale.unlink()
+        probe = folder / WORK / "probe"
+        probe.write_bytes(b"\0" * 65536)  # shows a full disk now, and not after an hour of measuring
+        probe.unlink()
+    except OSError as error:
+        raise output_error(folder, error) from error
+
+
+OnBlock = Callable[[BenchRun, int, int | None], None]
+
+
+def run_bench(run: BenchRun, folder: Path, on_block: OnBlock) -> bool:
+    """Measure all of the plan into the prepared `folder`; return False when Ctrl-C ended it early.
+
+    on_block: called each time the run looks for news, with the run, the blocks left in all, and the current cell.
+    """
+    plan = run.plan
+    cells = list(range(len(plan.cells)))
+    try:
+        for process in range(plan.processes):
+            order = order_blocks(cells, plan.rounds, plan.seed, process, hopeless_cells(run))
+            later = (plan.processes - process - 1) * plan.rounds * len(cells)
+            ended = run_bench_process(run, folder, process, order, later, on_block)
+            if ended is not None and ended.interrupted:
+                break
+        else:
+            run.complete = True
+    except KeyboardInterrupt:  # between two processes
+        pass
+    run.save(folder)
+    return run.complete
+
+
+def hopeless_cells(run: BenchRun) -> set[int]:
+    """Return the cells that are not tried again: refused or wrong once, or failed in another way in two processes."""
+    failures: dict[int, set[int]] = {}
+    for block in run.blocks:
+        if block.status != OK:
+            failures.setdefault(block.cell, set()).add(block.process)
+    for_good = {block.cell for block in run.blocks if block.status in _FOR_GOOD}
+    return for_good | {cell for cell, processes in failures.items() if len(processes) >= _CHANCES}
+
+
+def run_bench_process(
+    run: BenchRun,
+    folder: Path,
+    process: int,
+    order: list[int],
+    later: int,
+    on_block: OnBlock,
+    deadline: float = float("inf"),
+) -> ProcessEnd | None:
+    """Run one process over the cells in `order` and add its blocks to `run`; None when there is nothing to do.
+
+    later: how many blocks are still to come after this process.
+    deadline: the time.monotonic() at which the process ends with the blocks that it has.
+    """
+    if not order:
+        return None
+    job, path = _write_job(run, folder, process, order)
+    seen, saved = _Seen(run, process, order), time.monotonic()
+
+    def take(events: list[dict[str, Any]]) -> None:
+        nonlocal saved
+        seen.take(events)
+        if events and time.monotonic() > saved + _SAVE_EVERY_S:
+            run.save(folder)
+            saved = time.monotonic()
+        on_block(run, seen.left + later, seen.current)
+
+    log = folder / LOGS / f"process-{process}.log"
+    ended = run_supervised(TIMED, supervisor_argv(path), job, log, take, deadline=deadline)
+    _mark_throttled(run, process)
+    run.environment["clocks"] = summarize_clocks(run.clocks)
+    run.save(folder)
+    on_block(run, seen.left + later, None)
+    return ended
+
+
+class _Seen:
+    """Turns the events of one process into blocks of its run."""
+
+    def __init__(self, run: BenchRun, process: int, order: list[int]) -> None:
+        self._run, self._process, self._order = run, process, order
+        self.left = len(order)
+        self.current: int | None = None
+
+    def take(self, events: list[dict[str, Any]]) -> None:
+        for event in events:
+            kind = event.pop("event")
+            if kind == "environment":
+                self._run.environment.update(merge_environment(event["facts"], collect_host(), collect_gpus()))
+            elif kind == "ceilings":
+                self._run.ceilings = event
+            elif kind == "clocks":
+                self._run.clocks.append({**event, "process": self._process})
+            elif kind == "start":
+                self.current = self._order[event["case"]]
+            elif kind == "done":
+                self._finish(event)
+
+    def _finish(self, event: dict[str, Any]) -> None:
+        self.left -= 1
+        self.current = None
+        position = event["case"]
+        cell = self._order[position]
+        if event["status"] == "skipped":
+            return
+        place = {"cell": cell, "process": self._process, "round": self._order[:position].count(cell)}
+        measured = event.get("measured") or {}
+        block = {**place, "status": event["status"], "reason": event["reason"], **measured}
+        self._run.blocks.append(msgspec.convert(block, Block))
+
+
+def _write_job(run: BenchRun, folder: Path, process: int, order: list[int]) -> tuple[Job, Path]:
+    plan, work = run.plan, folder.resolve() / WORK
+    cells = plan.cells
+    job = Job(
+        cases=tuple(cells[cell] for cell in order),
+        range_keys=(),
+        pass_name=TIMED,
+        profiler="none",
+        device=plan.device,
+        case_timeout_s=plan.case_timeout_s,
+        events_path=str(work / f"process-{process}.events"),
+        stop_path=str(work / "stop"),
+        parent_pid=os.getpid(),
+        samples=plan.samples,
+        least_samples=plan.least_samples,
+        sample_seconds=plan.sample_seconds,
+        warmup_calls=plan.warmup_calls,
+        warmup_seconds=plan.warmup_seconds,
+        flush=plan.flush,
+        graph=plan.graph,
+        check=plan.check and not any(block.process < process for block in run.blocks),
+        ceilings=tuple(dict.fromkeys(case.dtype for case in plan.cases)) if plan.ceilings and not run.ceilings else (),
+    )
+    path = work / f"process-{process}.json"
+    job.write(path)
+    return job, path
+
+
+def _mark_throttled(run: BenchRun, process: int) -> None:
+    """Mark the samples of a process that are next to a reading of the clocks that names a throttle."""
+    clocks = sorted((c for c in run.clocks if c["process"] == process), key=lambda clock: clock["time_ns"])
+    times = [clock["time_ns"] for clock in clocks]
+    bad = [bool(set(clock["throttle_reasons"]) - HARMLESS_CLOCK_REASONS) for clock in clocks]
+    if not any(bad):
+        return
+    for index, block in enumerate(run.blocks):
+        if block.process == process and block.status == OK:
+            marked = tuple(i for i, at in enumerate(block.offsets_ns) if _is_bad(block.started_ns + at, times, bad))
+            run.blocks[index] = replace(block, throttled=marked)
+
+
+def _is_bad(at_ns: int, times: list[int], bad: list[bool]) -> bool:
+    """Return whether the last reading before a moment, or the next one after it, names a throttle."""
+    after = bisect_right(times, at_ns)
+    return any(bad[index] for index in (after - 1, after) if 0 <= index < len(bad))

@@ -1,0 +1,136 @@
+"""BenchRun: the raw samples of a capture, bench or tune, and what they were measured on. On disk it is samples.json."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from nsysprof import __version__
+from nsysprof.attention.range_name import format_range, varied_keys
+from nsysprof.capture.bench_plan import BenchPlan
+from nsysprof.capture.environment import check_ceilings, check_environment
+from nsysprof.files.json_file import FileHeader, read_json
+from nsysprof.files.output import write_whole
+from nsysprof.results.block import OK, Block, Duration
+
+# History of samples.json. 1: two forms, one for bench and tune, and one for captures (values by range). 2: one form.
+FORMAT_VERSION = 2
+SAMPLES = "samples.json"
+Kind = Literal["bench", "tune", "capture"]
+
+
+@dataclass
+class BenchRun:
+    """What was measured so far. samples.json holds the same."""
+
+    plan: BenchPlan
+    created_utc: str
+    blocks: list[Block] = field(default_factory=list)
+    environment: dict[str, Any] = field(default_factory=dict)
+    # bytes_per_s, and flops (FLOP/s by dtype), measured on this device.
+    ceilings: dict[str, Any] = field(default_factory=dict)
+    # Readings of NVML.
+    clocks: list[dict[str, Any]] = field(default_factory=list)
+    kind: Kind = "bench"
+    complete: bool = False
+
+    def save(self, folder: Path) -> None:
+        """Write samples.json. Raises OutputError; an earlier file then stays complete."""
+        file = _SamplesFile(
+            format_version=FORMAT_VERSION,
+            nsysprof_version=__version__,
+            kind=self.kind,
+            created_utc=self.created_utc,
+            complete=self.complete,
+            plan=self.plan,
+            environment=self.environment,
+            ceilings=self.ceilings,
+            blocks=self.blocks,
+            clocks=self.clocks,
+        )
+        # One line per block.
+        text = msgspec.json.encode(file).replace(b'},{"', b'},\n{"')
+        write_whole(folder / SAMPLES, text + b"\n")
+
+
+class _SamplesFile(FileHeader, kw_only=True):
+    """The content of samples.json."""
+
+    kind: Kind
+    created_utc: str
+    complete: bool
+    plan: BenchPlan
+    environment: dict[str, Any]
+    ceilings: dict[str, Any]
+    blocks: list[Block]
+    clocks: list[dict[str, Any]]
+
+    def __post_init__(self) -> None:
+        cells = len(self.plan.cases) * self.plan.copies
+        for index, block in enumerate(self.blocks):
+            if block.cell >= cells:
+                raise ValueError(f"blocks[{index}].cell: the plan has {cells} cells only")
+        check_environment(self.environment)
+        check_ceilings(self.ceilings)
+
+
+class _OldValues(msgspec.Struct):
+    """The samples of one range in a capture's samples.json of format 1."""
+
+    values: tuple[Duration, ...]
+
+
+class _OldCapture(FileHeader, kw_only=True):
+    """A capture's samples.json of format 1."""
+
+    samples: dict[str, _OldValues]
+
+
+class _EitherCapture(FileHeader, kw_only=True):
+    """A capture's samples.json, in which only format 1 has `samples`."""
+
+    samples: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+def new_run(plan: BenchPlan, kind: Kind = "bench") -> BenchRun:
+    """Return a run in which nothing has been measured yet."""
+    return BenchRun(plan, datetime.now(UTC).isoformat(timespec="seconds"), kind=kind)
+
+
+def read_run(path: Path) -> BenchRun:
+    """Return the content of samples.json. Raises TraceError when it is missing, foreign or of a newer format."""
+    file = read_json(
+        path, _SamplesFile, kind="a bench's samples", advice="Give the folder that bench wrote.", newest=FORMAT_VERSION
+    )
+    return BenchRun(
+        plan=file.plan,
+        created_utc=file.created_utc,
+        blocks=file.blocks,
+        environment=file.environment,
+        ceilings=file.ceilings,
+        clocks=file.clocks,
+        kind=file.kind,
+        complete=file.complete,
+    )
+
+
+def read_capture_samples(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Return a capture's samples (ns, in order) by range, from a file of any format. Raises TraceError.
+
+    The result is empty when the capture has no file of samples, as a capture of a program.
+    """
+    path = folder / SAMPLES
+    if not path.exists():
+        return {}
+    kind, advice = "a capture's samples", "Give the trace inside the folder."
+    either = read_json(path, _EitherCapture, kind=kind, advice=advice, newest=FORMAT_VERSION)
+    if either.samples is not msgspec.UNSET:
+        old = read_json(path, _OldCapture, kind=kind, advice=advice)
+        return {name: each.values for name, each in old.samples.items()}
+    file = read_json(path, _SamplesFile, kind=kind, advice=advice)
+    cells, keys = file.plan.cells, varied_keys(file.plan.cases)
+    return {format_range(cells[block.cell], keys): block.values_ns for block in file.blocks if block.status == OK}

@@ -1,0 +1,120 @@
+"""Record one program with nsys: start it, and report how it and its recording ended."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from nsysprof.capture.measured_process import tail
+from nsysprof.capture.program_plan import NO_RANGE, ProgramPlan
+from nsysprof.capture.streamed import Ended, Streams, run_streamed
+from nsysprof.errors import ToolFailedError
+from nsysprof.notes import Note, make_note
+from nsysprof.nsight.nsys import explain_profile_failure, import_again, profile_argv, recording_of
+from nsysprof.nsight.run_tool import Step
+from nsysprof.results.missing_source import MissingSource
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """How the recording of a program ended."""
+
+    ended: Ended
+    # Why there is no report; None where there is one.
+    failure: ToolFailedError | None
+    steps: tuple[Step, ...]
+    notes: tuple[Note, ...] = ()
+    # What was asked for and could not be had; `notes` says why.
+    missing: tuple[MissingSource, ...] = ()
+
+
+@dataclass(frozen=True)
+class Watchers:
+    """The streams that show the program's output while it runs."""
+
+    stdout: IO[bytes] | None
+    stderr: IO[bytes] | None
+
+
+def own_watchers(*, quiet_stdout: bool = False) -> Watchers:
+    """Return this process's stdout and stderr. quiet_stdout: return stderr for both, to keep our own stdout clean."""
+    return Watchers(sys.stderr.buffer if quiet_stdout else sys.stdout.buffer, sys.stderr.buffer)
+
+
+def record_program(
+    plan: ProgramPlan,
+    nsys: Path,
+    report: Path,
+    logs: tuple[Path, Path, Path],
+    watchers: Watchers,
+    *,
+    metrics: tuple[str, ...],
+    environment: dict[str, str],
+    say: Say,
+) -> Recorded:
+    """Run the plan's program under nsys into `report`, and return how the recording ended.
+
+    Where nsys fails to start the program with `metrics`, the program runs without them.
+
+    logs: the files for stdout, stderr and nsys.
+    metrics: nsys' options for sampling counters.
+    """
+    streams = Streams(*logs, watchers.stdout, watchers.stderr)
+    steps, notes, missing = [], [], []
+    for options in ((*plan.profile_options, *metrics), plan.profile_options):
+        recording_of(report).unlink(missing_ok=True)
+        ended = run_streamed(
+            list(plan.argv),
+            streams,
+            environment | plan.environment,
+            wrap=lambda argv, options=options: profile_argv(nsys, report.with_suffix(""), argv, options),  # type: ignore[misc]
+            end_with_tool=plan.end_program,
+            say=say,
+        )
+        steps.append(Step("program", ended.argv, ended.exit_code, ended.duration_ns))
+        if ended.exit_code is not None or ended.interrupted or not metrics:
+            break
+        why = explain_profile_failure(ended.tool_code, tail(logs[2])).text
+        notes, missing = [unsampled(why)], [MissingSource.DRAM_SAMPLES]
+        metrics = ()
+    imported = import_again(nsys, report, logs[2])
+    if imported is not None:
+        steps.append(imported)
+    has_report = report.is_file() and report.stat().st_size > 0
+    failure = None if has_report or ended.refused else _why_no_report(plan, ended, tail(logs[2]))
+    return Recorded(ended, failure, tuple(steps), tuple(notes), tuple(missing))
+
+
+def program_environment() -> dict[str, str]:
+    """Return this process's environment, with Python set to print at once although its output goes into a file."""
+    return {"PYTHONUNBUFFERED": "1", **os.environ}
+
+
+def _why_no_report(plan: ProgramPlan, ended: Ended, log: str) -> ToolFailedError:
+    if ended.exit_code is None or "No space left" in log or "libdw" in log:
+        return explain_profile_failure(ended.tool_code, log)
+    if plan.capture_range != NO_RANGE:
+        name = plan.capture_range.removeprefix("nvtx:")
+        return ToolFailedError(
+            f"The program ended without entering the capture range {name}, so nothing was recorded.",
+            "Check the range's name and domain (nvtx:NAME@DOMAIN, NAME@* for any), or that cudaProfilerStart is called "
+            "in a process that was not forked.",
+        )
+    if plan.delay_s and ended.duration_ns < (plan.delay_s + 1) * 1_000_000_000:
+        return ToolFailedError(
+            f"The program ended after {ended.duration_ns / 1e9:.1f} s, before the recording began (--delay "
+            f"{plan.delay_s}).",
+            "Give a shorter --delay.",
+        )
+    return explain_profile_failure(ended.tool_code, log)
+
+
+def unsampled(why: str) -> Note:
+    """Return the note that --gpu-metrics could not be done."""
+    return make_note("gpu-metrics-failed", "program", problem=why)

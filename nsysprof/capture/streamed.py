@@ -1,0 +1,248 @@
+"""Run one program to its end, under nsys or not: stream its output, pass on signals, keep its exit status."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import IO, Any
+
+_POLL_S = 0.1
+_GRACE_S = 10.0  # the time from a signal to the next, stronger one
+_FINISH_S = 600.0  # how long nsys may write a large report after the program's end
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_PASSED_ON = (*_INTERRUPTS, signal.SIGUSR1, signal.SIGUSR2)
+_CHUNK = 1 << 16
+
+Wrap = Callable[[list[str]], list[str]]
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a program ended."""
+
+    # The program's exit code, 128 + n for signal n; None when it never started or its end is unknown.
+    exit_code: int | None
+    # The exit code of the tool under which it ran.
+    tool_code: int | None
+    duration_ns: int
+    argv: tuple[str, ...]
+    # Why the program could not be started.
+    refused: str = ""
+    # The signal that we received and passed on.
+    interrupted: int | None = None
+    # Whether we ended the program because the recording was over and the user had asked for it.
+    ended_by_us: bool = False
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Where output goes: files in the capture folder, and streams that show it at once (None: nobody watches)."""
+
+    stdout_log: Path
+    stderr_log: Path
+    tool_log: Path
+    stdout: IO[bytes] | None
+    stderr: IO[bytes] | None
+
+
+def run_streamed(
+    program: list[str],
+    streams: Streams,
+    environment: dict[str, str],
+    *,
+    wrap: Wrap = lambda argv: argv,
+    end_with_tool: bool = False,
+    say: Say = lambda _text: None,
+) -> Ended:
+    """Run `program`, and return how it ended once `wrap`'s tool has finished too.
+
+    end_with_tool: whether to end the program when the tool ends, that is, when its recording is over.
+    """
+    with tempfile.TemporaryDirectory(prefix="nsysprof-") as work, _Signals() as signals:
+        status = Path(work) / "status.json"
+        files = [str(os.getpid()), str(status), str(streams.stdout_log.resolve()), str(streams.stderr_log.resolve())]
+        argv = wrap([sys.executable, "-P", "-m", "nsysprof.capture.run_program", *files, *program])
+        started = time.monotonic_ns()
+        for log in (streams.stdout_log, streams.stderr_log):
+            log.touch()
+        with streams.tool_log.open("ab") as tool_log, _tails(streams) as forward:
+            # A session of its own: Ctrl-C reaches only us and is passed on to the program alone, so that nsys still
+            # writes its report. The program cannot read from a terminal there, but it can from a pipe.
+            tool = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL if sys.stdin is None or sys.stdin.isatty() else None,
+                stdout=tool_log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=environment,
+            )
+            run = _Running(tool, status, signals, end_with_tool, say)
+            while not run.is_over():
+                forward()
+                time.sleep(_POLL_S)
+            forward()
+    facts = run.facts()
+    return Ended(
+        exit_code=facts.get("exit_code"),
+        tool_code=tool.returncode,
+        duration_ns=time.monotonic_ns() - started,
+        argv=tuple(argv),
+        refused=str(facts.get("refused", "")),
+        interrupted=signals.interrupted,
+        ended_by_us=run.ended_by_us,
+    )
+
+
+class _Running:
+    """The tool and the program in it, and the steps that end them."""
+
+    def __init__(
+        self, tool: subprocess.Popen[bytes], status: Path, signals: _Signals, end_with_tool: bool, say: Say
+    ) -> None:
+        self._tool, self._status, self._signals = tool, status, signals
+        self._end_with_tool, self._say = end_with_tool, say
+        self._facts: dict[str, Any] = {}
+        self._finish_by: float | None = None
+        self._measures: list[tuple[float, Callable[[], None]]] = []
+        self.ended_by_us = False
+
+    def facts(self) -> dict[str, Any]:
+        """Return what run_program has reported so far; the last report is kept when its folder is gone."""
+        if "exit_code" not in self._facts:
+            with contextlib.suppress(OSError, ValueError):
+                self._facts = json.loads(self._status.read_text(encoding="utf-8"))
+        return self._facts
+
+    def is_over(self) -> bool:
+        tool_ended = self._tool.poll() is not None
+        facts = self.facts()
+        program_ended = "exit_code" in facts or not _is_alive(facts.get("wrapper_pid"))
+        for number in self._signals.take():
+            self._pass_on(number)
+        self._take_measures()
+        if tool_ended and program_ended:
+            return True
+        if tool_ended and self._end_with_tool and not self.ended_by_us:
+            self.ended_by_us = True
+            self._end_soon(signal.SIGTERM)
+        if program_ended and facts and not tool_ended:
+            self._finish_by = self._finish_by or time.monotonic() + _FINISH_S
+            if time.monotonic() > self._finish_by:
+                self._kill_tool()
+        return False
+
+    def _pass_on(self, number: int) -> None:
+        if number not in _INTERRUPTS:
+            self._send(number)
+        elif self._signals.interrupts > 1:
+            self._send(signal.SIGKILL)  # the user asked twice
+        elif number == signal.SIGINT:
+            self._say("Interrupt passed on to the program. Press Ctrl-C again to kill it.")
+            self._send(number)  # the program may have a checkpoint to write, so there is no deadline
+        else:  # the signal comes from a scheduler, which kills soon
+            self._end_soon(number)
+        if "pid" not in self.facts():
+            self._stop_tool(signal.SIGTERM)  # nothing has been recorded yet
+
+    def _end_soon(self, number: int) -> None:
+        """Ask the program to end. After a while, let nsys write what it has, and then kill the program."""
+        self._send(number)
+        now = time.monotonic()
+        self._measures = [
+            (now + _GRACE_S, lambda: self._stop_tool(signal.SIGINT)),
+            (now + 2 * _GRACE_S, lambda: self._send(signal.SIGKILL)),
+        ]
+
+    def _take_measures(self) -> None:
+        while self._measures and time.monotonic() >= self._measures[0][0] and "exit_code" not in self.facts():
+            self._measures.pop(0)[1]()
+
+    def _send(self, number: int) -> None:
+        pid = self.facts().get("pid")
+        if pid and "exit_code" not in self.facts():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, number)
+
+    def _stop_tool(self, number: int) -> None:
+        if self._tool.poll() is None:
+            self._tool.send_signal(number)
+
+    def _kill_tool(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._tool.pid, signal.SIGKILL)
+
+
+class _Signals:
+    """Collects the signals that we receive while the program runs, instead of ending by them."""
+
+    def __init__(self) -> None:
+        self._pending: list[int] = []
+        self._before: dict[int, Any] = {}
+        self.interrupted: int | None = None
+        self.interrupts = 0
+
+    def __enter__(self) -> _Signals:
+        for number in _PASSED_ON:
+            self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        self._pending.append(number)
+
+    def take(self) -> Iterator[int]:
+        while self._pending:
+            number = self._pending.pop(0)
+            if number in _INTERRUPTS:
+                self.interrupted = self.interrupted or number
+                self.interrupts += 1
+            yield number
+
+
+@contextlib.contextmanager
+def _tails(streams: Streams) -> Iterator[Callable[[], None]]:
+    """Yield a function that passes on what the program has written since the function's last call."""
+    with contextlib.ExitStack() as stack:
+        pairs: list[tuple[IO[bytes], IO[bytes]]] = []
+        for log, watcher in ((streams.stdout_log, streams.stdout), (streams.stderr_log, streams.stderr)):
+            source = stack.enter_context(log.open("rb"))
+            source.seek(0, os.SEEK_END)
+            if watcher is not None:
+                pairs.append((source, watcher))
+
+        def forward() -> None:
+            for pair in tuple(pairs):
+                try:
+                    while chunk := pair[0].read(_CHUNK):
+                        pair[1].write(chunk)
+                        pair[1].flush()
+                except (BrokenPipeError, ValueError):  # nobody watches any more, but the program goes on
+                    pairs.remove(pair)
+
+        yield forward
+
+
+def _is_alive(pid: int | None) -> bool:
+    if pid is None:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,70 @@
+"""Run a tuning: process after process over the cells that are still worth measuring, within a budget of time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from msgspec.structs import asdict
+
+from nsysprof.attention.case import Case
+from nsysprof.capture.bench import OnBlock, hopeless_cells, run_bench_process
+from nsysprof.capture.bench_plan import order_blocks
+from nsysprof.capture.bench_run import BenchRun
+from nsysprof.capture.measured_process import WORK
+
+# The rounds of the first and of later processes: one to drop what is far behind, then more for what is left.
+_ROUNDS = (1, 3, 4, 4)
+
+Choose = Callable[[BenchRun], list[int]]
+
+
+def axes_grid(cases: Sequence[Case], backends: Sequence[str]) -> list[Case]:
+    """Return the cases of a full grid that differ from the first shape in at most one dimension, for every backend."""
+    if not cases:
+        return []
+    base = _dimensions(cases[0])
+    near = [case for case in cases if sum(a != b for a, b in zip(_dimensions(case), base, strict=True)) <= 1]
+    return [case for case in near if case.backend in backends]
+
+
+def _dimensions(case: Case) -> list[object]:
+    """Return the values that a sweep varies one at a time. kv_heads that equal the heads do not vary by themselves."""
+    shape = asdict(case.shape) | {"kv_heads": case.own_kv_heads}
+    return list(shape.values())
+
+
+def run_tuning(run: BenchRun, folder: Path, budget_s: float, choose: Choose, on_block: OnBlock) -> bool:
+    """Measure until `choose` names no cell or the time is over; return False when Ctrl-C ended it.
+
+    Blocks that are already in `run` count, so a tuning that was ended can be resumed.
+
+    budget_s: the time limit (s).
+    choose: returns the cells that need more blocks, given what was measured so far.
+    """
+    deadline = time.monotonic() + budget_s
+    process = 1 + max((block.process for block in run.blocks), default=-1)
+    try:
+        while time.monotonic() < deadline:
+            out = hopeless_cells(run)
+            cells = [cell for cell in choose(run) if cell not in out]
+            if not cells:
+                run.complete = True
+                break
+            rounds = _ROUNDS[min(_steps(run), len(_ROUNDS) - 1)]
+            order = order_blocks(cells, rounds, run.plan.seed, process)
+            (folder / WORK / "stop").unlink(missing_ok=True)
+            ended = run_bench_process(run, folder, process, order, 0, on_block, deadline)
+            if ended is not None and ended.interrupted:
+                return False
+            process += 1
+    except KeyboardInterrupt:  # between two processes
+        return False
+    finally:
+        run.save(folder)
+    return True
+
+
+def _steps(run: BenchRun) -> int:
+    return len({block.process for block in run.blocks})

@@ -1,0 +1,103 @@
+"""Measure the ceilings of the device: bytes/s of copies, FLOP/s of matrix products, and the clock they run at."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import Any
+
+import torch
+
+from nsysprof.environment import read_clocks
+from nsysprof.workload.loaded_libraries import collect_torch
+from nsysprof.workload.measure import own_stream
+from nsysprof.workload.memory import release_memory
+from nsysprof.workload.prepared_call import DTYPES
+from nsysprof.workload.timing import Call, capture_graph, time_calls, warm_up
+
+_COPY_BYTES = {"cuda": 1 << 30, "cpu": 1 << 28}
+_MATMUL_SIZES = {("cuda", "fp16"): 8192, ("cuda", "bf16"): 8192, ("cuda", "fp32"): 4096}
+_CPU_MATMUL_SIZE = 1024
+_CEILING_SAMPLES = 20
+_L2_PART = 6  # two buffers of a sixth fit easily, and each half of a split L2 still holds its share
+_L2_COPIES = 50
+_CLOCK_CALLS = 200
+_CLOCK_SAMPLES, _CLOCK_EVERY_S = 7, 0.02
+
+
+def measure_ceilings(device: str, dtypes: list[str]) -> dict[str, Any]:
+    """Return the highest rates that this device reaches; None for what cannot be measured.
+
+    bytes_per_s, l2_bytes_per_s: copies from DRAM and within the L2 cache, with read and written bytes added. The L2 is
+        unknown where its copies are no faster than those from DRAM: they are so short there that starting them counts.
+    flops: the FLOP/s of a matrix product, by dtype.
+    sm_clock_mhz: the SM clock while these products ran (MHz).
+    """
+    flops = {dtype: _multiplication_rate(device, dtype) for dtype in dtypes}
+    clocks = {dtype: _clock_of_products(device, dtype) for dtype in dtypes}
+    release_memory()
+    dram, l2 = _copy_rate(device), _l2_rate(device)
+    return {
+        "bytes_per_s": dram,
+        "l2_bytes_per_s": l2 if l2 is not None and l2 > dram else None,
+        "flops": flops,
+        "sm_clock_mhz": clocks,
+    }
+
+
+def _l2_rate(device: str) -> float | None:
+    """Return the rate of copies between two buffers in the L2 (bytes/s). They are short, so one graph runs many."""
+    if device != "cuda":
+        return None
+    size = torch.cuda.get_device_properties(0).L2_cache_size // _L2_PART
+    source = torch.empty(size, dtype=torch.int8, device=device)
+    target = torch.empty_like(source)
+
+    def copies() -> None:
+        for _ in range(_L2_COPIES):
+            target.copy_(source)
+
+    with own_stream(device):
+        return _rate(capture_graph(copies), device, 2 * size * _L2_COPIES)
+
+
+def _clock_of_products(device: str, dtype: str) -> int | None:
+    """Return the SM clock while products of this dtype run (MHz)."""
+    if device != "cuda":
+        return None
+    multiply, uuid = _product(device, dtype), str(collect_torch(device)["gpu_uuid"])
+    for _ in range(_CLOCK_CALLS):
+        multiply()
+    seen = []
+    for _ in range(_CLOCK_SAMPLES):
+        time.sleep(_CLOCK_EVERY_S)
+        seen.append(read_clocks(uuid))
+    torch.cuda.synchronize()
+    known = [int(clocks["sm_clock_mhz"]) for clocks in seen if clocks is not None]
+    return round(statistics.median(known)) if known else None
+
+
+def _copy_rate(device: str) -> float:
+    source = torch.empty(_COPY_BYTES[device], dtype=torch.int8, device=device)
+    target = torch.empty_like(source)
+    return _rate(lambda: target.copy_(source), device, 2 * _COPY_BYTES[device])
+
+
+def _multiplication_rate(device: str, dtype: str) -> float:
+    return _rate(_product(device, dtype), device, 2 * _matmul_size(device, dtype) ** 3)
+
+
+def _product(device: str, dtype: str) -> Call:
+    n = _matmul_size(device, dtype)
+    a, b, out = (torch.randn(n, n, device=device).to(DTYPES[dtype]) for _ in range(3))
+    return lambda: torch.mm(a, b, out=out)
+
+
+def _matmul_size(device: str, dtype: str) -> int:
+    return _MATMUL_SIZES.get((device, dtype), _CPU_MATMUL_SIZE)
+
+
+def _rate(call: Call, device: str, amount: int) -> float:
+    """Return `amount` per second for the fastest of several calls, because a ceiling is the most that is reached."""
+    warm_up(call, device, 1.0)
+    return amount / (min(time_calls(call, device, _CEILING_SAMPLES, None).values_ns) * 1e-9)

@@ -1,1 +1,0 @@
-"""Compare a backend with a float64 reference before anything is timed."""

@@ -1,0 +1,272 @@
+"""Ask torch's own checks about one call, one backend at a time, and run the call under torch's profiler."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from nsysprof.attention.attention_call import AttentionCall
+from nsysprof.attention.choices import BACKENDS
+from nsysprof.attention.constraints import Constraint, parse_refusal, plain_text
+from nsysprof.attention.eligibility import EligibilityAnswer, EligibilityQuestion, Ran
+from nsysprof.attention.nearest_supported_shape import CallVerdict, explain_refusal
+from nsysprof.environment import collect_host
+from nsysprof.units import format_bytes
+from nsysprof.workload.attention_inputs import NoMemoryError, make_inputs
+from nsysprof.workload.refusal import IneligibleError
+from nsysprof.workload.run_once import run_once
+
+_BACKENDS = {
+    "math": SDPBackend.MATH,
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "cudnn": getattr(SDPBackend, "CUDNN_ATTENTION", None),
+}
+_NAMES = {int(value): name for name, value in _BACKENDS.items() if value is not None}
+_CHECKS = {
+    "flash": "can_use_flash_attention",
+    "efficient": "can_use_efficient_attention",
+    "cudnn": "can_use_cudnn_attention",
+}
+# A call that every fused backend takes on a GPU that it supports. If it is refused, its shape is not the reason.
+_ORDINARY = AttentionCall(seq=128, kv_seq=128, heads=1, kv_heads=1, head_dim=64, dtype="fp16", causal=False)
+
+
+class UnknownError(Exception):
+    """The question cannot be answered here; the text says why."""
+
+
+def collect_facts(device: str) -> dict[str, Any]:
+    """Return torch's version and the GPU. This starts CUDA, so a broken driver shows here."""
+    facts: dict[str, Any] = {
+        "device": device,
+        "torch_version": str(torch.__version__),
+        "cuda_version": torch.version.cuda,
+        "cudnn_version": torch.backends.cudnn.version() if device == "cuda" else None,
+        "gpu_name": None,
+        "compute_capability": None,
+    }
+    if device == "cuda":
+        properties = torch.cuda.get_device_properties(0)
+        torch.zeros(1, device="cuda")
+        facts |= {"gpu_name": properties.name, "compute_capability": f"{properties.major}.{properties.minor}"}
+    return facts
+
+
+def answer(question: EligibilityQuestion, device: str) -> EligibilityAnswer:
+    """Return all that can be known here about one question. What cannot be known is None, with the reason."""
+    backend, call = question.backend, question.call
+    if backend not in BACKENDS:
+        return _answer_of_own(question, device)
+    built, supported = support(backend, device)
+    try:
+        answered = _ask(backend, call, device)
+    except UnknownError as error:
+        answered = EligibilityAnswer(backend, None, str(error))
+    except RuntimeError as error:
+        answered = EligibilityAnswer(backend, None, f"torch: {_first_line(error)}")
+    if answered.eligible is False or (answered.eligible is None and backend in ("efficient", "cudnn")):
+        ran = Ran("not_run", answered.reason)
+    else:
+        ran = _run(question, device, answered.predicted)
+    if device == "cuda":
+        torch.cuda.empty_cache()
+    return replace(answered, built=built, supported=supported, ran=ran)
+
+
+def _answer_of_own(question: EligibilityQuestion, device: str) -> EligibilityAnswer:
+    """Return what one call of a user's own backend shows, because torch has no check for it."""
+    backend, call = question.backend, question.call
+    if call.mask != "none" or call.dropout:
+        reason = "it is called with q, k, v and is_causal only, without a mask and without dropout"
+        return EligibilityAnswer(backend, False, reason, ran=Ran("not_run", reason))
+    try:
+        ran = _run(question, device, None)
+    except IneligibleError as error:
+        return EligibilityAnswer(backend, False, str(error), ran=Ran("not_run", str(error)))
+    if device == "cuda":
+        torch.cuda.empty_cache()
+    if ran.status == "ok":
+        return EligibilityAnswer(backend, True, "one call of it ran", ran=ran)
+    # A backend that takes the shape and then runs out of memory is eligible, as torch's backends are.
+    return EligibilityAnswer(backend, True if ran.status == "out_of_memory" else None, ran.reason, ran=ran)
+
+
+def is_poisoned(answered: EligibilityAnswer) -> bool:
+    """Return whether the GPU can no longer be used from this process."""
+    return answered.ran.status == "error" and "CUDA error" in answered.ran.reason
+
+
+def _ask(backend: str, call: AttentionCall, device: str) -> EligibilityAnswer:
+    if backend == "naive":
+        return EligibilityAnswer(backend, True, "plain operators: any shape that fits the memory")
+    if backend == "math":
+        return EligibilityAnswer(backend, True, "torch's fallback: any shape that fits the memory")
+    if backend == "auto":
+        return EligibilityAnswer(backend, True, predicted=_predict(call, device))
+    verdict = _verdict(backend, call, device)
+    if verdict.eligible:
+        return EligibilityAnswer(backend, True)
+    explanation = explain_refusal(call, lambda other: _verdict_or_refusal(backend, other, device))
+    reason = " ".join(constraint.text for constraint in explanation.constraints)
+    return EligibilityAnswer(backend, False, reason, explanation.constraints, explanation.nearest)
+
+
+def _verdict(backend: str, call: AttentionCall, device: str) -> CallVerdict:
+    """Return what torch's check says about one backend alone, with only the warnings of that check."""
+    if device == "cpu" and backend != "flash":
+        raise UnknownError("needs a GPU")
+    with warnings.catch_warnings(record=True) as caught, _every_warning(), _stderr() as written:
+        eligible = _choice_among(call, device, "flash") == "flash" if device == "cpu" else _can_use(backend, call)
+    if eligible:
+        return CallVerdict(True)
+    messages = [str(warning.message) for warning in caught] + native_warnings("".join(written))
+    constraints = parse_refusal(messages, call)
+    return CallVerdict(False, tuple(constraints) or (Constraint(None, None, "", None, "torch gave no reason"),))
+
+
+@contextmanager
+def _every_warning() -> Iterator[None]:
+    """Make torch and Python repeat their warnings for each call. By default some are given once per process."""
+    before = torch.is_warn_always_enabled()
+    warnings.simplefilter("always")
+    torch.set_warn_always(True)
+    try:
+        yield
+    finally:
+        torch.set_warn_always(before)
+
+
+@contextmanager
+def _stderr() -> Iterator[list[str]]:
+    """Collect what native code writes to standard error within the block, as one text when the block ends.
+
+    The checks are called without torch's handler that turns native warnings into Python warnings, so they appear there.
+    """
+    written: list[str] = []
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as scratch:
+        os.dup2(scratch.fileno(), 2)
+        try:
+            yield written
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            scratch.seek(0)
+            written.append(scratch.read().decode("utf-8", errors="replace"))
+
+
+def native_warnings(text: str) -> list[str]:
+    """Return the messages in lines like `[W1121 05:42:57.4 sdp_utils.cpp:180] Warning: MESSAGE (function NAME)`."""
+    return re.findall(r"^\[W[^\]]*\] Warning: (.*?)(?: \(function \S+\))?$", text, re.MULTILINE)
+
+
+def _verdict_or_refusal(backend: str, call: AttentionCall, device: str) -> CallVerdict:
+    """Return the verdict for the search. A neighbour about which torch cannot be asked does not pass."""
+    try:
+        return _verdict(backend, call, device)
+    except UnknownError:
+        return CallVerdict(False)
+
+
+def _can_use(backend: str, call: AttentionCall) -> bool:
+    check = getattr(torch.backends.cuda, _CHECKS[backend], None)
+    if check is None or _BACKENDS[backend] is None:
+        raise UnknownError(f"torch {torch.__version__} does not have {_CHECKS[backend]}, which checks a call")
+    try:
+        inputs = make_inputs(call, "cuda", fill=False)
+    except NoMemoryError as error:
+        raise UnknownError(str(error)) from error
+    with sdpa_kernel(_BACKENDS[backend]):
+        return bool(check(torch.backends.cuda.SDPAParams(*inputs.positional), True))
+
+
+def _choice_among(call: AttentionCall, device: str, backend: str | None) -> str | None:
+    """Return the backend that torch's dispatcher picks, or None when it refuses. `backend`: the only one allowed."""
+    choose = getattr(torch, "_fused_sdp_choice", None)
+    if choose is None:
+        raise UnknownError(f"torch {torch.__version__} does not have _fused_sdp_choice, which names its choice")
+    try:
+        inputs = make_inputs(call, device, fill=False)
+    except NoMemoryError as error:
+        raise UnknownError(str(error)) from error
+    try:
+        if backend is None:
+            picked = choose(*inputs.positional[:-1], enable_gqa=inputs.grouped)
+        else:
+            with sdpa_kernel(_BACKENDS[backend]):
+                picked = choose(*inputs.positional[:-1], enable_gqa=inputs.grouped)
+    except RuntimeError as error:
+        if "No available kernel" in str(error) or "No viable backend" in str(error):
+            return None
+        raise
+    return _NAMES.get(int(picked), f"backend {int(picked)}")
+
+
+def _predict(call: AttentionCall, device: str) -> str | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return _choice_among(call, device, None)
+        except UnknownError:
+            return None
+
+
+@cache
+def support(backend: str, device: str) -> tuple[bool | None, bool | None]:
+    """Return whether this torch has the backend and whether this GPU supports it; None where it cannot be known.
+
+    Torch is asked about a call that every fused backend takes, so a refusal is due to the build or the GPU.
+    """
+    if backend in ("math", "naive", "auto") or (backend == "flash" and device == "cpu"):
+        return True, (True if device == "cuda" else None)
+    if torch.version.cuda is None and torch.version.hip is None:
+        return False, None
+    try:
+        verdict = _verdict(backend, _ORDINARY, device)
+    except (UnknownError, RuntimeError):
+        return None, None
+    if "built" in verdict.properties:
+        return False, None
+    return True, verdict.eligible or (False if "gpu_architecture" in verdict.properties else None)
+
+
+def _run(question: EligibilityQuestion, device: str, predicted: str | None) -> Ran:
+    """Run one call under the profiler, after another one to warm up, and return what it ran."""
+    own = None if question.backend not in BACKENDS else question.backend
+    expected = {"auto": predicted, "naive": "math"}.get(question.backend, own)
+    call = question.call
+    if device == "cpu":
+        least_bytes, memory_bytes = call.tensor_bytes, collect_host()["memory_bytes"]
+        if memory_bytes is not None and least_bytes > memory_bytes:
+            needs, has = format_bytes(least_bytes), format_bytes(memory_bytes)
+            return Ran("out_of_memory", f"q, k, v and the output need {needs}, the machine has {has}")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return run_once(question.backend, _BACKENDS.get(question.backend), call, device, expected)
+    except (NoMemoryError, torch.OutOfMemoryError, MemoryError) as error:
+        return Ran("out_of_memory", _first_line(error))
+    except IneligibleError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever a backend raises is the result of its run
+        if "can't allocate memory" in str(error) or "not enough memory" in str(error):
+            return Ran("out_of_memory", _first_line(error))
+        return Ran("error", f"{type(error).__name__}: {_first_line(error)}")
+
+
+def _first_line(error: BaseException) -> str:
+    lines = (plain_text(line) for line in str(error).splitlines())
+    return next((line for line in lines if line), type(error).__name__)[:500]

@@ -1,1 +1,0 @@
-"""Find out which backends torch takes for a call, and what each launches."""

@@ -1,0 +1,116 @@
+"""Measure one case: a block of untraced samples, or calls inside an NVTX range that a profiler records."""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+
+from nsysprof.attention.case import Case
+from nsysprof.results.launch_bound import LAUNCH_BOUND_SHARE
+from nsysprof.workload.job import Job
+from nsysprof.workload.memory import PeakMemory, release_memory
+from nsysprof.workload.prepared_call import prepared
+from nsysprof.workload.timing import (
+    Call,
+    WarmUp,
+    capture_graph,
+    make_flush,
+    run_calls,
+    synchronize,
+    time_calls,
+    warm_up,
+)
+
+_MOST_CALLS = 2000
+
+
+def measure_block(case: Case, job: Job) -> dict[str, Any]:
+    """Return the measured fields of a Block: latencies, peak memory, and how the warm-up went."""
+    flush = make_flush(job.device) if job.flush else None  # before the peak is measured, without its buffer
+    memory = PeakMemory(job.device)
+    with own_stream(job.device), prepared(case, job.device, memory) as call:
+        warm = _warm_up(call, job)
+        count = sample_count(job, warm.call_s)
+        if flush is not None:
+            flush()
+        synchronize(job.device)
+        started_ns = time.time_ns()
+        timed = time_calls(call, job.device, count, flush)
+        peaks = memory.read()
+        share = warm.launch_s / warm.call_s if job.device == "cuda" and warm.call_s else None
+        graph_ns, graph_reason = _time_graph(call, job, count, flush, share)
+    release_memory()
+    return {
+        "started_ns": started_ns,
+        "values_ns": timed.values_ns,
+        "offsets_ns": timed.offsets_ns,
+        "graph_ns": graph_ns,
+        "graph_reason": graph_reason,
+        "launch_share": None if share is None else round(share, 3),
+        "warmup_calls": warm.calls,
+        "stable": warm.stable,
+        **peaks,
+    }
+
+
+def run_traced(case: Case, job: Job, annotated: AbstractContextManager[None]) -> int:
+    """Warm up the case, run its calls inside `annotated`, and return how many they were.
+
+    There are traced_calls of them, or as many as take traced_seconds. The range ends when the device is idle again.
+    """
+    with prepared(case, job.device) as call:
+        call_s = run_calls(call, job.device, job.warmup_calls or 0).call_s
+        count = job.traced_calls
+        if job.traced_seconds and call_s:
+            count = max(count, min(_MOST_CALLS, math.ceil(job.traced_seconds / call_s)))
+        with annotated:
+            for _ in range(count):
+                call()
+            synchronize(job.device)
+    return count
+
+
+def own_stream(device: str) -> AbstractContextManager[Any]:
+    """Return a stream other than the default one, which cannot be captured into a graph."""
+    return torch.cuda.stream(torch.cuda.Stream()) if device == "cuda" else nullcontext()
+
+
+def sample_count(job: Job, call_s: float) -> int:
+    """Return the number of samples: as many as wanted, or fewer when they would take longer than sample_seconds.
+
+    It is never less than least_samples, unless fewer are wanted.
+
+    call_s: the duration of a call (s).
+    """
+    return min(job.samples, max(job.least_samples, int(job.sample_seconds / max(call_s, 1e-9))))
+
+
+def _warm_up(call: Call, job: Job) -> WarmUp:
+    """Warm up until the times are stable, or with the number of calls that the job gives, and return how it went."""
+    if job.warmup_calls is None:
+        return warm_up(call, job.device, job.warmup_seconds)
+    first = run_calls(call, job.device, 1)  # the second call in all: plans exist, clocks may still be low
+    most = max(2, int(job.sample_seconds / max(first.call_s, 1e-9)))
+    warm = run_calls(call, job.device, min(job.warmup_calls, most))
+    return warm._replace(calls=warm.calls + 1)
+
+
+def _time_graph(
+    call: Call, job: Job, count: int, flush: Call | None, share: float | None
+) -> tuple[tuple[int, ...], str]:
+    """Return the latencies of the call as a CUDA graph (ns), or none and the reason."""
+    if job.graph == "never" or share is None:
+        return (), "not asked for" if job.device == "cuda" else "there are no CUDA graphs on a CPU"
+    if job.graph == "auto" and share < LAUNCH_BOUND_SHARE:
+        return (), f"launching takes {share:.0%} of a call, so it is not the bottleneck"
+    try:
+        replay = capture_graph(call)
+        warm_up(replay, job.device, job.warmup_seconds)
+        return time_calls(replay, job.device, count, flush).values_ns, ""
+    except RuntimeError as error:
+        first = (str(error).splitlines() or [""])[0]
+        return (), f"it cannot be captured: {first[:200]}"

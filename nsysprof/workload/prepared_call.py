@@ -1,0 +1,86 @@
+"""Prepare the call that a case measures: inputs allocated, backend selected, results of the right form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from nsysprof.attention.case import Case
+from nsysprof.workload.backends import Attention, check_form, load_attention
+from nsysprof.workload.check import check_attention
+from nsysprof.workload.memory import PeakMemory
+from nsysprof.workload.refusal import WrongResultError, eligibility
+from nsysprof.workload.timing import Call, synchronize
+
+DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
+
+
+@contextmanager
+def prepared(case: Case, device: str, memory: PeakMemory | None = None) -> Iterator[Call]:
+    """Yield the case's call, ready to run and called once already.
+
+    fwd computes out = attention(q, k, v) without autograd. bwd computes the gradients of q, k and v, after a forward
+    pass that is not measured. fwdbwd does both.
+
+    memory: told when the inputs exist and nothing else does.
+
+    Raises IneligibleError when the backend refuses the case, UnusableBackendError when its name leads to nothing
+    callable, and WrongResultError when its result does not have the form of attention.
+    """
+    select, attention = load_attention(case.backend)
+    q, k, v = _make_inputs(case, device)
+    grad = torch.randn_like(q) if case.pass_ != "fwd" else None
+    if memory is not None:
+        memory.mark_inputs()
+    with select, torch.set_grad_enabled(case.pass_ != "fwd"):
+        with eligibility(case.backend):
+            call = _make_call(case, attention, q, k, v, grad)
+            synchronize(device)
+        yield call
+
+
+def check_case(case: Case, device: str) -> dict[str, Any]:
+    """Return how far the results are from the float64 reference. Raises WrongResultError when that is too far."""
+    select, attention = load_attention(case.backend)
+    with select, eligibility(case.backend):
+        result = check_attention(attention, case, device)
+    if not result.ok:
+        raise WrongResultError(result.reason)
+    return asdict(result)
+
+
+def _make_inputs(case: Case, device: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    generator = torch.Generator(device=device).manual_seed(0)
+    made = [
+        torch.randn(
+            (case.batch, heads, case.seq, case.head_dim), generator=generator, device=device, dtype=DTYPES[case.dtype]
+        ).requires_grad_(case.pass_ != "fwd")
+        for heads in (case.heads, case.kv_heads, case.kv_heads)
+    ]
+    return made[0], made[1], made[2]
+
+
+def _make_call(
+    case: Case,
+    attention: Attention,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    grad: torch.Tensor | None,
+) -> Call:
+    """Return the call to measure, after a first call whose result has the right form."""
+    causal = case.causal
+    out = attention(q, k, v, causal)
+    tensor = check_form(out, q, v)
+    if q.requires_grad and not tensor.requires_grad:
+        raise WrongResultError("returned a tensor without gradient")
+    if case.pass_ == "fwd":
+        return lambda: attention(q, k, v, causal)
+    torch.autograd.grad(out, (q, k, v), grad, retain_graph=case.pass_ == "bwd")
+    if case.pass_ == "bwd":
+        return lambda: torch.autograd.grad(out, (q, k, v), grad, retain_graph=True)
+    return lambda: torch.autograd.grad(attention(q, k, v, causal), (q, k, v), grad)

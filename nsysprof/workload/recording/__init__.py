@@ -1,1 +1,0 @@
-"""Mark measured calls with NVTX, and record with torch.profiler where nsys does not."""

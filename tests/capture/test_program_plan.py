@@ -1,0 +1,104 @@
+from pathlib import Path
+
+import pytest
+
+from nsysprof.capture.program_plan import ProgramPlan, is_torch_launcher, plan_program
+from nsysprof.errors import UsageError
+from nsysprof.files.json_file import decode_json, encode_json
+from nsysprof.nsight.nsys import profile_argv
+
+
+def options(**numbers):
+    plan = plan_program(["train"], per_rank=False, **numbers)
+    argv = profile_argv(Path("nsys"), Path("out/100%"), ["train"], plan.profile_options)
+    assert argv[:2] == ["nsys", "profile"]
+    assert argv[-2:] == ["--output=out/100%%", "train"]  # nsys reads % as a pattern
+    names = [option.partition("=")[0] for option in argv[2:-2]]
+    assert len(set(names)) == len(names), "nsys refuses an option given twice"
+    return dict(option.partition("=")[::2] for option in argv[2:-2])
+
+
+def test_the_recording_is_as_careful_as_that_of_the_grid():
+    given = options()
+    assert given["--trace"] == "cuda,nvtx"
+    assert given["--kill"] == "none"
+    assert given["--cuda-memory-usage"] == "true"
+    assert given["--cuda-graph-trace"] == "node"
+    assert given["--capture-range"] == "none"
+    assert "--delay" not in given
+
+
+def test_ranges_times_and_options_of_ones_own():
+    given = options(
+        trace="cuda,nvtx,osrt", capture_range="nvtx:step@mine", delay_s=5, duration_s=60,
+        nsys_options=("--sample=process-tree", "--wait=primary", "--gpuctxsw=true"),
+    )  # fmt: skip
+    assert given["--capture-range"] == "nvtx"
+    assert given["--nvtx-capture"] == "step@mine"
+    assert given["--capture-range-end"] == "stop"
+    assert (given["--delay"], given["--duration"]) == ("5", "60")
+    assert given["--trace"] == "cuda,nvtx,osrt"
+    assert (given["--sample"], given["--wait"], given["--gpuctxsw"]) == ("process-tree", "primary", "true")
+
+
+def test_a_program_that_ends_with_its_range_ends_the_session_too():
+    assert options(capture_range="cudaProfilerApi", end_program=True)["--capture-range-end"] == "stop-shutdown"
+
+
+def test_unregistered_names_can_be_capture_ranges():
+    named = plan_program(["p"], per_rank=False, capture_range="nvtx:step")
+    assert named.environment == {"NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"}
+    assert plan_program(["p"], per_rank=False).environment == {}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "word"),
+    [
+        (dict(capture_range="step"), "Unknown --capture-range"),
+        (dict(capture_range="nvtx:"), "Unknown --capture-range"),
+        (dict(delay_s=-1), "--delay -1"),
+        (dict(duration_s=-1), "--duration -1"),
+        (dict(end_program=True), "never ends"),
+        (dict(gpu_metrics_hz=5), "out of range"),
+        (dict(trace="cuda nvtx"), "not a list of APIs"),
+        (dict(trace=""), "not a list of APIs"),
+        (dict(nsys_options=("sample=none",)), "is not a valid option"),
+        (dict(nsys_options=("-s none",)), "is not a valid option"),
+        (dict(nsys_options=("--output=/tmp/x",)), "nsysprof sets"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(numbers, word):
+    with pytest.raises(UsageError, match=word) as caught:
+        plan_program(["train"], per_rank=False, **numbers)
+    assert caught.value.next_step
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["mpirun", "-n", "2", "python", "x"],
+        ["/usr/bin/srun", "python", "x"],
+        ["deepspeed", "x.py"],
+        ["torchrun", "--no-python", "./x"],
+        ["python", "-m", "torch.distributed.run", "--no_python", "x"],
+    ],
+)
+def test_workers_that_cannot_be_reached_are_refused_before_hours_are_lost(argv):
+    with pytest.raises(UsageError) as caught:
+        plan_program(argv, per_rank=True)
+    assert "nsysprof capture --out FOLDER -- PROGRAM" in caught.value.next_step
+    plan_program(argv, per_rank=False)
+
+
+def test_launchers_of_torch():
+    assert is_torch_launcher(["/venv/bin/torchrun", "x"])
+    assert is_torch_launcher(["env", "A=1", "python3", "-m", "torch.distributed.run", "x"])
+    assert is_torch_launcher(["accelerate", "launch", "x"])
+    assert not is_torch_launcher(["python", "x", "torchrun"])
+
+
+def test_a_plan_goes_to_the_workers_and_comes_back():
+    plan = ProgramPlan(("a", "b"), True, delay_s=3, ranks=(0, 2), nsys_options=("--x=1",))
+    assert decode_json(encode_json(plan), ProgramPlan) == plan
+    assert [rank for rank in range(4) if plan.is_recorded(rank)] == [0, 2]
+    assert ProgramPlan(("a",)).is_recorded(7)
