@@ -29,6 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "analysis": {
         "nsysprof.attention", "nsysprof.nsight", "nsysprof.results", "nsysprof.trace.schema",
         "nsysprof.trace.gpu_metrics_schema", "nsysprof.trace.inputs.bundle_format",
+        "nsysprof.torchprof.allocator_history",
     },
     "report": {"nsysprof.attention", "nsysprof.results"},
     "ranks": {"nsysprof.trace", "nsysprof.analysis", "nsysprof.results"},
@@ -37,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "app": {
         "nsysprof.attention", "nsysprof.nsight", "nsysprof.results", "nsysprof.capture",
         "nsysprof.trace", "nsysprof.analysis", "nsysprof.ranks", "nsysprof.report", "nsysprof.export",
-        "nsysprof.bundle",
+        "nsysprof.bundle", "nsysprof.torchprof",
     },
     # Commands parse options and print results; what they print with is report's.
     "cli": {"nsysprof.app", "nsysprof.attention", "nsysprof.report"},

@@ -16,6 +16,7 @@ from nsysprof.app.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     from nsysprof.app.analyze_ranks import RanksResult
+    from nsysprof.app.analyze_snapshot import SnapshotResult
     from nsysprof.app.analyze_trace import TraceResult
     from nsysprof.app.bench import BenchResult
     from nsysprof.app.bundle import BundleResult
@@ -43,12 +44,13 @@ def analyze(
     worker_memory: str = "auto",
     by_order: bool = False,
     progress: Progress = SILENT,
-) -> TraceResult | RanksResult:
-    """Analyze a trace, or the ranks of a job, and write the analysis folder.
+) -> TraceResult | RanksResult | SnapshotResult:
+    """Analyze a trace, the ranks of a job, or a snapshot of torch's allocator, and write the analysis folder.
 
     The result has `analysis`, `folder` and `files`. To read a trace without writing anything, use open_trace.
 
-    inputs: what `nsysprof analyze` takes. Several inputs are the ranks of one job, and give a RanksResult.
+    inputs: what `nsysprof analyze` takes. Several inputs are the ranks of one job, and give a RanksResult. A snapshot
+        (.pickle) gives a SnapshotResult.
     out: the folder to write; analysis/NAME when not given.
     force: whether to replace an older analysis there.
     counters: what ncu counted for the same program.

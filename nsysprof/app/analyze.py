@@ -14,11 +14,13 @@ from nsysprof.errors import UsageError
 
 if TYPE_CHECKING:
     from nsysprof.app.analyze_ranks import RanksResult
+    from nsysprof.app.analyze_snapshot import SnapshotResult
 
 
-def analyze(request: AnalyzeRequest, progress: Progress = SILENT) -> TraceResult | RanksResult:
+def analyze(request: AnalyzeRequest, progress: Progress = SILENT) -> TraceResult | RanksResult | SnapshotResult:
     """Analyze what the request names, and write the analysis folder."""
     from nsysprof.app.analyze_ranks import RanksRequest, analyze_ranks, is_many
+    from nsysprof.app.analyze_snapshot import SnapshotRequest, analyze_snapshot, is_snapshot
     from nsysprof.trace.inputs.bundle_file import is_bundle, unpack_bundle
 
     inputs, out = request.inputs, request.out
@@ -27,6 +29,11 @@ def analyze(request: AnalyzeRequest, progress: Progress = SILENT) -> TraceResult
     for source in inputs:
         refuse_url(source)
     name = default_name(inputs[0])
+    if any(is_snapshot(source) for source in inputs):
+        if len(inputs) > 1:
+            raise UsageError("A snapshot of memory is analyzed alone.", "Compare two: nsysprof compare BEFORE AFTER.")
+        snapshot = SnapshotRequest(inputs[0], out or Path("analysis") / name, request.force, request.figures)
+        return analyze_snapshot(snapshot, progress)
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
         ranks_out = out
         if len(inputs) == 1 and is_bundle(inputs[0]):

@@ -69,7 +69,19 @@ def default_name(source: Path) -> str:
     """Return the folder name for an input: the capture folder's name, or the file's name without its suffixes."""
     name = source.resolve().name
     if not source.is_dir():
-        for suffix in (".zip", ".xz", ".gz", ".zst", ".sqlite", ".nsys-rep", ".qdrep", ".json", ".pt.trace"):
+        for suffix in (
+            ".zip",
+            ".xz",
+            ".gz",
+            ".zst",
+            ".sqlite",
+            ".nsys-rep",
+            ".qdrep",
+            ".json",
+            ".pt.trace",
+            ".pickle",
+            ".pkl",
+        ):
             name = name.removesuffix(suffix)
     return plain_line(name) or "trace"
 

@@ -13,6 +13,7 @@ from nsysprof.errors import DataLossError
 
 if TYPE_CHECKING:
     from nsysprof.app.analyze_ranks import RanksResult
+    from nsysprof.app.analyze_snapshot import SnapshotResult
     from nsysprof.app.analyze_trace import TraceResult
 
 EXAMPLES = (
@@ -20,6 +21,7 @@ EXAMPLES = (
     "nsysprof analyze traces/20261121-093000 --out analysis/first --force",
     "nsysprof analyze trace.sqlite --counters counters.ncu-rep",
     "nsysprof analyze job/ranks --workers 8    # all ranks of a job",
+    "nsysprof analyze snapshot.pickle    # who owned torch's memory at its peak",
 )
 _RANKS = "Several traces"
 
@@ -30,7 +32,8 @@ def analyze(
         typer.Argument(
             metavar="INPUT...",
             help="A capture folder, a bundle (.zip), .sqlite (also .xz, .gz, .zst), .nsys-rep, .qdrep, a folder of "
-            "nsys' Parquet files, or torch.profiler's .json(.gz). Several: the ranks of one job.",
+            "nsys' Parquet files, torch.profiler's .json(.gz), or a .pickle of torch's allocator. Several: the ranks "
+            "of one job.",
             show_default=False,
         ),
     ],
@@ -103,25 +106,31 @@ def analyze(
         )
 
 
-def _to_json(result: TraceResult | RanksResult) -> dict[str, Any]:
+def _to_json(result: TraceResult | RanksResult | SnapshotResult) -> dict[str, Any]:
+    from nsysprof.app.analyze_snapshot import SnapshotResult
     from nsysprof.app.analyze_trace import TraceResult
+    from nsysprof.report.ranks import whole_ranks_json
+    from nsysprof.report.write import analysis_json
 
     if isinstance(result, TraceResult):
         from nsysprof.report.write import analysis_json
 
         return analysis_json(result.analysis, result.record)
-    from nsysprof.report.ranks import whole_ranks_json
-
-    return whole_ranks_json(result.analysis)
+    return result.memory.to_json() if isinstance(result, SnapshotResult) else whole_ranks_json(result.analysis)
 
 
-def _print(result: TraceResult | RanksResult) -> None:
+def _print(result: TraceResult | RanksResult | SnapshotResult) -> None:
+    from nsysprof.app.analyze_snapshot import SnapshotResult
     from nsysprof.app.analyze_trace import TraceResult
     from nsysprof.cli.console import print_report
     from nsysprof.report.sections.analysis_report import analysis_report
+    from nsysprof.report.sections.memory_report import memory_report
+    from nsysprof.report.sections.ranks_report import ranks_report
 
     if isinstance(result, TraceResult):
         report = analysis_report(result.analysis, result.record)
+    elif isinstance(result, SnapshotResult):
+        report = memory_report(result.memory)
     else:
         from nsysprof.report.sections.ranks_report import ranks_report
 

@@ -31,7 +31,8 @@ def compare(
         list[str],
         typer.Argument(
             metavar="BASELINE CANDIDATE",
-            help="Captures, traces or benches, or folders of them; of several: BASELINE... vs CANDIDATE...",
+            help="Captures, traces or benches, or folders of them, or two snapshots of torch's allocator; of several: "
+            "BASELINE... vs CANDIDATE...",
             show_default=False,
         ),
     ],
@@ -80,10 +81,14 @@ def compare(
     Refuses what was measured under other conditions. With --fail-on the exit code is the gate's answer.
     """
     from nsysprof.app import compare as use_case
+    from nsysprof.app.analyze_snapshot import is_snapshot
     from nsysprof.cli.progress import show_progress
     from nsysprof.cli.standard_streams import mark_saved
 
     baseline, candidate = split_sides(sources)
+    if any(is_snapshot(path) for path in (*baseline, *candidate)):
+        _compare_snapshots(baseline, candidate, out=out, force=force, gate=fail_on, as_json=as_json)
+        return
     request = use_case.CompareRequest(
         baseline=baseline,
         candidate=candidate,
@@ -105,6 +110,26 @@ def compare(
     _print(result, as_json)
     if result.comparison.outcome is not None:
         raise typer.Exit(EXIT_CODES[result.comparison.outcome])
+
+
+def _compare_snapshots(
+    baseline: tuple[Path, ...], candidate: tuple[Path, ...], *, out: Path | None, force: bool, gate: str, as_json: bool
+) -> None:
+    from nsysprof.app.analyze_snapshot import CompareSnapshotsRequest, compare_snapshots, is_snapshot
+    from nsysprof.cli.console import print_report
+    from nsysprof.cli.progress import show_progress
+    from nsysprof.report.sections.memory_report import memory_comparison_report
+
+    both = (*baseline, *candidate)
+    if len(both) != 2 or not all(map(is_snapshot, both)) or gate:
+        raise UsageError(
+            "Snapshots of memory are compared one with one, and without a gate.", "Give two .pickle files alone."
+        )
+    result = compare_snapshots(CompareSnapshotsRequest(*both, out, force), show_progress(quiet=as_json))
+    if as_json:
+        print_json({**result.comparison.to_json(), "folder": None if out is None else str(out)})
+    else:
+        print_report(memory_comparison_report(result.comparison))
 
 
 def split_sides(sources: Sequence[str]) -> tuple[tuple[Path, ...], tuple[Path, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nsysprof.files.result_folder import FolderKind
 
 _TABLES = ("kernels.csv", "ranges.csv", "range_kernels.csv", "api.csv", "memops.csv", "results.csv")
-_PICTURES = ("roofline", "traffic", "timeline", "kernels", "vram", "heatmap")
+_PICTURES = ("roofline", "traffic", "timeline", "kernels", "vram", "heatmap", "memory")
 _REPORTS = ("report.md", "report.html", *(f"{name}.{suffix}" for name in _PICTURES for suffix in ("png", "svg")))
 
 ANALYSIS = FolderKind("analysis", "an", "summary.json", ("summary.json", *_TABLES, *_REPORTS))

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from nsysprof.notes import Note
-from nsysprof.results import analysis_columns, case_columns, comparison, rank_columns
+from nsysprof.results import allocator_memory, analysis_columns, case_columns, comparison, rank_columns
 from nsysprof.results.analysis import Coverage, Device, Totals, TraceInfo
 from nsysprof.results.causes import DeviceIdle, Finding, Findings, WhatIf
 from nsysprof.results.column import Dtype, FileColumn, TableFile
@@ -29,8 +29,9 @@ _ANY_OBJECT: Schema = {"type": "object"}
 def command_schemas() -> dict[str, Schema]:
     """Return the schema of what each command prints with --json, by the name of its file without its suffix."""
     return {
-        "analyze": _analyze(), "analyze-ranks": _analyze_ranks(), "bench": _bench(), "bundle": _bundle(),
-        "capture": _capture(), "compare": _compare(), "doctor": _doctor(), "explain": _explain(), "export": _export(),
+        "analyze": _analyze(), "analyze-memory": _analyze_memory(), "analyze-ranks": _analyze_ranks(),
+        "bench": _bench(), "bundle": _bundle(), "capture": _capture(), "compare": _compare(),
+        "compare-memory": _compare_memory(), "doctor": _doctor(), "explain": _explain(), "export": _export(),
         "tune": _tune(), "whatif": _whatif(),
     }  # fmt: skip
 
@@ -135,6 +136,29 @@ def _analyze_ranks() -> Schema:
         "ranks": _list(_ref(RankRow)), "engine": _ANY_OBJECT, "notes": _list(_ref(Note)), "folder": _TEXT,
     }  # fmt: skip
     return _of("nsysprof analyze --json, of many traces", properties, (ClockFit, RankRow, Note))
+
+
+def _analyze_memory() -> Schema:
+    snapshot = {
+        "type": "object",
+        "properties": {"path_name": _TEXT, "sha256": _TEXT, "bytes": _WHOLE},
+        "required": ["path_name", "sha256", "bytes"],
+    }
+    properties = {
+        "format_version": _WHOLE, "snapshot": snapshot, "devices": _list(_ref(allocator_memory.DeviceUse)),
+        "device_id": {"type": ["integer", "null"]}, "memory": rows_schema(analysis_columns.MEMORY),
+        "findings": _list(_ref(allocator_memory.MemoryFinding)), "notes": _list(_ref(Note)), "folder": _TEXT,
+    }  # fmt: skip
+    types = (allocator_memory.DeviceUse, allocator_memory.MemoryFinding, Note)
+    return _of("nsysprof analyze --json, of a snapshot of torch's allocator", properties, types)
+
+
+def _compare_memory() -> Schema:
+    properties = {
+        "format_version": _WHOLE, "baseline": _TEXT, "candidate": _TEXT, "baseline_peak_bytes": _WHOLE,
+        "candidate_peak_bytes": _WHOLE, "changes": _list(_ref(allocator_memory.OwnerChange)), "folder": _TEXT_OR_NULL,
+    }  # fmt: skip
+    return _of("nsysprof compare --json, of two snapshots", properties, (allocator_memory.OwnerChange,))
 
 
 def _bench() -> Schema:

@@ -226,9 +226,11 @@ ATTENTION = TableFile("analysis", "attention.csv", "One row per attention call s
     number("share_pct", "%", "Share of the time of all kernels and whole graphs.", **_WORK),
 ))  # fmt: skip
 MEMORY = TableFile("analysis", "memory.csv", "One row per owner of memory at the peak; the rows add up to the peak.", (
-    text("owner", "Stack or range that allocated the memory."),
+    text("owner", "Line of the program that allocated the memory, where torch's allocator history was recorded; else "
+         "the range."),
     integer("peak_bytes", "B", "Bytes that the owner held at the peak."),
     number("share_pct", "%", "Share of the peak."),
+    text("range", "Range that was open at the allocation, where the owner is a line.", nullable=True),
 ))  # fmt: skip
 FILES = (
     KERNELS,

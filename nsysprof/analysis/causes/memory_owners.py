@@ -34,4 +34,5 @@ def list_owners(memory: DeviceMemory | None, ranges: pd.DataFrame) -> pd.DataFra
         held.iloc[0] += short
     table = pd.DataFrame({"owner": held.index.astype(object), "peak_bytes": held.to_numpy(np.int64)})
     table["share_pct"] = 100.0 * table["peak_bytes"] / peaks[device]
+    table["range"] = None
     return table[list(MEMORY.names)]

@@ -1,0 +1,119 @@
+"""Analyze snapshots of torch's CUDA allocator: who owned the peak, and which lines changed it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nsysprof.app.progress import SILENT, Progress
+from nsysprof.files.folder_kinds import ANALYSIS, COMPARISON
+from nsysprof.files.result_folder import claim_folder
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from nsysprof.results.allocator_memory import AllocatorMemory, MemoryComparison
+
+_SUFFIXES = (".pickle", ".pkl")
+
+
+def is_snapshot(path: Path) -> bool:
+    """Return whether a path names a snapshot, by its suffix."""
+    return path.suffix in _SUFFIXES
+
+
+def read_memory(
+    path: Path, range_at: Callable[[npt.NDArray[np.int64]], Sequence[str]] | None = None
+) -> AllocatorMemory:
+    """Return who owned the memory of a snapshot. range_at: the range that was open at times in us since 1970."""
+    from nsysprof.analysis.causes.allocator_owners import find_fragmentation, list_allocator_owners
+    from nsysprof.notes import make_note
+    from nsysprof.results.allocator_memory import AllocatorMemory
+    from nsysprof.torchprof.allocator_history import read_allocator_history
+
+    history = read_allocator_history(path)
+    used, device, owners, over_time = list_allocator_owners(history, range_at)
+    notes = []
+    if not any(use.event_count for use in used):
+        notes.append(make_note("no-allocator-history"))
+    return AllocatorMemory(
+        path_name=path.name,
+        sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+        bytes=path.stat().st_size,
+        devices=used,
+        device_id=device,
+        owners=owners,
+        over_time=over_time,
+        findings=find_fragmentation(used),
+        notes=tuple(notes),
+    )
+
+
+def analyze_snapshot(request: SnapshotRequest, progress: Progress = SILENT) -> SnapshotResult:
+    """Read one snapshot, and write its tables, its figure and a report."""
+    from nsysprof.report.memory import write_memory
+
+    with claim_folder(request.out, ANALYSIS, force=request.force) as claimed:
+        progress.say(f"read {request.source.name}")
+        memory = read_memory(request.source)
+        files = write_memory(memory, claimed.path, figures=request.figures)
+        claimed.commit()
+    return SnapshotResult(memory, request.out, claimed.final(files))
+
+
+def compare_snapshots(request: CompareSnapshotsRequest, progress: Progress = SILENT) -> CompareSnapshotsResult:
+    """Compare the owners of two peaks, and write the folder that the request names, if it names one."""
+    from nsysprof.analysis.comparison.compare_owners import compare_owners
+    from nsysprof.report.memory import write_memory_comparison
+
+    sides = []
+    for path in (request.baseline, request.candidate):
+        progress.say(f"read {path.name}")
+        sides.append(read_memory(path))
+    found = compare_owners(*sides)
+    if request.out is not None:
+        with claim_folder(request.out, COMPARISON, force=request.force) as claimed:
+            write_memory_comparison(found, claimed.path)
+            claimed.commit()
+    return CompareSnapshotsResult(found, request.out)
+
+
+@dataclass(frozen=True)
+class SnapshotRequest:
+    """A snapshot to analyze, and where to write."""
+
+    source: Path
+    out: Path
+    force: bool = False
+    figures: bool = True
+
+
+@dataclass(frozen=True)
+class SnapshotResult:
+    """Who owned the memory, and the files that were written."""
+
+    memory: AllocatorMemory
+    folder: Path
+    files: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class CompareSnapshotsRequest:
+    """Two snapshots to compare. out: a folder to write, None for none."""
+
+    baseline: Path
+    candidate: Path
+    out: Path | None = None
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class CompareSnapshotsResult:
+    """The comparison, and the folder that was written."""
+
+    comparison: MemoryComparison
+    folder: Path | None

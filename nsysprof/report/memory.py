@@ -1,0 +1,37 @@
+"""Write the folder of a snapshot of torch's allocator, and of a comparison of two."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nsysprof.files.json_file import encode_json
+from nsysprof.files.output import write_whole
+from nsysprof.plain_text import plain_json
+from nsysprof.report.figures.png import png_bytes
+from nsysprof.report.sections.memory_report import memory_comparison_report, memory_report
+from nsysprof.report.write import read_figures, write_report
+from nsysprof.results.allocator_memory import AllocatorMemory, MemoryComparison
+from nsysprof.results.analysis_columns import MEMORY
+from nsysprof.results.csv_table import render_csv
+
+_ALTS = {"memory": "Memory of torch's allocator over time, by owner"}
+
+
+def write_memory(memory: AllocatorMemory, folder: Path, *, figures: bool) -> list[Path]:
+    """Write summary.json, memory.csv, the figure and the report of a snapshot; return their paths."""
+    from nsysprof.report.figures.memory import draw_memory
+
+    text = plain_json(memory.to_json())
+    written = [
+        write_whole(folder / "summary.json", text.encode("utf-8", "replace")),
+        write_whole(folder / MEMORY.name, render_csv(memory.owners, MEMORY)),
+    ]
+    drawn = draw_memory(memory.over_time) if figures else None
+    pictures = [] if drawn is None else [write_whole(folder / "memory.png", png_bytes(drawn))]
+    return [*written, *pictures, *write_report(memory_report(memory, read_figures(pictures, _ALTS)), folder)]
+
+
+def write_memory_comparison(found: MemoryComparison, folder: Path) -> list[Path]:
+    """Write compare.json and report.md of two snapshots; return their paths."""
+    written = write_whole(folder / "compare.json", encode_json(found.to_json()))
+    return [written, *write_report(memory_comparison_report(found), folder, page=False)]

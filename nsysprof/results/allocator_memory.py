@@ -1,0 +1,114 @@
+"""Define who held the memory of torch's allocator at its peak. Sizes are integer bytes, as they were asked for."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nsysprof.notes import Note
+from nsysprof.results.table_records import to_records
+
+
+@dataclass(frozen=True)
+class DeviceUse:
+    """The use of one device over the recorded history."""
+
+    device_id: int
+    # The most that was allocated at once, and what was allocated when the snapshot was taken.
+    peak_bytes: int
+    end_bytes: int
+    # How much of the peak had been allocated before the recording began.
+    before_bytes: int
+    # The most that the allocator had from the driver, and the most that was allocated meanwhile.
+    reserved_peak_bytes: int
+    used_of_reserved_bytes: int
+    event_count: int
+    oom_count: int
+
+
+@dataclass(frozen=True)
+class MemoryFinding:
+    """Something to change about memory."""
+
+    code: str
+    device_id: int
+    # What could be given back.
+    bytes: int
+    # Of what the allocator had from the driver.
+    share_pct: float
+    text: str
+    next_step: str
+
+
+@dataclass(frozen=True)
+class OwnedOverTime:
+    """Memory by owner at some moments in order, the peak among them."""
+
+    # Since the first one (us); the numbers of events where the snapshot has no times.
+    moment: npt.NDArray[np.int64]
+    is_time: bool
+    # Those with most at the peak, and one for all others.
+    owners: tuple[str, ...]
+    # A row for each owner.
+    bytes: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class AllocatorMemory:
+    """One snapshot of torch's allocator."""
+
+    # The name of the file, its SHA-256, and its size.
+    path_name: str
+    sha256: str
+    bytes: int
+    devices: tuple[DeviceUse, ...]
+    # The device that `owners` is about: the one that held most; None where nothing was allocated.
+    device_id: int | None
+    # The columns of memory.csv; the rows add up to the device's peak.
+    owners: pd.DataFrame
+    over_time: OwnedOverTime
+    findings: tuple[MemoryFinding, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `analyze --json` prints of a snapshot."""
+        return {
+            "format_version": 1,
+            "snapshot": {"path_name": self.path_name, "sha256": self.sha256, "bytes": self.bytes},
+            "devices": [asdict(device) for device in self.devices],
+            "device_id": self.device_id,
+            "memory": to_records(self.owners),
+            "findings": [asdict(finding) for finding in self.findings],
+            "notes": [asdict(note) for note in self.notes],
+        }
+
+
+@dataclass(frozen=True)
+class OwnerChange:
+    """What one owner held at the peak on each side; None where it held nothing."""
+
+    owner: str
+    # Where the candidate has the same function at another line: its owner there.
+    now: str
+    baseline_bytes: int | None
+    candidate_bytes: int | None
+    difference_bytes: int
+
+
+@dataclass(frozen=True)
+class MemoryComparison:
+    """Two snapshots: the peaks and the lines behind their difference, the largest first. The rows add up to it."""
+
+    baseline: str
+    candidate: str
+    baseline_peak_bytes: int
+    candidate_peak_bytes: int
+    changes: tuple[OwnerChange, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `compare --json` prints of two snapshots."""
+        return {"format_version": 1, **asdict(self)}
