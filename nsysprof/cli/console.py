@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from nsysprof.files.json_file import encode_json
-
 if TYPE_CHECKING:
     from nsysprof.notes import Note
     from nsysprof.report.document import Report
@@ -25,6 +23,8 @@ def print_notes(notes: Iterable[Note], *, err: bool = False) -> None:
 
 def print_json(data: object) -> None:
     """Print a result for `--json`: every number with all of its digits, and null where one is unknown."""
+    from nsysprof.files.json_file import encode_json
+
     typer.echo(encode_json(data).decode(), nl=False)
 
 
