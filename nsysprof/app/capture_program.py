@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from contextlib import nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from nsysprof.capture.program import CapturedProgram
     from nsysprof.capture.program_plan import ProgramPlan
     from nsysprof.capture.rank import RankIdentity
+    from nsysprof.files.joint_folder import JointFolder
 
 
 def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
@@ -58,26 +59,47 @@ def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
 def capture_program(request: ProgramRequest, progress: Progress = SILENT) -> ProgramResult:
     """Record one program, and fill the capture folder; a failure is part of the result."""
     from nsysprof.capture.program import run_program_capture
+    from nsysprof.capture.rank_record import prepare_rank
     from nsysprof.capture.record_program import own_watchers
 
     planned = plan_program_capture(request)
-    shared = planned.identity is not None  # ranks that are started separately write their own files into one folder
-    with nullcontext() if shared else claim_folder(planned.folder, CAPTURE, force=request.force) as claimed:
-        folder = planned.folder if claimed is None else claimed.path
-        _prepare(planned, folder, force=request.force)
-        captured = run_program_capture(
+    say = (progress if planned.is_first else SILENT).say
+
+    def record(folder: Path) -> CapturedProgram:
+        watchers = own_watchers(quiet_stdout=request.stdout_to_stderr)
+        return run_program_capture(
             planned.plan,
             folder,
             nsys=planned.nsys,
             identity=planned.identity,
-            watchers=own_watchers(quiet_stdout=request.stdout_to_stderr),
-            say=(progress if planned.is_first else SILENT).say,
+            watchers=watchers,
+            say=say,
             inspect=_inspect,
         )
-        if claimed is not None:
+
+    if planned.identity is None:
+        with claim_folder(planned.folder, CAPTURE, force=request.force) as claimed:
+            _prepare_alone(planned.plan, claimed.path)
+            captured = record(claimed.path)
+            trace_bytes = _size(captured.traces)
             claimed.commit()
-            captured = replace(captured, traces=claimed.final(captured.traces))
-    return ProgramResult(captured, planned.folder, planned.is_first, _failure(captured, planned.folder))
+        captured = replace(captured, traces=claimed.final(captured.traces))
+        failure = _failure(captured, planned.folder)
+        return ProgramResult(captured, planned.folder, planned.is_first, failure, trace_bytes)
+    with _join_ranks(planned, planned.identity, force=request.force) as joint:
+        prepare_rank(joint.path, planned.identity.rank, again=request.force and joint.is_restarted)
+        captured = record(joint.path)
+        trace_bytes = _size(captured.traces)
+    if joint.is_left:
+        text = f"some ranks of this job left nothing, so {planned.folder} keeps its older capture; see {joint.path}"
+        progress.say(text)
+    where = joint.path if joint.is_left else planned.folder
+    captured = replace(captured, traces=joint.final(captured.traces))
+    return ProgramResult(captured, where, planned.is_first, _failure(captured, where), trace_bytes)
+
+
+def _size(traces: tuple[Path, ...]) -> int:
+    return sum(path.stat().st_size for path in traces)
 
 
 def _find_nsys(named: Path | None) -> Path:
@@ -106,23 +128,32 @@ def _default_folder(plan: ProgramPlan, identity: RankIdentity | None) -> Path:
     return Path("traces") / f"job-{job_token(os.environ, list(plan.argv), identity.world_size)}"
 
 
-def _prepare(planned: PlannedProgram, folder: Path, *, force: bool) -> None:
+def _prepare_alone(plan: ProgramPlan, folder: Path) -> None:
     from nsysprof.capture.folder import RANKS, prepare_folder
-    from nsysprof.capture.rank import job_token
-    from nsysprof.capture.rank_record import join_folder
     from nsysprof.files.output import output_error
 
-    plan, identity = planned.plan, planned.identity
-    if identity is not None:
-        job = job_token(os.environ, list(plan.argv), identity.world_size)
-        join_folder(folder, identity, job, force=force)
-        return
     prepare_folder(folder)
     if plan.per_rank:
         try:
             (folder / RANKS).mkdir()
         except OSError as error:
             raise output_error(folder, error) from error
+
+
+def _join_ranks(planned: PlannedProgram, identity: RankIdentity, *, force: bool) -> AbstractContextManager[JointFolder]:
+    """Return the folder that the ranks of this process's job write together."""
+    from nsysprof.capture.rank import job_token
+    from nsysprof.capture.rank_record import has_all_ranks, has_rank
+    from nsysprof.files.joint_folder import join_folder
+
+    return join_folder(
+        planned.folder,
+        CAPTURE,
+        job_token(os.environ, list(planned.plan.argv), identity.world_size),
+        force=force,
+        is_taken=lambda folder: has_rank(folder, identity.rank),
+        has_all=lambda folder: has_all_ranks(folder, identity, planned.plan),
+    )
 
 
 def _inspect(trace_path: Path) -> Remarks:
@@ -217,3 +248,5 @@ class ProgramResult:
     folder: Path
     is_first: bool
     failure: NsysprofError | None
+    # What this process recorded (bytes).
+    trace_bytes: int

@@ -6,16 +6,12 @@ import shutil
 from datetime import datetime
 from pathlib import Path
 
-from nsysprof.capture.bench_run import SAMPLES
-from nsysprof.capture.manifest import MANIFEST, NSYS_TRACE, RESULTS, TORCH_TRACE
 from nsysprof.capture.measured_process import LOGS, WORK
 from nsysprof.files.output import output_error
 from nsysprof.files.result_folder import remove_path
-from nsysprof.nsight.counters import COUNTERS
 
 NSYS_REPORT = "nsys.nsys-rep"
 RANKS = "ranks"
-_FILES = (MANIFEST, SAMPLES, RESULTS, NSYS_TRACE, NSYS_REPORT, TORCH_TRACE, COUNTERS)
 
 
 def dated_folder() -> Path:
@@ -34,12 +30,6 @@ def prepare_folder(folder: Path) -> None:
         probe.unlink()
     except OSError as error:
         raise output_error(folder, error) from error
-
-
-def remove_single(folder: Path) -> None:
-    """Remove the files of an older capture with a single trace. The ranks and logs of the folder stay."""
-    for name in _FILES:
-        remove_path(folder / name)
 
 
 def remove_work(folder: Path) -> None:

@@ -23,7 +23,7 @@ from nsysprof.capture.rank_launch import VARIABLE, RankJob, write_launcher
 from nsysprof.capture.rank_record import (
     RankRecord,
     claim_rank,
-    count_ended,
+    has_all_ranks,
     logs_of,
     merge_manifest,
     read_records,
@@ -151,9 +151,7 @@ def _sums_up(run: ProgramRun, identity: RankIdentity, captured: CapturedProgram)
     """Return whether this process writes the manifest: the first rank, the last, and any that failed do."""
     if identity.rank == 0 or captured.failure is not None or captured.ended.exit_code != 0:
         return True
-    own = sum(record.starter == run.starter for record in run.records) if run.plan.per_rank else 1
-    expected = len(run.plan.ranks) or (identity.world_size * own)
-    return count_ended(run.folder) >= expected
+    return has_all_ranks(run.folder, identity, run.plan)
 
 
 def _run_alone(run: ProgramRun) -> CapturedProgram:

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nsysprof.capture.folder import RANKS, remove_single
-from nsysprof.capture.manifest import MANIFEST, Manifest, RankTrace
+from nsysprof.capture.folder import RANKS
+from nsysprof.capture.manifest import Manifest, RankTrace
 from nsysprof.capture.measured_process import LOGS, WORK
+from nsysprof.capture.program_plan import ProgramPlan
 from nsysprof.capture.rank import RankIdentity, host_token, rank_name
 from nsysprof.errors import OutputError
 from nsysprof.files.json_file import decode_json, encode_json
@@ -63,30 +64,33 @@ def logs_of(folder: Path, rank: int) -> tuple[Path, Path, Path]:
     return logs / f"{name}.stdout.log", logs / f"{name}.stderr.log", logs / f"{name}.nsys.log"
 
 
-def join_folder(folder: Path, identity: RankIdentity, job: str, *, force: bool) -> None:
-    """Prepare a folder that other ranks of the same job prepare at the same time. Raises OutputError.
+def has_rank(folder: Path, rank: int) -> bool:
+    """Return whether a folder has a record of a rank, of whatever run."""
+    return any(_path(folder, rank, kind).exists() for kind in (_CLAIM, _RECORD))
 
-    force: each rank may replace its own files of an older capture, and the first rank all files that no rank replaces.
+
+def has_all_ranks(folder: Path, identity: RankIdentity, plan: ProgramPlan) -> bool:
+    """Return whether all ranks that are to be recorded have ended, as the process `identity` knows them.
+
+    A process that starts a launcher is one of `world_size`, each with as many workers as this one.
+    """
+    own = 1
+    if plan.per_rank and not plan.ranks:
+        own = sum(record.starter == identity.rank for record in read_records(folder))
+    return own > 0 and count_ended(folder) >= (len(plan.ranks) or identity.world_size * own)
+
+
+def prepare_rank(folder: Path, rank: int, *, again: bool) -> None:
+    """Make what a rank needs in the folder of its job. Raises OutputError where it cannot be written.
+
+    again: whether to remove what an earlier attempt of the rank has left.
     """
     try:
-        if folder.exists() and not folder.is_dir():
-            raise OutputError(f"{folder} is a file.", "Choose another folder with --out.")
-        taken = folder.is_dir() and any(folder.iterdir())
-        is_capture = any((folder / name).exists() for name in (MANIFEST, RANKS, WORK))
-        if taken and not is_capture:
-            raise OutputError(f"{folder} exists and is not a capture folder.", "Choose another folder with --out.")
-        strangers = [record for record in read_records(folder) if record.job != job]
-        if not force and (strangers or ((folder / MANIFEST).exists() and not (folder / RANKS).exists())):
-            raise OutputError(f"{folder} already holds a capture.", "Give --force to replace it, or another --out.")
-        if force:
-            remove_rank(folder, identity.rank)
-            if identity.rank == 0:
-                remove_single(folder)
-                for record in strangers:
-                    remove_rank(folder, record.trace.rank)
+        if again:
+            remove_rank(folder, rank)
         for name in (LOGS, WORK, RANKS):
             (folder / name).mkdir(parents=True, exist_ok=True)
-        probe = folder / WORK / f"probe-{identity.rank}"
+        probe = folder / WORK / f"probe-{rank}"
         probe.write_bytes(b"\0" * 65536)  # shows a full disk now
         probe.unlink()
     except OSError as error:

@@ -69,11 +69,14 @@ def _print_end(result: ProgramResult) -> None:
         how = "was ended with the recording"
     typer.echo(f"\nthe program {how} after {seconds:.1f} s", err=True)
     print_notes(manifest.notes, err=True)
-    sizes = sum(path.stat().st_size for path in captured.traces)
     ranks, what = manifest.program.ranks, ""
     if ranks:
         traced = sum(rank.trace is not None for rank in ranks)
         so_far = " so far" if traced < ranks[0].world_size and not manifest.complete else ""
         what = f"traces of {traced} of {ranks[0].world_size} ranks{so_far}, "
-    size = f"{what}{format_bytes(sizes)}); next: nsysprof analyze {folder}" if captured.traces else f"{what}no trace)"
+    size = (
+        f"{what}{format_bytes(result.trace_bytes)}); next: nsysprof analyze {folder}"
+        if captured.traces
+        else f"{what}no trace)"
+    )
     typer.echo(f"capture in {folder} ({size}", err=True)

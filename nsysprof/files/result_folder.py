@@ -27,7 +27,9 @@ from nsysprof.files.output import output_error, write_whole
 
 FORMAT_VERSION = 1
 STATE = "folder.json"
-_PART, _OLD = "nsysprof-part", "nsysprof-old"
+PART, _OLD = "nsysprof-part", "nsysprof-old"
+# The end of the name of a file in a folder that a job has begun and not completed; joint_folder makes it.
+MARK = "nsysprof-job"
 
 
 @dataclass(frozen=True)
@@ -68,16 +70,8 @@ class ClaimedFolder:
 
     def commit(self) -> None:
         """Put what was written in the older folder's place. Raises OutputError."""
-        real = _real(self.folder)
         try:
-            _name_final_paths(self.path, real, self._kind)
-            made = sorted(path.name for path in self.path.iterdir())
-            if self.path.parent == real:
-                _move_over(self.path, real, self._kind, made)
-            elif self.path != real:
-                _exchange(self.path, real, self._kind, made)
-            else:
-                _write_state(real, self._kind, made, whole=True)
+            put_in_place(self.path, real_folder(self.folder), self._kind)
         except OSError as error:
             raise output_error(self.folder, error) from error
         self.is_committed = True
@@ -92,9 +86,9 @@ def claim_folder(folder: Path, kind: FolderKind, *, force: bool, resume: bool = 
     fail takes its place. Raises OutputError when the folder is another's, in use or not writable.
     """
     check_folder(folder, kind, force=force or resume)
-    real = _real(folder)
-    with _parents_of(real, folder), hold_lock(real):
-        _restore(real)
+    real = real_folder(folder)
+    with parents_of(real, folder), hold_lock(real):
+        restore_older(real)
         check_folder(folder, kind, force=force or resume)
         existed = real.is_dir()
         claimed = _begin(folder, real, kind, resume=resume)
@@ -103,7 +97,7 @@ def claim_folder(folder: Path, kind: FolderKind, *, force: bool, resume: bool = 
             yield claimed
         except BaseException as error:
             if isinstance(error, NsysprofError):
-                _name_final_folder(error, claimed)
+                name_final_folder(error, claimed.path, claimed.folder)
             if kind.is_slow and not claimed.is_committed and (claimed.path / kind.proof).exists():
                 claimed.commit()
             is_kept = kind.goes_on
@@ -115,8 +109,23 @@ def claim_folder(folder: Path, kind: FolderKind, *, force: bool, resume: bool = 
                 shutil.rmtree(claimed.path, ignore_errors=True)
 
 
+def put_in_place(path: Path, real: Path, kind: FolderKind, written_at: Path | None = None) -> None:
+    """Let the folder `path`, which may be `real` itself, take the place of an older result. Raises OSError.
+
+    written_at: the path that our own records name, where `path` has been renamed since.
+    """
+    _name_final_paths(path, real, kind, written_at or path)
+    made = sorted(entry.name for entry in path.iterdir())
+    if path.parent == real:
+        _move_over(path, real, kind, made)
+    elif path != real:
+        _exchange(path, real, kind, made)
+    else:
+        write_state(real, kind, made, whole=True)
+
+
 @contextmanager
-def _parents_of(real: Path, folder: Path) -> Iterator[None]:
+def parents_of(real: Path, folder: Path) -> Iterator[None]:
     """Make the folders above; those that nothing came into go again."""
     missing = [parent for parent in real.parents if not parent.exists()]
     try:
@@ -140,7 +149,7 @@ def check_folder(folder: Path, kind: FolderKind, *, force: bool) -> None:
     except OSError as error:
         raise output_error(folder, error) from error
     state = read_state(folder)
-    names = {name for name in names if not _is_leftover_inside(name)}
+    names = {name for name in names if not is_leftover_inside(name)}
     if not names or (state is not None and _is_barely_begun(state, kind, names)):
         return
     if not _is_ours(folder, kind, state):
@@ -182,12 +191,12 @@ def require_whole(folder: Path) -> None:
 
 def find_leftovers(folder: Path) -> list[Path]:
     """Return what killed runs left beside the folder or in it, the newest first."""
-    real = _real(folder)
-    name = re.compile(rf"\.{re.escape(real.name[:100])}\.[0-9a-f]{{16}}\.({_PART}|{_OLD})")
+    real = real_folder(folder)
+    name = re.compile(rf"\.{re.escape(real.name[:100])}\.[0-9a-f]{{16}}\.({PART}|{_OLD})")
     try:
         found = [path for path in real.parent.iterdir() if name.fullmatch(path.name)]
         if real.is_dir():
-            found += [path for path in real.iterdir() if _is_leftover_inside(path.name)]
+            found += [path for path in real.iterdir() if is_leftover_inside(path.name)]
         return sorted(found, key=lambda path: path.lstat().st_mtime_ns, reverse=True)
     except OSError:
         return []
@@ -201,7 +210,7 @@ def _begin(folder: Path, real: Path, kind: FolderKind, *, resume: bool) -> Claim
             if leftover != path:
                 remove_path(leftover)
         if path == real:
-            _write_state(real, kind, [], whole=False)
+            write_state(real, kind, [], whole=False)
         if resume and not goes_on:
             shutil.copy2(real / kind.proof, path / kind.proof)
     except OSError as error:
@@ -222,27 +231,27 @@ def _place(real: Path, kind: FolderKind, leftovers: list[Path], *, resume: bool)
     """Return the folder to write into, and whether an earlier run has begun it."""
     if resume or kind.goes_on:
         for leftover in leftovers:
-            if leftover.name.endswith(_PART) and (kind.goes_on or (leftover / kind.proof).is_file()):
+            if leftover.name.endswith(PART) and (kind.goes_on or (leftover / kind.proof).is_file()):
                 return leftover, True
     state = read_state(real)
     inside = {path.name for path in real.iterdir()} - {STATE} if real.is_dir() else set()
     if kind.is_slow and not resume and (not inside or (state is not None and _is_barely_begun(state, kind, inside))):
         real.mkdir(exist_ok=True)
         return real, bool(inside)
-    if real.is_dir() and _must_stay(real):
+    if real.is_dir() and must_stay(real):
         return _make(real, real.name), False
     return _make(real.parent, real.name), False
 
 
 def _make(parent: Path, name: str) -> Path:
     while True:
-        path = parent / f".{name[:100]}.{secrets.token_hex(8)}.{_PART}"
+        path = parent / f".{name[:100]}.{secrets.token_hex(8)}.{PART}"
         with contextlib.suppress(FileExistsError):
             path.mkdir()
             return path
 
 
-def _must_stay(real: Path) -> bool:
+def must_stay(real: Path) -> bool:
     """Return whether the folder cannot be exchanged: a mount, the current folder, or inside a read-only folder."""
     here = Path(os.path.realpath("."))
     is_other_disk = real.stat().st_dev != real.parent.stat().st_dev
@@ -251,14 +260,14 @@ def _must_stay(real: Path) -> bool:
 
 
 def _exchange(path: Path, real: Path, kind: FolderKind, made: list[str]) -> None:
-    _write_state(path, kind, made, whole=True)
+    write_state(path, kind, made, whole=True)
     if not real.exists():
         path.rename(real)
         return
     _keep_foreign(real, path, kind)
     path.chmod(real.stat().st_mode & 0o7777)
     if not exchange_paths(path, real):
-        aside = path.with_name(path.name.replace(_PART, _OLD))
+        aside = path.with_name(path.name.replace(PART, _OLD))
         real.rename(aside)  # killed here, the next run puts it back
         path.rename(real)
         path = aside
@@ -268,7 +277,7 @@ def _exchange(path: Path, real: Path, kind: FolderKind, made: list[str]) -> None
 def _move_over(path: Path, real: Path, kind: FolderKind, made: list[str]) -> None:
     """Replace the content of a folder that must stay itself, file by file; it is not complete until the end."""
     ours = _own_names(real, kind)
-    _write_state(real, kind, sorted(ours | set(made)), whole=False)
+    write_state(real, kind, sorted(ours | set(made)), whole=False)
     for old in list(real.iterdir()):
         is_ours = old.name in ours and old.name != STATE and old != path
         if is_ours or (old.name in made and old.is_dir()):
@@ -276,7 +285,7 @@ def _move_over(path: Path, real: Path, kind: FolderKind, made: list[str]) -> Non
     for name in made:
         (path / name).rename(real / name)
     path.rmdir()
-    _write_state(real, kind, made, whole=True)
+    write_state(real, kind, made, whole=True)
 
 
 def _keep_foreign(real: Path, path: Path, kind: FolderKind) -> None:
@@ -305,10 +314,10 @@ def _own_names(folder: Path, kind: FolderKind) -> set[str]:
     names = {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else set()
     present = [path.name for path in folder.iterdir()]
     by_pattern = {name for name in present if any(fnmatch.fnmatchcase(name, pattern) for pattern in kind.files)}
-    return names | by_pattern | {STATE} | {name for name in present if _is_leftover_inside(name)}
+    return names | by_pattern | {STATE} | {name for name in present if is_leftover_inside(name)}
 
 
-def _write_state(folder: Path, kind: FolderKind, files: list[str], *, whole: bool) -> None:
+def write_state(folder: Path, kind: FolderKind, files: list[str], *, whole: bool) -> None:
     data = {
         "format_version": FORMAT_VERSION,
         "nsysprof_version": __version__,
@@ -322,7 +331,8 @@ def _write_state(folder: Path, kind: FolderKind, files: list[str], *, whole: boo
 def _is_ours(folder: Path, kind: FolderKind, state: dict[str, object] | None) -> bool:
     if state is not None and "kind" in state:
         return state["kind"] == kind.name
-    return (folder / kind.proof).exists() and not (kind.unless and (folder / kind.unless).exists())
+    is_begun = any(path.name.endswith(f".{MARK}") for path in folder.iterdir())
+    return (is_begun or (folder / kind.proof).exists()) and not (kind.unless and (folder / kind.unless).exists())
 
 
 def _is_barely_begun(state: dict[str, object], kind: FolderKind, names: set[str]) -> bool:
@@ -330,11 +340,11 @@ def _is_barely_begun(state: dict[str, object], kind: FolderKind, names: set[str]
     return state.get("whole") is False and state.get("kind") == kind.name and kind.proof not in names
 
 
-def _is_leftover_inside(name: str) -> bool:
-    return name.startswith(".") and name.endswith(f".{_PART}")
+def is_leftover_inside(name: str) -> bool:
+    return name.startswith(".") and name.endswith((f".{PART}", f".{MARK}"))
 
 
-def _restore(real: Path) -> None:
+def restore_older(real: Path) -> None:
     """Put the older folder back where a run was killed between setting it aside and replacing it."""
     if not os.path.lexists(real):
         for leftover in find_leftovers(real):
@@ -344,22 +354,23 @@ def _restore(real: Path) -> None:
                 return
 
 
-def _name_final_paths(path: Path, real: Path, kind: FolderKind) -> None:
+def _name_final_paths(path: Path, real: Path, kind: FolderKind, written_at: Path) -> None:
     """Write the folder's final path into our own records of the run."""
     for name in kind.with_paths:
         file = path / name
-        if path != real and file.is_file():
-            old, new = (json.dumps(str(each))[1:-1] for each in (path, real))
+        if written_at != real and file.is_file():
+            old, new = (json.dumps(str(each))[1:-1] for each in (written_at, real))
             write_whole(file, file.read_text(encoding="utf-8").replace(old, new).encode())
 
 
-def _name_final_folder(error: NsysprofError, claimed: ClaimedFolder) -> None:
-    error.text = error.text.replace(str(claimed.path), str(claimed.folder))
-    error.next_step = error.next_step.replace(str(claimed.path), str(claimed.folder))
+def name_final_folder(error: NsysprofError, path: Path, folder: Path) -> None:
+    """Let an error name the folder as the user knows it, and not where it was written."""
+    error.text = error.text.replace(str(path), str(folder))
+    error.next_step = error.next_step.replace(str(path), str(folder))
     error.args = (error.text,)
 
 
-def _real(folder: Path) -> Path:
+def real_folder(folder: Path) -> Path:
     """Return where the folder is, spelled as the user has it where that says the same: other machines may see it."""
     if folder.is_symlink() or ".." in folder.parts:
         return Path(os.path.realpath(folder))

@@ -41,13 +41,14 @@ def replay(name, argv, job, log, take, **limits):
 
 bench.run_supervised = passes.run_supervised = replay
 for line in sys.stdin:
-    arguments, log, kill_after_s = json.loads(line)
+    arguments, log, kill_after_s, environment = json.loads(line)
     child = os.fork()
     if child == 0:
         os.setpgid(0, 0)
         said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(said, 1), os.dup2(said, 2), os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         sys.argv = ["nsysprof", *arguments]
+        os.environ.update(environment)
         code = 70
         try:
             nsysprof.cli.main()
@@ -90,10 +91,19 @@ class ForkedCommands:
         self._server.wait(timeout=60)
         self._server.stdout.close()
 
-    def run(self, arguments: list[str], kill_after_s: float | None = None) -> tuple[int, str]:
-        """Return how a command ended (-9: killed), and what it had said until then."""
+    def run(
+        self, arguments: list[str], kill_after_s: float | None = None, environment: dict[str, str] | None = None
+    ) -> tuple[int, str]:
+        """Return how a command ended (-9: killed), and what it had said until then.
+
+        environment: variables that the command has besides those of this process.
+        """
         assert self._server.stdin is not None
         assert self._server.stdout is not None
-        print(json.dumps([arguments, str(self._log), kill_after_s]), file=self._server.stdin, flush=True)
+        print(
+            json.dumps([arguments, str(self._log), kill_after_s, environment or {}]),
+            file=self._server.stdin,
+            flush=True,
+        )
         code = int(self._server.stdout.readline())
         return code, self._log.read_text(errors="replace")

@@ -3,12 +3,15 @@ from dataclasses import replace
 import pytest
 
 from nsysprof.capture.manifest import Manifest, Program, read_manifest, write_manifest
+from nsysprof.capture.program_plan import plan_program
 from nsysprof.capture.rank import RankIdentity
 from nsysprof.capture.rank_record import (
     claim_rank,
     count_ended,
-    join_folder,
+    has_all_ranks,
+    has_rank,
     merge_manifest,
+    prepare_rank,
     read_records,
     report_of,
     trace_of,
@@ -26,7 +29,7 @@ def identity(rank, world_size=3):
 
 def finish(folder, rank, *, job="j", code=0, world_size=3, **changes):
     """Let a rank join, run and end, as its process would."""
-    join_folder(folder, identity(rank, world_size), job, force=False)
+    prepare_rank(folder, rank, again=False)
     record = claim_rank(folder, identity(rank, world_size), job, rank)
     report_of(folder, rank).write_bytes(b"r")
     trace_of(folder, rank).write_bytes(b"t")
@@ -64,7 +67,7 @@ def test_it_is_not_complete_while_a_rank_runs_or_was_interrupted(tmp_path):
     finish(tmp_path, 1)
     assert not merged(tmp_path).complete
     assert merged(tmp_path, asked=(0, 1)).complete
-    join_folder(tmp_path, identity(2), "j", force=False)
+    prepare_rank(tmp_path, 2, again=False)
     claim_rank(tmp_path, identity(2), "j", 2)
     running = merged(tmp_path)
     assert not running.complete
@@ -94,53 +97,35 @@ def test_two_processes_of_one_rank(tmp_path):
     finish(tmp_path, 0)
     with pytest.raises(OutputError, match="rank 0 already"):
         claim_rank(tmp_path, identity(0), "j", 0)
-    join_folder(tmp_path, identity(1), "j", force=False)
+    prepare_rank(tmp_path, 1, again=False)
     claim_rank(tmp_path, identity(1), "j", 1)
     with pytest.raises(OutputError, match="rank 1 already"):
         claim_rank(tmp_path, identity(1), "j", 1)
 
 
-def test_an_older_job_is_refused_and_force_replaces_it_rank_by_rank(tmp_path):
-    for rank in range(3):
-        finish(tmp_path, rank, job="old")
-    (tmp_path / "manifest.json").write_text("{}")
-    for rank in (0, 1):
-        with pytest.raises(OutputError, match="already holds a capture"):
-            join_folder(tmp_path, identity(rank, 2), "new", force=False)
-    for rank in (1, 0):
-        join_folder(tmp_path, identity(rank, 2), "new", force=True)
-        claim_rank(tmp_path, identity(rank, 2), "new", rank)
-    assert [(record.job, record.trace.rank) for record in read_records(tmp_path)] == [("new", 0), ("new", 1)]
-    assert not trace_of(tmp_path, 2).exists()
-    assert not (tmp_path / "manifest.json").exists()
-
-
-def test_a_late_rank_joins_though_the_first_has_ended(tmp_path):
+def test_a_rank_that_begins_again_leaves_nothing_of_its_first_attempt(tmp_path):
     finish(tmp_path, 0)
-    (tmp_path / "manifest.json").write_text("{}")
     finish(tmp_path, 1)
-    assert [record.trace.rank for record in read_records(tmp_path)] == [0, 1]
-    assert trace_of(tmp_path, 0).exists()
+    assert has_rank(tmp_path, 0)
+    prepare_rank(tmp_path, 0, again=True)
+    assert not has_rank(tmp_path, 0)
+    assert not trace_of(tmp_path, 0).exists()
+    assert [record.trace.rank for record in read_records(tmp_path)] == [1]
 
 
-def test_a_capture_of_one_trace_is_not_joined(tmp_path):
-    (tmp_path / "manifest.json").write_text("{}")
-    (tmp_path / "nsys.sqlite").write_bytes(b"t")
-    with pytest.raises(OutputError, match="already holds a capture"):
-        join_folder(tmp_path, identity(0), "j", force=False)
-    join_folder(tmp_path, identity(1), "j", force=True)
-    assert (tmp_path / "nsys.sqlite").exists(), "the first rank removes it"
-    join_folder(tmp_path, identity(0), "j", force=True)
-    assert not (tmp_path / "nsys.sqlite").exists()
-
-
-def test_what_is_not_ours_is_never_touched(tmp_path):
-    (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(OutputError, match="not a capture folder"):
-        join_folder(tmp_path, identity(0), "j", force=True)
-    with pytest.raises(OutputError, match="is a file"):
-        join_folder(tmp_path / "mine.txt", identity(0), "j", force=True)
-    assert (tmp_path / "mine.txt").read_text() == "mine"
+@pytest.mark.parametrize(
+    ("options", "missing"),
+    [({}, 1), ({"ranks": (0, 1)}, 0), ({"ranks": (0, 2)}, 0), ({"per_rank": True}, 1)],
+)
+def test_all_ranks_have_ended(tmp_path, options, missing):
+    """As a process of two knows it; the launcher of each has one worker."""
+    plan = plan_program(["p"], **{"per_rank": False, **options})
+    assert not has_all_ranks(tmp_path, identity(0, 2), plan)
+    finish(tmp_path, 0)
+    assert not has_all_ranks(tmp_path, identity(0, 2), plan)
+    finish(tmp_path, 1)
+    assert has_all_ranks(tmp_path, identity(0, 2), plan)
+    assert has_all_ranks(tmp_path, identity(0, 3), plan) == (missing == 0)
 
 
 def test_a_worker_that_torchrun_starts_again_sets_the_first_attempt_aside(tmp_path):

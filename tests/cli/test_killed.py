@@ -38,6 +38,7 @@ FOLDERS = {
     "bench": f"bench {GRID} --processes 1 --rounds 2 --samples 3 --seed 1 --no-figures --out {{out}}",
     "tune": f"tune {GRID} --budget 60 --samples 3 --seed 1 --no-figures --out {{out}}",
     "capture": f"capture {GRID} --profiler none --samples 3 --out {{out}}",
+    "capture of a program": "capture --nsys {root}/nsys --out {out} -- true",
 }
 FILES = {
     "bundle": ("out.zip", "bundle {root}/in.sqlite --out {out}"),
@@ -46,7 +47,20 @@ FILES = {
 }
 
 
+# Does what nsys does with the files, in no time.
+NSYS = """#!/bin/sh
+for word; do case "$word" in --output=*) out=${word#--output=};; esac; done
+case "$1" in
+  --version) echo "NVIDIA Nsight Systems version 2025.3.1.90-253135822126v0";;
+  profile) while [ "${1#--output=}" = "$1" ]; do shift; done; shift; "$@"; echo report > "$out.nsys-rep";;
+  export) cp "${0%/*}/in.sqlite" "$out";;
+esac
+"""
+
+
 def prepare(root: Path) -> None:
+    (root / "nsys").write_text(NSYS)
+    (root / "nsys").chmod(0o755)
     builder = TraceBuilder()
     for number in range(1, 40):
         builder.range(number * 1000, number * 1000 + 900, "step")
@@ -78,15 +92,16 @@ def kill_often(
     arguments: list[str],
     before: Callable[[], object],
     after: Callable[[], object],
+    environment: dict[str, str] | None = None,
 ) -> None:
     """Kill KILLS runs of a command, each in another part of the time that it takes.
 
     before, after: what to do around each run.
     """
-    seconds, chance, killed = finish(commands, arguments), random.Random(name), 0
+    seconds, chance, killed = finish(commands, arguments, environment), random.Random(name), 0
     for _ in range(4 * KILLS):
         before()
-        code, said = commands.run(arguments, seconds * (killed + chance.random()) / KILLS)
+        code, said = commands.run(arguments, seconds * (killed + chance.random()) / KILLS, environment)
         assert code in (0, -9), said
         assert "nsysprof: " not in said
         after()
@@ -97,9 +112,9 @@ def kill_often(
     raise AssertionError(f"{killed} runs of {4 * KILLS} could be killed")
 
 
-def finish(commands: ForkedCommands, arguments: list[str]) -> float:
+def finish(commands: ForkedCommands, arguments: list[str], environment: dict[str, str] | None = None) -> float:
     begin = time.monotonic()
-    code, said = commands.run(arguments)
+    code, said = commands.run(arguments, None, environment)
     assert code == 0, said
     return time.monotonic() - begin
 
@@ -120,19 +135,47 @@ def test_a_folder_is_the_older_or_the_newer(
     def before() -> None:
         marked[:] = mark_as_older(out)
 
-    def after() -> None:
-        state = read_state(out)
-        assert state is not None
-        assert state["whole"] is True
-        still = [path for path in marked if path.exists() and is_older(path)]
-        assert still in ([], marked), "a mixture of two runs"
-        assert {str(each) for each in state["files"]} <= {path.name for path in out.iterdir()}
-
     with ForkedCommands(tmp_path_factory.mktemp("log")) as commands:
         finish(commands, arguments)
-        kill_often(commands, name, [*arguments, "--force"], before, after)
-        finish(commands, [*arguments, "--force"])  # and nothing refuses
+        forced = with_force(arguments)
+        kill_often(commands, name, forced, before, lambda: check_not_mixed(out, marked))
+        finish(commands, forced)  # and nothing refuses
     assert hidden(tmp_path) == []
+
+
+def test_the_last_rank_of_a_job_is_killed(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Ranks that are started apart write one folder; the last one puts it in the place of the older capture."""
+    prepare(tmp_path)
+    out = tmp_path / "out"
+    arguments = with_force(FOLDERS["capture of a program"].format(root=tmp_path, out=out).split())
+    ranks = [{"PMI_RANK": str(rank), "PMI_SIZE": "2"} for rank in range(2)]
+    marked: list[Path] = []
+    with ForkedCommands(tmp_path_factory.mktemp("log")) as commands:
+
+        def before() -> None:
+            marked[:] = mark_as_older(out)
+            finish(commands, arguments, ranks[0])
+            assert [path for path in marked if is_older(path)] == marked
+
+        finish(commands, arguments, ranks[0])
+        kill_often(commands, "ranks", arguments, before, lambda: check_not_mixed(out, marked), ranks[1])
+        for rank in ranks:
+            finish(commands, arguments, rank)
+    assert hidden(tmp_path) == []
+
+
+def with_force(arguments: list[str]) -> list[str]:
+    return [arguments[0], "--force", *arguments[1:]]
+
+
+def check_not_mixed(out: Path, marked: list[Path]) -> None:
+    state = read_state(out)
+    assert state is not None
+    assert state["whole"] is True
+    still = [path for path in marked if path.exists() and is_older(path)]
+    assert still in ([], marked), "a mixture of two runs"
+    assert isinstance(state["files"], list)
+    assert {str(each) for each in state["files"]} <= {path.name for path in out.iterdir()}
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -147,7 +190,7 @@ def test_a_file_is_the_older_or_the_newer(tmp_path: Path, tmp_path_factory: pyte
         def after() -> None:
             assert out.read_bytes() in (newer, newer + OLDER)
 
-        kill_often(commands, name, [*arguments, "--force"], lambda: out.write_bytes(newer + OLDER), after)
-        finish(commands, [*arguments, "--force"])
+        kill_often(commands, name, with_force(arguments), lambda: out.write_bytes(newer + OLDER), after)
+        finish(commands, with_force(arguments))
         assert out.read_bytes() == newer
     assert hidden(tmp_path) == []

@@ -327,7 +327,7 @@ def test_ranks_that_each_start_nsysprof_share_one_folder(nsys, steps, tmp_path):
     assert data["complete"]
     assert [rank["trace"] for rank in data["ranks"]] == [f"ranks/rank0000{rank}.sqlite" for rank in range(3)]
     assert all(ranges(folder / rank["trace"]) == ["step0", "step1", "step2"] for rank in data["ranks"])
-    assert {path.name for path in folder.iterdir()} == {"logs", "manifest.json", "ranks"}
+    assert {path.name for path in folder.iterdir()} == {"folder.json", "logs", "manifest.json", "ranks"}
 
     codes, said = start_ranks(nsys, folder, steps(), job="2")
     assert codes == [4, 4, 4]
