@@ -21,6 +21,7 @@ def analyze_one(request: TraceRequest, progress: Progress) -> TraceResult:
     """Analyze one trace or capture, and write its tables, figures and report."""
     from nsysprof.app.capture_record import read_record
     from nsysprof.app.join_counters import complete_analysis
+    from nsysprof.app.join_memory import join_memory
     from nsysprof.trace.inputs.resolve_input import identity_of
 
     source, folder = request.source, request.out
@@ -38,6 +39,7 @@ def analyze_one(request: TraceRequest, progress: Progress) -> TraceResult:
             analysis, record = complete_analysis(
                 analysis, record, trace, folder=source, report=request.counters, ncu=request.ncu
             )
+            analysis = join_memory(analysis, source, trace)
         from nsysprof.report.write import write_analysis
 
         files = write_analysis(

@@ -43,6 +43,7 @@ def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
         duration_s=request.duration_s,
         end_program=request.end_program,
         gpu_metrics_hz=request.gpu_metrics_hz,
+        memory=request.memory,
         nsys_options=request.nsys_options,
     )
     if plan.ranks and not (launches or identity):
@@ -188,6 +189,7 @@ class ProgramRequest:
 
     per_rank: whether each worker of torchrun or accelerate gets a trace of its own.
     ranks: the ranks to record; empty for all.
+    memory: whether torch's CUDA allocator records which line allocated what.
     stdout_to_stderr: send the program's standard output to standard error.
     out: the capture folder; None for traces/DATE-TIME, or one that the ranks of a job share.
     """
@@ -201,6 +203,7 @@ class ProgramRequest:
     duration_s: int = 0
     end_program: bool = False
     gpu_metrics_hz: int = 0
+    memory: bool = False
     nsys_options: tuple[str, ...] = ()
     stdout_to_stderr: bool = False
     nsys: Path | None = None

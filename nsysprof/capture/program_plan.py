@@ -42,6 +42,8 @@ class ProgramPlan:
     end_program: bool = False
     # How often counters are sampled (Hz); 0: never.
     gpu_metrics_hz: int = 0
+    # Whether torch's CUDA allocator records who allocates.
+    memory: bool = False
     # The ranks to record; empty: all.
     ranks: tuple[int, ...] = ()
     # Further options for nsys. An option of the same name replaces ours.

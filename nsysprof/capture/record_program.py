@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from nsysprof.capture.measured_process import tail
+from nsysprof.capture.memory_history import collect_snapshots, memory_environment
 from nsysprof.capture.program_plan import NO_RANGE, ProgramPlan
 from nsysprof.capture.streamed import Ended, Streams, run_streamed
 from nsysprof.errors import ToolFailedError
@@ -69,10 +70,11 @@ def record_program(
     steps, notes, missing = [], [], []
     for options in ((*plan.profile_options, *metrics), plan.profile_options):
         recording_of(report).unlink(missing_ok=True)
+        own = memory_environment(report, environment) if plan.memory else {}
         ended = run_streamed(
             list(plan.argv),
             streams,
-            environment | plan.environment,
+            environment | plan.environment | own,
             wrap=lambda argv, options=options: profile_argv(nsys, report.with_suffix(""), argv, options),  # type: ignore[misc]
             end_with_tool=plan.end_program,
             say=say,
@@ -88,6 +90,7 @@ def record_program(
         steps.append(imported)
     has_report = report.is_file() and report.stat().st_size > 0
     failure = None if has_report or ended.refused else _why_no_report(plan, ended, tail(logs[2]))
+    notes += collect_snapshots(report) if plan.memory else ()
     return Recorded(ended, failure, tuple(steps), tuple(notes), tuple(missing))
 
 

@@ -26,7 +26,17 @@ EXAMPLES = (
 )
 _COUNTERS, _PROGRAM = "Hardware counters", "A program instead of the grid"
 _FOR_BOTH = ("program", "nsys", "gpu_metrics", "gpu_metrics_frequency", "out", "force", "dry_run", "as_json")
-_FOR_PROGRAMS = ("per_rank", "ranks", "trace", "capture_range", "delay", "duration", "end_program", "nsys_option")
+_FOR_PROGRAMS = (
+    "per_rank",
+    "ranks",
+    "trace",
+    "capture_range",
+    "delay",
+    "duration",
+    "end_program",
+    "memory",
+    "nsys_option",
+)
 
 
 def capture(
@@ -106,6 +116,10 @@ def capture(
     end_program: Annotated[
         bool, typer.Option("--end-program", help="End the program with the recording.", rich_help_panel=_PROGRAM)
     ] = False,
+    memory: Annotated[
+        bool,
+        typer.Option("--memory", help="Record which line allocated torch's memory.", rich_help_panel=_PROGRAM),
+    ] = False,
     nsys_option: Annotated[
         list[str] | None,
         typer.Option(help="For nsys profile, e.g. --nsys-option=--sample=process-tree.", rich_help_panel=_PROGRAM),
@@ -139,6 +153,7 @@ def capture(
                 duration_s=duration,
                 end_program=end_program,
                 gpu_metrics_hz=metrics_hz,
+                memory=memory,
                 nsys_options=tuple(nsys_option or ()),
                 stdout_to_stderr=as_json,
                 nsys=nsys,

@@ -32,7 +32,7 @@ CAPTURE = FolderKind(
     "capture",
     "a",
     "manifest.json",
-    (*_OF_CAPTURE.split(), "ranks", "ncu*.ncu-rep"),
+    (*_OF_CAPTURE.split(), "ranks", "ncu*.ncu-rep", "nsys.memory-*.pickle"),
     is_slow=True,
     with_paths=("manifest.json",),
 )

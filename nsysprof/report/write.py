@@ -55,6 +55,7 @@ _ALTS = {
     "timeline": "Timeline: ranges, CUDA API calls and the kernels of each stream",
     "kernels": "Kernel time by category",
     "vram": "Peak memory of each case or range",
+    "memory": "Memory of torch's allocator over time, by owner",
 }
 
 
@@ -206,6 +207,7 @@ def _write_figures(
     analysis: Analysis, record: CaptureRecord | None, out: Path, svg: bool, say: Callable[[str], None]
 ) -> list[Path]:
     from nsysprof.report.figures.kernels import draw_kernels
+    from nsysprof.report.figures.memory import draw_memory
     from nsysprof.report.figures.roofline import draw_roofline, draw_traffic
     from nsysprof.report.figures.timeline import draw_timeline
     from nsysprof.report.figures.vram import draw_vram
@@ -215,6 +217,7 @@ def _write_figures(
         "timeline": lambda: draw_timeline(analysis, calls),
         "kernels": lambda: draw_kernels(analysis, calls),
         "vram": lambda: draw_vram(analysis, record),
+        "memory": lambda: None if analysis.allocator is None else draw_memory(analysis.allocator.over_time),
         "roofline": lambda: None if record is None else draw_roofline(record),
         "traffic": lambda: None if record is None else draw_traffic(record),
     }

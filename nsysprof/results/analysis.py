@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from nsysprof.notes import Loss, Note
+from nsysprof.results.allocator_memory import AllocatorMemory
 from nsysprof.results.analysis_columns import (
     API,
     CAUSED_KERNELS,
@@ -158,6 +159,7 @@ class Analysis:
     losses: what is missing, so that counts cannot be trusted; `notes` says it too.
     lost_kernels: whether the trace has no kernel although some ran.
     attention, memory_owners: the tables of attention.csv and memory.csv; None for an analysis made without them.
+    allocator: what torch's allocator held; None where the capture did not record it. memory_owners are then its owners.
     """
 
     trace: TraceInfo
@@ -180,6 +182,7 @@ class Analysis:
     lost_kernels: bool = False
     attention: pd.DataFrame | None = None
     memory_owners: pd.DataFrame | None = None
+    allocator: AllocatorMemory | None = None
 
 
 @dataclass(frozen=True)

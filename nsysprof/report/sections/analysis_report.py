@@ -12,6 +12,7 @@ from nsysprof.report.document import Chart, Figure, Lines, Notes, Paragraph, Par
 from nsysprof.report.sections.case_tables import case_table, counter_table, limit_lines, reason_lines
 from nsysprof.report.sections.case_verdicts import comparison_table, verdict_lines
 from nsysprof.report.sections.findings import findings_sections
+from nsysprof.report.sections.memory_report import memory_parts
 from nsysprof.report.sections.method import coverage_line, environment_table, method_lines
 from nsysprof.report.sections.missing_sources import tier_of, with_tier
 from nsysprof.report.sections.trace_tables import (
@@ -46,7 +47,9 @@ def analysis_report(
     sections += case_sections(record, words) if record is not None and record.has_cases else []
     sections += figure_sections(figures)
     sections += [Section("Timeline", (Chart(timeline),), in_terminal=False)] if timeline is not None else []
-    sections += [_trace_section(analysis, tier), _notes_section(analysis, record)]
+    sections.append(_trace_section(analysis, tier))
+    sections += [Section("Memory", tuple(memory_parts(analysis.allocator)))] if analysis.allocator is not None else []
+    sections.append(_notes_section(analysis, record))
     sections.append(Section("", (Paragraph(f"Coverage: {coverage_line(analysis)}"),)))
     sections.append(Section("Method", (Lines(tuple(method_lines(analysis, record))),), in_terminal=False))
     sections.append(Section("", (environment_table(analysis, record),), in_terminal=False))

@@ -1,0 +1,63 @@
+"""Join what torch's allocator recorded in a captured program with the ranges of its trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pandas as pd
+
+    from nsysprof.results.analysis import Analysis
+
+    RangeAt = Callable[[npt.NDArray[np.int64]], Sequence[str]]
+
+
+def join_memory(analysis: Analysis, source: Path, trace: Path) -> Analysis:
+    """Return the analysis with the owners of torch's memory, where the capture in `source` recorded them.
+
+    Of several processes, the one that held most counts. trace: the SQLite file, which says when its clock began.
+    """
+    from nsysprof.app.analyze_snapshot import read_memory
+    from nsysprof.capture.memory_history import find_snapshots
+
+    snapshots = find_snapshots(source) if source.is_dir() else {}
+    if not snapshots:
+        return analysis
+    start_ns = _session_start_ns(trace)
+    found = [
+        read_memory(path, None if start_ns is None else _ranges_of(analysis.timeline.nvtx, process, start_ns))
+        for process, path in snapshots.items()
+    ]
+    most = max(found, key=lambda memory: max((use.peak_bytes for use in memory.devices), default=0))
+    return replace(analysis, memory_owners=most.owners, allocator=most, notes=(*analysis.notes, *most.notes))
+
+
+def _ranges_of(ranges: pd.DataFrame, process: int, start_ns: int) -> RangeAt:
+    """Return which range of a process was open at times in us since 1970, by the clock of the session."""
+
+    def range_at(time_us: npt.NDArray[np.int64]) -> Sequence[str]:
+        import numpy as np
+
+        from nsysprof.analysis.causes.open_range import innermost_ranges
+
+        own = ranges[((ranges["global_tid"].to_numpy(np.int64) >> 24) & 0xFFFFFF) == process]
+        owner = own["global_tid"].to_numpy(np.int64)
+        # The snapshot names no thread: whichever has a range that is open.
+        tid = np.full(len(time_us), (int(owner[0]) >> 24) << 24 if len(own) else 0, dtype=np.int64)
+        return [str(name) for name in innermost_ranges(own, tid, time_us * 1000 - start_ns)]
+
+    return range_at
+
+
+def _session_start_ns(trace: Path) -> int | None:
+    """Return when the clock of a trace began, in ns since 1970."""
+    from nsysprof.ranks.session import read_session
+    from nsysprof.trace.open import open_trace
+
+    with open_trace(trace) as opened:
+        return read_session(opened).start_utc_ns

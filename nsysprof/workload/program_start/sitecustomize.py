@@ -1,0 +1,86 @@
+"""Record what torch's CUDA allocator does in a captured program. Python imports this module when the program starts.
+
+It needs nothing but the standard library, since the program's Python need not have nsysprof. The recording begins when
+CUDA is initialised, so that a program that forks first still can. At its end, each process that used CUDA writes a
+snapshot into the folder that NSYSPROF_MEMORY_FOLDER names. A fault here is printed and never ends the program.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import os
+import pickle
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+FOLDER = "NSYSPROF_MEMORY_FOLDER"
+# Older events are overwritten; what is held at the end is known whatever its age.
+_MOST_EVENTS = 200_000
+
+
+class _WatchTorch:
+    """A finder that lets torch be found by the others, and acts once it is imported."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec: ModuleSpec | None = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            _attempt(lambda: module.cuda._lazy_call(lambda: _attempt(lambda: _begin(module))))
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def _begin(torch: Any) -> None:
+    torch.cuda.memory._record_memory_history(max_entries=_MOST_EVENTS, stacks="python")
+    process = os.getpid()
+    atexit.register(lambda: _attempt(lambda: _write(torch, process)))
+
+
+def _write(torch: Any, process: int) -> None:
+    """Write the snapshot, unless this is a fork of the process that recorded."""
+    if os.getpid() != process:
+        return
+    path = os.path.join(os.environ[FOLDER], f"{process}.pickle")  # noqa: PTH118
+    snapshot = torch.cuda.memory._snapshot()
+    with open(f"{path}.part", "wb") as file:  # noqa: PTH123
+        pickle.dump(snapshot, file, protocol=4)
+    os.replace(f"{path}.part", path)  # noqa: PTH105
+
+
+def _attempt(action: Any) -> None:
+    try:
+        action()
+    except Exception as error:  # noqa: BLE001
+        print(f"nsysprof: the memory history is not recorded: {error}", file=sys.stderr)  # noqa: T201
+
+
+def _import_the_next() -> None:
+    """Import the program's own sitecustomize, which this module hides, and leave its path as without this module."""
+    own = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
+    sys.path[:] = [path for path in sys.path if os.path.abspath(path) != own]  # noqa: PTH100
+    this = sys.modules.pop(__name__)
+    try:
+        importlib.import_module(__name__)
+    except ModuleNotFoundError as error:
+        if error.name != __name__:
+            raise
+    finally:
+        # The import of this module is still running, and needs it there.
+        sys.modules.setdefault(__name__, this)
+
+
+if os.environ.get(FOLDER):
+    sys.meta_path.insert(0, _WatchTorch())
+    _import_the_next()

@@ -1,0 +1,52 @@
+"""What torch's allocator recorded in a capture is joined with the ranges of the trace by the clock."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from nsysprof.app.analyze_trace import TraceRequest, analyze_one
+from nsysprof.app.progress import SILENT
+from tests.builders.allocator_snapshot import SnapshotBuilder, frames
+from tests.builders.build_trace import PID, TraceBuilder
+
+EPOCH_US = 1_790_000_000_000_000
+NUMBER = (PID >> 24) & 0xFFFFFF
+
+
+def capture(folder: Path, *, epoch: bool = True) -> Path:
+    folder.mkdir()
+    builder = TraceBuilder()
+    if epoch:
+        builder.row("TARGET_INFO_SESSION_START_TIME", "utcEpochNs INTEGER", (EPOCH_US * 1000,))
+    builder.range(0, 15_000, "forward")
+    builder.range(15_000, 50_000, "backward")
+    builder.launch(16_000, 1)
+    builder.kernel(17_000, 18_000, 1)
+    builder.write(folder / "nsys.sqlite")
+    # Events are 10 us apart.
+    torch = SnapshotBuilder(start_us=EPOCH_US)
+    torch.alloc(3 << 20, frames("/w/model.py", 3, "forward"))
+    torch.alloc(1 << 20, frames("/w/model.py", 3, "forward"))
+    torch.write(folder / f"nsys.memory-{NUMBER}.pickle")
+    other = SnapshotBuilder(start_us=EPOCH_US)
+    other.alloc(1 << 20)
+    other.write(folder / "nsys.memory-7.pickle")
+    return folder
+
+
+def owners(folder: Path, out: Path) -> dict[tuple[str, str | None], int]:
+    result = analyze_one(TraceRequest(folder, out, figures=False), SILENT)
+    assert result.analysis.allocator is not None
+    table = pd.read_csv(out / "memory.csv", dtype=object, keep_default_na=False)
+    assert "Owners of the peak" in (out / "report.md").read_text()
+    return {(row["owner"], row["range"] or None): int(row["peak_bytes"]) for row in table.to_dict("records")}
+
+
+def test_owners_are_lines_in_ranges(tmp_path: Path) -> None:
+    found = owners(capture(tmp_path / "run"), tmp_path / "out")
+    assert found == {("w/model.py:3 forward", "forward"): 3 << 20, ("w/model.py:3 forward", "backward"): 1 << 20}
+
+
+def test_without_the_time_of_day_ranges_are_unknown(tmp_path: Path) -> None:
+    found = owners(capture(tmp_path / "run", epoch=False), tmp_path / "out")
+    assert found == {("w/model.py:3 forward", None): 4 << 20}
