@@ -34,6 +34,7 @@ from nsysprof.results.analysis_columns import (
     RANGE_KERNELS,
     RANGE_TREE,
     RANGES,
+    STEPS,
 )
 from nsysprof.results.case_columns import CAPTURE_RESULTS
 from nsysprof.results.causes import Idle
@@ -141,6 +142,7 @@ def analysis_json(analysis: Analysis, record: CaptureRecord | None) -> dict[str,
     unknown = {
         "idle": analysis.idle is None,
         "idle_instances": analysis.idle is None,
+        "steps": analysis.step_times is None,
         "attention": analysis.attention is None,
         "memory": analysis.memory_owners is None,
     }
@@ -166,6 +168,7 @@ def analysis_tables(analysis: Analysis, record: CaptureRecord | None) -> list[tu
         (RANGE_INSTANCES, analysis.range_instances),
         (IDLE, empty_table(IDLE) if idle is None else idle.table),
         (IDLE_INSTANCES, empty_table(IDLE_INSTANCES) if idle is None else idle.instances),
+        (STEPS, empty_table(STEPS) if analysis.step_times is None else analysis.step_times.table),
         (ATTENTION, empty_table(ATTENTION) if analysis.attention is None else analysis.attention),
         (MEMORY, empty_table(MEMORY) if analysis.memory_owners is None else analysis.memory_owners),
         (FINDINGS, empty_table(FINDINGS) if analysis.findings is None else analysis.findings.table()),

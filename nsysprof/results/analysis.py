@@ -29,6 +29,7 @@ from nsysprof.results.case_columns import CAPTURE_RESULTS
 from nsysprof.results.case_ranking import CaseRanking
 from nsysprof.results.causes import Findings, Idle
 from nsysprof.results.missing_source import MissingSource
+from nsysprof.results.step_times import StepTimes
 
 _Make = Callable[[], pd.DataFrame]
 
@@ -156,6 +157,7 @@ class Analysis:
 
     idle: why devices were idle; None where GPU work is not known well enough to say when they were.
     findings: what to change; None where there is nothing to replay.
+    step_times: how long each step took and of what it is made; None where idle is None.
     losses: what is missing, so that counts cannot be trusted; `notes` says it too.
     lost_kernels: whether the trace has no kernel although some ran.
     attention, memory_owners: the tables of attention.csv and memory.csv; None for an analysis made without them.
@@ -178,6 +180,7 @@ class Analysis:
     notes: tuple[Note, ...]
     idle: Idle | None = None
     findings: Findings | None = None
+    step_times: StepTimes | None = None
     losses: tuple[Loss, ...] = ()
     lost_kernels: bool = False
     attention: pd.DataFrame | None = None

@@ -192,6 +192,32 @@ IDLE_INSTANCES = TableFile(
     integer("idle_ns", "ns", "The rest: `span_ns` minus `busy_ns`, and the sum of all that follow."),
     *(integer(cause_column(cause), "ns", f"Idle time with the cause `{cause}`.") for cause in CAUSES),
 ))  # fmt: skip
+# Every kind of work of a GPU. Where several run at once, the time counts for the first of them, so that communication
+# and copies count only where nothing else hides them.
+WORK_CATEGORIES = (
+    "attention", "gemm", "softmax", "reduction", "elementwise", "graph", "other", "fill", "copy", "nccl",
+)  # fmt: skip
+
+
+def work_column(category: str) -> str:
+    """Return the name of the column that has the time in which a GPU ran work of a category."""
+    return f"busy_{category}_ns"
+
+
+STEPS = TableFile("analysis", "steps.csv", "One row per step and device of its process; where nothing repeats, the "
+                  "whole trace is one step.", (
+    integer("step", "", "Number of the step, by start, from 0."),
+    integer("device_id", "", "Number of the GPU on the machine."),
+    integer("start_ns", "ns", "Start of the step since the start of the session."),
+    integer("wall_ns", "ns", "Time from the start of the step to the start of the next one; of the last step, to its "
+            "end. The sum of all columns below in ns."),
+    flag("is_warmup", "True for steps that belong to the warm-up."),
+    flag("is_slow", "True for steady steps that took unusually long."),
+    integer("outside_ns", "ns", "Time of the step before the device's first or after its last work."),
+    *(integer(work_column(category), "ns", f"Time in which the device ran work of category `{category}`, and none of "
+              "a category before it.") for category in WORK_CATEGORIES),
+    *(integer(cause_column(cause), "ns", f"Idle time with the cause `{cause}`.") for cause in CAUSES),
+))  # fmt: skip
 FINDINGS = TableFile("analysis", "findings.csv", "One row per finding, the largest saving first.", (
     integer("rank", "", "Place in the order of findings, from 1."),
     text("code", "Stable code of the finding, such as `pageable-copy`."),
@@ -243,6 +269,7 @@ FILES = (
     RANGE_INSTANCES,
     IDLE,
     IDLE_INSTANCES,
+    STEPS,
     FINDINGS,
     ATTENTION,
     MEMORY,

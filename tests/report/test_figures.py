@@ -3,6 +3,7 @@ import pytest
 
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.report.figures.kernels import draw_kernels
+from nsysprof.report.figures.palette import CATEGORY_COLORS
 from nsysprof.report.figures.timeline import choose_panels, draw_timeline
 from nsysprof.report.figures.vram import draw_vram
 from nsysprof.trace.open import open_trace
@@ -24,7 +25,7 @@ def test_one_panel_a_backend_on_one_time_scale_that_spans_one_call_of_the_slowes
     assert "10 kernels a call" in panels[0].title
     assert "1 kernel a call" in panels[1].title
     figure = draw_timeline(analysis, {"RUN::math::S1024": 2, "RUN::flash::S1024": 2})
-    assert len({axes.get_xlim() for axes in figure.axes}) == 1
+    assert len({axes.get_xlim() for axes in figure.axes[1:]}) == 1, "the first is the overview"
     assert {"CUDA API", "NVTX", "stream 7"} <= set(texts(figure))
 
 
@@ -33,7 +34,7 @@ def test_any_trace_has_a_timeline_and_a_kernel_figure(tmp_path):
     made.launch(10, 1, name="k")
     analysis = samples.analysis(tmp_path, made)
     assert "trace.sqlite: 1 kernels" in texts(draw_timeline(analysis))
-    assert any("100.0 %" in text for text in texts(draw_kernels(analysis)))
+    assert any(text.endswith(" = 1 × 50 ns, 100.0 %") for text in texts(draw_kernels(analysis)))
 
 
 def test_nothing_to_draw_is_none(tmp_path):
@@ -72,16 +73,61 @@ def test_names_are_neither_mathematics_nor_endless(tmp_path, name, monkeypatch):
         assert not any(text.replace(r"\$", "").count("$") for text in shown), "every dollar sign is escaped"
 
 
-def test_two_hundred_thousand_kernels_are_drawn_as_occupancy(tmp_path):
+def heights(axes, color):
+    """Return how tall what is drawn in a colour is at most; a full lane is 0.8."""
+    from matplotlib.colors import to_rgba
+
+    drawn = [each for each in axes.collections if tuple(each.get_facecolor()[0]) == to_rgba(color)]
+    assert drawn, "the colour is there"
+    tall = [np.ptp(path.vertices[:, 1]) for each in drawn for path in each.get_paths()]
+    return max(tall)
+
+
+def test_two_hundred_thousand_kernels_are_as_tall_as_they_are_busy(tmp_path):
     made = TraceBuilder()
     columns = "start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER, demangledName INTEGER, shortName INTEGER"
     name = made.text("k")
     rows = [(1000 * n, 1000 * n + 500, 0, 7, name, name) for n in range(200_000)]
     made.tables["CUPTI_ACTIVITY_KIND_KERNEL"] = (columns, rows)
     figure = draw_timeline(samples.analysis(tmp_path, made))
-    (lane,) = [c for axes in figure.axes for c in axes.collections]
-    heights = lane.get_paths()[0].vertices[:, 1]
-    assert np.ptp(heights) == pytest.approx(0.4, abs=0.02), "half busy is half as tall"
+    assert heights(figure.axes[-1], CATEGORY_COLORS["other"]) == pytest.approx(0.4, abs=0.02), "half busy, half as tall"
+
+
+def test_few_kernels_are_drawn_by_the_same_rule_as_many(tmp_path):
+    made = TraceBuilder()
+    for at in range(0, 1_000_000, 1000):
+        made.kernel(at, at + 100, None, name="k")
+        if at % 10_000 == 0:
+            made.kernel(at + 500, at + 520, None, name="flash_fwd")
+    made.kernel(1_000_000, 1_000_001, None, name="k")
+    axes = draw_timeline(samples.analysis(tmp_path, made)).axes[-1]
+    assert heights(axes, CATEGORY_COLORS["other"]) < 0.15
+    assert heights(axes, CATEGORY_COLORS["attention"]) < 0.05, "20 ns in 10 us is not a solid bar"
+    assert "10 %" in [text.get_text() for text in axes.texts]
+
+
+def test_a_program_with_steps_is_drawn_by_one_of_them_below_the_whole_run(tmp_path):
+    made = TraceBuilder()
+    for step in range(10):
+        made.range(1000 * step, 1000 * step + 990, f"step{step}")
+        made.range(1000 * step + 100, 1000 * step + 500, "forward")
+        made.launch(1000 * step + 100, step + 1, name="sgemm")
+    figure = draw_timeline(samples.analysis(tmp_path, made))
+    overview, lanes = figure.axes
+    assert lanes.get_xlim()[1] == pytest.approx(1e-6)
+    assert "a typical step (step#): number 1 of 10, 1.000 us" in lanes.get_title(loc="left")
+    assert overview.get_xlim()[1] > 9e-6
+    assert {"step0", "forward"} <= set(texts(figure))
+
+
+def test_shading_is_explained_only_where_something_is_shaded(tmp_path):
+    made = samples.builder()
+    assert any("shaded" in text for text in texts(draw_vram(samples.analysis(tmp_path, made), None)))
+    made = TraceBuilder()
+    made.allocate(10, 1, 1 << 20)
+    made.launch(10, 1)
+    (tmp_path / "trace.sqlite").unlink()
+    assert not any("shaded" in text for text in texts(draw_vram(samples.analysis(tmp_path, made), None)))
 
 
 @pytest.mark.parametrize("name", ["sdpa", "ddp_rank0", "graph_node", "mp", "gm10k", "sdpa22"])

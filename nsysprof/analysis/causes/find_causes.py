@@ -17,7 +17,7 @@ from nsysprof.analysis.causes.kernel_candidates import list_kernel_candidates
 from nsysprof.analysis.causes.ledger import Ledger
 from nsysprof.analysis.causes.replay import ReplayChange, combine, no_change, replay
 from nsysprof.analysis.causes.situation import Situation, look_at
-from nsysprof.analysis.causes.steps import Steps, find_steps, is_grid
+from nsysprof.analysis.causes.steps import Steps, is_grid
 from nsysprof.analysis.causes.tracing_cost import estimate_tracing_cost, without_tracing
 from nsysprof.results.causes import LEAST_SHARE, Finding, Findings
 from nsysprof.trace.schema import Int64s, Ints, Tables
@@ -44,9 +44,10 @@ class _Saved:
         return self.saving_ns >= LEAST_SHARE * whole_ns
 
 
-def find_causes(tables: Tables, launch: Ints, ranges: pd.DataFrame, ledger: Ledger) -> Findings | None:
+def find_causes(
+    tables: Tables, launch: Ints, ranges: pd.DataFrame, ledger: Ledger, steps: Steps | None
+) -> Findings | None:
     """Return the findings of a trace; None where no calls were recorded, so that nothing can be replayed."""
-    steps = find_steps(tables, launch, ranges)
     graph = None if steps is None else build_graph(tables, launch, ledger.classes, steps)
     if graph is None or steps is None:
         return None

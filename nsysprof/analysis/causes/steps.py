@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +51,8 @@ class Steps:
     # In a trace without a step range, how often its kernels repeat, with the warm-up; 0 where they do not, so that the
     # trace is one step.
     periods: int = 0
+    # When each step of the warm-up began.
+    warmup_starts_ns: Int64s = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def are_known(self) -> bool:
@@ -88,7 +90,7 @@ def find_steps(tables: Tables, launch: Ints, ranges: pd.DataFrame) -> Steps | No
     if len(starts):
         warmup = count_warm_up(np.diff(starts))
         kept = starts[warmup:]
-        return Steps("", pid, kept, warmup, (int(kept[0]), int(kept[-1])), len(starts))
+        return Steps("", pid, kept, warmup, (int(kept[0]), int(kept[-1])), len(starts), starts[:warmup])
     bounds = np.array([tables.work.start_ns.min(), tables.work.ends_ns().max()], dtype=np.int64)
     return Steps("", pid, bounds, 0, _find_loop(tables))
 
@@ -155,7 +157,7 @@ def _steady(name: str, pid: int, start: Int64s, end: Int64s) -> Steps:
     bounds = np.append(start, end[-1])
     warmup = count_warm_up(np.diff(bounds))
     kept = bounds[warmup:]
-    return Steps(name, pid, kept, warmup, (int(kept[0]), int(kept[-1])))
+    return Steps(name, pid, kept, warmup, (int(kept[0]), int(kept[-1])), warmup_starts_ns=bounds[:warmup])
 
 
 def _work_inside(

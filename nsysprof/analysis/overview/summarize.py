@@ -24,6 +24,8 @@ from nsysprof.analysis.causes.attention_calls import list_attention
 from nsysprof.analysis.causes.find_causes import find_causes
 from nsysprof.analysis.causes.ledger import keep_ledger
 from nsysprof.analysis.causes.memory_owners import list_owners
+from nsysprof.analysis.causes.step_times import time_steps
+from nsysprof.analysis.causes.steps import find_steps
 from nsysprof.analysis.overview.timeline import make_timeline
 from nsysprof.analysis.overview.trace_overview import (
     Attribution,
@@ -74,11 +76,13 @@ def summarize(tables: Tables, *, launched_only: bool = False) -> Analysis:
         by_name[gpu] = pd.DataFrame({c: pd.array([pd.NA] * len(by_name), dtype="Int64") for c in gpu})
         summary.tree[[column.name for column in RANGE_TREE.columns if column.of_work]] = pd.NA
         summary.instances[[column.name for column in RANGE_INSTANCES.columns if column.of_work]] = pd.NA
-    ledger = findings = None
+    ledger = findings = step_times = None
     if whole.is_counted and not len(found.replays[1]):
         lost = None if tables.calls is None else found.launches & ~found.launching
         ledger = keep_ledger(tables, tables.launch, attributed.ranges, lost)
-        findings = find_causes(tables, tables.launch, attributed.ranges, ledger)
+        steps = find_steps(tables, tables.launch, attributed.ranges)
+        findings = find_causes(tables, tables.launch, attributed.ranges, ledger, steps)
+        step_times = time_steps(tables, steps, ledger)
     return Analysis(
         trace=whole.trace,
         devices=whole.devices,
@@ -96,6 +100,7 @@ def summarize(tables: Tables, *, launched_only: bool = False) -> Analysis:
         notes=(*whole.notes, *summary.slow, *(() if ledger is None else ledger.notes)),
         idle=None if ledger is None else ledger.idle,
         findings=findings,
+        step_times=step_times,
         losses=whole.losses,
         lost_kernels=whole.is_lost,
         attention=list_attention(tables, tables.launch, attributed.ranges),

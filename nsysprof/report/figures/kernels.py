@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from nsysprof.attention.range_name import parse_range
-from nsysprof.report.figures.palette import CATEGORY_COLORS, INK, new_figure, quieten
+from nsysprof.report.figures.palette import CATEGORY_COLORS, INK, legend_of_categories, new_figure, quieten
 from nsysprof.report.figures.scale import NS_PER_S, label_seconds
 from nsysprof.report.formats.escape import clean, escape_mathtext
+from nsysprof.report.formats.short_names import shorten_names
 from nsysprof.report.sections.vocabulary import words_for
 from nsysprof.results.analysis import Analysis
 from nsysprof.units import format_ns
@@ -58,7 +59,7 @@ def _draw_ranges(analysis: Analysis, table: pd.DataFrame, per_call: bool) -> Fig
         panel.set_title(f"S={seq}", fontsize=10, loc="left", color=INK)
     each = " per call" if per_call else " in the range"
     axes[-1].set_xlabel(f"{words.work} time{each}, summed (each S has its own scale)", fontsize=10, color=INK)
-    _legend(figure, used)
+    legend_of_categories(figure, used)
     return figure
 
 
@@ -92,20 +93,16 @@ def _draw_top(analysis: Analysis) -> Figure:
     colors = [CATEGORY_COLORS.get(category, "#999999") for category in top["category"]]
     axes.barh(range(len(top)), top["total_ns"] / NS_PER_S, color=colors, height=0.72, linewidth=0)
     for y, row in enumerate(top.to_dict("records")):
-        label = f" {row['share_pct']:.1f} %, {row['instances']:,} x {format_ns(row['med_ns'])}"
+        mean = row["total_ns"] / row["instances"]
+        label = f" {format_ns(row['total_ns'])} = {row['instances']:,} × {format_ns(mean)}, {row['share_pct']:.1f} %"
         axes.text(row["total_ns"] / NS_PER_S, y, label, va="center", fontsize=9, color=INK)
-    axes.set_yticks(range(len(top)), [escape_mathtext(clean(name, 46)) for name in top["label"]])
-    axes.set_xlim(0, 1.35 * float(top["total_ns"].max()) / NS_PER_S)
+    names = shorten_names([str(name) for name in top["label"]], 40)
+    axes.set_yticks(range(len(top)), [escape_mathtext(name) for name in names])
+    axes.set_xlim(0, 1.6 * float(top["total_ns"].max()) / NS_PER_S)
     label_seconds(axes.xaxis)
-    axes.set_xlabel(f"total {words.work} time; label: share, instances x median", fontsize=10, color=INK)
+    axes.set_xlabel(
+        f"total {words.work} time = instances × mean, and its share of all {words.work} time", fontsize=10, color=INK
+    )
     quieten(axes)
-    _legend(figure, set(top["category"]))
+    legend_of_categories(figure, set(top["category"]))
     return figure
-
-
-def _legend(figure: Figure, categories: set[str]) -> None:
-    from matplotlib.patches import Patch
-
-    shown = [category for category in CATEGORY_COLORS if category in categories]
-    patches = [Patch(color=CATEGORY_COLORS[category], label=category) for category in shown]
-    figure.legend(handles=patches, loc="outside lower center", ncols=min(9, len(patches)), fontsize=9, frameon=False)

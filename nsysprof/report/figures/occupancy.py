@@ -1,4 +1,4 @@
-"""Compute how busy each slice of time was, which is drawn where a million rectangles would look like one block."""
+"""Compute how busy each slice of time was: as many rectangles as kernels would look like one block."""
 
 from __future__ import annotations
 
@@ -24,3 +24,15 @@ def busy_shares(start: npt.NDArray[np.int64], end: npt.NDArray[np.int64], span: 
     np.add.at(change, b, -width)
     shares: Floats = np.clip((busy + np.cumsum(change)[:-1]) / width, 0, 1)
     return shares
+
+
+def category_shares(
+    start: npt.NDArray[np.int64], end: npt.NDArray[np.int64], category: npt.NDArray[np.int64], span: float, bins: int
+) -> dict[int, Floats]:
+    """Return the shares (0 to 1) of each slice by category. Where work overlaps they are reduced to a sum of 1."""
+    found = {
+        int(each): busy_shares(start[category == each], end[category == each], span, bins)
+        for each in np.unique(category)
+    }
+    total = np.maximum(1.0, np.sum(list(found.values()), axis=0)) if found else 1.0
+    return {each: share / total for each, share in found.items()}

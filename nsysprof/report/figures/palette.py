@@ -45,3 +45,15 @@ def quieten(axes: Axes) -> None:
     axes.tick_params(labelsize=9, length=3)
     axes.grid(axis="x", color="#eceff3", linewidth=0.8)
     axes.set_axisbelow(True)
+
+
+def legend_of_categories(figure: Figure, categories: set[str]) -> None:
+    """Name the colours of the categories that were drawn, below the figure."""
+    from matplotlib.patches import Patch
+
+    shown = [category for category in CATEGORY_COLORS if category in categories]
+    patches = [Patch(color=CATEGORY_COLORS[category], label=category) for category in shown]
+    if patches:
+        figure.legend(
+            handles=patches, loc="outside lower center", ncols=min(9, len(patches)), fontsize=9, frameon=False
+        )

@@ -93,7 +93,7 @@ def _draw_over_time(axes: Axes, analysis: Analysis) -> None:
     words, memory = words_for(analysis.trace), analysis.timeline.memory
     start, end = int(memory["time_ns"].min()), int(memory["time_ns"].max())
     size, name = byte_scale(float(memory["used_bytes"].max()))
-    _shade_ranges(axes, analysis, start)
+    is_shaded = _shade_ranges(axes, analysis, start)
     for index, (device, events) in enumerate(memory.groupby("device_id")):
         x, y = _thin(events["time_ns"].to_numpy() - start, events["used_bytes"].to_numpy())
         color = _OTHERS[index % len(_OTHERS)]
@@ -102,7 +102,8 @@ def _draw_over_time(axes: Axes, analysis: Analysis) -> None:
     axes.set_ylim(bottom=0)
     axes.set_xlim(0, max(1, end - start) / NS_PER_S)
     label_seconds(axes.xaxis)
-    axes.set_xlabel("time since the first allocation; shaded: measured ranges", fontsize=10, color=INK)
+    shaded = "; shaded: measured ranges" if is_shaded else ""
+    axes.set_xlabel(f"time since the first allocation{shaded}", fontsize=10, color=INK)
     kind = "torch's allocator" if analysis.trace.memory_kind == "allocator" else "the driver"
     axes.set_title(f"{words.memory} in use, from {kind}", fontsize=10, loc="left", color=INK)
     if memory["device_id"].nunique() > 1:
@@ -110,11 +111,13 @@ def _draw_over_time(axes: Axes, analysis: Analysis) -> None:
     quieten(axes)
 
 
-def _shade_ranges(axes: Axes, analysis: Analysis, start: int) -> None:
+def _shade_ranges(axes: Axes, analysis: Analysis, start: int) -> bool:
+    """Shade the ranges of our own cases, and return whether there are any."""
     nvtx = analysis.timeline.nvtx
     names = [name for name in nvtx["name"].unique() if parse_range(name)][:200] if len(nvtx) else []
     for row in nvtx[nvtx["name"].isin(names)].drop_duplicates("name").to_dict("records") if names else []:
         axes.axvspan((row["start_ns"] - start) / NS_PER_S, (row["end_ns"] - start) / NS_PER_S, color=RANGE, linewidth=0)
+    return bool(names)
 
 
 def _thin(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,201 @@
+"""Draw the lanes of a timeline by one rule: as tall as the share of each slice of time that is busy.
+
+A kernel that is longer than a slice fills its lane; a thousand short ones with pauses between them do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nsysprof.report.figures.occupancy import Floats, busy_shares, category_shares
+from nsysprof.report.figures.palette import API, CATEGORY_COLORS, INK, RANGE, quieten
+from nsysprof.report.figures.scale import NS_PER_S
+from nsysprof.report.formats.escape import clean, escape_mathtext
+from nsysprof.results.analysis import Analysis
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_MAX_STREAMS, _MAX_LEVELS = 4, 3
+# About one slice a pixel of the file.
+_BINS = 1200
+_HEIGHT = 0.8
+# A range is labelled where at least so many letters have room, and a lane holds about so many.
+_FEWEST_LETTERS, _LETTERS = 5, 110
+_PID_OF_TID = ~0xFFFFFF
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A window of the trace: [start_ns, end_ns), of one process or, with None, of all."""
+
+    title: str
+    start_ns: int
+    end_ns: int
+    global_pid: int | None
+    # What it begins with: "range", "step" or "trace".
+    what: str
+
+
+@dataclass(frozen=True)
+class FigureLane:
+    """Rows that are drawn in one lane."""
+
+    label: str
+    # "range", "api" or "work".
+    kind: str
+    rows: pd.DataFrame
+
+
+def span_of(analysis: Analysis) -> tuple[int, int]:
+    """Return when the first work or range starts and the last one ends (ns), or the first and last call without any.
+
+    A program may go on calling CUDA for seconds, or begin to, without anything that is worth a look.
+    """
+    timeline = analysis.timeline
+    tables = [each for each in (timeline.gpu, timeline.nvtx) if len(each)] or [timeline.api]
+    return min(int(table["start_ns"].min()) for table in tables), max(int(table["end_ns"].max()) for table in tables)
+
+
+def list_lanes(analysis: Analysis, panel: Panel) -> list[FigureLane]:
+    """Return the lanes of a window from top to bottom."""
+    timeline = analysis.timeline
+
+    def window(table: pd.DataFrame, pid: pd.Series | None) -> pd.DataFrame:
+        mine = (table["start_ns"] < panel.end_ns) & (table["end_ns"] > panel.start_ns)
+        if panel.global_pid is not None and pid is not None:
+            mine &= pid == panel.global_pid
+        return table[mine]
+
+    lanes = []
+    nvtx = window(timeline.nvtx, timeline.nvtx["global_pid"] if len(timeline.nvtx) else None)
+    for level in range(_MAX_LEVELS if panel.what == "step" else 1):
+        mine = nvtx[nvtx["level"] == level] if len(nvtx) else nvtx
+        # A process-wide range hides its push/pop twin: drawing both on one lane would show neither.
+        mine = mine.drop_duplicates("name") if panel.global_pid is not None else mine
+        if len(mine):
+            lanes.append(FigureLane("" if level else "NVTX", "range", mine))
+    api = window(timeline.api, (timeline.api["global_tid"] & _PID_OF_TID) if len(timeline.api) else None)
+    if len(api) and analysis.trace.work_kind == "kernel":
+        lanes.append(FigureLane("CUDA API", "api", api))
+    gpu = window(timeline.gpu, timeline.gpu["global_pid"])
+    busiest = (gpu["end_ns"] - gpu["start_ns"]).groupby(gpu["stream"], observed=True).sum().nlargest(_MAX_STREAMS)
+    label = "thread" if analysis.trace.work_kind == "operator" else ""
+    for stream in busiest.index:
+        name = f"{label} {str(stream).rpartition(' ')[2]}" if label else str(stream)
+        lanes.append(FigureLane(name, "work", gpu[gpu["stream"] == stream]))
+    return lanes or [FigureLane("no GPU work", "work", gpu)]
+
+
+def draw_lanes(axes: Axes, panel: Panel, lanes: Sequence[FigureLane], span_ns: int) -> set[str]:
+    """Draw lanes with how busy each is written at its end, and return the categories that were drawn.
+
+    span_ns: how long the time axis is; the panel may end before.
+    """
+    seen: set[str] = set()
+    for index, lane in enumerate(lanes):
+        y = len(lanes) - 1 - index
+        start, end = _clipped(lane.rows, panel.start_ns, panel.end_ns)
+        length = panel.end_ns - panel.start_ns
+        if lane.kind == "work":
+            seen |= _stack(axes, y - _HEIGHT / 2, lane.rows, start, end, length)
+        else:
+            share = busy_shares(start, end, length, _BINS)
+            _fill(axes, y - _HEIGHT / 2, [(RANGE if lane.kind == "range" else API, share)], length)
+        if lane.kind == "range":
+            _range_labels(axes, lane.rows, start, end, y, span_ns)
+        else:
+            busy = _percent(busy_shares(start, end, length, _BINS))
+            _beside(axes, busy, y)
+    axes.set_yticks(range(len(lanes)), [clean(lane.label, 18) for lane in reversed(lanes)])
+    axes.set_ylim(-0.5, len(lanes) - 0.5)
+    axes.set_title(escape_mathtext(panel.title), fontsize=10, loc="left", color=INK)
+    _beside(axes, "busy", len(lanes) - 0.4)
+    quieten(axes)
+    return seen
+
+
+def _beside(axes: Axes, text: str, y: float) -> None:
+    """Write a text at the right end of a lane."""
+    place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "va": "center", "annotation_clip": False}
+    axes.annotate(text, (1.005, y), fontsize=8, color=INK, **place)
+
+
+def _percent(shares: Floats) -> str:
+    """Return how busy all slices were together; little is not nothing."""
+    busy = 100 * float(shares.mean())
+    if 0 < busy < 0.1:
+        return "<0.1 %"
+    return f"{busy:.1f} %" if busy < 10 else f"{busy:.0f} %"
+
+
+def draw_overview(axes: Axes, analysis: Analysis, panels: Sequence[Panel], whole: tuple[int, int]) -> set[str]:
+    """Draw the whole run in one lane, with the windows of the panels marked, and return the categories drawn."""
+    from matplotlib.ticker import EngFormatter
+
+    gpu, span = analysis.timeline.gpu, whole[1] - whole[0]
+    start, end = _clipped(gpu, *whole)
+    seen = _stack(axes, 0.0, gpu, start, end, span, height=1.0)
+    for panel in panels:
+        left, right = ((edge - whole[0]) / NS_PER_S for edge in (panel.start_ns, panel.end_ns))
+        axes.axvspan(left, right, facecolor="none", edgecolor=INK, linewidth=1.2, zorder=4, clip_on=False)
+    axes.set_xlim(0, span / NS_PER_S)
+    axes.set_ylim(0, 1)
+    axes.set_yticks([0.5], ["whole run"])
+    marked = "framed: shown below" if len(panels) == 1 else "framed: those shown below"
+    axes.set_title(f"the GPU over the whole run ({marked})", fontsize=10, loc="left", color=INK)
+    axes.xaxis.set_major_formatter(EngFormatter(unit="s"))
+    quieten(axes)
+    axes.tick_params(labelbottom=True, labelsize=8)
+    return seen
+
+
+def _clipped(rows: pd.DataFrame, low_ns: int, high_ns: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return starts and ends since `low_ns`, cut to the window."""
+    start, end = (rows[column].to_numpy(dtype=np.int64) for column in ("start_ns", "end_ns"))
+    return np.maximum(start, low_ns) - low_ns, np.minimum(end, high_ns) - low_ns
+
+
+def _stack(
+    axes: Axes, low: float, rows: pd.DataFrame, start: npt.NDArray[np.int64], end: npt.NDArray[np.int64],
+    span_ns: int, *, height: float = _HEIGHT,
+) -> set[str]:  # fmt: skip
+    """Draw the share of each category on top of each other, and return the categories."""
+    code, names = pd.factorize(rows["category"].astype(object))
+    shares = category_shares(start, end, code.astype(np.int64), span_ns, _BINS)
+    order = sorted(shares, key=lambda each: _rank(str(names[each])))
+    _fill(axes, low, [(CATEGORY_COLORS.get(str(names[k]), "#999999"), shares[k]) for k in order], span_ns, height)
+    return {str(name) for name in names}
+
+
+def _rank(category: str) -> int:
+    known = list(CATEGORY_COLORS)
+    return known.index(category) if category in known else len(known)
+
+
+def _fill(axes: Axes, low: float, shares: Sequence[tuple[str, Floats]], span_ns: int, height: float = _HEIGHT) -> None:
+    edges = np.linspace(0, span_ns, _BINS + 1) / NS_PER_S
+    bottom = np.full(_BINS + 1, low)
+    for color, share in shares:
+        top = bottom + height * np.append(share, share[-1:])
+        axes.fill_between(edges, bottom, top, step="post", color=color, linewidth=0)
+        bottom = top
+
+
+def _range_labels(
+    axes: Axes, rows: pd.DataFrame, start: npt.NDArray[np.int64], end: npt.NDArray[np.int64], y: int, span_ns: int
+) -> None:
+    """Name the ranges that have room for it, and part them from those before."""
+    for name, low, high in zip(rows["name"], start.tolist(), end.tolist(), strict=True):
+        room = int(_LETTERS * (high - low) / span_ns)
+        if room < _FEWEST_LETTERS:
+            continue
+        axes.vlines([low / NS_PER_S], y - _HEIGHT / 2, y + _HEIGHT / 2, color="white", linewidth=1)
+        text = escape_mathtext(clean(str(name), room))
+        axes.text((low + 0.004 * span_ns) / NS_PER_S, y, text, fontsize=8, va="center", clip_on=True, color=INK)

@@ -1,0 +1,84 @@
+"""Define how long the steps of a program took, and of what their time is made. Times are integer ns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nsysprof.results.analysis_columns import CAUSES, WORK_CATEGORIES, cause_column, work_column
+
+OUTSIDE = "outside"
+
+
+@dataclass(frozen=True)
+class StepPart:
+    """What a steady step spends on one kind of work or of idleness, on average."""
+
+    # A category of work, a cause of idle time, or OUTSIDE.
+    name: str
+    is_busy: bool
+    # Mean over the steady steps, without those that are slow.
+    mean_ns: float
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """The steps of a program."""
+
+    # The step range; "" where the steps are those in which the same kernels repeat; "trace" for a trace as a whole.
+    per: str
+    # The columns of steps.csv.
+    table: pd.DataFrame
+
+    @property
+    def are_steps(self) -> bool:
+        """Return whether the program repeats itself; otherwise the only row stands for the trace."""
+        return self.per != "trace"
+
+    @property
+    def devices(self) -> list[int]:
+        """Return the devices, the busiest one first."""
+        busy = self.table[[work_column(category) for category in WORK_CATEGORIES]].sum(axis=1)
+        total = busy.groupby(self.table["device_id"], sort=True).sum()
+        return [int(device) for device in total.sort_values(ascending=False, kind="stable").index]
+
+    @cached_property
+    def steps(self) -> pd.DataFrame:
+        """Return one row per step: step, start_ns, wall_ns, is_warmup and is_slow."""
+        return self.table.drop_duplicates("step")[["step", "start_ns", "wall_ns", "is_warmup", "is_slow"]]
+
+    def steady_walls_ns(self) -> npt.NDArray[np.int64]:
+        """Return how long each step after the warm-up took."""
+        steps = self.steps
+        steady: npt.NDArray[np.int64] = steps.loc[~steps["is_warmup"].to_numpy(dtype=bool), "wall_ns"].to_numpy(
+            np.int64
+        )
+        return steady
+
+    def usual_window_ns(self) -> tuple[int, int]:
+        """Return start and end of a typical steady step: the first one whose time is the median, or next to it."""
+        steps = self.steps[~self.steps["is_warmup"].to_numpy(dtype=bool)]
+        wall = steps["wall_ns"].to_numpy(dtype=np.int64)
+        row = int(np.argmin(np.abs(wall - np.median(wall))))
+        start = int(steps["start_ns"].iloc[row])
+        return start, start + int(wall[row])
+
+    def parts_of(self, device_id: int) -> list[StepPart]:
+        """Return the parts of a usual steady step on a device. They add up to its mean wall time."""
+        table = self.table[(self.table["device_id"] == device_id).to_numpy(dtype=bool)]
+        usual = table[~(table["is_warmup"] | table["is_slow"]).to_numpy(dtype=bool)]
+        columns = [(name, True, work_column(name)) for name in WORK_CATEGORIES]
+        columns += [(cause, False, cause_column(cause)) for cause in CAUSES]
+        columns.append((OUTSIDE, False, "outside_ns"))
+        parts = [StepPart(name, busy, float(usual[column].mean())) for name, busy, column in columns]
+        return [part for part in parts if part.mean_ns > 0]
+
+    def busy_pct(self, device_id: int) -> float:
+        """Return in how many percent of a usual steady step the device ran anything."""
+        parts = self.parts_of(device_id)
+        whole = sum(part.mean_ns for part in parts)
+        return 100 * sum(part.mean_ns for part in parts if part.is_busy) / whole if whole else 0.0

@@ -1,0 +1,65 @@
+import pytest
+
+from nsysprof.app.analyze_trace import analyze_trace
+from nsysprof.results.analysis_columns import CAUSES, WORK_CATEGORIES, cause_column, work_column
+from nsysprof.results.step_times import OUTSIDE
+from tests.builders.build_trace import TraceBuilder
+from tests.report import samples
+
+PARTS = ["outside_ns", *map(work_column, WORK_CATEGORIES), *map(cause_column, CAUSES)]
+
+
+def training(walls=(1000,) * 10):
+    """Return a builder of steps of 100 ns of gemm and, beginning in its middle, 100 ns of NCCL on another stream."""
+    made = TraceBuilder()
+    at, number = 10_000, 1
+    for step, wall in enumerate(walls):
+        made.range(at, at + wall, f"step{step}")
+        for name, begin, stream in (("sgemm", 100, 7), ("ncclAllReduce", 150, 13)):
+            made.call(at + begin - 50, at + begin - 40, number)
+            made.kernel(at + begin, at + begin + 100, number, name=name, stream=stream)
+            number += 1
+        at += wall
+    return made
+
+
+def test_a_step_is_made_of_its_work_and_its_idle_time(tmp_path):
+    times = samples.analysis(tmp_path, training()).step_times
+    assert (times.per, times.devices, len(times.table)) == ("step#", [0], 10)
+    assert (times.table[PARTS].sum(axis=1) == times.table["wall_ns"]).all()
+    row = times.table.iloc[4]
+    assert row["wall_ns"] == 1000
+    assert row["busy_gemm_ns"] == 100
+    assert row["busy_nccl_ns"] == 50, "what computation hides does not count"
+    parts = {part.name: part.mean_ns for part in times.parts_of(0)}
+    assert sum(parts.values()) == pytest.approx(1000)
+    assert parts[OUTSIDE] == pytest.approx((100 + 750) / 10), "before the first and after the last work"
+    assert times.busy_pct(0) == pytest.approx(15)
+
+
+def test_slow_steps_are_marked_and_a_typical_one_is_the_median(tmp_path):
+    walls = [5000, *[1000] * 7, 1010, 2000, *[1000] * 4]
+    times = samples.analysis(tmp_path, training(walls)).step_times
+    assert times.steps["is_warmup"].tolist() == [True] + [False] * 13
+    assert times.steps.loc[times.steps["is_slow"].to_numpy(dtype=bool), "step"].tolist() == [9]
+    assert times.usual_window_ns() == (15_000, 16_000)
+    assert sorted(times.steady_walls_ns().tolist())[-2:] == [1010, 2000]
+    assert sum(part.mean_ns for part in times.parts_of(0)) < 1002, "slow steps are not usual"
+
+
+def test_a_trace_without_steps_is_one(tmp_path):
+    made = TraceBuilder()
+    made.kernel(100, 200, None, name="sgemm")
+    made.kernel(300, 400, None, name="sgemm")
+    times = samples.analysis(tmp_path, made).step_times
+    assert not times.are_steps
+    assert times.steps[["start_ns", "wall_ns"]].to_numpy().tolist() == [[100, 300]]
+    assert times.busy_pct(0) == pytest.approx(200 / 3)
+
+
+@pytest.mark.parametrize("name", ["ddp_rank0", "two_gpus", "graph_node", "managed"])
+def test_steps_of_real_traces_add_up(trace_path, name):
+    analysis = analyze_trace(trace_path(name))
+    table = analysis.step_times.table
+    assert (table[PARTS].sum(axis=1) == table["wall_ns"]).all()
+    assert (table[PARTS] >= 0).all().all()
