@@ -220,13 +220,55 @@ class Ranking:
 
 
 @dataclass(frozen=True)
+class Segment:
+    """A part of a stacked bar. color: the name of its colour, such as a category of work or a cause of idle time."""
+
+    label: str
+    value: float
+    color: str
+
+
+@dataclass(frozen=True)
+class StackedBar:
+    """A whole and its parts, in the order in which they are drawn."""
+
+    title: str
+    segments: tuple[Segment, ...]
+    unit: Unit = Unit.NS
+
+    @property
+    def total(self) -> float:
+        """Return the sum of the parts."""
+        return sum(segment.value for segment in self.segments)
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Values in order of time, such as the times of steps.
+
+    title: says what they are. usual: the value to compare them with.
+    labels: the name of each. spans: when each began and ended (ns), for a page with a timeline.
+    marks: a word for values that are unlike the others, by position; faint: positions that do not count.
+    """
+
+    title: str
+    labels: tuple[str, ...]
+    values: tuple[float, ...]
+    spans: tuple[tuple[int, int], ...]
+    usual: float
+    marks: Mapping[int, str] = field(default_factory=dict)
+    faint: frozenset[int] = frozenset()
+    unit: Unit = Unit.NS
+
+
+@dataclass(frozen=True)
 class Gate:
     """The answers of a gate's rules."""
 
     results: tuple[GateResult, ...]
 
 
-Part = Table | Lines | Paragraph | Code | Figure | Chart | Notes | Ranking | Gate
+Part = Table | Lines | Paragraph | Code | Figure | Chart | Notes | Ranking | StackedBar | Bars | Gate
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,18 @@ CATEGORY_COLORS = {
     "graph": "#4B5563",
     "other": "#999999",
 }
+# Why a GPU was idle; greys, so that work stands out.
+IDLE_COLORS = {
+    "host-outside-cuda": "#b9c1cb",
+    "slow-call": "#93a0ae",
+    "sync-then-late-launch": "#a9968a",
+    "pageable-copy": "#c4a77d",
+    "dependency": "#9db4a5",
+    "collective": "#a58fb3",
+    "profiler": "#d8cfe0",
+    "unknown": "#d5dae1",
+    "outside": "#e6e9ed",
+}
 BACKEND_COLORS = {
     "math": "#D55E00",
     "flash": "#0072B2",

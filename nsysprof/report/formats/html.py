@@ -6,6 +6,7 @@ import base64
 from dataclasses import dataclass
 
 from nsysprof.report.document import Cell, Chart, Column, Report, Section, Table, Unit, list_parts
+from nsysprof.report.formats.bars import describe_bars, describe_segments, show_bars, show_segments, usual_line
 from nsysprof.report.formats.cell_text import cell_text, sort_key
 from nsysprof.report.formats.escape import clean
 from nsysprof.report.formats.page import content_security_policy, json_for_script, read_asset
@@ -13,6 +14,8 @@ from nsysprof.report.formats.short_names import shorten_names
 
 # A table of so many rows is worth a filter.
 _FILTER_ABOVE = 8
+# Of a ranking the first ones stand open, the others are folded away.
+_FIRST_ITEMS = 3
 _NAME, _CELL, _KEY, _FULL = 120, 300, 300, 4000
 
 
@@ -39,6 +42,11 @@ def render_html(report: Report) -> str:
     engine.filters["anchor"] = anchor_of
     engine.filters["cells"] = _cells
     engine.filters["amount"] = lambda item, part: cell_text(item.amount, Column(part.amount_title, part.amount_unit))
+    engine.filters["segments"] = show_segments
+    engine.filters["describe_segments"] = describe_segments
+    engine.filters["bars"] = show_bars
+    engine.filters["usual_line"] = usual_line
+    engine.filters["describe_bars"] = describe_bars
     engine.tests["part"] = lambda part, kind: type(part).__name__ == kind
     scripts = [read_asset("vendor/sortable.js"), read_asset("templates/report.js")]
     licences = ["LICENSE-sortable"]
@@ -50,6 +58,7 @@ def render_html(report: Report) -> str:
         report=report,
         links=[link for section in report.sections for link in _links(section)],
         filter_above=_FILTER_ABOVE,
+        first_items=_FIRST_ITEMS,
         policy=content_security_policy(scripts, [style]),
         style=style,
         scripts=scripts,

@@ -7,6 +7,7 @@ from typing import Any
 
 from nsysprof.files.json_file import json_value
 from nsysprof.report.document import (
+    Bars,
     Chart,
     Code,
     Figure,
@@ -18,6 +19,7 @@ from nsysprof.report.document import (
     Ranking,
     Report,
     Section,
+    StackedBar,
     Table,
 )
 from nsysprof.report.formats.cell_text import cell_json
@@ -48,6 +50,13 @@ def part_json(part: Part) -> dict[str, Any]:
             data = _ranking_json(part)
         case Gate():
             data = {"results": [asdict(result) for result in part.results]}
+        case StackedBar():
+            parts = [{"label": each.label, "value": each.value} for each in part.segments]
+            data = {"title": part.title, "unit": part.unit, "segments": parts}
+        case Bars():
+            marks = {str(at): word for at, word in part.marks.items()}
+            data = {"title": part.title, "unit": part.unit, "usual": part.usual, "marks": marks}
+            data |= {"labels": list(part.labels), "values": list(part.values)}
         case Paragraph() | Code():
             data = {"text": part.text}
         case Chart():

@@ -17,9 +17,11 @@ from nsysprof.report.document import (
     Ranking,
     Report,
     Section,
+    StackedBar,
     Table,
     Unit,
 )
+from nsysprof.report.formats.bars import bar_lines
 from nsysprof.report.formats.cell_text import cell_text
 from nsysprof.report.formats.escape import clean, escape_markdown
 from nsysprof.report.formats.short_names import shorten_names
@@ -83,6 +85,8 @@ def _part(part: Part, level: int, most: int) -> list[str]:
             lines = _list([_note(note) for note in part.notes], most)
         case Ranking():
             lines = _ranking_lines(part, most)
+        case StackedBar():
+            lines = [escape_markdown(text) for text in bar_lines(part)]
         case Gate():
             lines = _gate_lines(part, most)
         case _:

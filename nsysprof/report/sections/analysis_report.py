@@ -15,6 +15,7 @@ from nsysprof.report.sections.findings import findings_sections
 from nsysprof.report.sections.memory_report import memory_parts
 from nsysprof.report.sections.method import coverage_line, environment_table, method_lines
 from nsysprof.report.sections.missing_sources import tier_of, with_tier
+from nsysprof.report.sections.overview import overview_sections
 from nsysprof.report.sections.trace_tables import (
     api_table,
     kernel_counter_table,
@@ -43,8 +44,10 @@ def analysis_report(
     timeline: what timeline_data made, None for a report without an interactive timeline.
     """
     words, tier = words_for(analysis.trace), tier_of(record)
-    sections = findings_sections(analysis)
-    sections += case_sections(record, words) if record is not None and record.has_cases else []
+    # The cases of a grid are no program: what they share of the GPU's time says nothing about any of them.
+    is_grid = record is not None and record.has_cases
+    first = case_sections(record, words) if record is not None and is_grid else overview_sections(analysis)
+    sections = [*first, *findings_sections(analysis)]
     sections += figure_sections(figures)
     sections += [Section("Timeline", (Chart(timeline),), in_terminal=False)] if timeline is not None else []
     sections.append(_trace_section(analysis, tier))
@@ -58,7 +61,10 @@ def analysis_report(
 
 def demo_report(analysis: Analysis, about: str) -> Report:
     """Return what `demo` shows of its analysis: what the trace is of, and the findings. The page has the rest."""
-    return Report(analysis.trace.path_name, (Section("", (Paragraph(about),)), *findings_sections(analysis)))
+    return Report(
+        analysis.trace.path_name,
+        (Section("", (Paragraph(about),)), *overview_sections(analysis), *findings_sections(analysis)),
+    )
 
 
 def capture_report(results: pd.DataFrame, environment: Mapping[str, Any], notes: Sequence[Note]) -> Report:

@@ -1,0 +1,125 @@
+"""Lay out bars for a page as SVG whose positions are percentages, so that they fit any width; and say them as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nsysprof.report.document import Bars, Cell, Column, StackedBar, Unit
+from nsysprof.report.figures.palette import CATEGORY_COLORS, IDLE_COLORS
+from nsysprof.report.formats.cell_text import cell_text
+
+_UNKNOWN_COLOR = "#999999"
+# Of a bar's width, in percent, for each letter of a label inside it.
+_LETTER_PCT = 0.9
+# A step of this many times the usual one is cut, so that the others stay visible.
+_CUT = 2.0
+_HEIGHT = 96.0
+_INKS = "#1b1f24", "#ffffff"
+
+
+@dataclass(frozen=True)
+class ShownSegment:
+    """A part of a stacked bar. x, width: percent of the whole; text: with its value; inside: what fits into it."""
+
+    x: float
+    width: float
+    color: str
+    ink: str
+    inside: str
+    label: str
+    text: str
+
+
+@dataclass(frozen=True)
+class ShownBar:
+    """A bar. x, width: percent; y, height: pixels. kind: how it looks; mark: a word above it."""
+
+    x: float
+    width: float
+    y: float
+    height: float
+    kind: str
+    mark: str
+    text: str
+    span: str
+
+
+def color_of(name: str) -> str:
+    """Return the colour of a category of work or a cause of idle time."""
+    return {**CATEGORY_COLORS, **IDLE_COLORS}.get(name, _UNKNOWN_COLOR)
+
+
+def show_segments(bar: StackedBar) -> list[ShownSegment]:
+    """Return the parts of a bar where they are drawn."""
+    found, x, total = [], 0.0, bar.total or 1.0
+    for segment in bar.segments:
+        width, color = 100 * segment.value / total, color_of(segment.color)
+        short = segment.color.replace("-", " ")
+        inside = short if width > _LETTER_PCT * len(short) else ""
+        text = f"{_value(segment.value, bar.unit)} ({_percent(width)})"
+        found.append(ShownSegment(round(x, 3), round(width, 3), color, _ink_on(color), inside, segment.label, text))
+        x += width
+    return found
+
+
+def bar_lines(bar: StackedBar) -> list[str]:
+    """Return the bar as one sentence, for formats without pictures."""
+    parts = [f"{each.label} {each.text}" for each in show_segments(bar)]
+    return [f"{bar.title} ({_value(bar.total, bar.unit)}): {', '.join(parts)}."] if parts else []
+
+
+def show_bars(bars: Bars) -> list[ShownBar]:
+    """Return the bars where they are drawn, in a field of 100 percent by 96 pixels. Very long ones are cut."""
+    top, room = _top(bars), 100 / max(1, len(bars.values))
+    found = []
+    for at, (label, value, span) in enumerate(zip(bars.labels, bars.values, bars.spans, strict=True)):
+        height = round(min(value, top) / top * _HEIGHT, 2)
+        is_cut = value > top
+        mark = bars.marks.get(at, "")
+        kind = "slow" if mark else "faint" if at in bars.faint else "usual"
+        said = [each for each in (mark, "warm-up" if at in bars.faint else "", "cut" if is_cut else "") if each]
+        text = f"{label}: {_value(value, bars.unit)}" + (f" ({', '.join(said)})" if said else "")
+        sign = "▲" if mark else "↑" if is_cut else ""
+        place = f"{span[0]} {span[1]}"
+        found.append(
+            ShownBar(round(at * room, 3), round(0.84 * room, 3), _HEIGHT - height, height, kind, sign, text, place)
+        )
+    return found
+
+
+def usual_line(bars: Bars) -> tuple[float, str]:
+    """Return how far below the top the usual value is (pixels), and its text."""
+    return round(_HEIGHT * (1 - min(1.0, bars.usual / _top(bars))), 2), _value(bars.usual, bars.unit)
+
+
+def describe_bars(bars: Bars) -> str:
+    """Return what the bars show, for readers who do not see them."""
+    slow = [label for at, label in enumerate(bars.labels) if at in bars.marks]
+    values = [value for at, value in enumerate(bars.values) if at not in bars.faint] or list(bars.values)
+    text = f"{bars.title}: {len(bars.values)} bars, usually {_value(bars.usual, bars.unit)}"
+    text += f", from {_value(min(values), bars.unit)} to {_value(max(values), bars.unit)}"
+    return text + (f"; slow: {', '.join(slow[:10])}" if slow else "; none is slow")
+
+
+def describe_segments(bar: StackedBar, shown: Sequence[ShownSegment]) -> str:
+    """Return what a stacked bar shows, for readers who do not see it."""
+    return f"{bar.title}: " + ", ".join(f"{each.label} {each.text}" for each in shown)
+
+
+def _top(bars: Bars) -> float:
+    """Return the value at the top of the field."""
+    return max(1.0, min(max(bars.values, default=1.0), _CUT * bars.usual) * 1.04)
+
+
+def _value(value: float, unit: Unit) -> str:
+    return cell_text(Cell(value), Column("", unit))
+
+
+def _percent(share: float) -> str:
+    return "<0.1 %" if 0 < share < 0.05 else f"{share:.1f} %"
+
+
+def _ink_on(color: str) -> str:
+    red, green, blue = (int(color[at : at + 2], 16) for at in (1, 3, 5))
+    return _INKS[0] if 0.3 * red + 0.59 * green + 0.11 * blue > 120 else _INKS[1]

@@ -1,0 +1,113 @@
+"""Compose what a reader wants to know first: what the program does with the GPU, and how long its steps take."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nsysprof.report.document import Bars, Lines, Part, Section, Segment, StackedBar
+from nsysprof.report.sections.vocabulary import IDLE_WORDS, words_for
+from nsysprof.results.analysis import Analysis
+from nsysprof.results.step_times import StepPart, StepTimes
+from nsysprof.units import format_ns
+
+# Causes of idle time that are named in the sentence, and the least share of a step that is worth it (percent).
+_MOST_CAUSES, _LEAST_PCT = 3, 1.0
+_MOST_DEVICES = 8
+# More bars than this are thinner than two pixels.
+_MOST_BARS = 400
+_MOST_SLOW = 3
+
+
+def overview_sections(analysis: Analysis) -> list[Section]:
+    """Return the section; nothing where it is not known when the GPU worked, or where no GPU did."""
+    times = analysis.step_times
+    if times is None or words_for(analysis.trace).device != "GPU":
+        return []
+    devices = times.devices[:_MOST_DEVICES]
+    lines = [_busy_line(times, device, several=len(devices) > 1) for device in devices]
+    parts: list[Part] = []
+    if times.are_steps:
+        lines += [_step_line(times), *_slow_lines(times)]
+    of = f"of a step ({times.per})" if times.per and times.are_steps else "of a step" if times.are_steps else ""
+    for device in devices:
+        title = f"Where the time {of or 'of the trace'} goes"
+        parts.append(StackedBar(title + (f", device {device}" if len(devices) > 1 else ""), _segments(times, device)))
+    if times.are_steps and len(times.steps) > 1:
+        parts.append(_bars(times))
+    return [Section("Overview", (Lines(tuple(lines), is_verdict=True), *parts))]
+
+
+def _busy_line(times: StepTimes, device: int, *, several: bool) -> str:
+    parts = times.parts_of(device)
+    whole = sum(part.mean_ns for part in parts)
+    busy = sum(part.mean_ns for part in parts if part.is_busy)
+    name = f"GPU {device}" if several else "The GPU"
+    span = "a step" if times.are_steps else "the time from its first to its last work"
+    text = f"{name} is busy for {_percent(busy, whole)} of {span}: {format_ns(busy)} of {format_ns(whole)}."
+    idle = sorted((part for part in parts if not part.is_busy), key=lambda part: -part.mean_ns)
+    shown = [part for part in idle[:_MOST_CAUSES] if 100 * part.mean_ns >= _LEAST_PCT * whole]
+    if not shown:
+        return text
+    causes = "; ".join(f"{_percent(part.mean_ns, whole)} {IDLE_WORDS[part.name]}" for part in shown)
+    return f"{text} Idle: {causes}."
+
+
+def _percent(part: float, whole: float) -> str:
+    share = 100 * part / whole if whole else 0.0
+    return f"{share:.1f} %" if share < 10 else f"{share:.0f} %"
+
+
+def _step_line(times: StepTimes) -> str:
+    walls = times.steady_walls_ns()
+    low, median, high = (float(each) for each in np.quantile(walls, (0.0, 0.5, 1.0)))
+    text = f"A step takes {format_ns(median)}: the median of {len(walls):,} steady steps"
+    if len(walls) > 2:
+        quarter = [format_ns(float(each)) for each in np.quantile(walls, (0.25, 0.75))]
+        text += f", half of them {quarter[0]} to {quarter[1]}, all {format_ns(low)} to {format_ns(high)}"
+    warmup = int(times.steps["is_warmup"].sum())
+    slow = int(times.steps["is_slow"].sum())
+    steps = "step" if warmup == 1 else "steps"
+    before = f" {warmup} {steps} before them {'was' if warmup == 1 else 'were'} warm-up." if warmup else ""
+    return f"{text}.{before}" + (f" {slow} {'was' if slow == 1 else 'were'} unusually slow." if slow else "")
+
+
+def _slow_lines(times: StepTimes) -> list[str]:
+    steps = times.steps
+    slow = steps[steps["is_slow"].to_numpy(dtype=bool)].sort_values("wall_ns", ascending=False, kind="stable")
+    if len(slow) == 0:
+        return []
+    texts = [
+        f"{number} ({format_ns(wall)})"
+        for number, wall in zip(slow["step"].head(_MOST_SLOW), slow["wall_ns"], strict=False)
+    ]
+    more = f" and {len(slow) - _MOST_SLOW} more" if len(slow) > _MOST_SLOW else ""
+    return [f"Slow steps: {', '.join(texts)}{more}. steps.csv says of what each is made."]
+
+
+def _segments(times: StepTimes, device: int) -> tuple[Segment, ...]:
+    """Return work first, then idle time, each the largest first."""
+    parts = sorted(times.parts_of(device), key=lambda part: (not part.is_busy, -part.mean_ns))
+    return tuple(Segment(_label(part), round(part.mean_ns), part.name) for part in parts)
+
+
+def _label(part: StepPart) -> str:
+    return part.name if part.is_busy else f"idle: {IDLE_WORDS[part.name]}"
+
+
+def _bars(times: StepTimes) -> Bars:
+    """Return the time of each step or, of very many, the longest of several in a row."""
+    steps = times.steps.reset_index(drop=True)
+    size = -(-len(steps) // _MOST_BARS)
+    wall = steps["wall_ns"].to_numpy(dtype=np.int64)
+    rows = [int(low + np.argmax(wall[low : low + size])) for low in range(0, len(steps), size)]
+    chosen = steps.iloc[rows]
+    title = "Time of each step" if size == 1 else f"Time of each step; a bar is the longest of {size} in a row"
+    return Bars(
+        title=title,
+        labels=tuple(f"step {number}" for number in chosen["step"]),
+        values=tuple(map(int, chosen["wall_ns"])),
+        spans=tuple((int(a), int(a + w)) for a, w in zip(chosen["start_ns"], chosen["wall_ns"], strict=True)),
+        usual=float(np.median(times.steady_walls_ns())),
+        marks={at: "slow" for at, slow in enumerate(chosen["is_slow"]) if slow},
+        faint=frozenset(at for at, warm in enumerate(chosen["is_warmup"]) if warm),
+    )

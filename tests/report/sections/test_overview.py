@@ -1,0 +1,45 @@
+from nsysprof.report.document import Bars, Lines, StackedBar
+from nsysprof.report.sections.overview import overview_sections
+from tests.analysis.causes.test_step_times import training
+from tests.report import samples
+
+
+def overview(tmp_path, made):
+    (section,) = overview_sections(samples.analysis(tmp_path, made))
+    return section
+
+
+def test_it_says_how_busy_the_gpu_is_why_it_is_idle_and_how_long_a_step_takes(tmp_path):
+    section = overview(tmp_path, training([5000, *[1000] * 8, 2000, *[1000] * 4]))
+    lines = section.parts[0]
+    assert isinstance(lines, Lines) and lines.is_verdict
+    assert lines.texts[0].startswith("The GPU is busy for 15 % of a step: 150 ns of 1.000 us. Idle: ")
+    assert "(host-outside-cuda)" in lines.texts[0]
+    assert lines.texts[1] == (
+        "A step takes 1.000 us: the median of 13 steady steps, half of them 1.000 us to 1.000 us, all 1.000 us to "
+        "2.000 us. 1 step before them was warm-up. 1 was unusually slow."
+    )
+    assert lines.texts[2].startswith("Slow steps: 9 (2.000 us).")
+
+
+def test_a_bar_has_all_of_a_step_work_first(tmp_path):
+    section = overview(tmp_path, training())
+    (bar,) = [part for part in section.parts if isinstance(part, StackedBar)]
+    assert bar.total == 1000
+    assert [segment.color for segment in bar.segments[:2]] == ["gemm", "nccl"]
+    (bars,) = [part for part in section.parts if isinstance(part, Bars)]
+    assert len(bars.values) == 10
+    assert bars.spans[3] == (13_000, 14_000)
+
+
+def test_very_many_steps_are_put_together_and_keep_their_slowest(tmp_path):
+    walls = [300] * 1000
+    walls[777] = 900
+    (bars,) = [part for part in overview(tmp_path, training(walls)).parts if isinstance(part, Bars)]
+    assert len(bars.values) <= 400
+    assert max(bars.values) == 900
+    assert list(bars.marks.values()) == ["slow"]
+
+
+def test_operators_of_a_cpu_are_no_gpu(tmp_path):
+    assert overview_sections(samples.analysis(tmp_path, samples.builder(operators=True))) == []
