@@ -7,7 +7,7 @@ VENV := .venv
 NSYS := .nsys/bin/nsys
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check coverage docs format nsys clean
+.PHONY: help demo test tools check coverage docs format nsys clean
 
 help:
 	@echo 'make demo    capture math and flash attention on this machine and analyse what was captured'
@@ -34,10 +34,14 @@ demo: $(VENV)/.stamp-run
 nsys:
 	scripts/install_nsys .nsys
 
-test: $(VENV)/.stamp-dev
-	@test -x $(NSYS) || $(VENV)/bin/python scripts/install_nsys .nsys || echo 'Nsight Systems was not installed: its tests will be skipped.'
-	@scripts/install_chromium || echo 'Chromium was not installed: the tests of the page will be skipped.'
+test:
+	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.stamp-dev tools
 	@scripts/check $(VENV)
+
+# What tests want beside Python's packages. They need not be there.
+tools:
+	@test -x $(NSYS) || $(PYTHON) scripts/install_nsys .nsys || echo 'Nsight Systems was not installed: its tests will be skipped.'
+	@scripts/install_chromium || echo 'Chromium was not installed: the tests of the page will be skipped.'
 
 check:
 	@scripts/check $(VENV)
