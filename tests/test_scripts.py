@@ -208,6 +208,39 @@ def test_the_cost_of_stragglers_is_what_the_jobs_without_them_take_less() -> Non
     assert study.count("| nobody |") == 2
 
 
+@pytest.mark.parametrize("name", ["cpu-sdpa", "h200-roofline", "h200-sdpa", "h200-self-check", "h200-tune"])
+def test_a_study_says_what_its_data_say(name: str) -> None:
+    """Whoever changes what is computed writes the studies again: scripts/write_studies [--refresh]."""
+    write_studies = load("write_studies")
+    assert name in write_studies.STUDIES
+    assert write_studies.render(name) == (REPOSITORY / "analysis" / name / "README.md").read_text(encoding="utf-8")
+
+
+def test_every_study_is_written_by_a_script() -> None:
+    own_scripts = {"h200-ddp", "h200-faults"}
+    folders = {path.parent.name for path in (REPOSITORY / "analysis").glob("*/README.md")}
+    assert folders == {*load("write_studies").STUDIES, *own_scripts}
+
+
+def test_templates_of_studies_hold_no_measured_number() -> None:
+    thresholds = {"95 %", "10 %", "5 %", "3 %", "2 %"}
+    for path in (SCRIPTS / "studies").glob("*.md"):
+        text = re.sub(r"```.*?```|`[^`]*`|\([^)]*\)", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+        units = r"%|[num]?s\b|x\b|times|[KMG]i?B|T?FLOP|TB/s|of \d|cases|shapes|pairs"
+        assert set(re.findall(rf"\d[\d.,]* ?(?:{units})", text)) <= thresholds, path
+
+
+@pytest.mark.slow
+def test_the_tables_of_the_tuning_study_come_from_its_samples(tmp_path: Path) -> None:
+    from scripts.studies.h200_tune import FOLDER, evaluate
+
+    for name in ("bench", "flex", "wider"):
+        evaluate(name, tmp_path / name, figures=False)
+        for file in ("results.csv", "winners.csv", "policy.json"):
+            if (FOLDER / name / file).exists():
+                assert (tmp_path / name / file).read_bytes() == (FOLDER / name / file).read_bytes()
+
+
 @pytest.fixture(scope="module")
 def training() -> Findings:
     """Return what is found in the training that the README shows."""
