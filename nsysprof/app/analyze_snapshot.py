@@ -30,7 +30,7 @@ def read_memory(
     path: Path, range_at: Callable[[npt.NDArray[np.int64]], Sequence[str]] | None = None
 ) -> AllocatorMemory:
     """Return who owned the memory of a snapshot. range_at: the range that was open at times in us since 1970."""
-    from nsysprof.analysis.causes.allocator_owners import find_fragmentation, list_allocator_owners
+    from nsysprof.analysis.overview.allocator_owners import find_fragmentation, list_allocator_owners
     from nsysprof.notes import make_note
     from nsysprof.results.allocator_memory import AllocatorMemory
     from nsysprof.torchprof.allocator_history import read_allocator_history

@@ -81,7 +81,7 @@ def _make(request: BundleRequest, target: Path, title: str, scratch: Path, say: 
 
 def _read(request: BundleRequest, title: str, scratch: Path) -> BuildRequest:
     """Find what there is to share, and how its names become tokens."""
-    from nsysprof.analysis.attribution.categories import categorize
+    from nsysprof.analysis.kernel_names.categories import categorize
     from nsysprof.app.build_bundle import BuildRequest
     from nsysprof.app.bundle_ranks import find_rank_traces
     from nsysprof.bundle.name_tokens import NameTokens

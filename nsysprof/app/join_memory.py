@@ -43,7 +43,7 @@ def _ranges_of(ranges: pd.DataFrame, process: int, start_ns: int) -> RangeAt:
     def range_at(time_us: npt.NDArray[np.int64]) -> Sequence[str]:
         import numpy as np
 
-        from nsysprof.analysis.causes.open_range import innermost_ranges
+        from nsysprof.analysis.ranges.open_range import innermost_ranges
 
         own = ranges[((ranges["global_tid"].to_numpy(np.int64) >> 24) & 0xFFFFFF) == process]
         owner = own["global_tid"].to_numpy(np.int64)

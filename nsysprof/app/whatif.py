@@ -34,7 +34,7 @@ def what_if(request: WhatIfRequest, progress: Progress = SILENT) -> WhatIfResult
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
         path = resolve(request.source, request.nsys, Path(scratch), progress.say)
         with open_trace(path, identity_of(request.source, path)) as trace:
-            from nsysprof.analysis.causes.what_if import ask
+            from nsysprof.analysis.findings.what_if import ask
             from nsysprof.analysis.overview.trace_overview import attribute
             from nsysprof.trace.tables import read_tables
 

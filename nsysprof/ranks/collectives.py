@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nsysprof.analysis.attribution.variant_names import Names
+from nsysprof.analysis.kernel_names.variant_names import Names
 from nsysprof.ranks.overlap import Overlap
 from nsysprof.ranks.rank_progress import measure_progress
 from nsysprof.trace.schema import Bools, Int64s, Tables

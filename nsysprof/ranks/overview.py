@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from nsysprof.analysis.attribution.categories import categorize
+from nsysprof.analysis.kernel_names.categories import categorize
 from nsysprof.notes import Note
 from nsysprof.ranks.clocks import arrivals, fit_clocks
 from nsysprof.ranks.distributions import ROUNDING_ERROR, Distributions, Key

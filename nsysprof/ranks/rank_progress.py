@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nsysprof.analysis.causes.call_classes import LAUNCH, classify_calls
+from nsysprof.analysis.idle_time.call_classes import LAUNCH, classify_calls
 from nsysprof.ranks.overlap import Cover, cover
 from nsysprof.trace.schema import MIGRATION, NULL, Bools, Calls, Int64s, Ints, Tables, Work
 

@@ -16,7 +16,7 @@ from nsysprof.analysis.attribution.duration_statistics import sum_by
 from nsysprof.analysis.attribution.gpu_time import kernels_and_graphs
 from nsysprof.analysis.attribution.intervals import union_ns
 from nsysprof.analysis.attribution.library_ranges import LIBRARY_DOMAINS
-from nsysprof.analysis.attribution.variant_names import (
+from nsysprof.analysis.kernel_names.variant_names import (
     FILL_NAME,
     Names,
     call_names,

@@ -4,7 +4,7 @@ import pytest
 
 from nsysprof.api.traced_block import TracedBlock, UnknownNumberError, _fill
 from nsysprof.errors import UsageError
-from tests.analysis.causes.programs import US, Program
+from tests.analysis.programs import US, Program
 
 
 def block_of(tmp_path, *, waits):

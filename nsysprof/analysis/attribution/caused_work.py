@@ -16,7 +16,7 @@ from nsysprof.analysis.attribution.attribute import Segments, attribute_work, co
 from nsysprof.analysis.attribution.duration_statistics import sum_by
 from nsysprof.analysis.attribution.graph_work import RESOLVED, UNRESOLVED, GraphWork, find_graph_work
 from nsysprof.analysis.attribution.range_structure import RangeStructure
-from nsysprof.analysis.attribution.variant_names import Names
+from nsysprof.analysis.kernel_names.variant_names import Names
 from nsysprof.trace.schema import Bools, Calls, Int64s, Ints, Rows, Tables, Work
 
 CAUSED_COLUMNS = ("group", "kind", "number", "instances", "total_ns")

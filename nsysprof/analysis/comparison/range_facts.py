@@ -14,7 +14,7 @@ from nsysprof.analysis.attribution.attributed_ranges import Attributed, attribut
 from nsysprof.analysis.attribution.caused_work import CausedWork, find_caused
 from nsysprof.analysis.attribution.intervals import union_ns
 from nsysprof.analysis.attribution.range_names import name_steps
-from nsysprof.analysis.attribution.variant_names import kernel_names
+from nsysprof.analysis.kernel_names.variant_names import kernel_names
 from nsysprof.analysis.overview.trace_overview import Attribution, attribute, live_metrics
 from nsysprof.analysis.ranges.range_breakdown import split_walls, with_launched
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence

@@ -12,7 +12,10 @@ from nsysprof.analysis.attribution.attribute import attribute_work, covered, ord
 from nsysprof.analysis.attribution.caused_work import CausedWork, find_caused
 from nsysprof.analysis.attribution.duration_statistics import summarize_durations
 from nsysprof.analysis.attribution.gpu_time import kernels_and_graphs
-from nsysprof.analysis.attribution.variant_names import (
+from nsysprof.analysis.findings.attention_calls import list_attention
+from nsysprof.analysis.findings.find_causes import find_causes
+from nsysprof.analysis.idle_time.ledger import keep_ledger
+from nsysprof.analysis.kernel_names.variant_names import (
     FILL_NAME,
     Names,
     call_names,
@@ -20,12 +23,7 @@ from nsysprof.analysis.attribution.variant_names import (
     kernel_names,
     plain_call_name,
 )
-from nsysprof.analysis.causes.attention_calls import list_attention
-from nsysprof.analysis.causes.find_causes import find_causes
-from nsysprof.analysis.causes.ledger import keep_ledger
-from nsysprof.analysis.causes.memory_owners import list_owners
-from nsysprof.analysis.causes.step_times import time_steps
-from nsysprof.analysis.causes.steps import find_steps
+from nsysprof.analysis.overview.memory_owners import list_owners
 from nsysprof.analysis.overview.timeline import make_timeline
 from nsysprof.analysis.overview.trace_overview import (
     Attribution,
@@ -36,6 +34,8 @@ from nsysprof.analysis.overview.trace_overview import (
 )
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.analysis.ranges.summarize_ranges import summarize_ranges
+from nsysprof.analysis.steps.find_steps import find_steps
+from nsysprof.analysis.steps.step_times import time_steps
 from nsysprof.results.analysis import (
     API_COLUMNS,
     KERNEL_COLUMNS,

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.attribution.nesting import nesting_levels
-from nsysprof.analysis.attribution.variant_names import FILL_NAME, Names, call_names, copy_name
+from nsysprof.analysis.kernel_names.variant_names import FILL_NAME, Names, call_names, copy_name
 from nsysprof.analysis.overview.memory import DeviceMemory
 from nsysprof.results.analysis import Timeline
 from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, MIGRATION, PID_MASK, Ints, Tables, Work

@@ -9,7 +9,7 @@ import numpy as np
 from nsysprof.analysis.attribution.attributed_ranges import Attributed, attribute_ranges, close_ranges
 from nsysprof.analysis.attribution.calls import graph_launch_calls, launch_calls, lost_launches, opaque_replays
 from nsysprof.analysis.attribution.intervals import union_ns
-from nsysprof.analysis.attribution.variant_names import copy_name
+from nsysprof.analysis.kernel_names.variant_names import copy_name
 from nsysprof.analysis.overview.health import find_data_loss, read_health
 from nsysprof.analysis.overview.memory import DeviceMemory, follow_memory
 from nsysprof.analysis.ranges.range_launches import LaunchCalls

@@ -14,7 +14,7 @@ from nsysprof.analysis.attribution.attribute import expand, merge
 from nsysprof.analysis.attribution.attributed_ranges import Attributed
 from nsysprof.analysis.attribution.duration_statistics import sum_by, summarize_durations
 from nsysprof.analysis.attribution.intervals import union_ns
-from nsysprof.analysis.attribution.variant_names import Names
+from nsysprof.analysis.kernel_names.variant_names import Names
 from nsysprof.analysis.ranges.name_kernels import name_kernels
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.results.analysis import RANGE_KERNEL_COLUMNS

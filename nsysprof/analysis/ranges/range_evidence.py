@@ -9,7 +9,7 @@ import numpy as np
 
 from nsysprof.analysis.attribution.attributed_ranges import Attributed
 from nsysprof.analysis.attribution.caused_work import CausedWork, adopted_of_instances
-from nsysprof.analysis.attribution.variant_names import Names
+from nsysprof.analysis.kernel_names.variant_names import Names
 from nsysprof.analysis.overview.memory import DeviceMemory
 from nsysprof.analysis.ranges.range_launches import LaunchCalls
 from nsysprof.trace.gpu_metrics_schema import GpuMetrics

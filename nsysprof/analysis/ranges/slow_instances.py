@@ -10,8 +10,8 @@ import pandas as pd
 
 from nsysprof.analysis.attribution.library_ranges import users_ranges
 from nsysprof.analysis.attribution.range_structure import RangeStructure
-from nsysprof.analysis.attribution.variant_names import call_names, plain_call_name
 from nsysprof.analysis.attribution.warm_up import tolerance_ns
+from nsysprof.analysis.kernel_names.variant_names import call_names, plain_call_name
 from nsysprof.analysis.ranges.instances import InstanceWork
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.notes import Note, make_note

@@ -9,7 +9,7 @@ import pytest
 from nsysprof.analysis.comparison.compare_findings import compare_findings
 from nsysprof.errors import UsageError
 from nsysprof.results.gate_spec import parse_gate
-from tests.analysis.causes.programs import train
+from tests.analysis.programs import train
 
 
 def test_findings_appear_vanish_or_stay():

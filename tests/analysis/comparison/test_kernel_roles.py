@@ -1,5 +1,5 @@
-from nsysprof.analysis.attribution.categories import categorize
 from nsysprof.analysis.comparison.kernel_roles import kernel_role, pair_kernels
+from nsysprof.analysis.kernel_names.categories import categorize
 from nsysprof.results.comparison import KernelFacts
 
 

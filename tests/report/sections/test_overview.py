@@ -1,6 +1,6 @@
 from nsysprof.report.document import Bars, Lines, StackedBar
 from nsysprof.report.sections.overview import overview_sections
-from tests.analysis.causes.test_step_times import training
+from tests.analysis.steps.test_step_times import training
 from tests.report import samples
 
 

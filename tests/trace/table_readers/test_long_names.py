@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.analysis.attribution.categories import categorize
-from nsysprof.analysis.attribution.kernel_labels import label_kernel
+from nsysprof.analysis.kernel_names.categories import categorize
+from nsysprof.analysis.kernel_names.kernel_labels import label_kernel
 from nsysprof.app.analyze_trace import analyze_trace
 from nsysprof.app.bundle import BundleRequest, bundle
 from nsysprof.app.compare import CompareRequest, compare

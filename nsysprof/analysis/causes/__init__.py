@@ -1,1 +1,0 @@
-"""Explain why a GPU was idle, what that costs, and what would change it."""

@@ -1,0 +1,1 @@
+"""Find what could be changed, and what each change would save."""

@@ -1,0 +1,214 @@
+"""Find what could be changed in the calls of a trace. Each candidate says what it is and how it changes a replay."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from nsysprof.analysis.findings.situation import DEVICE_TO_HOST, HOST_TO_DEVICE, Situation
+from nsysprof.analysis.idle_time.call_classes import MEMORY, WAIT
+from nsysprof.analysis.replay.replay import ReplayChange, no_change, without
+from nsysprof.trace.schema import Bools
+from nsysprof.units import format_bytes, format_ns
+
+# From this time on, host time between two calls is real work; below it, it is the cost of issuing.
+LONG_GAP_NS = 200_000
+_SMALL_COPY_BYTES = 64 << 10
+_LEAST_SMALL_COPIES, _MANY_SMALL_COPIES = 8, 64
+# The time that issuing an asynchronous copy takes.
+_ISSUE_NS = 5_000
+# The rate of pinned copies over PCIe (bytes/s) where the trace has none: generation 5, and older ones.
+_FAST_BUS, _SLOW_BUS = 50e9, 24e9
+_FAST_BOARDS = ("H100", "H200", "H800", "GH200", "B100", "B200", "B300", "RTX PRO 6000", "RTX 50")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Something that could be changed."""
+
+    code: str
+    # The best estimate.
+    change: ReplayChange
+    # The changes that would save less and more.
+    low: ReplayChange
+    high: ReplayChange
+    # The calls that it is about.
+    calls: Bools
+    # How often it occurs in the graph.
+    count: int
+    text: str
+    next_step: str
+    # Candidates of a lower order are replayed first: a general remedy is worth what the particular ones leave.
+    order: int = 0
+    # Whether each gap before a call, the host's own time, is part of it.
+    gaps: Bools | None = None
+    # The range with most of it; None: the range of most calls.
+    most_range: str | None = None
+    # If two save nearly the same, such as a wait and the stream it waits for, the one with more weight is taken first.
+    weight: float = 1.0
+    # Below this part of a step it does not count as a finding.
+    least_share: float = 0.0
+
+
+def list_candidates(situation: Situation) -> Iterator[Candidate]:
+    """Yield what could be changed in the calls and copies of the graph."""
+    searches: tuple[Callable[[Situation], Candidate | None], ...] = (
+        _pageable_copies, _small_copies, _synchronisations, _allocations,
+    )  # fmt: skip
+    for search in searches:
+        found = search(situation)
+        if found is not None:
+            yield found
+
+
+def per_step(situation: Situation, count: int) -> str:
+    """Return a count a step as text."""
+    each = count / situation.share
+    return f"{each:,.0f}" if each >= 10 or each == int(each) else f"{each:.1f}"
+
+
+def counted(situation: Situation, chosen: Bools, one: str, many: str = "") -> str:
+    """Return how many of the calls or of the work are chosen in a step, with their noun: "1 copy", "2.5 copies"."""
+    number = per_step(situation, int(chosen.sum()))
+    return f"{number} {one if number == '1' else many or one + 's'}"
+
+
+def each_step(situation: Situation, amount: float) -> int:
+    """Return an amount of the whole graph for one step."""
+    return int(amount / situation.share)
+
+
+def _following_waits(situation: Situation, copies: Bools) -> Bools:
+    """Return the waits that belong to blocking copies: the next wait on the thread."""
+    waits = situation.is_blocking_copy & (situation.call_class == WAIT)
+    follows = situation.graph.follows
+    found: Bools = waits & (follows >= 0) & copies[np.maximum(follows, 0)]
+    return found
+
+
+def _large_blocking(situation: Situation) -> tuple[Bools, Bools]:
+    """Return which copies (work) are large and from or to pageable memory, and their calls."""
+    large = situation.is_copy & (situation.bytes >= _SMALL_COPY_BYTES) & (situation.host_kind == 0)
+    large &= situation.is_blocking_copy[situation.call]
+    return large, situation.calls_of(large)
+
+
+def _pageable_copies(situation: Situation) -> Candidate | None:
+    large, calls = _large_blocking(situation)
+    if not large.any():
+        return None
+    waits = _following_waits(situation, calls)
+    to_device = large & (situation.copy_kind == HOST_TO_DEVICE)
+    graph, base = situation.graph, no_change(situation.graph)
+    free = (situation.calls_of(to_device) | waits) & ~situation.calls_of(large & ~to_device)
+
+    def at(factor: float) -> ReplayChange:
+        duration = graph.duration_ns.copy()
+        for kind in (HOST_TO_DEVICE, DEVICE_TO_HOST):
+            chosen = large & (situation.copy_kind == kind)
+            rate = pinned_rate(situation, kind) * factor
+            duration[chosen] = np.minimum(duration[chosen], (1e9 * situation.bytes[chosen] / rate).astype(np.int64))
+        cost = np.where(calls | waits, np.minimum(graph.cost_ns, _ISSUE_NS), graph.cost_ns)
+        return replace(base, cost_ns=cost, waits=base.waits & ~free, duration_ns=duration)
+
+    size = each_step(situation, situation.bytes[large].sum())
+    rate = 1e9 * situation.bytes[large].sum() / max(1, graph.duration_ns[large].sum())
+    text = (
+        f"{format_bytes(size)} go through pageable memory in {counted(situation, large, 'copy', 'copies')}, at "
+        f"{rate / 1e9:.1f} GB/s; pinned memory gives about {pinned_rate(situation, HOST_TO_DEVICE) / 1e9:.0f} GB/s "
+        "and does not hold up the thread."
+    )
+    step = 'DataLoader(..., pin_memory=True) and x.to("cuda", non_blocking=True); in CUDA C++ cudaMallocHost.'
+    return Candidate("pageable-copy", at(1.0), at(0.6), at(1.1), calls | waits, int(large.sum()), text, step)
+
+
+def pinned_rate(situation: Situation, kind: int) -> float:
+    """Return bytes/s of a pinned copy in a direction: measured in the trace, or typical of the board's bus."""
+    fast = any(board in situation.board for board in _FAST_BOARDS)
+    return situation.pinned_rate.get(kind, _FAST_BUS if fast else _SLOW_BUS)
+
+
+def _small_copies(situation: Situation) -> Candidate | None:
+    small = situation.is_copy & (situation.bytes < _SMALL_COPY_BYTES)
+    small &= np.isin(situation.copy_kind, (HOST_TO_DEVICE, DEVICE_TO_HOST)) & ~situation.is_wait[situation.call]
+    # A value that is waited for at once is a synchronisation, however it is copied.
+    small &= ~((situation.copy_kind == DEVICE_TO_HOST) & _waited_for(situation)[situation.call])
+    # From pinned memory a copy only takes its launch.
+    if int(small.sum()) < _MANY_SMALL_COPIES * situation.graph.steps:
+        small &= situation.host_kind == 0
+    count = int(small.sum())
+    if count < _LEAST_SMALL_COPIES * situation.graph.steps:
+        return None
+    calls = situation.calls_of(small)
+    gone = calls | _following_waits(situation, calls)
+    kept = np.flatnonzero(calls)[:: max(1, count // situation.graph.steps)]
+    gone[kept] = False
+    change = without(no_change(situation.graph), gone, situation.graph)
+    text = (
+        f"{counted(situation, small, 'copy', 'copies')} between host and device with less than 64 KiB each move "
+        f"{format_bytes(each_step(situation, situation.bytes[small].sum()))} in all."
+    )
+    step = "Build the values on the device (torch.arange(..., device='cuda')), or pack them and copy once."
+    return Candidate("small-copies", change, change, change, calls, count, text, step)
+
+
+def _waited_for(situation: Situation) -> Bools:
+    """Return which calls are followed by a wait on their thread."""
+    found = np.zeros(len(situation.call_ns), dtype=np.bool_)
+    follows = situation.graph.follows[situation.call_class == WAIT]
+    found[follows[follows >= 0]] = True
+    return found
+
+
+def _synchronisations(situation: Situation) -> Candidate | None:
+    calls = situation.is_wait & situation.in_loop
+    if not calls.any():
+        return None
+    graph, base = situation.graph, no_change(situation.graph)
+    change = replace(
+        base,
+        cost_ns=np.where(calls, np.minimum(graph.cost_ns, _ISSUE_NS), graph.cost_ns),
+        waits=base.waits & ~calls,
+    )
+    waited = each_step(situation, situation.call_ns[calls].sum())
+    text = (
+        f"The host waits for the GPU for {format_ns(waited)}, in {_kinds(situation, calls)}; then the GPU has nothing "
+        "to do until the host has issued more."
+    )
+    if 2 * int(_reads(situation, calls).sum()) >= int(calls.sum()):
+        step = "Keep values on the GPU: replace loss.item() by loss.detach() and read it every 100th step."
+    else:
+        step = "Remove torch.cuda.synchronize() (cudaDeviceSynchronize) from the loop; order streams by events instead."
+    return Candidate("sync", change, change, change, calls, int(calls.sum()), text, step)
+
+
+def _reads(situation: Situation, waits: Bools) -> Bools:
+    """Return which waits are for a value: copies to the host, and waits that follow one on their thread."""
+    to_host = situation.calls_of(situation.is_copy & (situation.copy_kind == DEVICE_TO_HOST))
+    follows = situation.graph.follows
+    found: Bools = waits & (to_host | ((follows >= 0) & to_host[np.maximum(follows, 0)]))
+    return found
+
+
+def _kinds(situation: Situation, calls: Bools) -> str:
+    """Return the commonest names of these calls, with how often they occur in a step."""
+    by_name = Counter(str(name).partition("_v")[0] for name in situation.call_name[calls].tolist())
+    parts = [f"{per_step(situation, count)} {name}" for name, count in by_name.most_common(3)]
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def _allocations(situation: Situation) -> Candidate | None:
+    calls = (situation.call_class == MEMORY) & situation.in_loop
+    if not calls.any():
+        return None
+    change = without(no_change(situation.graph), calls, situation.graph)
+    spent = each_step(situation, situation.call_ns[calls].sum())
+    text = f"Memory is allocated and freed in the loop: {format_ns(spent)} in {_kinds(situation, calls)}."
+    step = (
+        "Remove torch.cuda.empty_cache() from the loop, or allocate once before it "
+        "(PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; cudaMallocAsync in CUDA C++)."
+    )
+    return Candidate("alloc-in-loop", change, change, change, calls, int(calls.sum()), text, step)

@@ -1,0 +1,248 @@
+"""Make findings of candidates that save more than one percent of a step, measured as the difference of two replays."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.analysis.findings.candidates import Candidate, list_candidates
+from nsysprof.analysis.findings.host_candidates import list_host_candidates
+from nsysprof.analysis.findings.kernel_candidates import list_kernel_candidates
+from nsysprof.analysis.findings.situation import Situation, look_at
+from nsysprof.analysis.findings.tracing_cost import estimate_tracing_cost, without_tracing
+from nsysprof.analysis.idle_time.blame import HOST
+from nsysprof.analysis.idle_time.intervals_within import measure, union_of_groups
+from nsysprof.analysis.idle_time.ledger import Ledger
+from nsysprof.analysis.replay.execution_graph import ExecutionGraph, build_graph
+from nsysprof.analysis.replay.replay import ReplayChange, combine, no_change, replay
+from nsysprof.analysis.steps.find_steps import Steps, is_grid
+from nsysprof.results.causes import LEAST_SHARE, Finding, Findings
+from nsysprof.trace.schema import Int64s, Ints, Tables
+
+# It lets work run beside other work, so that it can save more than the time for which nothing runs.
+_SIDE_BY_SIDE = "stream-dependency"
+# The step that is left counts as at least this part of the whole one.
+_LEAST_LEFT = 0.2
+# The findings that apply to the cases of a grid, which share no step.
+_OF_KERNELS = ("unfused-attention", "unfused-optimizer")
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """A candidate and what it saves in the graph (ns): at least, after those before it, and alone."""
+
+    candidate: Candidate
+    saving_ns: int
+    after_ns: int
+    alone_ns: int
+
+    def is_worth(self, whole_ns: int) -> bool:
+        """Return whether it saves enough of a time, by itself and after others, to be a finding."""
+        return self.saving_ns >= LEAST_SHARE * whole_ns
+
+
+def find_causes(
+    tables: Tables, launch: Ints, ranges: pd.DataFrame, ledger: Ledger, steps: Steps | None
+) -> Findings | None:
+    """Return the findings of a trace; None where no calls were recorded, so that nothing can be replayed."""
+    graph = None if steps is None else build_graph(tables, launch, ledger.classes, steps)
+    if graph is None or steps is None:
+        return None
+    situation = look_at(tables, graph, ledger.classes, ranges, steps)
+    listed = [
+        *list_candidates(situation), *list_host_candidates(situation), *list_kernel_candidates(situation),
+    ]  # fmt: skip
+    candidates = [each for each in listed if _can_be_judged(each, steps, ranges)]
+    scale = _Scale(situation, estimate_tracing_cost(situation))
+    unchanged = scale.replay(no_change(graph))
+    saved = [
+        each
+        for each in _replay_all(scale, candidates, unchanged)
+        if each.saving_ns >= each.candidate.least_share * unchanged
+    ]
+    # Behind a large fault a small one is hidden: what counts is the step that is left without the large ones.
+    left = scale.replay(_all_of(graph, [each for each in saved if each.is_worth(unchanged)]))
+    left = max(left, int(_LEAST_LEFT * unchanged))
+    kept = [each for each in saved if each.is_worth(left)]
+    together = scale.replay(_all_of(graph, kept))
+    held = _within(scale, kept, unchanged, together)
+    items = _findings(scale, ledger, steps, [each for each in held if each.is_worth(left)], unchanged)
+    return Findings(
+        items=items,
+        per=steps.name or "trace",
+        steps=graph.steps if steps.are_known else 1,
+        warmup=steps.warmup,
+        recorded_ns=int(graph.recorded_ns / situation.periods),
+        replayed_ns=int(replay(graph) / situation.periods),
+        busy_ns=int(graph.busy_ns / situation.periods),
+        together_ns=int(min(unchanged - together, _most(scale, kept, unchanged)) / situation.periods),
+    )
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """Weighs changes of a graph by the time that it takes with each of them when nobody traces it."""
+
+    situation: Situation
+    tracing_ns: int
+
+    def replay(self, change: ReplayChange) -> int:
+        """Return how long the steps take with a change and without the profiler, ns."""
+        return replay(self.situation.graph, without_tracing(self.situation, change, self.tracing_ns))
+
+    def replay_traced(self, change: ReplayChange) -> int:
+        """Return how long the steps take with a change under the profiler, ns."""
+        return replay(self.situation.graph, change)
+
+
+def _can_be_judged(candidate: Candidate, steps: Steps, ranges: pd.DataFrame) -> bool:
+    """Return whether a candidate says something where the trace has no step.
+
+    Without steps nothing tells where warm-up ends, so a loaded module does not count as a fault. A grid of cases is set
+    up and synchronised between its cases on purpose, so only its choice of kernels can be judged.
+    """
+    if steps.name:
+        return True
+    if is_grid(ranges):
+        return candidate.code in _OF_KERNELS
+    return steps.are_known or candidate.code != "module-load"
+
+
+def _replay_all(scale: _Scale, candidates: list[Candidate], unchanged: int) -> list[_Saved]:
+    """Return what each candidate saves alone, and what it saves after those before it.
+
+    Particular remedies go first, ordered by what they save alone, and general ones last: fewer launches are worth what
+    is left once nothing waits any more.
+    """
+    graph = scale.situation.graph
+    alone = {
+        id(each): min(unchanged - scale.replay(each.change), _limit(scale, each, unchanged)) for each in candidates
+    }
+    found: list[_Saved] = []
+    before, change = unchanged, no_change(graph)
+    for each in sorted(candidates, key=lambda each: (each.order, -alone[id(each)] * each.weight)):
+        change = combine(change, each.change)
+        after = scale.replay(change)
+        found.append(_Saved(each, max(0, min(before - after, alone[id(each)])), before - after, alone[id(each)]))
+        if found[-1].is_worth(unchanged):
+            before = after
+        else:
+            change = _all_of(graph, [one for one in found if one.is_worth(unchanged)])
+    return found
+
+
+def _limit(scale: _Scale, candidate: Candidate, unchanged: int) -> int:
+    """Return the most that a candidate can save (ns): the GPU's idle time, and the time of the work that it replaces.
+
+    Only work that no longer waits for another stream can run beside it.
+    """
+    if candidate.code == _SIDE_BY_SIDE:
+        return unchanged
+    return _idle(scale, unchanged) + _replaced(scale.situation.graph, candidate.change)
+
+
+def _idle(scale: _Scale, unchanged: int) -> int:
+    return max(0, unchanged - scale.situation.graph.busy_ns)
+
+
+def _replaced(graph: ExecutionGraph, change: ReplayChange) -> int:
+    return int((graph.duration_ns - change.duration_ns).sum())
+
+
+def _all_of(graph: ExecutionGraph, kept: list[_Saved]) -> ReplayChange:
+    change = no_change(graph)
+    for each in kept:
+        change = combine(change, each.candidate.change)
+    return change
+
+
+def _within(scale: _Scale, saved: list[_Saved], unchanged: int, together: int) -> list[_Saved]:
+    """Limit the savings to the graph's idle time and the time of the work that they replace."""
+    most = min(unchanged - together, _most(scale, saved, unchanged))
+    total = sum(each.saving_ns for each in saved)
+    if total <= most:
+        return saved
+    return [replace(each, saving_ns=int(each.saving_ns * most / total)) for each in saved]
+
+
+def _most(scale: _Scale, saved: list[_Saved], unchanged: int) -> int:
+    """Return the graph's idle time plus the time of the work that is replaced (ns)."""
+    graph = scale.situation.graph
+    side_by_side = sum(each.alone_ns for each in saved if each.candidate.code == _SIDE_BY_SIDE)
+    return _idle(scale, unchanged) + _replaced(graph, _all_of(graph, saved)) + side_by_side
+
+
+def _bounds(scale: _Scale, saved: _Saved, unchanged: int) -> tuple[int, int]:
+    """Return the least and the most that a candidate may save: alone or after others, by its low and high change."""
+    candidate, alone = saved.candidate, saved.alone_ns
+    limit = _limit(scale, candidate, unchanged)
+    bounds = [
+        alone if bound is candidate.change else min(unchanged - scale.replay(bound), limit)
+        for bound in (candidate.low, candidate.high)
+    ]
+    # The same where the host is as slow as under the profiler.
+    base = no_change(scale.situation.graph)
+    traced = scale.replay_traced(base) - scale.replay_traced(candidate.change)
+    shifts = [0, *(bound - alone for bound in (*bounds, min(traced, limit)))]
+    return max(0, saved.saving_ns + min(shifts)), max(saved.after_ns, alone, saved.saving_ns + max(shifts))
+
+
+def _findings(scale: _Scale, ledger: Ledger, steps: Steps, saved: list[_Saved], unchanged: int) -> tuple[Finding, ...]:
+    situation = scale.situation
+    share, periods = situation.share, situation.periods
+    ordered = sorted(saved, key=lambda each: -each.saving_ns)
+    bounds = {id(each): _bounds(scale, each, unchanged) for each in ordered}
+    return tuple(
+        Finding(
+            rank=rank,
+            code=each.candidate.code,
+            range=_range_of(situation, each.candidate),
+            location="",
+            count=math.ceil(each.candidate.count / share),
+            idle_ns=int(_idle_of(situation, ledger, each.candidate) / share),
+            saving_ns=int(each.saving_ns / periods),
+            saving_low_ns=int(bounds[id(each)][0] / periods),
+            saving_high_ns=int(bounds[id(each)][1] / periods),
+            per=steps.name or "trace",
+            text=each.candidate.text,
+            next_step=each.candidate.next_step,
+        )
+        for rank, each in enumerate(ordered, start=1)
+    )
+
+
+def _range_of(situation: Situation, candidate: Candidate) -> str:
+    return situation.range_most(candidate.calls) if candidate.most_range is None else candidate.most_range
+
+
+def _idle_of(situation: Situation, ledger: Ledger, candidate: Candidate) -> int:
+    """Return the idle time that the ledger gives to a candidate's calls and to the host's time that it is about."""
+    graph, total = situation.graph, 0
+    begin, end = graph.begin_ns, graph.begin_ns + int(graph.recorded_ns * situation.share / situation.periods)
+    rows = np.sort(graph.row[candidate.calls])
+    low, high = _host_times(situation, candidate)
+    for pieces in ledger.pieces:
+        inside = (pieces.start_ns >= begin) & (pieces.end_ns <= end)
+        if len(rows):
+            at = np.minimum(np.searchsorted(rows, pieces.call), len(rows) - 1)
+            chosen = inside & (rows[at] == pieces.call)
+            total += int((pieces.end_ns - pieces.start_ns)[chosen].sum())
+        own = inside & (pieces.cause == HOST)
+        if len(low) and own.any():
+            total += int(measure(pieces.start_ns[own], pieces.end_ns[own], low, high)[0].sum())
+    return total
+
+
+def _host_times(situation: Situation, candidate: Candidate) -> tuple[Int64s, Int64s]:
+    """Return when the host did what a candidate is about, before its calls and in them, as disjoint times in order."""
+    if candidate.gaps is None:
+        none = np.zeros(0, dtype=np.int64)
+        return none, none
+    calls = candidate.gaps
+    start = situation.call_start_ns[calls] - np.maximum(situation.graph.gap_ns[calls], 0)
+    end = situation.call_start_ns[calls] + situation.call_ns[calls]
+    _, low, high = union_of_groups(np.zeros(len(start), dtype=np.int64), start, end)
+    return low, high

@@ -1,0 +1,227 @@
+"""Find what could be changed in the host's time: compiling, work outside CUDA, and issuing many small launches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.analysis.findings.candidates import LONG_GAP_NS, Candidate, counted, each_step
+from nsysprof.analysis.findings.situation import Situation
+from nsysprof.analysis.idle_time.call_classes import COPIES, LAUNCH, MEMORY, MODULE, SLOW_NS
+from nsysprof.analysis.replay.replay import ReplayChange, no_change
+from nsysprof.trace.schema import Bools
+from nsysprof.units import format_ns
+
+_LEAST_REPEATS = 8
+_LOADS = re.compile(r"Load|Link")
+_OF_CUDNN_ATTENTION = re.compile(r"cudnn_generated.*sdpa")
+_OF_DATA = re.compile(r"load|data|batch|fetch|input|prepare|next", re.IGNORECASE)
+# Host work of a range that takes this part of a step is a finding of its own.
+_LARGE_PART = 0.05
+# This many launches of the same few kernels in a row are a loop over small pieces.
+_STORM, _LONGEST_PATTERN = 100, 4
+# The part of the host's time for issuing that a CUDA graph leaves: at best, usually, and at worst.
+_GRAPH_LEAST, _GRAPH, _GRAPH_MOST = 0.01, 0.05, 0.25
+
+
+def list_host_candidates(situation: Situation) -> Iterator[Candidate]:
+    """Yield what could be changed in the host's time of the graph."""
+    compiled = _compiled(situation)
+    loads = _module_loads(situation, compiled)
+    if loads is not None:
+        yield loads
+    yield from _host_work(situation, compiled)
+    yield from _launches(situation)
+
+
+def _compiled(situation: Situation) -> Bools:
+    """Return which calls load a module that the host had compiled or built just before."""
+    code, names = pd.factorize(situation.call_name)
+    loads = np.array([bool(_LOADS.search(str(name))) for name in names], dtype=bool)[code]
+    found: Bools = loads & (situation.call_class == MODULE) & situation.in_loop
+    return found & (situation.graph.gap_ns >= LONG_GAP_NS)
+
+
+def _module_loads(situation: Situation, compiled: Bools) -> Candidate | None:
+    calls = (situation.call_class == MODULE) & situation.in_loop & (situation.call_ns >= SLOW_NS)
+    # Lazy loading hides in the first launch of a kernel: a launch a hundred times as long as usual.
+    launches = (situation.call_class == LAUNCH) & situation.in_loop & (situation.graph.waits_for < 0)
+    typical = int(np.median(situation.call_ns[launches])) if launches.any() else 0
+    lazy = launches & (situation.call_ns > max(20 * typical, 10 * SLOW_NS))
+    all_of = calls | lazy | compiled
+    if not all_of.any():
+        return None
+    graph, base = situation.graph, no_change(situation.graph)
+
+    def left(part: float) -> ReplayChange:
+        return replace(
+            base,
+            cost_ns=np.where(all_of, np.minimum(graph.cost_ns, max(typical, 1)), graph.cost_ns),
+            gap_ns=np.where(compiled, (graph.gap_ns * part).astype(np.int64), graph.gap_ns),
+        )
+
+    before = int(graph.gap_ns[compiled].sum())
+    spent = each_step(situation, situation.call_ns[all_of].sum() + before)
+    text = f"Kernels are compiled or loaded after warm-up: {format_ns(spent)} in {counted(situation, all_of, 'call')}"
+    text += f" and in the {format_ns(each_step(situation, before))} before them." if before else "."
+    used = situation.names.texts[np.unique(situation.kernel_number[situation.kernel_number >= 0])]
+    if before and any(_OF_CUDNN_ATTENTION.search(str(name)) for name in used):
+        step = (
+            "cuDNN builds a plan for each new shape of attention: with torch.nn.attention.sdpa_kernel("
+            "SDPBackend.FLASH_ATTENTION): ..., or pad the lengths to a few."
+        )
+    else:
+        step = (
+            "Run each shape once before the loop, and pad to a few shapes; CUDA_MODULE_LOADING=EAGER loads kernels at "
+            "the start."
+        )
+    count = int(all_of.sum())
+    return Candidate("module-load", left(0.0), left(0.25), left(0.0), all_of, count, text, step, gaps=compiled)
+
+
+def _host_work(situation: Situation, compiled: Bools) -> Iterator[Candidate]:
+    """Yield long stretches of host time: those of a range that has many, and all others together."""
+    graph = situation.graph
+    calls = (graph.gap_ns - situation.profiler_ns >= LONG_GAP_NS) & situation.in_loop & ~compiled
+    if not situation.is_looped:
+        calls &= _repeated(situation, calls)
+    others = calls.copy()
+    least = int(_LARGE_PART * graph.recorded_ns)
+    for where in pd.unique(situation.range_before[calls]).tolist():
+        mine = calls & (situation.range_before == where)
+        if int(graph.gap_ns[mine].sum()) >= least:
+            others &= ~mine
+            yield _stretches(situation, mine, str(where))
+    if others.any():
+        longest = int(np.argmax(np.where(others, graph.gap_ns, -1)))
+        yield _stretches(situation, others, str(situation.range_before[longest]))
+
+
+def _stretches(situation: Situation, calls: Bools, where: str) -> Candidate:
+    graph, base = situation.graph, no_change(situation.graph)
+    spent = format_ns(each_step(situation, (graph.gap_ns - situation.profiler_ns)[calls].sum()))
+    text = (
+        f"The host computes outside CUDA for {spent}, in {counted(situation, calls, 'stretch', 'stretches')} of at "
+        "least 200 us, and issues nothing meanwhile."
+    )
+    if _OF_DATA.search(where) or not where:
+        step = (
+            "Do it in the background, a step ahead: DataLoader(..., num_workers=4, prefetch_factor=2) where it is "
+            "data; py-spy record shows what it is."
+        )
+    else:
+        step = "py-spy record shows which code runs there: leave it out, or do it a step ahead in another thread."
+    change = replace(base, gap_ns=np.where(calls, 0, graph.gap_ns))
+    low = replace(base, gap_ns=np.where(calls, graph.gap_ns // 4, graph.gap_ns))
+    count = int(calls.sum())
+    return Candidate(
+        "host-bound", change, low, change, calls, count, text, step, order=1, gaps=calls, most_range=where
+    )  # fmt: skip
+
+
+def _repeated(situation: Situation, calls: Bools) -> Bools:
+    """Return which calls come before work that something long precedes again and again: a loop has no other sign.
+
+    That is at least every second time and eight times, none of them ten times as long as usual.
+    """
+    graph = situation.graph
+    following = np.minimum(graph.first_work[:-1], len(graph.work_row) - 1)
+    code = situation.kernel_number + 1
+    often = np.bincount(code, minlength=1)
+    chosen = np.flatnonzero(calls)
+    before = pd.Series(graph.gap_ns[chosen]).groupby(code[following[chosen]])
+    count, typical = before.transform("size").to_numpy(), before.transform("median").to_numpy()
+    found = np.zeros(len(calls), dtype=np.bool_)
+    regular = (count >= _LEAST_REPEATS) & (2 * count >= often[code[following[chosen]]])
+    found[chosen] = regular & (graph.gap_ns[chosen] <= 10 * typical)
+    return found
+
+
+def _launches(situation: Situation) -> Iterator[Candidate]:
+    """Yield the issuing of short work: loops over small pieces by their range, and everything else."""
+    graph = situation.graph
+    quick = situation.in_loop & (situation.call_ns < SLOW_NS) & ~situation.is_wait & ~situation.is_blocking_copy
+    quick &= (situation.call_class != MEMORY) & (situation.call_class != COPIES)
+    issuing = quick & (np.diff(graph.first_work) > 0)
+    rest = quick.copy()
+    in_storm = situation.calls_of(_small_pieces(situation)) & issuing
+    for where in pd.unique(situation.range_of[in_storm]).tolist():
+        issued = in_storm & (situation.range_of == where)
+        if int(issued.sum()) >= _STORM * graph.steps:
+            calls = situation.leading_to(issued) & quick
+            rest &= ~calls
+            yield _storm(situation, calls, issued, str(where))
+    if int((rest & issuing).sum()) >= 10 * graph.steps:
+        yield _all_launches(situation, rest, rest & issuing)
+
+
+def _small_pieces(situation: Situation) -> Bools:
+    """Return which kernels are in a long row of the same few in one stream."""
+    graph = situation.graph
+    code = situation.kernel_number
+    found = np.zeros(len(code), dtype=np.bool_)
+    for number in np.unique(graph.stream).tolist():
+        mine = np.flatnonzero(graph.stream == number)
+        for length in range(1, _LONGEST_PATTERN + 1):
+            same = np.zeros(len(mine), dtype=np.bool_)
+            same[length:] = code[mine[length:]] == code[mine[:-length]]
+            edges = np.flatnonzero(np.diff(same.astype(np.int8))) + 1
+            for part in np.split(np.arange(len(mine)), edges):
+                if len(part) >= _STORM and same[part[0]]:
+                    found[mine[part[0] - length : part[-1] + 1]] = True
+    found &= code >= 0
+    return found
+
+
+def _issued_faster(situation: Situation, calls: Bools, part: float) -> ReplayChange:
+    """Return the change in which only a part is left of the host's time for these calls."""
+    graph = situation.graph
+    short = calls & (graph.gap_ns < LONG_GAP_NS)
+    return replace(
+        no_change(graph),
+        gap_ns=np.where(short, (graph.gap_ns * part).astype(np.int64), graph.gap_ns),
+        cost_ns=np.where(calls, (graph.cost_ns * part).astype(np.int64), graph.cost_ns),
+    )
+
+
+def _issuing_times(situation: Situation, calls: Bools, issuing: Bools) -> tuple[str, str]:
+    """Return as texts how long, in a step, issuing takes the host and running takes the GPU."""
+    graph = situation.graph
+    spent = int(graph.gap_ns[calls & (graph.gap_ns < LONG_GAP_NS)].sum() + graph.cost_ns[calls].sum())
+    running = int(graph.duration_ns[situation.work_of(issuing)].sum())
+    return format_ns(each_step(situation, spent)), format_ns(each_step(situation, running))
+
+
+def _storm(situation: Situation, calls: Bools, issued: Bools, where: str) -> Candidate:
+    host, device = _issuing_times(situation, calls, issued)
+    text = (
+        f"{counted(situation, issued, 'launch', 'launches')} of the same few kernels follow each other: issuing them "
+        f"takes the host {host}, running them takes the GPU {device}."
+    )
+    step = (
+        "Do it at once on one larger tensor, or with torch._foreach_add_ and the like, or capture the loop as a graph."
+    )
+    return _of_launches(situation, calls, issued, text, step, order=2, where=where)
+
+
+def _all_launches(situation: Situation, calls: Bools, issuing: Bools) -> Candidate:
+    host, device = _issuing_times(situation, calls, issuing)
+    count = counted(situation, issuing, "launch", "launches")
+    text = f"{count} take the host {host} to issue and the GPU {device} to run."
+    step = 'Replay the step as a CUDA graph: model = torch.compile(model, mode="reduce-overhead"), or torch.cuda.graph.'
+    return _of_launches(situation, calls, issuing, text, step, order=3, where=None)
+
+
+def _of_launches(
+    situation: Situation, calls: Bools, issuing: Bools, text: str, step: str, *, order: int, where: str | None
+) -> Candidate:
+    change, low, high = (_issued_faster(situation, calls, part) for part in (_GRAPH, _GRAPH_MOST, _GRAPH_LEAST))
+    count = int(issuing.sum())
+    short = calls & (situation.graph.gap_ns < LONG_GAP_NS)
+    return Candidate(
+        "launch-bound", change, low, high, calls, count, text, step, order=order, gaps=short, most_range=where
+    )  # fmt: skip

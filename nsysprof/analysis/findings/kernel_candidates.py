@@ -1,0 +1,217 @@
+"""Find what could be changed in the GPU's work: attention in pieces, an optimizer in pieces, waiting in collectives."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from nsysprof.analysis.findings.candidates import LONG_GAP_NS, Candidate, counted, each_step, per_step
+from nsysprof.analysis.findings.situation import Situation
+from nsysprof.analysis.findings.unfused_attention import find_unfused_attention
+from nsysprof.analysis.idle_time.call_classes import SLOW_NS
+from nsysprof.analysis.replay.replay import ReplayChange, no_change
+from nsysprof.trace.schema import Bools, Int64s
+from nsysprof.units import format_ns
+
+# This many elementwise kernels in a row are an optimizer that goes through the parameters one by one.
+_STORM = 48
+_OPTIMIZER = re.compile(
+    r"addcmul|addcdiv|lerp|sqrt|BinaryFunctor|MulFunctor|AUnaryFunctor|elementwise|foreach|FillFunctor|pointwise", re.I
+)
+_PARTICULAR = re.compile(r"addcmul|addcdiv|lerp|sqrt", re.I)
+_MULTI_TENSOR = re.compile(r"multi_tensor|FusedAdam|FusedOptimizer|fused_adam", re.I)
+# A fused step of Adam reads and writes each parameter and its state once; its single operations do so three times.
+_FUSED_PART, _FUSED_PART_MOST, _FUSED_PART_LEAST = 0.33, 0.5, 0.2
+# The time of a kernel that has nothing to do.
+_EMPTY_KERNEL_NS = 1_500
+_MUCH_LONGER = 10
+# Ranks never take exactly the same time: waiting below this part of a step does not count as a fault.
+_LEAST_COLLECTIVE = 0.05
+
+
+def list_kernel_candidates(situation: Situation) -> Iterator[Candidate]:
+    """Yield what could be changed in the kernels of the graph."""
+    searches: tuple[Callable[[Situation], Candidate | None], ...] = (
+        _attention, _optimizer, _collectives, _streams,
+    )  # fmt: skip
+    for search in searches:
+        found = search(situation)
+        if found is not None:
+            yield found
+
+
+def _replaced(situation: Situation, gone: Bools, duration: Int64s) -> ReplayChange:
+    """Return the change without the work in `gone` and its ordinary host time; other work has `duration` (ns).
+
+    A long time before such work, or a slow call, has a reason of its own, such as a kernel that was loaded.
+    """
+    graph, base = situation.graph, no_change(situation.graph)
+    issued = np.bincount(situation.call, minlength=len(graph.row))
+    vanished = np.bincount(situation.call[gone], minlength=len(graph.row))
+    calls = situation.leading_to((issued > 0) & (vanished == issued))
+    calls &= ~situation.is_wait & ~situation.is_blocking_copy
+    return replace(
+        base,
+        gap_ns=np.where(calls & (graph.gap_ns < LONG_GAP_NS), np.minimum(graph.gap_ns, 0), graph.gap_ns),
+        cost_ns=np.where(calls & (graph.cost_ns < SLOW_NS), 0, graph.cost_ns),
+        waits=base.waits & ~calls,
+        duration_ns=np.where(gone, 0, np.minimum(graph.duration_ns, duration)),
+    )
+
+
+def _attention(situation: Situation) -> Candidate | None:
+    found = find_unfused_attention(situation.kernel_number, situation.names, situation.graph.stream)
+    if found is None:
+        return None
+    duration = situation.graph.duration_ns
+    between, gemms = int(duration[found.between].sum()), int(duration[found.gemms].sum())
+
+    def at(factor: float) -> ReplayChange:
+        kept = np.where(found.gemms, (duration * factor).astype(np.int64), duration)
+        return _replaced(situation, found.between, kept)
+
+    softmax = found.softmax == np.arange(len(duration))
+    between_text, gemms_text = (format_ns(each_step(situation, each)) for each in (between, gemms))
+    text = (
+        f"Attention runs in pieces, in {counted(situation, softmax, 'call')}: softmax, mask and scaling between two "
+        f"matrix products take {between_text}, the products {gemms_text}; a fused kernel needs about the time of the "
+        "products."
+    )
+    step = "Use torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True) (flash, cuDNN or efficient)."
+    calls = situation.calls_of(found.between | found.gemms)
+    return Candidate("unfused-attention", at(1.0), at(1.5), at(0.6), calls, found.calls, text, step)
+
+
+def _optimizer(situation: Situation) -> Candidate | None:
+    storm, runs = _storms(situation)
+    if runs == 0:
+        return None
+    graph = situation.graph
+    first = storm & ~np.concatenate((np.zeros(1, dtype=np.bool_), storm[:-1]))
+    useful = np.where(storm, np.maximum(graph.duration_ns - _EMPTY_KERNEL_NS, 0), 0)
+    run = np.cumsum(first)
+    total = np.bincount(run, weights=useful * storm, minlength=int(run[-1]) + 1)
+
+    def at(part: float) -> ReplayChange:
+        fused = np.where(first, (total[run] * part).astype(np.int64) + 2 * _EMPTY_KERNEL_NS, graph.duration_ns)
+        change = _without_host_time(situation, _replaced(situation, storm & ~first, graph.duration_ns), storm)
+        return replace(change, duration_ns=np.where(first, fused, change.duration_ns))
+
+    text = (
+        f"The optimizer goes through the parameters one by one: {per_step(situation, int(storm.sum()))} elementwise "
+        f"kernels in a row take the GPU {format_ns(each_step(situation, graph.duration_ns[storm].sum()))}; none is a "
+        "multi-tensor kernel."
+    )
+    step = "torch.optim.AdamW(model.parameters(), fused=True), or foreach=True."
+    return Candidate(
+        "unfused-optimizer", at(_FUSED_PART), at(_FUSED_PART_MOST), at(_FUSED_PART_LEAST), situation.calls_of(storm),
+        int(storm.sum()), text, step,
+    )  # fmt: skip
+
+
+def _without_host_time(situation: Situation, change: ReplayChange, storm: Bools) -> ReplayChange:
+    """Return the change without the host's short times between the launches of each run of a storm."""
+    graph = situation.graph
+    calls = situation.calls_of(storm)
+    # What lies between two calls of a run, on whatever position, is the host's work on that run.
+    positions = np.flatnonzero(calls)
+    breaks = np.flatnonzero(np.diff(positions) > _STORM)
+    inside = np.zeros(len(calls) + 1, dtype=np.int64)
+    np.add.at(inside, np.append(positions[0], positions[breaks + 1]) + 1, 1)
+    np.add.at(inside, np.append(positions[breaks], positions[-1]) + 1, -1)
+    between = (np.cumsum(inside)[:-1] > 0) & (graph.gap_ns < LONG_GAP_NS) & (graph.waits_for < 0)
+    return replace(
+        change,
+        gap_ns=np.where(between, np.minimum(change.gap_ns, 0), change.gap_ns),
+        cost_ns=np.where(between, 0, change.cost_ns),
+    )
+
+
+def _storms(situation: Situation) -> tuple[Bools, int]:
+    """Return work in long runs of elementwise kernels of a stream, some of them an optimizer's, and how many runs."""
+    storm = np.zeros(len(situation.kernel_name), dtype=np.bool_)
+    code = situation.kernel_number
+    # The last place is for work that is not a kernel.
+    kinds = [*map(str, situation.names.texts), ""]
+    plain = [bool(_OPTIMIZER.search(name)) and not _MULTI_TENSOR.search(name) for name in kinds]
+    simple = np.array(plain, dtype=bool)[code]
+    simple &= ~np.isin(situation.category, ("gemm", "attention", "softmax", "nccl"))
+    particular = np.array([bool(_PARTICULAR.search(name)) for name in kinds], dtype=bool)[code]
+    runs = 0
+    for number in np.unique(situation.graph.stream).tolist():
+        mine = np.flatnonzero(situation.graph.stream == number)
+        if len(mine) < _STORM:
+            continue
+        edges = np.flatnonzero(np.diff(simple[mine].astype(np.int8))) + 1
+        for part in np.split(mine, edges):
+            if len(part) >= _STORM and simple[part[0]] and particular[part].mean() > 0.1:
+                storm[part] = True
+                runs += 1
+    return storm, runs
+
+
+def _collectives(situation: Situation) -> Candidate | None:
+    collective = situation.category == "nccl"
+    if not collective.any():
+        return None
+    graph, base = situation.graph, no_change(situation.graph)
+    least = graph.duration_ns.copy()
+    for name in np.unique(situation.kernel_name[collective].astype(str)).tolist():
+        mine = np.flatnonzero(collective & (situation.kernel_name == name))
+        # The same kernel moves data of many sizes: those of one position in each step are alike.
+        if len(mine) % graph.steps == 0 and graph.steps > 1:
+            shaped = graph.duration_ns[mine].reshape(graph.steps, -1)
+            least[mine] = np.tile(shaped.min(axis=0), graph.steps)
+        # A kernel that takes ten times as long as most of its kind in every step waits in every step.
+        typical = int(np.median(graph.duration_ns[mine]))
+        least[mine] = np.where(least[mine] > _MUCH_LONGER * typical, typical, least[mine])
+    change = replace(base, duration_ns=np.where(collective, least, graph.duration_ns))
+    # A rank that waits each time never shows what a collective takes without waiting: it could be next to nothing.
+    most = replace(base, duration_ns=np.where(collective, np.minimum(graph.duration_ns, 1), graph.duration_ns))
+    waited = int((graph.duration_ns - least)[collective].sum())
+    if waited == 0:
+        return None
+    text = (
+        "Collectives wait for other ranks: "
+        f"{format_ns(each_step(situation, graph.duration_ns[collective].sum()))} in "
+        f"{counted(situation, collective, 'collective')}, "
+        f"{format_ns(each_step(situation, waited))} more than in the best step of each, or than most of their kind."
+    )
+    step = "Analyse all ranks together (nsysprof analyze RANK0 RANK1 ...): that says which one comes late, and where."
+    calls = situation.calls_of(collective)
+    count = int(collective.sum())
+    return Candidate(
+        "collective-wait", change, base, most, calls, count, text, step, least_share=_LEAST_COLLECTIVE
+    )  # fmt: skip
+
+
+def _of_collectives(situation: Situation, collective: Bools) -> Bools:
+    """Return which work is in a stream that waits for collectives or that they wait for; a library orders these."""
+    graph = situation.graph
+    other = np.maximum(graph.other, 0)
+    linked = (graph.other >= 0) & (collective | collective[other])
+    streams = np.unique(np.concatenate((graph.stream[linked], graph.stream[other[linked]], graph.stream[collective])))
+    found: Bools = np.isin(graph.stream, streams)
+    return found
+
+
+def _streams(situation: Situation) -> Candidate | None:
+    graph, base = situation.graph, no_change(situation.graph)
+    collective = situation.category == "nccl"
+    waits = (graph.other >= 0) & ~_of_collectives(situation, collective)
+    # The first step may begin behind its wait.
+    if int(waits.sum()) < max(1, graph.steps - 1):
+        return None
+    change = replace(base, needs_other=base.needs_other & ~waits)
+    pairs = Counter(zip(graph.stream[waits].tolist(), graph.stream[graph.other[waits]].tolist(), strict=True))
+    text = (
+        f"Work waits in {counted(situation, waits, 'place')} until another stream is done "
+        f"({len(pairs)} pair{'s' if len(pairs) > 1 else ''} of streams): they run one after another, not side by side."
+    )
+    step = "Wait only for an event of the work that is needed (stream.wait_event(event)), not for the whole stream."
+    calls = situation.calls_of(waits)
+    return Candidate("stream-dependency", change, base, change, calls, int(waits.sum()), text, step, weight=1.1)

@@ -1,0 +1,172 @@
+"""Gather everything that the search for findings looks at: the graph and the names of its calls, kernels and ranges."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.analysis.idle_time.call_classes import CallClasses, call_texts
+from nsysprof.analysis.idle_time.intervals_within import measure, union_of_groups
+from nsysprof.analysis.kernel_names.variant_names import Names, Texts, kernel_names
+from nsysprof.analysis.ranges.open_range import innermost_ranges
+from nsysprof.analysis.replay.execution_graph import ExecutionGraph, count_periods
+from nsysprof.analysis.steps.find_steps import Steps
+from nsysprof.trace.schema import COPY, MIGRATION, PID_MASK, Bools, Int64s, Tables
+
+HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
+
+
+@dataclass(frozen=True)
+class Situation:
+    """A graph, and what its parts are."""
+
+    graph: ExecutionGraph
+    # How many steps the graph holds, and how many steps' time its replay takes. Without a step range, both are
+    # fractions of the trace.
+    share: float
+    periods: float
+    # Whether the graph is of steps.
+    is_looped: bool
+
+    # The calls: whether they repeat, and are not the program's beginning or end.
+    in_loop: Bools
+    # See CallClasses.
+    call_class: Int64s
+    is_wait: Bools
+    is_blocking_copy: Bools
+    call_name: Texts
+    call_start_ns: Int64s
+    call_ns: Int64s
+    # What of the host's time before the call the profiler took.
+    profiler_ns: Int64s
+    # The innermost range of the call, and of the host's time before it.
+    range_of: Texts
+    range_before: Texts
+
+    # The work: "" where it is not a kernel.
+    kernel_name: Texts
+    kernel_number: Int64s
+    names: Names
+    category: Texts
+    is_copy: Bools
+    bytes: Int64s
+    copy_kind: Int64s
+    host_kind: Int64s
+    # The call that issued it.
+    call: Int64s
+
+    # The name of the GPU.
+    board: str
+    # The rate of large copies by direction (bytes/s), where the trace has pinned ones.
+    pinned_rate: dict[int, float]
+
+    def range_most(self, calls: Bools) -> str:
+        """Return the range in which most of the calls are."""
+        found = Counter(self.range_of[calls].tolist())
+        return str(found.most_common(1)[0][0]) if found else ""
+
+    def work_of(self, calls: Bools) -> Bools:
+        """Return which work these calls issued."""
+        found: Bools = calls[self.call]
+        return found
+
+    def calls_of(self, work: Bools) -> Bools:
+        """Return which calls issued any of this work."""
+        found = np.zeros(len(self.call_ns), dtype=np.bool_)
+        found[self.call[work]] = True
+        return found
+
+    def leading_to(self, calls: Bools) -> Bools:
+        """Return these calls and those without work that were made since the call with work before each of them."""
+        issues = np.diff(self.graph.first_work) > 0
+        positions = np.flatnonzero(issues | calls)
+        if len(positions) == 0:
+            return calls
+        following = np.searchsorted(positions, np.arange(len(calls)), "left")
+        target = positions[np.minimum(following, len(positions) - 1)]
+        found: Bools = (following < len(positions)) & calls[target]
+        return found
+
+
+def look_at(
+    tables: Tables, graph: ExecutionGraph, classes: CallClasses, ranges: pd.DataFrame, steps: Steps
+) -> Situation:
+    """Return what the calls and the work of a graph are."""
+    calls, work = tables.calls, tables.work
+    assert calls is not None
+    names = kernel_names(tables)
+    number = names.of_variant[work.variant[graph.work_row]]
+    is_kernel = graph.work_row < work.kernels
+    kind = work.kinds(graph.work_row)
+    other = np.maximum(graph.work_row - work.kernels, 0)
+    none = np.full(len(graph.work_row), -1, dtype=np.int64)
+
+    def of_others(values: Int64s, otherwise: Int64s) -> Int64s:
+        return otherwise if len(values) == 0 else np.where(is_kernel, otherwise, values[other])
+
+    device = work.device_of[work.variant[graph.work_row[0]]]
+    board = next((each.name for each in tables.devices if each.device_id == device), "")
+    tid = calls.tid_of[calls.variant[graph.row]]
+    start = calls.start_ns[graph.row]
+    loop = steps.loop_ns or (0, 0)
+    pid = int(calls.tid_of[calls.variant[graph.row[0]]]) & PID_MASK
+    of_process = ((work.pid_of == pid) & (work.kind_of != MIGRATION))[work.variant]
+    part = min(1.0, len(graph.work_row) / max(1, int(of_process.sum())))
+    return Situation(
+        graph=graph,
+        share=graph.steps / max(1, steps.periods) if steps.are_known else part,
+        periods=count_periods(graph) / max(1, steps.periods) if steps.are_known else part,
+        is_looped=steps.are_known,
+        in_loop=(start >= loop[0]) & (start < loop[1]),
+        call_class=classes.of[graph.row].astype(np.int64),
+        is_wait=classes.is_wait[graph.row],
+        is_blocking_copy=classes.is_blocking_copy[graph.row],
+        call_name=np.array(call_texts(tables), dtype=object)[calls.variant[graph.row]],
+        call_start_ns=start.astype(np.int64),
+        profiler_ns=_profiler_before(tables, tid, start, graph.gap_ns),
+        call_ns=calls.duration_ns[graph.row].astype(np.int64),
+        range_of=innermost_ranges(ranges, tid, start),
+        range_before=innermost_ranges(ranges, tid, start - graph.gap_ns // 2),
+        kernel_name=np.where(is_kernel, names.texts[number], ""),
+        kernel_number=np.where(is_kernel, number, -1).astype(np.int64),
+        names=names,
+        category=np.where(is_kernel, names.category[number], ""),
+        is_copy=kind == COPY,
+        bytes=of_others(work.bytes, np.zeros(len(none), dtype=np.int64)),
+        copy_kind=of_others(work.copy_kind, none),
+        host_kind=of_others(work.host_kind.astype(np.int64), none),
+        call=np.repeat(np.arange(len(graph.row)), np.diff(graph.first_work)),
+        board=board,
+        pinned_rate=_pinned_rates(tables),
+    )
+
+
+def _profiler_before(tables: Tables, tid: Int64s, start: Int64s, gap: Int64s) -> Int64s:
+    """Return how much of the host's time before each call the profiler held up its thread (ns)."""
+    found = np.zeros(len(start), dtype=np.int64)
+    overheads = tables.overheads
+    if overheads is None or len(overheads) == 0:
+        return found
+    begun, ended, owner = (overheads[name].to_numpy(np.int64) for name in ("start_ns", "end_ns", "global_tid"))
+    for thread in np.unique(tid).tolist():
+        its = owner == thread
+        if its.any():
+            mine = tid == thread
+            _, low, high = union_of_groups(np.zeros(int(its.sum()), dtype=np.int64), begun[its], ended[its])
+            found[mine] = measure(low, high, start[mine] - np.maximum(gap[mine], 0), start[mine])[0]
+    return found
+
+
+def _pinned_rates(tables: Tables) -> dict[int, float]:
+    """Return the rate of copies of at least a megabyte between pinned memory and a device, by direction (bytes/s)."""
+    work = tables.work
+    duration = work.duration_ns[work.kernels :].astype(np.int64)
+    found = {}
+    for kind in (HOST_TO_DEVICE, DEVICE_TO_HOST):
+        chosen = (work.copy_kind == kind) & (work.host_kind == 1) & (work.bytes >= 1 << 20) & (duration > 0)
+        if chosen.any():
+            found[kind] = float(np.median(1e9 * work.bytes[chosen] / duration[chosen]))
+    return found

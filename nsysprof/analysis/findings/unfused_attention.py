@@ -1,0 +1,70 @@
+"""Find attention that runs in pieces: a softmax between two matrix products of one stream, and what is between them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from nsysprof.analysis.kernel_names.variant_names import Names
+from nsysprof.trace.schema import Bools, Int64s, Ints
+
+# The most kernels between a softmax and the product on either side (scale, mask, dropout, casts).
+_REACH = 10
+# The softmax of a loss is a logarithm; torch's kernels say so in their names or in their fourth template argument.
+_LOSS = re.compile(
+    r"LogSoftMax|log_softmax|nll|cross_entropy|softmax_warp_(?:forward|backward)<(?:[^,<>]+,){4}\s*true", re.IGNORECASE
+)
+_BETWEEN = ("softmax", "elementwise", "copy", "fill", "reduction", "other")
+
+
+@dataclass(frozen=True)
+class UnfusedAttention:
+    """Attention in pieces."""
+
+    # Which work is the matrix products, and what is between them.
+    gemms: Bools
+    between: Bools
+    # The position of the softmax of each such work; -1 for all other work.
+    softmax: Int64s
+    # The number of softmaxes.
+    calls: int
+
+
+def find_unfused_attention(number: Ints, names: Names, stream: Int64s) -> UnfusedAttention | None:
+    """Return the attention in pieces among work in the order of its issue, or None.
+
+    number: of each kernel in names, -1 for anything but a kernel.
+    stream: number of each one's stream.
+    """
+    of_softmax = np.array([kind == "softmax" for kind in names.category], dtype=bool)
+    of_softmax &= np.array([_LOSS.search(str(text)) is None for text in names.texts], dtype=bool)
+    # The last place belongs to -1.
+    softmaxes = np.append(of_softmax, False)[number]
+    of_gemm = np.append(names.category == "gemm", False).astype(bool)
+    passable = np.append(np.isin(names.category.astype(str), _BETWEEN), False)
+    gemms, between = np.zeros(len(number), dtype=np.bool_), np.zeros(len(number), dtype=np.bool_)
+    softmax = np.full(len(number), -1, dtype=np.int64)
+    calls = 0
+    for stream_number in np.unique(stream[softmaxes]).tolist():
+        mine = np.flatnonzero(stream == stream_number)
+        is_gemm = of_gemm[number[mine]]
+        positions = np.arange(len(mine))
+        before = np.maximum.accumulate(np.where(is_gemm, positions, -1))
+        after = np.minimum.accumulate(np.where(is_gemm, positions, len(mine))[::-1])[::-1]
+        blocked = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(~passable[number[mine]] & ~is_gemm)))
+        at = np.flatnonzero(softmaxes[mine])
+        low, high = before[at], after[at]
+        inside = (low >= 0) & (high < len(mine)) & (high - low <= 2 * _REACH)
+        at, low, high = at[inside], low[inside], high[inside]
+        free = blocked[high] == blocked[low + 1]
+        at, low, high = at[free], low[free], high[free]
+        gemms[mine[low]], gemms[mine[high]] = True, True
+        for step in range(int((high - low).max(initial=-1)) + 1):
+            reached = low + step <= high
+            place = mine[low[reached] + step]
+            np.maximum.at(softmax, place, mine[at[reached]])
+            between[place[(low[reached] + step < high[reached]) & (step > 0)]] = True
+        calls += len(at)
+    return UnfusedAttention(gemms, between, softmax, calls) if calls else None

@@ -1,0 +1,111 @@
+"""Answer what the steps would take with changes that the user names, by replaying them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.analysis.findings.candidates import Candidate, list_candidates
+from nsysprof.analysis.findings.host_candidates import list_host_candidates
+from nsysprof.analysis.findings.kernel_candidates import list_kernel_candidates
+from nsysprof.analysis.findings.situation import Situation, look_at
+from nsysprof.analysis.findings.tracing_cost import estimate_tracing_cost, without_tracing
+from nsysprof.analysis.idle_time.call_classes import classify_calls
+from nsysprof.analysis.replay.execution_graph import ExecutionGraph, build_graph
+from nsysprof.analysis.replay.replay import ReplayChange, combine, no_change, replay
+from nsysprof.analysis.steps.find_steps import find_steps
+from nsysprof.errors import UsageError
+from nsysprof.results.causes import WhatIf, WhatIfAnswer, WhatIfQuestion
+from nsysprof.trace.schema import Bools, Ints, Tables
+
+
+def ask(tables: Tables, launch: Ints, ranges: pd.DataFrame, questions: tuple[WhatIfQuestion, ...]) -> WhatIf:
+    """Return what the steps of a trace would take with each change alone and with all of them.
+
+    Raises UsageError for a trace that cannot be replayed, and for a change of something that it does not have.
+    """
+    steps = find_steps(tables, launch, ranges)
+    classes = classify_calls(tables, launch)
+    graph = None if steps is None else build_graph(tables, launch, classes, steps)
+    if graph is None or steps is None:
+        raise UsageError(
+            "The trace cannot be replayed: it has no CUDA API calls that issued work.", "Record with --trace=cuda,nvtx."
+        )
+    situation = look_at(tables, graph, classes, ranges, steps)
+    known: dict[str, list[Candidate]] = {}
+    for each in (*list_candidates(situation), *list_host_candidates(situation), *list_kernel_candidates(situation)):
+        known.setdefault(each.code, []).append(each)
+    answers, all_of = [], [no_change(graph)] * 3
+    # Kernels last, since a combination takes the shorter of two times.
+    for question in sorted(questions, key=lambda each: bool(each.kernel)):
+        if question.kernel:
+            changes = [_scaled(situation, no_change(graph), question)] * 3
+        elif question.code in known:
+            changes = [
+                _within(graph, reduce(combine, parts), question, situation)
+                for parts in zip(*((each.change, each.low, each.high) for each in known[question.code]), strict=True)
+            ]
+        else:
+            raise UsageError(f"The steps have nothing that {question.option} would change.", "Leave it out.")
+        if question.kernel:  # which may become slower
+            all_of = [_scaled(situation, each, question) for each in all_of]
+        else:
+            all_of = [combine(one, other) for one, other in zip(all_of, changes, strict=True)]
+        answers.append(_answer(question.option, changes, situation))
+    together = _answer("all", all_of, situation)
+    return WhatIf(
+        per=steps.name or "trace",
+        steps=graph.steps if steps.are_known else 1,
+        recorded_ns=int(graph.recorded_ns / situation.periods),
+        replayed_ns=int(replay(graph) / situation.periods),
+        answers=tuple(answers),
+        together=together,
+    )
+
+
+def _answer(option: str, changes: list[ReplayChange], situation: Situation) -> WhatIfAnswer:
+    """Return what a step takes with the best of three estimates of a change, and its bounds.
+
+    As with findings, what is saved is what the program saves without the profiler; under the profiler it is a bound.
+    """
+    graph = situation.graph
+    tracing_ns = estimate_tracing_cost(situation)
+    base = no_change(graph)
+    traced = replay(graph)
+    bare = replay(graph, without_tracing(situation, base, tracing_ns))
+    times = [traced - bare + replay(graph, without_tracing(situation, each, tracing_ns)) for each in changes]
+    best, *bounds = (int(each / situation.periods) for each in (*times, replay(graph, changes[0])))
+    return WhatIfAnswer(option, best, min(best, *bounds), max(best, *bounds))
+
+
+def _within(
+    graph: ExecutionGraph, change: ReplayChange, question: WhatIfQuestion, situation: Situation
+) -> ReplayChange:
+    """Return the change, for calls in one range only where the question names one."""
+    if not question.range:
+        return change
+    calls: Bools = situation.range_of == question.range
+    if not calls.any():
+        names = ", ".join(sorted({str(name) for name in situation.range_of if name})[:12])
+        raise UsageError(f"No call of the steps is in a range {question.range!r}.", f"Innermost ranges: {names}.")
+    base, work = no_change(graph), situation.work_of(calls)
+    return ReplayChange(
+        np.where(calls, change.gap_ns, base.gap_ns),
+        np.where(calls, change.cost_ns, base.cost_ns),
+        np.where(calls, change.waits, base.waits),
+        np.where(work, change.duration_ns, base.duration_ns),
+        np.where(work, change.needs_other, base.needs_other),
+    )
+
+
+def _scaled(situation: Situation, change: ReplayChange, question: WhatIfQuestion) -> ReplayChange:
+    """Return the change in which kernels whose name contains the text take `factor` times their time."""
+    names, code = np.unique(situation.kernel_name.astype(str), return_inverse=True)
+    chosen = np.array([question.kernel in name for name in names], dtype=bool)[code]
+    if not chosen.any():
+        raise UsageError(f"No kernel of the steps has {question.kernel!r} in its name.", "See kernels.csv for names.")
+    scaled = (change.duration_ns * question.factor).astype(np.int64)
+    return replace(change, duration_ns=np.where(chosen, scaled, change.duration_ns))

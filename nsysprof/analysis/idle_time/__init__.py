@@ -1,0 +1,1 @@
+"""Give every nanosecond in which a device was idle one cause."""

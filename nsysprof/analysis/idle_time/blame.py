@@ -1,0 +1,252 @@
+"""Find the causes of each gap: pieces of time that add up to the gap, each with one cause."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nsysprof.analysis.idle_time.call_classes import LAUNCH, MEMORY, SLOW_NS, CallClasses
+from nsysprof.analysis.idle_time.gaps import Gaps
+from nsysprof.analysis.idle_time.interval_layers import Layer, cut, merge_layer, overlay
+from nsysprof.results.analysis_columns import CAUSES
+from nsysprof.trace.schema import NULL, PID_MASK, Bools, Int64s, Ints, Tables
+
+SYNC, HOST, SLOW, PAGEABLE, DEPENDENCY, COLLECTIVE, PROFILER, UNKNOWN = range(len(CAUSES))
+# A device begins issued work within this time. What it waits beyond that is not due to the launch.
+_PICK_UP_NS = 20_000
+_GAPS_AT_ONCE = 1 << 20
+# Stands for a holder where the work had been issued already.
+_WAITS = -2
+
+
+@dataclass(frozen=True)
+class Blamed:
+    """The pieces of the gaps of one device."""
+
+    device_id: int
+    # The row of the gap.
+    gap: Int64s
+    start_ns: Int64s
+    end_ns: Int64s
+    cause: Int64s
+    # The row of the call that is to blame, or -1.
+    call: Int64s
+
+
+@dataclass(frozen=True)
+class HeldThreads:
+    """What held up each thread, and when its calls ended."""
+
+    # By global tid, the intervals in which the profiler or a call held the thread up, each with its row of holders.
+    holds: dict[int, Layer]
+    # The cause of each holder, and its row of calls or -1.
+    holder_cause: Int64s
+    holder_call: Int64s
+    # The ends of calls in order, and their threads, by global pid. Only for processes with several threads that launch
+    # or wait, where one may hand work over to another.
+    ended_ns: dict[int, Int64s]
+    ended_tid: dict[int, Int64s]
+    # The ends of calls by thread.
+    own_ended_ns: dict[int, Int64s]
+
+
+def follow_threads(tables: Tables, classes: CallClasses) -> HeldThreads:
+    """Return what held up each thread of the trace."""
+    calls, none = tables.calls, np.zeros(0, dtype=np.int64)
+    if calls is None:
+        return HeldThreads({}, none, none, {}, {}, {})
+    long = calls.duration_ns >= SLOW_NS
+    held = np.flatnonzero(classes.is_wait | classes.is_blocking_copy | (classes.of == MEMORY) | long)
+    cause = np.where(classes.is_blocking_copy[held], PAGEABLE, np.where(classes.is_wait[held], SYNC, SLOW))
+    tid = calls.tid_of[calls.variant[held]]
+    start, end = calls.start_ns[held], calls.ends_ns(held)
+    overheads = tables.overheads
+    lost = np.zeros((0, 3), dtype=np.int64)
+    if overheads is not None and len(overheads):
+        lost = overheads[["start_ns", "end_ns", "global_tid"]].to_numpy(dtype=np.int64)
+    holder_cause = np.concatenate((cause.astype(np.int64), np.full(len(lost), PROFILER)))
+    holder_call = np.concatenate((held.astype(np.int64), np.full(len(lost), -1)))
+    holds = {}
+    for thread in np.unique(calls.tid_of).tolist():
+        mine, its = np.flatnonzero(tid == thread), np.flatnonzero((lost[:, 2] == thread) & (lost[:, 2] != NULL))
+        below = merge_layer(start[mine], end[mine], mine)
+        above = merge_layer(lost[its, 0], lost[its, 1], its + len(held))
+        holds[thread] = overlay(below, above)
+    return HeldThreads(holds, holder_cause, holder_call, *_ends(tables, classes))
+
+
+def _ends(tables: Tables, classes: CallClasses) -> tuple[dict[int, Int64s], dict[int, Int64s], dict[int, Int64s]]:
+    """Return ends of calls in order and their threads, by process with several working threads; ends by thread."""
+    calls = tables.calls
+    assert calls is not None
+    works = np.zeros(len(calls.variants), dtype=np.bool_)
+    works[np.unique(calls.variant[(classes.of == LAUNCH) | classes.is_wait | classes.is_blocking_copy])] = True
+    working = np.isin(calls.tid_of, np.unique(calls.tid_of[works]))
+    ended_ns, ended_tid, own = {}, {}, {}
+    pids = calls.tid_of & PID_MASK
+    for pid in np.unique(pids).tolist():
+        chosen = working & (pids == pid)
+        threads = np.unique(calls.tid_of[chosen])
+        if len(threads) < 2:
+            continue
+        rows = np.flatnonzero(chosen[calls.variant])
+        ends = calls.ends_ns(rows)
+        order = np.argsort(ends, kind="stable")
+        ended_ns[pid], ended_tid[pid] = ends[order], calls.tid_of[calls.variant[rows[order]]]
+        for thread in threads.tolist():
+            own[thread] = ended_ns[pid][ended_tid[pid] == thread]
+    return ended_ns, ended_tid, own
+
+
+def blame_gaps(
+    tables: Tables, launch: Ints, gaps: Gaps, threads: HeldThreads, *, is_collective: Bools, lost_ns: Int64s
+) -> Blamed:
+    """Return the pieces of all gaps of a device, in order of time.
+
+    is_collective: of each variant of work. lost_ns: when calls began whose work is not in the trace, in order.
+    """
+    parts = []
+    for low in range(0, max(1, len(gaps.start_ns)), _GAPS_AT_ONCE):
+        parts.append(_blame(tables, launch, gaps, slice(low, low + _GAPS_AT_ONCE), threads, is_collective, lost_ns))
+    joined = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    return Blamed(gaps.device_id, *joined)
+
+
+def _blame(
+    tables: Tables, launch: Ints, gaps: Gaps, some: slice, threads: HeldThreads, is_collective: Bools, lost_ns: Int64s
+) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
+    """Return the columns of Blamed for some of the gaps."""
+    start, end, ender = gaps.start_ns[some], gaps.end_ns[some], gaps.ender[some]
+    first = some.start
+    calls, call = tables.calls, launch[ender].astype(np.int64)
+    if calls is None or len(calls) == 0:
+        return (np.arange(len(start)) + first, start, end, np.full(len(start), UNKNOWN), np.full(len(start), -1))
+    known = call >= 0
+    begun = np.where(known, calls.start_ns[call], end)
+    done = np.where(known, begun + calls.duration_ns[call], end)
+    unknown = ~known
+    if len(lost_ns):
+        unknown |= _lost_between(launch, calls.start_ns, gaps.before[some], begun, start, lost_ns)
+    early = known & ~unknown & (done <= start)
+    cause = np.full(len(start), UNKNOWN, dtype=np.int64)
+    cause[early] = np.where(is_collective[tables.work.variant[ender[early]]], COLLECTIVE, DEPENDENCY)
+    whole = np.flatnonzero(unknown | early)
+    late = np.flatnonzero(known & ~unknown & ~early)
+    tid = calls.tid_of[calls.variant[call[late]]]
+    columns = _late_pieces(tid, start[late], end[late], begun[late], done[late], threads)
+    owner = np.concatenate((whole, late[columns[0]]))
+    joined = [
+        np.concatenate(pair)
+        for pair in (
+            (start[whole], columns[1]), (end[whole], columns[2]), (cause[whole], columns[3]),
+            (np.full(len(whole), -1), columns[4]),
+        )
+    ]  # fmt: skip
+    order = np.argsort(joined[0], kind="stable")
+    return (owner[order] + first, *(column[order] for column in joined))
+
+
+def _lost_between(
+    launch: Ints, call_start: Int64s, before: Int64s, begun: Int64s, start: Int64s, lost_ns: Int64s
+) -> Bools:
+    """Return whether lost work may have run in each gap: launched between the work before the gap and its ender."""
+    earlier = launch[before]
+    since = np.where(earlier >= 0, call_start[np.maximum(earlier, 0)], start)
+    already = np.searchsorted(lost_ns, np.minimum(since, begun), "right")
+    found: Bools = np.searchsorted(lost_ns, begun, "right") > already
+    return found
+
+
+def _late_pieces(
+    tid: Int64s, start: Int64s, end: Int64s, begun: Int64s, done: Int64s, threads: HeldThreads
+) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
+    """Return the pieces (owner, start, end, cause, call) of gaps that a late launch ended.
+
+    Whatever held up the launching thread in the gap, or the thread that handed work over to it, gets its own time. A
+    call that held the thread up since before the gap also gets as much of the rest as it had lasted by then, because
+    without it the launch would have come that much earlier. The remaining time is the host's own.
+    """
+    limit = np.minimum(done, end)
+    giver = _givers(tid, start, begun, threads)
+    since = np.where(giver[1] > start, np.minimum(giver[1], limit), start)
+    parts = []
+    for thread in np.unique(np.concatenate((tid, giver[0]))).tolist():
+        layer = threads.holds.get(thread)
+        if layer is None:
+            layer = Layer(*(np.zeros(0, dtype=np.int64),) * 3)
+        for mine, low, high in (
+            (np.flatnonzero((giver[0] == thread) & (since > start)), start, since),
+            (np.flatnonzero(tid == thread), since, limit),
+        ):
+            pieces = cut(low[mine], high[mine], layer)
+            held = pieces.layer >= 0
+            row = np.maximum(pieces.layer, 0)
+            holder = np.where(held, layer.code[row] if len(layer) else -1, -1)
+            earlier = np.where(held, pieces.start_ns - (layer.start_ns[row] if len(layer) else 0), 0)
+            parts.append((mine[pieces.owner], pieces.start_ns, pieces.end_ns, holder, earlier))
+    tail = np.flatnonzero(end > limit)
+    picked = np.minimum(limit[tail] + _PICK_UP_NS, end[tail])
+    none = np.full(len(tail), -1)
+    parts.append((tail, limit[tail], picked, none, np.zeros(len(tail), dtype=np.int64)))
+    parts.append((tail, picked, end[tail], np.full(len(tail), _WAITS), np.zeros(len(tail), dtype=np.int64)))
+    owner, begin, finish, holder, earlier = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.lexsort((begin, owner))
+    return _credit(owner[order], begin[order], finish[order], holder[order], earlier[order], start, threads)
+
+
+def _givers(tid: Int64s, start: Int64s, begun: Int64s, threads: HeldThreads) -> tuple[Int64s, Int64s]:
+    """Return the thread that handed work over to each launching thread, and when its last call ended.
+
+    This is the thread of the process whose call was the last to end before the launch began, if that was in the gap and
+    the launching thread itself had no call there. Otherwise it is the launching thread.
+    """
+    giver, since = tid.copy(), start.copy()
+    pids = tid & PID_MASK
+    for pid, ended in threads.ended_ns.items():
+        mine = np.flatnonzero(pids == pid)
+        at = np.searchsorted(ended, begun[mine], "right") - 1
+        other = threads.ended_tid[pid][np.maximum(at, 0)]
+        takes = (at >= 0) & (other != tid[mine]) & (ended[np.maximum(at, 0)] > start[mine])
+        for thread in np.unique(tid[mine[takes]]).tolist():
+            its = takes & (tid[mine] == thread)
+            own = threads.own_ended_ns.get(thread, np.zeros(0, dtype=np.int64))
+            last = np.searchsorted(own, begun[mine[its]], "right") - 1
+            takes[its] = (last < 0) | (own[np.maximum(last, 0)] <= start[mine[its]]) if len(own) else True
+        giver[mine[takes]] = other[takes]
+        since[mine[takes]] = ended[at[takes]]
+    return giver, since
+
+
+def _credit(
+    owner: Int64s, begin: Int64s, finish: Int64s, holder: Int64s, earlier: Int64s, start: Int64s, threads: HeldThreads
+) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
+    """Give the first part of the host's own time in each gap to the call that held it up since before the gap."""
+    cause, call = np.full(len(owner), HOST, dtype=np.int64), np.full(len(owner), -1, dtype=np.int64)
+    cause[holder == _WAITS] = DEPENDENCY
+    held = holder >= 0
+    cause[held], call[held] = threads.holder_cause[holder[held]], threads.holder_call[holder[held]]
+    budget = np.zeros(len(start), dtype=np.int64)
+    source = np.full(len(start), -1, dtype=np.int64)
+    opening = np.flatnonzero((holder >= 0) & (earlier > 0) & (begin == start[owner]))
+    budget[owner[opening]], source[owner[opening]] = earlier[opening], opening
+    own = np.flatnonzero((holder == -1) & (budget[owner] > 0))
+    if len(own):
+        length = finish[own] - begin[own]
+        used = np.cumsum(length) - length
+        fresh = np.ones(len(own), dtype=np.bool_)
+        fresh[1:] = owner[own][1:] != owner[own][:-1]
+        used -= np.maximum.accumulate(np.where(fresh, used, 0))
+        given = np.clip(budget[owner[own]] - used, 0, length)
+        took = own[given > 0]
+        given = given[given > 0]
+        middle = begin[took] + given
+        rest = took[middle < finish[took]]
+        added = (owner[rest], middle[np.isin(took, rest)], finish[rest].copy(), cause[rest].copy(), call[rest].copy())
+        finish[took] = middle
+        cause[took], call[took] = cause[source[owner[took]]], call[source[owner[took]]]
+        owner, begin, finish, cause, call = (
+            np.concatenate(pair) for pair in zip((owner, begin, finish, cause, call), added, strict=True)
+        )
+    kept = finish > begin
+    return owner[kept], begin[kept], finish[kept], cause[kept], call[kept]

@@ -1,0 +1,138 @@
+"""Keep the ledger of idle time by cause, for the trace and for ranges.
+
+Every idle nanosecond of a device between its first and its last work has exactly one cause.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.analysis.idle_time.blame import UNKNOWN, Blamed, HeldThreads, blame_gaps, follow_threads
+from nsysprof.analysis.idle_time.call_classes import CallClasses, classify_calls
+from nsysprof.analysis.idle_time.gaps import Gaps, find_gaps
+from nsysprof.analysis.idle_time.instance_ledger import list_instances
+from nsysprof.analysis.idle_time.intervals_within import measure, union_of_groups
+from nsysprof.analysis.kernel_names.variant_names import Texts, kernel_names
+from nsysprof.notes import Note, make_note
+from nsysprof.results.analysis_columns import CAUSES, IDLE_INSTANCES
+from nsysprof.results.causes import IDLE_COLUMNS, Idle
+from nsysprof.results.csv_table import empty_table
+from nsysprof.trace.schema import Bools, Int64s, Ints, Tables
+
+_NO_CALLS = "no CUDA API calls were recorded"
+_NO_LAUNCH = "the work that ends the gap has no launch record"
+_LOST = "work that was launched meanwhile is not in the trace"
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The idle time of all devices in pieces, each with one cause, and its sums."""
+
+    gaps: tuple[Gaps, ...]
+    pieces: tuple[Blamed, ...]
+    classes: CallClasses
+    threads: HeldThreads
+    idle: Idle
+    notes: tuple[Note, ...]
+
+
+def keep_ledger(tables: Tables, launch: Ints, ranges: pd.DataFrame, lost: Bools | None = None) -> Ledger:
+    """Return the ledger of a trace.
+
+    launch: the call of each row of work, or -1. ranges: instances with name, start_ns, end_ns, global_pid. lost: for
+    each call, whether it launched work that is not in the trace; None: no call did.
+    """
+    classes = classify_calls(tables, launch)
+    threads = follow_threads(tables, classes)
+    gaps = find_gaps(tables.work)
+    names = kernel_names(tables)
+    is_collective = names.category[names.of_variant] == "nccl" if len(names.texts) else np.zeros(0, dtype=np.bool_)
+    lost_ns = np.zeros(0, dtype=np.int64)
+    if lost is not None and tables.calls is not None:
+        lost_ns = np.sort(tables.calls.start_ns[lost])
+    pieces = [
+        blame_gaps(tables, launch, each, threads, is_collective=is_collective.astype(np.bool_), lost_ns=lost_ns)
+        for each in gaps
+    ]
+    parts = [table for each in pieces for table in (_of_trace(each), _of_ranges(each, ranges, _pids(tables, each)))]
+    joined = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(IDLE_COLUMNS))
+    joined = joined.astype({"device_id": "int64", "idle_ns": "int64", "count": "int64"})
+    reasons = _reasons(tables, launch, gaps, pieces)
+    instances = [
+        list_instances(ranges, device, each, ranges["global_pid"].isin(_pids(tables, each)).to_numpy(dtype=bool))
+        for device, each in zip(gaps, pieces, strict=True)
+    ]
+    of_instances = pd.concat(instances, ignore_index=True) if instances else empty_table(IDLE_INSTANCES)
+    idle = Idle(joined, of_instances, tuple(each.whole for each in gaps), reasons)
+    return Ledger(tuple(gaps), tuple(pieces), classes, threads, idle, tuple(_notes(idle)))
+
+
+def _of_trace(pieces: Blamed) -> pd.DataFrame:
+    length = pieces.end_ns - pieces.start_ns
+    total, count = np.zeros(len(CAUSES), dtype=np.int64), np.zeros(len(CAUSES), dtype=np.int64)
+    for cause in range(len(CAUSES)):
+        chosen = pieces.cause == cause
+        total[cause] = length[chosen].sum()
+        # Pieces are in the order of their gaps.
+        count[cause] = np.count_nonzero(np.diff(pieces.gap[chosen], prepend=-1))
+    return _rows(pieces.device_id, np.array([""] * len(CAUSES), dtype=object), np.arange(len(CAUSES)), total, count)
+
+
+def _rows(device: int, names: Texts, cause: Int64s, total: Int64s, count: Int64s) -> pd.DataFrame:
+    chosen = total > 0
+    labels = np.array(CAUSES, dtype=object)[cause[chosen]]
+    values = (device, names[chosen], labels, total[chosen], count[chosen])
+    return pd.DataFrame(dict(zip(IDLE_COLUMNS, values, strict=True)))
+
+
+def _pids(tables: Tables, pieces: Blamed) -> Int64s:
+    """Return the processes that used the device."""
+    return np.unique(tables.work.pid_of[tables.work.device_of == pieces.device_id])
+
+
+def _of_ranges(pieces: Blamed, ranges: pd.DataFrame, pids: Int64s) -> pd.DataFrame:
+    """Return idle time by range and cause: how much of each piece lies within a name's instances, each moment once."""
+    mine = ranges[ranges["global_pid"].isin(pids)] if len(ranges) else ranges
+    if len(mine) == 0 or len(pieces.cause) == 0:
+        return pd.DataFrame(columns=list(IDLE_COLUMNS))
+    code, names = pd.factorize(mine["name"])
+    group, start, end = union_of_groups(
+        code.astype(np.int64), mine["start_ns"].to_numpy(np.int64), mine["end_ns"].to_numpy(np.int64)
+    )
+    parts = []
+    for cause in np.unique(pieces.cause).tolist():
+        chosen = pieces.cause == cause
+        total, count = measure(pieces.start_ns[chosen], pieces.end_ns[chosen], start, end)
+        sums, counts = np.zeros(len(names), dtype=np.int64), np.zeros(len(names), dtype=np.int64)
+        np.add.at(sums, group, total)
+        np.add.at(counts, group, count)
+        parts.append(_rows(pieces.device_id, np.asarray(names, dtype=object), np.full(len(names), cause), sums, counts))
+    table = pd.concat(parts, ignore_index=True)
+    place = pd.Series(np.arange(len(names)), index=names)
+    return table.iloc[np.argsort(place[table["range"]].to_numpy(), kind="stable")]
+
+
+def _reasons(tables: Tables, launch: Ints, gaps: list[Gaps], pieces: list[Blamed]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for device, each in zip(gaps, pieces, strict=True):
+        chosen = each.cause == UNKNOWN
+        length = (each.end_ns - each.start_ns)[chosen]
+        without = launch[device.ender[each.gap[chosen]]] < 0
+        for reason, ns in (
+            (_NO_CALLS if tables.calls is None else _NO_LAUNCH, int(length[without].sum())),
+            (_LOST, int(length[~without].sum())),
+        ):
+            if ns:
+                found[reason] = found.get(reason, 0) + ns
+    return found
+
+
+def _notes(idle: Idle) -> list[Note]:
+    total = sum(device.idle_ns for device in idle.devices)
+    if not idle.unknown_reasons or not total:
+        return []
+    parts = [f"{100 * ns / total:.1f} % because {reason}" for reason, ns in idle.unknown_reasons.items()]
+    return [make_note("idle-cause-unknown", parts=", and ".join(parts))]

@@ -1,0 +1,1 @@
+"""Name kernels for people: readable labels, categories, and variants of one name."""

@@ -1,0 +1,38 @@
+"""Find who owns the memory at its peak: the range that was open when it was allocated."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.analysis.overview.memory import DeviceMemory
+from nsysprof.analysis.ranges.open_range import innermost_ranges
+from nsysprof.results.analysis_columns import MEMORY
+
+OUTSIDE = "(outside every range)"
+
+
+def list_owners(memory: DeviceMemory | None, ranges: pd.DataFrame) -> pd.DataFrame:
+    """Return the owners of the memory of the device that held most, at its peak; the rows add up to the peak.
+
+    ranges: instances, as attribution has them. A range owns what was allocated while it was the innermost one that was
+    open in its process.
+    """
+    peaks = {} if memory is None else memory.peaks()
+    if memory is None or not peaks or max(peaks.values()) <= 0:
+        return pd.DataFrame(columns=list(MEMORY.names))
+    device = max(peaks, key=lambda number: peaks[number])
+    usage = memory.usage[memory.usage["device_id"] == device]
+    upto = usage.iloc[: int(np.argmax(usage["used_bytes"].to_numpy())) + 1]
+    # Memory events name no thread: the process' ranges are asked, as for a thread without ranges of its own.
+    owners = innermost_ranges(ranges, upto["global_pid"].to_numpy(np.int64), upto["since_ns"].to_numpy(np.int64))
+    held = upto["change"].groupby(np.where(owners == "", OUTSIDE, owners)).sum()
+    # A pool that shrank gave back what others had made it grow by.
+    short = int(held[held < 0].sum())
+    held = held[held > 0].sort_values(ascending=False, kind="stable")
+    if short:
+        held.iloc[0] += short
+    table = pd.DataFrame({"owner": held.index.astype(object), "peak_bytes": held.to_numpy(np.int64)})
+    table["share_pct"] = 100.0 * table["peak_bytes"] / peaks[device]
+    table["range"] = None
+    return table[list(MEMORY.names)]

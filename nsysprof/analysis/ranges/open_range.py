@@ -1,0 +1,71 @@
+"""Which range is open on a thread at a time: the innermost one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.analysis.attribution.range_names import name_families
+from nsysprof.analysis.kernel_names.variant_names import Texts
+from nsysprof.trace.schema import PID_MASK, Int64s
+
+
+def innermost_ranges(ranges: pd.DataFrame, tid: Int64s, time: Int64s) -> Texts:
+    """Return the innermost range that is open on each thread at each time.
+
+    Counted ranges (step0, step1) have the name of their family (step#). Where the thread has none, it is the one of
+    another thread of its process: what autograd launches belongs to the range that waits for it.
+    """
+    code, names = innermost_codes(ranges, tid, time)
+    found: Texts = names[code]
+    return found
+
+
+def innermost_codes(ranges: pd.DataFrame, tid: Int64s, time: Int64s) -> tuple[Int64s, Texts]:
+    """Return the same as numbers of names, and the names; the last of these is empty, for no range."""
+    found = np.full(len(time), -1, dtype=np.int64)
+    if len(ranges) == 0:
+        return found, np.array([""], dtype=object)
+    own = ranges[ranges["domain"] == ""] if (ranges["domain"] == "").any() else ranges
+    code, families = pd.factorize(np.array(name_families(own["name"].tolist()), dtype=object))
+    start, end = own["start_ns"].to_numpy(np.int64), own["end_ns"].to_numpy(np.int64)
+    owner = own["global_tid"].to_numpy(np.int64)
+    for thread in np.unique(tid).tolist():
+        mine = np.flatnonzero(tid == thread)
+        its = np.flatnonzero(owner == thread)
+        found[mine] = _open_at(start[its], end[its], code[its], time[mine])
+        missing = mine[found[mine] < 0]
+        if len(missing):
+            others = np.flatnonzero((owner & PID_MASK) == (thread & PID_MASK))
+            found[missing] = _open_at(start[others], end[others], code[others], time[missing])
+    return found, np.append(np.asarray(families, dtype=object), "")
+
+
+def _open_at(start: Int64s, end: Int64s, code: Int64s, time: Int64s) -> Int64s:
+    """Return the code of the range that began last of those open at each time, or -1."""
+    if len(start) == 0:
+        return np.full(len(time), -1, dtype=np.int64)
+    order = np.argsort(start, kind="stable")
+    end = end[order]
+    before = _previous_that_ends_later(end)
+    at = np.searchsorted(start[order], time, "right") - 1
+    # What is between a range and the one before it that ends later has ended with it.
+    closed = np.flatnonzero((at >= 0) & (end[np.maximum(at, 0)] <= time))
+    while len(closed):
+        at[closed] = before[at[closed]]
+        closed = closed[(at[closed] >= 0) & (end[np.maximum(at[closed], 0)] <= time[closed])]
+    found: Int64s = np.where(at >= 0, code[order][np.maximum(at, 0)], -1)
+    return found
+
+
+def _previous_that_ends_later(end: Int64s) -> Int64s:
+    """Return for each range, in order of start, the last one before it that ends later, or -1."""
+    found, ends = [-1] * len(end), end.tolist()
+    stack: list[int] = []
+    for position, moment in enumerate(ends):
+        while stack and ends[stack[-1]] <= moment:
+            stack.pop()
+        if stack:
+            found[position] = stack[-1]
+        stack.append(position)
+    return np.array(found, dtype=np.int64)

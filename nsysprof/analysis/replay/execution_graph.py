@@ -1,0 +1,323 @@
+"""Turn the steady part of a trace into a graph: calls by thread, the work they issued, and who waited for whom.
+
+Every time is kept relative to what it followed, so a replay of the unchanged graph gives the recorded times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nsysprof.analysis.idle_time.call_classes import COPIES, LAUNCH, MEMORY, SLOW_NS, CallClasses
+from nsysprof.analysis.idle_time.interval_layers import outermost
+from nsysprof.analysis.steps.find_steps import Steps
+from nsysprof.trace.schema import MIGRATION, PID_MASK, Bools, Int64s, Ints, Tables
+
+# If a thread makes no call for longer than this, another thread may have worked for it meanwhile.
+_HAND_OVER_NS = 50_000
+# Work that starts later than this after what it is known to have followed waited for something else.
+_UNEXPLAINED_NS = 3_000
+_ENDED_JUST_BEFORE_NS = 20_000
+# With so many pieces of work pending, a slow launch waited for room in its queue.
+_DEEP_QUEUE = 200
+# The time that a synchronising call itself takes.
+_OWN_COST_NS = 2_000
+# Events in a graph of steps, which are alike. Without steps the whole trace is looked at, and large ones take long to
+# read anyway.
+_MOST_EVENTS, _MOST_EVENTS_OF_WHOLE = 40_000, 400_000
+_LARGE = 1_000_000
+# Steps whose numbers of calls differ by no more than this part do the same; of these so many are enough.
+_ALIKE = 0.02
+_LEAST_STEPS = 4
+_NONE = -1
+
+
+@dataclass(frozen=True)
+class ExecutionGraph:
+    """Calls in order of their starts, and work in the order in which calls issued it."""
+
+    # How many steps there are. Of several, the first only sets the scene: its calls are the first `first_calls`, and
+    # recorded_ns and busy_ns begin when its work is done.
+    steps: int
+    first_calls: int
+    # When the first step began.
+    begin_ns: int
+
+    # The calls. Row in Tables.calls.
+    row: Int64s
+    # The call that it came after, on its thread or on the one that handed over, or -1.
+    follows: Int64s
+    # Its predecessor on its own thread where that is another call, or -1.
+    also_after: Int64s
+    # The time since `follows` ended, or since the begin.
+    gap_ns: Int64s
+    # Its duration without waiting.
+    cost_ns: Int64s
+    # The work whose end ended the call, or -1, and the time from that end to the call's own.
+    waits_for: Int64s
+    return_ns: Int64s
+    # Where its work begins in the list of work; one more entry at the end.
+    first_work: Int64s
+
+    # The work. Row in Tables.work, and number of the stream.
+    work_row: Int64s
+    stream: Int64s
+    # The least time by which it starts after the start of its call, after the end of the work before it in its stream,
+    # and after the end of `other` (work, or -1).
+    issue_ns: Int64s
+    stream_ns: Int64s
+    other_ns: Int64s
+    other: Int64s
+    duration_ns: Int64s
+
+    # When each stream was done with earlier work, since the begin.
+    stream_free_ns: Int64s
+    recorded_ns: int
+    busy_ns: int
+
+
+def build_graph(tables: Tables, launch: Ints, classes: CallClasses, steps: Steps) -> ExecutionGraph | None:
+    """Return the graph of steady steps, or of the last part of a trace without steps; None without calls."""
+    calls = tables.calls
+    if calls is None or len(calls) == 0:
+        return None
+    of_process = (calls.tid_of & PID_MASK) == steps.global_pid
+    rows = np.flatnonzero(of_process[calls.variant])
+    rows = rows[np.argsort(calls.start_ns[rows], kind="stable")]
+    start = calls.start_ns[rows]
+    low, high, count, begin = _window(steps, start, tables, launch)
+    rows = rows[low:high]
+    if len(rows) == 0:
+        return None
+    rows = rows[_top_level(calls.start_ns[rows], calls.ends_ns(rows), calls.tid_of[calls.variant[rows]])]
+    later = steps.starts_ns[np.searchsorted(steps.starts_ns, begin, "right")] if count > 1 else begin
+    first = int(np.searchsorted(calls.start_ns[rows], later, "left")) if count > 1 else 0
+    return _build(tables, launch, classes, rows, min(begin, int(calls.start_ns[rows[0]])), count, first)
+
+
+def _window(steps: Steps, start: Int64s, tables: Tables, launch: Ints) -> tuple[int, int, int, int]:
+    """Return the low and high position of the calls to replay, the number of their steps, and when these begin.
+
+    Of steps that do the same, the consecutive ones that took the least time are chosen, because other activity on the
+    machine disturbed them least.
+    """
+    is_whole = not steps.are_known or len(tables.work) >= _LARGE
+    most = _MOST_EVENTS_OF_WHOLE if is_whole else _MOST_EVENTS
+    most = int(most / (1 + len(tables.work) / max(1, len(start))))
+    if not steps.are_known:
+        low, high = _calls_of_work(tables, launch, start)
+        low = max(low, high - most)
+        return low, high, 1, int(start[low]) if low < len(start) else 0
+    bounds = np.searchsorted(start, steps.starts_ns, "left")
+    calls = np.diff(bounds)
+    count = steps.count
+    if count > _LEAST_STEPS and int(calls.max() - calls.min()) <= _ALIKE * calls.mean():
+        count = max(_LEAST_STEPS, count // 3 + 1)
+    typical = max(1, int(calls.mean()))
+    count = max(1, min(count, most // typical))
+    took = steps.starts_ns[count:] - steps.starts_ns[:-count]
+    first = int(np.argmin(took))
+    return int(bounds[first]), int(bounds[first + count]), count, int(steps.starts_ns[first])
+
+
+def _calls_of_work(tables: Tables, launch: Ints, start: Int64s) -> tuple[int, int]:
+    """Return the positions from the call of the first work to the last call before the last work ended."""
+    known = launch[launch >= 0]
+    if tables.calls is None or len(known) == 0:
+        return 0, len(start)
+    first = int(tables.calls.start_ns[known].min())
+    low, high = np.searchsorted(start, [first, int(tables.work.ends_ns().max())], "left").tolist()
+    return low, high
+
+
+def _top_level(start: Int64s, end: Int64s, tid: Int64s) -> Int64s:
+    """Return the positions of the calls that are not made by another call."""
+    kept = np.zeros(len(start), dtype=np.bool_)
+    for thread in np.unique(tid).tolist():
+        mine = np.flatnonzero(tid == thread)
+        mine = mine[np.lexsort((-end[mine], start[mine]))]
+        kept[mine[outermost(start[mine], end[mine])]] = True
+    return np.flatnonzero(kept)
+
+
+def _build(
+    tables: Tables, launch: Ints, classes: CallClasses, rows: Int64s, begin: int, count: int, first: int
+) -> ExecutionGraph | None:
+    calls, work = tables.calls, tables.work
+    assert calls is not None
+    start, end = calls.start_ns[rows], calls.ends_ns(rows)
+    tid = calls.tid_of[calls.variant[rows]]
+    follows, also_after = _order_calls(start, end, tid)
+    previous_end = np.where(follows >= 0, end[np.maximum(follows, 0)], begin)
+    issued, owner = _issued(tables, launch, rows)
+    if len(issued) == 0:
+        return None
+    first_work = np.searchsorted(owner, np.arange(len(rows) + 1))
+    stream_of, stream = np.unique(work.streams_of[work.variant[issued]], axis=0, return_inverse=True)
+    stream = stream.reshape(-1)
+    times = _Times(work.start_ns[issued], work.ends_ns(issued))
+    placed = _place_work(times, start[owner], stream, len(stream_of), begin)
+    waits_for, return_ns, cost = _waits(start, end, classes, rows, first_work, times, stream, len(stream_of))
+    upto = int(first_work[first])
+    since = max(int(end[:first].max(initial=begin)), int(times.end[:upto].max(initial=begin)))
+    recorded = max(int(end.max()), int(times.end.max())) - since
+    return ExecutionGraph(
+        steps=count, first_calls=first, begin_ns=begin, row=rows, follows=follows,
+        also_after=also_after, gap_ns=start - previous_end,
+        cost_ns=cost, waits_for=waits_for, return_ns=return_ns, first_work=first_work, work_row=issued,
+        stream=stream, issue_ns=placed[0], stream_ns=placed[1], other_ns=placed[2], other=placed[3],
+        duration_ns=times.end - times.start, stream_free_ns=placed[4],
+        recorded_ns=recorded, busy_ns=_busy(times, since),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Times:
+    start: Int64s
+    end: Int64s
+
+
+def _busy(times: _Times, begin: int) -> int:
+    order = np.argsort(times.start, kind="stable")
+    start, end = np.maximum(times.start[order], begin), np.maximum(times.end[order], begin)
+    reached = np.maximum.accumulate(end)
+    gaps = np.maximum(start[1:] - reached[:-1], 0).sum()
+    return int(reached[-1] - start[0] - gaps)
+
+
+def count_periods(graph: ExecutionGraph) -> int:
+    """Return how many steps recorded_ns and replays of the graph are the time of."""
+    return graph.steps - 1 if graph.first_calls else graph.steps
+
+
+def _order_calls(start: Int64s, end: Int64s, tid: Int64s) -> tuple[Int64s, Int64s]:
+    """Return what each call came after: its predecessor on its thread, or a call of another thread that handed over."""
+    follows = np.full(len(start), _NONE, dtype=np.int64)
+    also = np.full(len(start), _NONE, dtype=np.int64)
+    for thread in np.unique(tid).tolist():
+        mine = np.flatnonzero(tid == thread)
+        follows[mine[1:]] = mine[:-1]
+    if len(np.unique(tid)) > 1:
+        order = np.argsort(end, kind="stable")
+        at = np.searchsorted(end[order], start, "right") - 1
+        latest = np.where(at >= 0, order[np.maximum(at, 0)], _NONE)
+        own_end = np.where(follows >= 0, end[np.maximum(follows, 0)], np.iinfo(np.int64).min)
+        long = (start - np.maximum(own_end, 0) > _HAND_OVER_NS) | (follows < 0)
+        given = long & (latest >= 0) & (tid[np.maximum(latest, 0)] != tid) & (end[np.maximum(latest, 0)] > own_end)
+        also[given], follows[given] = follows[given], latest[given]
+    return follows, also
+
+
+def _issued(tables: Tables, launch: Ints, rows: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the work that these calls issued, by call and start, and the position of its call."""
+    calls, work = tables.calls, tables.work
+    assert calls is not None
+    place = np.full(len(calls) + 1, _NONE, dtype=np.int64)
+    place[rows] = np.arange(len(rows))
+    owner = place[launch]
+    issued = np.flatnonzero((owner >= 0) & (work.kind_of != MIGRATION)[work.variant] & (launch >= 0))
+    issued = issued[np.lexsort((work.start_ns[issued], owner[issued]))]
+    return issued, owner[issued]
+
+
+def _place_work(
+    times: _Times, call_start: Int64s, stream: Int64s, streams: int, begin: int
+) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
+    """Return how long each piece of work starts after its call, its stream's work before, and another stream's work."""
+    start, end = times.start, times.end
+    before = np.full(len(start), np.iinfo(np.int64).min // 2, dtype=np.int64)
+    free = np.full(streams, np.iinfo(np.int64).min // 2, dtype=np.int64)
+    for number in range(streams):
+        mine = np.flatnonzero(stream == number)
+        before[mine[1:]] = end[mine[:-1]]
+    since_call, since_stream = start - call_start, start - before
+    least_call = _least(since_call[since_stream > 10 * _UNEXPLAINED_NS], 5_000)
+    least_stream = _least(since_stream[since_call > 20 * _UNEXPLAINED_NS], 1_000)
+    over_call, over_stream = since_call - least_call, since_stream - least_stream
+    excess = np.minimum(over_call, over_stream)
+    other = np.full(len(start), _NONE, dtype=np.int64)
+    other_ns = np.zeros(len(start), dtype=np.int64)
+    unexplained = np.flatnonzero(excess > _UNEXPLAINED_NS)
+    if streams > 1 and len(unexplained):
+        latest = _latest_of_others(times, stream, streams, unexplained)
+        ended = end[np.maximum(latest, 0)]
+        near = (latest >= 0) & (start[unexplained] - ended <= _ENDED_JUST_BEFORE_NS)
+        chosen = unexplained[near]
+        other[chosen], other_ns[chosen] = latest[near], start[chosen] - ended[near]
+    bound_by_call = (over_call <= over_stream) & (other < 0)
+    bound_by_stream = (over_call > over_stream) & (other < 0)
+    issue = np.where(bound_by_call, since_call, np.minimum(since_call, least_call))
+    stream_ns = np.where(bound_by_stream, since_stream, np.minimum(since_stream, least_stream))
+    return issue, stream_ns, other_ns, other, free - begin
+
+
+def _latest_of_others(times: _Times, stream: Int64s, streams: int, rows: Int64s) -> Int64s:
+    """Return, for each row, the last work of another stream that was issued and ended before it began, or -1."""
+    found = np.full(len(rows), _NONE, dtype=np.int64)
+    best = np.full(len(rows), np.iinfo(np.int64).min)
+    for number in range(streams):
+        mine = np.flatnonzero(stream == number)
+        ends = times.end[mine]
+        if not bool((ends[1:] >= ends[:-1]).all()):
+            order = np.argsort(ends, kind="stable")
+            mine, ends = mine[order], ends[order]
+        at = np.searchsorted(ends, times.start[rows], "right") - 1
+        last = np.maximum(at, 0)
+        good = (at >= 0) & (stream[rows] != number) & (mine[last] < rows) & (ends[last] > best)
+        found[good], best[good] = mine[last[good]], ends[last[good]]
+    return found
+
+
+def _least(values: Int64s, usual: int) -> int:
+    """Return the least time that something takes: the first decile, but at most four times what is usual."""
+    return min(int(np.percentile(values, 10)), 4 * usual) if len(values) else usual
+
+
+def _waits(
+    start: Int64s, end: Int64s, classes: CallClasses, rows: Int64s, first_work: Int64s, times: _Times,
+    stream: Int64s, streams: int,
+) -> tuple[Int64s, Int64s, Int64s]:  # fmt: skip
+    """Return, for each call, the work whose end ended it, the time from there to its return, and its own cost."""
+    waits_for = np.full(len(start), _NONE, dtype=np.int64)
+    may_wait = classes.is_wait[rows] | classes.is_blocking_copy[rows] | np.isin(classes.of[rows], (MEMORY, COPIES))
+    cost = end - start
+    return_ns = np.zeros(len(start), dtype=np.int64)
+    # The last end of what had been issued, by its latest end not after the call's own.
+    latest = np.full(streams, _NONE, dtype=np.int64)
+    chosen = np.flatnonzero(may_wait).tolist()
+    done = 0
+    for call in chosen:
+        upto = int(first_work[call + 1])
+        if upto > done:
+            latest[stream[done:upto]] = np.arange(done, upto)
+            done = upto
+        known = latest[latest >= 0]
+        ends = times.end[known]
+        inside = (ends > start[call]) & (ends <= end[call])
+        if inside.any():
+            best = int(known[inside][np.argmax(ends[inside])])
+            waits_for[call] = best
+            return_ns[call] = end[call] - times.end[best]
+            cost[call] = min(int(cost[call]), max(_OWN_COST_NS, int(return_ns[call])))
+    held, freed_by = _full_queues(start, end, classes.of[rows] == LAUNCH, first_work, times)
+    waits_for[held], return_ns[held] = freed_by, end[held] - times.end[freed_by]
+    cost[held] = np.minimum(cost[held], np.maximum(_OWN_COST_NS, return_ns[held]))
+    return waits_for, return_ns, cost
+
+
+def _full_queues(
+    start: Int64s, end: Int64s, is_launch: Bools, first_work: Int64s, times: _Times
+) -> tuple[Int64s, Int64s]:
+    """Return the launches that waited because the GPU had too much left to do, and the work whose end let each go on.
+
+    CUDA keeps about a thousand pieces of work waiting; a launch beyond them returns when the GPU has taken one.
+    """
+    order = np.argsort(times.end, kind="stable")
+    ends = times.end[order]
+    slow = np.flatnonzero(is_launch & (end - start >= SLOW_NS))
+    pending = first_work[slow] - np.searchsorted(ends, start[slow], "right")
+    slow = slow[pending >= _DEEP_QUEUE]
+    freed_by = order[np.maximum(np.searchsorted(ends, end[slow], "right") - 1, 0)]
+    known = (freed_by < first_work[slow]) & (times.end[freed_by] > start[slow]) & (times.end[freed_by] <= end[slow])
+    return slow[known], freed_by[known]

@@ -1,0 +1,120 @@
+"""Replay an execution graph, unchanged or changed, to see how long the steps would take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from nsysprof.analysis.replay.execution_graph import ExecutionGraph
+from nsysprof.trace.schema import Bools, Int64s
+
+# With fewer events than this, Python is finished before a compiler has started.
+_COMPILED_EVENTS = 100_000
+_FAR_NS = 1 << 60
+
+
+@dataclass(frozen=True)
+class ReplayChange:
+    """What is different in a replay, by the calls and the work of a graph."""
+
+    # Host time before each call.
+    gap_ns: Int64s
+    # Own time of each call.
+    cost_ns: Int64s
+    # Whether each call waits for the GPU.
+    waits: Bools
+    # Of each piece of work.
+    duration_ns: Int64s
+    # Whether work waits for other streams.
+    needs_other: Bools
+
+
+def no_change(graph: ExecutionGraph) -> ReplayChange:
+    """Return the graph as it was recorded."""
+    return ReplayChange(graph.gap_ns, graph.cost_ns, graph.waits_for >= 0, graph.duration_ns, graph.other >= 0)
+
+
+def combine(first: ReplayChange, second: ReplayChange) -> ReplayChange:
+    """Return both changes at once: of every time the shorter one, and no wait that either does without."""
+    return ReplayChange(
+        np.minimum(first.gap_ns, second.gap_ns),
+        np.minimum(first.cost_ns, second.cost_ns),
+        first.waits & second.waits,
+        np.minimum(first.duration_ns, second.duration_ns),
+        first.needs_other & second.needs_other,
+    )
+
+
+def replay(graph: ExecutionGraph, change: ReplayChange | None = None) -> int:
+    """Return how long the steps of the graph take together, without the first of several, ns."""
+    change = no_change(graph) if change is None else change
+    waits_for = np.where(change.waits, graph.waits_for, -1)
+    # Work that is gone does not even keep its stream waiting for it to begin.
+    gone = (change.duration_ns == 0) & (graph.duration_ns > 0)
+    other = np.where(change.needs_other & ~gone, graph.other, -1)
+    issue, after_stream = np.where(gone, -_FAR_NS, graph.issue_ns), np.where(gone, 0, graph.stream_ns)
+    arrays = (
+        graph.follows, graph.also_after, change.gap_ns, change.cost_ns, waits_for, graph.return_ns, graph.first_work,
+        graph.stream, issue, after_stream, graph.other_ns, other, change.duration_ns,
+        graph.stream_free_ns.copy(), np.array([graph.first_calls]),
+    )  # fmt: skip
+    events = len(graph.row) + len(graph.work_row)
+    if events >= _COMPILED_EVENTS and find_spec("numba") is not None:
+        return int(_compiled()(*(np.ascontiguousarray(each, dtype=np.int64) for each in arrays)))
+    return int(_run(*(each.tolist() for each in arrays)))
+
+
+@cache
+def _compiled() -> Callable[..., int]:
+    from numba import njit
+
+    compiled: Callable[..., int] = njit(cache=True)(_run)
+    return compiled
+
+
+def _run(
+    follows: Any, also_after: Any, gap: Any, cost: Any, waits_for: Any, returns: Any, first_work: Any, stream: Any,
+    issue: Any, after_stream: Any, after_other: Any, other: Any, duration: Any, free: Any, first_calls: Any,
+) -> int:  # fmt: skip
+    """Go through the calls in order. What a call or its work follows has always been handled before."""
+    ended = [0] * len(gap)
+    finished = [0] * len(duration)
+    last = since = 0
+    for call in range(len(gap)):
+        if call == first_calls[0]:
+            since = last
+        before = follows[call]
+        begin = gap[call] if before < 0 else ended[before] + gap[call]
+        before = also_after[call]
+        if before >= 0 and ended[before] > begin:
+            begin = ended[before]
+        end = begin + cost[call]
+        for work in range(first_work[call], first_work[call + 1]):
+            start = max(begin + issue[work], free[stream[work]] + after_stream[work])
+            if other[work] >= 0:
+                start = max(start, finished[other[work]] + after_other[work])
+            done = start + duration[work]
+            finished[work] = done
+            free[stream[work]] = done
+            last = max(last, done)
+        if waits_for[call] >= 0:
+            end = max(end, finished[waits_for[call]] + returns[call])
+        ended[call] = end
+        last = max(last, end)
+    return last - since
+
+
+def without(change: ReplayChange, calls: Bools, graph: ExecutionGraph) -> ReplayChange:
+    """Return the change with these calls gone: they take no time, wait for nothing, and their work is none."""
+    work = np.repeat(calls, np.diff(graph.first_work))
+    return replace(
+        change,
+        cost_ns=np.where(calls, 0, change.cost_ns),
+        waits=change.waits & ~calls,
+        duration_ns=np.where(work, 0, change.duration_ns),
+    )

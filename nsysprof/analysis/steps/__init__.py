@@ -1,0 +1,1 @@
+"""Find the steps of a program, and measure how long each took."""

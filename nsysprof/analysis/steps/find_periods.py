@@ -1,0 +1,85 @@
+"""Steps of a program without ranges: the same kernels in the same number, again and again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.analysis.kernel_names.variant_names import kernel_names
+from nsysprof.trace.schema import Bools, Int64s, Ints, Tables
+
+_LEAST_PERIODS = 4
+# With fewer kernels from one time to the next, it is a loop over pieces and not a step of a program.
+_LEAST_KERNELS = 4
+# Periods whose numbers of kernels differ from the median by no more than this part are alike. Those in a row, the
+# longest one, hold at least this part of all kernels.
+_ALIKE, _LEAST_HELD = 0.02, 0.5
+# Any of the kernels that appear once in each period would do.
+_MOST_TRIED = 200
+
+
+def find_periods(tables: Tables, launch: Ints, global_pid: int) -> Int64s:
+    """Return when each period of a process began, and the last one ended, by its calls; empty where nothing repeats.
+
+    A period begins with a kernel that comes once in each: of all such kernels the one with the longest periods.
+    launch: the call of each row of work, or -1.
+    """
+    work, calls = tables.work, tables.calls
+    none = np.zeros(0, dtype=np.int64)
+    if calls is None or work.kernels == 0:
+        return none
+    mine = (work.pid_of == global_pid)[work.variant[: work.kernels]] & (launch[: work.kernels] >= 0)
+    rows = np.flatnonzero(mine)
+    if len(rows) < _LEAST_PERIODS * _LEAST_KERNELS:
+        return none
+    begun = calls.start_ns[launch[rows]]
+    order = np.lexsort((work.start_ns[rows], begun))
+    begun = begun[order]
+    code = kernel_names(tables).of_variant[work.variant[rows[order]]]
+    # A replayed graph issues many kernels by one call: it is another phase of the program than the same kernels eager.
+    issued_by = launch[rows[order]]
+    calls_before = np.cumsum(np.diff(issued_by, prepend=-1) != 0)
+    position = _begins(code, calls_before)
+    return begun[position].astype(np.int64)
+
+
+def _begins(code: Ints, calls_before: Int64s) -> Int64s:
+    """Return where periods begin, and the last one ends, among kernels in the order of their launches.
+
+    calls_before: how many calls had launched any of them up to each kernel.
+    """
+    by_code = np.argsort(code, kind="stable")
+    sorted_code = code[by_code]
+    same = sorted_code[1:] == sorted_code[:-1]
+    table = pd.DataFrame({"code": sorted_code[1:][same], "distance": np.diff(by_code)[same]})
+    none = np.zeros(0, dtype=np.int64)
+    if len(table) == 0:
+        return none
+    grouped = table.groupby("code", sort=True)["distance"]
+    middle, count = grouped.median(), grouped.size()
+    good = (count >= _LEAST_PERIODS) & (middle >= _LEAST_KERNELS) & (count * middle >= _LEAST_HELD * len(code))
+    for anchor in middle[good].sort_values(ascending=False, kind="stable").index.tolist()[:_MOST_TRIED]:
+        position = by_code[np.searchsorted(sorted_code, anchor, "left") : np.searchsorted(sorted_code, anchor, "right")]
+        first, last = _longest_run(_are_alike(np.diff(position)) & _are_alike(np.diff(calls_before[position])))
+        held = int(position[last] - position[first]) if last > first else 0
+        if last - first >= _LEAST_PERIODS and held >= _LEAST_HELD * len(code):
+            return position[first : last + 1]
+    return none
+
+
+def _are_alike(counts: Int64s) -> Bools:
+    middle = float(np.median(counts))
+    found: Bools = np.abs(counts - middle) <= _ALIKE * middle
+    return found
+
+
+def _longest_run(alike: Bools) -> tuple[int, int]:
+    """Return the first and the end of the longest run of alike periods, which a single other one does not end."""
+    bridged = alike.copy()
+    bridged[1:-1] |= alike[:-2] & alike[2:]
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], bridged, [False])).astype(np.int8)))
+    starts, ends = edges[::2], edges[1::2]
+    if len(starts) == 0:
+        return 0, 0
+    longest = int(np.argmax(ends - starts))
+    return int(starts[longest]), int(ends[longest])

@@ -1,0 +1,201 @@
+"""Find the steady work of a trace: the instances of its step range, or what follows the first round of kernels."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nsysprof.analysis.attribution.library_ranges import users_ranges
+from nsysprof.analysis.attribution.range_names import name_families
+from nsysprof.analysis.attribution.warm_up import count_warm_up
+from nsysprof.analysis.idle_time.intervals_within import union_of_groups
+from nsysprof.analysis.steps.find_periods import find_periods
+from nsysprof.attention.range_name import parse_range
+from nsysprof.trace.schema import PID_MASK, Int64s, Ints, Tables
+
+Floats = npt.NDArray[np.float64]
+
+_LEAST_INSTANCES = 3
+# The instances of a step range fill at least this part of the time from the first to the last of them.
+_LEAST_FILLED = 0.5
+# And hold this part of all GPU time: compiling and tuning before them may take more.
+_LEAST_WORK = 0.05
+# Of ranges that fill nearly as much, a range that is called a step goes first.
+_NEARLY = 0.8
+_STEP_NAME = re.compile(r"step|iter|batch|token|decode|epoch(?!s)", re.IGNORECASE)
+# JAX names what it compiled and runs in a domain of its own.
+_XLA = "TSL"
+_JITTED = re.compile(r"(TSL:)?XlaModule:#hlo_module=p?(jit|pmap)")
+# A range with fewer instances is taken for steps only where no other fills as much.
+_FEW_INSTANCES = 4
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steady part of a trace."""
+
+    # The step range, or "" for the whole trace.
+    name: str
+    # The process of the steps.
+    global_pid: int
+    # When each steady step began, and when the last one ended.
+    starts_ns: Int64s
+    # How many instances before were left out.
+    warmup: int
+    # From when to when the same work repeats; None where nothing does. What happens once is not in a loop.
+    loop_ns: tuple[int, int] | None
+    # In a trace without a step range, how often its kernels repeat, with the warm-up; 0 where they do not, so that the
+    # trace is one step.
+    periods: int = 0
+    # When each step of the warm-up began.
+    warmup_starts_ns: Int64s = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    @property
+    def are_known(self) -> bool:
+        """Return whether the program repeats itself, by a range or by its kernels."""
+        return self.name != "" or self.periods > 0
+
+    @property
+    def count(self) -> int:
+        """Return how many steps there are; 1 for the trace as a whole."""
+        return len(self.starts_ns) - 1
+
+    @property
+    def start_ns(self) -> int:
+        """Return when the first steady step began."""
+        return int(self.starts_ns[0])
+
+    @property
+    def end_ns(self) -> int:
+        """Return when the last one ended."""
+        return int(self.starts_ns[-1])
+
+
+def find_steps(tables: Tables, launch: Ints, ranges: pd.DataFrame) -> Steps | None:
+    """Return the steady part of a trace; None where nothing ran.
+
+    launch: the call of each row of work, or -1. ranges: instances with name, start_ns, end_ns, global_tid.
+    """
+    if len(tables.work) == 0:
+        return None
+    found = _step_range(tables, launch, ranges)
+    if found is not None:
+        return found
+    pid = _busiest_process(tables)
+    starts = np.zeros(0, dtype=np.int64) if is_grid(ranges) else find_periods(tables, launch, pid)
+    if len(starts):
+        warmup = count_warm_up(np.diff(starts))
+        kept = starts[warmup:]
+        return Steps("", pid, kept, warmup, (int(kept[0]), int(kept[-1])), len(starts), starts[:warmup])
+    bounds = np.array([tables.work.start_ns.min(), tables.work.ends_ns().max()], dtype=np.int64)
+    return Steps("", pid, bounds, 0, _find_loop(tables))
+
+
+def is_grid(ranges: pd.DataFrame) -> bool:
+    """Return whether the ranges are cases of a grid, which do not make a program together."""
+    return any(parse_range(name) is not None for name in ranges["name"].unique().tolist())
+
+
+def _busiest_process(tables: Tables) -> int:
+    """Return the process with most work."""
+    work = tables.work
+    total = np.zeros(len(work.variants))
+    np.add.at(total, work.variant, work.duration_ns.astype(np.float64))
+    pids, code = np.unique(work.pid_of, return_inverse=True)
+    return int(pids[np.argmax(np.bincount(code, weights=total))])
+
+
+def _step_range(tables: Tables, launch: Ints, ranges: pd.DataFrame) -> Steps | None:
+    """Return the range that the program repeats and in which most of its work is.
+
+    Ranges of libraries say nothing about the program, apart from XLA's name of a function that JAX compiled.
+    """
+    of_program = users_ranges(ranges) & (ranges["domain"] != _XLA).to_numpy(dtype=bool)
+    found = _repeated_range(tables, launch, ranges[of_program])
+    if found is None and not of_program.all():
+        jitted = [_JITTED.match(name) is not None for name in ranges["name"].tolist()]
+        found = _repeated_range(tables, launch, ranges[np.array(jitted, dtype=bool)])
+    return found
+
+
+def _repeated_range(tables: Tables, launch: Ints, ranges: pd.DataFrame) -> Steps | None:
+    if len(ranges) < _LEAST_INSTANCES:
+        return None
+    names = name_families(ranges["name"].tolist())
+    tids = ranges["global_tid"].to_numpy(np.int64)
+    code, keys = pd.factorize(pd.MultiIndex.from_arrays([names, tids]))
+    start, end = ranges["start_ns"].to_numpy(np.int64), ranges["end_ns"].to_numpy(np.int64)
+    group, low, high = union_of_groups(code.astype(np.int64), start, end)
+    filled, count = np.zeros(len(keys), np.int64), np.bincount(code, minlength=len(keys))
+    np.add.at(filled, group, high - low)
+    first, last = np.full(len(keys), np.iinfo(np.int64).max), np.full(len(keys), np.iinfo(np.int64).min)
+    np.minimum.at(first, code, start)
+    np.maximum.at(last, code, end)
+    inside, since = _work_inside(tables, launch, (group, low, high), first)
+    good = (count >= _LEAST_INSTANCES) & (filled >= _LEAST_FILLED * (last - first))
+    good &= (inside >= _LEAST_FILLED * since) & (inside >= _LEAST_WORK)
+    # Instances that overlap are nested, and no steps.
+    order = np.lexsort((start, code))
+    nested = (code[order][1:] == code[order][:-1]) & (start[order][1:] < end[order][:-1])
+    good &= np.bincount(code[order][1:][nested], minlength=len(keys)) == 0
+    if not good.any():
+        return None
+    near = np.flatnonzero(good & (filled >= _NEARLY * filled[good].max()))
+    named = [number for number in near.tolist() if _STEP_NAME.search(str(keys[number][0]))]
+    chosen = max(named or near.tolist(), key=lambda number: (count[number] > _FEW_INSTANCES, filled[number]))
+    mine = np.flatnonzero(code == chosen)
+    mine = mine[np.argsort(start[mine], kind="stable")]
+    return _steady(str(keys[chosen][0]), int(keys[chosen][1]) & PID_MASK, start[mine], end[mine])
+
+
+def _steady(name: str, pid: int, start: Int64s, end: Int64s) -> Steps:
+    """Return the instances after the warm-up. Time between two instances belongs to the earlier one."""
+    bounds = np.append(start, end[-1])
+    warmup = count_warm_up(np.diff(bounds))
+    kept = bounds[warmup:]
+    return Steps(name, pid, kept, warmup, (int(kept[0]), int(kept[-1])), warmup_starts_ns=bounds[:warmup])
+
+
+def _work_inside(
+    tables: Tables, launch: Ints, instances: tuple[Int64s, Int64s, Int64s], first: Int64s
+) -> tuple[Floats, Floats]:
+    """Return the parts of all GPU time that were issued within each group's instances, and from its first one on.
+
+    The GPU may run the work much later.
+
+    instances: group, start and end.
+    """
+    work, begins = tables.work, tables.work.start_ns
+    if tables.calls is not None and len(tables.calls):
+        begins = np.where(launch >= 0, tables.calls.start_ns[launch], begins)
+    order = np.argsort(begins, kind="stable")
+    total = np.concatenate((np.zeros(1), np.cumsum(work.duration_ns[order].astype(np.float64))))
+    total /= max(total[-1], 1.0)
+    begins = begins[order]
+    group, low, high = instances
+    part = total[np.searchsorted(begins, high, "right")] - total[np.searchsorted(begins, low, "left")]
+    inside: Floats = np.zeros(len(first))
+    np.add.at(inside, group, part)
+    return inside, 1.0 - total[np.searchsorted(begins, first, "left")]
+
+
+def _find_loop(tables: Tables) -> tuple[int, int] | None:
+    """Return from when every frequent kernel has run once until the last of them ran; None without frequent kernels."""
+    work = tables.work
+    rows = slice(0, work.kernels)
+    variant, start, end = work.variant[rows], work.start_ns[rows], work.ends_ns(rows)
+    if len(variant) == 0:
+        return None
+    count = np.bincount(variant, minlength=len(work.variants))
+    often = count >= max(_LEAST_INSTANCES, int(count.max()) // 10)
+    if not often.any():
+        return None
+    once = np.full(len(work.variants), np.iinfo(np.int64).max)
+    np.minimum.at(once, variant, end)
+    repeats = often[variant]
+    first, seen, last = int(start[repeats].min()), int(once[often].max()), int(end[repeats].max())
+    return (seen if seen - first < (last - first) // 2 else first), last

@@ -1,0 +1,108 @@
+"""Measure how long each step took, and of what its time is made on each device: kinds of work, causes of idle time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.analysis.attribution.warm_up import tolerance_ns
+from nsysprof.analysis.idle_time.blame import Blamed
+from nsysprof.analysis.idle_time.gaps import Gaps
+from nsysprof.analysis.idle_time.intervals_within import measure
+from nsysprof.analysis.idle_time.ledger import Ledger
+from nsysprof.analysis.kernel_names.variant_names import kernel_names
+from nsysprof.analysis.steps.find_steps import Steps
+from nsysprof.results.analysis_columns import CAUSES, STEPS, WORK_CATEGORIES, cause_column, work_column
+from nsysprof.results.step_times import StepTimes
+from nsysprof.trace.schema import COPY, FILL, GRAPH, MIGRATION, Bools, Int64s, Tables
+
+# A step is slow as an instance of a range is: see nsysprof.analysis.ranges.slow_instances.
+_LEAST_STEADY, _LEAST_RATIO = 8, 1.25
+
+
+def time_steps(tables: Tables, steps: Steps | None, ledger: Ledger) -> StepTimes | None:
+    """Return the steps of a trace with their parts; None where nothing ran."""
+    if steps is None:
+        return None
+    bounds = np.concatenate((steps.warmup_starts_ns, steps.starts_ns))
+    low, high = bounds[:-1], bounds[1:]
+    is_warmup = np.arange(len(low)) < len(steps.warmup_starts_ns)
+    is_slow = _slow(high - low, is_warmup)
+    category = _categories(tables)
+    rows = []
+    for gaps, pieces in zip(ledger.gaps, ledger.pieces, strict=True):
+        chosen = (tables.work.device_of == gaps.device_id) & (category >= 0)
+        if steps.are_known and not (chosen & (tables.work.pid_of == steps.global_pid)).any():
+            continue
+        parts = {"step": np.arange(len(low)), "device_id": np.full(len(low), gaps.device_id), "start_ns": low}
+        parts |= {"wall_ns": high - low, "is_warmup": is_warmup, "is_slow": is_slow}
+        parts |= _busy(tables, np.where(chosen, category, -1), low, high) | _idle(gaps, pieces, low, high)
+        rows.append(pd.DataFrame(parts)[list(STEPS.names)])
+    if not rows:
+        return None
+    return StepTimes(steps.name if steps.are_known else "trace", pd.concat(rows, ignore_index=True))
+
+
+def _slow(wall_ns: Int64s, is_warmup: Bools) -> Bools:
+    """Return which steps took unusually long, the warm-up left out."""
+    steady = wall_ns[~is_warmup]
+    if len(steady) < _LEAST_STEADY:
+        return np.zeros(len(wall_ns), dtype=np.bool_)
+    middle, tolerance = tolerance_ns(steady, len(steady))
+    slow: Bools = ~is_warmup & (wall_ns > middle + tolerance) & (wall_ns > _LEAST_RATIO * middle)
+    return slow
+
+
+def _categories(tables: Tables) -> Int64s:
+    """Return the position in WORK_CATEGORIES of each variant of work; -1 for migrations, which fill no gap."""
+    names, kind = kernel_names(tables), tables.work.kind_of
+    place = {category: number for number, category in enumerate(WORK_CATEGORIES)}
+    of_name = np.array([place.get(str(category), place["other"]) for category in names.category], dtype=np.int64)
+    found = of_name[names.of_variant] if len(of_name) else np.zeros(len(kind), dtype=np.int64)
+    for each, category in ((COPY, "copy"), (FILL, "fill"), (GRAPH, "graph")):
+        found[kind == each] = place[category]
+    found[kind == MIGRATION] = -1
+    return found
+
+
+def _busy(tables: Tables, category: Int64s, low: Int64s, high: Int64s) -> dict[str, Int64s]:
+    """Return the time within each [low, high) that counts for each category of work.
+
+    category: of each variant, -1 for those of other devices.
+    """
+    work, of_row = tables.work, category.astype(np.int8)[tables.work.variant]
+    within = (work.start_ns < high[-1]) & (work.ends_ns() > low[0])
+    start = end = np.zeros(0, dtype=np.int64)
+    before = np.zeros(len(low), dtype=np.int64)
+    found = {work_column(name): np.zeros(len(low), dtype=np.int64) for name in WORK_CATEGORIES}
+    for number, name in enumerate(WORK_CATEGORIES):
+        mine = np.flatnonzero(within & (of_row == number))
+        if len(mine) == 0:
+            continue
+        start, end = _union(np.concatenate((start, work.start_ns[mine])), np.concatenate((end, work.ends_ns(mine))))
+        total = measure(start, end, low, high)[0]
+        found[work_column(name)], before = total - before, total
+    return found
+
+
+def _union(start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the union of intervals as disjoint ones, in order."""
+    order = np.argsort(start, kind="stable")
+    start, reached = start[order], np.maximum.accumulate(end[order])
+    begins = np.flatnonzero(np.append(True, start[1:] > reached[:-1]))
+    return start[begins], reached[np.append(begins[1:], len(start)) - 1]
+
+
+def _idle(gaps: Gaps, pieces: Blamed, low: Int64s, high: Int64s) -> dict[str, Int64s]:
+    """Return the idle time within each [low, high) by cause, and the time outside the device's first and last work."""
+    inside = np.clip(high, gaps.first_ns, gaps.first_ns + gaps.whole.span_ns)
+    inside -= np.clip(low, gaps.first_ns, gaps.first_ns + gaps.whole.span_ns)
+    found = {"outside_ns": high - low - inside}
+    for code, cause in enumerate(CAUSES):
+        chosen = pieces.cause == code
+        found[cause_column(cause)] = (
+            measure(pieces.start_ns[chosen], pieces.end_ns[chosen], low, high)[0]
+            if chosen.any()
+            else np.zeros(len(low), dtype=np.int64)
+        )
+    return found

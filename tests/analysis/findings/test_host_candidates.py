@@ -1,0 +1,109 @@
+"""What the host could do less of: compiling, other work by the range it is in, and loops over small pieces."""
+
+import pytest
+
+from tests.analysis.programs import MS, US, Program
+
+
+def test_compiling_before_a_module_is_loaded_belongs_to_the_load(findings):
+    program = Program()
+    for _ in range(8):
+        begin = program.now
+        program.launch(500 * US)
+        program.host(30 * MS)
+        program.call("cuLibraryLoadData", 40 * US)
+        program.launch(500 * US, "compiled")
+        program.step(begin)
+    (item,) = findings(program.builder).items
+    assert (item.code, item.count) == ("module-load", 1)
+    assert item.saving_ns == pytest.approx(29.5 * MS, rel=0.02)
+    assert "in 1 call and in the 30.00 ms before" in item.text
+
+
+def test_cudnn_attention_that_is_built_for_each_length_is_told_to_use_flash(findings):
+    program = Program()
+    for _ in range(8):
+        begin = program.now
+        program.host(30 * MS)
+        program.call("cuLibraryLoadData", 40 * US)
+        program.launch(500 * US, "cudnn_generated_fort_native_sdpa_sm90_flash_fprop")
+        program.step(begin)
+    (item,) = findings(program.builder).items
+    assert "FLASH_ATTENTION" in item.next_step
+
+
+def test_host_work_is_a_finding_for_each_range_that_has_much_of_it(findings):
+    program = Program()
+    for _ in range(8):
+        begin = program.now
+        program.host(20 * MS)
+        program.launch(1 * MS)
+        program.step(begin + 1, "load")
+        checked = program.now
+        program.host(5 * MS)
+        program.launch(1 * MS)
+        program.step(checked, "check")
+        program.step(begin)
+    items = findings(program.builder).items
+    assert [(item.code, item.range) for item in items] == [("host-bound", "load"), ("host-bound", "check")]
+    # What is left of a step are the 2 ms of the GPU.
+    assert items[0].saving_ns == pytest.approx(20 * MS, rel=0.02)
+    assert items[1].saving_ns == pytest.approx(3 * MS, rel=0.02)
+    assert "DataLoader" in items[0].next_step
+    assert "DataLoader" not in items[1].next_step
+
+
+def test_a_loop_over_small_pieces_is_told_apart_from_the_launches_of_the_model(findings):
+    program = Program()
+    for _ in range(6):
+        begin = program.now
+        for _ in range(4):
+            for layer in range(25):
+                program.host(28 * US)
+                program.launch(15 * US, f"layer_{layer}")
+        looped = program.now
+        for _ in range(500):
+            program.host(8 * US)
+            program.launch(2 * US, "add")
+        program.step(looped, "small")
+        program.step(begin)
+    items = findings(program.builder).items
+    assert [(item.code, item.range, item.count) for item in items] == [
+        ("launch-bound", "small", 500), ("launch-bound", "step", 100),
+    ]  # fmt: skip
+    # Each takes the host 10 us; the GPU runs them while the host issues the layers of the next step.
+    assert items[0].saving_ns == pytest.approx(500 * 10 * US, rel=0.1)
+
+
+def test_launches_that_only_tracing_makes_slow_are_not_accused(findings):
+    """Under the profiler the host takes 11 us for 10 us of the GPU, without it 6.5 us."""
+    program = Program(launch_ns=7 * US)
+    for _ in range(6):
+        begin = program.now
+        for number in range(300):
+            program.host(4 * US)
+            program.launch(10 * US, f"kernel_{number % 30}")
+        program.step(begin)
+    assert findings(program.builder).items == ()
+
+
+@pytest.mark.parametrize(("every", "code"), [(1, ["host-bound"]), (3, [])])
+def test_without_steps_only_host_work_that_comes_back_is_a_finding(findings, every, code):
+    program = Program()
+    for number in range(60):
+        if number % every == 0:
+            program.host(2 * MS)
+        program.launch(100 * US)
+    assert [item.code for item in findings(program.builder).items] == code
+
+
+def test_the_profiler_is_no_work_of_the_program(findings):
+    program = Program()
+    for _ in range(8):
+        begin = program.now
+        program.launch(300 * US)
+        program.builder.overhead(program.now, program.now + 5 * MS)
+        program.host(5 * MS)
+        program.launch(300 * US)
+        program.step(begin)
+    assert findings(program.builder).items == ()

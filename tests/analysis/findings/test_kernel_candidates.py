@@ -1,0 +1,31 @@
+"""What the GPU could do less of: waiting in collectives."""
+
+import pytest
+
+from tests.analysis.programs import MS, Program
+
+
+def collectives(*waits_ms):
+    """Return steps of 20 ms with a collective that takes 1 ms and waits as long as given."""
+    program = Program()
+    for wait_ms in waits_ms:
+        begin = program.now
+        for _ in range(10):
+            program.launch(2 * MS)
+        program.launch(int((1 + wait_ms) * MS), "ncclDevKernel_AllReduce_Sum_f32_RING_LL")
+        program.wait()
+        program.step(begin)
+    return program.builder
+
+
+def test_ranks_that_differ_a_little_are_not_accused(findings):
+    assert [item.code for item in findings(collectives(*[0, 0.5] * 5)).items if item.code == "collective-wait"] == []
+
+
+def test_waiting_for_another_rank_is_found(findings):
+    (item,) = (each for each in findings(collectives(*[0, 10] * 5)).items if each.code == "collective-wait")
+    # Of the three steps that are timed one waits.
+    assert item.saving_ns == pytest.approx(10 * MS / 3, rel=0.1)
+    # What a collective takes without any waiting is not known: it may be nothing.
+    assert item.saving_low_ns == 0
+    assert item.saving_high_ns == pytest.approx(10 * MS / 3 + 1 * MS, rel=0.1)

@@ -1,0 +1,22 @@
+"""Who waits for whom: a launch whose queue is full waits for the GPU, and is no slow host."""
+
+import pytest
+
+from tests.analysis.programs import US, Program
+
+
+def test_a_host_that_waits_for_room_in_its_queue_is_as_fast_as_the_gpu_lets_it(findings):
+    program = Program(queue=400)
+    for _ in range(6):
+        begin = program.now
+        for _ in range(100):
+            program.launch(100 * US, "gemm_qk")
+            program.launch(300 * US, "softmax_warp_forward")
+            program.launch(100 * US, "gemm_pv")
+            program.launch(500 * US, "gemm_mlp")
+            program.launch(50 * US, "loss_nll")
+        program.step(begin)
+    (item,) = findings(program.builder).items
+    assert item.code == "unfused-attention"
+    # Without the softmaxes the GPU is done sooner, and so is a host that waited for it in its launches.
+    assert item.saving_ns == pytest.approx(100 * 301 * US, rel=0.05)
