@@ -11,8 +11,8 @@ from nsysprof.errors import TraceError
 from nsysprof.files.json_file import encode_json
 from nsysprof.notes import Note, Severity
 from nsysprof.plain_text import plain_cell, plain_json, plain_line, plain_lines
-from nsysprof.results.analysis_columns import KERNELS
-from nsysprof.results.csv_table import render_csv
+from nsysprof.results.column_registry.analysis_columns import KERNELS
+from nsysprof.results.column_registry.csv_table import render_csv
 
 ATTACKS = "\x1b]0;title\x07 \x1b]52;c;ZXZpbA==\x07 \x1b[2J \x9b31m a\r=cmd() \u202egpj.exe \u2028 \x85"
 CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")

@@ -192,8 +192,8 @@ def _fill(block: TracedBlock, path: Path) -> None:
     """Fill in the block's numbers. What the profiler lost makes them unknown."""
     from nsysprof.api.open import open_trace
     from nsysprof.api.summary import summarize
-    from nsysprof.results.analysis_columns import RANGES
-    from nsysprof.results.column import Dtype
+    from nsysprof.results.column_registry.analysis_columns import RANGES
+    from nsysprof.results.column_registry.column import Dtype
 
     try:
         with open_trace(path) as trace:

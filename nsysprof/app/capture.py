@@ -217,8 +217,8 @@ def _add_trace(captured: Captured, folder: Path) -> tuple[Loss, ...]:
     from nsysprof.app.analyze_trace import analyze_trace
     from nsysprof.capture.manifest import RESULTS, write_manifest
     from nsysprof.files.output import write_whole
-    from nsysprof.results.case_columns import CAPTURE_RESULTS
-    from nsysprof.results.csv_table import render_csv
+    from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
+    from nsysprof.results.column_registry.csv_table import render_csv
 
     if captured.trace is None:
         return ()

@@ -20,8 +20,8 @@ def read_results(folder: Path) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from nsysprof.results.case_columns import CAPTURE_RESULTS, FIRST_CAPTURE_RESULTS
-    from nsysprof.results.csv_table import set_dtypes
+    from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS, FIRST_CAPTURE_RESULTS
+    from nsysprof.results.column_registry.csv_table import set_dtypes
 
     path = folder / "results.csv"
     try:

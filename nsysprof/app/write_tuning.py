@@ -45,8 +45,8 @@ def write_tuning(
     from nsysprof.report.bench import write_bench
     from nsysprof.report.sections.bench_report import BenchReport
     from nsysprof.report.sections.tune_report import tuning_sections
-    from nsysprof.results.case_columns import WINNERS
-    from nsysprof.results.csv_table import render_csv
+    from nsysprof.results.column_registry.case_columns import WINNERS
+    from nsysprof.results.column_registry.csv_table import render_csv
 
     winners = find_winners(results.table)
     choices = choose_backends(winners)

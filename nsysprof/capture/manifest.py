@@ -20,7 +20,7 @@ from nsysprof.files.json_file import FileHeader, encode_json, json_value, read_j
 from nsysprof.files.output import write_whole
 from nsysprof.notes import Note
 from nsysprof.nsight.run_tool import Step
-from nsysprof.results.csv_table import format_cell
+from nsysprof.results.column_registry.csv_table import format_cell
 from nsysprof.results.missing_source import MissingSource
 
 # History of the format. 1: first.

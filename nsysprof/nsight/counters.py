@@ -22,8 +22,8 @@ from typing import Any
 from nsysprof.errors import TraceError
 from nsysprof.files.output import write_whole
 from nsysprof.nsight.ncu_csv import NcuKernel
-from nsysprof.results.case_columns import COUNTERS as COUNTERS_FILE
-from nsysprof.results.csv_table import format_cell
+from nsysprof.results.column_registry.case_columns import COUNTERS as COUNTERS_FILE
+from nsysprof.results.column_registry.csv_table import format_cell
 
 COUNTERS = COUNTERS_FILE.name
 

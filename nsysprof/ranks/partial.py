@@ -9,7 +9,7 @@ import pandas as pd
 from nsysprof.ranks import distributions
 from nsysprof.ranks.collectives import Collectives
 from nsysprof.ranks.distributions import Distributions
-from nsysprof.results.rank_columns import RANK_RANGES
+from nsysprof.results.column_registry.rank_columns import RANK_RANGES
 from nsysprof.results.rank_results import Lanes, RankRow
 
 RANGE_COLUMNS = tuple(name for name in RANK_RANGES.names if name != "rank")

@@ -11,8 +11,8 @@ from scipy import stats
 
 from nsysprof.ranks.clocks import Arrivals
 from nsysprof.ranks.job_replay import Floats, RecordedJob, read_job, replay
-from nsysprof.results.column import Dtype
-from nsysprof.results.rank_columns import STRAGGLERS
+from nsysprof.results.column_registry.column import Dtype
+from nsysprof.results.column_registry.rank_columns import STRAGGLERS
 from nsysprof.results.rank_results import (
     REPLAY_ERROR_PCT,
     STRAGGLER_ALPHA,

@@ -12,9 +12,9 @@ from nsysprof.report.figures.png import png_bytes
 from nsysprof.report.formats.escape import clean
 from nsysprof.report.sections.bench_report import BenchReport, bench_report
 from nsysprof.report.write import read_figures, write_report
-from nsysprof.results.case_columns import BENCH_RESULTS
-from nsysprof.results.column import Dtype
-from nsysprof.results.csv_table import render_csv
+from nsysprof.results.column_registry.case_columns import BENCH_RESULTS
+from nsysprof.results.column_registry.column import Dtype
+from nsysprof.results.column_registry.csv_table import render_csv
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 
 from nsysprof.notes import Note
-from nsysprof.results import allocator_memory, analysis_columns, case_columns, comparison, rank_columns
+from nsysprof.results import allocator_memory, comparison
 from nsysprof.results.analysis import Coverage, Device, Totals, TraceInfo
 from nsysprof.results.causes import DeviceIdle, Finding, Findings, WhatIf
-from nsysprof.results.column import Dtype, FileColumn, TableFile
+from nsysprof.results.column_registry import analysis_columns, case_columns, rank_columns
+from nsysprof.results.column_registry.column import Dtype, FileColumn, TableFile
 from nsysprof.results.gate_result import GateResult
 from nsysprof.results.rank_results import ClockFit, RankRow
 

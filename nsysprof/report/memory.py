@@ -11,8 +11,8 @@ from nsysprof.report.figures.png import png_bytes
 from nsysprof.report.sections.memory_report import memory_comparison_report, memory_report
 from nsysprof.report.write import read_figures, write_report
 from nsysprof.results.allocator_memory import AllocatorMemory, MemoryComparison
-from nsysprof.results.analysis_columns import MEMORY
-from nsysprof.results.csv_table import render_csv
+from nsysprof.results.column_registry.analysis_columns import MEMORY
+from nsysprof.results.column_registry.csv_table import render_csv
 
 _ALTS = {"memory": "Memory of torch's allocator over time, by owner"}
 

@@ -16,9 +16,9 @@ from nsysprof.plain_text import plain_json
 from nsysprof.report.figures.png import png_bytes, svg_bytes
 from nsysprof.report.sections.ranks_report import ranks_report
 from nsysprof.report.write import read_figures, write_report
-from nsysprof.results import rank_columns
-from nsysprof.results.column import TableFile
-from nsysprof.results.csv_table import render_csv
+from nsysprof.results.column_registry import rank_columns
+from nsysprof.results.column_registry.column import TableFile
+from nsysprof.results.column_registry.csv_table import render_csv
 from nsysprof.results.rank_results import FORMAT_VERSION, RanksAnalysis
 from nsysprof.results.table_records import to_records
 

@@ -15,7 +15,9 @@ import pandas as pd
 
 from nsysprof.notes import Loss, Note
 from nsysprof.results.allocator_memory import AllocatorMemory
-from nsysprof.results.analysis_columns import (
+from nsysprof.results.case_ranking import CaseRanking
+from nsysprof.results.causes import Findings, Idle
+from nsysprof.results.column_registry.analysis_columns import (
     API,
     CAUSED_KERNELS,
     KERNELS,
@@ -25,15 +27,13 @@ from nsysprof.results.analysis_columns import (
     RANGE_TREE,
     RANGES,
 )
-from nsysprof.results.case_columns import CAPTURE_RESULTS
-from nsysprof.results.case_ranking import CaseRanking
-from nsysprof.results.causes import Findings, Idle
+from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
 from nsysprof.results.missing_source import MissingSource
 from nsysprof.results.step_times import StepTimes
 
 _Make = Callable[[], pd.DataFrame]
 
-# The names of columns in order; what they mean is in the registry (nsysprof.results.columns).
+# The names of columns in order; what they mean is in the registry (nsysprof.results.column_registry.columns).
 KERNEL_COLUMNS = KERNELS.names
 RANGE_COLUMNS = RANGES.names
 RANGE_INSTANCE_COLUMNS = RANGE_INSTANCES.names

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from nsysprof.results.analysis_columns import FINDINGS, IDLE
+from nsysprof.results.column_registry.analysis_columns import FINDINGS, IDLE
 
 IDLE_COLUMNS = IDLE.names
 

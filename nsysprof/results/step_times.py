@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nsysprof.results.analysis_columns import CAUSES, WORK_CATEGORIES, cause_column, work_column
+from nsysprof.results.column_registry.analysis_columns import CAUSES, WORK_CATEGORIES, cause_column, work_column
 
 OUTSIDE = "outside"
 

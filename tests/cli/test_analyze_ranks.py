@@ -16,7 +16,7 @@ from nsysprof.app.analyze_ranks import is_many, worthwhile_workers
 from nsysprof.cli import app
 from nsysprof.errors import OutputError, TraceError, UsageError
 from nsysprof.files.output import write_whole
-from nsysprof.results.columns import find_file
+from nsysprof.results.column_registry.columns import find_file
 from tests.builders.build_trace import TraceBuilder
 from tests.ranks.job import slow_in_backward, write_job
 

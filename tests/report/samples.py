@@ -7,8 +7,8 @@ from nsysprof.analysis.overview.cases import fill_results
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.notes import Note, Severity
 from nsysprof.results.analysis import RESULT_COLUMNS, Analysis, CaptureRecord
-from nsysprof.results.case_columns import CAPTURE_RESULTS
-from nsysprof.results.column import Dtype
+from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
+from nsysprof.results.column_registry.column import Dtype
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.builders.build_trace import TraceBuilder

@@ -15,7 +15,7 @@ from nsysprof.analysis.kernel_names.variant_names import Names, Texts, kernel_na
 from nsysprof.analysis.ranges.open_range import innermost_codes
 from nsysprof.attention.kernel_family import kernel_family
 from nsysprof.attention.range_name import parse_range
-from nsysprof.results.analysis_columns import ATTENTION
+from nsysprof.results.column_registry.analysis_columns import ATTENTION
 from nsysprof.trace.schema import Bools, Int64s, Ints, Tables
 
 _BACKWARD = re.compile(r"bwd|backward|bprop|dgrad|dot_do_o|convert_dq|reduce_head", re.IGNORECASE)

@@ -9,7 +9,7 @@ import numpy as np
 from nsysprof.analysis.idle_time.call_classes import LAUNCH, MEMORY, SLOW_NS, CallClasses
 from nsysprof.analysis.idle_time.gaps import Gaps
 from nsysprof.analysis.idle_time.interval_layers import Layer, cut, merge_layer, overlay
-from nsysprof.results.analysis_columns import CAUSES
+from nsysprof.results.column_registry.analysis_columns import CAUSES
 from nsysprof.trace.schema import NULL, PID_MASK, Bools, Int64s, Ints, Tables
 
 SYNC, HOST, SLOW, PAGEABLE, DEPENDENCY, COLLECTIVE, PROFILER, UNKNOWN = range(len(CAUSES))

@@ -9,7 +9,7 @@ from nsysprof.analysis.idle_time.blame import Blamed
 from nsysprof.analysis.idle_time.gaps import Gaps
 from nsysprof.analysis.idle_time.intervals_within import measure
 from nsysprof.analysis.ranges.instances import number_instances
-from nsysprof.results.analysis_columns import CAUSES, IDLE_INSTANCES, cause_column
+from nsysprof.results.column_registry.analysis_columns import CAUSES, IDLE_INSTANCES, cause_column
 from nsysprof.trace.schema import Bools
 
 

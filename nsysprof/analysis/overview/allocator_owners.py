@@ -11,7 +11,7 @@ import pandas as pd
 
 from nsysprof.analysis.kernel_names.variant_names import Texts
 from nsysprof.results.allocator_memory import DeviceUse, MemoryFinding, OwnedOverTime
-from nsysprof.results.analysis_columns import MEMORY
+from nsysprof.results.column_registry.analysis_columns import MEMORY
 from nsysprof.torchprof.allocator_history import (
     ALLOC,
     FREE,

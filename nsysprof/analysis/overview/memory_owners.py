@@ -7,7 +7,7 @@ import pandas as pd
 
 from nsysprof.analysis.overview.memory import DeviceMemory
 from nsysprof.analysis.ranges.open_range import innermost_ranges
-from nsysprof.results.analysis_columns import MEMORY
+from nsysprof.results.column_registry.analysis_columns import MEMORY
 
 OUTSIDE = "(outside every range)"
 

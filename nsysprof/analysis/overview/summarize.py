@@ -43,7 +43,7 @@ from nsysprof.results.analysis import (
     Analysis,
     Coverage,
 )
-from nsysprof.results.analysis_columns import RANGE_INSTANCES, RANGE_TREE, RANGES
+from nsysprof.results.column_registry.analysis_columns import RANGE_INSTANCES, RANGE_TREE, RANGES
 from nsysprof.trace.schema import COPY, FILL, MIGRATION, Calls, Ints, Tables, Work
 
 

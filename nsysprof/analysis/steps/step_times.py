@@ -12,7 +12,7 @@ from nsysprof.analysis.idle_time.intervals_within import measure
 from nsysprof.analysis.idle_time.ledger import Ledger
 from nsysprof.analysis.kernel_names.variant_names import kernel_names
 from nsysprof.analysis.steps.find_steps import Steps
-from nsysprof.results.analysis_columns import CAUSES, STEPS, WORK_CATEGORIES, cause_column, work_column
+from nsysprof.results.column_registry.analysis_columns import CAUSES, STEPS, WORK_CATEGORIES, cause_column, work_column
 from nsysprof.results.step_times import StepTimes
 from nsysprof.trace.schema import COPY, FILL, GRAPH, MIGRATION, Bools, Int64s, Tables
 

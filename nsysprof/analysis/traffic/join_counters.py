@@ -11,10 +11,10 @@ import pandas as pd
 from nsysprof.notes import Note, make_note
 from nsysprof.nsight.counters import DETAIL_COUNTERS, CountedKernel, Run
 from nsysprof.results.analysis import Analysis
-from nsysprof.results.analysis_columns import KERNEL_COUNTERS
-from nsysprof.results.case_columns import CAPTURE_RESULTS
-from nsysprof.results.column import Dtype
-from nsysprof.results.csv_table import pandas_dtype
+from nsysprof.results.column_registry.analysis_columns import KERNEL_COUNTERS
+from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
+from nsysprof.results.column_registry.column import Dtype
+from nsysprof.results.column_registry.csv_table import pandas_dtype
 from nsysprof.results.roof import known
 
 KERNEL_COUNTER_COLUMNS = tuple(column.name for column in KERNEL_COUNTERS)

@@ -13,9 +13,9 @@ from nsysprof.analysis.traffic.launch_bound import is_launch_bound
 from nsysprof.attention.case import Case, case_of_row
 from nsysprof.attention.work_model import attention_flops, least_bytes
 from nsysprof.nsight.counters import Run
-from nsysprof.results.case_columns import CAPTURE_RESULTS
-from nsysprof.results.column import Dtype
-from nsysprof.results.csv_table import pandas_dtype
+from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
+from nsysprof.results.column_registry.column import Dtype
+from nsysprof.results.column_registry.csv_table import pandas_dtype
 from nsysprof.results.roof import (
     COMPUTE,
     FEW_WARPS_PCT,

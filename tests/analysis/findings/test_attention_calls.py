@@ -3,7 +3,7 @@
 import pytest
 
 from nsysprof.analysis.overview.summarize import summarize
-from nsysprof.results.analysis_columns import ATTENTION
+from nsysprof.results.column_registry.analysis_columns import ATTENTION
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.analysis.programs import US, Program

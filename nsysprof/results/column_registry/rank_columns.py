@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nsysprof.results.analysis_columns import CATEGORY, DOMAIN, NAME, RANGE, SHORT_NAME, STYLE
-from nsysprof.results.column import FileColumn, TableFile, flag, integer, number, text
+from nsysprof.results.column_registry.analysis_columns import CATEGORY, DOMAIN, NAME, RANGE, SHORT_NAME, STYLE
+from nsysprof.results.column_registry.column import FileColumn, TableFile, flag, integer, number, text
 
 _UNKNOWN: dict[str, Any] = {"nullable": True}
 _RANK = integer("rank", "", "Number of the rank.", **_UNKNOWN)

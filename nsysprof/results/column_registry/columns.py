@@ -6,8 +6,8 @@ to its file; to add a file, add it to FILES.
 
 from __future__ import annotations
 
-from nsysprof.results import analysis_columns, case_columns, export_columns, rank_columns
-from nsysprof.results.column import TableFile
+from nsysprof.results.column_registry import analysis_columns, case_columns, export_columns, rank_columns
+from nsysprof.results.column_registry.column import TableFile
 
 FILES: tuple[TableFile, ...] = (
     *case_columns.FILES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nsysprof.results.column import FileColumn, TableFile, flag, integer, number, text
+from nsysprof.results.column_registry.column import FileColumn, TableFile, flag, integer, number, text
 
 RANGE = text("range", "Name of the NVTX range.")
 STYLE = text("style", "`PushPop` (a range of one thread) or `StartEnd` (a range of the whole process).")

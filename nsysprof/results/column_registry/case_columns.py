@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nsysprof.results.column import FileColumn, TableFile, flag, integer, number, text
+from nsysprof.results.column_registry.column import FileColumn, TableFile, flag, integer, number, text
 
 _UNKNOWN: dict[str, Any] = {"nullable": True}
 _OF_SHAPE = {

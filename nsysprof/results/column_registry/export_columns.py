@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nsysprof.results.column import TableFile, integer, text
+from nsysprof.results.column_registry.column import TableFile, integer, text
 
 _START, _END = (
     integer(f"{end}_ns", "ns", f"{end.capitalize()} since the start of the session.") for end in ("start", "end")

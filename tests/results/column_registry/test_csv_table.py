@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof.results.column import TableFile, flag, integer, number, text
-from nsysprof.results.csv_table import format_cell, render_csv, set_dtypes
+from nsysprof.results.column_registry.column import TableFile, flag, integer, number, text
+from nsysprof.results.column_registry.csv_table import format_cell, render_csv, set_dtypes
 
 FILE = TableFile("analysis", "x.csv", "One row per x.", (
     text("name", "Name."), integer("size", "B", "Size.", nullable=True), number("avg", "ns", "Mean.", nullable=True),

@@ -9,9 +9,9 @@ from nsysprof.analysis.sampling.tune import find_winners
 from nsysprof.attention.case import Case
 from nsysprof.export.parquet import write_parquet
 from nsysprof.nsight.counters import DETAIL_COUNTERS
-from nsysprof.results.case_columns import BENCH_RESULTS, COUNTERS, WINNERS
-from nsysprof.results.column import Dtype
-from nsysprof.results.columns import FILES, find_file
+from nsysprof.results.column_registry.case_columns import BENCH_RESULTS, COUNTERS, WINNERS
+from nsysprof.results.column_registry.column import Dtype
+from nsysprof.results.column_registry.columns import FILES, find_file
 from tests.analysis.blocks import make_blocks
 from tests.export.contents import content_of
 from tests.report import samples

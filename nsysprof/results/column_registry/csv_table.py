@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nsysprof.plain_text import plain_cell
-from nsysprof.results.column import Dtype, FileColumn, TableFile
+from nsysprof.results.column_registry.column import Dtype, FileColumn, TableFile
 
 if TYPE_CHECKING:
     import pandas as pd
