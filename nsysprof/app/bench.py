@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nsysprof.analysis.sampling.bench import BenchResults, SelfCheck
     from nsysprof.capture.bench_plan import BenchPlan
     from nsysprof.capture.bench_run import BenchRun
-    from nsysprof.report.sections.bench_report import BenchReport
+    from nsysprof.report.reports.bench_report import BenchReport
 
 
 def plan_bench(request: BenchRequest) -> BenchPlan:
@@ -113,7 +113,7 @@ def report_of(run: BenchRun, results: BenchResults, folder: Path, command: str) 
 
     command: what the user typed to measure it.
     """
-    from nsysprof.report.sections.bench_report import BenchReport
+    from nsysprof.report.reports.bench_report import BenchReport
 
     return BenchReport(
         title=folder.resolve().name,

@@ -87,7 +87,7 @@ def _write(found: VersionComparison, request: CompareRequest, folder: Path | Non
     from nsysprof.report.compare import write_compare
     from nsysprof.report.formats.junit import render_junit
     from nsysprof.report.formats.markdown import render_markdown
-    from nsysprof.report.sections.compare_report import compare_report
+    from nsysprof.report.reports.compare_report import compare_report
 
     report = compare_report(found)
     texts = {}

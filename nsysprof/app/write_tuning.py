@@ -43,8 +43,8 @@ def write_tuning(
     from nsysprof.app.find_policy import write_choices
     from nsysprof.files.output import write_whole
     from nsysprof.report.bench import write_bench
-    from nsysprof.report.sections.bench_report import BenchReport
-    from nsysprof.report.sections.tune_report import tuning_sections
+    from nsysprof.report.reports.bench_report import BenchReport
+    from nsysprof.report.reports.tune_report import tuning_sections
     from nsysprof.results.column_registry.case_columns import WINNERS
     from nsysprof.results.column_registry.csv_table import render_csv
 

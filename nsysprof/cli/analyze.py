@@ -123,16 +123,16 @@ def _print(result: TraceResult | RanksResult | SnapshotResult) -> None:
     from nsysprof.app.analyze_snapshot import SnapshotResult
     from nsysprof.app.analyze_trace import TraceResult
     from nsysprof.cli.console import print_report
-    from nsysprof.report.sections.analysis_report import analysis_report
+    from nsysprof.report.reports.analysis_report import analysis_report
+    from nsysprof.report.reports.ranks_report import ranks_report
     from nsysprof.report.sections.memory_report import memory_report
-    from nsysprof.report.sections.ranks_report import ranks_report
 
     if isinstance(result, TraceResult):
         report = analysis_report(result.analysis, result.record)
     elif isinstance(result, SnapshotResult):
         report = memory_report(result.memory)
     else:
-        from nsysprof.report.sections.ranks_report import ranks_report
+        from nsysprof.report.reports.ranks_report import ranks_report
 
         report = ranks_report(result.analysis)
     print_report(report)

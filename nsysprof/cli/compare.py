@@ -155,7 +155,7 @@ def _print(result: CompareResult, as_json: bool) -> None:
         print_json({**found.to_json(), "folder": None if out is None else str(out)})
         return
     from nsysprof.cli.console import print_report
-    from nsysprof.report.sections.compare_report import compare_report
+    from nsysprof.report.reports.compare_report import compare_report
 
     print_report(compare_report(found))
     if out is not None:

@@ -92,7 +92,7 @@ def _print(result: ExplainResult, as_json: bool) -> None:
         print_json(data)
         return
     from nsysprof.cli.console import print_report
-    from nsysprof.report.sections.explain_report import explain_report
+    from nsysprof.report.reports.explain_report import explain_report
 
     print_report(explain_report(result.blocks, result.facts))
 

@@ -10,7 +10,7 @@ import pandas as pd
 from nsysprof.files.output import write_whole
 from nsysprof.report.figures.png import png_bytes
 from nsysprof.report.formats.escape import clean
-from nsysprof.report.sections.bench_report import BenchReport, bench_report
+from nsysprof.report.reports.bench_report import BenchReport, bench_report
 from nsysprof.report.write import read_figures, write_report
 from nsysprof.results.column_registry.case_columns import BENCH_RESULTS
 from nsysprof.results.column_registry.column import Dtype

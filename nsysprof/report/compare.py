@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nsysprof.files.json_file import encode_json
 from nsysprof.files.output import write_whole
 from nsysprof.report.figures.png import png_bytes
-from nsysprof.report.sections.compare_report import compare_report
+from nsysprof.report.reports.compare_report import compare_report
 from nsysprof.report.write import read_figures, write_report
 from nsysprof.results.comparison import VersionComparison
 

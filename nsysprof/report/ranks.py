@@ -14,7 +14,7 @@ from nsysprof.files.json_file import json_value
 from nsysprof.files.output import output_error, write_whole
 from nsysprof.plain_text import plain_json
 from nsysprof.report.figures.png import png_bytes, svg_bytes
-from nsysprof.report.sections.ranks_report import ranks_report
+from nsysprof.report.reports.ranks_report import ranks_report
 from nsysprof.report.write import read_figures, write_report
 from nsysprof.results.column_registry import rank_columns
 from nsysprof.results.column_registry.column import TableFile

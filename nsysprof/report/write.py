@@ -18,7 +18,7 @@ from nsysprof.report.formats.html import render_html
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.formats.sarif import render_sarif
 from nsysprof.report.formats.timeline_data import timeline_data
-from nsysprof.report.sections.analysis_report import analysis_report
+from nsysprof.report.reports.analysis_report import analysis_report
 from nsysprof.results.analysis import Analysis, CaptureRecord, Device
 from nsysprof.results.causes import Idle
 from nsysprof.results.column_registry.analysis_columns import (

@@ -15,15 +15,15 @@ from nsysprof.attention.constraints import parse_refusal
 from nsysprof.attention.eligibility import EligibilityAnswer, Ran
 from nsysprof.notes import Note, Severity
 from nsysprof.report.document import Figure, Report
-from nsysprof.report.sections.analysis_report import analysis_report, capture_report
-from nsysprof.report.sections.bench_report import BenchReport, bench_report
-from nsysprof.report.sections.bundle_report import Shared, bundle_report
-from nsysprof.report.sections.compare_report import compare_report
-from nsysprof.report.sections.doctor_report import doctor_report
-from nsysprof.report.sections.explain_report import explain_report
-from nsysprof.report.sections.ranks_report import ranks_report
-from nsysprof.report.sections.tune_report import tuning_report, tuning_sections
-from nsysprof.report.sections.whatif_report import whatif_report
+from nsysprof.report.reports.analysis_report import analysis_report, capture_report
+from nsysprof.report.reports.bench_report import BenchReport, bench_report
+from nsysprof.report.reports.bundle_report import Shared, bundle_report
+from nsysprof.report.reports.compare_report import compare_report
+from nsysprof.report.reports.doctor_report import doctor_report
+from nsysprof.report.reports.explain_report import explain_report
+from nsysprof.report.reports.ranks_report import ranks_report
+from nsysprof.report.reports.tune_report import tuning_report, tuning_sections
+from nsysprof.report.reports.whatif_report import whatif_report
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.causes import Finding, Findings, WhatIf, WhatIfAnswer
 from nsysprof.results.comparison import (

@@ -10,9 +10,9 @@ from nsysprof.report.figures.bench import draw_latency, draw_scaling, draw_throu
 from nsysprof.report.figures.winners import draw_winners
 from nsysprof.report.formats.console import render_console
 from nsysprof.report.formats.markdown import render_markdown
-from nsysprof.report.sections.bench_report import BenchReport, bench_report
+from nsysprof.report.reports.bench_report import BenchReport, bench_report
+from nsysprof.report.reports.tune_report import tuning_sections
 from nsysprof.report.sections.bench_tables import latency_table, target_table, verdict_lines
-from nsysprof.report.sections.tune_report import tuning_sections
 from nsysprof.results.block import Block
 from tests.analysis.blocks import make_blocks
 

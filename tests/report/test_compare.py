@@ -9,7 +9,7 @@ from nsysprof.report.figures.compare import draw_parts, draw_ratios
 from nsysprof.report.formats.console import render_console
 from nsysprof.report.formats.junit import render_junit
 from nsysprof.report.formats.markdown import render_markdown
-from nsysprof.report.sections.compare_report import compare_report
+from nsysprof.report.reports.compare_report import compare_report
 from nsysprof.report.sections.compare_tables import latency_table, part_table, verdict_line
 from nsysprof.results.comparison import (
     METRICS,

@@ -23,7 +23,7 @@ from nsysprof.report.document import (
     Unit,
     make_table,
 )
-from nsysprof.report.sections.analysis_report import figure_sections
+from nsysprof.report.reports.analysis_report import figure_sections
 from nsysprof.report.sections.bench_tables import (
     ceiling_table,
     failure_table,

@@ -6,7 +6,7 @@ from nsysprof.attention.attention_call import AttentionCall
 from nsysprof.attention.constraints import parse_refusal
 from nsysprof.attention.eligibility import EligibilityAnswer, Ran
 from nsysprof.report.formats.console import render_console
-from nsysprof.report.sections.explain_report import describe_call, describe_constraint, explain_report
+from nsysprof.report.reports.explain_report import describe_call, describe_constraint, explain_report
 
 CALL = AttentionCall(seq=16, kv_seq=16, heads=1, kv_heads=1, head_dim=8192, causal=False)
 REFUSAL = (

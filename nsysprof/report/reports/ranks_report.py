@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from nsysprof import __version__
 from nsysprof.report.document import Figure, Lines, Notes, Paragraph, Report, Section
-from nsysprof.report.sections.analysis_report import figure_sections
+from nsysprof.report.reports.analysis_report import figure_sections
 from nsysprof.report.sections.method import facts_table
 from nsysprof.report.sections.ranks_tables import (
     api_table,

@@ -1,0 +1,1 @@
+"""Compose the report of each command from the sections that several reports share."""
