@@ -17,7 +17,7 @@ from nsysprof.errors import OutputError, UsageError
 
 if TYPE_CHECKING:
     from nsysprof.app.build_bundle import BuildRequest, Built
-    from nsysprof.bundle.check import Searched
+    from nsysprof.bundle.verification.check import Searched
 
 
 def bundle(request: BundleRequest, progress: Progress = SILENT) -> BundleResult:
@@ -84,7 +84,7 @@ def _read(request: BundleRequest, title: str, scratch: Path) -> BuildRequest:
     from nsysprof.analysis.kernel_names.categories import categorize
     from nsysprof.app.build_bundle import BuildRequest
     from nsysprof.app.bundle_ranks import find_rank_traces
-    from nsysprof.bundle.name_tokens import NameTokens
+    from nsysprof.bundle.names.name_tokens import NameTokens
     from nsysprof.bundle.source import read_ranks, read_source, refuse_bundle
     from nsysprof.nsight.find_tool import NSYS, find_tool
     from nsysprof.trace.inputs.resolve_input import REPORTS
@@ -122,7 +122,7 @@ def _render(target: Path, wanted: BuildRequest, built: Built, archive: Path) -> 
 
 def _search(wanted: BuildRequest, built: Built, archive: Path, markdown: str, scratch: Path) -> Searched:
     """Unpack the archive as a stranger would, and search it and the Markdown. Raises SecretLeakError."""
-    from nsysprof.bundle.check import check_bundle
+    from nsysprof.bundle.verification.check import check_bundle
 
     text = scratch / "issue.md"
     text.write_text(markdown, encoding="utf-8")
@@ -132,7 +132,7 @@ def _search(wanted: BuildRequest, built: Built, archive: Path, markdown: str, sc
 
 
 def _contents(wanted: BuildRequest, built: Built) -> BundleContents:
-    from nsysprof.bundle.check import shared_texts
+    from nsysprof.bundle.verification.check import shared_texts
 
     rows = {} if built.report is None else built.report.rows
     return BundleContents(rows, shared_texts(*built.shared_traces), wanted.names.replaced())

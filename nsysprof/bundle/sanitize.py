@@ -23,12 +23,12 @@ from nsysprof.bundle.allow_list import (
     sample_of,
 )
 from nsysprof.bundle.crop import Crop, Keep, plan_crop
-from nsysprof.bundle.name_tokens import NameTokens
-from nsysprof.bundle.public_names import is_public_kernel
+from nsysprof.bundle.names.name_tokens import NameTokens
+from nsysprof.bundle.names.public_names import is_public_kernel
 from nsysprof.bundle.redact import Redactor
 from nsysprof.bundle.renumber import Renumbering, collect_ids
 from nsysprof.bundle.secret_values import collect_secrets, machine_secrets
-from nsysprof.bundle.verify import SecretLeakError, find_leaks
+from nsysprof.bundle.verification.verify import SecretLeakError, find_leaks
 from nsysprof.errors import OutputError, TraceDamagedError
 from nsysprof.trace.columns import refuse_shared_pages
 from nsysprof.trace.inputs.bundle_format import LEFT_OUT

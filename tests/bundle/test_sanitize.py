@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from nsysprof.bundle import sanitize
-from nsysprof.bundle.name_tokens import NameTokens
+from nsysprof.bundle.names.name_tokens import NameTokens
 from nsysprof.bundle.sanitize import SanitizeOptions, sanitize_trace
-from nsysprof.bundle.verify import SecretLeakError, verify_sanitized
+from nsysprof.bundle.verification.verify import SecretLeakError, verify_sanitized
 from nsysprof.errors import OutputError, TraceDamagedError, TraceForeignError
 from tests.bundle.hostile import HOME, MAIN_TID, TOKEN, write_trace
 from tests.conftest import REPOSITORY

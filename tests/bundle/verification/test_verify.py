@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nsysprof.bundle.secret_values import is_public
-from nsysprof.bundle.verify import find_leaks, verify_sanitized
+from nsysprof.bundle.verification.verify import find_leaks, verify_sanitized
 from tests.bundle.hostile import TOKEN, write_trace
 
 SECRET = 'k3y "with" ünïcode/and+more'

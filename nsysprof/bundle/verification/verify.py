@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote as percent_encode
 
-from nsysprof.bundle.leak_corpus import Originals
-from nsysprof.bundle.program_text import is_told_by
-from nsysprof.bundle.searchable_streams import Stream, streams_of
+from nsysprof.bundle.names.program_text import is_told_by
 from nsysprof.bundle.secret_values import collect_secrets, is_public
+from nsysprof.bundle.verification.leak_corpus import Originals
+from nsysprof.bundle.verification.searchable_streams import Stream, streams_of
 from nsysprof.errors import OutputError
 from nsysprof.trace.open import open_trace
 

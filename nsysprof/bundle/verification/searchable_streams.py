@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from mmap import mmap
 from pathlib import Path
 
-from nsysprof.bundle.program_text import page_parts
+from nsysprof.bundle.names.program_text import page_parts
 from nsysprof.trace.open import quote
 
 _SQLITE, _PNG = b"SQLite format 3\0", b"\x89PNG\r\n\x1a\n"

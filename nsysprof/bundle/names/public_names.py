@@ -12,7 +12,7 @@ from functools import cache
 from nsysprof.attention.backend_plugins import registered_backends
 from nsysprof.attention.choices import BACKENDS
 from nsysprof.attention.range_name import parse_range
-from nsysprof.bundle.known_names import is_autograd_node, is_cuda_call, is_library_word, is_operator
+from nsysprof.bundle.names.known_names import is_autograd_node, is_cuda_call, is_library_word, is_operator
 
 _NAMESPACES_WORDS = (
     "at aten c10 c10d caffe2 prim torch std thrust cub cuda cutlass cute flash pytorch_flash cudnn cublas cublasLt "

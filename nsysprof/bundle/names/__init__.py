@@ -1,0 +1,1 @@
+"""Decide which names of a trace are public, and replace the others by tokens."""
