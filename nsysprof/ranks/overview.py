@@ -11,12 +11,12 @@ from scipy import stats
 
 from nsysprof.analysis.kernel_names.categories import categorize
 from nsysprof.notes import Note
-from nsysprof.ranks.clocks import arrivals, fit_clocks
+from nsysprof.ranks.collective_waits.clocks import arrivals, fit_clocks
+from nsysprof.ranks.collective_waits.job_replay import Floats
+from nsysprof.ranks.collective_waits.stragglers import choose_evidence, find_late, name_ranges, typical, uneven_ranges
 from nsysprof.ranks.distributions import ROUNDING_ERROR, Distributions, Key
-from nsysprof.ranks.job_replay import Floats
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Partial
 from nsysprof.ranks.rank_notes import rank_notes
-from nsysprof.ranks.stragglers import choose_evidence, find_late, name_ranges, typical, uneven_ranges
 from nsysprof.results.rank_results import OUTLIER_ALPHA, OUTLIER_PCT, OUTLIER_RANKS, RankRow, RanksAnalysis
 
 QUANTILES = {"p05": 0.05, "q25": 0.25, "med": 0.5, "q75": 0.75, "p95": 0.95, "p99": 0.99}

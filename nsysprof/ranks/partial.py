@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from nsysprof.ranks import distributions
-from nsysprof.ranks.collectives import Collectives
+from nsysprof.ranks.collective_waits.collectives import Collectives
 from nsysprof.ranks.distributions import Distributions
 from nsysprof.results.column_registry.rank_columns import RANK_RANGES
 from nsysprof.results.rank_results import Lanes, RankRow

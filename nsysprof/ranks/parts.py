@@ -15,7 +15,7 @@ import nsysprof
 from nsysprof.errors import MissingToolError
 from nsysprof.files.json_file import decode_json, encode_json
 from nsysprof.files.output import open_whole
-from nsysprof.ranks.collectives import Collectives
+from nsysprof.ranks.collective_waits.collectives import Collectives
 from nsysprof.ranks.distributions import Distributions, Key
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Leaf, Partial
 from nsysprof.ranks.summarize import RankSource

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from nsysprof.notes import Note, Severity, make_note
-from nsysprof.ranks.clocks import recorded_apart
+from nsysprof.ranks.collective_waits.clocks import recorded_apart
 from nsysprof.ranks.distributions import ROUNDING_ERROR, Distributions
 from nsysprof.ranks.identity import some
 from nsysprof.results.rank_results import ClockFit, RankRow

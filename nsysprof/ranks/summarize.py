@@ -33,7 +33,7 @@ from nsysprof.analysis.overview.trace_overview import (
     outline,
 )
 from nsysprof.notes import Note, Severity, make_note
-from nsysprof.ranks.collectives import find_collectives
+from nsysprof.ranks.collective_waits.collectives import find_collectives
 from nsysprof.ranks.distributions import Distributions, Key, distribute, merge
 from nsysprof.ranks.innermost import innermost_ranges, own_walls
 from nsysprof.ranks.overlap import Overlap, measure_overlap

@@ -15,7 +15,7 @@ import pytest
 
 from nsysprof.errors import TraceError, UsageError
 from nsysprof.ranks import partial
-from nsysprof.ranks.collectives import MOST
+from nsysprof.ranks.collective_waits.collectives import MOST
 from nsysprof.ranks.engine import plan_tasks, prepare_parts, renumber, run_in_pool, run_serially
 from nsysprof.ranks.identity import drop_copies, find_sources, number_ranks
 from nsysprof.ranks.overview import overview

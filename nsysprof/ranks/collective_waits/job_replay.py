@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from nsysprof.ranks.clocks import Arrivals, Matched
-from nsysprof.ranks.rank_progress import SAME_NS
+from nsysprof.ranks.collective_waits.clocks import Arrivals, Matched
+from nsysprof.ranks.collective_waits.rank_progress import SAME_NS
 from nsysprof.trace.schema import NULL, Bools, Int64s
 
 Floats = npt.NDArray[np.float64]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from nsysprof.analysis.kernel_names.variant_names import Names
+from nsysprof.ranks.collective_waits.rank_progress import measure_progress
 from nsysprof.ranks.overlap import Overlap
-from nsysprof.ranks.rank_progress import measure_progress
 from nsysprof.trace.schema import Bools, Int64s, Tables
 
 # All ranks leave these together. A broadcast's root and a reduce's leaves may leave early, and SendRecv is between two.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from nsysprof.ranks.collectives import Collectives
+from nsysprof.ranks.collective_waits.collectives import Collectives
 from nsysprof.results.rank_results import MOST_RESIDUAL_NS, ClockFit, RankRow
 from nsysprof.trace.schema import Int64s
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from nsysprof.ranks.stragglers import COLLECTIVES, find_late
+from nsysprof.ranks.collective_waits.stragglers import COLLECTIVES, find_late
 from tests.builders.simulated_job import SimulatedJob
 
 EVEN = {
