@@ -17,8 +17,11 @@ RANKS = FolderKind(
     is_slow=True,
     goes_on=True,
 )
-COMPARISON = FolderKind("comparison", "a", "compare.json", ("compare.json", "report.md", "ratios.png", "parts.png"))
-_OF_BENCH = "samples.json results.csv report.md latency.png throughput.png scaling.png winners.png winners.csv"
+_OF_COMPARISON = ("compare.json", "report.md", "report.html", "ratios.png", "parts.png")
+COMPARISON = FolderKind("comparison", "a", "compare.json", _OF_COMPARISON)
+_OF_BENCH = (
+    "samples.json results.csv report.md report.html latency.png throughput.png scaling.png winners.png winners.csv"
+)
 BENCH = FolderKind(
     "bench",
     "a",

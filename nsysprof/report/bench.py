@@ -1,4 +1,4 @@
-"""Write the files of a bench: results.csv, figures and report.md."""
+"""Write the files of a bench: results.csv, figures and reports."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _ALTS = {
 
 
 def write_bench(report: BenchReport, folder: Path, *, figures: bool) -> list[Path]:
-    """Write results.csv, figures and report.md into `folder` and return their paths. Raises OutputError."""
+    """Write results.csv, figures and reports into `folder` and return their paths. Raises OutputError."""
     written = [write_whole(folder / "results.csv", results_csv(report.table))]
     pictures = _write_figures(report, folder) if figures else []
     document = bench_report(report, read_figures(pictures, _ALTS))
-    return [*written, *pictures, *write_report(document, folder, page=False)]
+    return [*written, *pictures, *write_report(document, folder)]
 
 
 def results_csv(table: pd.DataFrame) -> bytes:

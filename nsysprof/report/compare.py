@@ -1,4 +1,4 @@
-"""Write the folder of a comparison: compare.json, figures and report.md."""
+"""Write the folder of a comparison: compare.json, figures and reports."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _ALTS = {
 
 
 def write_compare(found: VersionComparison, folder: Path, *, figures: bool) -> list[Path]:
-    """Write compare.json, figures and report.md into `folder`, and return their paths. Raises OutputError."""
+    """Write compare.json, figures and reports into `folder`, and return their paths. Raises OutputError."""
     written = [write_whole(folder / JSON, encode_json(found.to_json()))]
     pictures = _write_figures(found, folder) if figures else []
     report = compare_report(found, read_figures(pictures, _ALTS))
-    return [*written, *pictures, *write_report(report, folder, page=False)]
+    return [*written, *pictures, *write_report(report, folder)]
 
 
 def _write_figures(found: VersionComparison, folder: Path) -> list[Path]:

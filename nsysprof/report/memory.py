@@ -32,6 +32,6 @@ def write_memory(memory: AllocatorMemory, folder: Path, *, figures: bool) -> lis
 
 
 def write_memory_comparison(found: MemoryComparison, folder: Path) -> list[Path]:
-    """Write compare.json and report.md of two snapshots; return their paths."""
+    """Write compare.json, report.md and report.html of two snapshots; return their paths."""
     written = write_whole(folder / "compare.json", encode_json(found.to_json()))
-    return [written, *write_report(memory_comparison_report(found), folder, page=False)]
+    return [written, *write_report(memory_comparison_report(found), folder)]

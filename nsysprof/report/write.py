@@ -86,11 +86,9 @@ def write_analysis(
     return written
 
 
-def write_report(report: Report, out: Path, *, page: bool = True) -> list[Path]:
-    """Write report.md and, with `page`, report.html; return their paths."""
-    texts = {"report.md": render_markdown(report)}
-    if page:
-        texts["report.html"] = render_html(report)
+def write_report(report: Report, out: Path) -> list[Path]:
+    """Write report.md and report.html; return their paths."""
+    texts = {"report.md": render_markdown(report), "report.html": render_html(report)}
     return [write_whole(out / name, text.encode("utf-8", "replace")) for name, text in texts.items()]
 
 

@@ -281,6 +281,7 @@ def test_the_folder_the_markdown_and_the_junit(base, tmp_path):
     assert {path.name for path in out.iterdir()} == {
         "compare.json",
         "report.md",
+        "report.html",
         "ratios.png",
         "parts.png",
         "folder.json",
@@ -296,7 +297,7 @@ def test_the_folder_the_markdown_and_the_junit(base, tmp_path):
     assert int(suite.get("errors")) >= 1
     fails(run(*arguments), 4, "already holds a comparison", "--force")
     assert run(*arguments, "--force", "--no-figures").returncode == 1
-    assert {path.name for path in out.iterdir()} == {"compare.json", "folder.json", "report.md"}
+    assert {path.name for path in out.iterdir()} == {"compare.json", "folder.json", "report.md", "report.html"}
 
 
 def test_nothing_that_is_compared_is_changed(base, trace_path, tmp_path):

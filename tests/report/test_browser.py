@@ -4,6 +4,7 @@ import json
 import time
 
 import pytest
+from axe_core_python.selenium import Axe
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -12,17 +13,19 @@ from selenium.webdriver.support.ui import Select
 from nsysprof.app.analyze_trace import analyze_trace
 from nsysprof.app.capture_record import read_record
 from nsysprof.app.join_counters import join_counters
+from nsysprof.report.formats.html import render_html
 from nsysprof.report.write import write_analysis
 from nsysprof.trace.inputs.resolve_input import resolve_input
+from tests.analysis.causes.test_step_times import training
 from tests.conftest import REPOSITORY
-from tests.report import samples
+from tests.report import fixed_results, samples
 from tests.report.browser import chromium, complaints, open_page
 
 pytestmark = pytest.mark.browser
 INJECTED = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=1>'\"{a|b}${x}"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def page():
     with chromium() as driver:
         yield driver
@@ -81,6 +84,41 @@ def test_it_opens_without_a_complaint_and_loads_nothing(page, capture_page, size
     paper = page.execute_script("return getComputedStyle(document.body).backgroundColor")
     assert paper == ("rgb(20, 23, 27)" if dark else "rgb(255, 255, 255)")
     assert page.execute_script("return document.querySelector('#chart canvas').width") > size * 0.6
+
+
+def violations(page):
+    """Return what axe-core has to say against the page."""
+    found = Axe().run(page, options={"resultTypes": ["violations"]})["violations"]
+    return [(each["id"], [node["html"][:200] for node in each["nodes"]]) for each in found]
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_page_of_an_analysis_breaks_no_rule_of_accessibility(page, capture_page, dark):
+    open_page(page, capture_page, dark=dark)
+    assert width(page) > 10**9
+    assert violations(page) == []
+
+
+@pytest.mark.parametrize(
+    "report", [fixed_results.comparison, fixed_results.bench, fixed_results.tune, fixed_results.ranks]
+)
+def test_every_command_has_a_page_that_opens_and_breaks_no_rule(page, tmp_path, report):
+    path = tmp_path / "report.html"
+    path.write_text(render_html(report()), encoding="utf-8")
+    for wide in (1400, 390):
+        open_page(page, path, width=wide)
+        assert complaints(page) == []
+        assert page.execute_script("return document.documentElement.scrollWidth") <= wide
+        assert violations(page) == []
+
+
+def test_a_program_with_steps_opens_with_what_it_does(page, tmp_path):
+    open_page(page, write_page(tmp_path, training([5000, *[1000] * 12, 2000])), width=390)
+    assert "The GPU is busy for" in at(page, "main").text
+    assert at(page, ".bars").get_attribute("aria-label").endswith("slow: step 13")
+    assert len(page.find_elements(By.CSS_SELECTOR, ".bars g")) == 14
+    assert violations(page) == []
+    assert complaints(page) == []
 
 
 def test_the_policy_stops_what_is_not_the_pages_own(page, capture_page):

@@ -75,7 +75,11 @@ def _links(section: Section) -> list[str]:
     """Return the titles of a section that the page's list of links has: its own, else those of its tables."""
     if section.title:
         return [section.title]
-    return [part.title for part in section.parts if isinstance(part, Table) and (part.rows or part.is_kept_empty)]
+    return [
+        part.title
+        for part in section.parts
+        if isinstance(part, Table) and part.title and (part.rows or part.is_kept_empty)
+    ]
 
 
 def _cells(table: Table) -> list[list[_CellShown]]:
