@@ -38,6 +38,7 @@ def analyze(
     counters: Source | None = None,
     ncu: Source | None = None,
     launched_only: bool = False,
+    policy: Source | None = None,
     workers: int | None = None,
     scheduler: str | None = None,
     tls: tuple[Path | None, Path | None, Path | None] | None = None,
@@ -57,6 +58,7 @@ def analyze(
     ncu: the ncu that reads the counters.
     nsys: the nsys that exports a report.
     launched_only: leave out what ranges adopted or captured, which gives NVIDIA's numbers.
+    policy: a policy.json of tune: its faster attention backends become findings.
     workers, scheduler, tls, worker_memory, by_order: how several traces are read; see docs/ranks.md.
     """
     from nsysprof.app import analyze as use_case
@@ -71,6 +73,7 @@ def analyze(
         counters=_path(counters),
         ncu=_path(ncu),
         launched_only=launched_only,
+        policy=_path(policy),
         workers=workers,
         scheduler=scheduler,
         tls=tls,

@@ -51,11 +51,12 @@ def analyze(request: AnalyzeRequest, progress: Progress = SILENT) -> TraceResult
                 counters=request.counters,
                 ncu=request.ncu,
                 launched_only=request.launched_only,
+                policy=request.policy,
             )
             return analyze_one(one, progress)
-        if request.counters is not None or request.ncu is not None:
+        if request.counters is not None or request.ncu is not None or request.policy is not None:
             raise UsageError(
-                "--counters and --ncu are for one trace, and several were given.", "Analyze that trace alone."
+                "--counters, --ncu and --policy are for one trace, and several were given.", "Analyze that trace alone."
             )
         many = RanksRequest(
             inputs=inputs,
@@ -82,6 +83,7 @@ class AnalyzeRequest:
     counters: what ncu counted of the same program (.ncu-rep, or its raw page as .csv).
     ncu: the ncu that reads the counters.
     launched_only: leave out what ranges adopted or captured, in one trace.
+    policy: a policy of tune, whose faster attention backends are findings of one trace.
     workers, scheduler, tls, worker_memory, by_order: only for several traces; see RanksRequest.
     """
 
@@ -94,6 +96,7 @@ class AnalyzeRequest:
     counters: Path | None = None
     ncu: Path | None = None
     launched_only: bool = False
+    policy: Path | None = None
     workers: int | None = None
     scheduler: str | None = None
     tls: tuple[Path | None, Path | None, Path | None] | None = None

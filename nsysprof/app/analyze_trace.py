@@ -14,6 +14,7 @@ from nsysprof.files.result_folder import claim_folder
 from nsysprof.plain_text import plain_line
 
 if TYPE_CHECKING:
+    from nsysprof.attention.policy_file import PolicyFile
     from nsysprof.results.analysis import Analysis, CaptureRecord
 
 
@@ -22,6 +23,7 @@ def analyze_one(request: TraceRequest, progress: Progress) -> TraceResult:
     from nsysprof.app.capture_record import read_record
     from nsysprof.app.join_counters import complete_analysis
     from nsysprof.app.join_memory import join_memory
+    from nsysprof.attention.policy_file import read_policy
     from nsysprof.trace.inputs.resolve_input import identity_of
 
     source, folder = request.source, request.out
@@ -29,12 +31,13 @@ def analyze_one(request: TraceRequest, progress: Progress) -> TraceResult:
         raise UsageError(
             "--ncu names the program that reads --counters, which was not given.", "Name the report with --counters."
         )
+    policy = None if request.policy is None else read_policy(request.policy)
     with claim_folder(folder, ANALYSIS, force=request.force) as claimed:
         with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
             record = read_record(source) if source.is_dir() else None
             trace = resolve(source, request.nsys, Path(scratch), progress.say)
             analysis = analyze_trace(
-                trace, progress.say, identity_of(source, trace), launched_only=request.launched_only
+                trace, progress.say, identity_of(source, trace), launched_only=request.launched_only, policy=policy
             )
             analysis, record = complete_analysis(
                 analysis, record, trace, folder=source, report=request.counters, ncu=request.ncu
@@ -50,12 +53,18 @@ def analyze_one(request: TraceRequest, progress: Progress) -> TraceResult:
 
 
 def analyze_trace(
-    trace_path: Path, say: Say | None = None, identity: Path | None = None, *, launched_only: bool = False
+    trace_path: Path,
+    say: Say | None = None,
+    identity: Path | None = None,
+    *,
+    launched_only: bool = False,
+    policy: PolicyFile | None = None,
 ) -> Analysis:
     """Read and summarise one SQLite trace.
 
     identity: the file that the user named, as open_trace takes it.
     launched_only: leave out what ranges adopted or captured.
+    policy: as summarize takes it.
     """
     from nsysprof.trace.open import open_trace
 
@@ -64,7 +73,7 @@ def analyze_trace(
         from nsysprof.analysis.overview.summarize import summarize
         from nsysprof.trace.tables import read_tables
 
-        return summarize(read_tables(trace, progress=say), launched_only=launched_only)
+        return summarize(read_tables(trace, progress=say), launched_only=launched_only, policy=policy)
 
 
 def default_name(source: Path) -> str:
@@ -109,6 +118,7 @@ class TraceRequest:
 
     counters: what ncu counted of the same program (.ncu-rep, or its raw page as .csv).
     ncu: the ncu that reads the counters.
+    policy: a policy of tune, whose faster attention backends are findings.
     """
 
     source: Path
@@ -120,6 +130,7 @@ class TraceRequest:
     counters: Path | None = None
     ncu: Path | None = None
     launched_only: bool = False
+    policy: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,9 @@ def analyze(
     counters: Annotated[
         Path | None, typer.Option(help="What ncu counted of the same program: a .ncu-rep, or its --page raw as .csv.")
     ] = None,
+    policy: Annotated[
+        Path | None, typer.Option(help="A policy.json of tune: faster attention backends become findings.")
+    ] = None,
     workers: Annotated[
         int | None,
         typer.Option(min=1, help="Number of processes. Default: by the size of the traces.", rich_help_panel=_RANKS),
@@ -88,6 +91,7 @@ def analyze(
         counters=counters,
         ncu=ncu,
         launched_only=attribution == "launched",
+        policy=policy,
         workers=workers,
         scheduler=scheduler,
         tls=(tls_ca_file, tls_cert, tls_key) if tls_ca_file or tls_cert or tls_key else None,

@@ -16,6 +16,7 @@ from nsysprof.trace.schema import Int64s
 _SUFFIX = re.compile(
     r", (?:(op_id|seq) = (\d+)|(?:sizes|input_op_ids) = \[.*\])(?=, (?:op_id|seq|sizes|input_op_ids) = |$)"
 )
+_SIZES = ", sizes = "
 _TOKEN = "<range-"
 _DIGITS = re.compile(r"\d+")
 # Names with one of these words before a number are counters, whatever the numbers are.
@@ -37,10 +38,13 @@ class PlainNames:
     # The numbers of each name, -1 where there is none.
     op_id: Int64s
     seq: Int64s
+    # The sizes of the inputs as torch writes them, of operators of attention alone; "" for all others.
+    sizes: list[str]
 
 
 def strip_numbers(names: Sequence[str]) -> PlainNames:
     """Return the names without `, op_id = N`, `, seq = N`, `, sizes = [...]` and `, input_op_ids = [...]`."""
+    sizes = [""] * len(names)
     plain, numbers = [], np.full((2, len(names)), -1, dtype=np.int64)
     for row, name in enumerate(names):
         begin = min((at for at in (name.find(", op_id = "), name.find(", seq = ")) if at > 0), default=-1)
@@ -50,17 +54,23 @@ def strip_numbers(names: Sequence[str]) -> PlainNames:
         for part in parts if whole else ():
             if part[1] is not None and len(part[2]) < 19:
                 numbers[0 if part[1] == "op_id" else 1, row] = int(part[2])
-    return PlainNames(plain, numbers[0], numbers[1])
+            elif part[0].startswith(_SIZES) and "attention" in plain[-1]:
+                sizes[row] = part[0].removeprefix(_SIZES)
+    return PlainNames(plain, numbers[0], numbers[1], sizes)
 
 
 def strip_ranges(ranges: pd.DataFrame) -> pd.DataFrame:
-    """Return the ranges with torch's numbers as columns `op_id` and `seq` (-1: none) instead of in their names."""
+    """Return the ranges with torch's numbers as columns `op_id` and `seq` (-1: none) instead of in their names.
+
+    Where operators of attention have the sizes of their inputs, these are the column `sizes`.
+    """
     codes, unique = pd.factorize(ranges["name"])
     found = strip_numbers(unique.tolist())
     if not ((found.op_id >= 0) | (found.seq >= 0)).any():
         return ranges.assign(op_id=-1, seq=-1)
-    names = np.array(found.names, dtype=object)
-    return ranges.assign(name=names[codes], op_id=found.op_id[codes], seq=found.seq[codes])
+    names, sizes = np.array(found.names, dtype=object), np.array(found.sizes, dtype=object)
+    plain = ranges.assign(name=names[codes], op_id=found.op_id[codes], seq=found.seq[codes])
+    return plain.assign(sizes=sizes[codes]) if any(found.sizes) else plain
 
 
 def name_families(names: Sequence[str]) -> list[str]:

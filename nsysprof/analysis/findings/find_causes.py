@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.findings.attention_alternative import find_attention_alternative
 from nsysprof.analysis.findings.candidates import Candidate, list_candidates
 from nsysprof.analysis.findings.host_candidates import list_host_candidates
 from nsysprof.analysis.findings.kernel_candidates import list_kernel_candidates
@@ -19,6 +21,7 @@ from nsysprof.analysis.idle_time.ledger import Ledger
 from nsysprof.analysis.replay.execution_graph import ExecutionGraph, build_graph
 from nsysprof.analysis.replay.replay import ReplayChange, combine, no_change, replay
 from nsysprof.analysis.steps.find_steps import Steps, is_grid
+from nsysprof.attention.policy_file import PolicyFile
 from nsysprof.results.causes import LEAST_SHARE, Finding, Findings
 from nsysprof.trace.schema import Int64s, Ints, Tables
 
@@ -27,7 +30,7 @@ _SIDE_BY_SIDE = "stream-dependency"
 # The step that is left counts as at least this part of the whole one.
 _LEAST_LEFT = 0.2
 # The findings that apply to the cases of a grid, which share no step.
-_OF_KERNELS = ("unfused-attention", "unfused-optimizer")
+_OF_KERNELS = ("unfused-attention", "unfused-optimizer", "attention-backend")
 
 
 @dataclass(frozen=True)
@@ -45,15 +48,24 @@ class _Saved:
 
 
 def find_causes(
-    tables: Tables, launch: Ints, ranges: pd.DataFrame, ledger: Ledger, steps: Steps | None
+    tables: Tables,
+    launch: Ints,
+    ranges: pd.DataFrame,
+    ledger: Ledger,
+    steps: Steps | None,
+    policy: PolicyFile | None = None,
 ) -> Findings | None:
-    """Return the findings of a trace; None where no calls were recorded, so that nothing can be replayed."""
+    """Return the findings of a trace; None where no calls were recorded, so that nothing can be replayed.
+
+    policy: which attention backends were measured to be the fastest; None for nothing known.
+    """
     graph = None if steps is None else build_graph(tables, launch, ledger.classes, steps)
     if graph is None or steps is None:
         return None
     situation = look_at(tables, graph, ledger.classes, ranges, steps)
     listed = [
         *list_candidates(situation), *list_host_candidates(situation), *list_kernel_candidates(situation),
+        *_alternatives(tables, situation, ranges, policy),
     ]  # fmt: skip
     candidates = [each for each in listed if _can_be_judged(each, steps, ranges)]
     scale = _Scale(situation, estimate_tracing_cost(situation))
@@ -80,6 +92,15 @@ def find_causes(
         busy_ns=int(graph.busy_ns / situation.periods),
         together_ns=int(min(unchanged - together, _most(scale, kept, unchanged)) / situation.periods),
     )
+
+
+def _alternatives(
+    tables: Tables, situation: Situation, ranges: pd.DataFrame, policy: PolicyFile | None
+) -> Iterator[Candidate]:
+    if tables.calls is None:
+        return
+    tid = tables.calls.tid_of[tables.calls.variant[situation.graph.row]]
+    yield from find_attention_alternative(situation, tid, ranges, policy)
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.analysis.ranges.summarize_ranges import summarize_ranges
 from nsysprof.analysis.steps.find_steps import find_steps
 from nsysprof.analysis.steps.step_times import time_steps
+from nsysprof.attention.policy_file import PolicyFile
 from nsysprof.results.analysis import (
     API_COLUMNS,
     KERNEL_COLUMNS,
@@ -47,10 +48,11 @@ from nsysprof.results.column_registry.analysis_columns import RANGE_INSTANCES, R
 from nsysprof.trace.schema import COPY, FILL, MIGRATION, Calls, Ints, Tables, Work
 
 
-def summarize(tables: Tables, *, launched_only: bool = False) -> Analysis:
+def summarize(tables: Tables, *, launched_only: bool = False, policy: PolicyFile | None = None) -> Analysis:
     """Count and attribute everything. All counts come from the rows of one table each, never from a join.
 
     launched_only: leave out what ranges adopted from helper threads or captured into graphs, as NVIDIA does.
+    policy: which attention backends were measured to be the fastest, for the finding attention-backend.
     """
     # Sorting and gathering release the GIL, so independent parts run in parallel.
     with ThreadPoolExecutor(1, thread_name_prefix="totals") as pool:
@@ -81,7 +83,7 @@ def summarize(tables: Tables, *, launched_only: bool = False) -> Analysis:
         lost = None if tables.calls is None else found.launches & ~found.launching
         ledger = keep_ledger(tables, tables.launch, attributed.ranges, lost)
         steps = find_steps(tables, tables.launch, attributed.ranges)
-        findings = find_causes(tables, tables.launch, attributed.ranges, ledger, steps)
+        findings = find_causes(tables, tables.launch, attributed.ranges, ledger, steps, policy)
         step_times = time_steps(tables, steps, ledger)
     return Analysis(
         trace=whole.trace,

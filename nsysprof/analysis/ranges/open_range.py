@@ -21,13 +21,17 @@ def innermost_ranges(ranges: pd.DataFrame, tid: Int64s, time: Int64s) -> Texts:
     return found
 
 
-def innermost_codes(ranges: pd.DataFrame, tid: Int64s, time: Int64s) -> tuple[Int64s, Texts]:
-    """Return the same as numbers of names, and the names; the last of these is empty, for no range."""
+def innermost_codes(ranges: pd.DataFrame, tid: Int64s, time: Int64s, *, fold: bool = True) -> tuple[Int64s, Texts]:
+    """Return the same as numbers of names, and the names; the last of these is empty, for no range.
+
+    fold: whether counted ranges have the name of their family.
+    """
     found = np.full(len(time), -1, dtype=np.int64)
     if len(ranges) == 0:
         return found, np.array([""], dtype=object)
     own = ranges[ranges["domain"] == ""] if (ranges["domain"] == "").any() else ranges
-    code, families = pd.factorize(np.array(name_families(own["name"].tolist()), dtype=object))
+    listed = own["name"].tolist()
+    code, families = pd.factorize(np.array(name_families(listed) if fold else listed, dtype=object))
     start, end = own["start_ns"].to_numpy(np.int64), own["end_ns"].to_numpy(np.int64)
     owner = own["global_tid"].to_numpy(np.int64)
     for thread in np.unique(tid).tolist():

@@ -1,0 +1,137 @@
+"""Find fused attention for which a measurement on the same GPU shows a faster backend."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nsysprof.analysis.findings.attention_shapes import CallShape, causal_of, shapes_at
+from nsysprof.analysis.findings.candidates import Candidate, counted, each_step
+from nsysprof.analysis.findings.situation import Situation
+from nsysprof.analysis.kernel_names.variant_names import Texts
+from nsysprof.analysis.replay.replay import no_change
+from nsysprof.attention.kernel_family import kernel_family
+from nsysprof.attention.policy_file import AUTO, PolicyFile, PolicyRule
+from nsysprof.attention.shape import Shape
+from nsysprof.trace.schema import Int64s
+from nsysprof.units import format_ns
+
+# The measured latency of a call includes its launch, of which the GPU may see nothing.
+_LAUNCH_NS = 2_500
+# Backward kernels, and those that only prepare or finish a call.
+_NOT_MAIN = re.compile(r"bwd|backward|bprop|dgrad|combine|convert|dot_do_o|reduce_head|preprocess|postprocess", re.I)
+_FUSED = ("flash", "efficient", "cudnn")
+_HALF = ("bf16", "fp16")
+# Below this part of its time, a call's gain is within what two measurements of one kernel differ.
+_LEAST_GAIN = 0.03
+
+
+def find_attention_alternative(
+    situation: Situation, tid: Int64s, ranges: pd.DataFrame, policy: PolicyFile | None
+) -> Iterator[Candidate]:
+    """Yield what another backend would save, for calls whose shape the trace and the policy both have.
+
+    tid: the thread of each call of the graph. policy: what was measured; None for nothing.
+    """
+    if policy is None or policy.gpu_name is None or policy.gpu_name != situation.board:
+        return
+    names = [str(text) for text in situation.names.texts]
+    family = {number: _family_of(name) for number, name in enumerate(names)}
+    ran = np.array([family.get(number, "") for number in situation.kernel_number.tolist()], dtype=object)
+    work = np.flatnonzero(ran != "")
+    if len(work) == 0:
+        return
+    call = situation.call[work]
+    shapes = shapes_at(ranges, tid[call], situation.call_start_ns[call])
+    texts = [names[situation.kernel_number[row]] for row in work.tolist()]
+    rules = {rule.shape: rule for rule in policy.rules}
+    better = [
+        None if shape is None else _rule_for(rules, shape, causal, str(ran[row]))
+        for row, shape, causal in zip(work.tolist(), shapes, causal_of(texts), strict=True)
+    ]
+    yield from _candidates(situation, work, ran, better)
+
+
+def _family_of(name: str) -> str:
+    found = kernel_family([name]) or ""
+    return found if found in _FUSED and not _NOT_MAIN.search(name) else ""
+
+
+def _rule_for(rules: dict[Shape, PolicyRule], shape: CallShape, causal: bool | None, ran: str) -> PolicyRule | None:
+    """Return the measured alternative to what ran. Where the mask is unknown, the slower of both measurements."""
+    if shape.seq_q != shape.seq_kv:
+        return None
+    known = shape.causal if causal is None else causal
+    found = []
+    for mask in (True, False) if known is None else (known,):
+        of_mask = [
+            rule
+            for dtype in ((shape.dtype,) if shape.dtype else _HALF)
+            if (rule := rules.get(_full(shape, dtype, mask))) is not None
+        ]
+        if not of_mask or any(rule.median_ns is None or rule.backend in (ran, AUTO, "math") for rule in of_mask):
+            return None
+        found += of_mask
+    return max(found, key=lambda rule: rule.median_ns or 0.0)
+
+
+def _full(shape: CallShape, dtype: str, causal: bool) -> Shape:
+    return Shape(
+        seq=shape.seq_q, batch=shape.batch, heads=shape.heads, kv_heads=shape.kv_heads, head_dim=shape.head_dim,
+        dtype=dtype, causal=causal, pass_="fwd",
+    )  # fmt: skip
+
+
+def _candidates(situation: Situation, work: Int64s, ran: Texts, better: list[PolicyRule | None]) -> Iterator[Candidate]:
+    """Yield one candidate for each pair of a backend that ran and a faster one."""
+    graph = situation.graph
+    duration = graph.duration_ns[work]
+    faster = [
+        rule is not None and rule.median_ns is not None and rule.median_ns < (1 - _LEAST_GAIN) * took
+        for rule, took in zip(better, duration.tolist(), strict=True)
+    ]
+    pairs = [
+        (str(ran[row]), rule.backend) if rule is not None and wins else ("", "")
+        for row, rule, wins in zip(work.tolist(), better, faster, strict=True)
+    ]
+    for (old, new), _ in Counter(pair for pair in pairs if pair[0]).most_common():
+        mine = np.array([pair == (old, new) for pair in pairs])
+        rows = work[mine]
+        own_rules = (rule for rule, is_mine in zip(better, mine, strict=True) if is_mine)
+        measured = np.array([rule.median_ns for rule in own_rules if rule is not None], dtype=np.float64)
+        before = graph.duration_ns[rows]
+
+        def at(target: npt.NDArray[np.float64], rows: Int64s = rows) -> Int64s:
+            changed = graph.duration_ns.copy()
+            changed[rows] = np.minimum(changed[rows], np.maximum(target, 0).astype(np.int64))
+            return changed
+
+        base = no_change(graph)
+        changes = [
+            replace(base, duration_ns=at(target))
+            for target in (measured, (measured + before) / 2, measured - _LAUNCH_NS)
+        ]
+        chosen = np.zeros(len(graph.duration_ns), dtype=np.bool_)
+        chosen[rows] = True
+        text = (
+            f"Attention runs on {old} in {counted(situation, chosen, 'call')} of "
+            f"{format_ns(int(np.median(before)))} each, {format_ns(each_step(situation, before.sum()))} in all; for "
+            f"the same shape on this GPU, {new} was measured at {format_ns(float(np.median(measured)))}."
+        )
+        step = (
+            f"with torch.nn.attention.sdpa_kernel(SDPBackend.{_SDPA[new]}): ..., or with nsysprof.policy(POLICY): ..."
+        )
+        yield Candidate(
+            "attention-backend", changes[0], changes[1], changes[2], situation.calls_of(chosen), len(rows), text, step
+        )
+
+
+_SDPA = {
+    "flash": "FLASH_ATTENTION", "efficient": "EFFICIENT_ATTENTION", "cudnn": "CUDNN_ATTENTION", "math": "MATH",
+}  # fmt: skip

@@ -1,0 +1,112 @@
+"""A measured alternative of a fused attention call is a finding, on the same GPU and for the same shape alone."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from nsysprof.analysis.findings.attention_shapes import CallShape, causal_of, shapes_at
+from nsysprof.analysis.overview.summarize import summarize
+from nsysprof.attention.policy_file import PolicyFile, PolicyRule
+from nsysprof.trace.open import open_trace
+from nsysprof.trace.tables import read_tables
+from tests.analysis.programs import MS, US, Program
+
+TRAITS = "Flash_fwd_kernel_traits<(int)64, cutlass::{dtype}, Flash_kernel_traits<(int)64, cutlass::{dtype}>>"
+FLASH = "pytorch_flash::flash_fwd_kernel<" + TRAITS.format(dtype="bfloat16_t") + ", (bool)0, (bool){causal}, (bool)0>"
+CAUSAL = FLASH.format(causal=1)
+SIZES = ", sizes = [[2, 16, 4096, 64], [2, 4, 4096, 64], [2, 4, 4096, 64], [], [], [], []]"
+
+
+def training(kernel=CAUSAL, name="aten::scaled_dot_product_attention, seq = 7" + SIZES):
+    """Return steps of 6 ms in which attention takes 1 ms twice."""
+    program = Program()
+    program.builder.gpu()
+    for _ in range(6):
+        begin = program.now
+        program.launch(2 * MS)
+        for _ in range(2):
+            start = program.now
+            program.launch(1 * MS, kernel)
+            program.builder.range(start - 1, program.now + 1, name)
+            program.launch(1 * MS)
+        program.wait()
+        program.step(begin)
+    return program.builder
+
+
+def rule(backend="cudnn", median_ns=600 * US, **shape):
+    fields = dict(batch=2, heads=16, kv_heads=4, seq=4096, head_dim=64, dtype="bf16", causal=True) | shape
+    return PolicyRule(backend, why="winner", median_ns=float(median_ns), **fields)
+
+
+def found(folder, builder, *rules, gpu="NVIDIA H200"):
+    policy = PolicyFile(tuple(rules), "cuda", gpu, None, None)
+    path = folder / "t.sqlite"
+    path.unlink(missing_ok=True)
+    with open_trace(builder.write(path)) as trace:
+        findings = summarize(read_tables(trace), policy=policy).findings
+    return [item for item in findings.items if item.code == "attention-backend"]
+
+
+def test_the_saving_is_the_difference_of_the_measurements(tmp_path):
+    (item,) = found(tmp_path, training(), rule())
+    assert item.saving_ns == pytest.approx(2 * 400 * US, rel=0.02)
+    assert item.saving_low_ns <= item.saving_ns / 1.9
+    assert item.count == 2
+    assert "on flash in 2 calls" in item.text
+    assert "cudnn was measured at 600.0 us" in item.text
+    assert "CUDNN_ATTENTION" in item.next_step
+
+
+@pytest.mark.parametrize(
+    ("rules", "gpu"),
+    [
+        ([], "NVIDIA H200"),
+        ([rule()], "NVIDIA H100"),
+        ([rule()], None),
+        ([rule(seq=2048)], "NVIDIA H200"),
+        ([rule(causal=False)], "NVIDIA H200"),
+        ([rule("flash", 500 * US)], "NVIDIA H200"),
+        ([rule("auto", 500 * US)], "NVIDIA H200"),
+        ([rule(median_ns=980 * US)], "NVIDIA H200"),
+    ],
+)
+def test_nothing_is_said_without_a_measurement_that_applies(tmp_path, rules, gpu):
+    assert found(tmp_path, training(), *rules, gpu=gpu) == []
+
+
+def test_where_the_mask_is_unknown_both_must_be_measured_and_the_slower_counts(tmp_path):
+    kernel = "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7"
+    assert found(tmp_path, training(kernel), rule("flash")) == []
+    (item,) = found(tmp_path, training(kernel), rule("flash"), rule("flash", 800 * US, causal=False))
+    assert item.saving_ns == pytest.approx(2 * 200 * US, rel=0.03)
+
+
+def test_without_sizes_nothing_is_said(tmp_path):
+    assert found(tmp_path, training(name="attention"), rule()) == []
+
+
+def test_shapes_of_operators_and_of_our_own_ranges():
+    sizes = "[[2, 16, 512, 64], [2, 4, 1024, 64], [2, 4, 1024, 64]]"
+    rows = [
+        ("aten::scaled_dot_product_attention", sizes, 0, 100),
+        ("aten::_flash_attention_forward", "[[2, 512, 16, 64], [2, 1024, 4, 64], [2, 1024, 4, 64]]", 10, 20),
+        ("aten::add", sizes, 30, 40),
+        ("RUN::flash::S128::B=1::H=8::D=64::dtype=fp16::causal=0", "", 200, 300),
+        ("RUN::flash::S128", "", 400, 500),
+    ]
+    ranges = pd.DataFrame(rows, columns=["name", "sizes", "start_ns", "end_ns"]).assign(global_tid=1, domain="")
+    times = np.array([15, 35, 150, 250, 450])
+    shape = CallShape(2, 16, 4, 512, 1024, 64)
+    ours = CallShape(1, 8, 8, 128, 128, 64, False, "fp16")
+    assert shapes_at(ranges, np.ones(5, dtype=np.int64), times) == [shape, shape, None, ours, None]
+
+
+def test_flash_kernels_say_their_mask():
+    split = FLASH.replace("flash_fwd_kernel", "flash_fwd_splitkv_kernel").replace("(bool)0, (bool){causal}", "(bool)1")
+    assert causal_of([FLASH.format(causal=1), FLASH.format(causal=0), split, "fmha_cutlassF"]) == [
+        True,
+        False,
+        True,
+        None,
+    ]
