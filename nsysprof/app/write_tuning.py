@@ -43,6 +43,7 @@ def write_tuning(
     from nsysprof.app.find_policy import write_choices
     from nsysprof.files.output import write_whole
     from nsysprof.report.bench import write_bench
+    from nsysprof.report.figures.png import can_draw
     from nsysprof.report.reports.bench_report import BenchReport
     from nsysprof.report.reports.tune_report import tuning_sections
     from nsysprof.results.column_registry.case_columns import WINNERS
@@ -51,7 +52,7 @@ def write_tuning(
     winners = find_winners(results.table)
     choices = choose_backends(winners)
     lines = insights(results.table, winners, results.floor_pct)
-    if figures:
+    if figures and can_draw():
         _draw(winners, folder / "winners.png")
     write_whole(folder / WINNERS.name, render_csv(winners, WINNERS))
     if choices:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nsysprof.cli import options
-from nsysprof.cli.console import print_json
+from nsysprof.cli.console import print_json, say_missing_figures
 from nsysprof.errors import DataLossError
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ def analyze(
     )
     result = use_case.analyze(request, show_progress(quiet=as_json))
     mark_saved()
+    say_missing_figures(figures and not as_json)
     if as_json:
         print_json({**_to_json(result), "folder": str(result.folder)})
     else:

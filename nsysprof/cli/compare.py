@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nsysprof.cli import options
-from nsysprof.cli.console import print_json
+from nsysprof.cli.console import print_json, say_missing_figures
 from nsysprof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -107,6 +107,7 @@ def compare(
     result = use_case.compare(request, show_progress(quiet=as_json))
     if out is not None:
         mark_saved()
+        say_missing_figures(figures and not as_json)
     _print(result, as_json)
     if result.comparison.outcome is not None:
         raise typer.Exit(EXIT_CODES[result.comparison.outcome])

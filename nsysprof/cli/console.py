@@ -37,6 +37,14 @@ def print_report(report: Report) -> None:
     typer.echo(wrap_sentences(text, width) if sys.stdout.isatty() else text)
 
 
+def say_missing_figures(wanted: bool) -> None:
+    """Say on stderr that no figures were drawn, where they were wanted and matplotlib is missing."""
+    from nsysprof.report.figures.png import can_draw
+
+    if wanted and not can_draw():
+        typer.echo("No PNG figures: they need matplotlib. -> pip install 'nsysprof[figures]'", err=True)
+
+
 def wrap_sentences(text: str, width: int) -> str:
     """Return a text whose lines are broken between words where they exceed `width`, and go on below their beginning."""
     lines: list[str] = []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nsysprof.cli import options
-from nsysprof.cli.console import print_json
+from nsysprof.cli.console import print_json, say_missing_figures
 
 if TYPE_CHECKING:
     from nsysprof.app.analyze_trace import TraceResult
@@ -34,6 +34,7 @@ def demo(
     request = use_case.DemoRequest(out or Path("nsysprof-demo"), force=force or out is None, figures=figures)
     result = use_case.demo(request, show_progress(quiet=as_json))
     mark_saved()
+    say_missing_figures(figures and not as_json)
     page = (result.folder / "report.html").resolve()
     if as_json:
         from nsysprof.report.write import analysis_json

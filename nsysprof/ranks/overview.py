@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from nsysprof.analysis.kernel_names.categories import categorize
+from nsysprof.analysis.sampling.student_t import t_isf
 from nsysprof.notes import Note
 from nsysprof.ranks.collective_waits.clocks import arrivals, fit_clocks
 from nsysprof.ranks.collective_waits.job_replay import Floats
@@ -176,7 +176,7 @@ def _deviant(values: Floats, alpha: float) -> list[int]:
         deviation = np.abs(values[left] - values[left].mean()) / spread
         worst = int(deviation.argmax())
         n = len(left)
-        t = stats.t.ppf(1 - alpha / (2 * n), n - 2)
+        t = t_isf(alpha / (2 * n), n - 2)
         removed.append(int(left[worst]))
         if deviation[worst] > (n - 1) * t / np.sqrt((n - 2 + t**2) * n):
             count = step

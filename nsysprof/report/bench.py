@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from nsysprof.files.output import write_whole
-from nsysprof.report.figures.png import png_bytes
+from nsysprof.report.figures.png import can_draw, png_bytes
 from nsysprof.report.formats.escape import clean
 from nsysprof.report.reports.bench_report import BenchReport, bench_report
 from nsysprof.report.write import read_figures, write_report
@@ -29,7 +29,7 @@ _ALTS = {
 def write_bench(report: BenchReport, folder: Path, *, figures: bool) -> list[Path]:
     """Write results.csv, figures and reports into `folder` and return their paths. Raises OutputError."""
     written = [write_whole(folder / "results.csv", results_csv(report.table))]
-    pictures = _write_figures(report, folder) if figures else []
+    pictures = _write_figures(report, folder) if figures and can_draw() else []
     document = bench_report(report, read_figures(pictures, _ALTS))
     return [*written, *pictures, *write_report(document, folder)]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nsysprof.files.json_file import encode_json
 from nsysprof.files.output import write_whole
-from nsysprof.report.figures.png import png_bytes
+from nsysprof.report.figures.png import can_draw, png_bytes
 from nsysprof.report.reports.compare_report import compare_report
 from nsysprof.report.write import read_figures, write_report
 from nsysprof.results.comparison import VersionComparison
@@ -25,7 +25,7 @@ _ALTS = {
 def write_compare(found: VersionComparison, folder: Path, *, figures: bool) -> list[Path]:
     """Write compare.json, figures and reports into `folder`, and return their paths. Raises OutputError."""
     written = [write_whole(folder / JSON, encode_json(found.to_json()))]
-    pictures = _write_figures(found, folder) if figures else []
+    pictures = _write_figures(found, folder) if figures and can_draw() else []
     report = compare_report(found, read_figures(pictures, _ALTS))
     return [*written, *pictures, *write_report(report, folder)]
 

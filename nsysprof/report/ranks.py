@@ -13,7 +13,7 @@ from nsysprof import __version__
 from nsysprof.files.json_file import json_value
 from nsysprof.files.output import output_error, write_whole
 from nsysprof.plain_text import plain_json
-from nsysprof.report.figures.png import png_bytes, svg_bytes
+from nsysprof.report.figures.png import can_draw, png_bytes, svg_bytes
 from nsysprof.report.reports.ranks_report import ranks_report
 from nsysprof.report.write import read_figures, write_report
 from nsysprof.results.column_registry import rank_columns
@@ -40,7 +40,7 @@ def write_ranks(
         out.mkdir(parents=True, exist_ok=True)
         (out / JSON).unlink(missing_ok=True)
         written = [write_whole(out / file.name, render_csv(table, file)) for file, table in _tables(found)]
-        pictures = _write_figures(found, out, svg, progress) if figures else []
+        pictures = _write_figures(found, out, svg, progress) if figures and can_draw() else []
         pngs = [path for path in pictures if path.suffix == ".png"]
         written += [*pictures, *write_report(ranks_report(found, read_figures(pngs, _ALTS)), out)]
         text = plain_json(ranks_json(found))

@@ -13,7 +13,7 @@ from nsysprof.files.json_file import json_value
 from nsysprof.files.output import output_error, write_whole
 from nsysprof.plain_text import plain_json
 from nsysprof.report.document import Figure, Report
-from nsysprof.report.figures.png import png_bytes, svg_bytes
+from nsysprof.report.figures.png import can_draw, png_bytes, svg_bytes
 from nsysprof.report.formats.html import render_html
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.formats.sarif import render_sarif
@@ -74,7 +74,7 @@ def write_analysis(
     try:
         out.mkdir(parents=True, exist_ok=True)
         written = _write_tables(analysis, record, out)
-        pictures = _write_figures(analysis, record, out, svg, say) if figures else []
+        pictures = _write_figures(analysis, record, out, svg, say) if figures and can_draw() else []
         pngs = [path for path in pictures if path.suffix == ".png"]
         if figures:
             say("draw report.html")

@@ -22,7 +22,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import zstandard
 
 from nsysprof.app.analyze_trace import analyze_trace
 from nsysprof.bundle.sanitize import sanitize_trace
@@ -32,6 +31,7 @@ from nsysprof.trace import columns
 from nsysprof.trace.columns import read_rows
 from nsysprof.trace.inputs import unpack
 from nsysprof.trace.inputs.resolve_input import resolve_input
+from nsysprof.trace.inputs.unpack import zstd
 from nsysprof.trace.open import Trace, open_trace
 from nsysprof.trace.tables import read_strings
 from tests.builders.build_trace import TraceBuilder
@@ -231,7 +231,7 @@ def test_a_file_of_holes(tmp_path: Path) -> None:
     assert "fetch it again" in caught.value.next_step
 
 
-PACKERS = {".xz": partial(lzma.compress, preset=0), ".gz": gzip.compress, ".zst": zstandard.compress}
+PACKERS = {".xz": partial(lzma.compress, preset=0), ".gz": gzip.compress, ".zst": zstd.compress}
 
 
 @pytest.mark.parametrize("suffix", PACKERS)

@@ -15,7 +15,9 @@ import numpy as np
 
 from nsysprof.analysis.comparison.rank_sum import LEAST_BLOCKS, LEAST_DELTA, compare_medians
 from nsysprof.analysis.sampling.process_model import Floats
+from nsysprof.analysis.sampling.rank_tests import average_ranks
 from nsysprof.analysis.sampling.significance import ALPHA, MARGIN_PCT, holm, noise_floor
+from nsysprof.analysis.sampling.student_t import nct_sf, t_isf, t_sf
 from nsysprof.analysis.sampling.variance_shrinkage import Prior, fit_prior
 from nsysprof.attention.case import Case
 from nsysprof.results.comparison import (
@@ -209,9 +211,7 @@ def cut_stretches(values: Sequence[int]) -> list[Sequence[int]]:
 
 def _autocorrelation_time(values: Sequence[int]) -> float:
     """Return the autocorrelation time in samples, at least 1. It uses ranks, so that an outlier does not hide it."""
-    from scipy import stats
-
-    ranks = stats.rankdata(values) - (len(values) + 1) / 2
+    ranks = average_ranks(values) - (len(values) + 1) / 2
     power = float((ranks**2).sum())
     if len(values) < 8 or power == 0:
         return 1.0
@@ -293,18 +293,14 @@ def _error(pair: _Pair, prior: Prior, floor_pct: float) -> tuple[float, float]:
 
 
 def _p_of_units(pair: _Pair, error: tuple[float, float]) -> float:
-    from scipy import stats
-
     distance = abs(float(pair.candidate.levels.mean() - pair.baseline.levels.mean()))
     if error[0] == 0:
         return 1.0 if distance == 0 else 0.0
-    return float(2 * stats.t.sf(distance / error[0], error[1]))
+    return 2 * t_sf(distance / error[0], error[1])
 
 
 def _interval(pair: _Pair, error: tuple[float, float]) -> tuple[float | None, float | None]:
     """Return the confidence interval of the latency ratio."""
-    from scipy import stats
-
     old, new = pair.baseline, pair.candidate
     if min(len(old.flat), len(new.flat)) < LEAST_BLOCKS:
         return None, None
@@ -312,7 +308,7 @@ def _interval(pair: _Pair, error: tuple[float, float]) -> tuple[float | None, fl
     differences = _resample(new, generator) - _resample(old, generator)
     low, high = np.quantile(differences, [0.025, 0.975])
     middle = float(np.median(new.flat) - np.median(old.flat))
-    reach = error[0] * float(stats.t.ppf(0.975, error[1]))
+    reach = error[0] * t_isf(0.025, error[1])
     return float(np.exp(min(low, middle - reach))), float(np.exp(max(high, middle + reach)))
 
 
@@ -386,15 +382,13 @@ def units_needed(deviation: float, margin_pct: float, tests: int) -> int:
     deviation: the standard deviation of a unit's log median.
     tests: how many cases Holm's method corrects for; its first step asks for alpha / tests.
     """
-    from scipy import stats
-
     wanted = np.log1p(margin_pct / 100)
     alpha = ALPHA / max(1, tests)
     for count in range(2, _MOST_UNITS + 1):
         freedom = 2 * count - 2
         shift = wanted / (deviation * np.sqrt(2 / count)) if deviation > 0 else np.inf
-        critical = max(float(stats.t.isf(alpha / 2, freedom)), _FLOOR_ERRORS)
-        if shift == np.inf or stats.nct.sf(critical, freedom, shift) >= POWER:
+        critical = max(t_isf(alpha / 2, freedom), _FLOOR_ERRORS)
+        if shift == np.inf or nct_sf(critical, freedom, shift) >= POWER:
             return count
     return _MOST_UNITS + 1
 

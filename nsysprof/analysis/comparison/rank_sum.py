@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nsysprof.analysis.sampling.process_model import Floats
+from nsysprof.analysis.sampling.rank_tests import mann_whitney
 
 # Cliff's delta from which a difference counts as "medium" (Romano et al., 2006).
 LEAST_DELTA = 0.33
@@ -30,7 +31,5 @@ def compare_medians(baseline: Floats, candidate: Floats) -> RankSum | None:
         return None
     if np.ptp(np.concatenate([baseline, candidate])) == 0:
         return RankSum(1.0, 0.0)
-    from scipy import stats
-
-    test = stats.mannwhitneyu(candidate, baseline, alternative="two-sided")
-    return RankSum(float(test.pvalue), 2 * float(test.statistic) / (len(baseline) * len(candidate)) - 1)
+    u, p = mann_whitney(candidate, baseline)
+    return RankSum(p, 2 * u / (len(baseline) * len(candidate)) - 1)

@@ -6,13 +6,13 @@ run. A single process says nothing about others, and its interval covers only fu
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from nsysprof.analysis.sampling.process_model import Floats, estimate, process_levels, steady_samples, turns_of
+from nsysprof.analysis.sampling.rank_tests import kendall_p, theil_sen_slope
 from nsysprof.analysis.sampling.variance_shrinkage import NO_PRIOR, Prior
 from nsysprof.results.block import OK, Block
 
@@ -23,7 +23,7 @@ METHOD = (
     "are fewer than 3 blocks), and covers that process alone; outliers lie over 3 interquartile ranges outside the "
     "quartiles and are kept; drift is the Theil-Sen slope of the blocks' medians over the run, with Kendall's p"
 )
-_RESAMPLES = 10_000
+_RESAMPLES, _AT_ONCE = 10_000, 1000
 _CONFIDENCE = 0.95
 _LEAST_BLOCKS = 3
 _LEAST_SAMPLES = 6
@@ -128,21 +128,14 @@ def _medians_of(table: Floats, chosen: Floats) -> Floats:
 
 
 def _bootstrap(data: Floats, statistic: Callable[[Floats], Floats]) -> tuple[float, float]:
-    from scipy import stats
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of values that are all equal: their interval has no width, and that is right
-        found = stats.bootstrap(
-            (data,),
-            lambda chosen, axis: statistic(chosen),
-            n_resamples=_RESAMPLES,
-            batch=1000,
-            confidence_level=_CONFIDENCE,
-            method="percentile",
-            vectorized=True,
-            rng=np.random.default_rng(_SEED),
-        )
-    return float(found.confidence_interval.low), float(found.confidence_interval.high)
+    """Return the percentile interval of a statistic (of the last axis) over resamples of the data."""
+    generator = np.random.default_rng(_SEED)
+    found = [
+        statistic(data[generator.integers(len(data), size=(_AT_ONCE, len(data)))])
+        for _ in range(_RESAMPLES // _AT_ONCE)
+    ]
+    low, high = np.quantile(np.concatenate(found), [(1 - _CONFIDENCE) / 2, (1 + _CONFIDENCE) / 2])
+    return float(low), float(high)
 
 
 def _count_outliers(values: Floats) -> int:
@@ -155,13 +148,9 @@ def _drift(starts_ns: Sequence[int], medians: Sequence[float]) -> tuple[float | 
     """Return the change of the blocks' medians from first to last (percent) and its p; None below 5 blocks."""
     if len(starts_ns) < 5 or len(set(starts_ns)) < 5:
         return None, None
-    from scipy import stats
-
     at, values = np.asarray(starts_ns, dtype=np.float64), np.asarray(medians)
     if np.ptp(values) == 0:
         return 0.0, 1.0
-    slope = stats.theilslopes(values, at - at.min()).slope
+    slope = theil_sen_slope(at - at.min(), values)
     middle = float(np.median(values))
-    return 100 * float(slope) * float(np.ptp(at)) / middle if middle else None, float(
-        stats.kendalltau(at, values).pvalue
-    )
+    return 100 * slope * float(np.ptp(at)) / middle if middle else None, kendall_p(at, values)

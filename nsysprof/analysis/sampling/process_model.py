@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from nsysprof.analysis.sampling.student_t import t_isf, t_sf
 from nsysprof.analysis.sampling.variance_shrinkage import Prior, fit_prior
 from nsysprof.results.block import OK, Block
 
@@ -45,18 +46,14 @@ class Estimate:
 
     def p(self, least: float = 0.0) -> float:
         """Return the two-sided p of a t test that the value is no further from zero than `least`."""
-        from scipy import stats
-
         beyond = abs(self.value) - least
         if self.error == 0:
             return 0.0 if beyond > 0 else 1.0
-        return min(1.0, float(2 * stats.t.sf(beyond / self.error, self.freedom)))
+        return min(1.0, 2 * t_sf(beyond / self.error, self.freedom))
 
     def reach(self, confidence: float = CONFIDENCE) -> float:
         """Return half the width of the interval."""
-        from scipy import stats
-
-        return self.error * float(stats.t.ppf(0.5 + confidence / 2, self.freedom))
+        return self.error * t_isf(0.5 - confidence / 2, self.freedom)
 
 
 def steady_samples(values_ns: Sequence[int]) -> Sequence[int]:

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log
 
 import numpy as np
+
+from nsysprof.analysis.sampling.polygamma import digamma, inverse_trigamma, trigamma
 
 # Fewer cases say little about how much variances differ between cases.
 _LEAST_CASES = 3
@@ -39,25 +42,16 @@ NO_PRIOR = Prior(0.0, 0.0)
 
 def fit_prior(found: Sequence[tuple[float, int]]) -> Prior:
     """Return the prior that fits the (variance, degrees of freedom) of every case."""
-    from scipy.special import digamma, polygamma
-
     known = [(max(variance, _SMALLEST), freedom) for variance, freedom in found if freedom > 0]
     if len(known) < _LEAST_CASES:
         return NO_PRIOR
     variance, freedom = np.array(known, dtype=np.float64).T
-    logs = np.log(variance) - digamma(freedom / 2) + np.log(freedom / 2)
+    halves = [each / 2 for each in freedom.tolist()]
+    logs = np.log(variance) - [digamma(each) - log(each) for each in halves]
     middle = float(logs.mean())
-    excess = float(logs.var(ddof=1) - polygamma(1, freedom / 2).mean())
+    excess = float(logs.var(ddof=1) - np.mean([trigamma(each) for each in halves]))
     if excess <= 0:
         # More alike than chance would have it: all repetitions are of one variance. A case's own are added later.
         return Prior(float(freedom.sum() - freedom.mean()), float(np.average(variance, weights=freedom)))
-    half = _inverse_trigamma(excess)
+    half = inverse_trigamma(excess)
     return Prior(2 * half, float(np.exp(middle + digamma(half) - np.log(half))))
-
-
-def _inverse_trigamma(value: float) -> float:
-    from scipy.optimize import brentq
-    from scipy.special import polygamma
-
-    root = brentq(lambda log_half: float(polygamma(1, np.exp(log_half))) - value, -30.0, 30.0)
-    return float(np.exp(root))

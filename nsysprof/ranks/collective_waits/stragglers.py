@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
+from nsysprof.analysis.sampling.student_t import t_isf, t_sf
 from nsysprof.ranks.collective_waits.clocks import Arrivals
 from nsysprof.ranks.collective_waits.job_replay import Floats, RecordedJob, read_job, replay
 from nsysprof.results.column_registry.column import Dtype
@@ -183,12 +183,12 @@ def _persists(more: Floats, ranks: int) -> bool:
     if spread == 0:
         return bool(more.mean() > 0)
     t = more.mean() / (spread / np.sqrt(len(more)))
-    return bool(stats.t.sf(t, len(more) - 1) * ranks <= STRAGGLER_ALPHA)
+    return bool(t_sf(float(t), len(more) - 1) * ranks <= STRAGGLER_ALPHA)
 
 
 def _half_width(gain: Floats) -> float:
     """Return half of the 95 % interval of the sum over parts."""
-    return float(stats.t.ppf(0.975, len(gain) - 1) * gain.std(ddof=1) * np.sqrt(len(gain)))
+    return float(t_isf(0.025, len(gain) - 1) * gain.std(ddof=1) * np.sqrt(len(gain)))
 
 
 def _late_by_work(rows: Sequence[RankRow]) -> list[Late]:

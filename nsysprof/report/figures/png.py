@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import io
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+def can_draw() -> bool:
+    """Return whether matplotlib is there: it is in the extra [figures], because it is a third of an installation."""
+    return find_spec("matplotlib") is not None
 
 
 def png_bytes(figure: Figure) -> bytes:

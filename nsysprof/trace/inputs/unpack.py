@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import lzma
 import shutil
+import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +15,14 @@ from nsysprof.errors import OutputError, TraceDamagedError, TraceError, TraceFor
 from nsysprof.trace.inputs.bundle_format import MAX_FREE_BYTES, MAX_RATIO
 from nsysprof.trace.open import refuse_lfs_pointer
 
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
 _CHUNK = 1 << 20
-# One byte of zstd can stand for 32 KiB, so this many bytes become at most 64 MiB in one step.
-_ZST_CHUNK = 2 << 10
 # The memory that a decoder may use; the strongest usual settings (xz -9e, zstd --ultra -22) need half of it.
-_MOST_WINDOW_BYTES = 128 << 20
+_MOST_WINDOW_LOG = 27  # 128 MiB
 _XZ_MEMORY_BYTES = 256 << 20
 # The fraction of the disk's free space that may be used.
 _SHARE_OF_DISK = 0.9
@@ -30,8 +34,6 @@ def unpack(source: Path, work_dir: Path) -> Path:
     Raises TraceForeignError for what unpacks to more than any trace does, TraceDamagedError for a broken archive,
     OutputError when the disk is too small, and TraceError for what cannot be read.
     """
-    from zstandard import ZstdError
-
     try:
         packed_bytes = source.stat().st_size
         with source.open("rb") as stream:
@@ -54,7 +56,7 @@ def unpack(source: Path, work_dir: Path) -> Path:
                 if written > room:
                     raise OutputError(f"{source} unpacks to more than the disk has room for.", "Set TMPDIR.")
                 plain.write(chunk)
-    except (EOFError, lzma.LZMAError, gzip.BadGzipFile, zlib.error, ZstdError) as error:
+    except (EOFError, lzma.LZMAError, gzip.BadGzipFile, zlib.error, zstd.ZstdError) as error:
         raise TraceDamagedError(f"{source} is damaged or truncated: {error}.", "Fetch it again.") from error
     except OSError as error:
         raise OutputError(f"{source} cannot be unpacked: {error.strerror}.", "Free space, or set TMPDIR.") from error
@@ -87,18 +89,20 @@ def _read_xz(packed: IO[bytes]) -> Iterator[bytes]:
 
 
 def _read_zst(packed: IO[bytes]) -> Iterator[bytes]:
-    """Yield one or several frames. zstandard's own readers take a truncated file for a complete one."""
-    from zstandard import ZstdDecompressor, ZstdError
-
-    frame = ZstdDecompressor(max_window_size=_MOST_WINDOW_BYTES).decompressobj()
-    while chunk := packed.read(_ZST_CHUNK):
-        while chunk:
+    """Yield one or several frames. zstd's own readers take a truncated file for a complete one."""
+    frame = _new_frame()
+    while chunk := packed.read(_CHUNK):
+        while chunk or not (frame.eof or frame.needs_input):
             if frame.eof:
-                frame = ZstdDecompressor(max_window_size=_MOST_WINDOW_BYTES).decompressobj()
-            yield frame.decompress(chunk)
+                frame = _new_frame()
+            yield frame.decompress(chunk, _CHUNK)
             chunk = frame.unused_data if frame.eof else b""
     if not frame.eof:
-        raise ZstdError("it ends before its last frame does")
+        raise zstd.ZstdError("it ends before its last frame does")
+
+
+def _new_frame() -> zstd.ZstdDecompressor:
+    return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _MOST_WINDOW_LOG})
 
 
 _READERS = {".gz": _read_gz, ".xz": _read_xz, ".zst": _read_zst}

@@ -2,14 +2,14 @@ import gzip
 import lzma
 
 import pytest
-import zstandard
 
 from nsysprof.errors import MissingToolError, ToolFailedError, TraceDamagedError, TraceError, TraceForeignError
 from nsysprof.trace.inputs.resolve_input import resolve_input
+from nsysprof.trace.inputs.unpack import zstd
 from nsysprof.trace.open import open_trace
 from tests.builders.build_trace import TraceBuilder
 
-PACKERS = {".xz": lzma.compress, ".gz": gzip.compress, ".zst": zstandard.compress}
+PACKERS = {".xz": lzma.compress, ".gz": gzip.compress, ".zst": zstd.compress}
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_a_folder_with_a_report_alone_gives_the_report(tmp_path, work):
 
 def test_two_zst_frames_are_one_file(tmp_path, content, work):
     source = tmp_path / "t.sqlite.zst"
-    source.write_bytes(zstandard.compress(content[:5000]) + zstandard.compress(content[5000:]))
+    source.write_bytes(zstd.compress(content[:5000]) + zstd.compress(content[5000:]))
     assert resolve_input(source, None, work).read_bytes() == content
 
 

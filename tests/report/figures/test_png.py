@@ -1,0 +1,46 @@
+"""Without matplotlib, which is an extra: everything but the figures is there, and what brings them is said."""
+
+from __future__ import annotations
+
+import sys
+from importlib.machinery import PathFinder
+
+import pytest
+
+from nsysprof.cli import app
+from nsysprof.report.figures.png import can_draw
+
+
+@pytest.fixture
+def without_matplotlib(monkeypatch):
+    """Hide matplotlib from whoever looks for it or imports it."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    find = PathFinder.find_spec
+    monkeypatch.setattr(
+        PathFinder, "find_spec", lambda name, *more: None if name.startswith("matplotlib") else find(name, *more)
+    )
+
+
+def test_matplotlib_is_found_where_it_is():
+    assert can_draw()
+
+
+@pytest.mark.usefixtures("without_matplotlib")
+def test_an_analysis_lacks_only_its_figures(trace_path, tmp_path, capsys):
+    assert not can_draw()
+    app(["analyze", str(trace_path("mem")), "--out", str(tmp_path / "o")], standalone_mode=False)
+    assert "pip install 'nsysprof[figures]'" in capsys.readouterr().err
+    assert list((tmp_path / "o").glob("*.png")) == []
+    page = (tmp_path / "o" / "report.html").read_text(encoding="utf-8")
+    assert 'id="timeline' in page
+    app(["analyze", str(trace_path("mem")), "--out", str(tmp_path / "p"), "--no-figures"], standalone_mode=False)
+    assert "nsysprof[figures]" not in capsys.readouterr().err, "nobody wanted any"
+
+
+@pytest.mark.usefixtures("without_matplotlib")
+def test_comparisons_lack_only_theirs(trace_path, tmp_path, capsys):
+    path = str(trace_path("mem"))
+    app(["compare", path, path, "--out", str(tmp_path / "c")], standalone_mode=False)
+    assert "pip install 'nsysprof[figures]'" in capsys.readouterr().err
+    assert {each.name for each in (tmp_path / "c").iterdir()} == {"compare.json", "folder.json", "report.md"}
