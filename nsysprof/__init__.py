@@ -20,7 +20,7 @@ _HOMES = {
     "tune": "nsysprof.api.use_cases",
     "export_trace": "nsysprof.api.use_cases",
     "write_bundle": "nsysprof.api.use_cases",
-    "Grid": "nsysprof.app.grid",
+    "Grid": "nsysprof.app.inputs.grid",
     "Progress": "nsysprof.app.progress",
     "policy": "nsysprof.api.policy",
     "PolicyWarning": "nsysprof.api.policy",

@@ -14,7 +14,7 @@ from nsysprof.api.use_cases import compare as compare
 from nsysprof.api.use_cases import export_trace as export_trace
 from nsysprof.api.use_cases import tune as tune
 from nsysprof.api.use_cases import write_bundle as write_bundle
-from nsysprof.app.grid import Grid as Grid
+from nsysprof.app.inputs.grid import Grid as Grid
 from nsysprof.app.progress import Progress as Progress
 from nsysprof.errors import NsysprofError as NsysprofError
 from nsysprof.results.analysis import Analysis as Analysis

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from nsysprof.app.refuse_url import refuse_url
+from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.nsight.find_tool import NSYS, find_tool
 from nsysprof.trace import open as trace_open
 from nsysprof.trace.inputs.resolve_input import REPORTS, identity_of, resolve_input

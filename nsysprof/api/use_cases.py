@@ -11,17 +11,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from nsysprof.app.grid import Grid
+from nsysprof.app.inputs.grid import Grid
 from nsysprof.app.progress import SILENT, Progress
 
 if TYPE_CHECKING:
-    from nsysprof.app.analyze_ranks import RanksResult
-    from nsysprof.app.analyze_snapshot import SnapshotResult
-    from nsysprof.app.analyze_trace import TraceResult
     from nsysprof.app.bench import BenchResult
     from nsysprof.app.bundle import BundleResult
     from nsysprof.app.compare import CompareResult
     from nsysprof.app.export import ExportResult
+    from nsysprof.app.trace_analysis.analyze_ranks import RanksResult
+    from nsysprof.app.trace_analysis.analyze_snapshot import SnapshotResult
+    from nsysprof.app.trace_analysis.analyze_trace import TraceResult
     from nsysprof.app.tune import TuneResult
 
 Source = str | os.PathLike[str]

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nsysprof.app.analyze_trace import TraceRequest, TraceResult, analyze_one, default_name
+from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.app.progress import SILENT, Progress
-from nsysprof.app.refuse_url import refuse_url
+from nsysprof.app.trace_analysis.analyze_trace import TraceRequest, TraceResult, analyze_one, default_name
 from nsysprof.errors import UsageError
 
 if TYPE_CHECKING:
-    from nsysprof.app.analyze_ranks import RanksResult
-    from nsysprof.app.analyze_snapshot import SnapshotResult
+    from nsysprof.app.trace_analysis.analyze_ranks import RanksResult
+    from nsysprof.app.trace_analysis.analyze_snapshot import SnapshotResult
 
 
 def analyze(request: AnalyzeRequest, progress: Progress = SILENT) -> TraceResult | RanksResult | SnapshotResult:
     """Analyze what the request names, and write the analysis folder."""
-    from nsysprof.app.analyze_ranks import RanksRequest, analyze_ranks, is_many
-    from nsysprof.app.analyze_snapshot import SnapshotRequest, analyze_snapshot, is_snapshot
+    from nsysprof.app.trace_analysis.analyze_ranks import RanksRequest, analyze_ranks, is_many
+    from nsysprof.app.trace_analysis.analyze_snapshot import SnapshotRequest, analyze_snapshot, is_snapshot
     from nsysprof.trace.inputs.bundle_file import is_bundle, unpack_bundle
 
     inputs, out = request.inputs, request.out

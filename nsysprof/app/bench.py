@@ -8,8 +8,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nsysprof.app.grid import Grid
-from nsysprof.app.machine import default_dtype, require_torch, settle_device
+from nsysprof.app.inputs.grid import Grid
+from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError
 from nsysprof.files.folder_kinds import BENCH

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nsysprof.app.analyze_trace import default_name
+from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.app.progress import SILENT, Progress, Say
-from nsysprof.app.refuse_url import refuse_url
+from nsysprof.app.trace_analysis.analyze_trace import default_name
 from nsysprof.errors import OutputError, UsageError
 
 if TYPE_CHECKING:
-    from nsysprof.app.build_bundle import BuildRequest, Built
+    from nsysprof.app.bundle_content.build_bundle import BuildRequest, Built
     from nsysprof.bundle.verification.check import Searched
 
 
@@ -51,7 +51,7 @@ def _make_in_scratch(request: BundleRequest, target: Path, progress: Progress) -
 
 
 def _make(request: BundleRequest, target: Path, title: str, scratch: Path, say: Say) -> BundleResult:
-    from nsysprof.app.build_bundle import build
+    from nsysprof.app.bundle_content.build_bundle import build
     from nsysprof.files.output import write_whole
 
     wanted = _read(request, title, scratch)
@@ -82,8 +82,8 @@ def _make(request: BundleRequest, target: Path, title: str, scratch: Path, say: 
 def _read(request: BundleRequest, title: str, scratch: Path) -> BuildRequest:
     """Find what there is to share, and how its names become tokens."""
     from nsysprof.analysis.kernel_names.categories import categorize
-    from nsysprof.app.build_bundle import BuildRequest
-    from nsysprof.app.bundle_ranks import find_rank_traces
+    from nsysprof.app.bundle_content.build_bundle import BuildRequest
+    from nsysprof.app.bundle_content.bundle_ranks import find_rank_traces
     from nsysprof.bundle.names.name_tokens import NameTokens
     from nsysprof.bundle.source import read_ranks, read_source, refuse_bundle
     from nsysprof.nsight.find_tool import NSYS, find_tool

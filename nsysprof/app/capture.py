@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nsysprof.app.grid import Grid
-from nsysprof.app.machine import default_dtype, require_torch, settle_device
+from nsysprof.app.inputs.grid import Grid
+from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.attention.case import check_names
 from nsysprof.errors import (
@@ -145,7 +145,7 @@ def plan_capture(request: CaptureRequest) -> PlannedCapture:
 
 def capture(request: CaptureRequest, progress: Progress = SILENT) -> CaptureResult:
     """Measure and trace the grid, and fill the capture folder; a failure is part of the result."""
-    from nsysprof.app.capture_record import read_results
+    from nsysprof.app.trace_analysis.capture_record import read_results
     from nsysprof.capture.folder import prepare_folder
     from nsysprof.capture.run import run_capture
     from nsysprof.results.analysis import RESULT_COLUMNS
@@ -214,7 +214,7 @@ def _settle_profiler(profiler: str, device: str, nsys: Path | None) -> str:
 
 def _add_trace(captured: Captured, folder: Path) -> tuple[Loss, ...]:
     """Fill results.csv from the trace, and return what the profiler lost."""
-    from nsysprof.app.analyze_trace import analyze_trace
+    from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
     from nsysprof.capture.manifest import RESULTS, write_manifest
     from nsysprof.files.output import write_whole
     from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
@@ -231,8 +231,8 @@ def _add_trace(captured: Captured, folder: Path) -> tuple[Loss, ...]:
 
 
 def _fill(folder: Path, analysis: Analysis, captured: Captured, trace: Path) -> pd.DataFrame:
-    from nsysprof.app.capture_record import read_record
-    from nsysprof.app.join_counters import complete_analysis, name_kernels
+    from nsysprof.app.trace_analysis.capture_record import read_record
+    from nsysprof.app.trace_analysis.join_counters import complete_analysis, name_kernels
 
     name_kernels(folder, trace)
     joined, record = complete_analysis(analysis, read_record(folder), trace, folder=folder)

@@ -50,7 +50,7 @@ def _parse_rules(request: CompareRequest) -> tuple[GateRule, ...]:
 
 
 def _read_side(sources: Sequence[Path], request: CompareRequest, say: Say) -> list[Input]:
-    from nsysprof.app.compare_inputs import find_inputs, read_input
+    from nsysprof.app.inputs.compare_inputs import find_inputs, read_input
 
     return [
         read_input(path, request.nsys, say, launched_only=request.launched_only)
@@ -65,7 +65,7 @@ def _compare(
     from nsysprof.analysis.comparison.compare import compare_inputs
     from nsysprof.analysis.comparison.compare_latency import Settings
     from nsysprof.analysis.sampling.significance import MARGIN_PCT
-    from nsysprof.app.compare_inputs import case_names
+    from nsysprof.app.inputs.compare_inputs import case_names
 
     gate = next((rule.limit for rule in rules if rule.metric == "slower"), MARGIN_PCT)
     settings = Settings(gate if request.margin_pct is None else request.margin_pct, request.floor_pct)

@@ -10,7 +10,7 @@ from nsysprof.app.progress import SILENT, Progress
 from nsysprof.errors import MissingToolError
 
 if TYPE_CHECKING:
-    from nsysprof.app.analyze_trace import TraceResult
+    from nsysprof.app.trace_analysis.analyze_trace import TraceResult
 
 # What the trace is of, in words for somebody who has just installed nsysprof.
 ABOUT = (
@@ -24,7 +24,7 @@ _IN_REPOSITORY = Path(__file__).parents[2] / "traces" / "h200-programs" / "train
 
 def demo(request: DemoRequest, progress: Progress = SILENT) -> TraceResult:
     """Analyze the demo's trace, and write the analysis folder."""
-    from nsysprof.app.analyze_trace import TraceRequest, analyze_one
+    from nsysprof.app.trace_analysis.analyze_trace import TraceRequest, analyze_one
 
     return analyze_one(TraceRequest(demo_trace(), request.out, force=request.force, figures=request.figures), progress)
 

@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nsysprof.app.analyze_trace import resolve
+from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.app.progress import SILENT, Progress, Say
-from nsysprof.app.refuse_url import refuse_url
+from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.errors import OutputError, UsageError
 from nsysprof.files.claim_file import claim_file
 

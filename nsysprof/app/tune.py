@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nsysprof.app.bench import dated_bench_folder, draw_seed, nothing_measured, summarize
-from nsysprof.app.grid import Grid
-from nsysprof.app.machine import default_dtype, require_torch, settle_device
+from nsysprof.app.inputs.grid import Grid
+from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device
+from nsysprof.app.inputs.request_limits import LEAST_TUNING_BLOCKS
 from nsysprof.app.progress import SILENT, Progress
-from nsysprof.app.request_limits import LEAST_TUNING_BLOCKS
-from nsysprof.app.write_tuning import Tuning, write_tuning
+from nsysprof.app.tuning.write_tuning import Tuning, write_tuning
 from nsysprof.attention.case import check_names
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError, UsageError
 from nsysprof.files.folder_kinds import BENCH

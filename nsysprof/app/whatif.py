@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nsysprof.app.analyze_trace import resolve
 from nsysprof.app.progress import SILENT, Progress
+from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.errors import UsageError
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from nsysprof.cli.console import print_json, say_missing_figures
 from nsysprof.errors import DataLossError
 
 if TYPE_CHECKING:
-    from nsysprof.app.analyze_ranks import RanksResult
-    from nsysprof.app.analyze_snapshot import SnapshotResult
-    from nsysprof.app.analyze_trace import TraceResult
+    from nsysprof.app.trace_analysis.analyze_ranks import RanksResult
+    from nsysprof.app.trace_analysis.analyze_snapshot import SnapshotResult
+    from nsysprof.app.trace_analysis.analyze_trace import TraceResult
 
 EXAMPLES = (
     "nsysprof analyze report.nsys-rep",
@@ -77,7 +77,7 @@ def analyze(
 ) -> None:
     """Count launches, kernels, copies and peak memory in every NVTX range of a trace, or of all ranks of a job."""
     from nsysprof.app import analyze as use_case
-    from nsysprof.app.analyze_trace import TraceResult
+    from nsysprof.app.trace_analysis.analyze_trace import TraceResult
     from nsysprof.cli.progress import show_progress
     from nsysprof.cli.standard_streams import mark_saved
 
@@ -112,8 +112,8 @@ def analyze(
 
 
 def _to_json(result: TraceResult | RanksResult | SnapshotResult) -> dict[str, Any]:
-    from nsysprof.app.analyze_snapshot import SnapshotResult
-    from nsysprof.app.analyze_trace import TraceResult
+    from nsysprof.app.trace_analysis.analyze_snapshot import SnapshotResult
+    from nsysprof.app.trace_analysis.analyze_trace import TraceResult
     from nsysprof.report.ranks import whole_ranks_json
     from nsysprof.report.write import analysis_json
 
@@ -125,8 +125,8 @@ def _to_json(result: TraceResult | RanksResult | SnapshotResult) -> dict[str, An
 
 
 def _print(result: TraceResult | RanksResult | SnapshotResult) -> None:
-    from nsysprof.app.analyze_snapshot import SnapshotResult
-    from nsysprof.app.analyze_trace import TraceResult
+    from nsysprof.app.trace_analysis.analyze_snapshot import SnapshotResult
+    from nsysprof.app.trace_analysis.analyze_trace import TraceResult
     from nsysprof.cli.console import print_report
     from nsysprof.report.reports.analysis_report import analysis_report
     from nsysprof.report.reports.ranks_report import ranks_report

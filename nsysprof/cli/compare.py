@@ -81,7 +81,7 @@ def compare(
     Refuses what was measured under other conditions. With --fail-on the exit code is the gate's answer.
     """
     from nsysprof.app import compare as use_case
-    from nsysprof.app.analyze_snapshot import is_snapshot
+    from nsysprof.app.trace_analysis.analyze_snapshot import is_snapshot
     from nsysprof.cli.progress import show_progress
     from nsysprof.cli.standard_streams import mark_saved
 
@@ -116,7 +116,7 @@ def compare(
 def _compare_snapshots(
     baseline: tuple[Path, ...], candidate: tuple[Path, ...], *, out: Path | None, force: bool, gate: str, as_json: bool
 ) -> None:
-    from nsysprof.app.analyze_snapshot import CompareSnapshotsRequest, compare_snapshots, is_snapshot
+    from nsysprof.app.trace_analysis.analyze_snapshot import CompareSnapshotsRequest, compare_snapshots, is_snapshot
     from nsysprof.cli.console import print_report
     from nsysprof.cli.progress import show_progress
     from nsysprof.report.sections.memory_report import memory_comparison_report

@@ -12,7 +12,7 @@ from nsysprof.cli import options
 from nsysprof.cli.console import print_json, say_missing_figures
 
 if TYPE_CHECKING:
-    from nsysprof.app.analyze_trace import TraceResult
+    from nsysprof.app.trace_analysis.analyze_trace import TraceResult
 
 EXAMPLES = ("nsysprof demo", "nsysprof demo --open")
 

@@ -14,7 +14,7 @@ from nsysprof.attention.choices import BACKENDS, DTYPES, PASSES, PLUGINS
 from nsysprof.errors import UsageError
 
 if TYPE_CHECKING:
-    from nsysprof.app.grid import Grid
+    from nsysprof.app.inputs.grid import Grid
 
 GRID, MEASUREMENT, OUTPUT, TOOLS = "Grid", "Measurement", "Output", "NVIDIA's tools"
 # The shortest time that an option takes where zero would measure nothing (s).
@@ -140,7 +140,7 @@ def parse_grid(
     pass_: str,
 ) -> Grid:
     """Return the grid that the options name."""
-    from nsysprof.app.grid import Grid
+    from nsysprof.app.inputs.grid import Grid
 
     return Grid(
         backends=parse_names(backends),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from nsysprof.app.request_limits import LEAST_TUNING_BLOCKS
+from nsysprof.app.inputs.request_limits import LEAST_TUNING_BLOCKS
 from nsysprof.cli import options
 from nsysprof.cli.console import print_json
 from nsysprof.cli.measurement import run_measurement

@@ -13,7 +13,7 @@ import sys
 import pandas as pd
 import pytest
 
-from nsysprof.app.analyze_trace import default_name
+from nsysprof.app.trace_analysis.analyze_trace import default_name
 from tests.builders.build_trace import TraceBuilder
 from tests.builders.record_with_nsys import record_nvtx
 from tests.builders.run_command import fails, run

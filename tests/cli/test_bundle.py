@@ -451,7 +451,7 @@ def test_a_real_capture_of_a_gpu(nsys: Path, tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nsysprof.app import build_bundle as bundle_build
+    from nsysprof.app.bundle_content import build_bundle as bundle_build
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -604,7 +604,7 @@ def test_a_capture_of_ranks_without_the_secrets_of_any(tmp_path: Path) -> None:
 
 def test_ranks_that_cannot_be_shared_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     capture = write_rank_capture(tmp_path / "capture")
-    monkeypatch.setattr("nsysprof.app.build_bundle._MOST_RANKS", 3)
+    monkeypatch.setattr("nsysprof.app.bundle_content.build_bundle._MOST_RANKS", 3)
     with pytest.raises(UsageError, match="4 ranks are more than the 3"):
         bundle_command.bundle(capture, out=tmp_path / "b.zip")
     for rank in (0, 1):

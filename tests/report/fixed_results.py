@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from nsysprof.analysis.comparison.compare_ranges import compare_ranges
-from nsysprof.app.analyze_trace import analyze_trace
+from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.attention.attention_call import AttentionCall
 from nsysprof.attention.constraints import parse_refusal
 from nsysprof.attention.eligibility import EligibilityAnswer, Ran

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from nsysprof.analysis.overview.cases import fill_results
-from nsysprof.app.analyze_trace import analyze_trace
-from nsysprof.app.capture_record import read_record
-from nsysprof.app.join_counters import join_counters, read_counted
+from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.trace_analysis.capture_record import read_record
+from nsysprof.app.trace_analysis.join_counters import join_counters, read_counted
 from nsysprof.notes import Note, Severity
 from nsysprof.report.figures.label_placement import place_labels
 from nsysprof.report.figures.roofline import draw_roofline, draw_traffic

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.app.analyze_trace import analyze_trace
+from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.trace.open import Trace, open_trace
 from nsysprof.trace.tables import read_ranges, read_strings
 from tests.builders.build_trace import TID, TraceBuilder

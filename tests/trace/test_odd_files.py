@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nsysprof.app.analyze_trace import analyze_trace
+from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.errors import TraceError
 from nsysprof.notes import Severity
 from nsysprof.results.analysis import Analysis

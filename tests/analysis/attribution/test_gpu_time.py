@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nsysprof.analysis.kernel_names.kernel_labels import label_kernel
-from nsysprof.app.analyze_trace import analyze_trace
+from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from tests.builders.build_trace import PID, TraceBuilder
 
 

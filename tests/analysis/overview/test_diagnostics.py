@@ -1,5 +1,5 @@
 from nsysprof.analysis.overview.diagnostics import explain_messages
-from nsysprof.app.analyze_trace import analyze_trace
+from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.notes import Severity, split_losses
 from tests.builders.build_trace import OTHER_PID, PID, TraceBuilder
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from nsysprof.app.analyze_trace import analyze_trace
+from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.results.analysis import Analysis
 from tests.builders.build_trace import OTHER_TID, TraceBuilder
 

@@ -1,6 +1,6 @@
 import pytest
 
-from nsysprof.app.analyze_trace import analyze_trace
+from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.results.column_registry.analysis_columns import CAUSES, WORK_CATEGORIES, cause_column, work_column
 from nsysprof.results.step_times import OUTSIDE
 from tests.builders.build_trace import TraceBuilder

@@ -14,8 +14,8 @@ from nsysprof.analysis.traffic.join_counters import (
     with_kernel_counters,
 )
 from nsysprof.analysis.traffic.roofline import ROOFLINE_COLUMNS, fill_roofline
-from nsysprof.app.analyze_trace import analyze_trace
-from nsysprof.app.capture_record import read_record
+from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.trace_analysis.capture_record import read_record
 from nsysprof.nsight.counters import Run, read_counters
 from nsysprof.results.roof import MEMORY, OCCUPANCY, UNKNOWN, roof_of
 from nsysprof.trace.inputs.resolve_input import resolve_input

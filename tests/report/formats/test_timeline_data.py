@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof.app.analyze_trace import analyze_trace
+from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.report.figures.occupancy import busy_shares
 from nsysprof.report.formats.timeline_data import MOST_ROWS, timeline_data
 from nsysprof.report.formats.timeline_lanes import list_lanes, stack_levels

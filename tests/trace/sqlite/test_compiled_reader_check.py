@@ -13,7 +13,7 @@ from tests.builders.build_trace import TraceBuilder
 ANALYZE = """
 from pathlib import Path
 from nsysprof.trace import open as trace_open
-from nsysprof.app.analyze_trace import analyze_trace
+from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 trace_open.LARGE_BYTES = 0
 analysis = analyze_trace(Path({path!r}))
 print(analysis.totals.kernel_count, *(note.text for note in analysis.notes if note.code == "slow-reader"), sep="|")

@@ -165,14 +165,14 @@ def _build_stage(
     elif source.kind == BENCH:
         _report_bench(stage, built)
     else:
-        from nsysprof.app.capture_record import read_record
+        from nsysprof.app.trace_analysis.capture_record import read_record
 
         built.record = read_record(folder)
     return built
 
 
 def _share_trace(request: BuildRequest, stage: Stage, work: Path, say: Say) -> _Shared:
-    from nsysprof.app.analyze_trace import analyze_trace
+    from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 
     assert request.source.trace is not None
     trace = work / ("torch.sqlite" if _is_of_torch(request.source.trace) else "nsys.sqlite")
@@ -188,7 +188,7 @@ def _options(request: BuildRequest, stage: Stage) -> SanitizeOptions:
 
 
 def _share_ranks(request: BuildRequest, stage: Stage, work: Path, say: Say) -> _Shared:
-    from nsysprof.app.bundle_ranks import analyze_rank_traces
+    from nsysprof.app.bundle_content.bundle_ranks import analyze_rank_traces
 
     folder = work / "ranks" / request.title
     folder.mkdir(parents=True)
@@ -238,8 +238,8 @@ def _left_out_of_trace(report: SanitizeReport) -> Iterator[tuple[str, str]]:
 
 def _analyze(shared: _Shared, stage: Stage, built: Built, say: Say) -> None:
     """Analyze the bundle as `analyze` does, so that a stranger gets the same files."""
-    from nsysprof.app.capture_record import read_record
-    from nsysprof.app.join_counters import complete_analysis
+    from nsysprof.app.trace_analysis.capture_record import read_record
+    from nsysprof.app.trace_analysis.join_counters import complete_analysis
     from nsysprof.report.write import write_analysis
 
     _take_traces(shared, stage, built)
@@ -280,7 +280,7 @@ def _take_traces(shared: _Shared, stage: Stage, built: Built) -> None:
 
 def _report_bench(stage: Stage, built: Built) -> None:
     from nsysprof.app.bench import report_of, summarize
-    from nsysprof.app.write_tuning import write_tuning
+    from nsysprof.app.tuning.write_tuning import write_tuning
     from nsysprof.capture.bench_run import SAMPLES, read_run
     from nsysprof.report.bench import write_bench
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from nsysprof.app.analyze_trace import TraceRequest, analyze_one
 from nsysprof.app.progress import SILENT
+from nsysprof.app.trace_analysis.analyze_trace import TraceRequest, analyze_one
 from tests.builders.allocator_snapshot import SnapshotBuilder, frames
 from tests.builders.build_trace import PID, TraceBuilder
 

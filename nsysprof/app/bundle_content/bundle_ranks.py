@@ -23,7 +23,7 @@ def find_rank_traces(source: Path, nsys: Path | None, work: Path) -> list[Bundle
 
     Raises TraceError where no trace can be read, and as find_sources does.
     """
-    from nsysprof.app.analyze_ranks import is_many
+    from nsysprof.app.trace_analysis.analyze_ranks import is_many
     from nsysprof.ranks.identity import drop_copies, find_sources
 
     if not is_many([source]):
@@ -82,7 +82,7 @@ def _named(found: Sequence[BundledRank]) -> list[BundledRank]:
 
 def analyze_rank_traces(ranks: Sequence[BundledRank], folder: Path, work: Path, say: Say) -> RanksAnalysis:
     """Analyze the rebuilt traces in `folder` as ranks. work: a folder for what is known of each."""
-    from nsysprof.app.analyze_ranks import analyze_folder
+    from nsysprof.app.trace_analysis.analyze_ranks import analyze_folder
 
     (folder / CONTENTS).write_text(json.dumps({"ranks": [rank.to_json() for rank in ranks]}), encoding="utf-8")
     try:

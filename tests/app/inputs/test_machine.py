@@ -3,7 +3,7 @@
 import pytest
 
 from nsysprof import environment
-from nsysprof.app.machine import settle_device
+from nsysprof.app.inputs.machine import settle_device
 from nsysprof.errors import MissingToolError
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.app.capture_record import read_record, read_results
+from nsysprof.app.trace_analysis.capture_record import read_record, read_results
 from nsysprof.errors import TraceError
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 OLD = REPOSITORY / "tests/capture/old_folders/capture"
 
 

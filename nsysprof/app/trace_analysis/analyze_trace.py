@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 def analyze_one(request: TraceRequest, progress: Progress) -> TraceResult:
     """Analyze one trace or capture, and write its tables, figures and report."""
-    from nsysprof.app.capture_record import read_record
-    from nsysprof.app.join_counters import complete_analysis
-    from nsysprof.app.join_memory import join_memory
+    from nsysprof.app.trace_analysis.capture_record import read_record
+    from nsysprof.app.trace_analysis.join_counters import complete_analysis
+    from nsysprof.app.trace_analysis.join_memory import join_memory
     from nsysprof.attention.policy_file import read_policy
     from nsysprof.trace.inputs.resolve_input import identity_of
 

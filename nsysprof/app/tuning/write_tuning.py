@@ -40,7 +40,7 @@ def write_tuning(
     """
     from nsysprof.analysis.sampling.successive_halving import METHOD
     from nsysprof.analysis.sampling.tune import choose_backends, find_winners, insights
-    from nsysprof.app.find_policy import write_choices
+    from nsysprof.app.tuning.find_policy import write_choices
     from nsysprof.files.output import write_whole
     from nsysprof.report.bench import write_bench
     from nsysprof.report.figures.png import can_draw

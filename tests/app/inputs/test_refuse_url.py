@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 import nsysprof
-from nsysprof.app.compare_inputs import find_inputs
-from nsysprof.app.refuse_url import refuse_url
+from nsysprof.app.inputs.compare_inputs import find_inputs
+from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.errors import TraceError, UsageError
 from tests.builders.run_command import fails, run
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nsysprof.analysis.traffic.launch_bound import is_bench_launch_bound
+from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.app.progress import Say
-from nsysprof.app.refuse_url import refuse_url
 from nsysprof.attention.case import Case
 from nsysprof.attention.range_name import format_range, varied_keys
 from nsysprof.capture.bench_run import SAMPLES, BenchRun, read_capture_samples, read_run
@@ -134,7 +134,7 @@ def _measured_by_bench(run: BenchRun, case: Case) -> Measured:
 
 
 def _read_capture(source: Path, nsys: Path | None, say: Say, *, launched_only: bool) -> Input:
-    from nsysprof.app.capture_record import read_results
+    from nsysprof.app.trace_analysis.capture_record import read_results
 
     manifest, results = read_manifest(source), read_results(source)
     samples = read_capture_samples(source)

@@ -1,0 +1,1 @@
+"""Check and complete what a request names: inputs, grid, machine and limits."""

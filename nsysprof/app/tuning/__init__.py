@@ -1,0 +1,1 @@
+"""Write what a tuning found: the winners and the policy."""
