@@ -19,14 +19,14 @@ from nsysprof.results.block import WARMUP_RULE
 
 if TYPE_CHECKING:
     from nsysprof.analysis.sampling.bench import BenchResults, SelfCheck
-    from nsysprof.capture.bench_plan import BenchPlan
-    from nsysprof.capture.bench_run import BenchRun
+    from nsysprof.capture.sampling.bench_plan import BenchPlan
+    from nsysprof.capture.sampling.bench_run import BenchRun
     from nsysprof.report.reports.bench_report import BenchReport
 
 
 def plan_bench(request: BenchRequest) -> BenchPlan:
     """Return what `bench` would measure on this machine. Raise UsageError for what makes no sense."""
-    from nsysprof.capture.bench_plan import BenchPlan, check_plan
+    from nsysprof.capture.sampling.bench_plan import BenchPlan, check_plan
 
     request.grid.expand()  # complain about the grid before looking at the machine
     require_torch("bench")
@@ -52,9 +52,9 @@ def plan_bench(request: BenchRequest) -> BenchPlan:
 
 def bench(request: BenchRequest, progress: Progress = SILENT) -> BenchResult:
     """Measure the grid, and write samples, results, figures and a report; a failure is part of the result."""
-    from nsysprof.capture.bench import prepare_bench_folder, run_bench
-    from nsysprof.capture.bench_run import new_run
     from nsysprof.capture.folder import remove_work
+    from nsysprof.capture.sampling.bench import prepare_bench_folder, run_bench
+    from nsysprof.capture.sampling.bench_run import new_run
     from nsysprof.report.bench import write_bench
 
     plan, folder = plan_bench(request), request.out or dated_bench_folder("bench")

@@ -17,16 +17,16 @@ from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import Remarks
 
 if TYPE_CHECKING:
-    from nsysprof.capture.program import CapturedProgram
-    from nsysprof.capture.program_plan import ProgramPlan
     from nsysprof.capture.rank import RankIdentity
+    from nsysprof.capture.user_program.program import CapturedProgram
+    from nsysprof.capture.user_program.program_plan import ProgramPlan
     from nsysprof.files.joint_folder import JointFolder
 
 
 def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
     """Return how the program would be recorded here. Raise UsageError for what makes no sense."""
-    from nsysprof.capture.program_plan import is_torch_launcher, plan_program
     from nsysprof.capture.rank import own_identity
+    from nsysprof.capture.user_program.program_plan import is_torch_launcher, plan_program
 
     if sys.platform == "win32":
         raise UsageError("Programs are captured on Linux only.", "Run nsys profile, then nsysprof analyze.")
@@ -59,9 +59,9 @@ def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
 
 def capture_program(request: ProgramRequest, progress: Progress = SILENT) -> ProgramResult:
     """Record one program, and fill the capture folder; a failure is part of the result."""
-    from nsysprof.capture.program import run_program_capture
-    from nsysprof.capture.rank_record import prepare_rank
-    from nsysprof.capture.record_program import own_watchers
+    from nsysprof.capture.user_program.program import run_program_capture
+    from nsysprof.capture.user_program.rank_record import prepare_rank
+    from nsysprof.capture.user_program.record_program import own_watchers
 
     planned = plan_program_capture(request)
     say = (progress if planned.is_first else SILENT).say
@@ -144,7 +144,7 @@ def _prepare_alone(plan: ProgramPlan, folder: Path) -> None:
 def _join_ranks(planned: PlannedProgram, identity: RankIdentity, *, force: bool) -> AbstractContextManager[JointFolder]:
     """Return the folder that the ranks of this process's job write together."""
     from nsysprof.capture.rank import job_token
-    from nsysprof.capture.rank_record import has_all_ranks, has_rank
+    from nsysprof.capture.user_program.rank_record import has_all_ranks, has_rank
     from nsysprof.files.joint_folder import join_folder
 
     return join_folder(
@@ -229,7 +229,7 @@ class PlannedProgram:
     def nsys_argv(self) -> list[str]:
         """Return the command line of nsys."""
         from nsysprof.capture.folder import NSYS_REPORT
-        from nsysprof.capture.rank_record import report_of
+        from nsysprof.capture.user_program.rank_record import report_of
         from nsysprof.nsight.nsys import profile_argv
 
         report = self.folder / NSYS_REPORT

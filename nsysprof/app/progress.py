@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nsysprof.capture import bench_run, collect
+    from nsysprof.capture import collect
+    from nsysprof.capture.sampling import bench_run
 
     BenchRun = bench_run.BenchRun
     CaseOutcome = collect.CaseOutcome

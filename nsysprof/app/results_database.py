@@ -14,7 +14,7 @@ from nsysprof.results.table_records import to_records
 if TYPE_CHECKING:
     import pandas as pd
 
-    from nsysprof.capture.bench_run import BenchRun
+    from nsysprof.capture.sampling.bench_run import BenchRun
 
 # History of the schema, in PRAGMA user_version. 1: first.
 SCHEMA_VERSION = 1

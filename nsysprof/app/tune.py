@@ -19,8 +19,8 @@ from nsysprof.files.result_folder import claim_folder, find_leftovers
 
 if TYPE_CHECKING:
     from nsysprof.analysis.sampling.bench import BenchResults
-    from nsysprof.capture.bench_plan import BenchPlan
-    from nsysprof.capture.bench_run import BenchRun
+    from nsysprof.capture.sampling.bench_plan import BenchPlan
+    from nsysprof.capture.sampling.bench_run import BenchRun
 
 SEARCHES = ("grid", "axes")
 _SAMPLE_SECONDS = 0.5
@@ -30,8 +30,8 @@ _ON_CPU = ("auto", "math", "flash")
 
 def plan_tuning(request: TuneRequest) -> BenchPlan:
     """Return the cells that `tune` would measure on this machine. Raise UsageError for what makes no sense."""
-    from nsysprof.capture.bench_plan import BenchPlan, check_plan
-    from nsysprof.capture.tune import axes_grid
+    from nsysprof.capture.sampling.bench_plan import BenchPlan, check_plan
+    from nsysprof.capture.sampling.tune import axes_grid
 
     _check_numbers(request)
     grid = request.grid
@@ -60,7 +60,7 @@ def plan_tuning(request: TuneRequest) -> BenchPlan:
 
 def tune(request: TuneRequest, progress: Progress = SILENT) -> TuneResult:
     """Search for winners, and write samples, winners, the policy and a report. A failure is part of the result."""
-    from nsysprof.capture.bench import prepare_bench_folder
+    from nsysprof.capture.sampling.bench import prepare_bench_folder
 
     plan, folder = plan_tuning(request), request.out or dated_bench_folder("tune")
     run = _begin(plan, folder, request)
@@ -112,7 +112,7 @@ def _check_numbers(request: TuneRequest) -> None:
 
 def _begin(plan: BenchPlan, folder: Path, request: TuneRequest) -> BenchRun:
     """Return a new run, or the one in `folder` to go on with. Raise for a folder or database that will not do."""
-    from nsysprof.capture.bench_run import SAMPLES, new_run, read_run
+    from nsysprof.capture.sampling.bench_run import SAMPLES, new_run, read_run
 
     if request.db is not None:
         from nsysprof.app.results_database import check_database
@@ -132,7 +132,7 @@ def _search(run: BenchRun, folder: Path, request: TuneRequest, progress: Progres
     """Measure until every shape is settled or the budget is spent; return False when Ctrl-C ended it."""
     from nsysprof.analysis.sampling.tune import cells_to_measure
     from nsysprof.capture.folder import remove_work
-    from nsysprof.capture.tune import run_tuning
+    from nsysprof.capture.sampling.tune import run_tuning
 
     begun_on = run.environment.get("comparable_hash")
 

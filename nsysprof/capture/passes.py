@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nsysprof.capture.bench_run import BenchRun
 from nsysprof.capture.collect import CaseProgress, result_rows
 from nsysprof.capture.manifest import TORCH_TRACE, Manifest, write_manifest, write_results
 from nsysprof.capture.measured_process import WORK, run_supervised
 from nsysprof.capture.plan import CapturePlan
+from nsysprof.capture.sampling.bench_run import BenchRun
 from nsysprof.workload.job import Job
 
 OnProgress = Callable[[str, CaseProgress], None]

@@ -7,8 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from nsysprof.capture.bench import run_bench_process
-from nsysprof.capture.bench_run import BenchRun, new_run
 from nsysprof.capture.collect import NOT_RUN, CaseProgress
 from nsysprof.capture.count import run_counted
 from nsysprof.capture.environment import clock_notes, merge_environment
@@ -17,6 +15,8 @@ from nsysprof.capture.manifest import NSYS_TRACE, TORCH_TRACE, Manifest
 from nsysprof.capture.measured_process import LOGS, supervisor_argv, tail
 from nsysprof.capture.passes import CaptureRun, OnProgress, run_profiled_pass, write_job
 from nsysprof.capture.plan import CapturePlan
+from nsysprof.capture.sampling.bench import run_bench_process
+from nsysprof.capture.sampling.bench_run import BenchRun, new_run
 from nsysprof.environment import collect_gpus, collect_host, comparable_hash
 from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, ToolFailedError
 from nsysprof.notes import Note, make_note

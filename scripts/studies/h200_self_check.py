@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nsysprof.analysis.sampling.bench import check_self
 from nsysprof.analysis.sampling.significance import LEAST_PCT, MARGIN_PCT
-from nsysprof.capture.bench_run import read_run
+from nsysprof.capture.sampling.bench_run import read_run
 from scripts.studies.tables import ANALYSIS
 
 

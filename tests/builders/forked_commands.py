@@ -12,7 +12,8 @@ import copy, contextlib, importlib, json, os, signal, sys, time
 from pathlib import Path
 
 import nsysprof.cli
-from nsysprof.capture import bench, measured_process, passes
+from nsysprof.capture.sampling import bench
+from nsysprof.capture import measured_process, passes
 
 TAPES = Path(sys.argv[1])
 measured = 0

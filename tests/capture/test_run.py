@@ -11,11 +11,11 @@ import pytest
 pytest.importorskip("torch", reason="needs the extra [torch]")
 
 from nsysprof.attention.case import Case
-from nsysprof.capture.bench_run import read_capture_samples, read_run
 from nsysprof.capture.folder import prepare_folder
 from nsysprof.capture.manifest import read_manifest
 from nsysprof.capture.plan import plan_capture
 from nsysprof.capture.run import run_capture
+from nsysprof.capture.sampling.bench_run import read_capture_samples, read_run
 from nsysprof.errors import CaptureFailedError, ToolFailedError
 from nsysprof.results.analysis import RESULT_COLUMNS
 from tests.builders.registering import our_backends, register

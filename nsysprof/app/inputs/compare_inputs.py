@@ -15,8 +15,8 @@ from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.app.progress import Say
 from nsysprof.attention.case import Case
 from nsysprof.attention.range_name import format_range, varied_keys
-from nsysprof.capture.bench_run import SAMPLES, BenchRun, read_capture_samples, read_run
 from nsysprof.capture.manifest import MANIFEST, read_manifest
+from nsysprof.capture.sampling.bench_run import SAMPLES, BenchRun, read_capture_samples, read_run
 from nsysprof.errors import TraceError
 from nsysprof.files.result_folder import require_whole
 from nsysprof.notes import Note, make_note

@@ -23,7 +23,7 @@ def join_memory(analysis: Analysis, source: Path, trace: Path) -> Analysis:
     Of several processes, the one that held most counts. trace: the SQLite file, which says when its clock began.
     """
     from nsysprof.app.trace_analysis.analyze_snapshot import read_memory
-    from nsysprof.capture.memory_history import find_snapshots
+    from nsysprof.capture.user_program.memory_history import find_snapshots
 
     snapshots = find_snapshots(source) if source.is_dir() else {}
     if not snapshots:

@@ -12,7 +12,7 @@ from nsysprof.attention.policy_file import AUTO, SDPA_BACKENDS, PolicyFile, Poli
 
 if TYPE_CHECKING:
     from nsysprof.analysis.sampling.tune import Choice
-    from nsysprof.capture.bench_run import BenchRun
+    from nsysprof.capture.sampling.bench_run import BenchRun
 
 
 def write_choices(path: Path, run: BenchRun, choices: Sequence[Choice]) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from nsysprof.analysis.sampling.bench import BenchResults
-    from nsysprof.capture.bench_run import BenchRun
+    from nsysprof.capture.sampling.bench_run import BenchRun
 
 POLICY = "policy.json"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.capture.memory_history import collect_snapshots, find_snapshots, memory_environment
+from nsysprof.capture.user_program.memory_history import collect_snapshots, find_snapshots, memory_environment
 from nsysprof.torchprof.plain_pickle import read_plain_pickle
 
 TORCH = """

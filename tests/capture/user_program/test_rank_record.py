@@ -3,9 +3,9 @@ from dataclasses import replace
 import pytest
 
 from nsysprof.capture.manifest import Manifest, Program, read_manifest, write_manifest
-from nsysprof.capture.program_plan import plan_program
 from nsysprof.capture.rank import RankIdentity
-from nsysprof.capture.rank_record import (
+from nsysprof.capture.user_program.program_plan import plan_program
+from nsysprof.capture.user_program.rank_record import (
     claim_rank,
     count_ended,
     has_all_ranks,

@@ -17,10 +17,10 @@ from typing import Any
 from nsysprof.capture.folder import NSYS_REPORT, remove_work
 from nsysprof.capture.manifest import MANIFEST, NSYS_TRACE, Manifest, Program, write_manifest
 from nsysprof.capture.measured_process import LOGS, WORK
-from nsysprof.capture.program_plan import ProgramPlan
 from nsysprof.capture.rank import RankIdentity, job_token
-from nsysprof.capture.rank_launch import VARIABLE, RankJob, write_launcher
-from nsysprof.capture.rank_record import (
+from nsysprof.capture.user_program.program_plan import ProgramPlan
+from nsysprof.capture.user_program.rank_launch import VARIABLE, RankJob, write_launcher
+from nsysprof.capture.user_program.rank_record import (
     RankRecord,
     claim_rank,
     has_all_ranks,
@@ -32,8 +32,8 @@ from nsysprof.capture.rank_record import (
     with_files,
     write_record,
 )
-from nsysprof.capture.record_program import Say, Watchers, program_environment, record_program, unsampled
-from nsysprof.capture.streamed import Ended, Streams, run_streamed
+from nsysprof.capture.user_program.record_program import Say, Watchers, program_environment, record_program, unsampled
+from nsysprof.capture.user_program.streamed import Ended, Streams, run_streamed
 from nsysprof.environment import collect_gpus, collect_host, comparable_hash
 from nsysprof.errors import NsysprofError, ToolFailedError
 from nsysprof.files.result_folder import remove_path

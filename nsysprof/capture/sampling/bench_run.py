@@ -11,8 +11,8 @@ import msgspec
 
 from nsysprof import __version__
 from nsysprof.attention.range_name import format_range, varied_keys
-from nsysprof.capture.bench_plan import BenchPlan
 from nsysprof.capture.environment import check_ceilings, check_environment
+from nsysprof.capture.sampling.bench_plan import BenchPlan
 from nsysprof.files.json_file import FileHeader, read_json
 from nsysprof.files.output import write_whole
 from nsysprof.results.block import OK, Block, Duration

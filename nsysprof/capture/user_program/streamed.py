@@ -72,7 +72,7 @@ def run_streamed(
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as work, _Signals() as signals:
         status = Path(work) / "status.json"
         files = [str(os.getpid()), str(status), str(streams.stdout_log.resolve()), str(streams.stderr_log.resolve())]
-        argv = wrap([sys.executable, "-P", "-m", "nsysprof.capture.run_program", *files, *program])
+        argv = wrap([sys.executable, "-P", "-m", "nsysprof.capture.user_program.run_program", *files, *program])
         started = time.monotonic_ns()
         for log in (streams.stdout_log, streams.stderr_log):
             log.touch()

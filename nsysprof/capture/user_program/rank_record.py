@@ -16,8 +16,8 @@ from typing import Any
 from nsysprof.capture.folder import RANKS
 from nsysprof.capture.manifest import Manifest, RankTrace
 from nsysprof.capture.measured_process import LOGS, WORK
-from nsysprof.capture.program_plan import ProgramPlan
 from nsysprof.capture.rank import RankIdentity, host_token, rank_name
+from nsysprof.capture.user_program.program_plan import ProgramPlan
 from nsysprof.errors import OutputError
 from nsysprof.files.json_file import decode_json, encode_json
 from nsysprof.files.output import output_error, write_whole

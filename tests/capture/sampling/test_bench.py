@@ -9,14 +9,14 @@ from msgspec.structs import replace
 torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
 from nsysprof.attention.case import Case  # noqa: E402
-from nsysprof.capture.bench import (  # noqa: E402
+from nsysprof.capture.sampling.bench import (  # noqa: E402
     _mark_throttled,
     hopeless_cells,
     prepare_bench_folder,
     run_bench,
 )
-from nsysprof.capture.bench_plan import BenchPlan  # noqa: E402
-from nsysprof.capture.bench_run import new_run, read_run  # noqa: E402
+from nsysprof.capture.sampling.bench_plan import BenchPlan  # noqa: E402
+from nsysprof.capture.sampling.bench_run import new_run, read_run  # noqa: E402
 from nsysprof.results.block import OK, Block  # noqa: E402
 
 KERNELS = """

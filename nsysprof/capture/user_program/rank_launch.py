@@ -1,7 +1,7 @@
 """Run a worker under nsys, into files named after its rank. Torch's launcher starts this in place of Python.
 
-Run as `python -P -m nsysprof.capture.rank_launch JOB.json ARGUMENTS...`. The worker is Python with the arguments:
-torch's launchers start the program in PYTHON_EXEC with the arguments that they would give to Python.
+Run as `python -P -m nsysprof.capture.user_program.rank_launch JOB.json ARGUMENTS...`. The worker is Python with the
+arguments: torch's launchers start the program in PYTHON_EXEC with the arguments that they would give to Python.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nsysprof.capture.program_plan import ProgramPlan
 from nsysprof.capture.rank import attempt_of, read_identity
-from nsysprof.capture.rank_record import claim_rank, logs_of, report_of, with_files, write_record
-from nsysprof.capture.record_program import own_watchers, program_environment, record_program
+from nsysprof.capture.user_program.program_plan import ProgramPlan
+from nsysprof.capture.user_program.rank_record import claim_rank, logs_of, report_of, with_files, write_record
+from nsysprof.capture.user_program.record_program import own_watchers, program_environment, record_program
 from nsysprof.errors import NsysprofError, OutputError
 from nsysprof.files.json_file import encode_json, read_json
 
@@ -52,7 +52,7 @@ def write_launcher(job: RankJob, work: Path) -> Path:
     """Write a program that torch's launcher starts as if it were Python. Raises OutputError where it cannot be run."""
     job_path = (work / f"ranks-{job.starter}").resolve()
     job.write(job_path)
-    words = [sys.executable, "-P", "-m", "nsysprof.capture.rank_launch", str(job_path)]
+    words = [sys.executable, "-P", "-m", "nsysprof.capture.user_program.rank_launch", str(job_path)]
     text = f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'
     for folder in (work.resolve(), Path(tempfile.mkdtemp(prefix="nsysprof-"))):
         path = folder / f"python-{job.starter}"

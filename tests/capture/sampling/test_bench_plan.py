@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysprof.attention.case import Case
-from nsysprof.capture.bench_plan import BenchPlan, check_plan, order_blocks
+from nsysprof.capture.sampling.bench_plan import BenchPlan, check_plan, order_blocks
 from nsysprof.errors import UsageError
 from nsysprof.files.json_file import json_value
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from msgspec.structs import asdict
 
 from nsysprof.attention.case import Case
-from nsysprof.capture.bench import OnBlock, hopeless_cells, run_bench_process
-from nsysprof.capture.bench_plan import order_blocks
-from nsysprof.capture.bench_run import BenchRun
 from nsysprof.capture.measured_process import WORK
+from nsysprof.capture.sampling.bench import OnBlock, hopeless_cells, run_bench_process
+from nsysprof.capture.sampling.bench_plan import order_blocks
+from nsysprof.capture.sampling.bench_run import BenchRun
 
 # The rounds of the first and of later processes: one to drop what is far behind, then more for what is left.
 _ROUNDS = (1, 3, 4, 4)

@@ -1,9 +1,9 @@
 """Run a program with its output going into files, and write down how it ended where nsys does not say it.
 
-Run under nsys as `python -P -m nsysprof.capture.run_program STARTER STATUS STDOUT STDERR PROGRAM...`. When its duration
-is over, nsys ends before the program does, so the exit status is written here. Output goes straight to files: it does
-not mix with the output of nsys, does not stop when nsys ends, and is not part of the report. When the process STARTER
-is killed, the program is asked to end, so that it does not stay on a GPU and nsys writes its report.
+Run under nsys as `python -P -m nsysprof.capture.user_program.run_program STARTER STATUS STDOUT STDERR PROGRAM...`. When
+its duration is over, nsys ends before the program does, so the exit status is written here. Output goes straight to
+files: it does not mix with the output of nsys, does not stop when nsys ends, and is not part of the report. When the
+process STARTER is killed, the program is asked to end, so that it does not stay on a GPU and nsys writes its report.
 """
 
 from __future__ import annotations

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from nsysprof.attention.case import Case
-from nsysprof.capture.bench_plan import BenchPlan
-from nsysprof.capture.bench_run import new_run, read_capture_samples, read_run
+from nsysprof.capture.sampling.bench_plan import BenchPlan
+from nsysprof.capture.sampling.bench_run import new_run, read_capture_samples, read_run
 from nsysprof.errors import TraceError
 from nsysprof.results.block import Block
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 # Written by version 0.1.0 before captures and benches had one form of samples.
-OLD = Path(__file__).parent / "old_folders"
+OLD = Path(__file__).parents[1] / "old_folders"
 BLOCK = Block(1, 0, 0, "ok", values_ns=(3, 1, 2), offsets_ns=(0, 5, 9), errors={"out": 1e-6}, peak_bytes=7)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.capture.streamed import Streams, run_streamed
+from nsysprof.capture.user_program.streamed import Streams, run_streamed
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 
@@ -168,7 +168,7 @@ def test_a_killed_starter_leaves_no_program_behind(tmp_path):
     code = (
         "import os, sys\n"
         "from pathlib import Path\n"
-        "from nsysprof.capture.streamed import Streams, run_streamed\n"
+        "from nsysprof.capture.user_program.streamed import Streams, run_streamed\n"
         "logs = [Path(sys.argv[1]) / name for name in ('out', 'err', 'tool')]\n"
         "run_streamed(['sh', '-c', 'echo $$; exec sleep 60'], Streams(*logs, None, None), dict(os.environ))\n"
     )

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nsysprof.capture.bench_plan import order_blocks
-from nsysprof.capture.bench_run import BenchRun
 from nsysprof.capture.environment import HARMLESS_CLOCK_REASONS, merge_environment, summarize_clocks
 from nsysprof.capture.measured_process import LOGS, WORK, ProcessEnd, run_supervised, supervisor_argv
+from nsysprof.capture.sampling.bench_plan import order_blocks
+from nsysprof.capture.sampling.bench_run import BenchRun
 from nsysprof.environment import collect_gpus, collect_host
 from nsysprof.files.output import output_error
 from nsysprof.results.block import OK, Block

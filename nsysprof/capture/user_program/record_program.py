@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import IO
 
 from nsysprof.capture.measured_process import tail
-from nsysprof.capture.memory_history import collect_snapshots, memory_environment
-from nsysprof.capture.program_plan import NO_RANGE, ProgramPlan
-from nsysprof.capture.streamed import Ended, Streams, run_streamed
+from nsysprof.capture.user_program.memory_history import collect_snapshots, memory_environment
+from nsysprof.capture.user_program.program_plan import NO_RANGE, ProgramPlan
+from nsysprof.capture.user_program.streamed import Ended, Streams, run_streamed
 from nsysprof.errors import ToolFailedError
 from nsysprof.notes import Note, make_note
 from nsysprof.nsight.nsys import explain_profile_failure, import_again, profile_argv, recording_of
