@@ -22,7 +22,7 @@ def main(arguments: list[str]) -> int:
     indices = [int(part) for part in arguments[1].split(",")]
     parent = os.getppid()
     try:
-        from nsysprof.workload.eligibility import answer, collect_facts, is_poisoned
+        from nsysprof.workload.eligibility.torch_checks import answer, collect_facts, is_poisoned
 
         facts = collect_facts(job.device)
     except Exception as error:  # noqa: BLE001 - whatever torch's import or CUDA's start raises is the answer

@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
 
 def _announce() -> None:
     """Put a short range that names this tool at the start of the trace."""
-    from nsysprof.workload.nvtx_ranges import annotate
+    from nsysprof.workload.recording.nvtx_ranges import annotate
 
     with annotate(f"nsysprof {__version__}"):
         time.sleep(0.001)

@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> int:
 
 def _measure_ceilings(job: Job) -> None:
     """Append the device's ceilings as an event, or the reason where they do not fit into its memory."""
-    from nsysprof.workload.ceilings import measure_ceilings
+    from nsysprof.workload.measuring.ceilings import measure_ceilings
 
     try:
         append_event(job.events_path, "ceilings", **measure_ceilings(job.device, list(job.ceilings)))
@@ -76,15 +76,15 @@ class _Recorder:
         self._job = job
         self._trace: Any = None
         if job.pass_name == TRACED and job.profiler == "torch":
-            from nsysprof.workload.torch_trace import TorchTrace
+            from nsysprof.workload.recording.torch_trace import TorchTrace
 
             self._trace = TorchTrace(job.torch_trace_path, time.time_ns(), job.device)
 
     def run(self, case: Case) -> int:
         """Record one case; return the number of calls inside its range."""
-        from nsysprof.workload.measure import run_traced
-        from nsysprof.workload.memory import release_memory
-        from nsysprof.workload.nvtx_ranges import annotate
+        from nsysprof.workload.measuring.measure import run_traced
+        from nsysprof.workload.measuring.memory import release_memory
+        from nsysprof.workload.recording.nvtx_ranges import annotate
 
         name = format_range(case, self._job.range_keys)
         mark = annotate(name) if self._trace is None else self._trace.annotate(name)
@@ -113,8 +113,8 @@ def _run_case(job: Job, case: Case, recorder: _Recorder, checks: dict[Case, Any]
     """Return what the pass measures for one case. checks: the results of this process' comparisons so far."""
     if job.pass_name != TIMED:
         return {"calls": recorder.run(case)}
-    from nsysprof.workload.measure import measure_block
-    from nsysprof.workload.prepared_call import check_case
+    from nsysprof.workload.measuring.measure import measure_block
+    from nsysprof.workload.measuring.prepared_call import check_case
 
     if job.check and case not in checks:
         checks[case] = check_case(case, job.device)

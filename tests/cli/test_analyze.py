@@ -147,7 +147,7 @@ def test_reading_needs_no_torch(tmp_path, trace_path):
 
 @pytest.mark.nsys
 def test_a_report_is_exported_through_nsys(tmp_path, nsys):
-    script = "import sys; from nsysprof.workload.nvtx_ranges import annotate\nwith annotate('RUN::math::S8'): pass\n"
+    script = "from nsysprof.workload.recording.nvtx_ranges import annotate\nwith annotate('RUN::math::S8'): pass\n"
     report, _ = record_nvtx(nsys, tmp_path, [sys.executable, "-c", script])
     before = report.read_bytes()
     done = run("analyze", report, "--nsys", nsys, "--out", tmp_path / "o", "--json")

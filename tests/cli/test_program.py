@@ -25,7 +25,7 @@ TRAIN = str(REPOSITORY / "scripts" / "train_ddp")
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
 STEPS = """\
 import sys, time
-from nsysprof.workload.nvtx_ranges import annotate
+from nsysprof.workload.recording.nvtx_ranges import annotate
 for step in range(3):
     with annotate(f"step{step}"):
         time.sleep(0.1)

@@ -268,7 +268,7 @@ REAL = ["", *sorted(str(path) for path in REPOSITORY.glob(".nsys-*/bin/nsys"))]
 # A process that ends at once may end before nsys has set up its own thread.
 PROGRAM = """
 import time
-from nsysprof.workload.nvtx_ranges import annotate
+from nsysprof.workload.recording.nvtx_ranges import annotate
 with annotate("RUN::math::S8"):
     for _ in range(3):
         with annotate("inner"):

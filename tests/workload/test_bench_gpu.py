@@ -7,9 +7,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
 from nsysprof.attention.case import Case  # noqa: E402
-from nsysprof.workload.ceilings import measure_ceilings  # noqa: E402
 from nsysprof.workload.job import Job  # noqa: E402
-from nsysprof.workload.measure import measure_block  # noqa: E402
+from nsysprof.workload.measuring.ceilings import measure_ceilings  # noqa: E402
+from nsysprof.workload.measuring.measure import measure_block  # noqa: E402
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")]
 

@@ -5,7 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
-from nsysprof.workload.timing import make_flush, time_calls, warm_up  # noqa: E402
+from nsysprof.workload.measuring.timing import make_flush, time_calls, warm_up  # noqa: E402
 
 
 def test_a_warm_up_ends_when_times_are_stable():

@@ -23,9 +23,9 @@ from nsysprof.attention.eligibility import EligibilityAnswer, EligibilityQuestio
 from nsysprof.attention.nearest_supported_shape import CallVerdict, explain_refusal
 from nsysprof.environment import collect_host
 from nsysprof.units import format_bytes
-from nsysprof.workload.attention_inputs import NoMemoryError, make_inputs
+from nsysprof.workload.eligibility.attention_inputs import NoMemoryError, make_inputs
+from nsysprof.workload.eligibility.run_once import run_once
 from nsysprof.workload.refusal import IneligibleError
-from nsysprof.workload.run_once import run_once
 
 _BACKENDS = {
     "math": SDPBackend.MATH,

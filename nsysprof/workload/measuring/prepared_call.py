@@ -11,10 +11,10 @@ import torch
 
 from nsysprof.attention.case import Case
 from nsysprof.workload.backends import Attention, check_form, load_attention
-from nsysprof.workload.check import check_attention
-from nsysprof.workload.memory import PeakMemory
+from nsysprof.workload.correctness.check import check_attention
+from nsysprof.workload.measuring.memory import PeakMemory
+from nsysprof.workload.measuring.timing import Call, synchronize
 from nsysprof.workload.refusal import WrongResultError, eligibility
-from nsysprof.workload.timing import Call, synchronize
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 

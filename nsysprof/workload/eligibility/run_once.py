@@ -16,8 +16,8 @@ from nsysprof.attention.attention_call import AttentionCall
 from nsysprof.attention.choices import BACKENDS
 from nsysprof.attention.eligibility import Ran
 from nsysprof.attention.kernel_family import dispatched_operator, kernel_family, operator_family
-from nsysprof.workload.attention_inputs import AttentionInputs, make_inputs
 from nsysprof.workload.backends import check_form, load_attention
+from nsysprof.workload.eligibility.attention_inputs import AttentionInputs, make_inputs
 
 
 def run_once(backend: str, select: Any, call: AttentionCall, device: str, expected: str | None) -> Ran:

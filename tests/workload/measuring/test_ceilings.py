@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
-from nsysprof.workload import ceilings  # noqa: E402
+from nsysprof.workload.measuring import ceilings  # noqa: E402
 
 
 @pytest.mark.parametrize(("l2", "known"), [(2.0e12, None), (3.0e12, None), (5.5e12, 5.5e12), (None, None)])

@@ -5,8 +5,8 @@ torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
 from nsysprof.attention.case import Case  # noqa: E402
 from nsysprof.workload.job import Job  # noqa: E402
-from nsysprof.workload.measure import measure_block, sample_count  # noqa: E402
-from nsysprof.workload.prepared_call import prepared  # noqa: E402
+from nsysprof.workload.measuring.measure import measure_block, sample_count  # noqa: E402
+from nsysprof.workload.measuring.prepared_call import prepared  # noqa: E402
 from nsysprof.workload.refusal import IneligibleError  # noqa: E402
 
 

@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
 from nsysprof import __version__  # noqa: E402
-from nsysprof.workload.torch_trace import TorchTrace  # noqa: E402
+from nsysprof.workload.recording.torch_trace import TorchTrace  # noqa: E402
 
 
 def query(path, sql):

@@ -12,9 +12,9 @@ import torch
 from nsysprof.attention.case import Case
 from nsysprof.results.launch_bound import LAUNCH_BOUND_SHARE
 from nsysprof.workload.job import Job
-from nsysprof.workload.memory import PeakMemory, release_memory
-from nsysprof.workload.prepared_call import prepared
-from nsysprof.workload.timing import (
+from nsysprof.workload.measuring.memory import PeakMemory, release_memory
+from nsysprof.workload.measuring.prepared_call import prepared
+from nsysprof.workload.measuring.timing import (
     Call,
     WarmUp,
     capture_graph,

@@ -1,4 +1,4 @@
-"""Torch itself is asked, on the CPU; what its CUDA checks say is canned here, and real in test_eligibility_gpu."""
+"""Torch itself is asked, on the CPU; what its CUDA checks say is canned here, and real in test_torch_checks_gpu."""
 
 import os
 import warnings
@@ -11,10 +11,10 @@ torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 from nsysprof.attention.attention_call import AttentionCall  # noqa: E402
 from nsysprof.attention.eligibility import EligibilityAnswer, EligibilityQuestion  # noqa: E402
 from nsysprof.files.json_file import decode_json, encode_json  # noqa: E402
-from nsysprof.workload import eligibility  # noqa: E402
-from nsysprof.workload.attention_inputs import NoMemoryError, make_inputs  # noqa: E402
-from nsysprof.workload.eligibility import answer, collect_facts  # noqa: E402
-from nsysprof.workload.run_once import _naive, _sdpa  # noqa: E402
+from nsysprof.workload.eligibility import torch_checks  # noqa: E402
+from nsysprof.workload.eligibility.attention_inputs import NoMemoryError, make_inputs  # noqa: E402
+from nsysprof.workload.eligibility.run_once import _naive, _sdpa  # noqa: E402
+from nsysprof.workload.eligibility.torch_checks import answer, collect_facts  # noqa: E402
 
 CALL = AttentionCall(seq=16, kv_seq=16, heads=4, kv_heads=4, head_dim=8, dtype="fp32")
 WAYS = [
@@ -81,14 +81,14 @@ def gpu(monkeypatch):
     monkeypatch.setattr(torch.backends.cuda, "can_use_cudnn_attention", lambda *_: True)
     monkeypatch.setattr(torch.backends.cuda, "SDPAParams", lambda *fields: fields)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    monkeypatch.setattr(eligibility, "make_inputs", lambda call, _device, *, fill: make_inputs(call, "cpu", fill=fill))
-    eligibility.support.cache_clear()
+    monkeypatch.setattr(torch_checks, "make_inputs", lambda call, _device, *, fill: make_inputs(call, "cpu", fill=fill))
+    torch_checks.support.cache_clear()
     yield
-    eligibility.support.cache_clear()
+    torch_checks.support.cache_clear()
 
 
 def test_the_case_of_head_dimension_8192(gpu):
-    answered = eligibility._ask("flash", replace(CALL, head_dim=8192), "cuda")
+    answered = torch_checks._ask("flash", replace(CALL, head_dim=8192), "cuda")
     assert answered.eligible is False
     (constraint,) = answered.constraints
     assert (constraint.property, constraint.value, constraint.bound) == ("head_dim", 8192, 256)
@@ -97,24 +97,24 @@ def test_the_case_of_head_dimension_8192(gpu):
 
 
 def test_a_refusal_without_a_reason_is_still_a_refusal(gpu):
-    answered = eligibility._ask("efficient", CALL, "cuda")
+    answered = torch_checks._ask("efficient", CALL, "cuda")
     assert answered.eligible is False
     assert answered.constraints[0].text == "torch gave no reason"
     assert answered.nearest == ()
 
 
 def test_build_and_architecture_are_asked_of_an_ordinary_call(gpu, monkeypatch):
-    assert eligibility.support("flash", "cuda") == (True, True)
-    assert eligibility.support("efficient", "cuda") == (True, None), "refused, and torch does not say for what"
+    assert torch_checks.support("flash", "cuda") == (True, True)
+    assert torch_checks.support("efficient", "cuda") == (True, None), "refused, and torch does not say for what"
 
     def refuse(text):
         def check(_params, _debug):
             warnings.warn(text, stacklevel=1)
             return False
 
-        eligibility.support.cache_clear()
+        torch_checks.support.cache_clear()
         monkeypatch.setattr(torch.backends.cuda, "can_use_flash_attention", check)
-        return eligibility.support("flash", "cuda")
+        return torch_checks.support("flash", "cuda")
 
     assert refuse("Torch was not compiled with flash attention.") == (False, None)
     text = (
@@ -125,8 +125,8 @@ def test_build_and_architecture_are_asked_of_an_ordinary_call(gpu, monkeypatch):
 
 def test_a_torch_without_the_check_answers_unknown(gpu, monkeypatch):
     monkeypatch.delattr(torch.backends.cuda, "can_use_cudnn_attention")
-    with pytest.raises(eligibility.UnknownError, match="can_use_cudnn_attention"):
-        eligibility._ask("cudnn", CALL, "cuda")
+    with pytest.raises(torch_checks.UnknownError, match="can_use_cudnn_attention"):
+        torch_checks._ask("cudnn", CALL, "cuda")
 
 
 def test_a_torch_without_the_choice_predicts_nothing(monkeypatch):
@@ -145,11 +145,11 @@ def test_what_a_backend_raises_is_an_answer(monkeypatch):
     def broken(*_):
         raise RuntimeError("CUDA error: an illegal memory access was encountered\nCompile with ...")
 
-    monkeypatch.setattr(eligibility, "run_once", broken)
+    monkeypatch.setattr(torch_checks, "run_once", broken)
     answered = answer(EligibilityQuestion("math", CALL), "cpu")
     assert (answered.eligible, answered.ran.status) == (True, "error")
     assert answered.ran.reason.endswith("an illegal memory access was encountered")
-    assert eligibility.is_poisoned(answered)
+    assert torch_checks.is_poisoned(answered)
 
 
 # As torch 2.11 wrote them on an H200: the checks bypass the handler that makes Python warnings of native ones.
@@ -167,9 +167,9 @@ def test_warnings_that_native_code_writes_to_standard_error_are_reasons_too(monk
         os.write(2, NATIVE.encode())
         return False
 
-    monkeypatch.setattr(eligibility, "_can_use", refuse)
+    monkeypatch.setattr(torch_checks, "_can_use", refuse)
     call = replace(CALL, head_dim=8192)
-    verdict = eligibility._verdict("flash", call, "cuda")
+    verdict = torch_checks._verdict("flash", call, "cuda")
     found = [(each.property, each.value, each.relation, each.bound) for each in verdict.constraints]
     assert found == [("head_dim", 8192, "at most", 256)] * 2
     assert "function" not in verdict.constraints[0].text
@@ -180,8 +180,8 @@ def test_standard_error_is_given_back_when_a_check_raises(monkeypatch, capfd):
     def fail(_backend, _call):
         raise RuntimeError("CUDA error")
 
-    monkeypatch.setattr(eligibility, "_can_use", fail)
+    monkeypatch.setattr(torch_checks, "_can_use", fail)
     with pytest.raises(RuntimeError):
-        eligibility._verdict("flash", CALL, "cuda")
+        torch_checks._verdict("flash", CALL, "cuda")
     os.write(2, b"still here")
     assert capfd.readouterr().err == "still here"

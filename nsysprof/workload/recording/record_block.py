@@ -10,9 +10,9 @@ from pathlib import Path
 
 import torch
 
-from nsysprof.workload.nvtx_ranges import annotate
-from nsysprof.workload.timing import synchronize
-from nsysprof.workload.torch_trace import TorchTrace
+from nsysprof.workload.measuring.timing import synchronize
+from nsysprof.workload.recording.nvtx_ranges import annotate
+from nsysprof.workload.recording.torch_trace import TorchTrace
 
 # Environment variables that nsys sets for the program that it profiles; the second is from versions before 2022.
 _OF_NSYS = ("NSYS_PROFILING_SESSION_ID", "QUADD_INJECTION_PROXY")

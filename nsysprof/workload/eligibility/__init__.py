@@ -1,0 +1,1 @@
+"""Find out which backends torch takes for a call, and what each launches."""

@@ -1,0 +1,1 @@
+"""Mark measured calls with NVTX, and record with torch.profiler where nsys does not."""
