@@ -13,7 +13,7 @@ from nsysprof.notes import Note, make_note
 
 # As in nsysprof.workload.program_start.sitecustomize, which is not imported: it acts when it is.
 FOLDER = "NSYSPROF_MEMORY_FOLDER"
-_HOOK = Path(__file__).parents[1] / "workload" / "program_start"
+_HOOK = Path(__file__).parents[2] / "workload" / "program_start"
 _SNAPSHOT = re.compile(r".*\.memory-(\d{1,10})\.pickle")
 
 
