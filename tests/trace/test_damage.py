@@ -24,7 +24,9 @@ def damage(content, source):
     return broken
 
 
-@pytest.mark.parametrize("name", ["mem", "sdpa22", "graph_node", "mp"])
+@pytest.mark.parametrize(
+    "name", ["mem", "sdpa22", *(pytest.param(name, marks=pytest.mark.slow) for name in ("graph_node", "mp"))]
+)
 def test_flipped_bytes_lost_pages_and_cut_ends(trace_path, tmp_path, name):
     content = trace_path(name).read_bytes()
     source = random.Random(name)

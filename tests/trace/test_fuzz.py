@@ -36,7 +36,7 @@ def fuzz(*arguments: object) -> dict[str, Any]:
     return result
 
 
-@pytest.fixture(scope="module", params=[40, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=[20, pytest.param(200, marks=pytest.mark.slow)])
 def damaged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Damaged real traces, of small ones; `scripts/fuzz_traces` alone makes 2000 of all."""
     files: int = request.param
@@ -165,7 +165,7 @@ def _becomes_null(cell: object) -> bool:
     return cell is None or (isinstance(cell, float) and math.isnan(cell))
 
 
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(traces())
 def test_arbitrary_values_end_in_a_result_or_an_error_of_ours(builder: TraceBuilder) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -183,7 +183,7 @@ def test_arbitrary_values_end_in_a_result_or_an_error_of_ours(builder: TraceBuil
         assert [entry.name for entry in Path(folder).iterdir()] == [path.name]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(1, 10**4), st.integers(1, 9)), max_size=20))
 def test_a_sound_trace_has_the_same_numbers_in_every_schema(launches: list[tuple[int, int, int]]) -> None:
     """Whatever the program did, as long as every generation can hold it."""

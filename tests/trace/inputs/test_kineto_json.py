@@ -227,7 +227,7 @@ EVENTS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(EVENTS, max_size=6))
 def test_any_values_are_an_error_of_ours_or_a_result_that_adds_up(tmp_path, events):
     try:

@@ -58,7 +58,7 @@ VALUES = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.text(max_size=40), VALUES, st.text(max_size=3), VALUES, VALUES), max_size=30))
 def test_pages_hold_what_sqlite_reads(tmp_path_factory, rows):
     path = make(tmp_path_factory.mktemp("p") / "t.sqlite", rows)
