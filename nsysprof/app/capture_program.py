@@ -44,6 +44,7 @@ def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
         end_program=request.end_program,
         gpu_metrics_hz=request.gpu_metrics_hz,
         memory=request.memory,
+        stacks=request.stacks,
         nsys_options=request.nsys_options,
     )
     if plan.ranks and not (launches or identity):
@@ -190,6 +191,7 @@ class ProgramRequest:
     per_rank: whether each worker of torchrun or accelerate gets a trace of its own.
     ranks: the ranks to record; empty for all.
     memory: whether torch's CUDA allocator records which line allocated what.
+    stacks: whether Python's stacks are sampled.
     stdout_to_stderr: send the program's standard output to standard error.
     out: the capture folder; None for traces/DATE-TIME, or one that the ranks of a job share.
     """
@@ -204,6 +206,7 @@ class ProgramRequest:
     end_program: bool = False
     gpu_metrics_hz: int = 0
     memory: bool = False
+    stacks: bool = False
     nsys_options: tuple[str, ...] = ()
     stdout_to_stderr: bool = False
     nsys: Path | None = None

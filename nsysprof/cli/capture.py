@@ -35,6 +35,7 @@ _FOR_PROGRAMS = (
     "duration",
     "end_program",
     "memory",
+    "stacks",
     "nsys_option",
 )
 
@@ -120,6 +121,10 @@ def capture(
         bool,
         typer.Option("--memory", help="Record which line allocated torch's memory.", rich_help_panel=_PROGRAM),
     ] = False,
+    stacks: Annotated[
+        bool,
+        typer.Option("--stacks", help="Sample Python's stacks: findings name lines.", rich_help_panel=_PROGRAM),
+    ] = False,
     nsys_option: Annotated[
         list[str] | None,
         typer.Option(help="For nsys profile, e.g. --nsys-option=--sample=process-tree.", rich_help_panel=_PROGRAM),
@@ -154,6 +159,7 @@ def capture(
                 end_program=end_program,
                 gpu_metrics_hz=metrics_hz,
                 memory=memory,
+                stacks=stacks,
                 nsys_options=tuple(nsys_option or ()),
                 stdout_to_stderr=as_json,
                 nsys=nsys,

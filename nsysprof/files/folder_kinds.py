@@ -35,7 +35,7 @@ CAPTURE = FolderKind(
     "capture",
     "a",
     "manifest.json",
-    (*_OF_CAPTURE.split(), "ranks", "ncu*.ncu-rep", "nsys.memory-*.pickle"),
+    (*_OF_CAPTURE.split(), "ranks", "ncu*.ncu-rep", "nsys.memory-*.pickle", "nsys.stacks-*.json"),
     is_slow=True,
     with_paths=("manifest.json",),
 )

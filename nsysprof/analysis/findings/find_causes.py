@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,6 +13,7 @@ from nsysprof.analysis.findings.attention_alternative import find_attention_alte
 from nsysprof.analysis.findings.candidates import Candidate, list_candidates
 from nsysprof.analysis.findings.host_candidates import list_host_candidates
 from nsysprof.analysis.findings.kernel_candidates import list_kernel_candidates
+from nsysprof.analysis.findings.locate import locate
 from nsysprof.analysis.findings.situation import Situation, look_at
 from nsysprof.analysis.findings.tracing_cost import estimate_tracing_cost, without_tracing
 from nsysprof.analysis.idle_time.blame import HOST
@@ -23,6 +24,7 @@ from nsysprof.analysis.replay.replay import ReplayChange, combine, no_change, re
 from nsysprof.analysis.steps.find_steps import Steps, is_grid
 from nsysprof.attention.policy_file import PolicyFile
 from nsysprof.results.causes import LEAST_SHARE, Finding, Findings
+from nsysprof.results.stack_samples import StackSamples
 from nsysprof.trace.schema import Int64s, Ints, Tables
 
 # It lets work run beside other work, so that it can save more than the time for which nothing runs.
@@ -54,10 +56,12 @@ def find_causes(
     ledger: Ledger,
     steps: Steps | None,
     policy: PolicyFile | None = None,
+    stacks: StackSamples | None = None,
 ) -> Findings | None:
     """Return the findings of a trace; None where no calls were recorded, so that nothing can be replayed.
 
     policy: which attention backends were measured to be the fastest; None for nothing known.
+    stacks: samples of the threads' stacks, which give findings their lines.
     """
     graph = None if steps is None else build_graph(tables, launch, ledger.classes, steps)
     if graph is None or steps is None:
@@ -81,9 +85,10 @@ def find_causes(
     kept = [each for each in saved if each.is_worth(left)]
     together = scale.replay(_all_of(graph, kept))
     held = _within(scale, kept, unchanged, together)
-    items = _findings(scale, ledger, steps, [each for each in held if each.is_worth(left)], unchanged)
+    worth = sorted((each for each in held if each.is_worth(left)), key=lambda each: -each.saving_ns)
+    items = _findings(scale, ledger, steps, worth, unchanged)
     return Findings(
-        items=items,
+        items=_with_lines(items, worth, tables, situation, stacks),
         per=steps.name or "trace",
         steps=graph.steps if steps.are_known else 1,
         warmup=steps.warmup,
@@ -97,10 +102,32 @@ def find_causes(
 def _alternatives(
     tables: Tables, situation: Situation, ranges: pd.DataFrame, policy: PolicyFile | None
 ) -> Iterator[Candidate]:
-    if tables.calls is None:
-        return
-    tid = tables.calls.tid_of[tables.calls.variant[situation.graph.row]]
-    yield from find_attention_alternative(situation, tid, ranges, policy)
+    yield from find_attention_alternative(situation, _threads(tables, situation), ranges, policy)
+
+
+def _threads(tables: Tables, situation: Situation) -> Int64s:
+    """Return the thread of each call of the graph."""
+    assert tables.calls is not None
+    return tables.calls.tid_of[tables.calls.variant[situation.graph.row]].astype(np.int64)
+
+
+def _with_lines(
+    items: tuple[Finding, ...],
+    held: Sequence[_Saved],
+    tables: Tables,
+    situation: Situation,
+    stacks: StackSamples | None,
+) -> tuple[Finding, ...]:
+    """Return the findings with the lines that most samples show. held: their candidates, in the same order."""
+    if stacks is None:
+        return items
+    tid = _threads(tables, situation)
+    none = np.zeros(len(tid), dtype=np.bool_)
+    calls = (each.candidate.calls | (none if each.candidate.gaps is None else each.candidate.gaps) for each in held)
+    return tuple(
+        replace(item, location=locate(stacks, situation, tid, chosen))
+        for item, chosen in zip(items, calls, strict=True)
+    )
 
 
 @dataclass(frozen=True)
@@ -214,8 +241,7 @@ def _bounds(scale: _Scale, saved: _Saved, unchanged: int) -> tuple[int, int]:
 def _findings(scale: _Scale, ledger: Ledger, steps: Steps, saved: list[_Saved], unchanged: int) -> tuple[Finding, ...]:
     situation = scale.situation
     share, periods = situation.share, situation.periods
-    ordered = sorted(saved, key=lambda each: -each.saving_ns)
-    bounds = {id(each): _bounds(scale, each, unchanged) for each in ordered}
+    bounds = {id(each): _bounds(scale, each, unchanged) for each in saved}
     return tuple(
         Finding(
             rank=rank,
@@ -231,7 +257,7 @@ def _findings(scale: _Scale, ledger: Ledger, steps: Steps, saved: list[_Saved], 
             text=each.candidate.text,
             next_step=each.candidate.next_step,
         )
-        for rank, each in enumerate(ordered, start=1)
+        for rank, each in enumerate(saved, start=1)
     )
 
 

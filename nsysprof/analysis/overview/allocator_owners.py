@@ -100,10 +100,15 @@ def owner_of(stack: tuple[Frame, ...]) -> str:
     The file has its folder's name too, where it has one.
     """
     for frame in stack:
-        if not _NOT_OWN.search(frame.file.replace("\\", "/")):
+        if is_own_file(frame.file):
             place = "/".join(frame.file.replace("\\", "/").split("/")[-2:]).lstrip("/")
             return f"{place}:{frame.line} {frame.function}"
     return NO_STACK
+
+
+def is_own_file(file: str) -> bool:
+    """Return whether a frame's file is not of torch, of Python's library or of C++."""
+    return _NOT_OWN.search(file.replace("\\", "/")) is None
 
 
 def find_fragmentation(used: Sequence[DeviceUse]) -> tuple[MemoryFinding, ...]:

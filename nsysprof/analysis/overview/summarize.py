@@ -45,14 +45,22 @@ from nsysprof.results.analysis import (
     Coverage,
 )
 from nsysprof.results.column_registry.analysis_columns import RANGE_INSTANCES, RANGE_TREE, RANGES
+from nsysprof.results.stack_samples import StackSamples
 from nsysprof.trace.schema import COPY, FILL, MIGRATION, Calls, Ints, Tables, Work
 
 
-def summarize(tables: Tables, *, launched_only: bool = False, policy: PolicyFile | None = None) -> Analysis:
+def summarize(
+    tables: Tables,
+    *,
+    launched_only: bool = False,
+    policy: PolicyFile | None = None,
+    stacks: StackSamples | None = None,
+) -> Analysis:
     """Count and attribute everything. All counts come from the rows of one table each, never from a join.
 
     launched_only: leave out what ranges adopted from helper threads or captured into graphs, as NVIDIA does.
     policy: which attention backends were measured to be the fastest, for the finding attention-backend.
+    stacks: what the program's threads did, which gives findings their lines.
     """
     # Sorting and gathering release the GIL, so independent parts run in parallel.
     with ThreadPoolExecutor(1, thread_name_prefix="totals") as pool:
@@ -83,7 +91,7 @@ def summarize(tables: Tables, *, launched_only: bool = False, policy: PolicyFile
         lost = None if tables.calls is None else found.launches & ~found.launching
         ledger = keep_ledger(tables, tables.launch, attributed.ranges, lost)
         steps = find_steps(tables, tables.launch, attributed.ranges)
-        findings = find_causes(tables, tables.launch, attributed.ranges, ledger, steps, policy)
+        findings = find_causes(tables, tables.launch, attributed.ranges, ledger, steps, policy, stacks)
         step_times = time_steps(tables, steps, ledger)
     return Analysis(
         trace=whole.trace,

@@ -16,6 +16,7 @@ from nsysprof.plain_text import plain_line
 if TYPE_CHECKING:
     from nsysprof.attention.policy_file import PolicyFile
     from nsysprof.results.analysis import Analysis, CaptureRecord
+    from nsysprof.results.stack_samples import StackSamples
 
 
 def analyze_one(request: TraceRequest, progress: Progress) -> TraceResult:
@@ -23,6 +24,7 @@ def analyze_one(request: TraceRequest, progress: Progress) -> TraceResult:
     from nsysprof.app.trace_analysis.capture_record import read_record
     from nsysprof.app.trace_analysis.join_counters import complete_analysis
     from nsysprof.app.trace_analysis.join_memory import join_memory
+    from nsysprof.app.trace_analysis.read_stacks import read_stacks
     from nsysprof.attention.policy_file import read_policy
     from nsysprof.trace.inputs.resolve_input import identity_of
 
@@ -37,7 +39,12 @@ def analyze_one(request: TraceRequest, progress: Progress) -> TraceResult:
             record = read_record(source) if source.is_dir() else None
             trace = resolve(source, request.nsys, Path(scratch), progress.say)
             analysis = analyze_trace(
-                trace, progress.say, identity_of(source, trace), launched_only=request.launched_only, policy=policy
+                trace,
+                progress.say,
+                identity_of(source, trace),
+                launched_only=request.launched_only,
+                policy=policy,
+                stacks=read_stacks(source, trace),
             )
             analysis, record = complete_analysis(
                 analysis, record, trace, folder=source, report=request.counters, ncu=request.ncu
@@ -59,12 +66,13 @@ def analyze_trace(
     *,
     launched_only: bool = False,
     policy: PolicyFile | None = None,
+    stacks: StackSamples | None = None,
 ) -> Analysis:
     """Read and summarise one SQLite trace.
 
     identity: the file that the user named, as open_trace takes it.
     launched_only: leave out what ranges adopted or captured.
-    policy: as summarize takes it.
+    policy, stacks: as summarize takes them.
     """
     from nsysprof.trace.open import open_trace
 
@@ -73,7 +81,7 @@ def analyze_trace(
         from nsysprof.analysis.overview.summarize import summarize
         from nsysprof.trace.tables import read_tables
 
-        return summarize(read_tables(trace, progress=say), launched_only=launched_only, policy=policy)
+        return summarize(read_tables(trace, progress=say), launched_only=launched_only, policy=policy, stacks=stacks)
 
 
 def default_name(source: Path) -> str:

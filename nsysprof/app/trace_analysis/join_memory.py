@@ -23,12 +23,12 @@ def join_memory(analysis: Analysis, source: Path, trace: Path) -> Analysis:
     Of several processes, the one that held most counts. trace: the SQLite file, which says when its clock began.
     """
     from nsysprof.app.trace_analysis.analyze_snapshot import read_memory
-    from nsysprof.capture.user_program.memory_history import find_snapshots
+    from nsysprof.capture.user_program.program_hook import find_recorded
 
-    snapshots = find_snapshots(source) if source.is_dir() else {}
+    snapshots = find_recorded(source, "memory") if source.is_dir() else {}
     if not snapshots:
         return analysis
-    start_ns = _session_start_ns(trace)
+    start_ns = session_start_ns(trace)
     found = [
         read_memory(path, None if start_ns is None else _ranges_of(analysis.timeline.nvtx, process, start_ns))
         for process, path in snapshots.items()
@@ -54,7 +54,7 @@ def _ranges_of(ranges: pd.DataFrame, process: int, start_ns: int) -> RangeAt:
     return range_at
 
 
-def _session_start_ns(trace: Path) -> int | None:
+def session_start_ns(trace: Path) -> int | None:
     """Return when the clock of a trace began, in ns since 1970."""
     from nsysprof.ranks.session import read_session
     from nsysprof.trace.open import open_trace

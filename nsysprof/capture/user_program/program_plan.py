@@ -44,6 +44,8 @@ class ProgramPlan:
     gpu_metrics_hz: int = 0
     # Whether torch's CUDA allocator records who allocates.
     memory: bool = False
+    # Whether the stacks of Python are sampled.
+    stacks: bool = False
     # The ranks to record; empty: all.
     ranks: tuple[int, ...] = ()
     # Further options for nsys. An option of the same name replaces ours.
@@ -67,6 +69,12 @@ class ProgramPlan:
     def environment(self) -> dict[str, str]:
         """Return the environment variables that the recording needs in the program."""
         return {"NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"} if self.capture_range.startswith(NVTX_RANGE) else {}
+
+    @property
+    def recorded_kinds(self) -> tuple[str, ...]:
+        """Return what a Python program records of itself."""
+        kinds = {"memory": self.memory, "stacks": self.stacks}
+        return tuple(kind for kind, wanted in kinds.items() if wanted)
 
     def is_recorded(self, rank: int) -> bool:
         return not self.ranks or rank in self.ranks

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from nsysprof.capture.measured_process import tail
-from nsysprof.capture.user_program.memory_history import collect_snapshots, memory_environment
+from nsysprof.capture.user_program.program_hook import collect_recorded, hook_environment
 from nsysprof.capture.user_program.program_plan import NO_RANGE, ProgramPlan
 from nsysprof.capture.user_program.streamed import Ended, Streams, run_streamed
 from nsysprof.errors import ToolFailedError
@@ -70,7 +70,7 @@ def record_program(
     steps, notes, missing = [], [], []
     for options in ((*plan.profile_options, *metrics), plan.profile_options):
         recording_of(report).unlink(missing_ok=True)
-        own = memory_environment(report, environment) if plan.memory else {}
+        own = hook_environment(report, environment, plan.recorded_kinds)
         ended = run_streamed(
             list(plan.argv),
             streams,
@@ -90,7 +90,7 @@ def record_program(
         steps.append(imported)
     has_report = report.is_file() and report.stat().st_size > 0
     failure = None if has_report or ended.refused else _why_no_report(plan, ended, tail(logs[2]))
-    notes += collect_snapshots(report) if plan.memory else ()
+    notes += collect_recorded(report, plan.recorded_kinds)
     return Recorded(ended, failure, tuple(steps), tuple(notes), tuple(missing))
 
 

@@ -1,8 +1,10 @@
-"""Record what torch's CUDA allocator does in a captured program. Python imports this module when the program starts.
+"""Record a captured program's memory and stacks. Python imports this module when the program starts.
 
-It needs nothing but the standard library, since the program's Python need not have nsysprof. The recording begins when
-CUDA is initialised, so that a program that forks first still can. At its end, each process that used CUDA writes a
-snapshot into the folder that NSYSPROF_MEMORY_FOLDER names. A fault here is printed and never ends the program.
+It needs nothing but the standard library, since the program's Python need not have nsysprof. What torch's CUDA
+allocator does is recorded from the moment at which CUDA is initialised, so that a program that forks first still can.
+At its end, each process that used CUDA writes a snapshot into the folder that NSYSPROF_MEMORY_FOLDER names. The stacks
+of a process that imports torch, cupy or jax go into the folder that NSYSPROF_STACKS_FOLDER names. A fault here is
+printed and never ends the program.
 """
 
 from __future__ import annotations
@@ -18,15 +20,24 @@ from types import ModuleType
 from typing import Any
 
 FOLDER = "NSYSPROF_MEMORY_FOLDER"
+STACKS = "NSYSPROF_STACKS_FOLDER"
+# Libraries that use the GPU from Python; a process without any of them is a launcher or a helper.
+_OF_GPU = ("torch", "cupy", "jax", "cuda", "numba.cuda", "tensorflow", "pycuda")
 # Older events are overwritten; what is held at the end is known whatever its age.
 _MOST_EVENTS = 200_000
 
 
-class _WatchTorch:
-    """A finder that lets torch be found by the others, and acts once it is imported."""
+class _WatchImports:
+    """A finder that leaves the search to others. It samples stacks once a library of the GPU is wanted."""
+
+    def __init__(self) -> None:
+        self._sampler: Any = None
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
-        if name != "torch":
+        if name in _OF_GPU and self._sampler is None and os.environ.get(STACKS):
+            self._sampler = True
+            _attempt(_sample)
+        if name != "torch" or not os.environ.get(FOLDER):
             return None
         sys.meta_path.remove(self)
         spec: ModuleSpec | None = importlib.util.find_spec(name)
@@ -59,11 +70,21 @@ def _write(torch: Any, process: int) -> None:
     os.replace(f"{path}.part", path)  # noqa: PTH105
 
 
+def _sample() -> None:
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "stack_sampler.py")  # noqa: PTH100, PTH118, PTH120
+    spec = importlib.util.spec_from_file_location("nsysprof_stack_sampler", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.StackSampler(os.environ[STACKS]).start()
+
+
 def _attempt(action: Any) -> None:
     try:
         action()
     except Exception as error:  # noqa: BLE001
-        print(f"nsysprof: the memory history is not recorded: {error}", file=sys.stderr)  # noqa: T201
+        print(f"nsysprof: the program's memory or stacks are not recorded: {error}", file=sys.stderr)  # noqa: T201
 
 
 def _import_the_next() -> None:
@@ -81,6 +102,6 @@ def _import_the_next() -> None:
         sys.modules.setdefault(__name__, this)
 
 
-if os.environ.get(FOLDER):
-    sys.meta_path.insert(0, _WatchTorch())
+if os.environ.get(FOLDER) or os.environ.get(STACKS):
+    sys.meta_path.insert(0, _WatchImports())
     _import_the_next()

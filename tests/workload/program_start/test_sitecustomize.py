@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.capture.user_program.memory_history import collect_snapshots, find_snapshots, memory_environment
+from nsysprof.capture.user_program.program_hook import collect_recorded, find_recorded, hook_environment
 from nsysprof.torchprof.plain_pickle import read_plain_pickle
 
 TORCH = """
@@ -30,12 +30,12 @@ def run(folder: Path, program: str, fault: str = "", more: dict[str, str] | None
     (folder / "program.py").write_text(program)
     report = folder / "nsys.nsys-rep"
     base = {"PATH": os.environ["PATH"], "PYTHONPATH": str(folder / "lib"), **(more or {})}
-    environment = base | memory_environment(report, base)
+    environment = base | hook_environment(report, base, ("memory",))
     done = subprocess.run(
         [sys.executable, str(folder / "program.py")], env=environment, capture_output=True, text=True, check=True
     )
-    collect_snapshots(report)
-    return done.stdout, done.stderr, list(find_snapshots(folder).values())
+    collect_recorded(report, ("memory",))
+    return done.stdout, done.stderr, list(find_recorded(folder, "memory").values())
 
 
 def test_a_snapshot_is_written_where_cuda_was_used(tmp_path: Path) -> None:
@@ -75,10 +75,10 @@ def test_programs_run_on_without_a_snapshot(tmp_path: Path, program: str, fault:
 def test_a_program_without_torch_or_sitecustomize_of_its_own(tmp_path: Path) -> None:
     report = tmp_path / "nsys.nsys-rep"
     environment = {"PATH": os.environ["PATH"]}
-    environment |= memory_environment(report, environment)
+    environment |= hook_environment(report, environment, ("memory", "stacks"))
     code = "import importlib.util, sys; print('sitecustomize' in sys.modules, importlib.util.find_spec('notorch'))"
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("True None\n", "")
-    (note,) = collect_snapshots(report)
-    assert note.code == "no-memory-snapshot"
+    notes = collect_recorded(report, ("memory", "stacks"))
+    assert [note.code for note in notes] == ["no-memory-snapshot", "no-stacks"]
     assert sorted(tmp_path.iterdir()) == []

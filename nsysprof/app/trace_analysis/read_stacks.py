@@ -1,0 +1,71 @@
+"""Read the stacks that a captured program's processes sampled, by the clock of their trace."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta
+
+from nsysprof.files.json_file import FileHeader, read_json
+
+if TYPE_CHECKING:
+    from nsysprof.results.stack_samples import StackSamples
+
+_LARGEST_BYTES = 512 << 20
+_Text = Annotated[str, Meta(max_length=4096)]
+_Number = Annotated[int, Meta(ge=0, lt=2**62)]
+_Id = Annotated[int, Meta(ge=0, lt=2**24)]
+
+
+class _Stacks(FileHeader, kw_only=True):
+    """What the sampler writes; see nsysprof.workload.program_start.stack_sampler."""
+
+    process: _Id
+    stacks: list[list[tuple[_Text, _Number, _Text]]]
+    # Time (ns since 1970), thread, stack.
+    samples: list[tuple[_Number, _Id, _Number]]
+
+
+def read_stacks(source: Path, trace: Path) -> StackSamples | None:
+    """Return the samples of a capture folder; None where it has none, or the trace does not say when its clock began.
+
+    Raises TraceError for a file that is damaged. trace: the SQLite file of the capture.
+    """
+    from nsysprof.capture.user_program.program_hook import find_recorded
+
+    paths = find_recorded(source, "stacks") if source.is_dir() else {}
+    if not paths:
+        return None
+    import numpy as np
+
+    from nsysprof.app.trace_analysis.join_memory import session_start_ns
+    from nsysprof.results.stack_samples import StackSamples
+
+    start_ns = session_start_ns(trace)
+    if start_ns is None:
+        return None
+    lines: dict[str, int] = {}
+    rows: list[tuple[int, int, int]] = []
+    advice = "Remove it, and analyze again."
+    for path in paths.values():
+        found = read_json(path, _Stacks, kind="a file of stacks", advice=advice, newest=1, largest_bytes=_LARGEST_BYTES)
+        own = [_line_of(stack) for stack in found.stacks]
+        number = [lines.setdefault(line, len(lines)) if line else -1 for line in own]
+        rows += [
+            (time - start_ns, (found.process << 24) | thread, number[stack] if stack < len(number) else -1)
+            for time, thread, stack in found.samples
+        ]
+    table = np.array(sorted(rows), dtype=np.int64).reshape(-1, 3)
+    return StackSamples(table[:, 0], table[:, 1], table[:, 2], tuple(lines))
+
+
+def _line_of(stack: list[tuple[str, int, str]]) -> str:
+    """Return FILE:LINE of the innermost frame that is not of torch or of Python's library, below the current folder."""
+    from nsysprof.analysis.overview.allocator_owners import is_own_file
+
+    for file, line, _ in stack:
+        if is_own_file(file):
+            return f"{file.removeprefix(str(Path.cwd()) + os.sep)}:{line}"
+    return ""

@@ -1,0 +1,76 @@
+"""Have a captured Python program record its memory and its stacks, and collect what its processes leave."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import DecodeError, json
+
+from nsysprof.notes import Note, make_note
+
+# As in nsysprof.workload.program_start.sitecustomize, which is not imported: it acts when it is.
+_VARIABLES = {"memory": "NSYSPROF_MEMORY_FOLDER", "stacks": "NSYSPROF_STACKS_FOLDER"}
+_SUFFIXES = {"memory": "pickle", "stacks": "json"}
+_MISSING = {"memory": "no-memory-snapshot", "stacks": "no-stacks"}
+_HOOK = Path(__file__).parents[2] / "workload" / "program_start"
+
+
+def hook_environment(report: Path, environment: Mapping[str, str], kinds: tuple[str, ...]) -> dict[str, str]:
+    """Return the variables with which Python programs record, and make the folders for it.
+
+    report: where nsys writes its report; what is recorded will lie beside it.
+    kinds: "memory", "stacks" or both.
+    """
+    if not kinds:
+        return {}
+    path = [str(_HOOK), *filter(None, [environment.get("PYTHONPATH", "")])]
+    variables = {"PYTHONPATH": os.pathsep.join(path)}
+    for kind in kinds:
+        folder = _work(report, kind)
+        folder.mkdir(parents=True, exist_ok=True)
+        variables[_VARIABLES[kind]] = str(folder.resolve())
+    return variables
+
+
+def collect_recorded(report: Path, kinds: tuple[str, ...]) -> tuple[Note, ...]:
+    """Move what was recorded beside the report; return notes on what is missing, and on what sampling cost."""
+    notes = []
+    for kind in kinds:
+        work, suffix = _work(report, kind), _SUFFIXES[kind]
+        found = sorted(work.glob(f"*.{suffix}")) if work.is_dir() else []
+        moved = [path.replace(report.with_name(f"{report.stem}.{kind}-{path.stem}.{suffix}")) for path in found]
+        with contextlib.suppress(OSError):
+            shutil.rmtree(work)
+        if not moved:
+            notes.append(make_note(_MISSING[kind]))
+        elif kind == "stacks":
+            notes += _cost(moved)
+    return tuple(notes)
+
+
+def find_recorded(folder: Path, kind: str) -> dict[int, Path]:
+    """Return what was recorded into a capture folder that holds one trace, by the id of its process."""
+    name = re.compile(rf"nsys\.{kind}-(\d{{1,10}})\.{_SUFFIXES[kind]}")
+    paths = sorted(folder.glob(f"nsys.{kind}-*.{_SUFFIXES[kind]}"))
+    matches = ((path, name.fullmatch(path.name)) for path in paths if path.is_file())
+    return {int(match[1]): path for path, match in matches if match is not None}
+
+
+def _cost(paths: list[Path]) -> list[Note]:
+    """Return a note on the processor time of the most expensive sampler."""
+    shares, samples = [], 0
+    for path in paths:
+        with contextlib.suppress(DecodeError, OSError, KeyError, TypeError, ValueError, ZeroDivisionError):
+            data = json.decode(path.read_bytes())
+            shares.append(100.0 * int(data["own_ns"]) / int(data["wall_ns"]))
+            samples += len(data["samples"])
+    return [make_note("stacks-cost", samples=samples, share=max(shares))] if shares else []
+
+
+def _work(report: Path, kind: str) -> Path:
+    return report.with_name(f".{report.stem}.{kind}")

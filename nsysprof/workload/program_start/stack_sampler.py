@@ -1,0 +1,76 @@
+"""Sample the Python stacks of a captured program's threads, and write them when the program ends.
+
+It needs nothing but the standard library, because it runs in the program's own Python.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import sys
+import threading
+import time
+from types import FrameType
+from typing import Any
+
+_INTERVAL_S = 0.002
+_MOST_SAMPLES = 1_000_000
+_MOST_FRAMES = 40
+
+
+class StackSampler:
+    """A thread that looks at the stacks of all others every two milliseconds."""
+
+    def __init__(self, folder: str) -> None:
+        self._path = os.path.join(folder, f"{os.getpid()}.json")  # noqa: PTH118
+        self._process = os.getpid()
+        self._stacks: dict[tuple[tuple[str, int, str], ...], int] = {}
+        # Time (ns since 1970), thread and stack of each sample.
+        self._samples: list[tuple[int, int, int]] = []
+        self._own_ns = 0
+        self._start_ns = time.time_ns()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="nsysprof stacks", daemon=True)
+
+    def start(self) -> None:
+        """Begin to sample, until the program ends."""
+        self._thread.start()
+        atexit.register(self._write)
+
+    def _run(self) -> None:
+        own = threading.get_ident()
+        while not self._ended.wait(_INTERVAL_S) and len(self._samples) < _MOST_SAMPLES:
+            begin = time.thread_time_ns()
+            moment = time.time_ns()
+            native = {thread.ident: thread.native_id for thread in threading.enumerate()}
+            for ident, frame in sys._current_frames().items():
+                thread = native.get(ident)
+                if ident != own and thread is not None:
+                    self._samples.append((moment, thread, self._number(frame)))
+            self._own_ns += time.thread_time_ns() - begin
+
+    def _number(self, frame: FrameType | None) -> int:
+        stack: list[tuple[str, int, str]] = []
+        while frame is not None and len(stack) < _MOST_FRAMES:
+            stack.append((frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_name))
+            frame = frame.f_back
+        return self._stacks.setdefault(tuple(stack), len(self._stacks))
+
+    def _write(self) -> None:
+        """Write the samples, unless this is a fork of the process that sampled."""
+        if os.getpid() != self._process:
+            return
+        self._ended.set()
+        self._thread.join(1.0)
+        data: dict[str, Any] = {
+            "format_version": 1,
+            "process": self._process,
+            "wall_ns": time.time_ns() - self._start_ns,
+            "own_ns": self._own_ns,
+            "stacks": list(self._stacks),
+            "samples": self._samples,
+        }
+        with open(f"{self._path}.part", "w", encoding="utf-8") as file:  # noqa: PTH123
+            json.dump(data, file, separators=(",", ":"))
+        os.replace(f"{self._path}.part", self._path)  # noqa: PTH105

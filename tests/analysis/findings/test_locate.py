@@ -1,0 +1,70 @@
+"""Findings name the line that most samples during their calls show, and none where no line stands out."""
+
+import numpy as np
+
+from nsysprof.analysis.findings.locate import THREAD_BITS
+from nsysprof.analysis.overview.summarize import summarize
+from nsysprof.results.stack_samples import StackSamples
+from nsysprof.trace.open import open_trace
+from nsysprof.trace.tables import read_tables
+from tests.analysis.programs import MS, US, Program
+from tests.builders.build_trace import TID
+
+LINES = ("train.py:7", "train.py:12", "loader.py:3")
+
+
+def training():
+    """Return steps with a wait of 5 ms, and when the host waits."""
+    program, waits = Program(), []
+    for _ in range(8):
+        begin = program.now
+        for _ in range(10):
+            program.launch(500 * US)
+        start = program.now
+        program.wait()
+        waits.append((start, program.now))
+        program.host(8 * MS)
+        program.step(begin)
+    return program.builder, waits
+
+
+def location(folder, builder, samples, code="sync"):
+    path = folder / "t.sqlite"
+    path.unlink(missing_ok=True)
+    with open_trace(builder.write(path)) as trace:
+        findings = summarize(read_tables(trace), stacks=samples).findings
+    return next(item.location for item in findings.items if item.code == code)
+
+
+def sampled(waits, line, *, thread=TID & THREAD_BITS, every=1 * MS):
+    times = np.concatenate([np.arange(start, end, every) for start, end in waits])
+    return StackSamples(times, np.full(len(times), thread), np.full(len(times), line), LINES)
+
+
+def test_a_wait_is_on_its_line_and_host_work_on_another(tmp_path):
+    builder, waits = training()
+    inside = sampled(waits, 1)
+    after = sampled([(end + 10 * US, end + 8 * MS) for _, end in waits], 2)
+    both = [np.concatenate(pair) for pair in zip(
+        (inside.time_ns, inside.thread, inside.line), (after.time_ns, after.thread, after.line), strict=True
+    )]  # fmt: skip
+    order = np.argsort(both[0])
+    samples = StackSamples(*(column[order] for column in both), LINES)
+    assert location(tmp_path, builder, samples) == "train.py:12"
+    assert location(tmp_path, builder, samples, "host-bound") == "loader.py:3"
+
+
+def test_nothing_is_named_without_samples_of_the_thread(tmp_path):
+    builder, waits = training()
+    assert location(tmp_path, builder, None) == ""
+    assert location(tmp_path, builder, sampled(waits, 1, thread=99)) == ""
+    assert location(tmp_path, builder, sampled(waits, -1)) == ""
+    assert location(tmp_path, builder, sampled(waits[-1:], 1, every=3 * MS)) == ""
+
+
+def test_nothing_is_named_where_no_line_stands_out(tmp_path):
+    builder, waits = training()
+    samples = sampled(waits, 0)
+    lines = tuple(f"train.py:{number}" for number in range(10))
+    spread = StackSamples(samples.time_ns, samples.thread, np.arange(len(samples.line)) % 10, lines)
+    assert location(tmp_path, builder, spread) == ""

@@ -1,0 +1,50 @@
+"""A program that imports a library of the GPU leaves samples of its stacks, and what they cost."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from nsysprof.capture.user_program.program_hook import collect_recorded, find_recorded, hook_environment
+
+PROGRAM = """
+import os, sys, threading, time
+import torch
+def slow():
+    end = time.monotonic() + 0.3
+    while time.monotonic() < end:
+        time.sleep(0.01)  # line 7
+def elsewhere():
+    time.sleep(0.3)  # line 9
+thread = threading.Thread(target=elsewhere)
+thread.start()
+slow()
+thread.join()
+if os.fork() == 0:
+    sys.exit()
+os.wait()
+"""
+
+
+def test_samples_say_where_each_thread_was(tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/torch.py").write_text("")
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    report = tmp_path / "nsys.nsys-rep"
+    base = {"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path / "lib")}
+    environment = base | hook_environment(report, base, ("stacks",))
+    done = subprocess.run([sys.executable, str(program)], env=environment, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    (note,) = collect_recorded(report, ("stacks",))
+    assert note.code == "stacks-cost"
+    ((process, path),) = find_recorded(tmp_path, "stacks").items()
+    data = json.loads(path.read_text())
+    assert data["process"] == process
+    assert 0 < data["own_ns"] < data["wall_ns"]
+    seen = {(thread, tuple(data["stacks"][stack][0][1:])) for _, thread, stack in data["samples"]}
+    main = {place for thread, place in seen if thread == process}
+    assert (7, "slow") in main
+    assert (9, "elsewhere") in {place for thread, place in seen if thread != process}
+    assert len(data["samples"]) > 40
