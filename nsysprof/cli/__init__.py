@@ -26,7 +26,6 @@ app = typer.Typer(
     name="nsysprof",
     help="Find out what a CUDA program did on the GPU and why it was not faster, from Nsight Systems traces.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -8,6 +8,7 @@ import pytest
 
 from tests.builders.run_command import fails
 from tests.builders.run_command import run_process as run
+from tests.conftest import REPOSITORY
 
 
 def test_version():
@@ -109,3 +110,26 @@ def test_a_closed_standard_output_is_nothing_to_fail_for():
 )
 def test_a_wrong_command_line_is_said_in_one_line_with_what_is_close(arguments, said):
     fails(run(*arguments), 2, said, "--help")
+
+
+def test_the_completion_of_the_documented_line_works_in_bash(tmp_path):
+    """What --install-completion writes is what bash reads; then TAB after `nsysprof ana` gives analyze."""
+    program = tmp_path / "nsysprof"
+    # As pip writes it: completion goes by the program's name, which `python -m` would change.
+    program.write_text(f"#!{sys.executable}\nfrom nsysprof.__main__ import main\nmain()\n")
+    program.chmod(0o755)
+    environment = {**os.environ, "HOME": str(tmp_path), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+
+    def bash(script):
+        command = ["bash", "-c", script]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()
+
+    bash("nsysprof --install-completion bash")
+    tab = 'COMP_WORDS=({words}); COMP_CWORD={at}; _nsysprof_completion nsysprof; echo "${{COMPREPLY[@]}}"'
+    source = f"source {tmp_path}/.bashrc; "
+    assert bash(source + tab.format(words="nsysprof ana", at=1)) == ["analyze"]
+    assert bash(source + tab.format(words="nsysprof bench --device cu", at=3)) == ["cuda"]
+    # The line that installs it is in the docs.
+    assert "nsysprof --install-completion" in (REPOSITORY / "docs" / "index.md").read_text(encoding="utf-8")
