@@ -244,9 +244,10 @@ def _fill(folder: Path, analysis: Analysis, captured: Captured, trace: Path) -> 
 
 def _failure(captured: Captured, folder: Path, losses: tuple[Loss, ...]) -> NsysprofError | None:
     from nsysprof.capture.run import interrupted_error
+    from nsysprof.trace.inputs.resolve_input import own_trace
 
     if captured.interrupted:
-        return interrupted_error(folder, captured.progress)
+        return interrupted_error(folder, captured.progress, has_trace=own_trace(folder) is not None)
     untraced = _untraced(captured, folder)
     if untraced is None and losses:
         return DataLossError(losses[0].note.text, losses[0].note.next_step)

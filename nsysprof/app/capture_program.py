@@ -174,9 +174,11 @@ def _failure(captured: CapturedProgram, folder: Path) -> NsysprofError | None:
     if ended.refused:
         return UsageError(f"The program could not be started: {ended.refused}.", "Check that it is executable.")
     if ended.interrupted is not None:
-        return InterruptedCaptureError(
-            f"Interrupted; what was recorded is kept in {folder}.", f"nsysprof analyze {folder} reads what is there."
-        )
+        if captured.traces:
+            text, step = f"what was recorded is kept in {folder}", f"nsysprof analyze {folder} reads what is there."
+        else:
+            text, step = "nothing that can be read was recorded", f"{folder / 'logs'} says what the program did."
+        return InterruptedCaptureError(f"Interrupted; {text}.", step)
     if captured.failure is not None:
         return captured.failure
     if captured.losses:

@@ -228,10 +228,15 @@ def _can_count(run: CaptureRun) -> bool:
     return problem is None
 
 
-def interrupted_error(folder: Path, progress: CaseProgress) -> InterruptedCaptureError:
-    """Return the error that tells a user who pressed Ctrl-C what was kept."""
+def interrupted_error(folder: Path, progress: CaseProgress, *, has_trace: bool) -> InterruptedCaptureError:
+    """Return the error that tells a user who pressed Ctrl-C what was kept.
+
+    has_trace: whether the folder holds a trace, without which analyze has nothing to read.
+    """
     done = sum(outcome.status != NOT_RUN for outcome in progress.outcomes)
     return InterruptedCaptureError(
         f"Interrupted: {done} of {len(progress.outcomes)} cases are finished and kept in {folder}.",
-        f"nsysprof analyze {folder} reads what is there.",
+        f"nsysprof analyze {folder} reads what is there."
+        if has_trace
+        else f"{folder / 'results.csv'} has them; nothing was traced yet.",
     )

@@ -156,6 +156,7 @@ def test_an_interruption_keeps_the_finished_cases(tmp_path, sent):
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "1 of 2 cases are finished and kept" in stderr
+    assert f"{results} has them; nothing was traced yet." in stderr, "analyze would find no trace"
     assert "Traceback" not in stderr
     assert ",ok," in results.read_text()
 
