@@ -9,6 +9,7 @@ PACKAGE = Path(__file__).parents[1] / "nsysprof"
 ACROSS = {
     "analysis/test_parity.py": "every number against nsys stats",
     "analysis/test_random_programs.py": "every number of traces whose truth is known",
+    "analysis/attribution/test_many_pairs.py": "as many pairs of ranges and launches as no program has",
     "capture/test_counted_gpu.py": "ncu over a grid",
     "capture/test_gpu.py": "a capture on a GPU",
     "cli/test_analyze_ranks.py": "analyze of many traces",

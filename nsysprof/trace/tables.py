@@ -153,8 +153,13 @@ def _export_facts(trace: Trace) -> dict[str, str]:
 
 def read_diagnostics(trace: Trace) -> list[tuple[int, str]]:
     """Return what nsys says about the recording: severity and text."""
-    rows = read_rows(trace, "DIAGNOSTIC_EVENT", ("severity", "text"))
-    return [(_int(severity) or 0, str(text)) for severity, text in rows]
+    return [message for _, message in _read_told(trace)]
+
+
+def _read_told(trace: Trace) -> list[tuple[int, tuple[int, str]]]:
+    """Return global pid, severity and text. One read, since of a damaged table two would return different rows."""
+    rows = read_rows(trace, "DIAGNOSTIC_EVENT", ("globalPid", "severity", "text"))
+    return [(_int(pid) or 0, (_int(severity) or 0, str(text))) for pid, severity, text in rows]
 
 
 def _known_streams(trace: Trace) -> frozenset[tuple[int, int, int]]:
@@ -177,9 +182,8 @@ def split_diagnostics(trace: Trace, users: Collection[int]) -> tuple[list[tuple[
 
     users: the global ids of the processes that use CUDA; without any, nothing is of others.
     """
-    pids = [_int(pid) or 0 for (pid,) in read_rows(trace, "DIAGNOSTIC_EVENT", ("globalPid",))]
     told: tuple[list[tuple[int, str]], list[tuple[int, str]]] = ([], [])
-    for pid, message in zip(pids, read_diagnostics(trace), strict=True):
+    for pid, message in _read_told(trace):
         is_process = (pid >> 24) & 0xFFFFFF != 0
         told[bool(users) and is_process and pid & PID_MASK not in users].append(message)
     return told

@@ -7,7 +7,8 @@ import pytest
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.errors import TraceError
 from nsysprof.trace.open import open_trace
-from nsysprof.trace.tables import read_tables
+from nsysprof.trace.tables import read_tables, split_diagnostics
+from tests.builders.build_trace import TraceBuilder
 
 
 def damage(content, source):
@@ -57,3 +58,22 @@ def test_an_error_of_sqlite_that_quotes_the_damage_is_an_error_of_ours(trace_pat
     path.write_bytes(content)
     with pytest.raises(TraceError, match="damaged"), open_trace(path):
         pass
+
+
+def test_messages_of_nsys_with_a_lost_text(tmp_path):
+    """Their processes were read apart from their texts, which lie on other pages: exit 70."""
+    builder = TraceBuilder("2025.3")
+    builder.launch(0, 1)
+    for number in range(3):
+        builder.put(
+            "DIAGNOSTIC_EVENT", timestamp=number, timestampType=1, source=1, severity=2, text="x" * 9000, globalPid=1
+        )
+    path = builder.write(tmp_path / "t.sqlite")
+    content = path.read_bytes()
+    size = int.from_bytes(content[16:18], "big")
+    chain = (at for at in range(0, len(content), size) if content[at + 4 : at + size] == b"x" * (size - 4))
+    at = next(at for at in chain if any(content[at : at + 4]))
+    path.write_bytes(content[:at] + b"\xff" * 4 + content[at + 4 :])  # the next page of the text is none
+    with open_trace(path, large_bytes=1 << 40) as trace:
+        assert split_diagnostics(trace, ()) == ([], [])
+        assert [loss.note.code for loss in trace.losses] == ["table-unreadable"]

@@ -7,7 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from nsysprof.errors import TraceForeignError
 from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows
+
+# A trace may have this many ranges around each piece of work on average, and as many pairs more. Programs nest a few
+# dozen; every pair takes time, and a file that nests all its ranges has as many pairs as the square of its size.
+_MOST_AROUND, _FREE_PAIRS = 1024, 1 << 22
+_PAIRS_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,7 @@ def attribute_work(launched: Launched, ranges: pd.DataFrame, style: str) -> Segm
 
     Work ordered by thread gives a range the calls of its own thread. Work ordered by process gives it the calls of any
     thread of its process, because autograd launches the backward pass from threads of its own. `instance` of the result
-    holds rows of `ranges`.
+    holds rows of `ranges`. Raises TraceForeignError where far more ranges enclose each call than in any program.
     """
     chosen = np.flatnonzero((ranges["style"] == style).to_numpy(dtype=bool))
     start, end, edges = launched.start_ns, launched.end_ns, launched.edges
@@ -120,6 +126,11 @@ def attribute_work(launched: Launched, ranges: pd.DataFrame, style: str) -> Segm
             latest = np.maximum.accumulate(latest)
         filled = mine[high[mine] > low[mine]]
         open_ends[filled] = latest[high[filled] - 1 - first] > finish[filled]
+    if int(np.maximum(high - low, 0).sum()) > _MOST_AROUND * len(launched.order) + _FREE_PAIRS:
+        raise TraceForeignError(
+            f"More than {_MOST_AROUND} ranges are open around each launch of this trace; no program does that.",
+            "Export the report again, or record fewer ranges.",
+        )
     plain = ~open_ends & (high > low)
     instance, low_cut, high_cut = _cut(np.flatnonzero(open_ends), low, high, end, finish)
     instance = np.concatenate((np.flatnonzero(plain), instance))
@@ -140,6 +151,14 @@ def _ranges_of(owner: Int64s, owners: Int64s) -> list[tuple[int, Int64s]]:
 
 def _cut(rows: Int64s, low: Int64s, high: Int64s, end: Int64s, finish: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     """Return (range, low, high): the calls that really end within ranges whose last calls may not."""
+    reached = np.cumsum(high[rows] - low[rows])
+    edges = np.flatnonzero(np.diff(reached // _PAIRS_AT_ONCE, prepend=-1)) if len(rows) else np.zeros(0, np.int64)
+    parts = [_cut_some(some, low, high, end, finish) for some in np.split(rows, edges)]
+    instance, first, last = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return instance, first, last
+
+
+def _cut_some(rows: Int64s, low: Int64s, high: Int64s, end: Int64s, finish: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     which, position = expand(low[rows], high[rows])
     inside = end[position] <= finish[rows[which]]
     which, position = which[inside], position[inside]

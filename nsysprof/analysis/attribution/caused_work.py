@@ -5,6 +5,7 @@ The three kinds never overlap: work that a range launched is not also adopted or
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -110,9 +111,9 @@ def _adopted(calls: Calls, work: Work, launch: Rows, threads: ThreadRanges) -> t
 
 def _can_be_helped(calls: Calls, threads: ThreadRanges) -> Bools:
     """Return for each variant of call whether another thread of its process has ranges of the user."""
-    waiters = [(tid, tid >> 24) for tid in threads.waiters]
-    found = [any(pid == tid >> 24 and waiter != tid for waiter, pid in waiters) for tid in calls.tid_of.tolist()]
-    return np.array(found, dtype=bool)
+    waiters = set(threads.waiters)
+    of_process = Counter(tid >> 24 for tid in waiters)
+    return np.array([of_process[tid >> 24] > (tid in waiters) for tid in calls.tid_of.tolist()], dtype=bool)
 
 
 def _creators(graph: GraphWork, ranges: pd.DataFrame, threads: ThreadRanges) -> tuple[Int64s, Int64s]:

@@ -17,11 +17,15 @@ from nsysprof.analysis.attribution.intervals import union_ns
 from nsysprof.analysis.kernel_names.variant_names import Names
 from nsysprof.analysis.ranges.name_kernels import name_kernels
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
+from nsysprof.errors import TraceForeignError
 from nsysprof.results.analysis import RANGE_KERNEL_COLUMNS
 from nsysprof.trace.schema import COPY, FILL, Bools, Int64s, Ints, Rows, Work
 
 _COLUMNS = ("gpu_busy_ns", "kernel_total_ns", "kernel_count", "memcpy_bytes", "memset_bytes")
 _ROWS_AT_ONCE = 1 << 21
+# The most pairs of a range's name and a kernel's name: these for each piece of work, and some more. A program has about
+# one for each launch where every step has a name of its own.
+_MOST_PAIRS, _FREE_PAIRS = 16, 1 << 18
 
 
 @dataclass(frozen=True)
@@ -35,12 +39,20 @@ class LaunchedWork:
 def sum_launched(evidence: RangeEvidence, pool: Executor) -> LaunchedWork:
     """Return what the ranges of each group launched; work inside nested ranges of one group counts once.
 
-    gpu_busy_ns is the union of the work on each device, added over devices.
+    gpu_busy_ns is the union of the work on each device, added over devices. Raises TraceForeignError for a trace that
+    was made to have a table of kernels by range many times its own size.
     """
+    most = _MOST_PAIRS * len(evidence.work.start_ns) + _FREE_PAIRS
     sums = {column: np.zeros(evidence.groups, dtype=np.int64) for column in _COLUMNS}
     kernels = []
     for some, part in pool.map(partial(_summarize_part, evidence.work, evidence.names), _by_group(evidence.attributed)):
         kernels.append(part)
+        if sum(map(len, kernels)) > most:
+            raise TraceForeignError(
+                "Each range of this trace holds the kernels of almost all others, under names of their own; no program "
+                "does that.",
+                "Export the report again, or record fewer ranges.",
+            )
         for column, values in some.items():
             sums[column] += values
     if not kernels:
