@@ -8,7 +8,7 @@ import pytest
 
 from nsysprof.analysis.attribution import attribute
 from nsysprof.analysis.ranges import launched_work
-from nsysprof.app.analyze_trace import analyze_trace
+from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.errors import TraceForeignError
 from tests.builders.build_trace import TraceBuilder
 
