@@ -72,6 +72,7 @@ def trace_path(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path
         target = folder / f"{name}.sqlite"
         if not target.exists():
             packed = (REPOSITORY / "traces" / f"{name}.sqlite.xz").read_bytes()
+            target.parent.mkdir(exist_ok=True)
             target.write_bytes(lzma.decompress(packed))
             target.chmod(0o444)
         return target

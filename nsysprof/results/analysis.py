@@ -120,7 +120,8 @@ class Timeline:
     """The rows to draw, sorted by start, in ns since the session's start. Each table is made when it is first read.
 
     gpu: start_ns, end_ns, kind ("kernel" | "memcpy" | "memset" | "graph"), name, short_name, category, bytes (0 for
-        kernels), call (row of api that launched it, or -1), device_id, context_id, stream_id, stream (label, unique
+        kernels), call (row of api that launched it, or -1), caused_by (row of nvtx: the innermost range that adopted
+        or captured it, or -1), device_id, context_id, stream_id, stream (label, unique
         over processes, devices and contexts), global_pid; the texts are categoricals
     api: start_ns, end_ns, name, global_tid
     nvtx: start_ns, end_ns, name, style ("PushPop" | "StartEnd"), domain, global_tid, global_pid, level

@@ -8,7 +8,7 @@ from axe_core_python.selenium import Axe
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import Select
+from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.app.trace_analysis.capture_record import read_record
@@ -16,10 +16,11 @@ from nsysprof.app.trace_analysis.join_counters import join_counters
 from nsysprof.report.formats.html import render_html
 from nsysprof.report.write import write_analysis
 from nsysprof.trace.inputs.resolve_input import resolve_input
-from tests.analysis.causes.test_step_times import training
+from tests.builders.training import training
 from tests.conftest import REPOSITORY
 from tests.report import fixed_results, samples
 from tests.report.browser import chromium, complaints, open_page
+from tests.report.formats.test_timeline_data import rows
 
 pytestmark = pytest.mark.browser
 INJECTED = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=1>'\"{a|b}${x}"
@@ -54,6 +55,7 @@ def at(page, selector):
 
 def view(page):
     """Return what the timeline shows, in ns, once it has drawn."""
+    WebDriverWait(page, 20).until(lambda _: at(page, "#chart").get_attribute("data-view"))
     time.sleep(0.15)
     low, high = at(page, "#chart").get_attribute("data-view").split()
     return float(low), float(high)
@@ -185,11 +187,12 @@ def test_going_to_a_range_and_reading_a_kernel(page, capture_page):
     field.send_keys("FLASH_FWD")
     assert at(page, "#found").text.endswith(" found")
     field.send_keys(Keys.ENTER)
-    assert at(page, "#found").text.startswith("1 of ")
+    assert at(page, "#found").text == "75 of 84", "the first one in view"
+    assert at(page, "#instance").text.startswith("1 of 2: RUN::flash::S4096, ")
     told = at(page, "#told").text
     assert "flash_fwd" in told and " us at " in told and "stream 7" in told
     press(page, "next")
-    assert at(page, "#found").text.startswith("2 of ")
+    assert at(page, "#found").text == "76 of 84"
     press(page, "previous")
     assert at(page, "#told").text == told
     field.clear()
@@ -207,14 +210,15 @@ def test_pointing_at_a_rectangle_tells_its_name(page, tmp_path):
     chart = at(page, "#chart")
     ActionChains(page).scroll_to_element(chart).perform()
     data = json.loads(at(page, "#timeline-data").get_attribute("textContent"))
-    stream = data["lanes"][-1]
-    start, low, high = sum(stream["start"][:21]), *view(page)  # the first of flash, after the 20 of math
+    stream = rows(data, data["lanes"][-1])
+    start, low, high = stream[20][0] - data["originNs"], *view(page)  # the first of flash, after the 20 of math
     plot = chart.size["width"] - 150 - 24
     across = 150 + plot * (start + 25 - low) / (high - low) - chart.size["width"] / 2
     down = 6 + (len(data["lanes"]) - 0.5) * 20 + 2 - chart.size["height"] / 2
     ActionChains(page).move_to_element_with_offset(chart, int(across), int(down)).perform()
     time.sleep(0.1)
     assert INJECTED in at(page, "#told").text
+    assert at(page, "#chart").get_attribute("data-arrows") == "1"
 
 
 def test_hostile_names_stay_text(page, tmp_path):
@@ -246,7 +250,7 @@ def test_tables_sort_by_value_and_filter(page, capture_page):
     assert totals[0].get_attribute("aria-sort") == "ascending"
     field = at(page, "input[data-filter=ranges-rows]")
     field.send_keys("flash s2048")
-    assert column(page, "ranges-rows", 1) == ["RUN::flash::S2048"]
+    assert column(page, "ranges-rows", 1) == ["RUN::flash::S2048 ↗"]
     assert field.find_element(By.XPATH, "../../span").text == "1 of 16"
     field.clear()
     field.send_keys(Keys.SPACE)
@@ -285,13 +289,82 @@ def test_a_large_trace_stays_small_and_quick(page, tmp_path):
     path = write_page(tmp_path, made)
     assert path.stat().st_size < 4_000_000
     open_page(page, path)
-    assert "How busy each slice of time was, of 80," in at(page, "#detail").text
+    assert width(page) > 10**7
+    assert at(page, "#detail").text.startswith("All 80,")
+    at(page, "#search").send_keys("kernel_7(")
+    assert at(page, "#found").text == "800 found"
+    at(page, "#search").clear()
     assert int(at(page, "#chart").get_attribute("data-items")) < 8 * 1400
     begin = time.monotonic()
     page.execute_script("for (let i = 0; i < 10; i++) document.querySelector('[data-do=in]').click()")
     view(page)
     assert time.monotonic() - begin < 3
     Select(at(page, "#places")).select_by_visible_text("RUN::math::S1024")
-    time.sleep(0.2)
+    assert width(page) < 10_000
+    assert complaints(page) == []
+
+
+def test_a_trace_beyond_the_limit_has_slices_and_counts_what_is_not_there(page, tmp_path, monkeypatch):
+    monkeypatch.setattr("nsysprof.report.formats.timeline_data.MOST_ROWS", 100)
+    monkeypatch.setattr("nsysprof.report.formats.timeline_data.MOST_CHOSEN_ROWS", 100)
+    made = samples.builder()
+    for number in range(500):
+        made.launch(100_000 + number * 300, 5000 + number, name="later")
+    open_page(page, write_page(tmp_path, made))
+    assert width(page) > 10**5
+    assert at(page, "#detail").text.startswith("How busy each slice of time was")
+    at(page, "#search").send_keys("later")
+    assert at(page, "#found").text.startswith("500 found; ")
+    Select(at(page, "#places")).select_by_visible_text("RUN::math::S1024")
+    assert width(page) < 10_000
     assert at(page, "#detail").text == "Every row of this stretch."
+    assert complaints(page) == []
+
+
+def test_steps_are_gone_through_and_summed(page, tmp_path):
+    open_page(page, write_page(tmp_path, training([5000, *[1000] * 12])))
+    assert view(page) == (pytest.approx(4950), pytest.approx(6050)), "it opens at a typical step"
+    time.sleep(0.3)
+    assert "the GPU busy for 1" in at(page, "#sums").text
+    Select(at(page, "#places")).select_by_visible_text("step#")
+    assert at(page, "#instance").text == "2 of 13: step1, 1.000 us"
+    press(page, "later")
+    assert at(page, "#instance").text == "3 of 13: step2, 1.000 us"
+    at(page, "#chart").send_keys("[[")
+    assert at(page, "#instance").text == "1 of 13: step0, 5.000 us"
+    page.find_elements(By.CSS_SELECTOR, ".bars [data-span]")[7].click()
+    assert view(page) == (pytest.approx(11_000), pytest.approx(12_000))
+
+
+def test_from_a_table_to_the_timeline_and_back(page, tmp_path):
+    made = training([5000, *[1000] * 12])
+    made.range(14_000, 14_500, "forward")
+    open_page(page, write_page(tmp_path, made))
+    whole = width(page)
+    at(page, "[aria-label='Show step# in the timeline']").click()
+    assert width(page) == pytest.approx(1060)
+    at(page, "[aria-label='Show sgemm in the timeline']").click()
+    assert width(page) <= whole
+    assert at(page, "#found").text.endswith(" of 13")
+    assert at(page, "#told").text.startswith("sgemm(int): 100 ns")
+    at(page, "#to-table").click()
+    assert page.switch_to.active_element.get_attribute("aria-label") == "Show sgemm in the timeline"
+    assert at(page, "tr.chosen").text.startswith("sgemm")
+    assert complaints(page) == []
+
+
+def test_a_range_lights_its_work_and_a_marked_stretch_is_summed(page, tmp_path):
+    made = training([1000] * 12)
+    open_page(page, write_page(tmp_path, made))
+    view(page)
+    chart = at(page, "#chart")
+    ActionChains(page).scroll_to_element(chart).perform()
+    down = int(6 + 10 - chart.size["height"] / 2)
+    ActionChains(page).move_to_element_with_offset(chart, 0, down).click().perform()
+    assert "launched 2 kernels (200 ns)" in at(page, "#told").text
+    chart.send_keys(Keys.ESCAPE)
+    drag = ActionChains(page).key_down(Keys.SHIFT).move_to_element_with_offset(chart, -200, down).click_and_hold()
+    drag.move_by_offset(300, 0).release().key_up(Keys.SHIFT).perform()
+    time.sleep(0.4)
+    assert at(page, "#sums").text.startswith("Marked: ")
     assert complaints(page) == []

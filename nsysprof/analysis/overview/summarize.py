@@ -106,7 +106,7 @@ def summarize(
         range_tree=summary.tree,
         api=api.result(),
         memops=_memops(tables.work),
-        timeline=make_timeline(tables, names, attributed.ranges, found.memory),
+        timeline=make_timeline(tables, names, attributed.ranges, found.memory, caused),
         notes=(*whole.notes, *summary.slow, *(() if ledger is None else ledger.notes)),
         idle=None if ledger is None else ledger.idle,
         findings=findings,

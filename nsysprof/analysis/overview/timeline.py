@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
+from nsysprof.analysis.attribution.caused_work import CausedWork
 from nsysprof.analysis.attribution.nesting import nesting_levels
 from nsysprof.analysis.kernel_names.variant_names import FILL_NAME, Names, call_names, copy_name
 from nsysprof.analysis.overview.memory import DeviceMemory
@@ -14,12 +16,19 @@ from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, MIGRATION, PID_MASK
 _KINDS = {KERNEL: "kernel", COPY: "memcpy", FILL: "memset", GRAPH: "graph"}
 
 
-def make_timeline(tables: Tables, names: Names, ranges: pd.DataFrame, memory: DeviceMemory | None) -> Timeline:
-    """Return the four tables of Timeline, each computed on its first use."""
-    return Timeline(lambda: _gpu(tables, names), lambda: _api(tables), lambda: _nvtx(ranges), lambda: _memory(memory))
+def make_timeline(
+    tables: Tables, names: Names, ranges: pd.DataFrame, memory: DeviceMemory | None, caused: CausedWork | None = None
+) -> Timeline:
+    """Return the four tables of Timeline, each computed on its first use.
+
+    ranges: in order of start. caused: what they adopted and captured, by their rows.
+    """
+    return Timeline(
+        lambda: _gpu(tables, names, caused), lambda: _api(tables), lambda: _nvtx(ranges), lambda: _memory(memory)
+    )
 
 
-def _gpu(tables: Tables, names: Names) -> pd.DataFrame:
+def _gpu(tables: Tables, names: Names, caused: CausedWork | None) -> pd.DataFrame:
     work = tables.work
     rows = np.flatnonzero((work.kind_of != MIGRATION)[work.variant])
     rows = rows[np.argsort(work.start_ns[rows], kind="stable")]
@@ -48,6 +57,7 @@ def _gpu(tables: Tables, names: Names) -> pd.DataFrame:
             "category": _texts(number, [*names.category, *categories]),
             "bytes": size,
             "call": _calls_of(tables, rows),
+            "caused_by": _owners(len(work), caused)[rows],
             "device_id": work.device_of[variant],
             "context_id": work.streams_of[variant, 2],
             "stream_id": work.streams_of[variant, 3],
@@ -66,6 +76,23 @@ def _calls_of(tables: Tables, rows: Ints) -> Ints:
     place[np.argsort(calls.start_ns, kind="stable")] = np.arange(len(calls), dtype=np.int32)
     found: Ints = place[tables.launch[rows]]
     return found
+
+
+def _owners(count: int, caused: CausedWork | None) -> npt.NDArray[np.int32]:
+    """Return, for each row of work, the innermost range that adopted or captured it, or -1."""
+    owner = np.full(count, -1, dtype=np.int32)
+    if caused is None:
+        return owner
+    if caused.graph is not None and len(caused.creators[0]):
+        instance, node = caused.creators
+        # The range that began last is the innermost one.
+        order = np.argsort(instance, kind="stable")
+        innermost = np.full(int(max(node.max(), caused.graph.node.max())) + 1, -1, dtype=np.int32)
+        innermost[node[order]] = instance[order]
+        known = caused.graph.node >= 0
+        owner[caused.graph.row[known]] = innermost[caused.graph.node[known]]
+    owner[caused.adopted_row] = caused.adopted_owner
+    return owner
 
 
 def _texts(codes: Ints, texts: list[str]) -> pd.Categorical:

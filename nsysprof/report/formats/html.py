@@ -14,6 +14,7 @@ from nsysprof.report.formats.short_names import shorten_names
 
 # A table of so many rows is worth a filter.
 _FILTER_ABOVE = 8
+_TIMELINE = ("templates/timeline_rows.js", "templates/timeline.js")
 # Of a ranking the first ones stand open, the others are folded away.
 _FIRST_ITEMS = 3
 _NAME, _CELL, _KEY, _FULL = 120, 300, 300, 4000
@@ -51,7 +52,7 @@ def render_html(report: Report) -> str:
     scripts = [read_asset("vendor/sortable.js"), read_asset("templates/report.js")]
     licences = ["LICENSE-sortable"]
     if any(isinstance(part, Chart) for part in list_parts(report)):
-        scripts += [read_asset("vendor/echarts.js"), read_asset("templates/timeline.js")]
+        scripts += [read_asset("vendor/echarts.js"), *map(read_asset, _TIMELINE)]
         licences += ["NOTICE-echarts", "LICENSE-echarts", "LICENSE-zrender", "LICENSE-tslib"]
     style = read_asset("templates/report.css")
     return engine.get_template("report.html.j2").render(

@@ -1,12 +1,13 @@
 """Make the data of the page's timeline, in a size that a page can hold.
 
-A small trace is there with every row. A large trace is there as how busy each of a few thousand slices of time was,
-lane by lane, and as all rows of the stretches that a reader looks at first: one instance of each range.
+A trace of up to a million rows is there with every row. A larger one is there as how busy each of a few thousand
+slices of time was, lane by lane, and as all rows of the stretches that a reader looks at first.
 """
 
 from __future__ import annotations
 
 import base64
+import gzip
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,13 @@ from nsysprof.report.formats.timeline_lanes import Int64s, Lane, list_lanes
 from nsysprof.report.sections.vocabulary import words_for
 from nsysprof.results.analysis import Analysis
 
-# Half a megabyte of text at most for the rows, and as much for the slices.
-MOST_ROWS = 30_000
+# Some ten megabytes of text at most for all rows of a trace; of larger traces some, half a megabyte.
+MOST_ROWS = 1_000_000
+MOST_CHOSEN_ROWS = 30_000
 # Slices of all lanes together, and how many a lane has at the least and at the most.
 _MOST_SLICES, _FEWEST_BINS, _MOST_BINS = 1 << 18, 1 << 12, 1 << 16
 _MAX_PLACES = 60
+_PID_OF_TID = ~0xFFFFFF
 _MAX_NAME = 400
 _MEMORY_POINTS = 3000
 
@@ -39,9 +42,14 @@ def timeline_data(analysis: Analysis) -> dict[str, Any] | None:
     span = max(1, max(int(lane.end_ns.max()) for lane in lanes) - origin)
     places = _places(analysis, origin)
     whole = sum(map(len, lanes)) <= MOST_ROWS
-    windows = [(0, span)] if whole else _windows(lanes, places, origin)
+    windows = [(0, span)] if whole else _windows(lanes, [(start, end) for _, _, start, end in places], origin)
     bins = min(_MOST_BINS, max(_FEWEST_BINS, 1 << ((_MOST_SLICES // len(lanes)).bit_length() - 1)))
-    names = _Names()
+    names = _Names(analysis)
+    chosen = [_chosen(lane, origin, windows, whole=whole) for lane in lanes]
+    lane_data = [
+        _lane_json(lane, rows, origin, span, bins=0 if whole else bins)
+        for lane, rows in zip(lanes, chosen, strict=True)
+    ]
     return {
         "originNs": origin,
         "spanNs": span,
@@ -52,60 +60,98 @@ def timeline_data(analysis: Analysis) -> dict[str, Any] | None:
         "colors": {**CATEGORY_COLORS},
         "bins": bins,
         "windows": [list(window) for window in windows],
-        "lanes": [_lane_json(lane, origin, span, windows, names, bins=0 if whole else bins) for lane in lanes],
+        "lanes": lane_data,
+        "columns": _pack(analysis, lanes, chosen, origin, names),
+        "opensAt": _opening(analysis, origin, span),
         "names": names.texts,
         "shortNames": names.short,
         "nameCategories": names.categories,
-        "places": [[clean(text, 90), start, end] for text, start, end in places[:_MAX_PLACES]],
+        "nameCounts": names.counts,
+        "places": [[clean(text, 90), names.of_places(members)] for text, members, _, _ in places[:_MAX_PLACES]],
         "memory": _memory(analysis, origin, span),
         "memoryWord": words_for(analysis.trace).memory,
     }
 
 
 class _Names:
-    """The texts that lanes share, each once."""
+    """The texts that lanes share, each once, with how often it occurs in the trace."""
 
-    def __init__(self) -> None:
+    def __init__(self, analysis: Analysis) -> None:
         self.texts: list[str] = []
         self.short: list[str] = []
         self.categories: list[str] = []
+        self.counts: list[int] = []
+        kernels = analysis.kernels
+        self._label = dict(zip(kernels["name"].astype(str), kernels["label"].astype(str), strict=True))
         self._number: dict[tuple[str, str], int] = {}
 
-    def number(self, text: str, short: str, category: str) -> int:
+    def numbers(self, lane: Lane) -> Int64s:
+        """Return the number of each name of a lane, and count its rows."""
+        found = np.array(
+            [
+                self._number_of(*each)
+                for each in zip(lane.names, lane.short_names, lane.categories, strict=True)
+            ],
+            dtype=np.int64,
+        )  # fmt: skip
+        for number, count in zip(found.tolist(), np.bincount(lane.name, minlength=len(found)).tolist(), strict=True):
+            self.counts[number] += count
+        return found
+
+    def of_places(self, members: list[str]) -> list[int]:
+        """Return the numbers of the names of ranges."""
+        keys = [(clean(name, _MAX_NAME), "range") for name in members]
+        return sorted({self._number[key] for key in keys if key in self._number})
+
+    def _number_of(self, text: str, short: str, category: str) -> int:
         key = (clean(text, _MAX_NAME), category)
         if key not in self._number:
             self._number[key] = len(self.texts)
             self.texts.append(key[0])
-            self.short.append(clean(short or text, 60))
+            self.short.append(clean(self._label.get(text, short) or text, 60))
             self.categories.append(category)
+            self.counts.append(0)
         return self._number[key]
 
 
-def _places(analysis: Analysis, origin: int) -> list[tuple[str, int, int]]:
-    """Name, start and end of the first instance of each range, ours first: where a reader wants to jump to."""
+def _places(analysis: Analysis, origin: int) -> list[tuple[str, list[str], int, int]]:
+    """Return ranges to jump to, with their counters folded: family, names, start and end of the first; ours first."""
     nvtx = analysis.timeline.nvtx
     if len(nvtx) == 0:
         return []
+    families = dict(zip(analysis.ranges["range"].astype(str), analysis.ranges["family"].astype(str), strict=True))
     first = nvtx.sort_values(["style", "start_ns"], ascending=[False, True], kind="stable").drop_duplicates("name")
     ours = first["name"].map(lambda name: parse_range(str(name)) is not None).to_numpy(dtype=bool)
     first = pd.concat([first[ours].sort_values("start_ns"), first[~ours].sort_values("start_ns")])
-    return [
-        (str(name), int(start) - origin, int(end) - origin)
-        for name, start, end in zip(first["name"], first["start_ns"], first["end_ns"], strict=True)
-    ]
+    found: dict[str, tuple[str, list[str], int, int]] = {}
+    for name, start, end in zip(first["name"].astype(str), first["start_ns"], first["end_ns"], strict=True):
+        family = families.get(name, name)
+        place = found.setdefault(family, (family, [], int(start) - origin, int(end) - origin))
+        place[1].append(name)
+    return list(found.values())
 
 
-def _windows(lanes: list[Lane], places: list[tuple[str, int, int]], origin: int) -> list[tuple[int, int]]:
+def _opening(analysis: Analysis, origin: int, span: int) -> list[int]:
+    """Return what is shown first: a typical step with a little of its neighbours or, without steps, everything."""
+    times = analysis.step_times
+    if times is None or not times.are_steps:
+        return [0, span]
+    start, end = times.usual_window_ns()
+    margin = (end - start) // 20
+    return [max(0, start - origin - margin), min(span, end - origin + margin)]
+
+
+def _windows(lanes: list[Lane], places: list[tuple[int, int]], origin: int) -> list[tuple[int, int]]:
     """Return stretches of time whose rows the page holds completely: as many places as fit, cut if one is too large."""
-    most = MOST_ROWS // max(1, min(len(places), 12))
+    most = MOST_CHOSEN_ROWS // max(1, min(len(places), 12))
     windows: list[tuple[int, int]] = []
     rows = 0
     span = max(int(lane.end_ns.max()) for lane in lanes) - origin
-    for _, start, finish in places or [("", 0, span)]:
+    for start, finish in places or [(0, span)]:
         end = finish
         while (count := _rows_in(lanes, start + origin, end + origin)) > most and end - start > 1:
             end = start + max(1, min((end - start) // 2, int((end - start) * most / count)))
-        if rows + count > MOST_ROWS:
+        if rows + count > MOST_CHOSEN_ROWS:
             break
         windows.append((start, end))
         rows += count
@@ -132,30 +178,70 @@ def _merged(windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-def _lane_json(
-    lane: Lane, origin: int, span: int, windows: list[tuple[int, int]], names: _Names, *, bins: int
-) -> dict[str, Any]:
-    """Return a lane with the rows of the windows; without bins with all rows, with bins also how busy they were."""
-    chosen = np.ones(len(lane), dtype=bool)
-    if bins:
-        chosen[:] = False
-        for begin, end in windows:
-            chosen |= _inside(lane, begin + origin, end + origin)
-    rows = np.flatnonzero(chosen)
-    start = lane.start_ns[rows] - origin
-    keys = np.unique(lane.name[rows]).tolist()
-    numbers = {key: names.number(lane.names[key], lane.short_names[key], lane.categories[key]) for key in keys}
+def _chosen(lane: Lane, origin: int, windows: list[tuple[int, int]], *, whole: bool) -> Int64s:
+    """Return the rows of a lane that the page holds."""
+    chosen = np.full(len(lane), whole)
+    for begin, end in [] if whole else windows:
+        chosen |= _inside(lane, begin + origin, end + origin)
+    return np.flatnonzero(chosen)
+
+
+def _lane_json(lane: Lane, rows: Int64s, origin: int, span: int, *, bins: int) -> dict[str, Any]:
+    """Return what a lane is; its rows are in the packed columns. With bins also how busy each slice was."""
     data: dict[str, Any] = {
         "label": lane.label,
         "kind": lane.kind,
         "level": lane.level,
-        "start": np.diff(start, prepend=0).tolist(),  # each since the one before: shorter to write
-        "length": (lane.end_ns[rows] - lane.start_ns[rows]).tolist(),
-        "name": [numbers[key] for key in lane.name[rows].tolist()],
+        "rows": len(rows),
+        # Texts, because their numbers are larger than those that a script can tell apart.
+        "owner": str(lane.owner_id),
+        "process": str(lane.owner_id & _PID_OF_TID),
     }
     if bins:
         data.update(_slices(lane, origin, span, bins))
     return data
+
+
+def _pack(analysis: Analysis, lanes: list[Lane], chosen: list[Int64s], origin: int, names: _Names) -> dict[str, str]:
+    """Return the columns of all lanes, one lane after the other: arrays of little-endian numbers, gzip in base64.
+
+    start: in ns since the origin, each as the difference to the one before it in its lane; length: in ns (float64).
+    name: the number of its name (uint32). call, cause: for work, the place among all rows of the call that launched it
+    and of the innermost range that adopted or captured it, plus 1, 0 for none; each as the difference to the one before
+    (int32).
+    """
+    starts, lengths, numbers = [], [], []
+    place = {"api": _row_numbers(analysis.timeline.api), "range": _row_numbers(analysis.timeline.nvtx)}
+    first = 0
+    for lane, rows in zip(lanes, chosen, strict=True):
+        starts.append(np.diff(lane.start_ns[rows] - origin, prepend=0))
+        lengths.append(lane.end_ns[rows] - lane.start_ns[rows])
+        numbers.append(names.numbers(lane)[lane.name[rows]] if len(lane) else rows)
+        if lane.kind in place:
+            place[lane.kind][lane.row[rows]] = first + 1 + np.arange(len(rows))
+        first += len(rows)
+    gpu = analysis.timeline.gpu
+    links = {"call": ("api", gpu["call"]), "cause": ("range", gpu["caused_by"])}
+    columns = {"start": np.concatenate(starts), "length": np.concatenate(lengths)}
+    packed = {name: _packed(column, "<f8") for name, column in columns.items()}
+    packed["name"] = _packed(np.concatenate(numbers), "<u4")
+    for name, (kind, target) in links.items():
+        of_work = place[kind][target.to_numpy(dtype=np.int64)]
+        linked = [
+            of_work[lane.row[rows]] if lane.kind == "work" else np.zeros(len(rows), dtype=np.int64)
+            for lane, rows in zip(lanes, chosen, strict=True)
+        ]
+        packed[name] = _packed(np.diff(np.concatenate(linked), prepend=0), "<i4")
+    return packed
+
+
+def _row_numbers(table: pd.DataFrame) -> Int64s:
+    """Return room for a number of each row; the last place, which -1 finds, is for none and stays 0."""
+    return np.zeros(len(table) + 1, dtype=np.int64)
+
+
+def _packed(column: Int64s, dtype: str) -> str:
+    return base64.b64encode(gzip.compress(column.astype(dtype).tobytes(), 6, mtime=0)).decode()
 
 
 def _slices(lane: Lane, origin: int, span: int, bins: int) -> dict[str, str]:

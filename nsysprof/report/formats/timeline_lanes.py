@@ -33,6 +33,10 @@ class Lane:
     # Since the session's start, in order of start.
     start_ns: Int64s
     end_ns: Int64s
+    # The thread or process that the rows belong to; 0 for work.
+    owner_id: int
+    # The row of Timeline.nvtx, .api or .gpu that each one is.
+    row: Int64s
     # The number of each row's text in `names`, and its short name and category.
     name: npt.NDArray[np.int32]
     names: list[str]
@@ -71,6 +75,8 @@ class _Owner:
     rows: Int64s
     label: str
     kind: str
+    # As in Lane.
+    owner_id: int
     # Returns the Lane.level of each of these rows.
     levels: Callable[[pd.DataFrame], Int64s]
 
@@ -85,7 +91,7 @@ class _Owner:
         levels = self.levels(mine)
         deepest = int(levels.max())
         for level in range(min(_MAX_LEVELS, deepest + 1)):
-            yield _lane(mine[levels == level] if deepest else mine, self.label, self.kind, level)
+            yield _lane(mine[levels == level] if deepest else mine, self, level)
 
 
 def _busiest(owners: list[_Owner]) -> list[_Owner]:
@@ -105,11 +111,18 @@ def _ranges(analysis: Analysis) -> list[_Owner]:
     )
     return [
         *(
-            _Owner(nvtx, rows, f"{_process(pid, several)}ranges", "range", lambda mine: stack_levels(*_times(mine)))
+            _Owner(
+                nvtx,
+                rows,
+                f"{_process(pid, several)}ranges",
+                "range",
+                int(str(pid)),
+                lambda mine: stack_levels(*_times(mine)),
+            )
             for pid, rows in rows_by_key(nvtx["global_pid"].iloc[shared], shared)
         ),
         *(
-            _Owner(nvtx, rows, f"{_thread(tid, several)} ranges", "range", _level_of)
+            _Owner(nvtx, rows, f"{_thread(tid, several)} ranges", "range", int(str(tid)), _level_of)
             for tid, rows in rows_by_key(nvtx["global_tid"].iloc[pushed], pushed)
         ),
     ]
@@ -130,7 +143,9 @@ def _calls(analysis: Analysis) -> list[_Owner]:
         return []
     by_thread = rows_by_key(api["global_tid"])
     several = len({int(tid) & ~_ID_BITS for tid, _ in by_thread}) > 1
-    return [_Owner(api, rows, f"{_thread(tid, several)} API", "api", _depths_of) for tid, rows in by_thread]
+    return [
+        _Owner(api, rows, f"{_thread(tid, several)} API", "api", int(str(tid)), _depths_of) for tid, rows in by_thread
+    ]
 
 
 def _streams(analysis: Analysis) -> list[_Owner]:
@@ -138,7 +153,12 @@ def _streams(analysis: Analysis) -> list[_Owner]:
     of_operators = analysis.trace.work_kind == "operator"
     return [
         _Owner(
-            gpu, rows, f"thread {str(stream).rpartition(' ')[2]}" if of_operators else str(stream), "work", _depths_of
+            gpu,
+            rows,
+            f"thread {str(stream).rpartition(' ')[2]}" if of_operators else str(stream),
+            "work",
+            0,
+            _depths_of,
         )
         for stream, rows in sorted(rows_by_key(gpu["stream"]), key=lambda each: int(each[1][0]))
     ]
@@ -168,17 +188,19 @@ def stack_levels(start_ns: Int64s, end_ns: Int64s) -> Int64s:
     return levels
 
 
-def _lane(rows: pd.DataFrame, label: str, kind: str, level: int) -> Lane:
+def _lane(rows: pd.DataFrame, owner: _Owner, level: int) -> Lane:
     name, unique = pd.factorize(rows["name"])
     names = [str(text) for text in unique]
-    short_names, categories = names, [kind] * len(names)
-    if kind == "work":
+    short_names, categories = names, [owner.kind] * len(names)
+    if owner.kind == "work":
         firsts = np.unique(name, return_index=True)[1]
         categories = [str(category) for category in rows["category"].iloc[firsts]]
         short_names = [str(text) for text in rows["short_name"].iloc[firsts]]
     start, end = _times(rows)
-    label = clean(label, _MAX_LABEL)
-    return Lane(label, kind, level, start, end, name.astype(np.int32), names, short_names, categories)
+    label, row = clean(owner.label, _MAX_LABEL), rows.index.to_numpy(dtype=np.int64)
+    return Lane(
+        label, owner.kind, level, start, end, owner.owner_id, row, name.astype(np.int32), names, short_names, categories
+    )
 
 
 def _times(rows: pd.DataFrame) -> tuple[Int64s, Int64s]:

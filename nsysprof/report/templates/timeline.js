@@ -1,6 +1,6 @@
 "use strict";
 // The timeline: which rectangles are seen at this zoom, and the controls. Drawing, zooming and moving are ECharts'.
-(() => {
+(async () => {
   const data = JSON.parse(document.getElementById("timeline-data").textContent);
   const element = document.getElementById("chart");
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -9,16 +9,11 @@
   const span = data.spanNs;
   const categories = Object.keys(data.colors);
 
-  const lanes = data.lanes.map((lane) => {
-    const start = new Float64Array(lane.start.length), end = new Float64Array(lane.start.length);
-    let at = 0;
-    lane.start.forEach((since, row) => {
-      start[row] = at += since;
-      end[row] = at + lane.length[row];
-    });
-    const slices = lane.busy ? { busy: bytes(lane.busy), leading: bytes(lane.leading) } : {};
-    return { label: lane.label, kind: lane.kind, level: lane.level, name: lane.name, start, end, ...slices };
-  });
+  const rows = await timelineRows(data);
+  const { firstAfter } = rows;
+  const lanes = rows.lanes;
+  for (const lane of lanes) if (lane.busy) Object.assign(lane, { busy: bytes(lane.busy), leading: bytes(lane.leading) });
+  document.documentElement.classList.add("timeline");
 
   // Texts
 
@@ -38,38 +33,37 @@
 
   let view = [0, span];
   let items = [];
-  let matches = null; // numbers of names, while something is searched
+  let matches = null; // which names are looked for, while something is searched
+  let lit = null; // which rows belong to the range that was chosen, while one is
+  let selected = null; // the stretch of time that was marked
   const held = () => data.whole || data.windows.some(([low, high]) => low <= view[0] && view[1] <= high);
-
-  const firstAfter = (values, wanted) => {
-    let low = 0, high = values.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (values[middle] < wanted) low = middle + 1; else high = middle;
-    }
-    return low;
-  };
 
   /** The rows of a lane in view; those thinner than a pixel together, as tall as the share of it that is busy. */
   function rowsInView(lane, number, pixel) {
     const from = Math.max(0, firstAfter(lane.start, view[0]) - 64), to = firstAfter(lane.start, view[1]);
     const found = [];
     let heap = null;
-    const put = () => { if (heap) found.push(heap); heap = null; };
+    const put = () => {
+      if (heap) heap.share = Math.min(1, heap.busy / Math.max(pixel, heap.end - heap.start));
+      if (heap) found.push(heap);
+      heap = null;
+    };
     for (let row = from; row < to; row++) {
-      const start = lane.start[row], end = lane.end[row];
+      const start = lane.start[row], end = lane.end[row], length = end - start;
       if (end < view[0]) continue;
-      if (end - start >= pixel || matches?.has(lane.name[row])) {
+      const isLit = lit !== null && lit[lane.first + row] === 1;
+      if (length >= pixel || (matches && matches[lane.name[row]])) {
         put();
-        found.push({ lane: number, start, end, row, rows: 1, share: 1, name: lane.name[row] });
+        found.push({ lane: number, start, end, row, rows: 1, share: 1, name: lane.name[row], isLit });
       } else if (heap && end - heap.start <= 2 * pixel) {
         heap.end = Math.max(heap.end, end);
-        heap.busy += end - start;
+        heap.busy += length;
         heap.rows += 1;
-        heap.share = Math.max(0.2, Math.min(1, heap.busy / (heap.end - heap.start || 1)));
+        heap.isLit ||= isLit;
+        if (length > heap.longest) { heap.longest = length; heap.name = lane.name[row]; }
       } else {
         put();
-        heap = { lane: number, start, end, row, rows: 1, busy: end - start, share: 1, name: lane.name[row] };
+        heap = { lane: number, start, end, row, rows: 1, busy: length, longest: length, share: 1, name: lane.name[row], isLit };
       }
     }
     put();
@@ -120,7 +114,7 @@
     if (x >= area.x + area.width || right < area.x) return null;
     const height = (LANE - 4) * Math.max(item.share, 0.08), color = palette.get(item);
     const shape = { x, y: middle + (LANE - 4) / 2 - height, width, height };
-    const faded = matches && !(item.row >= 0 && matches.has(item.name));
+    const faded = (matches && !(item.row >= 0 && matches[item.name])) || (lit && !item.isLit);
     const drawn = { type: "rect", shape, style: { fill: color, opacity: faded ? 0.25 : 1 } };
     if (width > 3 && item.rows === 1) Object.assign(drawn.style, { stroke: css("--paper"), lineWidth: 0.5 });
     drawn.textContent = { style: { text: "" } }; // an element that is used again would keep its text
@@ -173,6 +167,22 @@
     return { grid: grids, xAxis: MEMORY ? [time(0, false), time(1, true)] : [time(0, true)], yAxis };
   }
 
+  function drawArrow(params, api) {
+    const points = [[0, 1], [2, 3]].map(([x, y]) => api.coord([api.value(x), api.value(y)]));
+    const style = { stroke: css("--ink"), fill: "none", lineWidth: 1.5 };
+    const [[, fromY], [toX, toY]] = points, back = toY > fromY ? -5 : 5;
+    const tip = { type: "polygon", shape: { points: [[toX, toY], [toX - 4, toY + back], [toX + 4, toY + back]] } };
+    return {
+      type: "group", silent: true,
+      children: [{ type: "polyline", shape: { points }, style }, { ...tip, style: { fill: css("--ink") } }],
+    };
+  }
+  function drawSelection(params, api) {
+    const [left] = api.coord([api.value(0), 0]), [right] = api.coord([api.value(1), 0]), area = params.coordSys;
+    const shape = { x: left, y: area.y, width: Math.max(1, right - left), height: area.height };
+    return { type: "rect", silent: true, shape, style: { fill: css("--accent"), opacity: 0.2 } };
+  }
+
   function option() {
     const both = MEMORY ? [0, 1] : [0];
     const zoom = { xAxisIndex: both, filterMode: "none", minValueSpan: Math.min(LEAST_NS, span) };
@@ -189,6 +199,8 @@
       ],
       series: [
         { type: "custom", id: "rows", renderItem: draw, encode: { x: [1, 2], y: 0 }, clip: true, data: [] },
+        { type: "custom", id: "arrows", renderItem: drawArrow, encode: { x: [0, 2], y: [1, 3] }, clip: true, silent: true, data: [], z: 5 },
+        { type: "custom", id: "selection", renderItem: drawSelection, encode: { x: [0, 1] }, clip: true, silent: true, data: [], z: 4 },
         ...data.memory.map((series) => ({
           type: "line", xAxisIndex: 1, yAxisIndex: 1, step: "end", symbol: "none", silent: true,
           lineStyle: { width: 1, color: "#2f8fd0" }, areaStyle: { color: "#2f8fd0", opacity: 0.35 },
@@ -206,14 +218,14 @@
     chart.setOption({ series: [{ id: "rows", data: items.map((item) => [item.lane, item.start, item.end]) }] });
     element.dataset.items = items.length;
     element.dataset.view = view.join(" ");
-    const rows = data.rows.toLocaleString("en");
+    const count = data.rows.toLocaleString("en");
     const left = data.lanesLeftOut ? ` ${data.lanesLeftOut} less busy lanes are left out.` : "";
     if (data.whole) {
-      say("detail", `All ${rows} rows are here.${left}`);
+      say("detail", `All ${count} rows are here.${left}`);
     } else if (held()) {
       say("detail", `Every row of this stretch.${left}`);
     } else {
-      say("detail", `How busy each slice of time was, of ${rows} rows. Single rows are here for the ranges under ` +
+      say("detail", `How busy each slice of time was, of ${count} rows. Single rows are here for the ranges under ` +
         `“Go to”; all of them after nsysprof export --perfetto.${left}`);
     }
   }
@@ -224,7 +236,7 @@
     view = [Math.max(0, startValue), Math.min(span, endValue)];
     if (waiting) return;
     waiting = true;
-    requestAnimationFrame(() => { waiting = false; refresh(); });
+    requestAnimationFrame(() => { waiting = false; refresh(); sum(); });
   });
 
   function show(start, end) {
@@ -243,47 +255,201 @@
 
   // Telling
 
+  const whenOf = (item) => `at ${duration(Math.round(item.start))}, ${lanes[item.lane].label}`;
   function tell(item) {
-    const lane = lanes[item.lane], when = `at ${duration(Math.round(item.start))}, ${lane.label}`;
+    const lane = lanes[item.lane];
     if (item.row < 0) {
       const of = lane.kind === "work" ? `, most of it ${categories[item.leading]}` : "";
-      say("told", `${Math.round(100 * item.share)} % busy for ${duration(Math.round(item.end - item.start))} ${when}${of}`);
+      say("told", `${Math.round(100 * item.share)} % busy for ${duration(Math.round(item.end - item.start))} ${whenOf(item)}${of}`);
     } else if (item.rows > 1) {
-      say("told", `${item.rows} rows within ${duration(item.end - item.start)} ${when}; zoom in to tell them apart. ` +
-        `The first: ${data.names[item.name]}`);
+      say("told", `${item.rows} rows within ${duration(item.end - item.start)} ${whenOf(item)}; zoom in to tell them apart. ` +
+        `The longest: ${data.names[item.name]}`);
     } else {
-      say("told", `${data.names[item.name]}: ${duration(item.end - item.start)} ${when}`);
+      say("told", `${data.names[item.name]}: ${duration(item.end - item.start)} ${whenOf(item)}`);
+    }
+    point(item.row < 0 || item.rows > 1 ? null : item);
+    const place = item.row < 0 || item.rows > 1 ? null : tableRowOf(item);
+    document.getElementById("to-table").hidden = !place;
+    toTable = place;
+  }
+  /** Draws arrows from a call to its work. */
+  function point(item) {
+    const row = item && rows.rowOf(item), isCall = item && lanes[item.lane].kind === "api";
+    const arrows = (item ? rows.linked(row) : []).map((other) => {
+      const [call, work] = isCall ? [item, rows.item(other)] : [rows.item(other), item];
+      return [call.start, call.lane, work.start, work.lane];
+    });
+    chart.setOption({ series: [{ id: "arrows", data: arrows }] });
+    element.dataset.arrows = arrows.length;
+  }
+  /** Lights what a range launched, adopted and captured, and says how much it was. */
+  function light(item) {
+    const { marks, sums } = rows.workOfRange(rows.rowOf(item));
+    lit = marks;
+    const part = ([count, ns], verb) => `${verb} ${count.toLocaleString("en")} ${data.words} (${duration(Math.round(ns))})`;
+    const caused = sums.caused[0] ? `, ${part(sums.caused, "adopted or captured")}` : "";
+    say("told", `${data.names[item.name]}: ${duration(item.end - item.start)} ${whenOf(item)}; ` +
+      `${part(sums.launched, "launched")}${caused}. The rest is pale; Escape ends that.`);
+    refresh();
+  }
+  function unlight() {
+    if (lit) { lit = null; refresh(); }
+  }
+  chart.on("mouseover", { seriesId: "rows" }, (at) => tell(items[at.dataIndex]));
+  chart.on("mouseout", { seriesId: "rows" }, () => point(null));
+  chart.on("click", { seriesId: "rows" }, (at) => {
+    const item = items[at.dataIndex];
+    tell(item);
+    if (item.row >= 0 && item.rows === 1 && lanes[item.lane].kind === "range") light(item); else unlight();
+  });
+
+  // Sums of what is in view, or of the stretch that was marked with the shift key
+
+  let summing = 0;
+  function sum() {
+    clearTimeout(summing);
+    summing = setTimeout(() => {
+      if (!held()) { say("sums", ""); return; }
+      const [low, high] = selected ?? view, { busy, byCategory } = rows.sums(low, high);
+      const share = busy === null ? "" : `, the GPU busy for ${(100 * busy / (high - low)).toPrecision(3)} % (${duration(Math.round(busy))})`;
+      const parts = byCategory.map(([category, [ns, count]]) => `${category} ${duration(Math.round(ns))} in ${count.toLocaleString("en")}`);
+      say("sums", `${selected ? "Marked" : "In view"}: ${duration(Math.round(high - low))}${share}${parts.length ? ": " : ""}${parts.join(", ")}.`);
+    }, 150);
+  }
+  function mark(stretch) {
+    selected = stretch;
+    chart.setOption({ series: [{ id: "selection", data: stretch ? [stretch] : [] }] });
+    sum();
+  }
+  let markedFrom = null;
+  const timeAt = (event) => {
+    const x = event.clientX - element.getBoundingClientRect().left;
+    return Math.max(0, Math.min(span, chart.convertFromPixel({ xAxisIndex: 0 }, x)));
+  };
+  element.addEventListener("pointerdown", (event) => {
+    if (!event.shiftKey) return;
+    event.stopPropagation();
+    markedFrom = timeAt(event);
+    chart.setOption({ dataZoom: [{ id: "inside", disabled: true }] });
+  }, true);
+  addEventListener("pointermove", (event) => {
+    if (markedFrom !== null) mark([Math.min(markedFrom, timeAt(event)), Math.max(markedFrom, timeAt(event))]);
+  });
+  addEventListener("pointerup", () => {
+    if (markedFrom === null) return;
+    markedFrom = null;
+    chart.setOption({ dataZoom: [{ id: "inside", disabled: false }] });
+  });
+
+  // Tables: from a row to its place here, and back
+
+  const tables = ["ranges-rows", "top-kernels-rows", "top-operators-rows", "api-calls-rows"]
+    .map((id) => document.getElementById(id)).filter(Boolean);
+  const textOf = (row) => {
+    const cell = row.cells[0], whole = cell.querySelector("details p");
+    const shown = (cell.querySelector("summary") ?? cell).firstChild?.textContent.trim() ?? "";
+    return { shown, whole: whole ? whole.textContent : shown };
+  };
+  const plainCall = (name) => name.replace(/_v\d{4}$/, "");
+  const tableRows = new Map(); // by the text of the first cell and by the whole name
+  for (const table of tables) {
+    for (const row of table.tBodies[0].rows) {
+      const { shown, whole } = textOf(row);
+      for (const key of [shown, whole]) if (!tableRows.has(`${table.id} ${key}`)) tableRows.set(`${table.id} ${key}`, row);
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = "to-timeline";
+      button.textContent = "\u2197";
+      button.title = "Show in the timeline";
+      button.setAttribute("aria-label", `Show ${shown} in the timeline`);
+      button.addEventListener("click", () => showRow(table.id, shown, whole));
+      row.cells[0].append(" ", button);
     }
   }
-  for (const event of ["mouseover", "click"]) chart.on(event, { seriesId: "rows" }, (at) => tell(items[at.dataIndex]));
+  let toTable = null;
+  const families = new Map(data.places.flatMap(([family, names]) => names.map((name) => [name, family])));
+  function tableRowOf(item) {
+    const { kind } = lanes[item.lane], name = data.names[item.name];
+    const key = kind === "range" ? families.get(item.name) ?? name : kind === "api" ? plainCall(name) : name;
+    const id = kind === "range" ? ["ranges-rows"] : kind === "api" ? ["api-calls-rows"] : ["top-kernels-rows", "top-operators-rows"];
+    return id.map((each) => tableRows.get(`${each} ${key}`)).find(Boolean) ?? null;
+  }
+  document.getElementById("to-table").addEventListener("click", () => {
+    if (!toTable) return;
+    toTable.hidden = false;
+    toTable.classList.add("chosen");
+    toTable.querySelector(".to-timeline").focus({ preventScroll: true });
+    toTable.scrollIntoView({ block: "center" });
+  });
+  function showRow(id, shown, whole) {
+    for (const row of document.querySelectorAll("tr.chosen")) row.classList.remove("chosen");
+    element.scrollIntoView({ block: "center" });
+    element.focus({ preventScroll: true });
+    const place = id === "ranges-rows" ? data.places.findIndex(([family]) => family === shown || family === whole) : -1;
+    if (place >= 0) {
+      places.value = place;
+      goToPlace();
+      return;
+    }
+    const wanted = whole.slice(0, 300);
+    matches = Uint8Array.from(data.names, (name) => name === whole || plainCall(name) === whole || (whole.length > 300 && name.startsWith(wanted)));
+    field.value = shown;
+    hit = -1;
+    tellMatches();
+    refresh();
+    go(1);
+  }
 
-  // Search
+  // Search: every row of the trace counts
 
-  let hits = [], hit = -1;
+  let hit = -1;
+  function tellMatches() {
+    const total = matches ? data.nameCounts.reduce((sum, count, name) => sum + (matches[name] ? count : 0), 0) : 0;
+    const here = data.whole || !total ? "" : "; the arrows go through those whose rows are here";
+    say("found", matches ? `${total.toLocaleString("en")} found${here}` : "");
+  }
   function search(text) {
     const wanted = text.trim().toLowerCase();
-    hits = [];
     hit = -1;
-    matches = wanted ? new Set(data.names.flatMap((name, at) => (name.toLowerCase().includes(wanted) ? [at] : []))) : null;
-    if (matches) {
-      lanes.forEach((lane, number) => lane.name.forEach((name, row) => {
-        if (matches.has(name)) hits.push({ lane: number, start: lane.start[row], end: lane.end[row], row, rows: 1, name });
-      }));
-      hits.sort((one, other) => one.start - other.start);
-    }
-    const here = data.whole ? "" : " in the stretches that are here";
-    say("found", matches ? `${hits.length.toLocaleString("en")} found${here}` : "");
+    matches = wanted ? Uint8Array.from(data.names, (name, at) => name.toLowerCase().includes(wanted) || data.shortNames[at].toLowerCase().includes(wanted)) : null;
+    tellMatches();
     refresh();
   }
   function go(by) {
-    if (!hits.length) return;
-    hit = hit < 0 ? (by > 0 ? 0 : hits.length - 1) : (hit + by + hits.length) % hits.length;
-    const found = hits[hit];
-    const width = Math.min(view[1] - view[0], Math.max((found.end - found.start) * 30, 2000));
-    const middle = (found.start + found.end) / 2;
-    if (found.end - found.start > width) show(found.start, found.end); else show(middle - width / 2, middle + width / 2);
-    say("found", `${hit + 1} of ${hits.length.toLocaleString("en")}`);
-    tell(found);
+    if (!matches) return;
+    // The first hit is the one nearest to what is in view.
+    const near = hit < 0 ? rows.nearest(matches, view[0]) : -1;
+    const found = near >= 0 ? { ...rows.step(matches, near, by), row: near } : rows.step(matches, hit, by);
+    if (!found || found.row < 0) return;
+    if (near >= 0) found.rank = rows.rankOf(matches, near);
+    hit = found.row;
+    const item = rows.item(hit), length = item.end - item.start;
+    const width = Math.min(view[1] - view[0], Math.max(length * 30, 2000)), middle = (item.start + item.end) / 2;
+    if (length > width) show(item.start, item.end); else show(middle - width / 2, middle + width / 2);
+    say("found", `${(found.rank + 1).toLocaleString("en")} of ${found.count.toLocaleString("en")}`);
+    tell(item);
+  }
+
+  // Instances of a range
+
+  const places = document.getElementById("places");
+  let instances = [], instance = -1;
+  function goToPlace() {
+    if (places.value === "") return;
+    instances = rows.instances(data.places[places.value][1]);
+    // Where steps are known, the first look is at one that is usual: the first instance in the stretch that is shown.
+    const [low, high] = data.opensAt, typical = instances.findIndex((row) => rows.start[row] >= low && rows.start[row] < high);
+    showInstance(Math.max(0, typical));
+  }
+  function showInstance(number) {
+    if (!instances.length) { say("instance", "not in the stretches that are here"); return; }
+    instance = (number + instances.length) % instances.length;
+    const row = instances[instance], item = rows.item(row);
+    const margin = data.whole ? (item.end - item.start) * 0.03 : 0;
+    const within = data.windows.find(([low, high]) => low <= item.start && item.start < high) ?? [0, span];
+    show(item.start - margin, Math.min(item.end, within[1]) + margin);
+    say("instance", `${(instance + 1).toLocaleString("en")} of ${instances.length.toLocaleString("en")}: ` +
+      `${data.names[item.name]}, ${duration(item.end - item.start)}`);
   }
 
   // Controls
@@ -291,12 +457,16 @@
   const actions = {
     in: () => scale(0.5), out: () => scale(2), left: () => move(-0.3), right: () => move(0.3), all: () => show(0, span),
     next: () => go(1), previous: () => go(-1),
+    later: () => showInstance(instance + 1), earlier: () => showInstance(instance - 1),
   };
   for (const button of document.querySelectorAll("[data-do]")) {
     button.addEventListener("click", () => actions[button.dataset.do]());
   }
-  const keys = { "+": "in", "=": "in", "-": "out", ArrowLeft: "left", ArrowRight: "right", 0: "all", Home: "all" };
+  const keys = {
+    "]": "later", "[": "earlier", "+": "in", "=": "in", "-": "out", ArrowLeft: "left", ArrowRight: "right", 0: "all", Home: "all",
+  };
   element.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") { unlight(); mark(null); return; }
     if (!(event.key in keys) || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     actions[keys[event.key]]();
@@ -308,17 +478,16 @@
   const field = document.getElementById("search");
   field.addEventListener("input", () => search(field.value));
   field.addEventListener("keydown", (event) => { if (event.key === "Enter") go(event.shiftKey ? -1 : 1); });
-  const places = document.getElementById("places");
-  for (const [text, start, end] of data.places) places.add(new Option(text, `${start} ${end}`));
+  data.places.forEach(([text], at) => places.add(new Option(text, at)));
   places.closest("label").hidden = data.places.length === 0;
-  places.addEventListener("change", () => {
-    if (!places.value) return;
-    const [start, end] = places.value.split(" ").map(Number);
-    // Rows are there for the stretch itself, and a large trace has none beside it.
-    const margin = data.whole ? (end - start) * 0.03 : 0;
-    const within = data.windows.find(([low, high]) => low <= start && start < high) ?? [0, span];
-    show(start - margin, Math.min(end, within[1]) + margin);
-  });
+  places.addEventListener("change", goToPlace);
+  for (const bar of document.querySelectorAll(".bars [data-span]")) {
+    bar.addEventListener("click", () => {
+      const [low, high] = bar.dataset.span.split(" ").map((ns) => Number(BigInt(ns) - BigInt(data.originNs)));
+      element.scrollIntoView({ block: "center" });
+      show(low, high);
+    });
+  }
 
   const legend = document.getElementById("legend");
   const seen = new Set(data.nameCategories);
@@ -341,5 +510,5 @@
     chart.setOption(axes());
     refresh();
   }).observe(element);
-  show(0, span);
+  show(...data.opensAt);
 })();

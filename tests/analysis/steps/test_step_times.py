@@ -4,23 +4,10 @@ from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.results.column_registry.analysis_columns import CAUSES, WORK_CATEGORIES, cause_column, work_column
 from nsysprof.results.step_times import OUTSIDE
 from tests.builders.build_trace import TraceBuilder
+from tests.builders.training import training
 from tests.report import samples
 
 PARTS = ["outside_ns", *map(work_column, WORK_CATEGORIES), *map(cause_column, CAUSES)]
-
-
-def training(walls=(1000,) * 10):
-    """Return a builder of steps of 100 ns of gemm and, beginning in its middle, 100 ns of NCCL on another stream."""
-    made = TraceBuilder()
-    at, number = 10_000, 1
-    for step, wall in enumerate(walls):
-        made.range(at, at + wall, f"step{step}")
-        for name, begin, stream in (("sgemm", 100, 7), ("ncclAllReduce", 150, 13)):
-            made.call(at + begin - 50, at + begin - 40, number)
-            made.kernel(at + begin, at + begin + 100, number, name=name, stream=stream)
-            number += 1
-        at += wall
-    return made
 
 
 def test_a_step_is_made_of_its_work_and_its_idle_time(tmp_path):

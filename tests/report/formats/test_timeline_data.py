@@ -1,4 +1,5 @@
 import base64
+import gzip
 import json
 import time
 
@@ -9,16 +10,25 @@ from hypothesis import strategies as st
 
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.report.figures.occupancy import busy_shares
-from nsysprof.report.formats.timeline_data import MOST_ROWS, timeline_data
+from nsysprof.report.formats.timeline_data import MOST_CHOSEN_ROWS, timeline_data
 from nsysprof.report.formats.timeline_lanes import list_lanes, stack_levels
 from tests.builders.build_trace import OTHER_TID, TraceBuilder
+from tests.builders.training import training
 from tests.report import samples
 
 
+def column(data, name, dtype):
+    return np.frombuffer(gzip.decompress(base64.b64decode(data["columns"][name])), dtype=dtype)
+
+
 def rows(data, lane):
-    start = np.cumsum(lane["start"]) + data["originNs"]
-    names = [data["names"][number] for number in lane["name"]]
-    return sorted(zip(start.tolist(), (start + lane["length"]).tolist(), names, strict=True))
+    """Return (start, end, name) of the rows of a lane, as a page would decode them."""
+    first = sum(each["rows"] for each in data["lanes"][: data["lanes"].index(lane)])
+    mine = slice(first, first + lane["rows"])
+    start = np.cumsum(column(data, "start", "<f8")[mine]).astype(np.int64) + data["originNs"]
+    length = column(data, "length", "<f8")[mine].astype(np.int64)
+    names = [data["names"][number] for number in column(data, "name", "<u4")[mine]]
+    return sorted(zip(start.tolist(), (start + length).tolist(), names, strict=True))
 
 
 @pytest.mark.parametrize("name", ["sdpa", "mp", "mem", "gm10k", "two_gpus", "graph_node", "ddp_rank0"])
@@ -33,6 +43,46 @@ def test_a_small_trace_is_there_row_by_row(name, trace_path):
         assert [row[:2] for row in found] == [row[:2] for row in expected]
         assert len(found) == len(table)
     assert data["rows"] == len(timeline.gpu) + len(timeline.api) + len(timeline.nvtx)
+    assert sum(data["nameCounts"]) == data["rows"]
+
+
+def linked(data, name):
+    """Return pairs of a row of work and the row that a link leads to, each as (start, name)."""
+    start = np.concatenate(
+        [np.cumsum(part) for part in np.split(column(data, "start", "<f8"), np.cumsum(sizes(data))[:-1])]
+    )
+    names = [data["names"][number] for number in column(data, "name", "<u4")]
+    target = np.cumsum(column(data, name, "<i4"))
+    return [((int(start[at]), names[at]), (int(start[to - 1]), names[to - 1])) for at, to in enumerate(target) if to]
+
+
+def sizes(data):
+    return [lane["rows"] for lane in data["lanes"]]
+
+
+def test_work_leads_to_its_call_and_to_the_range_that_adopted_it(tmp_path):
+    made = TraceBuilder()
+    made.range(0, 1000, "backward")
+    made.launch(100, 1, name="own")
+    made.launch(300, 2, name="helped", tid=OTHER_TID)
+    data = timeline_data(samples.analysis(tmp_path, made))
+    calls = {work[1]: call[0] for work, call in linked(data, "call")}
+    assert calls == {"own(int)": 100, "helped(int)": 300}
+    assert linked(data, "cause") == [((400, "helped(int)"), (0, "backward"))]
+
+
+def test_captured_work_leads_to_the_range_that_captured_it(trace_path):
+    data = timeline_data(analyze_trace(trace_path("h200-programs/graphs")))
+    owners = {target[1] for _, target in linked(data, "cause")}
+    assert any(name.startswith("layer") for name in owners)
+
+
+def test_it_opens_at_a_typical_step(tmp_path):
+    analysis = samples.analysis(tmp_path, training([5000, *[1000] * 12]))
+    low, high = timeline_data(analysis)["opensAt"]
+    assert 5000 - 100 <= low <= 5000
+    assert 6000 <= high <= 6100
+    assert timeline_data(analysis)["places"] == [["step#", list(range(13))]]
 
 
 def test_lanes_are_named_by_what_tells_them_apart(trace_path):
@@ -88,7 +138,7 @@ def test_shares_are_what_the_intervals_cover(spans, bins):
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
     made = samples.builder()
-    for number in range(MOST_ROWS):
+    for number in range(MOST_CHOSEN_ROWS):
         made.launch(100_000 + number * 300, 5000 + number, name=f"kernel_{number % 50}")
     made.allocate(50, 9_000_000, 1 << 20)
     for number in range(20_000):
@@ -97,10 +147,12 @@ def large(tmp_path_factory):
     return samples.analysis(tmp_path_factory.mktemp("large"), made)
 
 
-def test_a_large_trace_has_slices_of_all_and_rows_of_its_ranges(large):
+def test_a_large_trace_has_slices_of_all_and_rows_of_its_ranges(large, monkeypatch):
+    monkeypatch.setattr("nsysprof.report.formats.timeline_data.MOST_ROWS", MOST_CHOSEN_ROWS)
     data = timeline_data(large)
     assert not data["whole"]
-    assert sum(len(lane["start"]) for lane in data["lanes"]) <= MOST_ROWS * 1.1
+    assert sum(sizes(data)) <= MOST_CHOSEN_ROWS * 1.1
+    assert sum(data["nameCounts"]) == data["rows"], "every row is counted, here or not"
     assert len(json.dumps(data)) < 3_000_000
     stream = next(lane for lane in data["lanes"] if lane["kind"] == "work")
     busy = np.frombuffer(base64.b64decode(stream["busy"]), dtype=np.uint8)

@@ -1,6 +1,6 @@
 from nsysprof.report.document import Bars, Lines, StackedBar
 from nsysprof.report.sections.overview import overview_sections
-from tests.analysis.steps.test_step_times import training
+from tests.builders.training import training
 from tests.report import samples
 
 
