@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nsysprof.analysis.idle_time.call_classes import COPIES, LAUNCH, MEMORY, SLOW_NS, CallClasses
+from nsysprof.analysis.idle_time.call_classes import COPIES, LAUNCH, MEMORY, CallClasses
+from nsysprof.analysis.idle_time.full_queues import find_full_queues
 from nsysprof.analysis.idle_time.interval_layers import outermost
 from nsysprof.analysis.steps.find_steps import Steps
 from nsysprof.trace.schema import MIGRATION, PID_MASK, Bools, Int64s, Ints, Tables
@@ -19,8 +20,6 @@ _HAND_OVER_NS = 50_000
 # Work that starts later than this after what it is known to have followed waited for something else.
 _UNEXPLAINED_NS = 3_000
 _ENDED_JUST_BEFORE_NS = 20_000
-# With so many pieces of work pending, a slow launch waited for room in its queue.
-_DEEP_QUEUE = 200
 # The time that a synchronising call itself takes.
 _OWN_COST_NS = 2_000
 # Events in a graph of steps, which are alike. Without steps the whole trace is looked at, and large ones take long to
@@ -309,15 +308,10 @@ def _waits(
 def _full_queues(
     start: Int64s, end: Int64s, is_launch: Bools, first_work: Int64s, times: _Times
 ) -> tuple[Int64s, Int64s]:
-    """Return the launches that waited because the GPU had too much left to do, and the work whose end let each go on.
-
-    CUDA keeps about a thousand pieces of work waiting; a launch beyond them returns when the GPU has taken one.
-    """
+    """Return the launches that waited for room in the queue of the GPU, and the work whose end let each go on."""
     order = np.argsort(times.end, kind="stable")
     ends = times.end[order]
-    slow = np.flatnonzero(is_launch & (end - start >= SLOW_NS))
-    pending = first_work[slow] - np.searchsorted(ends, start[slow], "right")
-    slow = slow[pending >= _DEEP_QUEUE]
+    slow = find_full_queues(start, end, is_launch, first_work[:-1], ends)
     freed_by = order[np.maximum(np.searchsorted(ends, end[slow], "right") - 1, 0)]
     known = (freed_by < first_work[slow]) & (times.end[freed_by] > start[slow]) & (times.end[freed_by] <= end[slow])
     return slow[known], freed_by[known]

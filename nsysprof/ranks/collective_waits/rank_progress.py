@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nsysprof.analysis.idle_time.call_classes import LAUNCH, classify_calls
+from nsysprof.analysis.idle_time.full_queues import find_full_queues
 from nsysprof.ranks.overlap import Cover, cover
 from nsysprof.trace.schema import MIGRATION, NULL, Bools, Calls, Int64s, Ints, Tables, Work
 
@@ -14,8 +15,6 @@ from nsysprof.trace.schema import MIGRATION, NULL, Bools, Calls, Int64s, Ints, T
 QUEUED_NS = 30_000
 # Ends and begins of one moment on two streams may be this far apart.
 SAME_NS = 2_000
-# A launch call that takes longer than this while its work waits even longer met a full queue: the host waited there.
-_FULL_QUEUE_NS = 100_000
 
 
 @dataclass(frozen=True)
@@ -82,10 +81,11 @@ def _waits(tables: Tables, calls: Calls, launch: Ints) -> tuple[Int64s, Int64s]:
     classes = classify_calls(tables, launch)
     start, end = calls.start_ns, calls.ends_ns()
     known = launch >= 0
-    begun = np.full(len(calls), np.iinfo(np.int64).min, dtype=np.int64)
-    begun[launch[known]] = tables.work.start_ns[known]
-    is_full = (classes.of == LAUNCH) & (end - start > _FULL_QUEUE_NS) & (begun - end > _FULL_QUEUE_NS)
-    rows = np.flatnonzero(classes.is_wait | classes.is_blocking_copy | is_full)
+    issued = np.sort(start[launch[known]])
+    ended = np.sort(tables.work.ends_ns()[known])
+    waits = classes.is_wait | classes.is_blocking_copy
+    waits[find_full_queues(start, end, classes.of == LAUNCH, np.searchsorted(issued, start, "left"), ended)] = True
+    rows = np.flatnonzero(waits)
     rows = rows[np.argsort(end[rows], kind="stable")]
     return start[rows], end[rows]
 

@@ -1,0 +1,26 @@
+"""Find launches that waited because the GPU had too much left to do, which is no fault of the host."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nsysprof.analysis.idle_time.call_classes import SLOW_NS
+from nsysprof.trace.schema import Bools, Int64s
+
+# CUDA keeps about a thousand pieces of work waiting; a launch beyond them returns when the GPU has taken one. Fewer are
+# enough to tell: with so many pending, a slow launch did not wait for anything else.
+_DEEP_QUEUE = 200
+
+
+def find_full_queues(
+    start_ns: Int64s, end_ns: Int64s, is_launch: Bools, issued_before: Int64s, ended_ns: Int64s
+) -> Int64s:
+    """Return the positions of slow calls that launch work while the GPU has a deep queue of it.
+
+    start_ns, end_ns, is_launch: the calls.
+    issued_before: how much work had been issued before each call.
+    ended_ns: the ends of all work, sorted.
+    """
+    slow = np.flatnonzero(is_launch & (end_ns - start_ns >= SLOW_NS))
+    pending = issued_before[slow] - np.searchsorted(ended_ns, start_ns[slow], "right")
+    return slow[pending >= _DEEP_QUEUE].astype(np.int64)
