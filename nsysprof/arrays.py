@@ -1,4 +1,4 @@
-"""Group the rows of a table by a key, as positions. A grouped table would be in memory twice."""
+"""Name the types of arrays, and group the rows of a table by a key without a second table in memory."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 Int64s = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 
 def rows_by_key(keys: pd.Series, rows: Int64s | None = None) -> list[tuple[Any, Int64s]]:

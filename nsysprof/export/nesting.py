@@ -6,9 +6,9 @@ import heapq
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
-Int64s = npt.NDArray[np.int64]
+from nsysprof.arrays import Int64s
+
 _CHUNK = 1 << 16
 
 

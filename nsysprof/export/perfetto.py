@@ -11,10 +11,10 @@ from typing import IO, Any
 import numpy as np
 import pandas as pd
 
-from nsysprof.arrays import rows_by_key
+from nsysprof.arrays import Int64s, rows_by_key
 from nsysprof.errors import MissingToolError
 from nsysprof.export.content import CHUNK_ROWS, Advance, Content, Counts
-from nsysprof.export.nesting import Int64s, disjoint_lanes, sort_for_nesting, walk
+from nsysprof.export.nesting import disjoint_lanes, sort_for_nesting, walk
 from nsysprof.export.processes import Numbers, device_ids, device_name, device_of, number_processes, thread_id
 from nsysprof.files.output import open_whole
 

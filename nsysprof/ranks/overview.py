@@ -10,9 +10,9 @@ import pandas as pd
 
 from nsysprof.analysis.kernel_names.categories import categorize
 from nsysprof.analysis.sampling.student_t import t_isf
+from nsysprof.arrays import Floats
 from nsysprof.notes import Note
 from nsysprof.ranks.collective_waits.clocks import arrivals, fit_clocks
-from nsysprof.ranks.collective_waits.job_replay import Floats
 from nsysprof.ranks.collective_waits.stragglers import choose_evidence, find_late, name_ranges, typical, uneven_ranges
 from nsysprof.ranks.distributions import ROUNDING_ERROR, Distributions, Key
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Partial

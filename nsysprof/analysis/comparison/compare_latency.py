@@ -14,11 +14,11 @@ from itertools import pairwise
 import numpy as np
 
 from nsysprof.analysis.comparison.rank_sum import LEAST_BLOCKS, LEAST_DELTA, compare_medians
-from nsysprof.analysis.sampling.process_model import Floats
 from nsysprof.analysis.sampling.rank_tests import average_ranks
 from nsysprof.analysis.sampling.significance import ALPHA, MARGIN_PCT, holm, noise_floor
 from nsysprof.analysis.sampling.student_t import nct_sf, t_isf, t_sf
 from nsysprof.analysis.sampling.variance_shrinkage import Prior, fit_prior
+from nsysprof.arrays import Floats
 from nsysprof.attention.case import Case
 from nsysprof.results.comparison import (
     SAME_SAMPLES,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nsysprof.analysis.sampling.process_model import Floats
 from nsysprof.analysis.sampling.rank_tests import mann_whitney
+from nsysprof.arrays import Floats
 
 # Cliff's delta from which a difference counts as "medium" (Romano et al., 2006).
 LEAST_DELTA = 0.33

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from nsysprof.analysis.sampling.latency import block_medians, summarize_latency
-from nsysprof.analysis.sampling.process_model import Floats, Turns, dropped_samples, fit, process_levels, turns_of
+from nsysprof.analysis.sampling.process_model import Turns, dropped_samples, fit, process_levels, turns_of
 from nsysprof.analysis.sampling.significance import (
     CaseVerdict,
     PairDifference,
@@ -20,6 +20,7 @@ from nsysprof.analysis.sampling.significance import (
 )
 from nsysprof.analysis.sampling.successive_halving import is_far_behind
 from nsysprof.analysis.sampling.variance_shrinkage import Prior
+from nsysprof.arrays import Floats
 from nsysprof.attention.case import Case
 from nsysprof.attention.shape import SHAPE_COLUMNS
 from nsysprof.attention.work_model import attention_flops, least_bytes

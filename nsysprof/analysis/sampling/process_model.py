@@ -14,13 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from nsysprof.analysis.sampling.student_t import t_isf, t_sf
 from nsysprof.analysis.sampling.variance_shrinkage import Prior, fit_prior
+from nsysprof.arrays import Floats
 from nsysprof.results.block import OK, Block
 
-Floats = npt.NDArray[np.float64]
 # A turn is one round of one process; the value is the log of the block's median, in log ns.
 Turns = Mapping[tuple[int, int], float]
 

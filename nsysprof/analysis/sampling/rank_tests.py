@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nsysprof.analysis.sampling.student_t import normal_sf
+from nsysprof.arrays import Floats
 
-Floats = npt.NDArray[np.float64]
 # Up to this size of the smaller sample, and of both together, probabilities are exact.
 _EXACT_SAMPLE, _EXACT_TREND = 8, 33
 

@@ -9,16 +9,9 @@ from itertools import combinations
 
 import numpy as np
 
-from nsysprof.analysis.sampling.process_model import (
-    Estimate,
-    Floats,
-    Turns,
-    contrasts,
-    estimate,
-    fit,
-    process_differences,
-)
+from nsysprof.analysis.sampling.process_model import Estimate, Turns, contrasts, estimate, fit, process_differences
 from nsysprof.analysis.sampling.variance_shrinkage import Prior
+from nsysprof.arrays import Floats
 
 ALPHA = 0.05
 # A tuner looks at the data many times; what it drops on the way has to be this certain, so that all looks together

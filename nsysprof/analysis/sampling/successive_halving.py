@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from nsysprof.analysis.sampling.process_model import Floats
+from nsysprof.arrays import Floats
 
 # So much slower in every block that no number of samples would change it. To be dropped takes more than to be called
 # far behind: the best's later blocks may be slower than its first.

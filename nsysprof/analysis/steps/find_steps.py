@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from nsysprof.analysis.attribution.library_ranges import users_ranges
@@ -14,10 +13,9 @@ from nsysprof.analysis.attribution.range_names import name_families
 from nsysprof.analysis.attribution.warm_up import count_warm_up
 from nsysprof.analysis.idle_time.intervals_within import union_of_groups
 from nsysprof.analysis.steps.find_periods import find_periods
+from nsysprof.arrays import Floats
 from nsysprof.attention.range_name import parse_range
 from nsysprof.trace.schema import PID_MASK, Int64s, Ints, Tables
-
-Floats = npt.NDArray[np.float64]
 
 _LEAST_INSTANCES = 3
 # The instances of a step range fill at least this part of the time from the first to the last of them.

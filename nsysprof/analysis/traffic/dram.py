@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nsysprof.arrays import Floats
 from nsysprof.notes import Note, make_note
 from nsysprof.trace.gpu_metrics_schema import DramSeries, GpuMetrics, Int64s, Percents
 
-Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 # Why a range's traffic is unknown.

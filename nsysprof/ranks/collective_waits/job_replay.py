@@ -12,13 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from nsysprof.arrays import Floats
 from nsysprof.ranks.collective_waits.clocks import Arrivals, Matched
 from nsysprof.ranks.collective_waits.rank_progress import SAME_NS
 from nsysprof.trace.schema import NULL, Bools, Int64s
 
-Floats = npt.NDArray[np.float64]
 # A host that waited less than this between two collectives went on without waiting.
 _LEAST_WAIT_NS = 20_000
 # Computing next to a collective that waits is slower; from this part of its time on it is taken from who did not wait.

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.sampling.student_t import t_isf, t_sf
+from nsysprof.arrays import Floats
 from nsysprof.ranks.collective_waits.clocks import Arrivals
-from nsysprof.ranks.collective_waits.job_replay import Floats, RecordedJob, read_job, replay
+from nsysprof.ranks.collective_waits.job_replay import RecordedJob, read_job, replay
 from nsysprof.results.column_registry.column import Dtype
 from nsysprof.results.column_registry.rank_columns import STRAGGLERS
 from nsysprof.results.rank_results import (

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nsysprof.report.figures.occupancy import Floats, busy_shares, category_shares
+from nsysprof.arrays import Floats
+from nsysprof.report.figures.occupancy import busy_shares, category_shares
 from nsysprof.report.figures.palette import API, CATEGORY_COLORS, INK, RANGE, quieten
 from nsysprof.report.figures.scale import NS_PER_S
 from nsysprof.report.formats.escape import clean, escape_mathtext

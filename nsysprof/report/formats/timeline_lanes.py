@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nsysprof.arrays import rows_by_key
+from nsysprof.arrays import Int64s, rows_by_key
 from nsysprof.report.formats.escape import clean
 from nsysprof.results.analysis import Analysis
 
-Int64s = npt.NDArray[np.int64]
 _ID_BITS = 0xFFFFFF
 # Beyond these a page shows stripes and nobody scrolls that far: the busiest stay.
 _MAX_LANES = 40
