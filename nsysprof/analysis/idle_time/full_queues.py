@@ -1,4 +1,4 @@
-"""Find launches that waited because the GPU had too much left to do, which is no fault of the host."""
+"""Find launches that waited because the GPU had too much left to do: the host is not slow there."""
 
 from __future__ import annotations
 
