@@ -51,7 +51,19 @@ SEES_ALL = {"__main__"}
 MOST_TOP_MODULES = 8  # besides __init__ and __main__
 # What several commands share; every other module in cli/ is a command.
 OF_ALL_COMMANDS = {"console", "measurement", "options", "program_output", "progress", "standard_streams"}
-HEAVY = ("pandas", "numpy", "numba", "matplotlib", "torch", "jinja2", "dask", "distributed", "perfetto", "pyarrow")
+HEAVY = (
+    "pandas",
+    "numpy",
+    "numba",
+    "matplotlib",
+    "torch",
+    "jinja2",
+    "dask",
+    "distributed",
+    "perfetto",
+    "pyarrow",
+    "mcp",
+)
 
 
 def module_name(path: Path) -> str:

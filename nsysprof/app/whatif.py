@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nsysprof.results.causes import WhatIf, WhatIfQuestion
 
 # The finding that each change remedies.
-_CODES = {
+KNOWN_CHANGES = {
     "--pin-copies": "pageable-copy", "--no-alloc": "alloc-in-loop", "--no-host-work": "host-bound",
     "--graph-launches": "launch-bound", "--fuse-attention": "unfused-attention",
     "--fuse-optimizer": "unfused-optimizer", "--no-stream-waits": "stream-dependency",
@@ -46,7 +46,7 @@ def what_if(request: WhatIfRequest, progress: Progress = SILENT) -> WhatIfResult
 def _questions(request: WhatIfRequest) -> tuple[WhatIfQuestion, ...]:
     from nsysprof.results.causes import WhatIfQuestion
 
-    questions = [WhatIfQuestion(option, _CODES[option]) for option in request.flags]
+    questions = [WhatIfQuestion(option, KNOWN_CHANGES[option]) for option in request.flags]
     for name in request.no_sync:
         questions.append(WhatIfQuestion(f"--no-sync {name}", "sync", range="" if name == _EVERYWHERE else name))
     for text, factor in request.kernels:

@@ -14,7 +14,7 @@ from typing import Any
 import typer
 
 from nsysprof import __version__
-from nsysprof.cli import analyze, bench, bundle, capture, compare, demo, doctor, explain, export, tune, whatif
+from nsysprof.cli import analyze, bench, bundle, capture, compare, demo, doctor, explain, export, mcp, tune, whatif
 from nsysprof.cli.standard_streams import ForgivingStream, forgive_streams
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError
 
@@ -61,6 +61,7 @@ _COMMANDS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
     "doctor": (doctor.doctor, doctor.EXAMPLES),
     "compare": (compare.compare, compare.EXAMPLES),
     "whatif": (whatif.whatif, whatif.EXAMPLES),
+    "mcp": (mcp.mcp, mcp.EXAMPLES),
 }
 for _name, (_command, _examples) in _COMMANDS.items():
     # Everything after the program's name belongs to the program, options too.

@@ -37,7 +37,7 @@ def find_inputs(source: Path) -> list[Path]:
     refuse_url(source)
     if not source.exists():
         raise TraceError(f"{source} does not exist.", "Check the path.")
-    if not source.is_dir() or _is_input(source):
+    if not source.is_dir() or is_input(source):
         return [source]
     if (source / "summary.json").exists():
         raise TraceError(
@@ -46,10 +46,10 @@ def find_inputs(source: Path) -> list[Path]:
         )
     try:
         found = sorted(source.iterdir())
-        inside = [path for path in found if path.is_dir() and _is_input(path)]
+        inside = [path for path in found if path.is_dir() and is_input(path)]
     except OSError as error:
         raise TraceError(f"{source} cannot be read: {error.strerror}.", "Check its permissions.") from error
-    inside += [path for path in found if path.is_file() and _is_trace(path)]
+    inside += [path for path in found if path.is_file() and is_trace(path)]
     if not inside:
         raise TraceError(
             f"{source} holds no capture, no trace and no bench.",
@@ -77,7 +77,7 @@ def case_names(inputs: Sequence[Input]) -> dict[Case, str]:
     return {case: format_range(case, varied).removeprefix("RUN::") for case in cases}
 
 
-def _is_input(folder: Path) -> bool:
+def is_input(folder: Path) -> bool:
     """Return whether a folder is one capture, one bench, or one trace as analyze takes it."""
     if (folder / MANIFEST).exists() or _bench_samples(folder) is not None:
         return True
@@ -85,7 +85,7 @@ def _is_input(folder: Path) -> bool:
     return own_trace(folder) is not None or any(parquet)
 
 
-def _is_trace(path: Path) -> bool:
+def is_trace(path: Path) -> bool:
     name = path.name
     for suffix in PACKED:
         name = name.removesuffix(suffix)

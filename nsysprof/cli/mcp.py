@@ -1,0 +1,26 @@
+"""Define `nsysprof mcp`: serve the traces of a folder to agents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nsysprof.cli import options
+
+EXAMPLES = ("nsysprof mcp traces    # the command that an agent starts",)
+
+
+def mcp(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder whose traces may be read.")],
+    nsys: options.Nsys = None,
+) -> None:
+    """Serve the traces of a folder to agents by the Model Context Protocol, on standard input and output.
+
+    The tools list_traces, summarize, findings, kernels, instances, compare and whatif only read, and only what is in
+    the folder. Needs pip install 'nsysprof[mcp]'.
+    """
+    from nsysprof.app.mcp_server import make_server
+
+    make_server(folder, nsys).run("stdio")

@@ -1,0 +1,104 @@
+"""An agent that speaks the protocol gets bounded answers about the traces of one folder, and nothing else."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nsysprof.app.mcp_server import make_server
+from nsysprof.errors import MissingToolError, TraceError
+from tests.analysis.programs import MS, Program
+
+mcp = pytest.importorskip("mcp")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with two trainings, one of which waits, and with files that are nobody's business."""
+    top = tmp_path_factory.mktemp("traces")
+    for name, waits in (("sub/waiting", True), ("free", False)):
+        program = Program()
+        for _ in range(6):
+            begin = program.now
+            for number in range(30):
+                program.launch(1 * MS, f"kernel{number}")
+                if waits:
+                    program.wait()
+                    program.host(1 * MS)
+            program.step(begin)
+        (top / name).parent.mkdir(exist_ok=True)
+        program.builder.write(top / f"{name}.sqlite")
+    (top / "secret.txt").write_text("secret")
+    (top.parent / "outside.sqlite").write_bytes((top / "free.sqlite").read_bytes())
+    (top / "link.sqlite").symlink_to(top.parent / "outside.sqlite")
+    return top
+
+
+def ask(folder: Path, tool: str, **arguments: Any) -> Any:
+    async def run() -> Any:
+        async with mcp.Client(make_server(folder)) as client:
+            return await client.call_tool(tool, arguments)
+
+    return asyncio.run(run())
+
+
+def answer(folder: Path, tool: str, **arguments: Any) -> Any:
+    result = ask(folder, tool, **arguments)
+    assert not result.is_error, result
+    return result.structured_content
+
+
+def test_every_tool_only_reads(folder: Path) -> None:
+    async def run() -> Any:
+        async with mcp.Client(make_server(folder)) as client:
+            return (await client.list_tools()).tools
+
+    tools = {tool.name: tool for tool in asyncio.run(run())}
+    assert set(tools) == {"list_traces", "summarize", "findings", "kernels", "instances", "compare", "whatif"}
+    assert all(tool.annotations.read_only_hint and tool.description for tool in tools.values())
+
+
+def test_traces_of_the_folder_alone_are_listed(folder: Path) -> None:
+    found = answer(folder, "list_traces")
+    assert [row["trace"] for row in found["traces"]] == ["free.sqlite", "sub/waiting.sqlite"]
+
+
+def test_findings_and_what_a_change_would_give(folder: Path) -> None:
+    found = answer(folder, "findings", trace="sub/waiting.sqlite")
+    assert found["findings"][0]["code"] in ("sync", "host-bound")
+    asked = answer(folder, "whatif", trace="sub/waiting.sqlite", changes=["no-host-work"], no_sync="all")
+    assert asked["together"]["step_ns"] < asked["replayed_ns"]
+
+
+def test_rows_are_bounded_and_go_on(folder: Path) -> None:
+    first = answer(folder, "kernels", trace="free.sqlite", limit=20)
+    assert (len(first["kernels"]), first["total"], first["next_offset"]) == (20, 30, 20)
+    rest = answer(folder, "kernels", trace="free.sqlite", offset=20, limit=10**6)
+    assert (len(rest["kernels"]), rest["next_offset"]) == (10, None)
+    steps = answer(folder, "instances", trace="free.sqlite", range_name="step", limit=2)
+    assert [row["instance"] for row in steps["instances"]] == [0, 1]
+    inside = answer(folder, "kernels", trace="free.sqlite", range_name="step")
+    assert inside["total"] == 30
+    assert answer(folder, "summarize", trace="free.sqlite")["totals"]["kernel_count"] == 180
+
+
+def test_comparison(folder: Path) -> None:
+    found = answer(folder, "compare", baseline="free.sqlite", candidate="sub/waiting.sqlite", ignore_conditions=True)
+    assert "appeared" in {change["how"] for change in found["findings"]}
+
+
+@pytest.mark.parametrize("name", ["../outside.sqlite", "link.sqlite", "secret.txt", "/etc/passwd", "", "x" * 10_000])
+def test_no_other_file_is_read(folder: Path, name: str) -> None:
+    result = ask(folder, "summarize", trace=name)
+    assert result.is_error
+    assert "is not a trace of this folder" in result.content[0].text
+    assert len(result.content[0].text) < 500
+
+
+def test_a_wrong_folder_and_a_missing_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TraceError):
+        make_server(tmp_path / "none")
+    monkeypatch.setitem(__import__("sys").modules, "mcp.server.mcpserver", None)
+    with pytest.raises(MissingToolError, match="mcp"):
+        make_server(tmp_path)
