@@ -25,54 +25,60 @@ EXAMPLES = (
 )
 _RANKS = "Several traces"
 
+Inputs = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="INPUT...",
+        help="A capture folder, a bundle (.zip), .sqlite (also .xz, .gz, .zst), .nsys-rep, .qdrep, a folder of "
+        "nsys' Parquet files, torch.profiler's .json(.gz), or a .pickle of torch's allocator. Several: the ranks "
+        "of one job.",
+        show_default=False,
+    ),
+]
+Counters = Annotated[
+    Path | None, typer.Option(help="What ncu counted of the same program: a .ncu-rep, or its --page raw as .csv.")
+]
+Policy = Annotated[Path | None, typer.Option(help="A policy.json of tune: faster attention backends become findings.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, help="Number of processes. Default: by the size of the traces.", rich_help_panel=_RANKS),
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(help="The Dask scheduler of a cluster, tcp:// or tls://HOST.", rich_help_panel=_RANKS),
+]
+TlsCaFile = Annotated[
+    Path | None, typer.Option(help="The authority of a scheduler at tls:// (PEM).", rich_help_panel=_RANKS)
+]
+TlsCert = Annotated[
+    Path | None, typer.Option(help="Our certificate for a scheduler at tls:// (PEM).", rich_help_panel=_RANKS)
+]
+TlsKey = Annotated[Path | None, typer.Option(help="Our key for a scheduler at tls:// (PEM).", rich_help_panel=_RANKS)]
+WorkerMemory = Annotated[
+    str, typer.Option(help="Memory of each local Dask worker, such as 4GiB.", rich_help_panel=_RANKS)
+]
+ByOrder = Annotated[bool, typer.Option("--by-order", help="Number ranks by the order given.", rich_help_panel=_RANKS)]
+Svg = Annotated[bool, typer.Option(help="Draw the figures as SVG too.", rich_help_panel=options.OUTPUT)]
+
 
 def analyze(
-    inputs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="INPUT...",
-            help="A capture folder, a bundle (.zip), .sqlite (also .xz, .gz, .zst), .nsys-rep, .qdrep, a folder of "
-            "nsys' Parquet files, torch.profiler's .json(.gz), or a .pickle of torch's allocator. Several: the ranks "
-            "of one job.",
-            show_default=False,
-        ),
-    ],
-    counters: Annotated[
-        Path | None, typer.Option(help="What ncu counted of the same program: a .ncu-rep, or its --page raw as .csv.")
-    ] = None,
-    policy: Annotated[
-        Path | None, typer.Option(help="A policy.json of tune: faster attention backends become findings.")
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(min=1, help="Number of processes. Default: by the size of the traces.", rich_help_panel=_RANKS),
-    ] = None,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(help="The Dask scheduler of a cluster, tcp:// or tls://HOST.", rich_help_panel=_RANKS),
-    ] = None,
-    tls_ca_file: Annotated[
-        Path | None, typer.Option(help="The authority of a scheduler at tls:// (PEM).", rich_help_panel=_RANKS)
-    ] = None,
-    tls_cert: Annotated[
-        Path | None, typer.Option(help="Our certificate for a scheduler at tls:// (PEM).", rich_help_panel=_RANKS)
-    ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option(help="Our key for a scheduler at tls:// (PEM).", rich_help_panel=_RANKS)
-    ] = None,
-    worker_memory: Annotated[
-        str, typer.Option(help="Memory of each local Dask worker, such as 4GiB.", rich_help_panel=_RANKS)
-    ] = "auto",
-    by_order: Annotated[
-        bool, typer.Option("--by-order", help="Number ranks by the order given.", rich_help_panel=_RANKS)
-    ] = False,
+    inputs: Inputs,
+    counters: Counters = None,
+    policy: Policy = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    tls_ca_file: TlsCaFile = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    worker_memory: WorkerMemory = "auto",
+    by_order: ByOrder = False,
     attribution: options.Attribution = "all",
     nsys: options.Nsys = None,
     ncu: options.Ncu = None,
     out: Annotated[Path | None, options.out_option("Analysis folder. Default: analysis/NAME.")] = None,
     force: options.Force = False,
     figures: options.Figures = True,
-    svg: Annotated[bool, typer.Option(help="Draw the figures as SVG too.", rich_help_panel=options.OUTPUT)] = False,
+    svg: Svg = False,
     as_json: options.Json = False,
 ) -> None:
     """Count launches, kernels, copies and peak memory in every NVTX range of a trace, or of all ranks of a job."""

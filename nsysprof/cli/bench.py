@@ -21,6 +21,33 @@ EXAMPLES = (
     "nsysprof bench --self-check --seq 512,2048    # how much noise this machine makes",
 )
 
+Processes = Annotated[int, typer.Option(min=1, help="Fresh processes.", rich_help_panel=options.MEASUREMENT)]
+Rounds = Annotated[
+    int,
+    typer.Option(min=1, help="How often each process measures every case.", rich_help_panel=options.MEASUREMENT),
+]
+Graph = Annotated[
+    Literal["auto", "always", "never"],
+    typer.Option(
+        help="Whether to time CUDA graphs too; auto: where launching dominates.",
+        rich_help_panel=options.MEASUREMENT,
+    ),
+]
+SelfCheck = Annotated[
+    bool,
+    typer.Option(
+        "--self-check",
+        help="Measure each case against itself: this machine's noise.",
+        rich_help_panel=options.MEASUREMENT,
+    ),
+]
+Copies = Annotated[
+    int,
+    typer.Option(
+        min=2, help="With --self-check, how often each case is measured.", rich_help_panel=options.MEASUREMENT
+    ),
+]
+
 
 def bench(
     backends: options.Backends = "math,flash",
@@ -32,40 +59,19 @@ def bench(
     dtype: options.Dtype = "",
     causal: options.Causal = "yes",
     pass_: options.Pass = "fwd",
-    processes: Annotated[int, typer.Option(min=1, help="Fresh processes.", rich_help_panel=options.MEASUREMENT)] = 3,
-    rounds: Annotated[
-        int,
-        typer.Option(min=1, help="How often each process measures every case.", rich_help_panel=options.MEASUREMENT),
-    ] = 5,
+    processes: Processes = 3,
+    rounds: Rounds = 5,
     samples: options.Samples = 10,
     sample_seconds: options.SampleSeconds = 1.0,
     warmup_seconds: options.WarmupSeconds = 1.0,
     seed: options.Seed = None,
     flush: options.Flush = True,
-    graph: Annotated[
-        Literal["auto", "always", "never"],
-        typer.Option(
-            help="Whether to time CUDA graphs too; auto: where launching dominates.",
-            rich_help_panel=options.MEASUREMENT,
-        ),
-    ] = "auto",
+    graph: Graph = "auto",
     check: options.Check = True,
     device: options.Device = "auto",
     case_timeout: options.CaseTimeout = 300.0,
-    self_check: Annotated[
-        bool,
-        typer.Option(
-            "--self-check",
-            help="Measure each case against itself: this machine's noise.",
-            rich_help_panel=options.MEASUREMENT,
-        ),
-    ] = False,
-    copies: Annotated[
-        int,
-        typer.Option(
-            min=2, help="With --self-check, how often each case is measured.", rich_help_panel=options.MEASUREMENT
-        ),
-    ] = 2,
+    self_check: SelfCheck = False,
+    copies: Copies = 2,
     out: Annotated[Path | None, options.out_option("Folder. Default: traces/bench-DATE-TIME.")] = None,
     force: options.Force = False,
     db: options.Database = None,

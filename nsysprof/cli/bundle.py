@@ -19,33 +19,37 @@ EXAMPLES = (
     'nsysprof bundle trace.sqlite --range "step*" --max-size 10',
 )
 
+Source = Annotated[
+    Path,
+    typer.Argument(
+        metavar="INPUT",
+        help="A capture, bench or tune folder, or any trace that analyze reads.",
+        show_default=False,
+    ),
+]
+KeepNames = Annotated[bool, typer.Option("--keep-names", help="Keep the names of your ranges, kernels and backends.")]
+Ranges = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--range", help="Only what belongs to ranges of this name; * and ? match. May be repeated.", metavar="NAME"
+    ),
+]
+MaxSize = Annotated[float, typer.Option(help="Largest size of the archive in MB (a million bytes).")]
+Show = Annotated[
+    bool,
+    typer.Option("--show", help="Print what would be shared, and write nothing.", rich_help_panel=options.OUTPUT),
+]
+
 
 def bundle(
-    source: Annotated[
-        Path,
-        typer.Argument(
-            metavar="INPUT",
-            help="A capture, bench or tune folder, or any trace that analyze reads.",
-            show_default=False,
-        ),
-    ],
-    keep_names: Annotated[
-        bool, typer.Option("--keep-names", help="Keep the names of your ranges, kernels and backends.")
-    ] = False,
-    ranges: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--range", help="Only what belongs to ranges of this name; * and ? match. May be repeated.", metavar="NAME"
-        ),
-    ] = None,
-    max_size: Annotated[float, typer.Option(help="Largest size of the archive in MB (a million bytes).")] = 25.0,
+    source: Source,
+    keep_names: KeepNames = False,
+    ranges: Ranges = None,
+    max_size: MaxSize = 25.0,
     nsys: options.Nsys = None,
     out: Annotated[Path | None, options.out_option("The archive. Default: NAME.zip in this folder.")] = None,
     force: options.Force = False,
-    show: Annotated[
-        bool,
-        typer.Option("--show", help="Print what would be shared, and write nothing.", rich_help_panel=options.OUTPUT),
-    ] = False,
+    show: Show = False,
     as_json: options.Json = False,
 ) -> None:
     """Make an archive that can be shared, without environment, user, host, paths and program output.

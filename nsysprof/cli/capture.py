@@ -39,17 +39,82 @@ _FOR_PROGRAMS = (
     "nsys_option",
 )
 
+Program = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="-- PROGRAM [ARGUMENTS]",
+        help="Record this program instead of measuring the grid.",
+        show_default=False,
+    ),
+]
+Profiler = Annotated[
+    str,
+    typer.Option(
+        help="auto, nsys, torch or none, and with ',ncu' a counted pass too. auto: nsys where there is one and a "
+        "GPU, else torch's own.",
+        rich_help_panel=options.MEASUREMENT,
+    ),
+]
+Warmup = Annotated[int, typer.Option(min=0, help="Warm-up calls of a case.", rich_help_panel=options.MEASUREMENT)]
+TracedCalls = Annotated[
+    int, typer.Option(min=1, help="Calls inside each case's NVTX range.", rich_help_panel=options.MEASUREMENT)
+]
+GpuMetrics = Annotated[
+    bool, typer.Option("--gpu-metrics", help="Sample DRAM traffic under nsys.", rich_help_panel=_COUNTERS)
+]
+GpuMetricsFrequency = Annotated[
+    int, typer.Option(min=10, max=200_000, help="Samples a second.", rich_help_panel=_COUNTERS)
+]
+Metrics = Annotated[
+    str, typer.Option(help="More metrics for ncu, e.g. smsp__inst_executed.sum.", rich_help_panel=_COUNTERS)
+]
+Section = Annotated[
+    str, typer.Option(help="Sections for ncu, into its report, e.g. SpeedOfLight.", rich_help_panel=_COUNTERS)
+]
+Replay = Annotated[
+    Literal["auto", "kernel", "application"],
+    typer.Option(
+        help="How ncu repeats a kernel. auto: kernel, or application where memory is too small.",
+        rich_help_panel=_COUNTERS,
+    ),
+]
+CountKernels = Annotated[
+    int, typer.Option(min=1, help="Largest number of kernels of a call to count.", rich_help_panel=_COUNTERS)
+]
+PerRank = Annotated[
+    bool,
+    typer.Option("--per-rank", help="A trace for each worker of torchrun or accelerate.", rich_help_panel=_PROGRAM),
+]
+Ranks = Annotated[str, typer.Option(help="Record only these ranks, e.g. 0,8-11.", rich_help_panel=_PROGRAM)]
+Trace = Annotated[str, typer.Option(help="The APIs that nsys records.", rich_help_panel=_PROGRAM)]
+CaptureRange = Annotated[
+    str,
+    typer.Option(help="Record only cudaProfilerApi, or nvtx:NAME[@DOMAIN].", rich_help_panel=_PROGRAM),
+]
+Delay = Annotated[int, typer.Option(min=0, help="Seconds before the recording.", rich_help_panel=_PROGRAM)]
+Duration = Annotated[
+    int, typer.Option(min=0, help="Seconds of the recording. 0: to the program's end.", rich_help_panel=_PROGRAM)
+]
+EndProgram = Annotated[
+    bool, typer.Option("--end-program", help="End the program with the recording.", rich_help_panel=_PROGRAM)
+]
+Memory = Annotated[
+    bool,
+    typer.Option("--memory", help="Record which line allocated torch's memory.", rich_help_panel=_PROGRAM),
+]
+Stacks = Annotated[
+    bool,
+    typer.Option("--stacks", help="Sample Python's stacks: findings name lines.", rich_help_panel=_PROGRAM),
+]
+NsysOption = Annotated[
+    list[str] | None,
+    typer.Option(help="For nsys profile, e.g. --nsys-option=--sample=process-tree.", rich_help_panel=_PROGRAM),
+]
+
 
 def capture(
     context: typer.Context,
-    program: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="-- PROGRAM [ARGUMENTS]",
-            help="Record this program instead of measuring the grid.",
-            show_default=False,
-        ),
-    ] = None,
+    program: Program = None,
     backends: options.Backends = "math,flash",
     seq: options.Seq = "1024,2048,4096",
     batch: options.Batch = "1",
@@ -59,76 +124,30 @@ def capture(
     dtype: options.Dtype = "",
     causal: options.Causal = "yes",
     pass_: options.Pass = "fwd",
-    profiler: Annotated[
-        str,
-        typer.Option(
-            help="auto, nsys, torch or none, and with ',ncu' a counted pass too. auto: nsys where there is one and a "
-            "GPU, else torch's own.",
-            rich_help_panel=options.MEASUREMENT,
-        ),
-    ] = "auto",
+    profiler: Profiler = "auto",
     device: options.Device = "auto",
     samples: options.Samples = 50,
     sample_seconds: options.SampleSeconds = 3.0,
-    warmup: Annotated[
-        int, typer.Option(min=0, help="Warm-up calls of a case.", rich_help_panel=options.MEASUREMENT)
-    ] = 10,
-    traced_calls: Annotated[
-        int, typer.Option(min=1, help="Calls inside each case's NVTX range.", rich_help_panel=options.MEASUREMENT)
-    ] = 10,
+    warmup: Warmup = 10,
+    traced_calls: TracedCalls = 10,
     case_timeout: options.CaseTimeout = 300.0,
     check: options.Check = True,
-    gpu_metrics: Annotated[
-        bool, typer.Option("--gpu-metrics", help="Sample DRAM traffic under nsys.", rich_help_panel=_COUNTERS)
-    ] = False,
-    gpu_metrics_frequency: Annotated[
-        int, typer.Option(min=10, max=200_000, help="Samples a second.", rich_help_panel=_COUNTERS)
-    ] = 10_000,
-    metrics: Annotated[
-        str, typer.Option(help="More metrics for ncu, e.g. smsp__inst_executed.sum.", rich_help_panel=_COUNTERS)
-    ] = "",
-    section: Annotated[
-        str, typer.Option(help="Sections for ncu, into its report, e.g. SpeedOfLight.", rich_help_panel=_COUNTERS)
-    ] = "",
-    replay: Annotated[
-        Literal["auto", "kernel", "application"],
-        typer.Option(
-            help="How ncu repeats a kernel. auto: kernel, or application where memory is too small.",
-            rich_help_panel=_COUNTERS,
-        ),
-    ] = "auto",
-    count_kernels: Annotated[
-        int, typer.Option(min=1, help="Largest number of kernels of a call to count.", rich_help_panel=_COUNTERS)
-    ] = 200,
-    per_rank: Annotated[
-        bool,
-        typer.Option("--per-rank", help="A trace for each worker of torchrun or accelerate.", rich_help_panel=_PROGRAM),
-    ] = False,
-    ranks: Annotated[str, typer.Option(help="Record only these ranks, e.g. 0,8-11.", rich_help_panel=_PROGRAM)] = "",
-    trace: Annotated[str, typer.Option(help="The APIs that nsys records.", rich_help_panel=_PROGRAM)] = "cuda,nvtx",
-    capture_range: Annotated[
-        str,
-        typer.Option(help="Record only cudaProfilerApi, or nvtx:NAME[@DOMAIN].", rich_help_panel=_PROGRAM),
-    ] = "none",
-    delay: Annotated[int, typer.Option(min=0, help="Seconds before the recording.", rich_help_panel=_PROGRAM)] = 0,
-    duration: Annotated[
-        int, typer.Option(min=0, help="Seconds of the recording. 0: to the program's end.", rich_help_panel=_PROGRAM)
-    ] = 0,
-    end_program: Annotated[
-        bool, typer.Option("--end-program", help="End the program with the recording.", rich_help_panel=_PROGRAM)
-    ] = False,
-    memory: Annotated[
-        bool,
-        typer.Option("--memory", help="Record which line allocated torch's memory.", rich_help_panel=_PROGRAM),
-    ] = False,
-    stacks: Annotated[
-        bool,
-        typer.Option("--stacks", help="Sample Python's stacks: findings name lines.", rich_help_panel=_PROGRAM),
-    ] = False,
-    nsys_option: Annotated[
-        list[str] | None,
-        typer.Option(help="For nsys profile, e.g. --nsys-option=--sample=process-tree.", rich_help_panel=_PROGRAM),
-    ] = None,
+    gpu_metrics: GpuMetrics = False,
+    gpu_metrics_frequency: GpuMetricsFrequency = 10_000,
+    metrics: Metrics = "",
+    section: Section = "",
+    replay: Replay = "auto",
+    count_kernels: CountKernels = 200,
+    per_rank: PerRank = False,
+    ranks: Ranks = "",
+    trace: Trace = "cuda,nvtx",
+    capture_range: CaptureRange = "none",
+    delay: Delay = 0,
+    duration: Duration = 0,
+    end_program: EndProgram = False,
+    memory: Memory = False,
+    stacks: Stacks = False,
+    nsys_option: NsysOption = None,
     nsys: options.Nsys = None,
     ncu: options.Ncu = None,
     out: Annotated[Path | None, options.out_option("Capture folder. Default: traces/DATE-TIME.")] = None,

@@ -25,54 +25,62 @@ EXIT_CODES = {"pass": 0, "regression": 1, "inconclusive": 3}
 _SEPARATOR = "vs"
 _VERDICT = "Verdict"
 
+Sources = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="BASELINE CANDIDATE",
+        help="Captures, traces or benches, or folders of them, or two snapshots of torch's allocator; of several: "
+        "BASELINE... vs CANDIDATE...",
+        show_default=False,
+    ),
+]
+FailOn = Annotated[
+    str,
+    typer.Option(
+        help="Gate, such as slower:3%,launches:+1,vram:+5%. Exit code 0 pass, 1 regression, 3 inconclusive.",
+        rich_help_panel=_VERDICT,
+    ),
+]
+Margin = Annotated[
+    float | None,
+    typer.Option(
+        help="The difference in latency that matters, in percent. Default: the limit of slower in --fail-on, or 3.",
+        rich_help_panel=_VERDICT,
+    ),
+]
+Floor = Annotated[
+    float | None,
+    typer.Option(
+        help="The machine's noise floor in percent, from bench --self-check. Default: from the inputs.",
+        rich_help_panel=_VERDICT,
+    ),
+]
+IgnoreConditions = Annotated[
+    bool,
+    typer.Option(
+        "--ignore-conditions",
+        help="Compare sides that were measured under other conditions too, with a warning.",
+        rich_help_panel=_VERDICT,
+    ),
+]
+Markdown = Annotated[
+    Path | None, typer.Option(help="Write the report for a pull request here.", rich_help_panel=options.OUTPUT)
+]
+Junit = Annotated[Path | None, typer.Option(help="Write JUnit XML here.", rich_help_panel=options.OUTPUT)]
+
 
 def compare(
-    sources: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="BASELINE CANDIDATE",
-            help="Captures, traces or benches, or folders of them, or two snapshots of torch's allocator; of several: "
-            "BASELINE... vs CANDIDATE...",
-            show_default=False,
-        ),
-    ],
-    fail_on: Annotated[
-        str,
-        typer.Option(
-            help="Gate, such as slower:3%,launches:+1,vram:+5%. Exit code 0 pass, 1 regression, 3 inconclusive.",
-            rich_help_panel=_VERDICT,
-        ),
-    ] = "",
-    margin: Annotated[
-        float | None,
-        typer.Option(
-            help="The difference in latency that matters, in percent. Default: the limit of slower in --fail-on, or 3.",
-            rich_help_panel=_VERDICT,
-        ),
-    ] = None,
-    floor: Annotated[
-        float | None,
-        typer.Option(
-            help="The machine's noise floor in percent, from bench --self-check. Default: from the inputs.",
-            rich_help_panel=_VERDICT,
-        ),
-    ] = None,
-    ignore_conditions: Annotated[
-        bool,
-        typer.Option(
-            "--ignore-conditions",
-            help="Compare sides that were measured under other conditions too, with a warning.",
-            rich_help_panel=_VERDICT,
-        ),
-    ] = False,
+    sources: Sources,
+    fail_on: FailOn = "",
+    margin: Margin = None,
+    floor: Floor = None,
+    ignore_conditions: IgnoreConditions = False,
     attribution: options.Attribution = "all",
     nsys: options.Nsys = None,
     out: Annotated[Path | None, options.out_option("Folder for report, tables and figure.")] = None,
     force: options.Force = False,
-    markdown: Annotated[
-        Path | None, typer.Option(help="Write the report for a pull request here.", rich_help_panel=options.OUTPUT)
-    ] = None,
-    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.", rich_help_panel=options.OUTPUT)] = None,
+    markdown: Markdown = None,
+    junit: Junit = None,
     figures: options.Figures = True,
     as_json: options.Json = False,
 ) -> None:

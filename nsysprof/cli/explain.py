@@ -22,28 +22,33 @@ EXAMPLES = (
 )
 _FORMAT_VERSION = 1
 
+KvSeq = Annotated[
+    str, typer.Option(help="Sequence lengths of k and v. Default: the lengths of q.", rich_help_panel=options.GRID)
+]
+Mask = Annotated[
+    Literal["none", "bool", "float"],
+    typer.Option(
+        help="The type of an attn_mask, which takes the place of the causal one.", rich_help_panel=options.GRID
+    ),
+]
+Dropout = Annotated[float, typer.Option(help="Dropout probability.", rich_help_panel=options.GRID)]
+Pass = Annotated[str, typer.Option("--pass", help="Passes: fwd, bwd.", rich_help_panel=options.GRID)]
+
 
 def explain(
     context: typer.Context,
     backends: options.Backends = "all",
     seq: options.Seq = "1024",
-    kv_seq: Annotated[
-        str, typer.Option(help="Sequence lengths of k and v. Default: the lengths of q.", rich_help_panel=options.GRID)
-    ] = "",
+    kv_seq: KvSeq = "",
     batch: options.Batch = "1",
     heads: options.Heads = "8",
     kv_heads: options.KvHeads = "",
     head_dim: options.HeadDim = "64",
     dtype: options.Dtype = "",
     causal: options.Causal = "yes",
-    mask: Annotated[
-        Literal["none", "bool", "float"],
-        typer.Option(
-            help="The type of an attn_mask, which takes the place of the causal one.", rich_help_panel=options.GRID
-        ),
-    ] = "none",
-    dropout: Annotated[float, typer.Option(help="Dropout probability.", rich_help_panel=options.GRID)] = 0.0,
-    pass_: Annotated[str, typer.Option("--pass", help="Passes: fwd, bwd.", rich_help_panel=options.GRID)] = "fwd",
+    mask: Mask = "none",
+    dropout: Dropout = 0.0,
+    pass_: Pass = "fwd",
     device: options.Device = "auto",
     case_timeout: options.CaseTimeout = 120.0,
     as_json: options.Json = False,

@@ -15,18 +15,21 @@ EXAMPLES = (
     "nsysprof export traces/20261121-093000 --chrome trace.json.gz --parquet tables",
 )
 
+Source = Annotated[Path, typer.Argument(metavar="INPUT", help="Anything that analyze takes.", show_default=False)]
+Perfetto = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Perfetto's protobuf, for ui.perfetto.dev: OUT.pftrace.")
+]
+Chrome = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Chrome's JSON as Kineto writes it: OUT.json or OUT.json.gz.")
+]
+Parquet = Annotated[Path | None, typer.Option(metavar="FOLDER", help="A folder with one Parquet file for each table.")]
+
 
 def export(
-    source: Annotated[Path, typer.Argument(metavar="INPUT", help="Anything that analyze takes.", show_default=False)],
-    perfetto: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Perfetto's protobuf, for ui.perfetto.dev: OUT.pftrace.")
-    ] = None,
-    chrome: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Chrome's JSON as Kineto writes it: OUT.json or OUT.json.gz.")
-    ] = None,
-    parquet: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="A folder with one Parquet file for each table.")
-    ] = None,
+    source: Source,
+    perfetto: Perfetto = None,
+    chrome: Chrome = None,
+    parquet: Parquet = None,
     nsys: options.Nsys = None,
     force: options.Force = False,
     as_json: options.Json = False,

@@ -23,6 +23,33 @@ EXAMPLES = (
 )
 _SEARCH = "Search"
 
+Search = Annotated[
+    Literal["grid", "axes"],
+    typer.Option(
+        help="grid: every combination; axes: one dimension at a time from the first of each list.",
+        rich_help_panel=_SEARCH,
+    ),
+]
+Budget = Annotated[
+    float,
+    typer.Option(min=options.LEAST_SECONDS, help="Time limit of the search in seconds.", rich_help_panel=_SEARCH),
+]
+Blocks = Annotated[
+    int,
+    typer.Option(
+        min=LEAST_TUNING_BLOCKS,
+        help="Blocks of samples that the best backends of a shape get.",
+        rich_help_panel=_SEARCH,
+    ),
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the tuning in --out.", rich_help_panel=options.OUTPUT)]
+GpuHourPrice = Annotated[
+    float | None,
+    typer.Option(
+        min=0, help="Price of an hour of the GPU: adds what a million calls cost.", rich_help_panel=options.OUTPUT
+    ),
+]
+
 
 def tune(
     backends: options.Backends = "",
@@ -34,25 +61,9 @@ def tune(
     dtype: options.Dtype = "",
     causal: options.Causal = "yes",
     pass_: options.Pass = "fwd",
-    search: Annotated[
-        Literal["grid", "axes"],
-        typer.Option(
-            help="grid: every combination; axes: one dimension at a time from the first of each list.",
-            rich_help_panel=_SEARCH,
-        ),
-    ] = "grid",
-    budget: Annotated[
-        float,
-        typer.Option(min=options.LEAST_SECONDS, help="Time limit of the search in seconds.", rich_help_panel=_SEARCH),
-    ] = 600.0,
-    blocks: Annotated[
-        int,
-        typer.Option(
-            min=LEAST_TUNING_BLOCKS,
-            help="Blocks of samples that the best backends of a shape get.",
-            rich_help_panel=_SEARCH,
-        ),
-    ] = 12,
+    search: Search = "grid",
+    budget: Budget = 600.0,
+    blocks: Blocks = 12,
     samples: options.Samples = 10,
     warmup_seconds: options.WarmupSeconds = 0.5,
     seed: options.Seed = None,
@@ -62,15 +73,8 @@ def tune(
     case_timeout: options.CaseTimeout = 120.0,
     out: Annotated[Path | None, options.out_option("Folder. Default: traces/tune-DATE-TIME.")] = None,
     force: options.Force = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the tuning in --out.", rich_help_panel=options.OUTPUT)
-    ] = False,
-    gpu_hour_price: Annotated[
-        float | None,
-        typer.Option(
-            min=0, help="Price of an hour of the GPU: adds what a million calls cost.", rich_help_panel=options.OUTPUT
-        ),
-    ] = None,
+    resume: Resume = False,
+    gpu_hour_price: GpuHourPrice = None,
     db: options.Database = None,
     figures: options.Figures = True,
     dry_run: options.DryRun = False,

@@ -21,45 +21,54 @@ EXAMPLES = (
 )
 _CHANGES = "Changes"
 
+Source = Annotated[Path, typer.Argument(metavar="TRACE", help="A trace or capture, as analyze takes it.")]
+PinCopies = Annotated[
+    bool, typer.Option("--pin-copies", help="Copy from pinned memory, asynchronously.", rich_help_panel=_CHANGES)
+]
+NoSync = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="RANGE", help="Remove waits for the GPU in a range; all: everywhere.", rich_help_panel=_CHANGES
+    ),
+]
+NoAlloc = Annotated[bool, typer.Option("--no-alloc", help="Allocate no memory in the loop.", rich_help_panel=_CHANGES)]
+NoHostWork = Annotated[
+    bool,
+    typer.Option("--no-host-work", help="Leave out host work of 200 us and more.", rich_help_panel=_CHANGES),
+]
+GraphLaunches = Annotated[
+    bool, typer.Option("--graph-launches", help="Launch at the cost of a CUDA graph.", rich_help_panel=_CHANGES)
+]
+FuseAttention = Annotated[
+    bool, typer.Option("--fuse-attention", help="Run attention as fused kernels.", rich_help_panel=_CHANGES)
+]
+FuseOptimizer = Annotated[
+    bool, typer.Option("--fuse-optimizer", help="Run the optimizer as one kernel.", rich_help_panel=_CHANGES)
+]
+NoStreamWaits = Annotated[
+    bool, typer.Option("--no-stream-waits", help="Let no stream wait for another.", rich_help_panel=_CHANGES)
+]
+Kernel = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TEXT=FACTOR",
+        help="Kernels with a text in their names take FACTOR times as long.",
+        rich_help_panel=_CHANGES,
+    ),
+]
+
 
 def whatif(
-    source: Annotated[Path, typer.Argument(metavar="TRACE", help="A trace or capture, as analyze takes it.")],
-    pin_copies: Annotated[
-        bool, typer.Option("--pin-copies", help="Copy from pinned memory, asynchronously.", rich_help_panel=_CHANGES)
-    ] = False,
-    no_sync: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="RANGE", help="Remove waits for the GPU in a range; all: everywhere.", rich_help_panel=_CHANGES
-        ),
-    ] = None,
-    no_alloc: Annotated[
-        bool, typer.Option("--no-alloc", help="Allocate no memory in the loop.", rich_help_panel=_CHANGES)
-    ] = False,
-    no_host_work: Annotated[
-        bool,
-        typer.Option("--no-host-work", help="Leave out host work of 200 us and more.", rich_help_panel=_CHANGES),
-    ] = False,
-    graph_launches: Annotated[
-        bool, typer.Option("--graph-launches", help="Launch at the cost of a CUDA graph.", rich_help_panel=_CHANGES)
-    ] = False,
-    fuse_attention: Annotated[
-        bool, typer.Option("--fuse-attention", help="Run attention as fused kernels.", rich_help_panel=_CHANGES)
-    ] = False,
-    fuse_optimizer: Annotated[
-        bool, typer.Option("--fuse-optimizer", help="Run the optimizer as one kernel.", rich_help_panel=_CHANGES)
-    ] = False,
-    no_stream_waits: Annotated[
-        bool, typer.Option("--no-stream-waits", help="Let no stream wait for another.", rich_help_panel=_CHANGES)
-    ] = False,
-    kernel: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TEXT=FACTOR",
-            help="Kernels with a text in their names take FACTOR times as long.",
-            rich_help_panel=_CHANGES,
-        ),
-    ] = None,
+    source: Source,
+    pin_copies: PinCopies = False,
+    no_sync: NoSync = None,
+    no_alloc: NoAlloc = False,
+    no_host_work: NoHostWork = False,
+    graph_launches: GraphLaunches = False,
+    fuse_attention: FuseAttention = False,
+    fuse_optimizer: FuseOptimizer = False,
+    no_stream_waits: NoStreamWaits = False,
+    kernel: Kernel = None,
     nsys: options.Nsys = None,
     as_json: options.Json = False,
 ) -> None:

@@ -1,5 +1,8 @@
 """What every command must have: a page, examples that parse, --json, and options that mean the same everywhere."""
 
+import dataclasses
+import importlib
+import inspect
 import shlex
 from pathlib import Path
 from typing import get_type_hints
@@ -73,3 +76,23 @@ def test_the_help_of_options_says_what_they_are():
         for option, parameter in options_of(command).items():
             assert parameter.help, f"{command.name} {option}"
             assert parameter.help.endswith((".", ".pftrace.", ".gz.")), f"{command.name} {option}: {parameter.help}"
+
+
+# Options whose request holds what they were parsed into, and bench's copies, which count only with --self-check.
+PARSED = {"metrics", "no_sync", "ranges", "copies", "heads", "kv_heads", "backends"}
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_an_option_has_the_default_of_its_request(name):
+    """The request of a use case is where its defaults belong; a command may not have others of its own."""
+    module = importlib.import_module(f"nsysprof.app.{name}")
+    defaults = {
+        field.name.removesuffix("_s").removesuffix("_pct"): field.default
+        for request in vars(module).values()
+        if isinstance(request, type) and dataclasses.is_dataclass(request) and request.__name__.endswith("Request")
+        for field in dataclasses.fields(request)
+    }
+    for option, parameter in inspect.signature(COMMANDS[name].callback).parameters.items():
+        if option in PARSED or option not in defaults or defaults[option] is dataclasses.MISSING:
+            continue
+        assert parameter.default == defaults[option], option
