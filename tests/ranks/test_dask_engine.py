@@ -121,6 +121,7 @@ def test_local_workers_find_the_same(job: Path, serial: Path, tmp_path: Path) ->
     assert same_tables(tmp_path / "out", serial)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_continues(job: Path, serial: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     process = start(job, out, "--workers", "1")
@@ -139,6 +140,7 @@ def test_an_interrupted_run_continues(job: Path, serial: Path, tmp_path: Path) -
     assert same_tables(out, serial)
 
 
+@pytest.mark.slow
 def test_a_worker_with_other_code_is_refused(job: Path, cluster: Cluster, tmp_path: Path) -> None:
     other = tmp_path / "other"
     shutil.copytree(Path(nsysprof.__file__).parent, other / "nsysprof", ignore=shutil.ignore_patterns("__pycache__"))
@@ -193,6 +195,7 @@ def test_a_trace_that_kills_its_process_is_a_row_with_a_reason(
     assert "died twice" in done.merged.rows[3].reason
 
 
+@pytest.mark.slow
 def test_a_trace_that_kills_its_dask_workers_is_too(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from nsysprof.ranks.dask_engine import run_on_dask
 
@@ -202,6 +205,7 @@ def test_a_trace_that_kills_its_dask_workers_is_too(job: Path, tmp_path: Path, m
     assert "killed its worker" in done.merged.rows[3].reason
 
 
+@pytest.mark.slow
 def test_results_that_are_lost_for_good_are_read_from_the_disk(
     job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

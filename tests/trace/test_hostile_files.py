@@ -297,6 +297,7 @@ def no_gc_callbacks() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_gc_callbacks")
+@pytest.mark.slow
 def test_an_interrupt_stops_sqlite_in_the_midst_of_a_statement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite swallows what is raised while it asks whether to go on: one SIGTERM became a damaged table."""
     monkeypatch.setattr(columns, "table_sql", endless)
