@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from importlib.machinery import SourceFileLoader
@@ -239,6 +240,20 @@ def test_the_tables_of_the_tuning_study_come_from_its_samples(tmp_path: Path) ->
         for file in ("results.csv", "winners.csv", "policy.json"):
             if (FOLDER / name / file).exists():
                 assert (tmp_path / name / file).read_bytes() == (FOLDER / name / file).read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
+def test_what_a_new_user_does_first_shows_what_it_should(tmp_path: Path) -> None:
+    # As pip writes it, for the environment that runs the tests.
+    program = tmp_path / "bin" / "nsysprof"
+    program.parent.mkdir()
+    program.write_text(f"#!{sys.executable}\nfrom nsysprof.__main__ import main\nmain()\n")
+    program.chmod(0o755)
+    command = [sys.executable, REPOSITORY / "scripts/play_first_tasks", "--nsysprof", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "10 of 10 tasks" in done.stdout
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nsysprof.report.document import Cell, Column, Unit, Value
+from nsysprof.report.document import Cell, Column, Unit, Value, ValueChange
 from nsysprof.units import (
     UNKNOWN,
     format_bytes,
@@ -18,6 +18,8 @@ from nsysprof.units import (
     format_ratio,
 )
 
+# From this change on (percent), a value is so many times the other.
+_LEAST_FACTOR_PCT = 900
 _LEAST_RATIO, _LEAST_P = 0.01, 0.001
 
 
@@ -31,7 +33,7 @@ def cell_text(cell: Cell, column: Column) -> str:
         text = f"{value_text(cell.before, unit)} → {text}"
     if cell.change is not None:
         remark = f" {cell.change.remark}" if cell.change.remark else ""
-        text += f" ({signed_text(cell.change.value, cell.change.unit)}{remark})"
+        text += f" ({_change_text(cell.change)}{remark})"
     return f"{text} {cell.remark}" if cell.remark else text
 
 
@@ -44,6 +46,13 @@ def _number_text(cell: Cell, unit: Unit) -> str:
         return f"{value_text(cell.value, unit)} [{value_text(cell.low, unit)}, {value_text(cell.high, unit)}]"
     text = value_text(cell.value, unit)
     return text if cell.error is None else f"{text} ± {value_text(cell.error, unit)}"
+
+
+def _change_text(change: ValueChange) -> str:
+    """Return a change with its sign. Nobody reads a change of thousands of percent: that is a factor."""
+    if change.unit is Unit.CHANGE_PERCENT and change.value >= _LEAST_FACTOR_PCT:
+        return format_factor(1 + change.value / 100)
+    return signed_text(change.value, change.unit)
 
 
 def signed_text(value: Value, unit: Unit) -> str:

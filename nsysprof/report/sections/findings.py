@@ -23,7 +23,7 @@ def _findings(found: Findings) -> Section:
     step = of_trace if found.per == "trace" else f"a step ({found.per})"
     whole = f"{format_ns(found.recorded_ns)} for {step}; the GPU works for {format_ns(found.busy_ns)} of it"
     if not found.items:
-        text = f"Findings: nothing found above {100 * LEAST_SHARE:g} % ({whole})."
+        text = f"Nothing was found above {100 * LEAST_SHARE:g} % ({whole})."
         return Section("Findings", (Lines((text,), is_verdict=True),))
     text = f"Together these changes save about {format_ns(found.together_ns)} ({whole})."
     title = "saved" if found.per == "trace" else "saved per step"

@@ -16,6 +16,8 @@ from nsysprof.report.formats.cell_text import cell_json, cell_text, sort_key
         (Cell(None, before=3), Unit.COUNT, "3 → –"),
         (Cell(5, change=ValueChange(2, Unit.COUNT)), Unit.COUNT, "5 (+2)"),
         (Cell(500, change=ValueChange(-3.1, Unit.PERCENT, "maybe")), Unit.NS, "500 ns (-3.100 % maybe)"),
+        (Cell(500, change=ValueChange(96.7, Unit.CHANGE_PERCENT)), Unit.NS, "500 ns (+96.7 %)"),
+        (Cell(500, change=ValueChange(37646.0, Unit.CHANGE_PERCENT)), Unit.NS, "500 ns (377x)"),
         (Cell(3.99, Unit.RATIO, remark="as long"), Unit.TEXT, "3.990x as long"),
         (Cell(0.004), Unit.RATIO, "<0.01x"),
         (Cell(0), Unit.RATIO, "<0.01x"),
