@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.attribution.attribute import Segments, expand
-from nsysprof.analysis.attribution.intervals import union_ns
-from nsysprof.trace.schema import Bools, Int64s, Ints, Work
+from nsysprof.analysis.attribution.work_stretches import Lane, OrderedWork
+from nsysprof.trace.schema import Bools, Int64s, Ints
 
 _ROWS_AT_ONCE = 1 << 21
 _FAR = np.iinfo(np.int64).max
@@ -45,46 +45,40 @@ def portions(segments: Segments) -> Iterator[tuple[Int64s, Ints]]:
         yield instance[part][which], segments.order[position]
 
 
-def measure_instances(work: Work, segments: dict[str, Segments], instances: int) -> InstanceWork:
+def measure_instances(ordered: dict[str, OrderedWork], segments: dict[str, Segments], instances: int) -> InstanceWork:
     """Return what each instance launched; work inside several nested instances counts in each."""
     found = InstanceWork(*(np.zeros(instances, dtype=np.int64) for _ in range(6)))
-    devices, code = np.unique(work.device_of, return_inverse=True)
-    for of_style in segments.values():
-        for instance, row in portions(of_style):
-            # Entries of one instance are adjacent, so sums are taken over stretches.
-            edges = np.flatnonzero(np.diff(instance, prepend=-1))
-            chosen = instance[edges]
-            start, duration = work.start_ns[row], work.duration_ns[row]
-            is_kernel = row < work.kernels
-            found.kernel_count[chosen] = np.add.reduceat(is_kernel, edges, dtype=np.int64)
-            found.kernel_total_ns[chosen] = np.add.reduceat(duration * is_kernel, edges, dtype=np.int64)
-            lengths = np.diff(np.append(edges, len(row)))
-            number = np.repeat(np.arange(len(chosen), dtype=np.int32), lengths)
-            if len(devices) > 1:
-                number = number * np.int32(len(devices)) + code[work.variant[row]].astype(np.int32)
-            cells = len(chosen) * max(1, len(devices))
-            busy = np.zeros(cells, dtype=np.int64)
-            union = union_ns(start, duration, number)
-            busy[: len(union)] = union
-            first, last = _spans(start, start + duration, number, cells, edges if len(devices) == 1 else None)
-            used = last >= first
-            span = np.where(used, last - first, 0)
-            by_device = (len(chosen), -1)
-            found.gpu_busy_ns[chosen] = busy.reshape(by_device).sum(axis=1)
-            found.gpu_idle_ns[chosen] = (span - busy).reshape(by_device).sum(axis=1)
-            found.first_ns[chosen] = first.reshape(by_device).min(axis=1)
-            found.last_ns[chosen] = last.reshape(by_device).max(axis=1)
+    found.first_ns[:] = _FAR
+    found.last_ns[:] = -_FAR
+    for style, of_style in segments.items():
+        if len(of_style.instance) == 0:
+            continue
+        work, instance, low, high = ordered[style], of_style.instance, of_style.low, of_style.high
+        first, last = work.of_kernels(low), work.of_kernels(high)
+        np.add.at(found.kernel_count, instance, last - first)
+        np.add.at(found.kernel_total_ns, instance, work.kernel_ns[last] - work.kernel_ns[first])
+        for lane in work.lanes:
+            _measure_lane(lane, instance, *lane.stretches(low, high), found)
+    empty = found.last_ns < found.first_ns
+    found.first_ns[empty] = found.last_ns[empty] = 0
     return found
 
 
-def _spans(start: Int64s, end: Int64s, number: Ints, cells: int, edges: Int64s | None) -> tuple[Int64s, Int64s]:
-    """Return the first start and the last end of each cell. edges: where each cell begins, if they lie together."""
-    if edges is not None:
-        return np.minimum.reduceat(start, edges), np.maximum.reduceat(end, edges)
-    first, last = np.full(cells, _FAR), np.full(cells, -_FAR)
-    np.minimum.at(first, number, start)
-    np.maximum.at(last, number, end)
-    return first, last
+def _measure_lane(lane: Lane, instance: Int64s, low: Int64s, high: Int64s, found: InstanceWork) -> None:
+    """Add what the stretches of the instances are on one device."""
+    instances = len(found.first_ns)
+    filled = np.flatnonzero(high > low)
+    instance, low, high = instance[filled], low[filled], high[filled]
+    first, last = np.full(instances, _FAR), np.full(instances, -_FAR)
+    starts, ends = lane.spans(low, high)
+    np.minimum.at(first, instance, starts)
+    np.maximum.at(last, instance, ends)
+    busy = lane.busy(instance, low, high, instances)
+    used = last >= first
+    found.gpu_busy_ns[used] += busy[used]
+    found.gpu_idle_ns[used] += last[used] - first[used] - busy[used]
+    np.minimum(found.first_ns, first, out=found.first_ns)
+    np.maximum(found.last_ns, last, out=found.last_ns)
 
 
 def number_instances(group: Int64s) -> Int64s:

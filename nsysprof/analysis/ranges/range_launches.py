@@ -42,18 +42,24 @@ def count_launches(ranges: pd.DataFrame, groups: int, calls: Calls | None, launc
     rows = np.flatnonzero(launched.launches).astype(np.int32)
     counts = np.zeros((3, groups), dtype=np.int64)
     of_instance = np.zeros((2, len(ranges)), dtype=np.int64)
-    # The launches of a range lie side by side, so that each count is a difference of two running sums.
+    ordered = order_work(rows, calls)
+    # The launches of a range lie side by side.
     for style, scope in _SCOPES.items():
-        found = attribute_work(order_work(rows, calls)[scope], ranges, style)
+        found = attribute_work(ordered[scope], ranges, style)
+        if len(found.instance) == 0:
+            continue
         call = rows[found.order]
-        flags = np.array([np.ones(len(call), dtype=bool), launched.replays[call], launched.lost[call]])
-        sums = np.zeros((3, len(call) + 1), dtype=np.int64)
-        np.cumsum(flags, axis=1, out=sums[:, 1:])
         owner, low, high = merge(group[found.instance], found.low, found.high)
-        for count, running in zip(counts, sums, strict=True):
-            np.add.at(count, owner, running[high] - running[low])
-        for count, running in zip(of_instance, sums[[0, 2]], strict=True):
-            np.add.at(count, found.instance, running[found.high] - running[found.low])
+        np.add.at(counts[0], owner, high - low)
+        np.add.at(of_instance[0], found.instance, found.high - found.low)
+        for count, flags in ((counts[1], launched.replays), (counts[2], launched.lost)):
+            # Most programs replay no graph and lose no launch.
+            places = np.flatnonzero(flags[call])
+            if len(places):
+                np.add.at(count, owner, np.searchsorted(places, high) - np.searchsorted(places, low))
+        lost = np.flatnonzero(launched.lost[call])
+        its = np.searchsorted(lost, found.high) - np.searchsorted(lost, found.low)
+        np.add.at(of_instance[1], found.instance, its)
     is_lost = (counts[2] > 0) & (counts[2] == counts[0])
     is_lost_instance = (of_instance[1] > 0) & (of_instance[1] == of_instance[0])
     return RangeLaunches(counts[0], counts[1], counts[2], is_lost, is_lost_instance)

@@ -12,6 +12,7 @@ from nsysprof.analysis.attribution.caused_work import captured_of_places
 from nsysprof.analysis.attribution.duration_statistics import sum_by
 from nsysprof.analysis.attribution.nesting import describe_places
 from nsysprof.analysis.attribution.warm_up import steady_medians
+from nsysprof.analysis.attribution.work_stretches import OrderedWork
 from nsysprof.analysis.overview.memory import DeviceMemory, peak_in_ranges
 from nsysprof.analysis.ranges.caused_kernels import add_caused
 from nsysprof.analysis.ranges.exclusive_kernels import count_exclusive
@@ -60,11 +61,12 @@ def summarize_ranges(evidence: RangeEvidence) -> RangeSummary:
     """
     attributed = evidence.attributed
     ranges = attributed.ranges
+    ordered = {style: OrderedWork(evidence.work, each.order) for style, each in attributed.segments.items()}
     with ThreadPoolExecutor(_THREADS) as pool:
         structure = pool.submit(lambda: attributed.structure)
-        measured = pool.submit(measure_instances, evidence.work, attributed.segments, len(ranges))
+        measured = pool.submit(measure_instances, ordered, attributed.segments, len(ranges))
         counted = pool.submit(count_launches, ranges, evidence.groups, evidence.tables.calls, evidence.launch_calls)
-        work = sum_launched(evidence, pool)
+        work = sum_launched(evidence, ordered, pool)
         structure.result()
     each, launches = measured.result(), counted.result()
     wall = (ranges["end_ns"] - ranges["start_ns"]).to_numpy(dtype=np.int64)

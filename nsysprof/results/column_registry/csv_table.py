@@ -70,11 +70,15 @@ def pandas_dtype(column: FileColumn) -> Any:
 
 
 def _cells_to_write(cells: pd.Series, column: FileColumn) -> pd.Series:
+    import numpy as np
     import pandas as pd
 
     if column.dtype is Dtype.TEXT:
-        safe = [plain_cell(cell) if isinstance(cell, str) else cell for cell in cells]
-        return pd.Series(safe, index=cells.index, dtype=object)
+        # A name repeats in most of its rows, and is made plain once.
+        codes, unique = pd.factorize(cells)
+        safe = [plain_cell(cell) if isinstance(cell, str) else cell for cell in unique]
+        texts = np.array([*safe, None], dtype=object)
+        return pd.Series(texts[codes], index=cells.index, dtype=object)
     return cells.astype("boolean") if column.dtype is Dtype.FLAG else _numbers(cells, column)
 
 

@@ -1,0 +1,217 @@
+"""Sum up stretches of work that lie side by side, from running sums instead of from every piece of every stretch.
+
+A kernel inside four nested ranges belongs to four stretches. Whatever adds up (counts, times, bytes) is a difference of
+two running sums, so that nesting costs nothing. Busy time adds up too, where work runs beside no other work; what does
+run beside other work is put together in blocks that nothing overlaps, and only a block that a stretch cuts is looked at
+piece by piece.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from nsysprof.analysis.attribution.attribute import expand
+from nsysprof.analysis.attribution.intervals import union_ns
+from nsysprof.trace.schema import Bools, Int64s, Ints, Rows, Work
+
+_ROWS_AT_ONCE = 1 << 21
+
+
+def running_sum(values: Ints | Bools) -> Int64s:
+    """Return the sums of the first 0, 1, 2 ... values."""
+    total = np.zeros(len(values) + 1, dtype=np.int64)
+    np.cumsum(values, out=total[1:])
+    return total
+
+
+def add_up(owner: Ints, value: Int64s, owners: int) -> Int64s:
+    """Return the sum of the values of each of the owners 0 ... owners-1."""
+    total = np.zeros(owners, dtype=np.int64)
+    np.add.at(total, owner, value)
+    return total
+
+
+@dataclass(frozen=True)
+class OrderedWork:
+    """Work in the order of its calls, thread by thread, so that each range launched stretches of it.
+
+    Stretches are given as low and high: places low <= place < high of `order`.
+    """
+
+    work: Work
+    # Rows of work.
+    order: Rows
+
+    @cached_property
+    def kernel_places(self) -> Rows | None:
+        """Return the places of kernels; None where all are."""
+        is_kernel = self.order < self.work.kernels
+        return None if is_kernel.all() else np.flatnonzero(is_kernel).astype(np.int32)
+
+    @cached_property
+    def other_places(self) -> Rows:
+        """Return the places of what is not a kernel."""
+        if self.kernel_places is None:
+            return np.zeros(0, dtype=np.int32)
+        return np.flatnonzero(self.order >= self.work.kernels).astype(np.int32)
+
+    def of_kernels(self, place: Int64s) -> Int64s:
+        """Return how many kernels come before each place: its place among the kernels alone."""
+        if self.kernel_places is None:
+            return place
+        return place - np.searchsorted(self.other_places, place)
+
+    @cached_property
+    def kernel_ns(self) -> Int64s:
+        """Return the running sum of the time of kernels, by place among the kernels alone (ns)."""
+        return running_sum(self.work.duration_ns[self.kernel_rows])
+
+    @cached_property
+    def kernel_rows(self) -> Rows:
+        """Return the rows of the kernels, in order."""
+        return self.order if self.kernel_places is None else self.order[self.kernel_places]
+
+    def bytes_of(self, kind: int, low: Int64s, high: Int64s) -> Int64s:
+        """Return the bytes that work of a kind other than kernels moved in each stretch."""
+        rows = self.order[self.other_places]
+        chosen = self.work.kinds(rows) == kind
+        places, size = self.other_places[chosen], running_sum(self.work.bytes[rows[chosen] - self.work.kernels])
+        found: Int64s = size[np.searchsorted(places, high)] - size[np.searchsorted(places, low)]
+        return found
+
+    @cached_property
+    def lanes(self) -> tuple[Lane, ...]:
+        """Return the work of each device."""
+        devices, code = np.unique(self.work.device_of, return_inverse=True)
+        if len(devices) == 1:
+            return (_lane(self.work, self.order, None),)
+        of_place = code.astype(np.int16)[self.work.variant[self.order]]
+        places = (np.flatnonzero(of_place == number).astype(np.int32) for number in range(len(devices)))
+        return tuple(_lane(self.work, self.order[mine], mine) for mine in places if len(mine))
+
+
+@dataclass(frozen=True)
+class Lane:
+    """The work of one device, in order of the calls."""
+
+    # Its places among those of all devices; None where there is one device.
+    places: Rows | None
+    start_ns: Int64s
+    end_ns: Int64s
+    # The running sum of the time of work that runs beside no other work of the device.
+    alone_ns: Int64s
+    # The work that does run beside other work: its places here, in order, and the block of each.
+    crowd: Rows
+    block: Rows
+    # The length of each block: from its first start to its last end, without a gap.
+    block_ns: Int64s
+
+    def stretches(self, low: Int64s, high: Int64s) -> tuple[Int64s, Int64s]:
+        """Return the stretches of places among all devices as stretches of places here."""
+        if self.places is None:
+            return low, high
+        return np.searchsorted(self.places, low), np.searchsorted(self.places, high)
+
+    def busy(self, owner: Int64s, low: Int64s, high: Int64s, owners: int) -> Int64s:
+        """Return the length of the union of each owner's work (ns). The stretches of one owner must not overlap."""
+        total = add_up(owner, self.alone_ns[high] - self.alone_ns[low], owners)
+        if len(self.crowd):
+            begin, end = np.searchsorted(self.crowd, low), np.searchsorted(self.crowd, high)
+            some = np.flatnonzero(end > begin)
+            _add_crowd(self, owner[some], begin[some], end[some], total)
+        return total
+
+    def spans(self, low: Int64s, high: Int64s) -> tuple[Int64s, Int64s]:
+        """Return the first start and the last end of the work of each stretch, of which none is empty (ns)."""
+        return _reduce(np.minimum, self.start_ns, low, high), _reduce(np.maximum, self.end_ns, low, high)
+
+
+def _lane(work: Work, rows: Rows, places: Rows | None) -> Lane:
+    start, end = work.start_ns[rows], work.ends_ns(rows)
+    in_order = bool((start[1:] >= start[:-1]).all())
+    order = None if in_order else np.argsort(start, kind="stable")
+    starts, ends = (start, end) if order is None else (start[order], end[order])
+    reached = np.maximum.accumulate(ends) if len(ends) else ends
+    fresh = np.ones(len(starts), dtype=np.bool_)
+    fresh[1:] = starts[1:] >= reached[:-1]
+    begins = np.flatnonzero(fresh)
+    sizes = np.diff(np.append(begins, len(starts)))
+    is_block = sizes > 1
+    block_ns = reached[begins[is_block] + sizes[is_block] - 1] - starts[begins[is_block]]
+    place = np.flatnonzero(np.repeat(is_block, sizes))
+    crowd: Ints = place if order is None else order[place]
+    block = np.repeat(np.arange(len(block_ns), dtype=np.int32), sizes[is_block])
+    alone = end - start
+    alone[crowd] = 0
+    by_place = np.argsort(crowd, kind="stable")
+    in_place = crowd[by_place].astype(np.int32)
+    return Lane(places, start, end, running_sum(alone), in_place, block[by_place], block_ns)
+
+
+def _add_crowd(lane: Lane, owner: Int64s, begin: Int64s, end: Int64s, total: Int64s) -> None:
+    """Add to `total` the union of the work that runs beside other work. begin, end: places in the crowd."""
+    size = len(lane.crowd)
+    first, last = np.zeros(len(lane.block_ns), np.int64), np.zeros(len(lane.block_ns), np.int64)
+    first[lane.block[::-1]], last[lane.block] = np.arange(size)[::-1], np.arange(size)
+    # Blocks by their first piece; those that the end of the stretch cuts are taken away again.
+    weight = np.zeros(size, dtype=np.int64)
+    weight[first] = lane.block_ns
+    whole = running_sum(weight)
+    np.add.at(total, owner, whole[end] - whole[begin])
+    cuts = np.unique(np.concatenate((begin, end)))
+    blocks, cut = expand(np.searchsorted(cuts, first, "right"), np.searchsorted(cuts, last, "right"))
+    by_cut = np.argsort(cut, kind="stable")
+    block, edges = blocks[by_cut].astype(np.int64), np.searchsorted(cut[by_cut], np.arange(len(cuts) + 1))
+    found = []
+    for side in (begin, end):
+        at = np.searchsorted(cuts, side)
+        stretch, number = expand(edges[at], edges[at + 1])
+        cut_block = block[number]
+        counted = first[cut_block] >= begin[stretch]
+        np.subtract.at(total, owner[stretch[counted]], lane.block_ns[cut_block[counted]])
+        found.append(stretch * np.int64(len(first)) + cut_block)
+    pairs = np.unique(np.concatenate(found))
+    stretch, cut_block = pairs // len(first), pairs % len(first)
+    # The pieces of each cut block, in order, of which the stretch has those between its ends.
+    by_block = np.argsort(lane.block, kind="stable")
+    keys = lane.block[by_block] * np.int64(size + 1) + by_block
+    low = np.searchsorted(keys, cut_block * (size + 1) + begin[stretch])
+    high = np.searchsorted(keys, cut_block * (size + 1) + end[stretch])
+    pieces = lane.crowd[by_block]
+    for part in parts_of_owners(owner[stretch], low, high):
+        which, piece = expand(low[part], high[part])
+        owners, of_owner = np.unique(owner[stretch][part], return_inverse=True)
+        its_place = pieces[piece]
+        start = lane.start_ns[its_place]
+        total[owners] += union_ns(start, lane.end_ns[its_place] - start, of_owner.astype(np.int32)[which])
+
+
+def parts_of_owners(owner: Int64s, low: Int64s, high: Int64s) -> Iterator[Int64s]:
+    """Yield the stretches of some owners at a time, by owner. No owner is split; a part is as large as one is."""
+    order = np.argsort(owner, kind="stable")
+    if len(order) == 0:
+        return
+    reached = np.cumsum((high - low)[order])
+    owner = owner[order]
+    portion = reached[np.searchsorted(owner, owner, "right") - 1] // _ROWS_AT_ONCE
+    edges = np.flatnonzero(np.diff(portion, prepend=-1, append=-2))
+    for begin, end in itertools.pairwise(edges.tolist()):
+        yield order[begin:end]
+
+
+def _reduce(function: np.ufunc, values: Int64s, low: Int64s, high: Int64s) -> Int64s:
+    """Return function.reduce(values[low:high]) of each stretch, of which none is empty."""
+    order = np.argsort(low, kind="stable")
+    low, high = low[order], high[order]
+    pairs = np.empty(2 * len(low), dtype=np.int64)
+    # Every other result is of what lies between two stretches. An end must be a place, so the last one is added below.
+    pairs[::2], pairs[1::2] = low, np.minimum(high, len(values) - 1)
+    found = np.empty(len(low), dtype=np.int64)
+    if len(low):
+        found[order] = function(function.reduceat(values, pairs)[::2], values[high - 1])
+    return found
