@@ -85,18 +85,18 @@ class OrderedWork:
         return found
 
     @cached_property
-    def lanes(self) -> tuple[Lane, ...]:
+    def devices(self) -> tuple[DeviceWork, ...]:
         """Return the work of each device."""
         devices, code = np.unique(self.work.device_of, return_inverse=True)
         if len(devices) == 1:
-            return (_lane(self.work, self.order, None),)
+            return (_of_device(self.work, self.order, None),)
         of_place = code.astype(np.int16)[self.work.variant[self.order]]
         places = (np.flatnonzero(of_place == number).astype(np.int32) for number in range(len(devices)))
-        return tuple(_lane(self.work, self.order[mine], mine) for mine in places if len(mine))
+        return tuple(_of_device(self.work, self.order[mine], mine) for mine in places if len(mine))
 
 
 @dataclass(frozen=True)
-class Lane:
+class DeviceWork:
     """The work of one device, in order of the calls."""
 
     # Its places among those of all devices; None where there is one device.
@@ -131,7 +131,7 @@ class Lane:
         return _reduce(np.minimum, self.start_ns, low, high), _reduce(np.maximum, self.end_ns, low, high)
 
 
-def _lane(work: Work, rows: Rows, places: Rows | None) -> Lane:
+def _of_device(work: Work, rows: Rows, places: Rows | None) -> DeviceWork:
     start, end = work.start_ns[rows], work.ends_ns(rows)
     in_order = bool((start[1:] >= start[:-1]).all())
     order = None if in_order else np.argsort(start, kind="stable")
@@ -150,17 +150,17 @@ def _lane(work: Work, rows: Rows, places: Rows | None) -> Lane:
     alone[crowd] = 0
     by_place = np.argsort(crowd, kind="stable")
     in_place = crowd[by_place].astype(np.int32)
-    return Lane(places, start, end, running_sum(alone), in_place, block[by_place], block_ns)
+    return DeviceWork(places, start, end, running_sum(alone), in_place, block[by_place], block_ns)
 
 
-def _add_crowd(lane: Lane, owner: Int64s, begin: Int64s, end: Int64s, total: Int64s) -> None:
+def _add_crowd(device: DeviceWork, owner: Int64s, begin: Int64s, end: Int64s, total: Int64s) -> None:
     """Add to `total` the union of the work that runs beside other work. begin, end: places in the crowd."""
-    size = len(lane.crowd)
-    first, last = np.zeros(len(lane.block_ns), np.int64), np.zeros(len(lane.block_ns), np.int64)
-    first[lane.block[::-1]], last[lane.block] = np.arange(size)[::-1], np.arange(size)
+    size = len(device.crowd)
+    first, last = np.zeros(len(device.block_ns), np.int64), np.zeros(len(device.block_ns), np.int64)
+    first[device.block[::-1]], last[device.block] = np.arange(size)[::-1], np.arange(size)
     # Blocks by their first piece; those that the end of the stretch cuts are taken away again.
     weight = np.zeros(size, dtype=np.int64)
-    weight[first] = lane.block_ns
+    weight[first] = device.block_ns
     whole = running_sum(weight)
     np.add.at(total, owner, whole[end] - whole[begin])
     cuts = np.unique(np.concatenate((begin, end)))
@@ -173,22 +173,22 @@ def _add_crowd(lane: Lane, owner: Int64s, begin: Int64s, end: Int64s, total: Int
         stretch, number = expand(edges[at], edges[at + 1])
         cut_block = block[number]
         counted = first[cut_block] >= begin[stretch]
-        np.subtract.at(total, owner[stretch[counted]], lane.block_ns[cut_block[counted]])
+        np.subtract.at(total, owner[stretch[counted]], device.block_ns[cut_block[counted]])
         found.append(stretch * np.int64(len(first)) + cut_block)
     pairs = np.unique(np.concatenate(found))
     stretch, cut_block = pairs // len(first), pairs % len(first)
     # The pieces of each cut block, in order, of which the stretch has those between its ends.
-    by_block = np.argsort(lane.block, kind="stable")
-    keys = lane.block[by_block] * np.int64(size + 1) + by_block
+    by_block = np.argsort(device.block, kind="stable")
+    keys = device.block[by_block] * np.int64(size + 1) + by_block
     low = np.searchsorted(keys, cut_block * (size + 1) + begin[stretch])
     high = np.searchsorted(keys, cut_block * (size + 1) + end[stretch])
-    pieces = lane.crowd[by_block]
+    pieces = device.crowd[by_block]
     for part in parts_of_owners(owner[stretch], low, high):
         which, piece = expand(low[part], high[part])
         owners, of_owner = np.unique(owner[stretch][part], return_inverse=True)
         its_place = pieces[piece]
-        start = lane.start_ns[its_place]
-        total[owners] += union_ns(start, lane.end_ns[its_place] - start, of_owner.astype(np.int32)[which])
+        start = device.start_ns[its_place]
+        total[owners] += union_ns(start, device.end_ns[its_place] - start, of_owner.astype(np.int32)[which])
 
 
 def parts_of_owners(owner: Int64s, low: Int64s, high: Int64s) -> Iterator[Int64s]:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.attribution.attribute import Segments, expand
-from nsysprof.analysis.attribution.work_stretches import Lane, OrderedWork
+from nsysprof.analysis.attribution.work_stretches import DeviceWork, OrderedWork
 from nsysprof.trace.schema import Bools, Int64s, Ints
 
 _ROWS_AT_ONCE = 1 << 21
@@ -57,23 +57,23 @@ def measure_instances(ordered: dict[str, OrderedWork], segments: dict[str, Segme
         first, last = work.of_kernels(low), work.of_kernels(high)
         np.add.at(found.kernel_count, instance, last - first)
         np.add.at(found.kernel_total_ns, instance, work.kernel_ns[last] - work.kernel_ns[first])
-        for lane in work.lanes:
-            _measure_lane(lane, instance, *lane.stretches(low, high), found)
+        for device in work.devices:
+            _measure_device(device, instance, *device.stretches(low, high), found)
     empty = found.last_ns < found.first_ns
     found.first_ns[empty] = found.last_ns[empty] = 0
     return found
 
 
-def _measure_lane(lane: Lane, instance: Int64s, low: Int64s, high: Int64s, found: InstanceWork) -> None:
+def _measure_device(device: DeviceWork, instance: Int64s, low: Int64s, high: Int64s, found: InstanceWork) -> None:
     """Add what the stretches of the instances are on one device."""
     instances = len(found.first_ns)
     filled = np.flatnonzero(high > low)
     instance, low, high = instance[filled], low[filled], high[filled]
     first, last = np.full(instances, _FAR), np.full(instances, -_FAR)
-    starts, ends = lane.spans(low, high)
+    starts, ends = device.spans(low, high)
     np.minimum.at(first, instance, starts)
     np.maximum.at(last, instance, ends)
-    busy = lane.busy(instance, low, high, instances)
+    busy = device.busy(instance, low, high, instances)
     used = last >= first
     found.gpu_busy_ns[used] += busy[used]
     found.gpu_idle_ns[used] += last[used] - first[used] - busy[used]

@@ -67,8 +67,8 @@ def _sums(work: OrderedWork, group: Int64s, low: Int64s, high: Int64s, groups: i
     """Return the sums of the stretches by group."""
     first, last = work.of_kernels(low), work.of_kernels(high)
     busy = np.zeros(groups, dtype=np.int64)
-    for lane in work.lanes:
-        busy += lane.busy(group, *lane.stretches(low, high), groups)
+    for device in work.devices:
+        busy += device.busy(group, *device.stretches(low, high), groups)
     return {
         "gpu_busy_ns": busy,
         "kernel_count": add_up(group, last - first, groups),

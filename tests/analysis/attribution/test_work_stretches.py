@@ -60,8 +60,8 @@ def test_stretches_add_up_as_piece_by_piece(spread, devices, at_once, monkeypatc
             for a, b in zip(low, high, strict=True)
         ]
         busy, expected = np.zeros(6, np.int64), np.zeros(6, np.int64)
-        for lane in ordered.lanes:
-            busy += lane.busy(owner, *lane.stretches(low, high), 6)
+        for device in ordered.devices:
+            busy += device.busy(owner, *device.stretches(low, high), 6)
         for number in range(6):
             rows = [row for o, a, b in zip(owner, low, high, strict=True) if o == number for row in order[a:b]]
             for device in range(devices):
@@ -73,9 +73,9 @@ def test_stretches_add_up_as_piece_by_piece(spread, devices, at_once, monkeypatc
 def test_spans_reach_from_the_first_start_to_the_last_end():
     random = np.random.default_rng(3)
     work = make_work(random, 60, 1, 200)
-    (lane,) = OrderedWork(work, np.arange(60, dtype=np.int32)).lanes
+    (device,) = OrderedWork(work, np.arange(60, dtype=np.int32)).devices
     low, high = np.array([0, 5, 59, 10, 0]), np.array([60, 6, 60, 40, 1])
-    starts, ends = lane.spans(low, high)
+    starts, ends = device.spans(low, high)
     rows = [slice(a, b) for a, b in zip(low, high, strict=True)]
     assert starts.tolist() == [work.start_ns[some].min() for some in rows]
     assert ends.tolist() == [work.ends_ns()[some].max() for some in rows]
