@@ -127,7 +127,7 @@ class DeviceWork:
         return total
 
     def spans(self, low: Int64s, high: Int64s) -> tuple[Int64s, Int64s]:
-        """Return the first start and the last end of the work of each stretch, of which none is empty (ns)."""
+        """Return the first start and the last end of the work of each stretch (ns). No stretch may be empty."""
         return _reduce(np.minimum, self.start_ns, low, high), _reduce(np.maximum, self.end_ns, low, high)
 
 
@@ -205,7 +205,7 @@ def parts_of_owners(owner: Int64s, low: Int64s, high: Int64s) -> Iterator[Int64s
 
 
 def _reduce(function: np.ufunc, values: Int64s, low: Int64s, high: Int64s) -> Int64s:
-    """Return function.reduce(values[low:high]) of each stretch, of which none is empty."""
+    """Return function.reduce(values[low:high]) of each stretch. No stretch may be empty."""
     order = np.argsort(low, kind="stable")
     low, high = low[order], high[order]
     pairs = np.empty(2 * len(low), dtype=np.int64)
