@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from nsysprof.files.output import write_whole
-from nsysprof.report.figures.png import can_draw, png_bytes
+from nsysprof.report.document import Figure
+from nsysprof.report.figure_files import figure_paths, write_figures
+from nsysprof.report.figures.png import can_draw
 from nsysprof.report.formats.escape import clean
 from nsysprof.report.reports.bench_report import BenchReport, bench_report
-from nsysprof.report.write import read_figures, write_report
+from nsysprof.report.write import write_report
 from nsysprof.results.column_registry.case_columns import BENCH_RESULTS
 from nsysprof.results.column_registry.column import Dtype
 from nsysprof.results.column_registry.csv_table import render_csv
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _ALTS = {
     "latency": "Latency of each backend along the grid, with 95 % intervals",
@@ -30,8 +28,8 @@ def write_bench(report: BenchReport, folder: Path, *, figures: bool) -> list[Pat
     """Write results.csv, figures and reports into `folder` and return their paths. Raises OutputError."""
     written = [write_whole(folder / "results.csv", results_csv(report.table))]
     pictures = _write_figures(report, folder) if figures and can_draw() else []
-    document = bench_report(report, read_figures(pictures, _ALTS))
-    return [*written, *pictures, *write_report(document, folder)]
+    document = bench_report(report, pictures)
+    return [*written, *figure_paths(pictures, folder), *write_report(document, folder)]
 
 
 def results_csv(table: pd.DataFrame) -> bytes:
@@ -42,17 +40,15 @@ def results_csv(table: pd.DataFrame) -> bytes:
     return render_csv(safe, BENCH_RESULTS)
 
 
-def _write_figures(report: BenchReport, folder: Path) -> list[Path]:
+def _write_figures(report: BenchReport, folder: Path) -> list[Figure]:
     from nsysprof.report.figures.bench import draw_latency, draw_scaling, draw_throughput
 
-    drawn: dict[str, Figure | None] = {
-        "latency": draw_latency(report.table),
-        "throughput": draw_throughput(report.table, report.ceilings),
-        "scaling": draw_scaling(report.table),
-    }
-    written = []
-    for name, figure in drawn.items():
-        (folder / f"{name}.png").unlink(missing_ok=True)
-        if figure is not None:
-            written.append(write_whole(folder / f"{name}.png", png_bytes(figure)))
-    return written
+    return write_figures(
+        {
+            "latency": lambda: draw_latency(report.table),
+            "throughput": lambda: draw_throughput(report.table, report.ceilings),
+            "scaling": lambda: draw_scaling(report.table),
+        },
+        _ALTS,
+        folder,
+    )

@@ -170,11 +170,15 @@ class Code:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture that lies beside the report as `file`. alt: what it shows, for those who do not see it."""
+    """A picture that lies beside the report as `file`.
+
+    alt: what it shows, for those who do not see it. dark_png: the same for a dark page; empty where there is none.
+    """
 
     file: str
     alt: str
     png: bytes = b""
+    dark_png: bytes = b""
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from pathlib import Path
 from nsysprof.files.json_file import encode_json
 from nsysprof.files.output import write_whole
 from nsysprof.plain_text import plain_json
-from nsysprof.report.figures.png import png_bytes
+from nsysprof.report.figure_files import figure_paths, write_figures
 from nsysprof.report.sections.memory_report import memory_comparison_report, memory_report
-from nsysprof.report.write import read_figures, write_report
+from nsysprof.report.write import write_report
 from nsysprof.results.allocator_memory import AllocatorMemory, MemoryComparison
 from nsysprof.results.column_registry.analysis_columns import MEMORY
 from nsysprof.results.column_registry.csv_table import render_csv
@@ -26,9 +26,9 @@ def write_memory(memory: AllocatorMemory, folder: Path, *, figures: bool) -> lis
         write_whole(folder / "summary.json", text.encode("utf-8", "replace")),
         write_whole(folder / MEMORY.name, render_csv(memory.owners, MEMORY)),
     ]
-    drawn = draw_memory(memory.over_time) if figures else None
-    pictures = [] if drawn is None else [write_whole(folder / "memory.png", png_bytes(drawn))]
-    return [*written, *pictures, *write_report(memory_report(memory, read_figures(pictures, _ALTS)), folder)]
+    draw = {"memory": lambda: draw_memory(memory.over_time)} if figures else {}
+    pictures = write_figures(draw, _ALTS, folder)
+    return [*written, *figure_paths(pictures, folder), *write_report(memory_report(memory, pictures), folder)]
 
 
 def write_memory_comparison(found: MemoryComparison, folder: Path) -> list[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -13,17 +13,16 @@ from nsysprof import __version__
 from nsysprof.files.json_file import json_value
 from nsysprof.files.output import output_error, write_whole
 from nsysprof.plain_text import plain_json
-from nsysprof.report.figures.png import can_draw, png_bytes, svg_bytes
+from nsysprof.report.document import Figure
+from nsysprof.report.figure_files import figure_paths, write_figures
+from nsysprof.report.figures.png import can_draw
 from nsysprof.report.reports.ranks_report import ranks_report
-from nsysprof.report.write import read_figures, write_report
+from nsysprof.report.write import write_report
 from nsysprof.results.column_registry import rank_columns
 from nsysprof.results.column_registry.column import TableFile
 from nsysprof.results.column_registry.csv_table import render_csv
 from nsysprof.results.rank_results import FORMAT_VERSION, RanksAnalysis
 from nsysprof.results.table_records import to_records
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 JSON = "ranks.json"
 _ALTS = {
@@ -41,8 +40,7 @@ def write_ranks(
         (out / JSON).unlink(missing_ok=True)
         written = [write_whole(out / file.name, render_csv(table, file)) for file, table in _tables(found)]
         pictures = _write_figures(found, out, svg, progress) if figures and can_draw() else []
-        pngs = [path for path in pictures if path.suffix == ".png"]
-        written += [*pictures, *write_report(ranks_report(found, read_figures(pngs, _ALTS)), out)]
+        written += [*figure_paths(pictures, out, svg=svg), *write_report(ranks_report(found, pictures), out)]
         text = plain_json(ranks_json(found))
         return [*written, write_whole(out / JSON, text.encode("utf-8", "replace"))]
     except OSError as error:
@@ -99,17 +97,8 @@ def _tables(found: RanksAnalysis) -> list[tuple[TableFile, pd.DataFrame]]:
     ]
 
 
-def _write_figures(found: RanksAnalysis, out: Path, svg: bool, say: Callable[[str], None]) -> list[Path]:
+def _write_figures(found: RanksAnalysis, out: Path, svg: bool, say: Callable[[str], None]) -> list[Figure]:
     from nsysprof.report.figures.ranks import draw_heatmap, draw_timeline
 
-    drawn: dict[str, Callable[[RanksAnalysis], Figure | None]] = {"heatmap": draw_heatmap, "timeline": draw_timeline}
-    written = []
-    for name in _ALTS:
-        for stale in (out / f"{name}.png", out / f"{name}.svg"):
-            stale.unlink(missing_ok=True)
-        say(f"draw {name}")
-        figure = drawn[name](found)
-        if figure is not None:
-            written.append(write_whole(out / f"{name}.png", png_bytes(figure)))
-            written += [write_whole(out / f"{name}.svg", svg_bytes(figure))] if svg else []
-    return written
+    draw = {"heatmap": lambda: draw_heatmap(found), "timeline": lambda: draw_timeline(found)}
+    return write_figures(draw, _ALTS, out, svg=svg, say=say)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,8 @@ from nsysprof.files.json_file import json_value
 from nsysprof.files.output import output_error, write_whole
 from nsysprof.plain_text import plain_json
 from nsysprof.report.document import Figure, Report
-from nsysprof.report.figures.png import can_draw, png_bytes, svg_bytes
+from nsysprof.report.figure_files import figure_paths, write_figures
+from nsysprof.report.figures.png import can_draw
 from nsysprof.report.formats.html import render_html
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.formats.sarif import render_sarif
@@ -75,12 +76,11 @@ def write_analysis(
         out.mkdir(parents=True, exist_ok=True)
         written = _write_tables(analysis, record, out)
         pictures = _write_figures(analysis, record, out, svg, say) if figures and can_draw() else []
-        pngs = [path for path in pictures if path.suffix == ".png"]
         if figures:
             say("draw report.html")
         timeline = timeline_data(analysis) if figures else None
-        report = analysis_report(analysis, record, figures=read_figures(pngs, _ALTS), timeline=timeline)
-        written += [*pictures, *write_report(report, out)]
+        report = analysis_report(analysis, record, figures=pictures, timeline=timeline)
+        written += [*figure_paths(pictures, out, svg=svg), *write_report(report, out)]
     except OSError as error:
         raise output_error(out, error) from error
     return written
@@ -90,11 +90,6 @@ def write_report(report: Report, out: Path) -> list[Path]:
     """Write report.md and report.html; return their paths."""
     texts = {"report.md": render_markdown(report), "report.html": render_html(report)}
     return [write_whole(out / name, text.encode("utf-8", "replace")) for name, text in texts.items()]
-
-
-def read_figures(paths: Sequence[Path], alts: Mapping[str, str]) -> list[Figure]:
-    """Return the pictures as parts of a report. alts: what each shows, by the file's name without its suffix."""
-    return [Figure(path.name, alts[path.stem], path.read_bytes()) for path in paths]
 
 
 def summary_json(analysis: Analysis) -> dict[str, Any]:
@@ -206,7 +201,7 @@ def _write_instances(table: pd.DataFrame, file: TableFile, out: Path) -> Path:
 
 def _write_figures(
     analysis: Analysis, record: CaptureRecord | None, out: Path, svg: bool, say: Callable[[str], None]
-) -> list[Path]:
+) -> list[Figure]:
     from nsysprof.report.figures.kernels import draw_kernels
     from nsysprof.report.figures.memory import draw_memory
     from nsysprof.report.figures.roofline import draw_roofline, draw_traffic
@@ -222,17 +217,7 @@ def _write_figures(
         "roofline": lambda: None if record is None else draw_roofline(record),
         "traffic": lambda: None if record is None else draw_traffic(record),
     }
-    written: list[Path] = []
-    for name in _ALTS:
-        for stale in (out / f"{name}.png", out / f"{name}.svg"):
-            stale.unlink(missing_ok=True)
-        say(f"draw {name}")
-        figure = draw[name]()
-        if figure is None:
-            continue
-        written.append(write_whole(out / f"{name}.png", png_bytes(figure)))
-        written += [write_whole(out / f"{name}.svg", svg_bytes(figure))] if svg else []
-    return written
+    return write_figures({name: draw[name] for name in _ALTS}, _ALTS, out, svg=svg, say=say)
 
 
 def _traced_calls(record: CaptureRecord | None) -> dict[str, int]:

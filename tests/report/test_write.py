@@ -30,7 +30,15 @@ def test_the_folder_of_the_contract(tmp_path):
     names = {path.name for path in written}
     assert names == FILES | {"timeline.svg", "kernels.svg", "vram.svg"}
     assert {path.name for path in (tmp_path / "out").iterdir()} == names
-    assert said == ["draw roofline", "draw traffic", "draw timeline", "draw kernels", "draw vram", "draw report.html"]
+    assert said == [
+        "draw roofline",
+        "draw traffic",
+        "draw timeline",
+        "draw kernels",
+        "draw vram",
+        "draw memory",
+        "draw report.html",
+    ]
     assert tuple(rows(tmp_path / "out" / "kernels.csv")[0]) == KERNEL_COLUMNS
     assert tuple(rows(tmp_path / "out" / "ranges.csv")[0]) == RANGE_COLUMNS
     assert tuple(rows(tmp_path / "out" / "results.csv")[0]) == RESULT_COLUMNS

@@ -1,0 +1,53 @@
+"""Write figures as files, and keep them light and dark as parts of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nsysprof.files.output import write_whole
+from nsysprof.report.document import Figure
+from nsysprof.report.figures.dark import darken
+from nsysprof.report.figures.png import can_draw, png_bytes, svg_bytes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawn
+
+
+def write_figures(
+    draw: Mapping[str, Callable[[], Drawn | None]],
+    alts: Mapping[str, str],
+    out: Path,
+    *,
+    svg: bool = False,
+    say: Callable[[str], None] = lambda _text: None,
+) -> list[Figure]:
+    """Write NAME.png of each figure that there is to draw, and return them; nothing without matplotlib.
+
+    draw: what draws each figure, by its name; None draws nothing. alts: what each shows.
+    svg: whether to write NAME.svg too.
+    """
+    if not can_draw():
+        return []
+    found = []
+    for name, make in draw.items():
+        for stale in (out / f"{name}.png", out / f"{name}.svg"):
+            stale.unlink(missing_ok=True)
+        say(f"draw {name}")
+        drawn = make()
+        if drawn is None:
+            continue
+        light = png_bytes(drawn)
+        write_whole(out / f"{name}.png", light)
+        if svg:
+            write_whole(out / f"{name}.svg", svg_bytes(drawn))
+        darken(drawn)
+        found.append(Figure(f"{name}.png", alts[name], light, png_bytes(drawn)))
+    return found
+
+
+def figure_paths(figures: Sequence[Figure], out: Path, *, svg: bool = False) -> list[Path]:
+    """Return the files of figures that were written into `out`."""
+    paths = [out / figure.file for figure in figures]
+    return [*paths, *(path.with_suffix(".svg") for path in paths if svg)]
