@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.files.json_file import from_json_value, json_value
+from nsysprof.files.json_file import decode_json, encode_json, json_value
 from nsysprof.notes import Note, Severity, make_loss, make_note, registry, split_losses
 
 ROOT = Path(__file__).parents[1]
@@ -31,7 +31,7 @@ def test_a_note_has_the_text_and_the_next_step_of_the_registry():
         "12,345 CUDA graph replays were recorded as wholes: their kernels are unknown.",
         "Record with --cuda-graph-trace=node to see the kernels.",
     )
-    assert from_json_value({**json_value(note), "of a newer version": 1}, Note) == note
+    assert decode_json(encode_json({**json_value(note), "of a newer version": 1}), Note) == note
 
 
 def test_a_fact_is_never_read_as_a_template():

@@ -46,11 +46,6 @@ def json_value(value: object) -> Any:
     return msgspec.to_builtins(value, enc_hook=_plain)
 
 
-def from_json_value(data: object, type_: type[T]) -> T:
-    """Return what json_value made of a `type_`; unknown fields are ignored. Raises ValueError for anything else."""
-    return msgspec.convert(data, type_)
-
-
 def _plain(value: Any) -> Any:
     """Return a number of numpy as one of Python."""
     if hasattr(value, "item"):

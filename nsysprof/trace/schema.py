@@ -188,8 +188,6 @@ class Tables:
     # start_ns, end_ns, sync_type (1 event, 2 a stream waits for an event, 3 stream, 4 context), device_id, context_id,
     # stream_id, correlation_id, global_pid, event_id, event_sync_id, call (its row of calls or -1); None: not recorded.
     syncs: pd.DataFrame | None = None
-    # event_id, event_sync_id, device_id, context_id, stream_id, correlation_id, global_pid; call as in syncs.
-    event_records: pd.DataFrame | None = None
     # The time that the profiler itself took: start_ns, end_ns, global_tid, name_id; None: not read.
     overheads: pd.DataFrame | None = None
     # time_ns, global_tid, node_id, original_id of nodes of CUDA graphs when they were created or copied; None: not

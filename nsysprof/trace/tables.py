@@ -20,7 +20,7 @@ from nsysprof.trace.table_readers.graph_nodes import read_graph_nodes
 from nsysprof.trace.table_readers.long_names import LONGEST_RANGE_NAME, cut_name
 from nsysprof.trace.table_readers.match_launches import match_launches, match_table
 from nsysprof.trace.table_readers.memory import read_memory
-from nsysprof.trace.table_readers.waits import read_event_records, read_overheads, read_syncs
+from nsysprof.trace.table_readers.waits import read_overheads, read_syncs
 from nsysprof.trace.table_readers.work import read_work
 
 _RANGE_TYPES = {59: "PushPop", 60: "StartEnd", 70: "PushPop", 71: "StartEnd"}
@@ -44,7 +44,7 @@ def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> 
             strings = read_strings(trace)
             ranges, memory = read_ranges(trace, strings), read_memory(trace, gpus)
             metrics = read_gpu_metrics(trace, gpus)
-            syncs, events, overheads = read_syncs(trace), read_event_records(trace), read_overheads(trace)
+            syncs, overheads = read_syncs(trace), read_overheads(trace)
             nodes = read_graph_nodes(trace)
             (calls, call_ids), (work, work_ids, recorded) = reading_calls.result(), reading_work.result()
         except BaseException:
@@ -77,7 +77,6 @@ def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> 
         notes=trace.notes,
         losses=trace.losses,
         syncs=match_table(syncs, calls, call_ids),
-        event_records=match_table(events, calls, call_ids),
         overheads=overheads,
         graph_nodes=nodes,
     )

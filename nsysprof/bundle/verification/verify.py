@@ -18,7 +18,6 @@ from nsysprof.bundle.verification.searchable_streams import Stream, streams_of
 from nsysprof.errors import OutputError
 from nsysprof.trace.open import open_trace
 
-ENCODINGS = ("UTF-8", "UTF-16", "JSON", "percent-encoding", "hex", "base64")
 _SHORTEST_ENCODED = 6  # bytes; base64 or hex of fewer bytes is found in any file by chance
 # Among packed bytes, pixels and integers, a short needle is found by chance.
 _SHORTEST_SECRET_IN_BINARY, _SHORTEST_TEXT_IN_BINARY = 6, 10

@@ -47,8 +47,6 @@ class TableFile:
     row: str
     # In the order in which they are written.
     columns: tuple[FileColumn, ...]
-    # Whether it is a contract that nothing writes yet.
-    is_planned: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:

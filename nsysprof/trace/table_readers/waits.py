@@ -21,13 +21,6 @@ def read_syncs(trace: Trace) -> pd.DataFrame | None:
     return read_integers(trace, "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", times, _PLACE)
 
 
-def read_event_records(trace: Trace) -> pd.DataFrame | None:
-    """Return CUPTI_ACTIVITY_KIND_CUDA_EVENT: in which stream each call recorded which event."""
-    required = {"eventId": "event_id"}
-    optional = {name: ours for name, ours in _PLACE.items() if name not in required}
-    return read_integers(trace, "CUPTI_ACTIVITY_KIND_CUDA_EVENT", required, optional)
-
-
 def read_overheads(trace: Trace) -> pd.DataFrame:
     """Return when the profiler delayed a thread: start_ns, end_ns, global_tid (NULL: not recorded), name_id."""
     found = []
