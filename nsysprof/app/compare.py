@@ -23,7 +23,7 @@ def compare(request: CompareRequest, progress: Progress = SILENT) -> CompareResu
 
     Raise NotComparableError for sides that were measured under other conditions.
     """
-    rules = _parse_rules(request)
+    rules = parse_rules(request)
     out = request.out
     with nullcontext() if out is None else claim_folder(out, COMPARISON, force=request.force) as claimed:
         baseline = _read_side(request.baseline, request, progress.say)
@@ -35,7 +35,8 @@ def compare(request: CompareRequest, progress: Progress = SILENT) -> CompareResu
     return CompareResult(found, out)
 
 
-def _parse_rules(request: CompareRequest) -> tuple[GateRule, ...]:
+def parse_rules(request: CompareRequest) -> tuple[GateRule, ...]:
+    """Return the rules of the gate. Raise UsageError for what is not valid in the request."""
     from nsysprof.results.gate_spec import parse_gate
 
     if not request.baseline or not request.candidate:
@@ -62,7 +63,7 @@ def _read_side(sources: Sequence[Path], request: CompareRequest, say: Say) -> li
 def _compare(
     baseline: list[Input], candidate: list[Input], rules: Sequence[GateRule], request: CompareRequest
 ) -> VersionComparison:
-    from nsysprof.analysis.comparison.compare import compare_inputs
+    from nsysprof.analysis.comparison.compare import compare_inputs, measured_in_turn
     from nsysprof.analysis.comparison.compare_latency import Settings
     from nsysprof.analysis.sampling.significance import MARGIN_PCT
     from nsysprof.app.inputs.compare_inputs import case_names
@@ -70,8 +71,10 @@ def _compare(
     gate = next((rule.limit for rule in rules if rule.metric == "slower"), MARGIN_PCT)
     settings = Settings(gate if request.margin_pct is None else request.margin_pct, request.floor_pct)
     names = case_names((*baseline, *candidate))
-    found = compare_inputs(baseline, candidate, names, rules, settings, force=request.ignore_conditions)
-    if found.differences and not request.ignore_conditions:
+    # What the sides of one session differ in is what was asked about.
+    ignored = request.ignore_conditions or measured_in_turn(baseline, candidate)
+    found = compare_inputs(baseline, candidate, names, rules, settings, force=ignored)
+    if found.differences and not ignored:
         from nsysprof.report.sections.compare_tables import difference_lines
 
         lines = "\n".join(f"  {line}" for line in difference_lines(found.differences))

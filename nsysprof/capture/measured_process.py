@@ -33,19 +33,42 @@ class ProcessEnd:
     interrupted: bool
 
 
-def supervisor_argv(job: Path) -> list[str]:
+@dataclass(frozen=True)
+class Setting:
+    """What measured processes run in: a Python, and what is set in its environment beyond ours."""
+
+    python: str = sys.executable
+    variables: tuple[tuple[str, str], ...] = ()
+
+    def environment(self) -> dict[str, str]:
+        """Return every environment variable of the process."""
+        return {**os.environ, **dict(self.variables)}
+
+
+HERE = Setting()
+
+
+def supervisor_argv(job: Path, python: str = sys.executable) -> list[str]:
     """Return the command line that measures what the job file says."""
-    return [sys.executable, "-m", "nsysprof.workload.supervise", str(job)]
+    return [python, "-m", "nsysprof.workload.supervise", str(job)]
 
 
 def run_supervised(
-    name: str, argv: Sequence[str], job: Job, log: Path, take: Take, *, deadline: float = float("inf")
+    name: str,
+    argv: Sequence[str],
+    job: Job,
+    log: Path,
+    take: Take,
+    *,
+    deadline: float = float("inf"),
+    environment: dict[str, str] | None = None,
 ) -> ProcessEnd:
     """Run a process that follows `job` to its end, pass its events on, and return how it ended.
 
     name: the name of the step in the manifest.
     argv: the supervisor, alone or under a profiler.
     deadline: the time.monotonic() at which the process is asked to end with the results that it has.
+    environment: every environment variable of the process; None for ours.
     """
     reader = EventReader(job.events_path)
     reader.read()  # skips what an earlier run of the same pass left
@@ -53,7 +76,12 @@ def run_supervised(
     with log.open("wb") as stream:
         # A session of its own, so that Ctrl-C reaches only us, and we end the pass in a way that keeps the report.
         process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=environment,
         )
         try:
             while process.poll() is None:

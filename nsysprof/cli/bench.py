@@ -8,17 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from nsysprof.cli import options
-from nsysprof.cli.console import print_json
+from nsysprof.cli.console import GATE_EXIT_CODES, print_json
 from nsysprof.cli.measurement import run_measurement
+from nsysprof.errors import UsageError
 from nsysprof.files.json_file import json_value
 
 if TYPE_CHECKING:
     from nsysprof.app.bench import BenchRequest, BenchResult
+    from nsysprof.app.bench_sides import SidesResult
 
+_SIDES = "Two sides"
 EXAMPLES = (
     "nsysprof bench --backends math,flash,cudnn --seq 1024,4096",
     "nsysprof bench --backends flash,mypackage.attention:run --dtype bf16 --causal both",
     "nsysprof bench --self-check --seq 512,2048    # how much noise this machine makes",
+    "nsysprof bench --baseline /envs/main/bin/python --candidate /envs/mine/bin/python --fail-on slower:3%",
+    "nsysprof bench --candidate NVIDIA_TF32_OVERRIDE=1 --dtype fp32    # this environment against a setting",
 )
 
 Processes = Annotated[int, typer.Option(min=1, help="Fresh processes.", rich_help_panel=options.MEASUREMENT)]
@@ -47,6 +52,14 @@ Copies = Annotated[
         min=2, help="With --self-check, how often each case is measured.", rich_help_panel=options.MEASUREMENT
     ),
 ]
+Baseline = Annotated[
+    str,
+    typer.Option(
+        help="Measure two sides in turn: settings NAME=VALUE and a Python, as after `env`. Default: this Python.",
+        rich_help_panel=_SIDES,
+    ),
+]
+Candidate = Annotated[str, typer.Option(help="The other side.", rich_help_panel=_SIDES)]
 
 
 def bench(
@@ -72,6 +85,10 @@ def bench(
     case_timeout: options.CaseTimeout = 300.0,
     self_check: SelfCheck = False,
     copies: Copies = 2,
+    baseline: Baseline = "",
+    candidate: Candidate = "",
+    fail_on: options.FailOn = "",
+    margin: options.Margin = None,
     out: Annotated[Path | None, options.out_option("Folder. Default: traces/bench-DATE-TIME.")] = None,
     force: options.Force = False,
     db: options.Database = None,
@@ -105,9 +122,52 @@ def bench(
         figures=figures,
         command=options.command_line(),
     )
+    if baseline or candidate:
+        _bench_sides(request, baseline, candidate, fail_on, margin, dry_run=dry_run, as_json=as_json)
+        return
+    if fail_on or margin is not None:
+        raise UsageError("--fail-on and --margin compare two sides.", "Give --baseline or --candidate too.")
     run_measurement(
         request, use_case.bench, print_plan=_print_plan, print_result=_print, dry_run=dry_run, as_json=as_json
     )
+
+
+def _bench_sides(
+    request: BenchRequest,
+    baseline: str,
+    candidate: str,
+    fail_on: str,
+    margin: float | None,
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Measure two sides in turn and print their comparison; the exit code is the gate's answer."""
+    from nsysprof.app.bench_sides import SidesRequest, bench_sides, parse_side
+
+    sides = SidesRequest(request, parse_side(baseline), parse_side(candidate), fail_on, margin)
+    run_measurement(
+        sides,
+        bench_sides,
+        print_plan=lambda sides, as_json: _print_plan(sides.bench, as_json),
+        print_result=_print_sides,
+        dry_run=dry_run,
+        as_json=as_json,
+    )
+
+
+def _print_sides(result: SidesResult, as_json: bool) -> None:
+    found = result.comparison
+    if as_json:
+        print_json({**found.to_json(), "folder": str(result.folder), "seed": result.seed})
+    else:
+        from nsysprof.cli.console import print_report
+        from nsysprof.report.reports.compare_report import compare_report
+
+        print_report(compare_report(found))
+        typer.echo(f"seed {result.seed}; read {result.folder / 'report.md'}")
+    if result.failure is None and found.outcome is not None:
+        raise typer.Exit(GATE_EXIT_CODES[found.outcome])
 
 
 def _print_plan(request: BenchRequest, as_json: bool) -> None:

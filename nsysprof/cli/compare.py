@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nsysprof.cli import options
-from nsysprof.cli.console import print_json, say_missing_figures
+from nsysprof.cli.console import GATE_EXIT_CODES, print_json, say_missing_figures
 from nsysprof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,10 +20,7 @@ EXAMPLES = (
     "nsysprof compare before after --fail-on slower:3%,launches:+1 --junit gate.xml",
     "nsysprof compare main-1 main-2 main-3 vs branch-1 branch-2 branch-3 --out comparison",
 )
-# No error of nsysprof has exit code 1 or 3; see nsysprof/errors.py.
-EXIT_CODES = {"pass": 0, "regression": 1, "inconclusive": 3}
 _SEPARATOR = "vs"
-_VERDICT = "Verdict"
 
 Sources = Annotated[
     list[str],
@@ -34,25 +31,11 @@ Sources = Annotated[
         show_default=False,
     ),
 ]
-FailOn = Annotated[
-    str,
-    typer.Option(
-        help="Gate, such as slower:3%,launches:+1,vram:+5%. Exit code 0 pass, 1 regression, 3 inconclusive.",
-        rich_help_panel=_VERDICT,
-    ),
-]
-Margin = Annotated[
-    float | None,
-    typer.Option(
-        help="The difference in latency that matters, in percent. Default: the limit of slower in --fail-on, or 3.",
-        rich_help_panel=_VERDICT,
-    ),
-]
 Floor = Annotated[
     float | None,
     typer.Option(
         help="The machine's noise floor in percent, from bench --self-check. Default: from the inputs.",
-        rich_help_panel=_VERDICT,
+        rich_help_panel=options.VERDICT,
     ),
 ]
 IgnoreConditions = Annotated[
@@ -60,7 +43,7 @@ IgnoreConditions = Annotated[
     typer.Option(
         "--ignore-conditions",
         help="Compare sides that were measured under other conditions too, with a warning.",
-        rich_help_panel=_VERDICT,
+        rich_help_panel=options.VERDICT,
     ),
 ]
 Markdown = Annotated[
@@ -71,8 +54,8 @@ Junit = Annotated[Path | None, typer.Option(help="Write JUnit XML here.", rich_h
 
 def compare(
     sources: Sources,
-    fail_on: FailOn = "",
-    margin: Margin = None,
+    fail_on: options.FailOn = "",
+    margin: options.Margin = None,
     floor: Floor = None,
     ignore_conditions: IgnoreConditions = False,
     attribution: options.Attribution = "all",
@@ -118,7 +101,7 @@ def compare(
         say_missing_figures(figures and not as_json)
     _print(result, as_json)
     if result.comparison.outcome is not None:
-        raise typer.Exit(EXIT_CODES[result.comparison.outcome])
+        raise typer.Exit(GATE_EXIT_CODES[result.comparison.outcome])
 
 
 def _compare_snapshots(

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from nsysprof.notes import Note
     from nsysprof.report.document import Report
 
+# The answer of a gate. No error of nsysprof has exit code 1 or 3; see nsysprof/errors.py.
+GATE_EXIT_CODES = {"pass": 0, "regression": 1, "inconclusive": 3}
+
 
 def print_notes(notes: Iterable[Note], *, err: bool = False) -> None:
     """Print each note with its next step, a line each."""

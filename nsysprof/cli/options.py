@@ -16,9 +16,25 @@ from nsysprof.errors import UsageError
 if TYPE_CHECKING:
     from nsysprof.app.inputs.grid import Grid
 
-GRID, MEASUREMENT, OUTPUT, TOOLS = "Grid", "Measurement", "Output", "NVIDIA's tools"
+GRID, MEASUREMENT, VERDICT, OUTPUT, TOOLS = "Grid", "Measurement", "Verdict", "Output", "NVIDIA's tools"
 # The shortest time that an option takes where zero would measure nothing (s).
 LEAST_SECONDS = 0.001
+
+# The verdict on two sides.
+FailOn = Annotated[
+    str,
+    typer.Option(
+        help="Gate, such as slower:3%,launches:+1,vram:+5%. Exit code 0 pass, 1 regression, 3 inconclusive.",
+        rich_help_panel=VERDICT,
+    ),
+]
+Margin = Annotated[
+    float | None,
+    typer.Option(
+        help="The difference in latency that matters, in percent. Default: the limit of slower in --fail-on, or 3.",
+        rich_help_panel=VERDICT,
+    ),
+]
 
 # The grid. Lists are separated by commas.
 Backends = Annotated[

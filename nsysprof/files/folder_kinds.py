@@ -30,6 +30,14 @@ BENCH = FolderKind(
     unless="manifest.json",
     is_slow=True,
 )
+SIDES = FolderKind(
+    "bench of two sides",
+    "a",
+    "baseline",
+    ("baseline", "candidate", *COMPARISON.files),
+    unless="manifest.json",
+    is_slow=True,
+)
 _OF_CAPTURE = "manifest.json samples.json results.csv nsys.sqlite nsys.nsys-rep torch.sqlite counters.csv logs .work"
 CAPTURE = FolderKind(
     "capture",

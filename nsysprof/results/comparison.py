@@ -37,6 +37,8 @@ class Measured:
     reason: str = ""
     # The samples (ns) of each block of each process.
     processes: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    # The number of each process; those of one number on both sides of a session were run in turn.
+    turns: tuple[int, ...] = ()
     # Whether a process' only block is one long sequence of calls, back to back, which must be cut before use.
     in_order: bool = False
     # Whether the time is CPU time or launch time.
@@ -104,6 +106,7 @@ METRICS = {
 class Input:
     """One capture, trace or bench.
 
+    session: equal on both sides of one bench that measured them in turn; else empty.
     savings: what each finding of a trace, by code and range, would save in a step (ns); None where that is unknown.
     """
 
@@ -119,6 +122,7 @@ class Input:
     losses: tuple[Loss, ...] = ()
     # Equal for inputs that are the same file.
     digest: str = ""
+    session: str = ""
     savings: dict[tuple[str, str], int] | None = None
 
 
@@ -162,9 +166,9 @@ class LatencyChange:
     high: float | None = None
     # Of the Mann-Whitney test of blocks.
     p_blocks: float | None = None
-    # Of the t test of processes (or runs, where a side has several); None where no side has two of them.
+    # Of the t test of processes (of runs, where a side has several; of turns); None where no side has two of them.
     p_units: float | None = None
-    # The larger of these two, corrected by Holm's method.
+    # The larger of these two, corrected over all cases: by Holm's method, in turns by Benjamini and Hochberg's.
     p: float | None = None
     # Cliff's delta.
     delta: float | None = None
@@ -185,7 +189,7 @@ class LatencyComparison:
     # The noise floor of single units, and where it comes from.
     floor_pct: float | None = None
     floor_from: str = ""
-    # "process" or "run".
+    # "process", "run", or "turn" where both sides were measured in turn.
     unit: str = "process"
 
 

@@ -15,6 +15,8 @@ from nsysprof.analysis.comparison.compare_environments import (
 from nsysprof.analysis.comparison.compare_findings import compare_findings
 from nsysprof.analysis.comparison.compare_latency import METHOD, Settings, compare_latencies
 from nsysprof.analysis.comparison.compare_ranges import compare_ranges
+from nsysprof.analysis.comparison.compare_turns import METHOD as TURNS_METHOD
+from nsysprof.analysis.comparison.compare_turns import UNIT, compare_in_turn
 from nsysprof.analysis.comparison.gate import judge
 from nsysprof.analysis.comparison.range_facts import WHOLE
 from nsysprof.attention.case import Case
@@ -66,7 +68,12 @@ def compare_inputs(
     old_cases, new_cases = ([each.cases for each in side if each.cases] for side in sides)
     latency = LatencyComparison()
     if old_cases and new_cases:
-        latency = compare_latencies(old_cases, new_cases, names, settings)
+        in_turn = measured_in_turn(baseline, candidate)
+        latency = (
+            compare_in_turn(old_cases[0], new_cases[0], names, settings)
+            if in_turn
+            else compare_latencies(old_cases, new_cases, names, settings)
+        )
     ranges = compare_ranges(old_traces, new_traces) if old_traces and new_traces else ()
     if any(WHOLE not in each for each in (*old_traces, *new_traces)):
         ranges = tuple(change for change in ranges if change.range != WHOLE_TRACE)
@@ -76,7 +83,8 @@ def compare_inputs(
     if all(any(each.savings is not None for each in side) for side in sides):
         findings = compare_findings([each.savings for each in baseline], [each.savings for each in candidate])
     environments = [each.environment for each in baseline], [each.environment for each in candidate]
-    method = [*(METHOD if latency.changes else ()), *(_TRACE_METHOD if ranges else ())]
+    latency_method = TURNS_METHOD if latency.unit == UNIT else METHOD
+    method = [*(latency_method if latency.changes else ()), *(_TRACE_METHOD if ranges else ())]
     method += [_GATE_METHOD] if rules else []
     return VersionComparison(
         _side(baseline),
@@ -90,6 +98,13 @@ def compare_inputs(
         tuple(method),
         findings or (),
     )
+
+
+def measured_in_turn(baseline: Sequence[Input], candidate: Sequence[Input]) -> bool:
+    """Return whether the sides are the two of one bench that measured them in turn."""
+    if len(baseline) != 1 or len(candidate) != 1 or baseline[0].digest == candidate[0].digest:
+        return False
+    return bool(baseline[0].session) and baseline[0].session == candidate[0].session
 
 
 def _side(inputs: Sequence[Input]) -> Side:

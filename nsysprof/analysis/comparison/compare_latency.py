@@ -119,7 +119,7 @@ def compare_latencies(
     """Return the change of every case of either side. A sequence has one entry per input; names are for people."""
     keys = list(dict.fromkeys(key for each in (*baseline, *candidate) for key in each))
     by_runs = len(baseline) > 1 or len(candidate) > 1
-    sides = {key: (_describe(key, baseline), _describe(key, candidate)) for key in keys}
+    sides = {key: (describe_side(key, baseline), describe_side(key, candidate)) for key in keys}
     pairs = [
         _Pair(
             key,
@@ -139,7 +139,7 @@ def compare_latencies(
         old, new = sides[key]
         found = judged.get(key)
         if found is None:
-            changes.append(_unmeasured(names[key], old, new))
+            changes.append(unmeasured_case(names[key], old, new))
         elif _samples(key, baseline) == _samples(key, candidate):
             same = LatencyChange(names[key], LatencyVerdict.SAME, old, new, SAME_SAMPLES, ratio=1.0, low=1.0, high=1.0)
             changes.append(replace(same, margin_pct=settings.margin_pct))
@@ -148,7 +148,7 @@ def compare_latencies(
     return LatencyComparison(tuple(changes), floor, origin, unit)
 
 
-def _describe(key: Case, inputs: Sequence[Mapping[Case, Measured]]) -> SideOfCase:
+def describe_side(key: Case, inputs: Sequence[Mapping[Case, Measured]]) -> SideOfCase:
     """Return one side of a case over its inputs. It is ok when every input that has it measured it."""
     mine = [each[key] for each in inputs if key in each]
     if not mine:
@@ -393,7 +393,7 @@ def units_needed(deviation: float, margin_pct: float, tests: int) -> int:
     return _MOST_UNITS + 1
 
 
-def _unmeasured(name: str, old: SideOfCase, new: SideOfCase) -> LatencyChange:
+def unmeasured_case(name: str, old: SideOfCase, new: SideOfCase) -> LatencyChange:
     """Return a case that at least one side did not measure, which has no verdict."""
     parts = [
         f"{side.status} in the {title}" + (f": {side.reason}" if side.reason else "")

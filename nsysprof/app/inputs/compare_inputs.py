@@ -112,6 +112,7 @@ def _read_bench(source: Path, path: Path) -> Input:
         cases={case: _measured_by_bench(run, case) for case in run.plan.cases},
         notes=notes,
         digest=_digest(path),
+        session=run.session,
     )
 
 
@@ -128,6 +129,7 @@ def _measured_by_bench(run: BenchRun, case: Case) -> Measured:
     return Measured(
         OK,
         processes=tuple(tuple(block.values_ns for block in good if block.process == p) for p in processes),
+        turns=tuple(processes),
         host_bound=run.plan.device == "cpu" or is_bench_launch_bound(good),
         peak_bytes=max(peaks, default=None),
     )

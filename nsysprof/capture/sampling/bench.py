@@ -13,7 +13,15 @@ import msgspec
 from msgspec.structs import replace
 
 from nsysprof.capture.environment import HARMLESS_CLOCK_REASONS, merge_environment, summarize_clocks
-from nsysprof.capture.measured_process import LOGS, WORK, ProcessEnd, run_supervised, supervisor_argv
+from nsysprof.capture.measured_process import (
+    HERE,
+    LOGS,
+    WORK,
+    ProcessEnd,
+    Setting,
+    run_supervised,
+    supervisor_argv,
+)
 from nsysprof.capture.sampling.bench_plan import order_blocks
 from nsysprof.capture.sampling.bench_run import BenchRun
 from nsysprof.environment import collect_gpus, collect_host
@@ -66,6 +74,42 @@ def run_bench(run: BenchRun, folder: Path, on_block: OnBlock) -> bool:
     return run.complete
 
 
+Side = tuple[BenchRun, Path, Setting]
+
+
+def run_in_turn(baseline: Side, candidate: Side, on_block: OnBlock) -> bool:
+    """Measure two runs of one plan in turn; return False when Ctrl-C ended it early.
+
+    A turn is one process of each side over the same cells in the same order. Which side begins alternates, and the seed
+    says which begins first.
+
+    baseline, candidate: the run, its prepared folder, and what its processes run in.
+    """
+    plan = baseline[0].plan
+    cells, finished = list(range(len(plan.cells))), False
+    try:
+        for turn in range(plan.processes):
+            sides = (baseline, candidate) if (turn + plan.seed) % 2 == 0 else (candidate, baseline)
+            out = hopeless_cells(baseline[0]) | hopeless_cells(candidate[0])
+            order = order_blocks(cells, plan.rounds, plan.seed, turn, out)
+            for place, (run, folder, setting) in enumerate(sides):
+                later = (2 * (plan.processes - turn) - place - 1) * plan.rounds * len(cells)
+                ended = run_bench_process(run, folder, turn, order, later, on_block, setting=setting)
+                if ended is not None and ended.interrupted:
+                    break
+            else:
+                continue
+            break
+        else:
+            finished = True
+    except KeyboardInterrupt:  # between two processes
+        pass
+    for run, folder, _ in (baseline, candidate):
+        run.complete = finished
+        run.save(folder)
+    return finished
+
+
 def hopeless_cells(run: BenchRun) -> set[int]:
     """Return the cells that are not tried again: refused or wrong once, or failed in another way in two processes."""
     failures: dict[int, set[int]] = {}
@@ -84,11 +128,13 @@ def run_bench_process(
     later: int,
     on_block: OnBlock,
     deadline: float = float("inf"),
+    setting: Setting = HERE,
 ) -> ProcessEnd | None:
     """Run one process over the cells in `order` and add its blocks to `run`; None when there is nothing to do.
 
     later: how many blocks are still to come after this process.
     deadline: the time.monotonic() at which the process ends with the blocks that it has.
+    setting: what the process runs in.
     """
     if not order:
         return None
@@ -104,7 +150,8 @@ def run_bench_process(
         on_block(run, seen.left + later, seen.current)
 
     log = folder / LOGS / f"process-{process}.log"
-    ended = run_supervised(TIMED, supervisor_argv(path), job, log, take, deadline=deadline)
+    argv, environment = supervisor_argv(path, setting.python), setting.environment()
+    ended = run_supervised(TIMED, argv, job, log, take, deadline=deadline, environment=environment)
     _mark_throttled(run, process)
     run.environment["clocks"] = summarize_clocks(run.clocks)
     run.save(folder)

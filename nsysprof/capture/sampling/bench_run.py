@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -37,6 +37,8 @@ class BenchRun:
     clocks: list[dict[str, Any]] = field(default_factory=list)
     kind: Kind = "bench"
     complete: bool = False
+    # What both sides of one `bench --baseline --candidate` share: their processes with one number were run in turn.
+    session: str = ""
 
     def save(self, folder: Path) -> None:
         """Write samples.json. Raises OutputError; an earlier file then stays complete."""
@@ -51,6 +53,7 @@ class BenchRun:
             ceilings=self.ceilings,
             blocks=self.blocks,
             clocks=self.clocks,
+            session=self.session,
         )
         # One line per block.
         text = msgspec.json.encode(file).replace(b'},{"', b'},\n{"')
@@ -68,6 +71,7 @@ class _SamplesFile(FileHeader, kw_only=True):
     ceilings: dict[str, Any]
     blocks: list[Block]
     clocks: list[dict[str, Any]]
+    session: Annotated[str, msgspec.Meta(max_length=100)] = ""
 
     def __post_init__(self) -> None:
         cells = len(self.plan.cases) * self.plan.copies
@@ -96,9 +100,9 @@ class _EitherCapture(FileHeader, kw_only=True):
     samples: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-def new_run(plan: BenchPlan, kind: Kind = "bench") -> BenchRun:
+def new_run(plan: BenchPlan, kind: Kind = "bench", session: str = "") -> BenchRun:
     """Return a run in which nothing has been measured yet."""
-    return BenchRun(plan, datetime.now(UTC).isoformat(timespec="seconds"), kind=kind)
+    return BenchRun(plan, datetime.now(UTC).isoformat(timespec="seconds"), kind=kind, session=session)
 
 
 def read_run(path: Path) -> BenchRun:
@@ -115,6 +119,7 @@ def read_run(path: Path) -> BenchRun:
         clocks=file.clocks,
         kind=file.kind,
         complete=file.complete,
+        session=file.session,
     )
 
 

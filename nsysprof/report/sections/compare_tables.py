@@ -54,7 +54,7 @@ def latency_table(found: VersionComparison) -> Table:
         Column("baseline", Unit.NS, drop=3),
         Column("candidate", Unit.NS, drop=2),
         Column("ratio [95 %]", Unit.QUOTIENT),
-        Column("p (Holm)", Unit.PROBABILITY, drop=4),
+        Column("p (BH)" if found.latency.unit == "turn" else "p (Holm)", Unit.PROBABILITY, drop=4),
         Column("delta", Unit.NUMBER, drop=5),
         Column("verdict"),
     )

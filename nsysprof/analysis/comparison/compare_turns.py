@@ -1,0 +1,131 @@
+"""Compare two sides that were measured in turn in one session: `bench --baseline ... --candidate ...`.
+
+A turn is one fresh process of each side, one after the other. Whatever changes slowly (clocks, temperature, other
+users) is the same in both, and what differs between any two processes is in the spread of the turns' differences. That
+spread alone makes the test and the interval; with few turns it is poorly known, and drawn towards the others' spread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from nsysprof.analysis.comparison.compare_latency import Settings, describe_side, unmeasured_case
+from nsysprof.analysis.sampling.process_model import Estimate, estimate, fit, steady_samples
+from nsysprof.analysis.sampling.significance import ALPHA, LEAST_PCT
+from nsysprof.arrays import Floats
+from nsysprof.attention.case import Case
+from nsysprof.results.comparison import LatencyChange, LatencyComparison, LatencyVerdict, Measured
+
+POWER = 0.8
+METHOD = (
+    "both sides were measured in turn, one fresh process of each: a turn's difference is taken between the mean log "
+    "medians of the blocks of its two processes (the first sample of a block does not count)",
+    "two sides differ where a t test of the turns' differences, with a variance drawn towards the other cases' "
+    f"(Smyth's empirical Bayes), against a difference of {LEAST_PCT:g} % gives p < {ALPHA:g} after the correction of "
+    "Benjamini and Hochberg over all cases; SAME needs the whole interval of the ratio within the margin; everything "
+    "else is INCONCLUSIVE",
+    "the interval of the ratio is the t interval of the turns' differences; 95 %, for each case by itself",
+    "how many more: the turns with which that test finds a difference of the margin with a power of 80 %, given the "
+    "variance between turns that was seen",
+)
+_MOST_TURNS = 1000
+UNIT = "turn"
+
+
+def compare_in_turn(
+    baseline: Mapping[Case, Measured], candidate: Mapping[Case, Measured], names: Mapping[Case, str], settings: Settings
+) -> LatencyComparison:
+    """Return the change of every case of either side of one session. names are for people."""
+    keys = list(dict.fromkeys((*baseline, *candidate)))
+    differences = {
+        key: turn_differences(baseline[key], candidate[key]) for key in keys if _both(key, baseline, candidate)
+    }
+    prior = fit(list(differences.values()))
+    found = {key: estimate(values, prior) for key, values in differences.items()}
+    least = float(np.log1p(LEAST_PCT / 100))
+    raw = {key: each.p(least) for key, each in found.items() if each is not None}
+    corrected = dict(zip(raw, false_discovery(list(raw.values())), strict=True))
+    changes = []
+    for key in keys:
+        old, new = describe_side(key, [baseline]), describe_side(key, [candidate])
+        if key not in found:
+            changes.append(unmeasured_case(names[key], old, new))
+            continue
+        change = LatencyChange(
+            names[key], LatencyVerdict.INCONCLUSIVE, old, new, unit=UNIT, margin_pct=settings.margin_pct
+        )
+        changes.append(_judge(change, found[key], raw.get(key), corrected.get(key)))
+    return LatencyComparison(tuple(changes), None, "", UNIT)
+
+
+def turn_differences(baseline: Measured, candidate: Measured) -> Floats:
+    """Return for each turn that both sides measured the log ratio of candidate over baseline."""
+    old, new = _levels(baseline), _levels(candidate)
+    return np.array([new[turn] - old[turn] for turn in old if turn in new], dtype=np.float64)
+
+
+def turns_needed(deviation: float, margin_pct: float) -> int:
+    """Return with how many turns the test finds a difference of the margin with a power of 80 %; at most 1001.
+
+    deviation: the standard deviation of a turn's log ratio.
+    """
+    from scipy import stats
+
+    wanted = float(np.log1p(margin_pct / 100) - np.log1p(LEAST_PCT / 100))
+    for count in range(2, _MOST_TURNS + 1):
+        if deviation == 0:
+            return count
+        shift = wanted / (deviation / np.sqrt(count))
+        if stats.nct.sf(float(stats.t.isf(ALPHA / 2, count - 1)), count - 1, shift) >= POWER:
+            return count
+    return _MOST_TURNS + 1
+
+
+def false_discovery(p_values: Sequence[float]) -> list[float]:
+    """Return the p values corrected by the procedure of Benjamini and Hochberg, in the order given."""
+    from scipy import stats
+
+    return [float(p) for p in stats.false_discovery_control(p_values)] if p_values else []
+
+
+def _both(key: Case, baseline: Mapping[Case, Measured], candidate: Mapping[Case, Measured]) -> bool:
+    sides = baseline.get(key), candidate.get(key)
+    return all(side is not None and side.status == "ok" and bool(side.processes) for side in sides)
+
+
+def _levels(side: Measured) -> dict[int, float]:
+    """Return for each turn the mean log median of its blocks."""
+    return {
+        turn: float(np.mean([np.log(max(1.0, float(np.median(steady_samples(block))))) for block in process]))
+        for turn, process in zip(side.turns, side.processes, strict=True)
+    }
+
+
+def _judge(change: LatencyChange, found: Estimate | None, p: float | None, corrected: float | None) -> LatencyChange:
+    if found is None or p is None or corrected is None:
+        reason = "fewer than two turns measured both sides"
+        return replace(change, reason=reason, next_step="Give more --processes.")
+    reach, margin = found.reach(), float(np.log1p((change.margin_pct or 0) / 100))
+    low, high = found.value - reach, found.value + reach
+    change = replace(
+        change,
+        ratio=float(np.exp(found.value)),
+        low=float(np.exp(low)),
+        high=float(np.exp(high)),
+        p_units=p,
+        p=corrected,
+    )
+    if corrected < ALPHA:
+        return replace(change, verdict=LatencyVerdict.SLOWER if found.value > 0 else LatencyVerdict.FASTER)
+    if -margin <= low and high <= margin:
+        return replace(change, verdict=LatencyVerdict.SAME, reason=f"within {change.margin_pct:.2g} %")
+    reason = f"the interval is wider than ±{change.margin_pct:.2g} %, and the difference is not certain"
+    needed = turns_needed(found.error * float(np.sqrt(found.processes)), change.margin_pct or 0)
+    if needed > _MOST_TURNS:
+        return replace(change, reason=reason, next_step="Too noisy for this margin: give a wider --margin.")
+    needed = max(needed, found.processes + 1)
+    step = f"About {needed} turns would tell {change.margin_pct:g} %: bench --processes {needed}."
+    return replace(change, reason=reason, next_step=step, more=needed - found.processes)

@@ -1,0 +1,156 @@
+"""Run the use case `bench` for two sides in turn: two installations, or two settings of one."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nsysprof import __version__
+from nsysprof.app.bench import BenchRequest, dated_bench_folder, plan_bench, report_of, summarize
+from nsysprof.app.compare import CompareRequest, compare, parse_rules
+from nsysprof.app.progress import SILENT, Progress
+from nsysprof.capture.measured_process import Setting
+from nsysprof.errors import InterruptedCaptureError, NsysprofError, UsageError
+from nsysprof.files.folder_kinds import SIDES
+from nsysprof.files.result_folder import claim_folder
+
+if TYPE_CHECKING:
+    from nsysprof.capture.sampling.bench_run import BenchRun
+    from nsysprof.results.comparison import VersionComparison
+
+BASELINE, CANDIDATE = "baseline", "candidate"
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+_ASK_SECONDS = 60.0
+
+
+def parse_side(text: str) -> Setting:
+    """Return the side that `text` describes: settings NAME=VALUE and at most one Python, as after `env`.
+
+    An empty text is this Python in this environment. Raise UsageError for anything else.
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"'{text}' is not a valid side: {error}.", "Close the quotation.") from error
+    found = [_ASSIGNMENT.fullmatch(word) for word in words]
+    variables = tuple((match[1], match[2]) for match in found if match is not None)
+    rest = [word for word, match in zip(words, found, strict=True) if match is None]
+    if len(rest) > 1:
+        raise UsageError(
+            f"'{text}' is not a valid side: '{rest[0]}' and '{rest[1]}' are not settings.",
+            "Give settings NAME=VALUE and at most one Python, such as A=1 /envs/mine/bin/python.",
+        )
+    return Setting(_find_python(rest[0]) if rest else sys.executable, variables)
+
+
+def _find_python(name: str) -> str:
+    """Return the path of a Python that has this nsysprof, or raise UsageError."""
+    python = shutil.which(name)
+    if python is None:
+        raise UsageError(f"'{name}' is not a program.", "Give settings NAME=VALUE, or the path of a Python.")
+    ask = "import nsysprof, torch; print(nsysprof.__version__)"
+    try:
+        done = subprocess.run(
+            [python, "-c", ask], capture_output=True, text=True, errors="replace", timeout=_ASK_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UsageError(f"{name} cannot be run as a Python: {error}.", "Give the path of a Python.") from error
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1][:200]
+        raise UsageError(f"{name} lacks nsysprof or torch: {last}", f"Install nsysprof {__version__} and torch there.")
+    if done.stdout.strip() != __version__:
+        raise UsageError(
+            f"{name} has nsysprof {done.stdout.strip()[:40]}, and this is {__version__}.",
+            f"Install nsysprof {__version__} there: both sides must be measured in the same way.",
+        )
+    return python
+
+
+def bench_sides(request: SidesRequest, progress: Progress = SILENT) -> SidesResult:
+    """Measure both sides in turn, write a bench folder of each, and compare them. A failure is part of the result."""
+    from nsysprof.capture.folder import remove_work
+    from nsysprof.capture.sampling.bench import prepare_bench_folder, run_in_turn
+    from nsysprof.capture.sampling.bench_run import new_run
+    from nsysprof.report.bench import write_bench
+    from nsysprof.report.compare import write_compare
+
+    own = request.bench
+    _check(request)
+    plan, folder = plan_bench(own), own.out or dated_bench_folder("bench")
+    session = secrets.token_hex(8)
+    sides = {BASELINE: request.baseline, CANDIDATE: request.candidate}
+    with claim_folder(folder, SIDES, force=own.force) as claimed:
+        runs: dict[str, BenchRun] = {name: new_run(plan, session=session) for name in sides}
+        folders = {name: claimed.path / name for name in sides}
+        for each in folders.values():
+            prepare_bench_folder(each)
+        progress.say(f"seed {plan.seed}")
+        try:
+            with progress.blocks(2 * plan.processes * plan.rounds * len(plan.cells)) as on_block:
+                turns = [(runs[name], folders[name], sides[name]) for name in sides]
+                finished = run_in_turn(turns[0], turns[1], on_block)
+        finally:
+            for each in folders.values():
+                remove_work(each)
+        for name, run in runs.items():
+            write_bench(report_of(run, summarize(run), folders[name], own.command), folders[name], figures=own.figures)
+        found = compare(
+            CompareRequest((folders[BASELINE],), (folders[CANDIDATE],), request.fail_on, margin_pct=request.margin_pct)
+        ).comparison
+        write_compare(found, claimed.path, figures=own.figures)
+        claimed.commit()
+    failure = None
+    if not finished:
+        failure = InterruptedCaptureError(
+            f"Interrupted: what was measured is kept in {folder}.", f"It is compared in {folder / 'report.md'}."
+        )
+    return SidesResult(found, folder, plan.seed, failure)
+
+
+def _check(request: SidesRequest) -> None:
+    """Raise UsageError for what makes no sense with two sides, before anything is measured."""
+    if request.baseline == request.candidate:
+        raise UsageError("Both sides are the same.", "Let --candidate differ, or measure noise with --self-check.")
+    if request.bench.copies > 1:
+        raise UsageError("--self-check measures one side.", "Leave out --baseline and --candidate.")
+    if request.bench.db is not None:
+        raise UsageError("--db takes the results of one side.", "Leave it out; both sides are in --out.")
+    if request.bench.processes < 2:
+        raise UsageError("One turn says nothing about the next.", "Give at least --processes 2.")
+    sides = (Path(BASELINE),), (Path(CANDIDATE),)
+    parse_rules(CompareRequest(*sides, request.fail_on, margin_pct=request.margin_pct))
+
+
+@dataclass(frozen=True)
+class SidesRequest:
+    """Two sides to measure in turn.
+
+    bench: the grid and how to measure it; `processes` is the number of turns.
+    fail_on, margin_pct: as in CompareRequest.
+    """
+
+    bench: BenchRequest
+    baseline: Setting
+    candidate: Setting
+    fail_on: str = ""
+    margin_pct: float | None = None
+
+
+@dataclass(frozen=True)
+class SidesResult:
+    """The comparison, and the folder with both sides.
+
+    failure: why there is less than was asked for, or None. What was measured is written in any case.
+    """
+
+    comparison: VersionComparison
+    folder: Path
+    seed: int
+    failure: NsysprofError | None

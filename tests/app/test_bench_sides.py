@@ -1,0 +1,88 @@
+"""Two sides measured in turn: what describes a side, and real processes on the CPU with a planted difference."""
+
+import json
+import sys
+
+import pytest
+
+from nsysprof import __version__
+from nsysprof.app.bench import BenchRequest
+from nsysprof.app.bench_sides import SidesRequest, bench_sides, parse_side
+from nsysprof.app.inputs.grid import Grid
+from nsysprof.capture.measured_process import Setting
+from nsysprof.errors import UsageError
+
+KERNELS = """
+import os, time
+import torch.nn.functional as F
+
+def attention(q, k, v, is_causal):
+    time.sleep(float(os.environ.get("PLANTED_SLEEP", "0.002")))
+    return F.scaled_dot_product_attention(q, k, v, is_causal=is_causal)
+"""
+
+
+def test_a_side_is_written_as_after_env():
+    assert parse_side("") == Setting()
+    assert parse_side("A=1 B='x y' C=") == Setting(sys.executable, (("A", "1"), ("B", "x y"), ("C", "")))
+    assert parse_side(f"A=1 {sys.executable}") == Setting(sys.executable, (("A", "1"),))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("A=1 'B", "not a valid side"),
+        ("no-such-python-here", "not a program"),
+        ("true false", "at most one Python"),
+        ("true", "has nsysprof"),
+        ("false", "lacks nsysprof or torch"),
+    ],
+)
+def test_what_is_no_side_is_refused_before_anything_is_measured(text, says):
+    with pytest.raises(UsageError) as refused:
+        parse_side(text)
+    assert says in f"{refused.value.text} {refused.value.next_step}"
+    assert text != "false" or __version__ in str(refused.value.next_step)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"candidate": Setting()}, "Both sides are the same"),
+        ({"bench": BenchRequest(copies=2)}, "one side"),
+        ({"bench": BenchRequest(processes=1)}, "One turn"),
+        ({"fail_on": "slower"}, "not a valid rule"),
+        ({"margin_pct": -1.0}, "not a valid percentage"),
+    ],
+)
+def test_requests_without_sense_are_refused(fields, says):
+    request = SidesRequest(**{"bench": BenchRequest(), "baseline": Setting(), "candidate": Setting("other"), **fields})
+    with pytest.raises(UsageError, match=says):
+        bench_sides(request)
+
+
+def test_a_planted_difference_is_found_in_turn_and_none_where_nothing_differs(tmp_path, monkeypatch):
+    """Real processes: the candidate sleeps longer by a setting. The only proof that settings reach the processes."""
+    pytest.importorskip("torch", reason="needs the extra [torch]")
+    (tmp_path / "planted_kernels.py").write_text(KERNELS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    grid = Grid(backends=("planted_kernels:attention",), seqs=(16,), heads=(1,), head_dims=(8,), dtypes=("fp32",))
+    own = BenchRequest(
+        grid=grid, processes=2, rounds=2, samples=3, warmup_seconds=0.01, seed=1, flush=False, check=False,
+        device="cpu", out=tmp_path / "out", figures=False,
+    )  # fmt: skip
+    slow = Setting(variables=(("PLANTED_SLEEP", "0.02"),))
+    found = bench_sides(SidesRequest(own, Setting(), slow, fail_on="slower:3%"))
+    (change,) = found.comparison.latency.changes
+    assert (change.verdict, change.unit, found.comparison.outcome) == ("SLOWER", "turn", "regression")
+    assert change.low < 0.02 / 0.002 < change.high * 1.5
+    assert found.failure is None
+    # A folder of each side, from which compare says the same.
+    runs = [json.loads((tmp_path / "out" / side / "samples.json").read_text()) for side in ("baseline", "candidate")]
+    assert runs[0]["session"] == runs[1]["session"] != ""
+    starts = [[block["started_ns"] for block in run["blocks"]] for run in runs]
+    begin = [[min(s for s, b in zip(times, run["blocks"], strict=True) if b["process"] == p) for p in (0, 1)]
+             for times, run in zip(starts, runs, strict=True)]  # fmt: skip
+    assert (begin[0][0] > begin[1][0], begin[0][1] < begin[1][1]) == (True, True), "who begins alternates"
+    assert "SLOWER" in (tmp_path / "out/report.md").read_text()
+    assert not (tmp_path / "out/baseline/.work").exists()
