@@ -6,7 +6,7 @@ The three kinds never overlap: work that a range launched is not also adopted or
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,9 @@ class CausedWork:
     # Each adopted kernel, and the innermost range that waited for it.
     adopted_row: Rows
     adopted_owner: Int64s
+    # The same for copies, fills and other work.
+    other_row: Rows
+    other_owner: Int64s
     # Why each row of work was adopted or not (see adoption).
     reason: _Reasons
     # The kernels of graph replays; None without any.
@@ -56,6 +59,12 @@ class CausedWork:
             owners.append(owner)
             rows.append(row)
         return np.concatenate(owners), np.concatenate(rows)
+
+    def all_adopted_pairs(self, parent: Int64s) -> tuple[Int64s, Int64s]:
+        """Return the same with copies, fills and other work."""
+        rows = np.concatenate((self.adopted_row, self.other_row))
+        owners = np.concatenate((self.adopted_owner, self.other_owner))
+        return replace(self, adopted_row=rows, adopted_owner=owners).adopted_pairs(parent)
 
     def replays(self, instances: int) -> Int64s:
         """Return how often what each range instance captured was replayed, 0 where it captured nothing."""
@@ -86,17 +95,20 @@ def find_caused(tables: Tables, ranges: pd.DataFrame, structure: RangeStructure)
     graph = find_graph_work(tables)
     reason: _Reasons = np.full(len(work), NONE, dtype=np.int8)
     rows, owner, creators = none.astype(np.int32), none, (none, none)
+    others = rows, owner
     if tables.calls is not None and len(ranges) and len(work):
         threads = ThreadRanges(ranges, structure.parent, tables.calls)
         if threads.waiters:
-            rows, owner, reason = _adopted(tables.calls, work, tables.launch, threads)
+            (rows, owner), others, reason = _adopted(tables.calls, work, tables.launch, threads)
         if graph is not None:
             creators = _creators(graph, ranges, threads)
-    return CausedWork(rows, owner, reason, graph, creators)
+    return CausedWork(rows, owner, *others, reason, graph, creators)
 
 
-def _adopted(calls: Calls, work: Work, launch: Rows, threads: ThreadRanges) -> tuple[Rows, Int64s, _Reasons]:
-    """Return the adopted kernels, their owners, and of each row of work why it was adopted or not."""
+def _adopted(
+    calls: Calls, work: Work, launch: Rows, threads: ThreadRanges
+) -> tuple[tuple[Rows, Int64s], tuple[Rows, Int64s], _Reasons]:
+    """Return the adopted kernels with their owners, the same of other work, and why each row was adopted or not."""
     launches = np.zeros(len(calls) + 1, dtype=bool)  # the last element is for work without a call, whose launch is -1
     launches[launch] = True
     rows = np.flatnonzero(launches[:-1] & _can_be_helped(calls, threads)[calls.variant])
@@ -106,7 +118,8 @@ def _adopted(calls: Calls, work: Work, launch: Rows, threads: ThreadRanges) -> t
     owner_of[rows], why_of[rows] = found.owner, found.reason
     reason: _Reasons = why_of[launch]
     kernels = np.flatnonzero(reason[: work.kernels] == ADOPTED).astype(np.int32)
-    return kernels, owner_of[launch[kernels]], reason
+    others = (np.flatnonzero(reason[work.kernels :] == ADOPTED) + work.kernels).astype(np.int32)
+    return (kernels, owner_of[launch[kernels]]), (others, owner_of[launch[others]]), reason
 
 
 def _can_be_helped(calls: Calls, threads: ThreadRanges) -> Bools:

@@ -14,6 +14,7 @@ from nsysprof.analysis.attribution.nesting import describe_places
 from nsysprof.analysis.attribution.warm_up import steady_medians
 from nsysprof.analysis.attribution.work_stretches import OrderedWork
 from nsysprof.analysis.overview.memory import DeviceMemory, peak_in_ranges
+from nsysprof.analysis.ranges.all_work import add_all_work
 from nsysprof.analysis.ranges.caused_kernels import add_caused
 from nsysprof.analysis.ranges.exclusive_kernels import count_exclusive
 from nsysprof.analysis.ranges.instances import InstanceWork, measure_instances, tabulate_instances
@@ -76,6 +77,7 @@ def summarize_ranges(evidence: RangeEvidence) -> RangeSummary:
     opaque = find_opaque(evidence)
     tree = _tabulate_tree(evidence, each, opaque[0] | opaque[1], launches.is_lost_instance)
     caused = add_caused(table, instances, evidence)
+    add_all_work(table, instances, evidence)
     slow = mark_slow_instances(instances, evidence, each)
     blank_unknown(table, instances, evidence, opaque, launches)
     table["peak_vram_bytes"] = _peaks(evidence)

@@ -12,7 +12,8 @@ from nsysprof.analysis.ranges.range_launches import RangeLaunches
 from nsysprof.trace.schema import PID_MASK, Bools, Int64s
 
 _NO_KERNELS = ["kernel_count", "kernel_total_ns", "exclusive_kernel_count", "exclusive_kernel_total_ns"]
-_NO_WORK = [*_NO_KERNELS, "gpu_busy_ns", "projected_ns"]
+_NO_WORK = [*_NO_KERNELS, "gpu_busy_ns", "all_busy_ns", "projected_ns"]
+_ALL = ["all_busy_ns", "caused_memcpy_bytes", "caused_memset_bytes"]
 _CAPTURED = ["captured_kernel_count", "captured_kernel_total_ns"]
 
 
@@ -40,7 +41,9 @@ def blank_unknown(
     instances.loc[opaque[0][order], no_kernels] = pd.NA
     instances.loc[(opaque[1] | launches.is_lost_instance)[order], [*no_work, "gpu_idle_ns"]] = pd.NA
     if any(len(calls) for calls in evidence.replays):
-        table.loc[_capturing_groups(evidence), _CAPTURED] = pd.NA
+        groups = _capturing_groups(evidence)
+        table.loc[groups, [*_CAPTURED, *_ALL]] = pd.NA
+        instances.loc[np.isin(group[order], groups), _CAPTURED] = pd.NA
 
 
 def _capturing_groups(evidence: RangeEvidence) -> Int64s:

@@ -19,7 +19,8 @@ _ADDED = (
     "captured_kernel_count", "captured_kernel_total_ns",
 )  # fmt: skip
 _OF_NAME = (
-    "launch_count", "gpu_busy_ns", "memcpy_bytes", "memset_bytes", "dram_read_bytes", "dram_write_bytes",
+    "launch_count", "gpu_busy_ns", "all_busy_ns", "caused_memcpy_bytes", "caused_memset_bytes",
+    "memcpy_bytes", "memset_bytes", "dram_read_bytes", "dram_write_bytes",
     "dram_read_error_bytes", "dram_write_error_bytes",
 )  # fmt: skip
 _PEAK = "peak_vram_bytes"
@@ -36,9 +37,16 @@ class RangeRow:
 
     @property
     def busy_ns(self) -> int | None:
-        """Return the busy time of the GPU; unknown where kernels count that the range did not launch."""
-        busy = self.numbers["gpu_busy_ns"]
-        return None if busy is None or self.sum_of("kernel_count") != self.numbers["kernel_count"] else int(busy)
+        """Return the busy time of the GPU with all work that counts in the row."""
+        busy, own = self.numbers["all_busy_ns"], self.numbers["gpu_busy_ns"]
+        if busy is None and self.sum_of("kernel_count") == self.numbers["kernel_count"]:
+            busy = own
+        return None if busy is None else int(busy)
+
+    def bytes_of(self, column: str) -> int | None:
+        """Return the bytes that the range copied or set, with what it caused others to. column: as in ranges.csv."""
+        launched, caused = self.numbers[column], self.numbers[f"caused_{column}"]
+        return None if launched is None else int(launched) + int(caused or 0)
 
     @property
     def may_work(self) -> bool:

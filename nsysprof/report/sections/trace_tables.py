@@ -65,8 +65,8 @@ def _range_cells(row: RangeRow, caused: Sequence[str], *, settled: bool, sampled
         row.busy_ns,
         numbers["wall_ns"],
         *([numbers["steady_wall_med_ns"]] if settled else []),
-        numbers["memcpy_bytes"],
-        numbers["memset_bytes"],
+        row.bytes_of("memcpy_bytes"),
+        row.bytes_of("memset_bytes"),
         numbers["peak_vram_bytes"],
         *(dram if sampled else ()),
     )

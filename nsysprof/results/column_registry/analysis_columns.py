@@ -102,6 +102,12 @@ RANGES = TableFile("analysis", "ranges.csv", "One row per range name, style and 
     integer("steady_wall_med_ns", "ns", "Median duration of the instances after the warm-up.", nullable=True),
     integer("lost_launch_count", "", "Number of those launches whose work is not in the trace: the profiler lost it, "
             "and the other columns do not count it. Where all are lost, the work is unknown.", **_WORK),
+    integer("all_busy_ns", "ns", "Union of the GPU work that the range launched, adopted or captured, on each device, "
+            "added over devices.", **_CAUSED),
+    integer("caused_memcpy_bytes", "B", "Bytes of copies that the range adopted or captured, and did not launch.",
+            **_CAUSED),
+    integer("caused_memset_bytes", "B", "Bytes of fills that the range adopted or captured, and did not launch.",
+            **_CAUSED),
 ))  # fmt: skip
 RANGE_KERNELS = TableFile("analysis", "range_kernels.csv", "One row per range and kernel name.", (
     RANGE, STYLE, DOMAIN, NAME, SHORT_NAME, CATEGORY,
@@ -173,6 +179,7 @@ RANGE_INSTANCES = TableFile("analysis", "range_instances.csv", "One row per inst
          nullable=True),
     integer("op_id", "", "Number of the operator, from the name that torch's `emit_nvtx` gives.", nullable=True),
     integer("seq", "", "Sequence number of autograd, from the name that torch's `emit_nvtx` gives.", nullable=True),
+    *_CAPTURED,
 ))  # fmt: skip
 IDLE = TableFile("analysis", "idle.csv", "One row per device, range and cause of idle time.", (
     integer("device_id", "", "Number of the GPU on the machine."),
