@@ -44,7 +44,7 @@ ALLOWED: dict[str, set[str]] = {
     "cli": {"nsysprof.app", "nsysprof.attention", "nsysprof.report"},
     "api": {
         "nsysprof.app", "nsysprof.attention", "nsysprof.nsight", "nsysprof.results", "nsysprof.trace",
-        "nsysprof.analysis", "nsysprof.workload.recording.record_block",
+        "nsysprof.analysis", "nsysprof.report", "nsysprof.workload.recording.record_block",
     },
 }  # fmt: skip
 SEES_ALL = {"__main__"}

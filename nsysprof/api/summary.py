@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from nsysprof.analysis.overview import summarize as analysis
-from nsysprof.results.analysis import Analysis
+from nsysprof.api.notebook import ShownAnalysis, show_analysis
 from nsysprof.trace.open import Trace
 from nsysprof.trace.tables import read_tables
 
 
-def summarize(trace: Trace) -> Analysis:
+def summarize(trace: Trace) -> ShownAnalysis:
     """Return what `nsysprof analyze` prints and writes: kernels, ranges, API calls, copies, totals, coverage, notes.
 
     The tables have the columns of the analysis folder's CSV files (docs/files.md). Times are integer ns, sizes bytes. A
-    number that the trace does not support is None (NA in a table), and a note says why.
+    number that the trace does not support is None (NA in a table), and a note says why. A notebook shows the result as
+    text and bars; `plot_timeline()`, `plot_kernels()` and `plot_memory()` return its figures.
     """
-    return analysis.summarize(read_tables(trace))
+    return show_analysis(analysis.summarize(read_tables(trace)))

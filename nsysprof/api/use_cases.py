@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -61,7 +62,9 @@ def analyze(
     policy: a policy.json of tune: its faster attention backends become findings.
     workers, scheduler, tls, worker_memory, by_order: how several traces are read; see docs/ranks.md.
     """
+    from nsysprof.api.notebook import show_analysis
     from nsysprof.app import analyze as use_case
+    from nsysprof.app.trace_analysis.analyze_trace import TraceResult
 
     request = use_case.AnalyzeRequest(
         inputs=tuple(map(Path, inputs)),
@@ -80,7 +83,8 @@ def analyze(
         worker_memory=worker_memory,
         by_order=by_order,
     )
-    return use_case.analyze(request, progress)
+    result = use_case.analyze(request, progress)
+    return replace(result, analysis=show_analysis(result.analysis)) if isinstance(result, TraceResult) else result
 
 
 def compare(

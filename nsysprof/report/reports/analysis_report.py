@@ -59,12 +59,15 @@ def analysis_report(
     return Report(record.title if record else analysis.trace.path_name, tuple(sections))
 
 
+def first_report(analysis: Analysis) -> Report:
+    """Return what comes first: what the program does with the GPU, and what to change."""
+    return Report(analysis.trace.path_name, (*overview_sections(analysis), *findings_sections(analysis)))
+
+
 def demo_report(analysis: Analysis, about: str) -> Report:
     """Return what `demo` shows of its analysis: what the trace is of, and the findings. The page has the rest."""
-    return Report(
-        analysis.trace.path_name,
-        (Section("", (Paragraph(about),)), *overview_sections(analysis), *findings_sections(analysis)),
-    )
+    first = first_report(analysis)
+    return Report(first.title, (Section("", (Paragraph(about),)), *first.sections))
 
 
 def capture_report(results: pd.DataFrame, environment: Mapping[str, Any], notes: Sequence[Note]) -> Report:

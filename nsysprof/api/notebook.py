@@ -1,0 +1,48 @@
+"""Show an analysis in a notebook, and draw its figures there."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from nsysprof.results.analysis import Analysis
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class ShownAnalysis(Analysis):
+    """An Analysis that a notebook shows as text and bars, with functions that draw its figures.
+
+    A notebook displays a figure that a cell returns. All need matplotlib (the extra `figures`).
+    """
+
+    def plot_timeline(self) -> Figure | None:
+        """Return the figure of timeline.png: a typical step below the whole run; None without anything to draw."""
+        from nsysprof.report.figures.timeline import draw_timeline
+
+        return draw_timeline(self)
+
+    def plot_kernels(self) -> Figure | None:
+        """Return the figure of kernels.png: the kernels with the most time; None without kernels."""
+        from nsysprof.report.figures.kernels import draw_kernels
+
+        return draw_kernels(self)
+
+    def plot_memory(self) -> Figure | None:
+        """Return the figure of vram.png: device memory over time; None without memory events."""
+        from nsysprof.report.figures.vram import draw_vram
+
+        return draw_vram(self, None)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: what the program does with the GPU, and the findings."""
+        from nsysprof.report.formats.notebook import render_fragment
+        from nsysprof.report.reports.analysis_report import first_report
+
+        return render_fragment(first_report(self))
+
+
+def show_analysis(analysis: Analysis) -> ShownAnalysis:
+    """Return the same analysis with what a notebook wants."""
+    return ShownAnalysis(**{field.name: getattr(analysis, field.name) for field in fields(analysis)})
