@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.results.causes import Findings
 from nsysprof.units import format_ns
 from tests.conftest import REPOSITORY
@@ -276,3 +277,18 @@ def test_the_answer_in_the_readme_is_what_the_analysis_says(training: Findings) 
     for rank, item in enumerate(training.items[:2], 1):
         assert f"{rank}. {item.code} in {item.range}: " in readme
         assert f" ms saved per step {item.text} -> {item.next_step} " in readme
+
+
+@pytest.mark.parametrize(("nesting", "names"), [(1, 10), (4, 30)])
+def test_a_large_trace_nests_as_it_should(nesting, names, tmp_path):
+    large_traces = load("large_traces.py")
+    trace = tmp_path / "deep.sqlite"
+    large_traces.make_deep_trace(trace, 2000, nesting, names)
+    analysis = analyze_trace(trace)
+    assert analysis.totals.kernel_count >= 2000 and analysis.coverage.launches_without_gpu_record == 0
+    assert analysis.coverage.attributed_kernels == analysis.totals.kernel_count
+    assert names / 2 < len(analysis.ranges) <= names
+    ours = analysis.ranges["kernel_count"].sum() / (analysis.totals.kernel_count - analysis.coverage.adopted_kernels)
+    assert nesting - 0.2 < ours <= nesting  # names of one nest in each other only where there are too few names
+    pushed = analysis.range_tree["depth"].max() + 1
+    assert pushed == nesting

@@ -1,0 +1,120 @@
+"""Time the phases of `nsysprof analyze` inside one process, for scripts/bench_analyze.
+
+Phases overlap, because parts of the analysis run beside each other in threads: each has the processor time of its own
+thread, and `rest` is what no phase took.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import resource
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+# Each phase: the module that calls a function, and the name by which it calls it.
+_PHASES = (
+    ("nsysprof.trace.tables", "read_work"),
+    ("nsysprof.trace.tables", "read_calls"),
+    ("nsysprof.trace.tables", "match_launches"),
+    ("nsysprof.trace.open", "_sha256"),
+    ("nsysprof.analysis.overview.summarize", "attribute"),
+    ("nsysprof.analysis.overview.summarize", "_api"),
+    ("nsysprof.analysis.overview.summarize", "_kernels"),
+    ("nsysprof.analysis.overview.summarize", "count_totals"),
+    ("nsysprof.analysis.overview.summarize", "find_caused"),
+    ("nsysprof.analysis.overview.summarize", "_coverage"),
+    ("nsysprof.analysis.attribution.attributed_ranges", "find_structure"),
+    ("nsysprof.analysis.ranges.summarize_ranges", "measure_instances"),
+    ("nsysprof.analysis.ranges.summarize_ranges", "count_launches"),
+    ("nsysprof.analysis.ranges.summarize_ranges", "sum_launched"),
+    ("nsysprof.analysis.ranges.summarize_ranges", "count_exclusive"),
+    ("nsysprof.analysis.ranges.summarize_ranges", "add_caused"),
+    ("nsysprof.analysis.ranges.summarize_ranges", "mark_slow_instances"),
+    ("nsysprof.analysis.ranges.summarize_ranges", "tabulate_instances"),
+    ("nsysprof.analysis.ranges.summarize_ranges", "tabulate_tree"),
+    ("nsysprof.analysis.ranges.summarize_ranges", "add_traffic"),
+    ("nsysprof.analysis.overview.summarize", "outline"),
+    ("nsysprof.analysis.overview.summarize", "summarize_ranges"),
+    ("nsysprof.analysis.overview.summarize", "keep_ledger"),
+    ("nsysprof.analysis.overview.summarize", "find_causes"),
+    ("nsysprof.analysis.overview.summarize", "make_timeline"),
+    ("nsysprof.analysis.overview.summarize", "list_attention"),
+    ("nsysprof.report.write", "_write_tables"),
+    ("nsysprof.report.write", "write_report"),
+)
+
+
+class PhaseTimes:
+    """The times of phases, by name, in order of their first start: wall and processor seconds of their own thread."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, tuple[float, float]] = {}
+        self.inside = 0.0
+        self._lock = threading.Lock()
+        self._depth = threading.local()
+
+    def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function with a stopwatch."""
+
+        @functools.wraps(function)
+        def timed(*arguments: Any, **options: Any) -> Any:
+            depth = getattr(self._depth, "value", 0)
+            self._depth.value = depth + 1
+            wall, cpu = time.perf_counter(), time.thread_time()
+            try:
+                return function(*arguments, **options)
+            finally:
+                took = time.perf_counter() - wall, time.thread_time() - cpu
+                self._depth.value = depth
+                with self._lock:
+                    before = self.found.get(name, (0.0, 0.0))
+                    self.found[name] = before[0] + took[0], before[1] + took[1]
+                    self.inside += took[1] if depth == 0 else 0.0
+
+        return timed
+
+
+def time_phases(arguments: list[str]) -> dict[str, Any]:
+    """Run a command of nsysprof in this process; return its phases and totals (seconds, bytes)."""
+    begin = time.perf_counter()
+    times = PhaseTimes()
+    for module_name, name in _PHASES:
+        module = importlib.import_module(module_name)
+        function = getattr(module, name, None)
+        if function is not None:
+            setattr(module, name, times.wrap(name.strip("_"), function))
+    imports = time.process_time()
+    from nsysprof.cli import app
+
+    app(arguments, standalone_mode=False)
+    total = time.process_time()
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return {
+        "phases": {
+            "imports": (imports, imports),
+            **times.found,
+            "rest": (0.0, total - imports - times.inside),
+        },
+        "wall_s": time.perf_counter() - begin,
+        "cpu_s": total,
+        "peak_bytes": used.ru_maxrss * 1024,
+    }
+
+
+def render_phases(title: str, found: dict[str, Any]) -> str:
+    """Return the Markdown table of one run."""
+    lines = [f"{title}: {found['cpu_s']:.2f} s of processor time", "", "| phase | wall (s) | processor (s) |"]
+    lines.append("|---|---:|---:|")
+    lines += [f"| {name} | {wall:.2f} | {cpu:.2f} |" for name, (wall, cpu) in found["phases"].items()]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    print(json.dumps(time_phases(sys.argv[1:])))
