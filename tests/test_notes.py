@@ -11,7 +11,10 @@ from nsysprof.notes import Note, Severity, make_loss, make_note, registry, split
 ROOT = Path(__file__).parents[1]
 PAGES = {"traces", "dram", "counters", "captures", "bench", "compare", "ranks"}
 # Modules that make a note of a code that they hold in a variable, from a table of their own.
-TABLES = ("nsysprof/analysis/overview/diagnostics.py", "nsysprof/analysis/overview/health.py")
+TABLES = (
+    "nsysprof/analysis/overview/diagnostics.py", "nsysprof/analysis/overview/health.py",
+    "nsysprof/capture/user_program/program_hook.py",
+)  # fmt: skip
 SOURCES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "nsysprof").rglob("*.py"))}
 
 

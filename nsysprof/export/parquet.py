@@ -84,7 +84,8 @@ def _frames(content: Content, name: str) -> Iterator[pd.DataFrame]:
     for low in range(0, max(1, len(table)), _ROWS):
         some = table.iloc[low : low + _ROWS]
         if name == "gpu":
-            some = some.assign(call=some["call"].astype("Int32").mask(some["call"] < 0))
+            for row in ("call", "caused_by"):  # -1: none
+                some = some.assign(**{row: some[row].astype("Int32").mask(some[row] < 0)})
         yield some.astype(dict.fromkeys(texts, "category"))
 
 

@@ -19,6 +19,10 @@ GPU = TableFile("export", "gpu.parquet", "One row per kernel, copy, fill or grap
     text("category", "Kind of kernel: `gemm`, `attention` and so on."),
     integer("bytes", "B", "Size of a copy or fill; 0 for kernels."),
     integer("call", "", "Row of `api.parquet`, from 0, that launched the work.", nullable=True),
+    integer(
+        "caused_by", "", "Row of `ranges.parquet`, from 0: the innermost range that adopted or captured the work.",
+        nullable=True,
+    ),
     _DEVICE,
     integer("context_id", "", "Number of the CUDA context."),
     integer("stream_id", "", "Number of the stream."),
