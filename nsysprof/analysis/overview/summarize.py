@@ -184,6 +184,8 @@ def _memops(work: Work) -> pd.DataFrame:
             "code": np.where(kind == FILL, -1, work.copy_kind)[chosen],
             "duration": work.duration_ns[others][chosen].astype(np.int64),
             "bytes": work.bytes[chosen],
+            "pageable": work.host_kind[chosen] == 0,
+            "pinned": work.host_kind[chosen] == 1,
         }
     )
     table = rows.groupby("code", sort=False).agg(
@@ -192,6 +194,12 @@ def _memops(work: Work) -> pd.DataFrame:
         total_bytes=("bytes", "sum"),
         avg_bytes=("bytes", "mean"),
         max_bytes=("bytes", "max"),
+        pageable_count=("pageable", "sum"),
+        pinned_count=("pinned", "sum"),
     )
+    table["bytes_per_s"] = table["total_bytes"] / (table["total_ns"].where(table["total_ns"] > 0) / 1e9)
+    is_unknown = (table["pageable_count"] + table["pinned_count"] == 0).to_numpy(dtype=bool)
+    for column in ("pageable_count", "pinned_count"):
+        table[column] = table[column].astype("Int64").mask(is_unknown)
     table["operation"] = [FILL_NAME if code == -1 else copy_name(code) for code in table.index.tolist()]
     return table.sort_values("total_ns", ascending=False, kind="stable").reset_index()[list(MEMOP_COLUMNS)]

@@ -126,6 +126,9 @@ def memop_table(analysis: Analysis) -> Table:
         "count": Column("count", Unit.COUNT),
         "total_ns": Column("total", Unit.NS),
         "total_bytes": Column("bytes", Unit.BYTES),
+        "bytes_per_s": Column("bandwidth", Unit.BYTES_PER_S),
+        "pageable_count": Column("pageable", Unit.COUNT),
+        "pinned_count": Column("pinned", Unit.COUNT),
         "max_bytes": Column("largest", Unit.BYTES),
     }
     return _from_frame("Copies and fills", analysis.memops, columns, "memops.csv", terminal_rows=0, document_rows=20)

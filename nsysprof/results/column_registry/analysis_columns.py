@@ -151,6 +151,10 @@ MEMOPS = TableFile("analysis", "memops.csv", "One row per kind of copy or fill."
     integer("total_bytes", "B", "Sum of their sizes."),
     number("avg_bytes", "B", "Mean size."),
     integer("max_bytes", "B", "Largest size."),
+    number("bytes_per_s", "B/s", "Bandwidth: the sum of the sizes over the sum of the durations.", nullable=True),
+    integer("pageable_count", "", "Number of copies whose memory on the host's side is pageable; empty where the trace "
+            "does not say of any.", nullable=True),
+    integer("pinned_count", "", "Number of copies whose memory on the host's side is pinned, likewise.", nullable=True),
 ))  # fmt: skip
 # Every cause of idle time; docs/causes.md defines each. The position of a cause is its code.
 CAUSES = (

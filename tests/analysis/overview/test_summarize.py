@@ -481,3 +481,16 @@ def test_kernels_of_another_thread_have_their_reason(analyze):
         "launched by a thread without a range while no other thread waited inside one": 1,
         "launched outside every range": 1,
     }
+
+
+def test_copies_have_their_bandwidth_and_the_kind_of_host_memory(tmp_path):
+    made = TraceBuilder()
+    made.copy(0, 100, 1, 1000, host=0)
+    made.copy(200, 300, 2, 3000, host=1)
+    made.copy(400, 410, 3, 64, kind=8)
+    with open_trace(made.write(tmp_path / "t.sqlite")) as trace:
+        found = summarize(read_tables(trace)).memops.set_index("operation")
+    up, across = found.loc["[CUDA memcpy Host-to-Device]"], found.loc["[CUDA memcpy Device-to-Device]"]
+    assert (up["bytes_per_s"], up["pageable_count"], up["pinned_count"]) == (2e10, 1, 1)
+    assert across["bytes_per_s"] == 6.4e9
+    assert across[["pageable_count", "pinned_count"]].isna().all()
