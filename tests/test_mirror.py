@@ -23,6 +23,7 @@ ACROSS = {
     "ranks/test_dask_security.py": "who reaches a scheduler",
     "ranks/test_ranks.py": "many traces, from files to stragglers",
     "report/test_browser.py": "the page in a browser",
+    "report/test_program_reports.py": "the report of each recorded program",
     "report/test_roofline.py": "one roofline in every format",
     "trace/test_connections.py": "one connection for each thread",
     "trace/test_damage.py": "damaged traces",

@@ -40,6 +40,7 @@ def analyze(
     ncu: Source | None = None,
     launched_only: bool = False,
     policy: Source | None = None,
+    unfold: bool = False,
     workers: int | None = None,
     scheduler: str | None = None,
     tls: tuple[Path | None, Path | None, Path | None] | None = None,
@@ -60,6 +61,7 @@ def analyze(
     nsys: the nsys that exports a report.
     launched_only: leave out what ranges adopted or captured, which gives NVIDIA's numbers.
     policy: a policy.json of tune: its faster attention backends become findings.
+    unfold: list counted ranges (step0, step1) one by one, not as step#.
     workers, scheduler, tls, worker_memory, by_order: how several traces are read; see docs/ranks.md.
     """
     from nsysprof.api.notebook import show_analysis
@@ -77,6 +79,7 @@ def analyze(
         ncu=_path(ncu),
         launched_only=launched_only,
         policy=_path(policy),
+        unfold=unfold,
         workers=workers,
         scheduler=scheduler,
         tls=tls,

@@ -52,6 +52,7 @@ def analyze(request: AnalyzeRequest, progress: Progress = SILENT) -> TraceResult
                 ncu=request.ncu,
                 launched_only=request.launched_only,
                 policy=request.policy,
+                unfold=request.unfold,
             )
             return analyze_one(one, progress)
         if request.counters is not None or request.ncu is not None or request.policy is not None:
@@ -84,6 +85,7 @@ class AnalyzeRequest:
     ncu: the ncu that reads the counters.
     launched_only: leave out what ranges adopted or captured, in one trace.
     policy: a policy of tune, whose faster attention backends are findings of one trace.
+    unfold: show step0, step1, ... of one trace instead of step#.
     workers, scheduler, tls, worker_memory, by_order: only for several traces; see RanksRequest.
     """
 
@@ -97,6 +99,7 @@ class AnalyzeRequest:
     ncu: Path | None = None
     launched_only: bool = False
     policy: Path | None = None
+    unfold: bool = False
     workers: int | None = None
     scheduler: str | None = None
     tls: tuple[Path | None, Path | None, Path | None] | None = None

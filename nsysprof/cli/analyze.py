@@ -64,6 +64,9 @@ Svg = Annotated[bool, typer.Option(help="Draw the figures as SVG too.", rich_hel
 def analyze(
     inputs: Inputs,
     counters: Counters = None,
+    unfold: Annotated[
+        bool, typer.Option("--unfold", help="List counted ranges (step0, step1) one by one, not as step#.")
+    ] = False,
     policy: Policy = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
@@ -98,6 +101,7 @@ def analyze(
         ncu=ncu,
         launched_only=attribution == "launched",
         policy=policy,
+        unfold=unfold,
         workers=workers,
         scheduler=scheduler,
         tls=(tls_ca_file, tls_cert, tls_key) if tls_ca_file or tls_cert or tls_key else None,

@@ -188,7 +188,8 @@ def _add_crowd(device: DeviceWork, owner: Int64s, begin: Int64s, end: Int64s, to
         owners, of_owner = np.unique(owner[stretch][part], return_inverse=True)
         its_place = pieces[piece]
         start = device.start_ns[its_place]
-        total[owners] += union_ns(start, device.end_ns[its_place] - start, of_owner.astype(np.int32)[which])
+        length = union_ns(start, device.end_ns[its_place] - start, of_owner.astype(np.int32)[which])
+        total[owners[: len(length)]] += length  # owners without a piece, after the last one with any, add nothing
 
 
 def parts_of_owners(owner: Int64s, low: Int64s, high: Int64s) -> Iterator[Int64s]:

@@ -55,12 +55,14 @@ def summarize(
     launched_only: bool = False,
     policy: PolicyFile | None = None,
     stacks: StackSamples | None = None,
+    unfold: bool = False,
 ) -> Analysis:
     """Count and attribute everything. All counts come from the rows of one table each, never from a join.
 
     launched_only: leave out what ranges adopted from helper threads or captured into graphs, as NVIDIA does.
     policy: which attention backends were measured to be the fastest, for the finding attention-backend.
     stacks: what the program's threads did, which gives findings their lines.
+    unfold: as summarize_ranges takes it.
     """
     # Sorting and gathering release the GIL, so independent parts run in parallel.
     with ThreadPoolExecutor(1, thread_name_prefix="totals") as pool:
@@ -75,7 +77,8 @@ def summarize(
         summary = summarize_ranges(
             RangeEvidence(
                 tables, attributed, names, found.memory, found.replays, found.launch_calls, sampled[0], caused
-            )
+            ),
+            unfold=unfold,
         )
     whole = outline(tables, found, totals.result(), sampled, summary.traffic)
     by_name = summary.by_name

@@ -66,6 +66,8 @@ def _sum_groups(columns: dict[str, Int64s], evidence: RangeEvidence, caused: Cau
     adopted = _Lists.of(evidence.group[owner], row)
     creators = _Lists.of(evidence.group[caused.creators[0]], caused.creators[1])
     nodes = _rows_of_nodes(caused)
+    if len(adopted.keys) == len(creators.keys) == 0:
+        return
     launched = _Launched(evidence)
     for group in np.union1d(adopted.keys, creators.keys).tolist():
         own = launched.of_group(group)
@@ -80,6 +82,8 @@ def _sum_groups(columns: dict[str, Int64s], evidence: RangeEvidence, caused: Cau
 def _sum_instances(columns: dict[str, Int64s], evidence: RangeEvidence, caused: CausedWork) -> None:
     work, nodes = evidence.work, _rows_of_nodes(caused)
     creators = _Lists.of(*caused.creators)
+    if len(creators.keys) == 0:
+        return
     launched = _Launched(evidence)
     for instance in creators.keys.tolist():
         rows = np.setdiff1d(nodes.get_all(creators.get(instance)), launched.of_instance(instance))

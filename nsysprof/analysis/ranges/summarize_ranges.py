@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -53,12 +53,14 @@ class RangeSummary:
     traffic: DramTraffic | None
 
 
-def summarize_ranges(evidence: RangeEvidence) -> RangeSummary:
+def summarize_ranges(evidence: RangeEvidence, *, unfold: bool = False) -> RangeSummary:
     """Sum up what each (range, style, domain) launched and caused, and what DRAM moved meanwhile.
 
     projected_ns is the time from the first start to the last end of the GPU work, added over instances, as in nsys'
     nvtx_gpu_proj_sum. The exclusive columns count what no inner push/pop range of the same thread launched; start/end
     ranges do not nest and have no such columns.
+
+    unfold: whether the tree has a place for each name of a counted family (step0, step1), and not one for all (step#).
     """
     attributed = evidence.attributed
     ranges = attributed.ranges
@@ -75,7 +77,8 @@ def summarize_ranges(evidence: RangeEvidence) -> RangeSummary:
     _describe(table, evidence, wall)
     instances = _tabulate_instances(evidence, each)
     opaque = find_opaque(evidence)
-    tree = _tabulate_tree(evidence, each, opaque[0] | opaque[1], launches.is_lost_instance)
+    hidden = opaque[0] | opaque[1]
+    tree = _tabulate_tree(evidence, each, hidden, launches.is_lost_instance, unfold=unfold)
     caused = add_caused(table, instances, evidence)
     add_all_work(table, instances, evidence)
     slow = mark_slow_instances(instances, evidence, each)
@@ -135,9 +138,13 @@ def _tabulate_instances(evidence: RangeEvidence, each: InstanceWork) -> pd.DataF
     return tabulate_instances(attributed.ranges, attributed.keys, each, structure.warm_up, paths)
 
 
-def _tabulate_tree(evidence: RangeEvidence, each: InstanceWork, opaque: Bools, lost: Bools) -> pd.DataFrame:
+def _tabulate_tree(
+    evidence: RangeEvidence, each: InstanceWork, opaque: Bools, lost: Bools, *, unfold: bool
+) -> pd.DataFrame:
     """Return the tree; a place is unknown where an instance is opaque, or where kernels were lost and none is left."""
     attributed, structure = evidence.attributed, evidence.attributed.structure
+    if unfold:
+        structure = replace(structure, folded=structure.paths, families=attributed.keys["name"].tolist())
     adopted = evidence.adopted or (None, None)
     instances: dict[str, Int64s | None] = {
         "kernel_count": each.kernel_count,

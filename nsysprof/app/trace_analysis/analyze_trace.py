@@ -45,6 +45,7 @@ def analyze_one(request: TraceRequest, progress: Progress) -> TraceResult:
                 launched_only=request.launched_only,
                 policy=policy,
                 stacks=read_stacks(source, trace),
+                unfold=request.unfold,
             )
             analysis, record = complete_analysis(
                 analysis, record, trace, folder=source, report=request.counters, ncu=request.ncu
@@ -67,12 +68,13 @@ def analyze_trace(
     launched_only: bool = False,
     policy: PolicyFile | None = None,
     stacks: StackSamples | None = None,
+    unfold: bool = False,
 ) -> Analysis:
     """Read and summarise one SQLite trace.
 
     identity: the file that the user named, as open_trace takes it.
     launched_only: leave out what ranges adopted or captured.
-    policy, stacks: as summarize takes them.
+    policy, stacks, unfold: as summarize takes them.
     """
     from nsysprof.trace.open import open_trace
 
@@ -81,7 +83,9 @@ def analyze_trace(
         from nsysprof.analysis.overview.summarize import summarize
         from nsysprof.trace.tables import read_tables
 
-        return summarize(read_tables(trace, progress=say), launched_only=launched_only, policy=policy, stacks=stacks)
+        return summarize(
+            read_tables(trace, progress=say), launched_only=launched_only, policy=policy, stacks=stacks, unfold=unfold
+        )
 
 
 def default_name(source: Path) -> str:
@@ -127,6 +131,7 @@ class TraceRequest:
     counters: what ncu counted of the same program (.ncu-rep, or its raw page as .csv).
     ncu: the ncu that reads the counters.
     policy: a policy of tune, whose faster attention backends are findings.
+    unfold: show step0, step1, ... instead of step#.
     """
 
     source: Path
@@ -139,6 +144,7 @@ class TraceRequest:
     ncu: Path | None = None
     launched_only: bool = False
     policy: Path | None = None
+    unfold: bool = False
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ def range_rows(analysis: Analysis) -> list[RangeRow]:
     tree = analysis.range_tree
     twins = set(tree.loc[tree["style"] == "StartEnd", "range"])
     tree = tree[(tree["style"] == "StartEnd") | ~tree["range"].isin(twins)]
-    by_name = _by_name(analysis.ranges)
+    by_name = {**{_key(row): row for row in _of_names(analysis.ranges)}, **_by_name(analysis.ranges)}
     places = tree.groupby(_KEY, sort=False, dropna=False).size().to_dict()
     children: dict[int, list[RangeRow]] = {}
     rows: list[RangeRow] = []
@@ -133,6 +133,13 @@ def _folded(rows: list[RangeRow]) -> RangeRow:
         values = [row.numbers[name] for row in rows]
         numbers[name] = None if None in values else sum(values)
     return RangeRow(f"({len(rows):,} more)", rows[0].depth, numbers)
+
+
+def _of_names(ranges: pd.DataFrame) -> list[dict[Any, Any]]:
+    """Return what ranges.csv has of each member of a family, for a tree that is not folded."""
+    members = ranges[(ranges["family"] != ranges["range"]).to_numpy(dtype=bool)].to_dict("records")
+    names = [*_KEY, *_OF_NAME, _PEAK]
+    return [{name: row[name] if name in _KEY else known(row[name]) for name in names} for row in members]
 
 
 def _by_name(ranges: pd.DataFrame) -> dict[Any, dict[str, Any]]:

@@ -35,3 +35,17 @@ def test_a_range_and_its_process_wide_twin_are_not_added_up(tmp_path):
     math, flash = range_rows(samples.analysis(tmp_path))
     assert (math.name, math.numbers["instances"], math.numbers["kernel_count"]) == ("RUN::math::S1024", 1, 20)
     assert (flash.name, flash.numbers["instances"], flash.numbers["kernel_count"]) == ("RUN::flash::S1024", 1, 2)
+
+
+def test_unfolded_families_are_listed_one_by_one(tmp_path):
+    builder = TraceBuilder()
+    for step in range(4):
+        builder.range(10_000 * step, 10_000 * step + 9_000, f"step{step}")
+        builder.launch(10_000 * step + 100, step + 1)
+    folded = range_rows(analyze(builder, tmp_path))
+    assert [(row.name, row.sum_of("kernel_count")) for row in folded] == [("step#", 4)]
+    (tmp_path / "t.sqlite").unlink()
+    rows = range_rows(analyze(builder, tmp_path, unfold=True))
+    assert [(row.name, row.numbers["launch_count"], row.busy_ns) for row in rows] == [
+        (f"step{step}", 1, 50) for step in range(4)
+    ]

@@ -1,0 +1,28 @@
+"""What `analyze` says in the terminal of each program that was recorded on an H200, so that a change of it is seen.
+
+`pytest -m slow tests/report/test_program_reports.py --snapshot-update` writes the snapshots anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.report.formats.console import render_console
+from nsysprof.report.reports.analysis_report import analysis_report
+from tests.conftest import REPOSITORY
+
+FOLDER = "h200-programs"
+PROGRAMS = sorted(path.name.removesuffix(".sqlite.xz") for path in (REPOSITORY / "traces" / FOLDER).glob("*.xz"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_report_of_a_program(program: str, trace_path: Callable[[str], Path], snapshot: SnapshotAssertion) -> None:
+    text = render_console(analysis_report(analyze_trace(trace_path(f"{FOLDER}/{program}")), None), 120)
+    assert "Coverage:" in text
+    assert text == snapshot
