@@ -117,3 +117,17 @@ def test_docstrings_and_errors_are_idiomatic() -> None:
 )
 def test_an_unidiomatic_phrase_is_found(source: str, count: int) -> None:
     assert len(unidiomatic_texts(source)) == count
+
+
+# "of ours" and "as X has it" in a comment make a reader read it twice; so does a comment that begins with "Of".
+UNIDIOMATIC_COMMENT = re.compile(r"#.*\b(?:of ours|which is no|as \w+ has (?:it|them))\b|^\s*# Of (?!one|these|those)")
+
+
+def test_comments_are_idiomatic() -> None:
+    found = [
+        f"{path.relative_to(PACKAGE)}:{number}: {line.strip()}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if UNIDIOMATIC_COMMENT.search(line)
+    ]
+    assert found == [], "write whole sentences that name the thing"

@@ -43,7 +43,7 @@ def make_server(folder: Path, nsys: Path | None = None) -> Any:
 
 
 def _explained(tool: Callable[..., Any], error_type: type[Exception]) -> Callable[..., Any]:
-    """Return the tool with our own errors as those of the protocol, with what to do next."""
+    """Return the tool with our errors turned into errors of the protocol, which say what to do next."""
 
     @functools.wraps(tool)
     def explained(*arguments: Any, **named: Any) -> Any:

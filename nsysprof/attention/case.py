@@ -18,7 +18,7 @@ from nsysprof.attention.shape import Shape, shape_of_row
 from nsysprof.errors import UsageError
 from nsysprof.files.json_file import explain_decoding
 
-# A name of ours or of a plug-in, or the user's own `module:function`, as far as a range name can contain it.
+# One of our names, a plug-in's name, or the user's own `module:function`, as far as a range name can contain it.
 BACKEND_PATTERN = r"^[A-Za-z_][\w.]*(:[A-Za-z_]\w*)?$"
 
 

@@ -53,7 +53,7 @@ TABLES: dict[str, tuple[str, ...]] = {
         + "importedMemoryPoolAddress importedMemoryPoolProcessId",
         "CUDA_GPU_MEMORY_POOL_EVENTS": "start globalPid deviceId address operationType poolType correlationId "
         "minBytesToKeep " + _POOL,
-        # Without payloads and colors: the user's program chose these numbers, and none of ours depends on them.
+        # Without payloads and colors: the user's program chose them, and our numbers do not depend on them.
         "NVTX_EVENTS": "start end eventType rangeId category text globalTid endGlobalTid textId domainId",
         "PROFILER_OVERHEAD": "start end globalTid nameId returnValue overheadType correlationId",
         "GPU_METRICS": "rawTimestamp timestamp typeId metricId value",
@@ -82,7 +82,7 @@ PRIVATE_COLUMNS = {
     "CUPTI_ACTIVITY_KIND_KERNEL": ("mangledName",),
     "CUDA_GPU_MEMORY_USAGE_EVENTS": ("name",),
 }
-# Kept for people who look at the trace; no number of ours depends on them.
+# Kept for people who look at the trace; our numbers do not depend on them.
 _UNREAD_WORDS = "TARGET_INFO_CUDA_STREAM TARGET_INFO_CUDA_CONTEXT_INFO TARGET_INFO_CUDA_NULL_STREAM"
 UNREAD = frozenset(_UNREAD_WORDS.split())
 SAMPLED = frozenset({"GPU_METRICS", "TARGET_INFO_GPU_METRICS", "GENERIC_EVENTS"})

@@ -31,7 +31,7 @@ class CountingPlan:
     sections: tuple[str, ...] = ()
     # One of REPLAYS.
     replay: str = "auto"
-    # Of a call with more kernels, only the first ones are counted.
+    # If a call has more kernels than this, only the first ones are counted.
     kernels: int = 200
 
 

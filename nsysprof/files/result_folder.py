@@ -371,7 +371,7 @@ def name_final_folder(error: NsysprofError, path: Path, folder: Path) -> None:
 
 
 def real_folder(folder: Path) -> Path:
-    """Return where the folder is, spelled as the user has it where that says the same: other machines may see it."""
+    """Return where the folder is, spelled as the user wrote it where that means the same: other machines may see it."""
     if folder.is_symlink() or ".." in folder.parts:
         return Path(os.path.realpath(folder))
     return folder.absolute()

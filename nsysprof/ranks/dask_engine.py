@@ -93,7 +93,7 @@ def _connect(
     from distributed import Client, LocalCluster
     from distributed.security import Security
 
-    # Lost workers become notes of ours; Dask's tracebacks about them do not help the user.
+    # Lost workers become our notes; Dask's tracebacks about them do not help the user.
     for name in ("distributed", "distributed.nanny", "distributed.worker", "distributed.core", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     settings = {

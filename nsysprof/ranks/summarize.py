@@ -45,7 +45,7 @@ from nsysprof.trace.open import open_trace
 from nsysprof.trace.schema import COPY, FILL, MIGRATION, Bools, Int64s, Ints, Tables
 from nsysprof.trace.tables import read_tables
 
-# Of a trace with more range names than this, the largest are kept and the rest become one row.
+# If a trace has more range names than this, the largest ranges are kept and the rest become one row.
 MOST_RANGES = 2000
 OTHER_RANGES = "(other ranges)"
 # Thirteen days (ns). No kernel, call or range takes longer, and sums over ten thousand ranks still fit in 64 bits.

@@ -68,7 +68,7 @@ class Cell:
     before: what stood here in the baseline, where no difference can be given.
     change: the difference from the baseline.
     is_signed: whether a positive number is written with its sign.
-    remark: words of ours that follow the value, such as "as long".
+    remark: our words that follow the value, such as "as long".
     reason: why the value is unknown, in words that take its place.
     full: the whole text that the value is short for.
     """

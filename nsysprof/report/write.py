@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 # History of summary.json. 1: first.
 FORMAT_VERSION = 1
-# Of more instances than this a CSV file is slow to read.
+# A CSV file with more instances than this is slow to read.
 MOST_CSV_INSTANCES = 100_000
 _ALTS = {
     "roofline": "Roofline: FLOP/s of each case against its FLOP per byte of DRAM traffic, below the measured ceilings",

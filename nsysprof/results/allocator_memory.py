@@ -38,7 +38,7 @@ class MemoryFinding:
     device_id: int
     # What could be given back.
     bytes: int
-    # Of what the allocator had from the driver.
+    # Share of the memory that the allocator had from the driver (percent).
     share_pct: float
     text: str
     next_step: str

@@ -77,7 +77,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How many kernels are in ranges. kernels = attributed_kernels + sum(reasons): none is without a reason."""
+    """How many kernels are in ranges; every other kernel has a reason: kernels = attributed_kernels + sum(reasons)."""
 
     kernels: int
     attributed_kernels: int

@@ -42,5 +42,5 @@ class CaseRanking:
     fastest: tuple[RankedCase, ...]
     # The others, the fastest first.
     slower: tuple[RankedCase, ...]
-    # Those of all timed cases that differ from the fastest only by the CPU's dispatch.
+    # The timed cases that differ from the fastest only by the CPU's dispatch.
     dispatch_bound: tuple[RankedCase, ...]

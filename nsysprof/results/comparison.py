@@ -75,7 +75,7 @@ class RangeFacts:
     dram_error_bytes: int = 0
     # The attention backend that ran, judged by its kernels.
     family: str | None = None
-    # Of each instance after the warm-up, in order of start; empty where calls are counted.
+    # One value for each instance after the warm-up, in order of start; empty where calls are counted.
     walls_ns: tuple[int, ...] = ()
 
 
@@ -115,7 +115,7 @@ class Input:
     # An unknown fact is absent or None.
     environment: Mapping[str, Any]
     cases: Mapping[Case, Measured] = field(default_factory=dict)
-    # Of the trace, by range and domain; None without a trace.
+    # The ranges of the trace, by range and domain; None without a trace.
     ranges: Mapping[tuple[str, str], RangeFacts] | None = None
     notes: tuple[Note, ...] = ()
     # What its trace lacks.
@@ -164,9 +164,9 @@ class LatencyChange:
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
-    # Of the Mann-Whitney test of blocks.
+    # The p value of the Mann-Whitney test of blocks.
     p_blocks: float | None = None
-    # Of the t test of processes (of runs, where a side has several; of turns); None where no side has two of them.
+    # The p value of the t test of processes, runs or turns; None where each side has only one.
     p_units: float | None = None
     # The larger of these two, corrected over all cases: by Holm's method, in turns by Benjamini and Hochberg's.
     p: float | None = None

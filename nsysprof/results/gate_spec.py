@@ -19,7 +19,7 @@ from nsysprof.results.finding_codes import CODES
 LATENCY_METRICS = ("slower", "faster")
 # A rule about findings of analyze has a code in place of a limit, or this word for all of them.
 FINDING, ANY_FINDING = "finding", "any"
-# What users call it, and what it is called in every table of ours.
+# What users call a metric, and its name in our tables.
 ALIASES = {"memcpy": "copied", "memset": "filled", "bytes": "moved", "memory": "vram", "time": "kernel_time"}
 # Sums that have no column of their own: bytes copied and set.
 _SUMS = {"moved": "bytes"}

@@ -27,7 +27,7 @@ REPLAY_ERROR_PCT = 5.0
 # much. In this part of jobs without an outlier one may be named.
 OUTLIER_RANKS, OUTLIER_ALPHA, OUTLIER_PCT = 5, 0.05, 5.0
 # The median residual up to which a clock that was found by collectives is used. Ends of one collective on two ranks
-# differ by the last hop of a ring: some 10 us. A clock that is ten times as far off is not one.
+# differ by the last hop of a ring: some 10 us. A clock that is ten times as far off was not fitted.
 MOST_RESIDUAL_NS = 100_000
 
 

@@ -14,9 +14,9 @@ import pandas as pd
 from nsysprof.results.datasheet import Peak, find_peak
 from nsysprof.results.launch_bound import LAUNCH_BOUND_SHARE
 
-# Of a ceiling, from which on it is what holds a kernel back. NVIDIA's own speed-of-light rule takes 60 % too.
+# A kernel that reaches this share of a ceiling is limited by it. NVIDIA's own speed-of-light rule takes 60 % too.
 NEAR_PCT = 60.0
-# Of the warps of an SM, up to which too few fit to hide latency.
+# With this share of an SM's warps or fewer, too few are active to hide latency.
 FEW_WARPS_PCT = 30.0
 
 LAUNCH, MEMORY, L2, COMPUTE, OCCUPANCY, OTHER, UNKNOWN = (

@@ -29,7 +29,7 @@ _COUNTED = (
     "LONG_BINPUT",
 )  # fmt: skip
 _CODES = {each.name: ord(each.code) for each in pickletools.opcodes}
-# Integers of more bytes than this are no size, address or time.
+# An integer with more bytes than this cannot be a size, an address or a time.
 _MOST_INTEGER_BYTES = 16
 
 _Step = Callable[[Any], None]

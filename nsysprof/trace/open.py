@@ -57,7 +57,7 @@ class Trace:
     large_bytes: int | None = None
     one_thread: bool = False
     notes: list[Note] = field(default_factory=list)
-    # What of the trace could not be read or is not there yet; `notes` tells it, too.
+    # The parts of the trace that could not be read or are not there yet; `notes` tells about them, too.
     losses: list[Loss] = field(default_factory=list)
     lock: threading.RLock = field(default_factory=threading.RLock)
     shared: dict[str, bool] = field(default_factory=dict)
@@ -229,7 +229,7 @@ def _probe(connection: sqlite3.Connection, path: Path) -> dict[str, tuple[str, .
 
 
 def refuse_lfs_pointer(path: Path, head: bytes) -> None:
-    """Raise TraceForeignError when a file's first bytes are those of a git-lfs pointer."""
+    """Raise TraceForeignError when a file's first bytes are a git-lfs pointer."""
     if head.startswith(_LFS):
         raise TraceForeignError(f"{path} is a git-lfs pointer, not the trace itself.", "Run: git lfs pull")
 

@@ -183,7 +183,7 @@ class Tables:
     # Sampled DRAM counters.
     gpu_metrics: GpuMetrics | None
     notes: list[Note] = field(default_factory=list)
-    # What of the trace could not be read; `notes` tells it, too.
+    # The parts of the trace that could not be read; `notes` tells about them, too.
     losses: list[Loss] = field(default_factory=list)
     # start_ns, end_ns, sync_type (1 event, 2 a stream waits for an event, 3 stream, 4 context), device_id, context_id,
     # stream_id, correlation_id, global_pid, event_id, event_sync_id, call (its row of calls or -1); None: not recorded.

@@ -16,7 +16,7 @@ _SOUGHT = 64
 # A program nests less deeply, and a damaged trace more: what is deeper is shown without what encloses it.
 _DEEPEST = 200
 _LONGEST_NAME, _LONGEST_PATH = 500, 4000
-# Of a name with many places, only the longest ones are shown.
+# If a name stands in many places, only the longest ones are shown.
 _MOST_PATHS = 4
 
 

@@ -32,7 +32,7 @@ _INTEGERS = {"B": "batch", "H": "heads", "KV": "kv_heads", "D": "head_dim"}
 def list_attention(tables: Tables, launch: Ints, ranges: pd.DataFrame) -> pd.DataFrame:
     """Return one row for each range, backend, pass and data type, with the columns of attention.csv.
 
-    launch: the call of each row of work, or -1. ranges: instances, as attribution has them. Shapes are known only of
+    launch: the call of each row of work, or -1. ranges: instances, as made by the attribution. Shapes are known only of
     ranges that nsysprof's own captures name.
     """
     work = tables.work

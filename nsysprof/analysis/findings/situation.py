@@ -40,7 +40,7 @@ class Situation:
     call_name: Texts
     call_start_ns: Int64s
     call_ns: Int64s
-    # What of the host's time before the call the profiler took.
+    # How much of the host's time before the call the profiler took.
     profiler_ns: Int64s
     # The innermost range of the call, and of the host's time before it.
     range_of: Texts

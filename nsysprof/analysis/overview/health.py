@@ -65,7 +65,7 @@ def find_data_loss(tables: Tables, attributed: Attributed, launches: Bools, miss
         remark = _no_kernels(tables, total, ours, ran_other_work)
         # A missing kernel table does not prove that there were no kernels: nsys writes none if it lost them all.
         is_counted = _ran_no_kernel(tables, total, ours, ran_other_work)
-        # Without a GPU there was nothing to lose: a capture on a CPU has ranges of ours, too.
+        # Without a GPU there was nothing to lose: a capture on a CPU has our ranges, too.
         is_lost = total > 0 or (ours > 0 and bool(tables.devices))
         return DataLoss(known_lost, is_counted=is_counted, is_lost=is_lost, remarks=(remark,))
     remarks: list[Remark] = [*_without_launch(tables), *_unnamed(tables), *_strayed(tables), *_cut_ranges(tables)]

@@ -15,8 +15,8 @@ OUTSIDE = "(outside every range)"
 def list_owners(memory: DeviceMemory | None, ranges: pd.DataFrame) -> pd.DataFrame:
     """Return the owners of the memory of the device that held most, at its peak; the rows add up to the peak.
 
-    ranges: instances, as attribution has them. A range owns what was allocated while it was the innermost one that was
-    open in its process.
+    ranges: instances, as made by the attribution. A range owns what was allocated while it was the innermost open range
+        of its process.
     """
     peaks = {} if memory is None else memory.peaks()
     if memory is None or not peaks or max(peaks.values()) <= 0:

@@ -28,7 +28,7 @@ class ReplayChange:
     cost_ns: Int64s
     # Whether each call waits for the GPU.
     waits: Bools
-    # Of each piece of work.
+    # The duration of each piece of work.
     duration_ns: Int64s
     # Whether work waits for other streams.
     needs_other: Bools

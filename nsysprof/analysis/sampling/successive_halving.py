@@ -13,8 +13,8 @@ import numpy as np
 
 from nsysprof.arrays import Floats
 
-# So much slower in every block that no number of samples would change it. To be dropped takes more than to be called
-# far behind: the best's later blocks may be slower than its first.
+# A backend so much slower in every block that more samples would not change it. Dropping it takes a larger ratio than
+# calling it far behind: the best's later blocks may be slower than its first.
 _DROPPED, FAR_BEHIND = 2.0, 1.5
 MOST_BLOCKS = 12
 _KEPT = 2

@@ -20,15 +20,15 @@ from nsysprof.trace.schema import PID_MASK, Int64s, Ints, Tables
 _LEAST_INSTANCES = 3
 # The instances of a step range fill at least this part of the time from the first to the last of them.
 _LEAST_FILLED = 0.5
-# And hold this part of all GPU time: compiling and tuning before them may take more.
+# They also hold at least this part of all GPU time: compiling and tuning before them may take more.
 _LEAST_WORK = 0.05
-# Of ranges that fill nearly as much, a range that is called a step goes first.
+# Among ranges that fill nearly as much time, a range that is called a step goes first.
 _NEARLY = 0.8
 _STEP_NAME = re.compile(r"step|iter|batch|token|decode|epoch(?!s)", re.IGNORECASE)
 # JAX names what it compiled and runs in a domain of its own.
 _XLA = "TSL"
 _JITTED = re.compile(r"(TSL:)?XlaModule:#hlo_module=p?(jit|pmap)")
-# A range with fewer instances is taken for steps only where no other fills as much.
+# A range with fewer instances is taken for steps only if no other range fills as much time.
 _FEW_INSTANCES = 4
 
 

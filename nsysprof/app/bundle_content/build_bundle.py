@@ -107,7 +107,7 @@ def build(request: BuildRequest, work: Path, say: Say) -> tuple[Built, Path]:
             built = _build_stage(request, folder, stage, traces, say)
         except UsageError:
             if stage.ranges != request.ranges:
-                continue  # no range of ours to crop to
+                continue  # this trace has none of the ranges to crop to
             raise
         archive = work / f"{number}.zip"
         size = write_archive(archive, built.files, request.title, _facts(request, built))

@@ -20,7 +20,7 @@ from nsysprof.trace.open import quote
 _SQLITE, _PNG = b"SQLite format 3\0", b"\x89PNG\r\n\x1a\n"
 _TEXT_SUFFIXES = (".json", ".csv", ".md", ".html", ".txt")
 _DATA_URI = re.compile(rb"base64,([A-Za-z0-9+/]{64,}={0,2})")
-_MOST_PIXELS = 512 << 20  # bytes; a figure of ours has about ten million
+_MOST_PIXELS = 512 << 20  # bytes; one of our figures has about ten million
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ OUTSIDE = "(no range)"
 COLLECTIVES, OWN_WORK, NOT_REPLAYED = "collectives", "own work", "not replayed"
 # A job is judged by parts of equal numbers of collectives. The first part is warm-up and is left out.
 _PARTS, _LEAST_PARTS = 16, 5
-# Of more ranks than this, those for which the others waited longest are replayed with as many of the rest.
+# Where a job has more ranks than this, the ranks that the others waited for longest are replayed, and as many others.
 _REPLAYED, _JUDGED = 32, 16
 
 

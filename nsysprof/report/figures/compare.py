@@ -37,7 +37,7 @@ def draw_ratios(found: VersionComparison) -> Figure | None:
     if not known:
         return None
     known.sort(key=lambda change: -(change.ratio or 1))
-    # Of many, those furthest from 1.
+    # If there are many, only the changes furthest from 1 are shown.
     far = sorted(known, key=lambda change: -abs(np.log(change.ratio or 1)))[:_MOST_ROWS]
     shown = [change for change in known if change in far]
     figure = new_figure(1.5 + 0.26 * len(shown))

@@ -10,7 +10,7 @@ from nsysprof.report.figures.palette import CATEGORY_COLORS, IDLE_COLORS
 from nsysprof.report.formats.cell_text import cell_text
 
 _UNKNOWN_COLOR = "#999999"
-# Of a bar's width, in percent, for each letter of a label inside it.
+# The share of a bar's width that each letter of a label inside it needs (percent).
 _LETTER_PCT = 0.9
 # A step of this many times the usual one is cut, so that the others stay visible.
 _CUT = 2.0

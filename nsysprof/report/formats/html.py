@@ -15,7 +15,7 @@ from nsysprof.report.formats.short_names import shorten_names
 # A table of so many rows is worth a filter.
 _FILTER_ABOVE = 8
 _TIMELINE = ("templates/timeline_rows.js", "templates/timeline.js")
-# Of a ranking the first ones stand open, the others are folded away.
+# The first items of a ranking are open, the others are folded away.
 _FIRST_ITEMS = 3
 _NAME, _CELL, _KEY, _FULL = 120, 300, 300, 4000
 

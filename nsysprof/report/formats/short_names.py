@@ -1,4 +1,4 @@
-"""Cut names to a width so that those of one column stay distinguishable."""
+"""Cut names to a width so that the names of one column stay distinguishable."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def _depths_of(rows: pd.DataFrame) -> Int64s:
 
 def _calls(analysis: Analysis) -> list[_Owner]:
     api = analysis.timeline.api
-    # Of an operator trace the calls are the operators again.
+    # In a trace of operators the calls are the operators again.
     if analysis.trace.work_kind != "kernel":
         return []
     by_thread = rows_by_key(api["global_tid"])

@@ -44,7 +44,7 @@ def analysis_report(
     timeline: what timeline_data made, None for a report without an interactive timeline.
     """
     words, tier = words_for(analysis.trace), tier_of(record)
-    # The cases of a grid are no program: what they share of the GPU's time says nothing about any of them.
+    # The cases of a grid are not a program: what they share of the GPU's time says nothing about any of them.
     is_grid = record is not None and record.has_cases
     first = case_sections(record, words) if record is not None and is_grid else overview_sections(analysis)
     sections = [*first, *findings_sections(analysis)]

@@ -11,7 +11,7 @@ import pandas as pd
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.roof import known
 
-# So many ranges are shown, and inside one; of ranges without GPU work, such as a compiler's, fewer.
+# The most ranges shown at the top and inside a range; fewer where they have no GPU work, such as a compiler's.
 _MOST_ROOTS = 200
 _MOST_CHILDREN, _MOST_IDLE_CHILDREN = 12, 3
 _ADDED = (

@@ -128,7 +128,7 @@ def possible_times(start_ns: Int64s, end_ns: Int64s) -> Bools:
 
 
 def narrow_correlation(ids: Int64s) -> CorrelationIds:
-    """Return correlation ids in 32 bits, as CUPTI has them; anything else becomes 0, which means none."""
+    """Return correlation ids in 32 bits, as CUPTI writes them; anything else becomes 0, which means none."""
     narrow = ids.astype(np.uint32)
     wrong = (ids < 0) | (ids >= 2**32)
     if wrong.any():

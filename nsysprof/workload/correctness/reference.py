@@ -99,7 +99,7 @@ def _heads(inputs: Inputs, heads: slice, rows: torch.Tensor, height: int, round_
             continue
         g = grad[:, :, block]
         dv[:, :, seen] += (p.mT @ g).sum(1, keepdim=True)
-        # The sum of p * dp equals that of g * out. Kernels compute the second, whose rounding differs.
+        # The sums of p * dp and of g * out are equal. Kernels compute the second, whose rounding differs.
         ds = round_(p * (round_(g @ v[:, :, seen].mT) - (g * out).sum(-1, keepdim=True)))
         ds = round_(ds / math.sqrt(q.shape[-1]))
         dk[:, :, seen] += (ds.mT @ q[:, :, block]).sum(1, keepdim=True)
