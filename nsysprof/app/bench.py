@@ -65,7 +65,7 @@ def bench(request: BenchRequest, progress: Progress = SILENT) -> BenchResult:
     with claim_folder(folder, BENCH, force=request.force) as claimed:
         prepare_bench_folder(claimed.path)
         run = new_run(plan)
-        progress.say(f"seed {plan.seed}")
+        progress.tell(f"seed {plan.seed}")
         try:
             with progress.blocks(plan.processes * plan.rounds * len(plan.cells)) as on_block:
                 finished = run_bench(run, claimed.path, on_block)

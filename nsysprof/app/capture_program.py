@@ -65,7 +65,7 @@ def capture_program(request: ProgramRequest, progress: Progress = SILENT) -> Pro
     from nsysprof.capture.user_program.record_program import own_watchers
 
     planned = plan_program_capture(request)
-    say = (progress if planned.is_first else SILENT).say
+    say = (progress if planned.is_first else SILENT).tell
 
     def record(folder: Path) -> CapturedProgram:
         watchers = own_watchers(quiet_stdout=request.stdout_to_stderr)
@@ -94,7 +94,7 @@ def capture_program(request: ProgramRequest, progress: Progress = SILENT) -> Pro
         trace_bytes = _size(captured.traces)
     if joint.is_left:
         text = f"some ranks of this job left nothing, so {planned.folder} keeps its older capture; see {joint.path}"
-        progress.say(text)
+        progress.tell(text)
     where = joint.path if joint.is_left else planned.folder
     captured = replace(captured, traces=joint.final(captured.traces))
     return ProgramResult(captured, where, planned.is_first, _failure(captured, where), trace_bytes)

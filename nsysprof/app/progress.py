@@ -25,7 +25,11 @@ class Progress:
     """Receive what a long use case reports, and show none of it."""
 
     def say(self, text: str) -> None:
-        """Receive one line that names the next step."""
+        """Receive one line that names the step that begins now."""
+
+    def tell(self, text: str) -> None:
+        """Receive one line that the user must know of, whoever watches. Without a method of its own it is said."""
+        self.say(text)
 
     @contextmanager
     def traces(self, count: int) -> Iterator[Callable[[int, str], None]]:

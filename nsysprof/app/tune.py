@@ -66,7 +66,7 @@ def tune(request: TuneRequest, progress: Progress = SILENT) -> TuneResult:
     run = _begin(plan, folder, request)
     with claim_folder(folder, BENCH, force=request.force, resume=request.resume) as claimed:
         prepare_bench_folder(claimed.path)
-        progress.say(f"seed {run.plan.seed}")
+        progress.tell(f"seed {run.plan.seed}")
         finished = _search(run, claimed.path, request, progress)
         results = summarize(run)
         told = "" if run.complete else f"Ended by its budget of {request.budget_s:g} s, or by hand; --resume goes on."

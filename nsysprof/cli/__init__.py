@@ -15,7 +15,7 @@ import typer
 
 from nsysprof import __version__
 from nsysprof.cli import analyze, bench, bundle, capture, compare, demo, doctor, explain, export, mcp, tune, whatif
-from nsysprof.cli.standard_streams import ForgivingStream, forgive_streams
+from nsysprof.cli.standard_streams import ForgivingStream, forgive_streams, show_status
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError
 
 _INTERNAL_ERROR = 70  # EX_SOFTWARE
@@ -90,6 +90,7 @@ def main() -> None:
     output = forgive_streams()
     try:
         code = _run()
+        show_status("")
         if output is not None:
             output.flush()
             code = _judge_output(output, code)

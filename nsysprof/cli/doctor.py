@@ -22,7 +22,7 @@ def doctor(as_json: options.Json = False) -> None:
     from nsysprof.app import doctor as use_case
     from nsysprof.cli.progress import show_progress
 
-    result = use_case.doctor(show_progress(quiet=as_json, indent="  "))
+    result = use_case.doctor(show_progress(quiet=as_json))
     if as_json:
         data = {"ok": not result.problems, "checks": json_value(result.checks)}
         print_json(data)

@@ -1,4 +1,8 @@
-"""Show progress of long work on stderr, so that stdout stays clean: a bar on a terminal, lines elsewhere."""
+"""Show progress of long work on stderr where that is a terminal; elsewhere there is nobody to watch it.
+
+All commands show the same: a line with the step that is done now, and, where there is something to count, a bar with
+how many are done, how fast, and the time left. Both vanish when the work is done.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from nsysprof.app.progress import SILENT, Progress
+from nsysprof.cli.standard_streams import show_status
 from nsysprof.plain_text import plain_line, plain_lines
 
 if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+
     from nsysprof.app.progress import BenchRun, CaptureState, CaseOutcome, OnBlock, OnCase
 
 _PASS_TITLES = {
@@ -22,217 +29,140 @@ _PASS_TITLES = {
     "traffic": "counted (traffic)",
     "detail": "counted (detail)",
 }
+# What a bar leaves of a line of 80 characters for the name of what is done now.
+_BAR_WIDTH, _MOST_NAME = 16, 40
 
 
-def show_progress(*, quiet: bool = False, indent: str = "") -> Progress:
+def show_progress(*, quiet: bool = False) -> Progress:
     """Return what shows progress on this terminal, or shows nothing where `quiet`."""
-    return SILENT if quiet else TerminalProgress(indent)
+    return SILENT if quiet else TerminalProgress()
+
+
+class TerminalProgress(Progress):
+    """Show progress on stderr where it is a terminal. Only what the user must know is said elsewhere too."""
+
+    def say(self, text: str) -> None:
+        show_status(plain_line(text))
+
+    def tell(self, text: str) -> None:
+        typer.echo(plain_lines(text), err=True)
+
+    @contextmanager
+    def traces(self, count: int) -> Iterator[Callable[[int, str], None]]:
+        with _meters() as meters:
+            meter = meters.add("traces", count)
+            yield meter.advance
+
+    @contextmanager
+    def rows(self, title: str, count: int) -> Iterator[Callable[[int], None]]:
+        with _meters() as meters:
+            meter = meters.add(title, count)
+            yield meter.advance
+
+    @contextmanager
+    def cases(self, count: int) -> Iterator[OnCase]:
+        with _meters() as meters:
+            of_pass: dict[str, Meter] = {}
+
+            def show(pass_name: str, state: CaptureState) -> None:
+                meter = of_pass.get(pass_name) or meters.add(_PASS_TITLES[pass_name], count)
+                of_pass[pass_name] = meter
+                current = state.current
+                name = "" if current is None else state.plan.range_of(state.plan.cases[current])
+                meter.reach(sum(_state(outcome, pass_name) != "not_run" for outcome in state.outcomes), name)
+
+            yield show
+
+    @contextmanager
+    def blocks(self, count: int) -> Iterator[OnBlock]:
+        with _meters() as meters:
+            meter = meters.add("blocks", count)
+
+            def show(run: BenchRun, left: int, cell: int | None) -> None:
+                failed = sum(block.status != "ok" for block in run.blocks)
+                name = "" if cell is None else run.plan.name_of(cell)
+                meter.reach(count - left, f"{name}, {failed} failed" if failed else name)
+
+            yield show
+
+    @contextmanager
+    def search(self, budget_s: float) -> Iterator[OnBlock]:
+        """Show how much of the time is used; how many blocks that is worth is known only at the end."""
+        begin = time.monotonic()
+        with _meters() as meters:
+            meter = meters.add("seconds", round(budget_s))
+
+            def show(run: BenchRun, left: int, cell: int | None) -> None:
+                name = "" if cell is None else f", {run.plan.name_of(cell)}"
+                meter.reach(
+                    min(budget_s, time.monotonic() - begin), f"{len(run.blocks)} blocks, {left} left of this step{name}"
+                )
+
+            yield show
+
+
+def rate_text(per_second: float) -> str:
+    """Return a rate in three digits; a slow one as seconds for each."""
+    if per_second <= 0:
+        return ""
+    return f"{1 / per_second:.3g} s each" if per_second < 1 else f"{per_second:,.{2 if per_second < 10 else 0}f}/s"
+
+
+class Meter:
+    """One thing that is counted. bars, task: where it is shown; None where nobody watches."""
+
+    def __init__(self, total: int, bars: Bars | None, title: str) -> None:
+        self._total, self._bars, self._begin, self._done = total, bars, time.monotonic(), 0.0
+        if bars is not None:
+            self._task = bars.add_task(plain_line(title), total=total, count=f"0/{total:,}", rate="", name="")
+
+    def advance(self, more: int, name: str = "") -> None:
+        """Count more of it."""
+        self.reach(self._done + more, name)
+
+    def reach(self, done: float, name: str = "") -> None:
+        """Show that so many are done; name: what is done now."""
+        self._done = done
+        if self._bars is None:
+            return
+        seconds = time.monotonic() - self._begin
+        self._bars.update(
+            self._task,
+            completed=done,
+            count=f"{done:,.0f}/{self._total:,}",
+            rate=rate_text(done / seconds) if seconds > 0 else "",
+            name=plain_line(name)[:_MOST_NAME],
+        )
+
+
+class Meters:
+    """The bars of one piece of work. bars: None where stderr is not a terminal."""
+
+    def __init__(self, bars: Bars | None) -> None:
+        self._bars = bars
+
+    def add(self, title: str, total: int) -> Meter:
+        return Meter(total, self._bars, title)
+
+
+@contextmanager
+def _meters() -> Iterator[Meters]:
+    if not sys.stderr.isatty():
+        yield Meters(None)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = (
+        TextColumn("{task.description}", markup=False), BarColumn(bar_width=_BAR_WIDTH),
+        TextColumn("{task.fields[count]}", markup=False), TextColumn("{task.fields[rate]}", markup=False),
+        TimeRemainingColumn(), TextColumn("left", markup=False), TextColumn("{task.fields[name]}", markup=False),
+    )  # fmt: skip
+    show_status("")
+    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+        yield Meters(bars)
 
 
 def _state(outcome: CaseOutcome, pass_name: str) -> str:
     return {"timed": outcome.status, "traced": outcome.traced}.get(pass_name, outcome.counted)
-
-
-def _count(progress: CaptureState, pass_name: str) -> int:
-    return sum(_state(outcome, pass_name) != "not_run" for outcome in progress.outcomes)
-
-
-def _lines(cases: int) -> OnCase:
-    said: set[tuple[str, int]] = set()
-    started: dict[str, float] = {}
-
-    def show(pass_name: str, progress: CaptureState) -> None:
-        if pass_name not in started:
-            started[pass_name] = time.monotonic()
-            typer.echo(f"{_PASS_TITLES[pass_name]} pass:", err=True)
-        for index, outcome in enumerate(progress.outcomes):
-            state = _state(outcome, pass_name)
-            if state == "not_run" or (pass_name, index) in said:
-                continue
-            said.add((pass_name, index))
-            done = _count(progress, pass_name)
-            each = (time.monotonic() - started[pass_name]) / done
-            name = progress.plan.range_of(progress.plan.cases[index])
-            typer.echo(f"  [{done}/{cases}] {name}: {state}, about {each * (cases - done):.0f} s left", err=True)
-
-    return show
-
-
-def _bars(cases: int) -> Iterator[OnCase]:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-    from rich.progress import Progress as Bars
-
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-        TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[case]}", markup=False),
-    )  # fmt: skip
-    with Bars(*columns, console=Console(stderr=True)) as bars:
-        tasks = {}
-
-        def show(pass_name: str, progress: CaptureState) -> None:
-            if pass_name not in tasks:
-                tasks[pass_name] = bars.add_task(_PASS_TITLES[pass_name], total=cases, case="")
-            current = progress.current
-            name = "" if current is None else progress.plan.range_of(progress.plan.cases[current])
-            bars.update(tasks[pass_name], completed=_count(progress, pass_name), case=name)
-
-        yield show
-
-
-def _block_lines(blocks: int) -> OnBlock:
-    """Print a line at every tenth of the way."""
-    begin, said = time.monotonic(), 0
-
-    def show(run: BenchRun, left: int, _cell: int | None) -> None:
-        nonlocal said
-        done = blocks - left
-        if done * 10 // max(1, blocks) > said:
-            said = done * 10 // max(1, blocks)
-            rest = (time.monotonic() - begin) / done * left
-            failed = sum(block.status != "ok" for block in run.blocks)
-            text = f", {failed} failed" if failed else ""
-            typer.echo(f"  {done} of {blocks} blocks{text}, about {rest:.0f} s left", err=True)
-
-    return show
-
-
-def _block_bar(blocks: int) -> Iterator[OnBlock]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
-
-    columns = (
-        TextColumn("blocks"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-        TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[cell]}", markup=False),
-    )  # fmt: skip
-    with Bars(*columns, console=Console(stderr=True)) as bars:
-        task = bars.add_task("blocks", total=blocks, cell="")
-
-        def show(run: BenchRun, left: int, cell: int | None) -> None:
-            bars.update(task, completed=blocks - left, cell="" if cell is None else run.plan.name_of(cell))
-
-        yield show
-
-
-def _row_lines(title: str, rows: int) -> Callable[[int], None]:
-    """Print a line at every tenth of the way, from a million rows on."""
-    begin, done, said = time.monotonic(), 0, 0
-
-    def advance(more: int) -> None:
-        nonlocal done, said
-        done += more
-        if rows >= 1_000_000 and done * 10 // rows > said:
-            said = done * 10 // rows
-            rest = (time.monotonic() - begin) / done * (rows - done)
-            typer.echo(f"  {title}: {done:,} of {rows:,} rows, about {max(0, rest):.0f} s left", err=True)
-
-    return advance
-
-
-def _row_bar(title: str, rows: int) -> Iterator[Callable[[int], None]]:
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
-
-    columns = (
-        TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn(), TextColumn("left"),
-        TimeRemainingColumn(),
-    )  # fmt: skip
-    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task(title, total=rows)
-        yield lambda more: bars.advance(task, more)
-
-
-def _count_lines(title: str, count: int) -> Callable[[int, str], None]:
-    begin, done, said = time.monotonic(), 0, 0
-
-    def advance(more: int, _name: str) -> None:
-        nonlocal done, said
-        done += more
-        if done * 10 // max(1, count) > said:
-            said = done * 10 // max(1, count)
-            rest = (time.monotonic() - begin) / done * (count - done)
-            typer.echo(f"  {done:,} of {count:,} {title}, about {max(0, rest):.0f} s left", err=True)
-
-    return advance
-
-
-def _count_bar(title: str, count: int) -> Iterator[Callable[[int, str], None]]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
-
-    columns = (
-        TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-        TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[name]}", markup=False),
-    )  # fmt: skip
-    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task(title, total=count, name="")
-        yield lambda more, name: bars.update(task, advance=more, name=plain_line(name[:40]))
-
-
-def _search_lines(budget_s: float) -> OnBlock:
-    """Print a line every five seconds: the blocks so far, those left of this step, and the time left."""
-    begin, said = time.monotonic(), 0.0
-
-    def show(run: BenchRun, left: int, cell: int | None) -> None:
-        nonlocal said
-        now = time.monotonic()
-        if now < said + 5:
-            return
-        said = now
-        name = "" if cell is None else f", now {run.plan.name_of(cell)}"
-        rest = max(0.0, budget_s - (now - begin))
-        typer.echo(f"  {len(run.blocks)} blocks, {left} left of this step{name}; {rest:.0f} s left at most", err=True)
-
-    return show
-
-
-class TerminalProgress(Progress):
-    """Show progress on stderr: bars where it is a terminal, lines elsewhere."""
-
-    def __init__(self, indent: str = "") -> None:
-        self._indent = indent
-
-    def say(self, text: str) -> None:
-        typer.echo(f"{self._indent}{plain_lines(text)}", err=True)
-
-    @contextmanager
-    def traces(self, count: int) -> Iterator[Callable[[int, str], None]]:
-        if sys.stderr.isatty():
-            yield from _count_bar("traces", count)
-        else:
-            yield _count_lines("traces", count)
-
-    @contextmanager
-    def rows(self, title: str, count: int) -> Iterator[Callable[[int], None]]:
-        """Show a bar, or lines; what takes only a moment shows nothing."""
-        if sys.stderr.isatty():
-            yield from _row_bar(title, count)
-        else:
-            yield _row_lines(title, count)
-
-    @contextmanager
-    def cases(self, count: int) -> Iterator[OnCase]:
-        if sys.stderr.isatty():
-            yield from _bars(count)
-        else:
-            yield _lines(count)
-
-    @contextmanager
-    def blocks(self, count: int) -> Iterator[OnBlock]:
-        if sys.stderr.isatty():
-            yield from _block_bar(count)
-        else:
-            yield _block_lines(count)
-
-    @contextmanager
-    def search(self, budget_s: float) -> Iterator[OnBlock]:
-        yield _search_lines(budget_s)

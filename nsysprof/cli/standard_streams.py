@@ -1,9 +1,13 @@
-"""Write to a standard output that may be closed (`| head`) or full (`> /dev/full`): neither is the command's fault."""
+"""Write to a standard output that may be closed (`| head`) or full (`> /dev/full`): neither is the command's fault.
+
+A status is the last line of a terminal, below what was printed, until something else is printed.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+import shutil
 import sys
 from typing import Any, TextIO, cast
 
@@ -25,6 +29,16 @@ def mark_saved() -> None:
         sys.stdout.is_saved = True
 
 
+def show_status(text: str) -> None:
+    """Show a status in place of the one before; an empty one erases it. Only a terminal shows any."""
+    stream = sys.stderr
+    if isinstance(stream, ForgivingStream) and stream.isatty():
+        stream.write("")  # erases
+        most = shutil.get_terminal_size().columns - 1
+        ForgivingStream.has_status = bool(text)
+        stream.write_beneath(text[:most])
+
+
 class ForgivingStream:
     """Pass text on to a stream until that fails, and drop the rest.
 
@@ -32,12 +46,27 @@ class ForgivingStream:
     is_saved: whether what is printed is on disk too.
     """
 
+    # Whether a status stands in the last line of the terminal, which both streams share.
+    has_status = False
+
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self.failure: OSError | None = None
         self.is_saved = False
 
     def write(self, text: str) -> int:
+        if ForgivingStream.has_status:
+            ForgivingStream.has_status = False
+            if isinstance(sys.stderr, ForgivingStream):
+                sys.stderr.write_beneath("\r\x1b[K")
+        return self._write(text)
+
+    def write_beneath(self, text: str) -> None:
+        """Write at once, and leave the status alone."""
+        self._write(text)
+        self.flush()
+
+    def _write(self, text: str) -> int:
         if self.failure is None:
             try:
                 return self._stream.write(text)

@@ -338,8 +338,12 @@ def test_hostile_names_stay_text(tmp_path):
 def test_ctrl_c_is_neither_pass_nor_regression(base, tmp_path):
     out = tmp_path / "o"
     command = [sys.executable, "-m", "nsysprof", "compare", str(base), str(base), "--out", str(out)]
-    child = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert child.stderr.readline().startswith("read")
+    (tmp_path / "tmp").mkdir()
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
+    child = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not list((tmp_path / "tmp").glob("nsysprof-*")):
+        time.sleep(0.01)
     time.sleep(0.2)
     os.kill(child.pid, signal.SIGINT)
     _, said = child.communicate(timeout=60)

@@ -77,7 +77,7 @@ def _analyze_into(
     tasks = plan_tasks(sources, folder)
     there = prepare_parts(folder, tasks, fresh=not claimed.goes_on)
     if there:
-        progress.say(
+        progress.tell(
             f"{there} of {len(tasks)} traces are already there from a run that did not end; the others are read"
         )
     with _keep_going(folder, len(tasks)), progress.traces(len(tasks)) as advance:
