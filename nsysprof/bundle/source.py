@@ -209,6 +209,8 @@ def _read(path: Path) -> str:
     try:
         if path.stat().st_size > _LARGEST:
             raise TraceError(f"{path} is larger than any file that nsysprof writes.", "Bundle the trace alone.")
+        if path.exists() and not path.is_file():
+            raise TraceError(f"{path} is not a plain file.", "Bundle the trace alone.")
         return path.read_text(encoding="utf-8")
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error.strerror}.", "Check the folder.") from error

@@ -71,10 +71,12 @@ def read_json(
     largest_bytes: the size above which the file is refused (bytes).
     """
     try:
-        size = path.stat().st_size
-        data = path.read_bytes() if size <= largest_bytes else b""
+        is_file, size = path.is_file(), path.stat().st_size
+        data = path.read_bytes() if is_file and size <= largest_bytes else b""
     except OSError as failed:
         raise error(f"{path} cannot be read: {failed.strerror}.", advice) from failed
+    if not is_file:  # a pipe would be waited for, and a device read for ever
+        raise error(f"{path} is not a plain file.", advice)
     if size > largest_bytes:
         raise error(f"{path} is too large for {kind} ({size:,} bytes).", advice)
     try:

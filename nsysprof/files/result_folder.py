@@ -24,6 +24,7 @@ from nsysprof.errors import NsysprofError, OutputError, TraceError
 from nsysprof.files.exchange_paths import exchange_paths
 from nsysprof.files.folder_lock import hold_lock
 from nsysprof.files.output import output_error, write_whole
+from nsysprof.files.plain_file import read_plain_text
 
 FORMAT_VERSION = 1
 STATE = "folder.json"
@@ -173,7 +174,7 @@ def check_folder(folder: Path, kind: FolderKind, *, force: bool) -> None:
 def read_state(folder: Path) -> dict[str, object] | None:
     """Return what folder.json says, or None where there is none that can be read, as in folders of older versions."""
     try:
-        data = json.loads((folder / STATE).read_text(encoding="utf-8"))
+        data = json.loads(read_plain_text(folder / STATE))
     except (OSError, ValueError, RecursionError):
         return None
     return data if isinstance(data, dict) else None

@@ -35,12 +35,12 @@ _COMMA = re.compile(r"-?\d{1,3}(\.\d{3})+,\d+|-?\d{1,3}(\.\d{3}){2,}|-?\d+,(\d{1
 _PLAIN = re.compile(r"-?[0-9]+")
 # The number of a launch. Python refuses to convert thousands of digits.
 _ID = re.compile(r"[0-9]{1,18}")
-# How many characters of a cell of ranges are read, because finding the messages in it takes quadratic time.
+# How many characters of a cell of ranges are read.
 _MOST_RANGE_TEXT = 8_000
 _DOUBTFUL = re.compile(r"-?\d{1,3}[.,]\d{3}")
 _SCIENTIFIC = re.compile(r"-?\d+(\.\d+)?[eE][+-]?\d+")
 _MESSAGE = re.compile(r":(?:REGISTERED|ASCII|UNICODE):(.*)$", re.DOTALL)
-_QUOTED = re.compile(r'"(.*?)"(?=\s|$)', re.DOTALL)
+_CLOSING = re.compile(r'"(?=\s|$)')
 
 
 @dataclass(frozen=True)
@@ -192,12 +192,23 @@ def _long(header: list[str], body: list[list[str]]) -> NcuPage:
     return NcuPage(tuple(found.values()), numbers.refused)
 
 
+def _quoted(text: str) -> Iterator[str]:
+    """Yield what stands between a quote and the next one that ends a word, in a time that grows with the text alone."""
+    at = text.find('"')
+    while at >= 0:
+        closing = _CLOSING.search(text, at + 1)
+        if closing is None:
+            return
+        yield text[at + 1 : closing.start()]
+        at = text.find('"', closing.end())
+
+
 def _kernel(row: list[str], column: dict[str, int], metrics: dict[str, float], texts: dict[str, str]) -> NcuKernel:
     def cell(name: str) -> str:
         return row[column[name]] if name in column else ""
 
     ranges = [row[i] for name, i in column.items() if "_Range:" in name]
-    messages = [_MESSAGE.search(part) for text in ranges for part in _QUOTED.findall(text[:_MOST_RANGE_TEXT])]
+    messages = [_MESSAGE.search(part) for text in ranges for part in _quoted(text[:_MOST_RANGE_TEXT])]
     return NcuKernel(
         number=int(row[column["ID"]]),
         name=cell("Kernel Name"),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nsysprof.errors import TraceError, UsageError
+from nsysprof.files.plain_file import read_plain_text
 from nsysprof.files.result_folder import require_whole
 from nsysprof.notes import Note, make_note
 from nsysprof.ranks.summarize import RankSource
@@ -72,7 +73,7 @@ def read_manifest_ranks(folder: Path) -> list[RankSource]:
     """
     for name in (CONTENTS, _MANIFEST):
         try:
-            data = json.loads((folder / name).read_text(encoding="utf-8"))
+            data = json.loads(read_plain_text(folder / name))
         except (OSError, ValueError, RecursionError):
             continue
         listed = data.get("ranks") if isinstance(data, dict) else None

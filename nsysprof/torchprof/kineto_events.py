@@ -29,7 +29,7 @@ _KNOWN = GPU_WORK | GPU_CALLS | {"cpu_op", "user_annotation"}
 _KINETO_KEYS = ("schemaVersion", "deviceProperties", "computeProperties", "baseTimeNanoseconds", "trace_id")
 
 _CHUNK = 1 << 20
-_LARGEST_VALUE = 64 << 20
+_LARGEST_VALUE = 16 << 20
 # How close to the end of a text the decoder can notice that the rest is missing: `false`, or an escaped surrogate pair.
 _LONGEST_TOKEN = 16
 _LARGEST = 2**63
@@ -247,7 +247,7 @@ class _JsonText:
         """Read on, doubling what an unfinished value has already; return False at the end of the file."""
         rest = len(self._text) - self._at
         if rest > _LARGEST_VALUE:
-            raise self._damage("a value goes on for more than 64 MB")
+            raise self._damage("a value goes on for more than 16 MB")
         chunk = self._stream.read(max(_CHUNK, rest))
         self._ended = not chunk
         self._text = self._text[self._at :] + self._utf8.decode(chunk, final=self._ended)

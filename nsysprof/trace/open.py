@@ -148,6 +148,8 @@ def open_trace(
 def _check_file(path: Path) -> int:
     try:
         size = path.stat().st_size
+        if not (path.is_file() or path.is_dir()):
+            raise TraceError(f"{path} is not a plain file.", "Give the file itself; a pipe cannot be read twice.")
         with path.open("rb") as stream:
             head = stream.read(100)
     except OSError as error:

@@ -25,6 +25,8 @@ def read_results(folder: Path) -> pd.DataFrame:
 
     path = folder / "results.csv"
     try:
+        if path.exists() and not path.is_file():
+            raise ValueError("it is not a plain file")
         if not path.exists() and _is_of_program(folder):
             table = pd.DataFrame(columns=list(CAPTURE_RESULTS.names), dtype="string")
         else:

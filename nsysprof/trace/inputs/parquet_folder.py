@@ -7,12 +7,14 @@ and threads, names and addresses are uint64 in Parquet. SQLite wraps them to sig
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from nsysprof.errors import MissingToolError, OutputError, TraceDamagedError, TraceForeignError
 from nsysprof.trace.inputs.bundle_format import MAX_FREE_BYTES, MAX_RATIO
+from nsysprof.trace.inputs.parquet_pages import PagesError, check_footer_size, check_pages
 from nsysprof.trace.open import quote, refuse_lfs_pointer
 
 PARQUET = ".parquet"
@@ -31,6 +33,8 @@ _BATCH_ROWS = 1 << 16
 _LEAST_ROW_BYTES = 8  # of a row in SQLite, beside one for each cell
 # How much of a column is read ahead. nsys writes a table as one row group.
 _BUFFER_BYTES = 1 << 20
+# The most processor time that reading a file may take; a table of nsys takes a hundredth of it.
+_LEAST_SECONDS, _BYTES_PER_SECOND = 20.0, 100_000
 _EXPORT_AGAIN = "Export it again: nsys export --type parquetdir REPORT.nsys-rep"
 
 
@@ -40,7 +44,7 @@ def convert_parquet_folder(folder: Path, target: Path) -> Path:
     Raises MissingToolError without pyarrow, TraceForeignError for a folder without any such table, TraceDamagedError
     for a file that is not a complete table, and OutputError when `target` cannot be written.
     """
-    files = {table: folder / f"{table}{PARQUET}" for table in _TABLES if (folder / f"{table}{PARQUET}").exists()}
+    files = {table: folder / f"{table}{PARQUET}" for table in _TABLES if (folder / f"{table}{PARQUET}").is_file()}
     if not files:
         raise TraceForeignError(
             f"{folder} holds Parquet files, but none of them is a table of nsys.",
@@ -80,32 +84,38 @@ def _copy(database: sqlite3.Connection, table: str, path: Path) -> None:
         with path.open("rb") as stream:
             refuse_lfs_pointer(path, stream.read(100))
         size = _Size(path)
+        check_footer_size(path)
         texts = [field.name for field in parquet.read_schema(path) if _sql_type(field.type) == "TEXT"]
         # As dictionaries, so that a long text of many rows is in memory once.
         with parquet.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False, read_dictionary=texts) as file:
             kinds = [(field.name, _sql_type(field.type)) for field in file.schema_arrow]
             columns = [name for name, kind in kinds if kind]
             size.take(_claimed_bytes(file.metadata, len(columns)))
+            check_pages(path, file.metadata)
             _create(database, table, path, [f"{quote(name)} {kind}" for name, kind in kinds if kind])
             marks = ", ".join("?" * len(columns))
             for batch in file.iter_batches(_BATCH_ROWS, columns=columns, use_threads=False):
+                size.check_time()
                 rows = zip(*(_values(batch.column(name), size) for name in columns), strict=True)
                 database.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
     except (pyarrow.ArrowException, LookupError, OverflowError, UnicodeDecodeError) as error:
         # Only the first line, because more may quote the file. pyarrow's own Python code fails on damaged names.
         what = "its schema is unreadable" if isinstance(error, UnicodeDecodeError) else _first_line(error)
         raise TraceDamagedError(f"{path} is damaged or truncated: {what}.", _EXPORT_AGAIN) from error
+    except PagesError as error:
+        raise TraceForeignError(f"{path} is no table of nsys: {error}.", _EXPORT_AGAIN) from error
     except OSError as error:
         said = error.strerror or _first_line(error)
         raise TraceDamagedError(f"{path} cannot be read: {said}.", _EXPORT_AGAIN) from error
 
 
 class _Size:
-    """What a file may unpack to: as much as an archive of its size."""
+    """What a file may unpack to, as much as an archive of its size, and how long that may take."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._left = max(MAX_FREE_BYTES, MAX_RATIO * path.stat().st_size)
+        self._until = time.thread_time() + _LEAST_SECONDS + path.stat().st_size / _BYTES_PER_SECOND
 
     def take(self, count: int) -> None:
         """Count bytes. Raises TraceForeignError when there are more than any table of nsys has."""
@@ -113,6 +123,13 @@ class _Size:
         if self._left < 0:
             raise TraceForeignError(
                 f"{self._path} unpacks to more than {MAX_RATIO} times its size: no table of nsys does.", _EXPORT_AGAIN
+            )
+
+    def check_time(self) -> None:
+        """Raise TraceForeignError when more processor time has gone by than any table of this size takes."""
+        if time.thread_time() > self._until:
+            raise TraceForeignError(
+                f"{self._path} takes far longer to read than its size allows: no table of nsys does.", _EXPORT_AGAIN
             )
 
 

@@ -40,6 +40,8 @@ def resolve_input(source: Path, nsys: Path | None, work_dir: Path) -> Path:
         return convert_parquet_folder(source, work_dir / "parquet.sqlite")
     if not source.exists():
         raise TraceError(f"{source} does not exist.", "Check the path.")
+    if not source.is_file():  # a pipe would be waited for, and a device read for ever
+        raise TraceError(f"{source} is not a plain file.", "Give the file itself; a pipe cannot be read twice.")
     if source.suffix in PACKED:
         plain = unpack(source, work_dir)
         if plain.suffix != _KINETO:
