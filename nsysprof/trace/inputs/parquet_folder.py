@@ -103,7 +103,7 @@ def _copy(database: sqlite3.Connection, table: str, path: Path) -> None:
         what = "its schema is unreadable" if isinstance(error, UnicodeDecodeError) else _first_line(error)
         raise TraceDamagedError(f"{path} is damaged or truncated: {what}.", _EXPORT_AGAIN) from error
     except PagesError as error:
-        raise TraceForeignError(f"{path} is no table of nsys: {error}.", _EXPORT_AGAIN) from error
+        raise TraceForeignError(f"{path} is not a table that nsys wrote: {error}.", _EXPORT_AGAIN) from error
     except OSError as error:
         said = error.strerror or _first_line(error)
         raise TraceDamagedError(f"{path} cannot be read: {said}.", _EXPORT_AGAIN) from error
