@@ -232,6 +232,16 @@ def test_templates_of_studies_hold_no_measured_number() -> None:
         assert set(re.findall(rf"\d[\d.,]* ?(?:{units})", text)) <= thresholds, path
 
 
+def test_a_gate_in_turn_passes_what_did_not_change_and_calls_what_did() -> None:
+    """A few of the runs whose shares docs/calibration.md states."""
+    calibrate = load("calibrate")
+    rows = list(calibrate.gates(calibrate.np.random.default_rng(0), calibrate.MODELS[2], 3))
+    assert [row.hits for row in rows if "passes" in row.what] == [3, 3]
+    assert [row.hits for row in rows if "6 % slower" in row.what] == [3]
+    page = (REPOSITORY / "docs/calibration.md").read_text(encoding="utf-8")
+    assert all(f"| {row.model} | {row.what} |" in page for row in rows)
+
+
 @pytest.mark.slow
 def test_the_tables_of_the_tuning_study_come_from_its_samples(tmp_path: Path) -> None:
     from scripts.studies.h200_tune import FOLDER, evaluate

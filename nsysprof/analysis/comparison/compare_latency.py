@@ -16,7 +16,7 @@ import numpy as np
 from nsysprof.analysis.comparison.rank_sum import LEAST_BLOCKS, LEAST_DELTA, compare_medians
 from nsysprof.analysis.sampling.rank_tests import average_ranks
 from nsysprof.analysis.sampling.significance import ALPHA, MARGIN_PCT, holm, noise_floor
-from nsysprof.analysis.sampling.student_t import nct_sf, t_isf, t_sf
+from nsysprof.analysis.sampling.student_t import nct_sf, normal_sf, t_isf, t_sf
 from nsysprof.analysis.sampling.variance_shrinkage import Prior, fit_prior
 from nsysprof.arrays import Floats
 from nsysprof.attention.case import Case
@@ -49,7 +49,8 @@ METHOD = (
     "a capture's samples are calls back to back in one process: they are cut into stretches as long as their "
     "autocorrelation asks for, and a stretch stands for a block",
     "how many more: two-sided t test at the level that Holm's first step asks for, and beyond the noise floor; power "
-    "80 % to find a difference of the margin, with the variance between processes (runs) that was seen",
+    "80 % to find a difference of the margin, with the variance between processes (runs) that was seen and, where each "
+    "side is one run, the assumed difference between runs, which more processes do not lessen",
 )
 _RESAMPLES, _SEED = 10_000, 0
 _AT_ONCE = 2_000
@@ -286,10 +287,15 @@ def _error(pair: _Pair, prior: Prior, floor_pct: float) -> tuple[float, float]:
         return float(np.log1p(floor_pct / 100) / _NORMAL_95), _MOST_FREEDOM
     counts = len(pair.baseline.blocks), len(pair.candidate.blocks)
     measured = moderated[0] * (1 / counts[0] + 1 / counts[1])
-    total = measured + float(np.log1p(pair.run_floor_pct / 100) / _NORMAL_95) ** 2
+    total = measured + _run_error(pair) ** 2
     # Satterthwaite: only the measured part has few degrees of freedom.
     freedom = moderated[1] * (total / measured) ** 2 if measured > 0 else _MOST_FREEDOM
     return float(np.sqrt(total)), min(freedom, _MOST_FREEDOM)
+
+
+def _run_error(pair: _Pair) -> float:
+    """Return the standard deviation that is assumed of the difference between two runs of the same code."""
+    return float(np.log1p(pair.run_floor_pct / 100) / _NORMAL_95)
 
 
 def _p_of_units(pair: _Pair, error: tuple[float, float]) -> float:
@@ -350,14 +356,19 @@ def _need_more(pair: _Pair, found: LatencyChange, prior: Prior, settings: Settin
         )
         step = f"Give {LEAST_BLOCKS} captures of each side, or benches of several --processes."
         return replace(found, reason=reason, next_step=step, more=LEAST_BLOCKS - counts)
-    needed = units_needed(float(np.sqrt(moderated[0])), settings.margin_pct, tests)
+    deviation, between_runs = float(np.sqrt(moderated[0])), _run_error(pair)
+    needed = units_needed(deviation, settings.margin_pct, tests, between_runs)
     reason = f"the interval is wider than ±{found.margin_pct:.2g} %, and the difference is not certain"
+    if needed > _MOST_UNITS and pair.run_floor_pct:
+        # More processes of one run do not say what runs differ by: only more runs do.
+        runs = units_needed(float(np.hypot(between_runs / np.sqrt(2), deviation / np.sqrt(counts))),
+                            settings.margin_pct, tests)  # fmt: skip
+        if runs <= _MOST_UNITS:
+            reason = f"each side is one run, and {pair.run_floor_pct:g} % between two runs of the same code are assumed"
+            step = f"Give about {runs} runs of each side, measured in turn, or --floor; or bench both sides in turn."
+            return replace(found, reason=reason, next_step=step, more=runs - 1)
     if needed > _MOST_UNITS:
         return replace(found, reason=reason, next_step="Too noisy for this margin: give a wider --margin.")
-    if needed <= counts and pair.run_floor_pct:
-        reason = f"each side is one run, and {pair.run_floor_pct:g} % between two runs of the same code are assumed"
-        step = f"Give {LEAST_BLOCKS} runs of each side, measured in turn, or --floor."
-        return replace(found, reason=reason, next_step=step, more=LEAST_BLOCKS - 1)
     needed = max(needed, counts + 1)
     more = needed - counts
     how = "bench --processes" if units == "processes" else "repeat the measurement"
@@ -374,21 +385,28 @@ def _too_few(pair: _Pair, found: LatencyChange) -> LatencyChange:
     )
 
 
-def units_needed(deviation: float, margin_pct: float, tests: int) -> int:
-    """Return how many units each side needs to find a difference of the margin with a power of 80 %.
+def units_needed(deviation: float, margin_pct: float, tests: int, between_runs: float = 0.0) -> int:
+    """Return how many units each side needs to find a difference of the margin with a power of 80 %; at most 1001.
 
     The difference must be found by the t test, and exceed the noise floor of that many units.
 
     deviation: the standard deviation of a unit's log median.
     tests: how many cases Holm's method corrects for; its first step asks for alpha / tests.
+    between_runs: the standard deviation of the difference of the two runs, which more units of a run do not lessen.
     """
-    wanted = np.log1p(margin_pct / 100)
+    wanted = float(np.log1p(margin_pct / 100))
     alpha = ALPHA / max(1, tests)
+    if between_runs > 0 and normal_sf(t_isf(alpha / 2, _MOST_FREEDOM) - wanted / between_runs) < POWER:
+        return _MOST_UNITS + 1
     for count in range(2, _MOST_UNITS + 1):
-        freedom = 2 * count - 2
-        shift = wanted / (deviation * np.sqrt(2 / count)) if deviation > 0 else np.inf
-        critical = max(t_isf(alpha / 2, freedom), _FLOOR_ERRORS)
-        if shift == np.inf or nct_sf(critical, freedom, shift) >= POWER:
+        measured = deviation**2 * 2 / count
+        total = measured + between_runs**2
+        if total == 0:
+            return count
+        freedom = (2 * count - 2) * (total / measured) ** 2 if measured > 0 else _MOST_FREEDOM
+        freedom = min(freedom, _MOST_FREEDOM)
+        critical = max(float(t_isf(alpha / 2, freedom)), _FLOOR_ERRORS * float(np.sqrt(measured / total)))
+        if nct_sf(critical, freedom, float(wanted / np.sqrt(total))) >= POWER:
             return count
     return _MOST_UNITS + 1
 

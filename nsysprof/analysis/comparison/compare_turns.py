@@ -15,6 +15,7 @@ import numpy as np
 from nsysprof.analysis.comparison.compare_latency import Settings, describe_side, unmeasured_case
 from nsysprof.analysis.sampling.process_model import Estimate, estimate, fit, steady_samples
 from nsysprof.analysis.sampling.significance import ALPHA, LEAST_PCT
+from nsysprof.analysis.sampling.student_t import nct_sf, t_isf
 from nsysprof.arrays import Floats
 from nsysprof.attention.case import Case
 from nsysprof.results.comparison import LatencyChange, LatencyComparison, LatencyVerdict, Measured
@@ -57,7 +58,7 @@ def compare_in_turn(
         change = LatencyChange(
             names[key], LatencyVerdict.INCONCLUSIVE, old, new, unit=UNIT, margin_pct=settings.margin_pct
         )
-        changes.append(_judge(change, found[key], raw.get(key), corrected.get(key)))
+        changes.append(_judge(change, found[key], raw.get(key), corrected.get(key), len(raw)))
     return LatencyComparison(tuple(changes), None, "", UNIT)
 
 
@@ -67,19 +68,18 @@ def turn_differences(baseline: Measured, candidate: Measured) -> Floats:
     return np.array([new[turn] - old[turn] for turn in old if turn in new], dtype=np.float64)
 
 
-def turns_needed(deviation: float, margin_pct: float) -> int:
+def turns_needed(deviation: float, margin_pct: float, tests: int = 1) -> int:
     """Return with how many turns the test finds a difference of the margin with a power of 80 %; at most 1001.
 
     deviation: the standard deviation of a turn's log ratio.
+    tests: the number of cases; where one of them differs, the correction asks it for alpha / tests.
     """
-    from scipy import stats
-
     wanted = float(np.log1p(margin_pct / 100) - np.log1p(LEAST_PCT / 100))
     for count in range(2, _MOST_TURNS + 1):
         if deviation == 0:
             return count
-        shift = wanted / (deviation / np.sqrt(count))
-        if stats.nct.sf(float(stats.t.isf(ALPHA / 2, count - 1)), count - 1, shift) >= POWER:
+        shift = float(wanted / (deviation / np.sqrt(count)))
+        if nct_sf(float(t_isf(ALPHA / 2 / tests, count - 1)), count - 1, shift) >= POWER:
             return count
     return _MOST_TURNS + 1
 
@@ -104,7 +104,9 @@ def _levels(side: Measured) -> dict[int, float]:
     }
 
 
-def _judge(change: LatencyChange, found: Estimate | None, p: float | None, corrected: float | None) -> LatencyChange:
+def _judge(
+    change: LatencyChange, found: Estimate | None, p: float | None, corrected: float | None, tests: int
+) -> LatencyChange:
     if found is None or p is None or corrected is None:
         reason = "fewer than two turns measured both sides"
         return replace(change, reason=reason, next_step="Give more --processes.")
@@ -123,7 +125,7 @@ def _judge(change: LatencyChange, found: Estimate | None, p: float | None, corre
     if -margin <= low and high <= margin:
         return replace(change, verdict=LatencyVerdict.SAME, reason=f"within {change.margin_pct:.2g} %")
     reason = f"the interval is wider than ±{change.margin_pct:.2g} %, and the difference is not certain"
-    needed = turns_needed(found.error * float(np.sqrt(found.processes)), change.margin_pct or 0)
+    needed = turns_needed(found.error * float(np.sqrt(found.processes)), change.margin_pct or 0, tests)
     if needed > _MOST_TURNS:
         return replace(change, reason=reason, next_step="Too noisy for this margin: give a wider --margin.")
     needed = max(needed, found.processes + 1)

@@ -182,6 +182,14 @@ def test_how_many_more_is_what_the_power_says():
     assert units_needed(0.02, 3.0, 20) > units_needed(0.02, 3.0, 1) > 2
 
 
+def test_more_processes_of_one_run_are_not_advised_where_runs_differ():
+    between_runs = np.log1p(0.02) / 1.96
+    assert units_needed(0.005, 3.0, 20) == 4
+    assert units_needed(0.005, 3.0, 20, between_runs) == 1001, "one run a side never has the power"
+    assert units_needed(0.005, 3.0, 1, between_runs) > units_needed(0.005, 3.0, 1)
+    assert units_needed(0.0, 3.0, 1, between_runs) == 2
+
+
 def test_what_was_said_to_be_enough_is_enough():
     rng = np.random.default_rng(11)
     noise = dict(between=0.03, block=0.005)

@@ -70,6 +70,7 @@ def test_advised_turns_find_the_margin_in_eighty_percent():
     t = (values.mean(axis=1) - np.log(1.005)) / (values.std(axis=1, ddof=1) / np.sqrt(count))
     share = (2 * stats.t.sf(t, count - 1) < 0.05).mean()
     assert 0.79 <= share <= 0.87
+    assert turns_needed(deviation, 3.0, tests=20) > count
     assert turns_needed(0.0, 3.0) == 2
     assert turns_needed(10.0, 3.0) == 1001
 
