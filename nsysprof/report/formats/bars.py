@@ -10,8 +10,8 @@ from nsysprof.report.figures.palette import CATEGORY_COLORS, IDLE_COLORS
 from nsysprof.report.formats.cell_text import cell_text
 
 _UNKNOWN_COLOR = "#999999"
-# The share of a bar's width that each letter of a label inside it needs (percent).
-_LETTER_PCT = 0.9
+# The share of a bar's width that each letter of a label inside it needs (percent), on a wide page and on a phone.
+_LETTER_PCT, _LETTER_PCT_OF_PHONE = 0.9, 2.6
 # A step of this many times the usual one is cut, so that the others stay visible.
 _CUT = 2.0
 _HEIGHT = 96.0
@@ -29,6 +29,8 @@ class ShownSegment:
     inside: str
     label: str
     text: str
+    # Whether what is inside fits only where the page is wide.
+    is_tight: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,9 @@ def show_segments(bar: StackedBar) -> list[ShownSegment]:
         short = segment.color.replace("-", " ")
         inside = short if width > _LETTER_PCT * len(short) else ""
         text = f"{_value(segment.value, bar.unit)} ({_percent(width)})"
-        found.append(ShownSegment(round(x, 3), round(width, 3), color, _ink_on(color), inside, segment.label, text))
+        tight = width <= _LETTER_PCT_OF_PHONE * len(short)
+        shape = (round(x, 3), round(width, 3), color, _ink_on(color))
+        found.append(ShownSegment(*shape, inside, segment.label, text, tight))
         x += width
     return found
 
