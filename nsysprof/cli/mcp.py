@@ -21,6 +21,6 @@ def mcp(
     The tools list_traces, summarize, findings, kernels, instances, compare and whatif only read, and only what is in
     the folder. Needs pip install 'nsysprof[mcp]'.
     """
-    from nsysprof.app.mcp_server import make_server
+    from nsysprof.app.agents.mcp_server import make_server
 
     make_server(folder, nsys).run("stdio")

@@ -13,7 +13,7 @@ from nsysprof.analysis.findings.attention_alternative import find_attention_alte
 from nsysprof.analysis.findings.candidates import Candidate, list_candidates
 from nsysprof.analysis.findings.host_candidates import list_host_candidates
 from nsysprof.analysis.findings.kernel_candidates import list_kernel_candidates
-from nsysprof.analysis.findings.locate import locate
+from nsysprof.analysis.findings.line_of_code import locate
 from nsysprof.analysis.findings.situation import Situation, look_at
 from nsysprof.analysis.findings.tracing_cost import estimate_tracing_cost, without_tracing
 from nsysprof.analysis.idle_time.blame import HOST

@@ -27,7 +27,7 @@ from nsysprof.attention.work_model import attention_flops, least_bytes
 from nsysprof.files.json_file import json_value
 from nsysprof.notes import Note, make_note
 from nsysprof.results.block import LEAST_BLOCKS, OK, Block
-from nsysprof.results.datasheet import Peak, find_peak
+from nsysprof.results.device_limits.datasheet import Peak, find_peak
 
 _TOP_STATUS = ("wrong", "ineligible", "out_of_memory", "timeout", "crashed", "error")
 _FEW_PAIRS = 5

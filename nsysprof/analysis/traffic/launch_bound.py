@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 
 from nsysprof.results.block import Block
-from nsysprof.results.launch_bound import LAUNCH_BOUND_SHARE
+from nsysprof.results.device_limits.launch_bound import LAUNCH_BOUND_SHARE
 
 # Launching that a flush of the L2 cache hides does not show in the samples: they scatter less than this part of a mean.
 _SCATTER = 0.1

@@ -16,7 +16,7 @@ from nsysprof.nsight.counters import Run
 from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
 from nsysprof.results.column_registry.column import Dtype
 from nsysprof.results.column_registry.csv_table import pandas_dtype
-from nsysprof.results.roof import (
+from nsysprof.results.device_limits.roof import (
     COMPUTE,
     FEW_WARPS_PCT,
     L2,

@@ -11,7 +11,7 @@ from nsysprof.attention.shape import SHAPE_COLUMNS
 from nsysprof.report.document import Cell, Column, Table, Unit, make_table
 from nsysprof.report.sections.case_tables import Row
 from nsysprof.report.sections.wording import join_names, latency_text, times_as_long
-from nsysprof.results.roof import known
+from nsysprof.results.device_limits.roof import known
 
 _SWEEPS = (("seq", "Sequence lengths"), ("batch", "Batch sizes"), ("heads", "Heads"), ("head_dim", "Head dimensions"))
 _KEYS = {"seq": "S", "batch": "B", "heads": "H", "kv_heads": "KV", "head_dim": "D"}

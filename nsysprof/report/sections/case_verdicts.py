@@ -10,8 +10,8 @@ from nsysprof.report.sections.vocabulary import Words
 from nsysprof.report.sections.wording import join_names, latency_text, times_as_long
 from nsysprof.results.analysis import CaptureRecord
 from nsysprof.results.case_ranking import LEAST_DIFFERENCE_PCT, CaseRanking, RankedCase
-from nsysprof.results.launch_bound import LAUNCH_BOUND_SHARE
-from nsysprof.results.roof import known
+from nsysprof.results.device_limits.launch_bound import LAUNCH_BOUND_SHARE
+from nsysprof.results.device_limits.roof import known
 from nsysprof.units import format_ns
 
 

@@ -11,7 +11,7 @@ from nsysprof.report.document import Cell, Column, Table, Unit, make_table
 from nsysprof.report.sections.range_rows import RangeRow, range_rows
 from nsysprof.report.sections.vocabulary import words_for
 from nsysprof.results.analysis import Analysis
-from nsysprof.results.roof import known
+from nsysprof.results.device_limits.roof import known
 
 # What a page holds at most; the files have all rows.
 MOST_ROWS = 500

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from nsysprof.attention.case import Case
-from nsysprof.results.launch_bound import LAUNCH_BOUND_SHARE
+from nsysprof.results.device_limits.launch_bound import LAUNCH_BOUND_SHARE
 from nsysprof.workload.job import Job
 from nsysprof.workload.measuring.memory import PeakMemory, release_memory
 from nsysprof.workload.measuring.prepared_call import prepared

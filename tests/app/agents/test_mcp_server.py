@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nsysprof.app.mcp_server import make_server
+from nsysprof.app.agents.mcp_server import make_server
 from nsysprof.errors import MissingToolError, TraceError
 from tests.analysis.programs import MS, Program
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from nsysprof.analysis.findings.locate import THREAD_BITS
+from nsysprof.analysis.findings.line_of_code import THREAD_BITS
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.results.stack_samples import StackSamples
 from nsysprof.trace.open import open_trace

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nsysprof import __version__
-from nsysprof.app.trace_tools import TraceTools
+from nsysprof.app.agents.trace_tools import TraceTools
 from nsysprof.errors import MissingToolError, NsysprofError, TraceError
 
 _ABOUT = (

@@ -11,8 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from nsysprof.results.datasheet import Peak, find_peak
-from nsysprof.results.launch_bound import LAUNCH_BOUND_SHARE
+from nsysprof.results.device_limits.datasheet import Peak, find_peak
+from nsysprof.results.device_limits.launch_bound import LAUNCH_BOUND_SHARE
 
 # A kernel that reaches this share of a ceiling is limited by it. NVIDIA's own speed-of-light rule takes 60 % too.
 NEAR_PCT = 60.0

@@ -1,0 +1,1 @@
+"""Serve traces to agents, read-only and bounded."""

@@ -1,0 +1,1 @@
+"""Define what limits a device: its ceilings, measured and from datasheets, and when launching is the limit."""
