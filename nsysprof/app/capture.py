@@ -28,10 +28,13 @@ if TYPE_CHECKING:
     from nsysprof.capture.manifest import Manifest
     from nsysprof.capture.plan import CapturePlan, CountingPlan
     from nsysprof.capture.run import Captured
-    from nsysprof.notes import Loss
+    from nsysprof.notes import Loss, Note
     from nsysprof.results.analysis import Analysis
 
 _COUNTED = "ncu"
+
+# A median whose interval reaches further than this to either side says little (percent); how many cases are named.
+_LEAST_NOISE_PCT, _MOST_NAMED = 10, 4
 
 
 @dataclass(frozen=True)
@@ -226,8 +229,23 @@ def _add_trace(captured: Captured, folder: Path) -> tuple[Loss, ...]:
     results = _fill(folder, analysis, captured, captured.trace)
     write_whole(folder / RESULTS, render_csv(results, CAPTURE_RESULTS))
     captured.manifest.notes += (loss.note for loss in analysis.losses)
+    captured.manifest.notes += noise_notes(results)
     write_manifest(folder, captured.manifest)
     return analysis.losses
+
+
+def noise_notes(results: pd.DataFrame) -> list[Note]:
+    """Return a note about the cases whose latency the machine was too noisy to tell; results: as results.csv."""
+    from nsysprof.notes import make_note
+
+    known = results[results["latency_ci_high_ns"].notna()]
+    widest = (known["latency_ci_high_ns"] - known["latency_ci_low_ns"]).astype(float) / 2
+    names = known["range"][(100 * widest > _LEAST_NOISE_PCT * known["latency_median_ns"].astype(float)).to_numpy()]
+    if not len(names):
+        return []
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    cases = ", ".join(map(str, names[:_MOST_NAMED])) + more
+    return [make_note("noisy-machine", cases=cases, least_pct=_LEAST_NOISE_PCT)]
 
 
 def _fill(folder: Path, analysis: Analysis, captured: Captured, trace: Path) -> pd.DataFrame:
