@@ -52,10 +52,11 @@ def bundle(
     show: Show = False,
     as_json: options.Json = False,
 ) -> None:
-    """Make an archive that can be shared, without environment, user, host, paths and program output.
+    """Make an archive to share, rebuilt from a list of what may be in it.
 
-    It is rebuilt from a list of what may be in it, then every byte is searched for everything else. Prints Markdown
-    to paste where you attach it.
+    Environment, user, host, paths and program output are not on that list. Every byte is then searched for the private
+    values of the original; what is found is refused. Look at --show before you share. Prints Markdown to paste where
+    you attach it.
     """
     from nsysprof.app import bundle as use_case
     from nsysprof.cli.progress import show_progress

@@ -12,7 +12,7 @@ from typing import ClassVar
 from urllib.parse import quote as percent_encode
 
 from nsysprof.bundle.names.program_text import is_told_by
-from nsysprof.bundle.secret_values import collect_secrets, is_public
+from nsysprof.bundle.secret_values import SHORTEST, collect_secrets, is_public
 from nsysprof.bundle.verification.leak_corpus import Originals
 from nsysprof.bundle.verification.searchable_streams import Stream, streams_of
 from nsysprof.errors import OutputError
@@ -41,7 +41,8 @@ class _Needle:
     # The value's bytes in this encoding.
     pattern: bytes
     is_secret: bool
-    # Whether it is a common word that the caller named explicitly; it counts wherever it stands.
+    # Whether it is a common word that the caller named explicitly; it counts wherever it stands. A name of fewer than
+    # SHORTEST characters does not: every file has it by chance within longer words.
     is_common: bool = False
 
 
@@ -130,7 +131,8 @@ def _all_needles(originals: Originals) -> Iterator[_Needle]:
     for secret in sorted(originals.secrets):
         common = is_public(secret)
         for encoding, pattern in _needles(secret, common):
-            yield _Needle(secret.encode("utf-8", "surrogatepass"), encoding, pattern, True, common)
+            everywhere = common and len(secret) >= SHORTEST
+            yield _Needle(secret.encode("utf-8", "surrogatepass"), encoding, pattern, True, everywhere)
     for text in sorted(originals.texts):
         for encoding, pattern in _needles(text.decode("utf-8", "replace"), len(text) < _SHORTEST_TEXT_IN_BINARY):
             yield _Needle(text, encoding, pattern, False)

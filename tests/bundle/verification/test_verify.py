@@ -78,3 +78,10 @@ def test_values_that_betray_nothing(value: str) -> None:
 @pytest.mark.parametrize("value", ["192.168.1.17", "hunter22", "12345678", "alice", "/home/alice", "gpu-box-3"])
 def test_values_that_are_private(value: str) -> None:
     assert not is_public(value)
+
+
+def test_a_short_name_counts_where_it_is_a_word(tmp_path: Path) -> None:
+    """A user called lea must be able to share a trace whose report says release."""
+    for text, found in (("please release the leaves", 0), ("run by lea on node7", 1), ("/home/lea/x", 1)):
+        (tmp_path / "a.md").write_text(text)
+        assert len(find_leaks(tmp_path / "a.md", ["lea"])) == found, text
