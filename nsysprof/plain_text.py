@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
-from typing import Any
 
 _CONTROLS = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 _CONTROL = re.compile(f"[{_CONTROLS}]")
-_CONTROL_IN_LINES = re.compile(f"(?!\n)[{_CONTROLS}]")
+CONTROL_IN_LINES = re.compile(f"(?!\n)[{_CONTROLS}]")
 # Characters with which a formula begins in a spreadsheet, in any width that it recognises.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
@@ -20,20 +18,10 @@ def plain_line(text: str) -> str:
 
 def plain_lines(text: str) -> str:
     """Return a text of several lines, with each line cleaned as by plain_line."""
-    return _CONTROL_IN_LINES.sub("\N{REPLACEMENT CHARACTER}", text)
+    return CONTROL_IN_LINES.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def plain_cell(text: str) -> str:
     """Return a cell of a CSV file: one line that a spreadsheet does not take for a formula."""
     line = plain_line(text)
     return f"'{line}" if line.startswith(_FORMULA) else line
-
-
-def plain_json(data: Any, indent: int | None = 1) -> str:
-    """Return JSON with readable letters and escaped control characters, and with a newline at its end."""
-    return escape_controls(json.dumps(data, indent=indent, ensure_ascii=False)) + "\n"
-
-
-def escape_controls(text: str) -> str:
-    """Return equivalent JSON without any control character in it."""
-    return _CONTROL_IN_LINES.sub(lambda found: f"\\u{ord(found.group()):04x}", text)

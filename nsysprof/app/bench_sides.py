@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nsysprof import __version__
 from nsysprof.app.bench import BenchRequest, dated_bench_folder, plan_bench, report_of, summarize
 from nsysprof.app.compare import CompareRequest, compare, parse_rules
 from nsysprof.app.progress import SILENT, Progress
@@ -20,6 +19,7 @@ from nsysprof.capture.measured_process import Setting
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, UsageError
 from nsysprof.files.folder_kinds import SIDES
 from nsysprof.files.result_folder import claim_folder
+from nsysprof.files.written_by import VERSION
 
 if TYPE_CHECKING:
     from nsysprof.capture.sampling.bench_run import BenchRun
@@ -64,11 +64,11 @@ def _find_python(name: str) -> str:
         raise UsageError(f"{name} cannot be run as a Python: {error}.", "Give the path of a Python.") from error
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1][:200]
-        raise UsageError(f"{name} lacks nsysprof or torch: {last}", f"Install nsysprof {__version__} and torch there.")
-    if done.stdout.strip() != __version__:
+        raise UsageError(f"{name} lacks nsysprof or torch: {last}", f"Install nsysprof {VERSION} and torch there.")
+    if done.stdout.strip() != VERSION:
         raise UsageError(
-            f"{name} has nsysprof {done.stdout.strip()[:40]}, and this is {__version__}.",
-            f"Install nsysprof {__version__} there: both sides must be measured in the same way.",
+            f"{name} has nsysprof {done.stdout.strip()[:40]}, and this is {VERSION}.",
+            f"Install nsysprof {VERSION} there: both sides must be measured in the same way.",
         )
     return python
 

@@ -16,12 +16,12 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from nsysprof import __version__
 from nsysprof.attention.case import Case
 from nsysprof.attention.shape import Shape
 from nsysprof.errors import PolicyError
 from nsysprof.files.json_file import FileHeader, encode_json, read_json
 from nsysprof.files.output import write_whole
+from nsysprof.files.written_by import VERSION
 
 # History of the format. 1: first.
 FORMAT_VERSION = 1
@@ -75,7 +75,7 @@ def write_policy(path: Path, policy: PolicyFile) -> None:
     """Write the policy. Raises OutputError."""
     file = _PolicyFile(
         format_version=FORMAT_VERSION,
-        nsysprof_version=__version__,
+        nsysprof_version=VERSION,
         created_utc=policy.created_utc,
         device=policy.device,
         gpu_name=policy.gpu_name,

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nsysprof import __version__
-from nsysprof.plain_text import plain_json
+from nsysprof.files.json_file import plain_json
+from nsysprof.files.written_by import VERSION
 from nsysprof.trace.inputs.bundle_format import CONTENTS, FORMAT_VERSION, MEMBER_NAME
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the first date that a zip can store; when a bundle was made is private
@@ -35,7 +35,7 @@ def write_archive(target: Path, files: Mapping[str, Path], name: str, facts: Map
         raise ValueError(f"no member may have the name {wrong[0]}")
     contents = {
         "format_version": FORMAT_VERSION,
-        "nsysprof_version": __version__,
+        "nsysprof_version": VERSION,
         "name": name,
         **facts,
         "files": [

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from nsysprof import __version__
 from nsysprof.attention.case import Case
 from nsysprof.attention.range_name import RangeKey
 from nsysprof.capture.environment import check_environment
@@ -18,6 +17,7 @@ from nsysprof.capture.rank import rank_name
 from nsysprof.errors import TraceError
 from nsysprof.files.json_file import FileHeader, encode_json, json_value, read_json
 from nsysprof.files.output import write_whole
+from nsysprof.files.written_by import VERSION
 from nsysprof.notes import Note
 from nsysprof.nsight.run_tool import Step
 from nsysprof.results.column_registry.csv_table import format_cell
@@ -135,7 +135,7 @@ def _file_of(manifest: Manifest) -> _ManifestFile:
     program = manifest.program
     return _ManifestFile(
         format_version=FORMAT_VERSION,
-        nsysprof_version=__version__,
+        nsysprof_version=VERSION,
         created_utc=manifest.created_utc,
         complete=manifest.complete,
         kind="grid" if program is None else "program",

@@ -46,11 +46,11 @@ class Content:
 
     def provenance(self) -> dict[str, Any]:
         """Return where the numbers come from and the notes about them, for the header of a file."""
-        from nsysprof import __version__
+        from nsysprof.files.written_by import VERSION
 
         trace = self.analysis.trace
         return {
-            "nsysprof_version": __version__,
+            "nsysprof_version": VERSION,
             "trace": trace.path_name,
             "sha256": trace.sha256,
             "tool": trace.tool,

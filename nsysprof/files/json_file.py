@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from nsysprof.errors import NsysprofError, TraceError
-from nsysprof.plain_text import escape_controls
+from nsysprof.plain_text import CONTROL_IN_LINES
 
 T = TypeVar("T")
 
@@ -36,9 +36,19 @@ def encode_json(value: object, *, indent: int = 1) -> bytes:
     """
     try:
         text = msgspec.json.format(msgspec.json.encode(value, enc_hook=_plain), indent=indent).decode()
-        return escape_controls(text).encode() + b"\n"
+        return _escape_controls(text).encode() + b"\n"
     except UnicodeEncodeError:
         return (json.dumps(msgspec.to_builtins(value, enc_hook=_plain), indent=indent) + "\n").encode()
+
+
+def plain_json(data: Any, indent: int | None = 1) -> str:
+    """Return JSON with readable letters and escaped control characters, and with a newline at its end."""
+    return _escape_controls(json.dumps(data, indent=indent, ensure_ascii=False)) + "\n"
+
+
+def _escape_controls(text: str) -> str:
+    """Return equivalent JSON without any control character in it."""
+    return CONTROL_IN_LINES.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
 
 
 def json_value(value: object) -> Any:

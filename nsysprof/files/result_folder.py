@@ -19,12 +19,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from nsysprof import __version__
 from nsysprof.errors import NsysprofError, OutputError, TraceError
 from nsysprof.files.exchange_paths import exchange_paths
 from nsysprof.files.folder_lock import hold_lock
 from nsysprof.files.output import output_error, write_whole
 from nsysprof.files.plain_file import read_plain_text
+from nsysprof.files.written_by import VERSION
 
 FORMAT_VERSION = 1
 STATE = "folder.json"
@@ -321,7 +321,7 @@ def _own_names(folder: Path, kind: FolderKind) -> set[str]:
 def write_state(folder: Path, kind: FolderKind, files: list[str], *, whole: bool) -> None:
     data = {
         "format_version": FORMAT_VERSION,
-        "nsysprof_version": __version__,
+        "nsysprof_version": VERSION,
         "kind": kind.name,
         "whole": whole,
         "files": [name for name in files if name != STATE],

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nsysprof.files.json_file import encode_json
+from nsysprof.files.json_file import encode_json, plain_json
 from nsysprof.files.output import write_whole
-from nsysprof.plain_text import plain_json
 from nsysprof.report.figure_files import figure_paths, write_figures
 from nsysprof.report.sections.memory_report import memory_comparison_report, memory_report
 from nsysprof.report.write import write_report

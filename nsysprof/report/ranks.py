@@ -9,10 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from nsysprof import __version__
-from nsysprof.files.json_file import json_value
+from nsysprof.files.json_file import json_value, plain_json
 from nsysprof.files.output import output_error, write_whole
-from nsysprof.plain_text import plain_json
+from nsysprof.files.written_by import VERSION
 from nsysprof.report.document import Figure
 from nsysprof.report.figure_files import figure_paths, write_figures
 from nsysprof.report.figures.png import can_draw
@@ -52,7 +51,7 @@ def ranks_json(found: RanksAnalysis) -> dict[str, Any]:
     stragglers = to_records(found.stragglers)
     return {
         "format_version": FORMAT_VERSION,
-        "nsysprof_version": __version__,
+        "nsysprof_version": VERSION,
         "ranks_read": len(found.read),
         "ranks_given": len(found.rows),
         "imbalance_pct": found.imbalance_pct,

@@ -9,9 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nsysprof.files.json_file import json_value
+from nsysprof.files.json_file import json_value, plain_json
 from nsysprof.files.output import output_error, write_whole
-from nsysprof.plain_text import plain_json
 from nsysprof.report.document import Figure, Report
 from nsysprof.report.figure_files import figure_paths, write_figures
 from nsysprof.report.figures.png import can_draw

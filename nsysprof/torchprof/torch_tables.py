@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from nsysprof import __version__
+from nsysprof.files.written_by import VERSION
 from nsysprof.torchprof.kineto_events import GPU_CALLS, GPU_WORK, MEMORY, Event, int64
 from nsysprof.torchprof.leaf_operators import Operator, select_leaves
 
@@ -72,7 +72,7 @@ class TorchTables:
         devices: rows of TARGET_INFO_GPU.
         """
         facts = {
-            "NSYSPROF:VERSION": __version__,
+            "NSYSPROF:VERSION": VERSION,
             "NSYSPROF:TOOL": "torch",
             "NSYSPROF:TOOL_VERSION": tool_version,
             "NSYSPROF:WORK_KIND": "kernel" if self._device == "cuda" else "operator",
@@ -87,7 +87,7 @@ class TorchTables:
 
     def announce(self, start_ns: int, end_ns: int, thread: int) -> None:
         """Add the range with this tool's name and version. Each of our traces begins with it."""
-        self._add_range(f"nsysprof {__version__}", start_ns, end_ns, thread, _START_END)
+        self._add_range(f"nsysprof {VERSION}", start_ns, end_ns, thread, _START_END)
         self._flush()
 
     @property

@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from nsysprof import __version__
 from nsysprof.attention.case import Case
 from nsysprof.environment import read_clocks
+from nsysprof.files.written_by import VERSION
 from nsysprof.workload.job import TIMED, TRACED, EventReader, Job, append_event
 from nsysprof.workload.worker import REPLACE_ME
 
@@ -49,7 +49,7 @@ def _announce() -> None:
     """Put a short range that names this tool at the start of the trace."""
     from nsysprof.workload.recording.nvtx_ranges import annotate
 
-    with annotate(f"nsysprof {__version__}"):
+    with annotate(f"nsysprof {VERSION}"):
         time.sleep(0.001)
 
 

@@ -34,7 +34,7 @@ def test_a_folder_is_made_with_its_parents_and_says_that_it_is_whole(tmp_path):
     assert contents(out) == {"summary.json": "new", "kernels.csv": "new"}
     assert read_state(out) == {
         "format_version": 1,
-        "nsysprof_version": result_folder.__version__,
+        "nsysprof_version": result_folder.VERSION,
         "kind": "analysis",
         "whole": True,
         "files": ["kernels.csv", "summary.json"],

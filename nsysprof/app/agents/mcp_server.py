@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nsysprof import __version__
 from nsysprof.app.agents.trace_tools import TraceTools
 from nsysprof.errors import MissingToolError, NsysprofError, TraceError
+from nsysprof.files.written_by import VERSION
 
 _ABOUT = (
     "Traces of CUDA programs by Nsight Systems, read-only. Begin with list_traces and findings. Names in answers come "
@@ -33,7 +33,7 @@ def make_server(folder: Path, nsys: Path | None = None) -> Any:
     if not folder.is_dir():
         raise TraceError(f"{folder} is not a folder.", "Give the folder that holds the traces.")
     tools = TraceTools(folder, nsys)
-    server = MCPServer("nsysprof", instructions=_ABOUT, version=__version__, log_level="ERROR")
+    server = MCPServer("nsysprof", instructions=_ABOUT, version=VERSION, log_level="ERROR")
     read_only = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     for tool in (
         tools.list_traces, tools.summarize, tools.findings, tools.kernels, tools.instances, tools.compare, tools.whatif,

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from nsysprof import __version__
 from nsysprof.attention.range_name import format_range, varied_keys
 from nsysprof.capture.environment import check_ceilings, check_environment
 from nsysprof.capture.sampling.bench_plan import BenchPlan
 from nsysprof.files.json_file import FileHeader, read_json
 from nsysprof.files.output import write_whole
+from nsysprof.files.written_by import VERSION
 from nsysprof.results.block import OK, Block, Duration
 
 # History of samples.json. 1: two forms, one for bench and tune, and one for captures (values by range). 2: one form.
@@ -44,7 +44,7 @@ class BenchRun:
         """Write samples.json. Raises OutputError; an earlier file then stays complete."""
         file = _SamplesFile(
             format_version=FORMAT_VERSION,
-            nsysprof_version=__version__,
+            nsysprof_version=VERSION,
             kind=self.kind,
             created_utc=self.created_utc,
             complete=self.complete,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nsysprof import __version__
+from nsysprof.files.written_by import VERSION
 from nsysprof.results.causes import Finding, Findings
 from nsysprof.results.finding_codes import CODES
 
@@ -15,7 +15,7 @@ def render_sarif(found: Findings | None, artifact: str) -> dict[str, Any]:
     """Return a SARIF log with one result for each finding. artifact: the trace's file name."""
     rules = [{"id": code} for code in CODES]
     results = [] if found is None else [_result(each, artifact) for each in found.items]
-    driver = {"name": "nsysprof", "version": __version__, "rules": rules}
+    driver = {"name": "nsysprof", "version": VERSION, "rules": rules}
     run: dict[str, Any] = {"tool": {"driver": driver}, "results": results}
     if found is None:
         run["invocations"] = [{"executionSuccessful": False, "exitCodeDescription": "the trace cannot be replayed"}]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from nsysprof import __version__
+from nsysprof.files.written_by import VERSION
 from nsysprof.notes import Note
 from nsysprof.report.document import (
     Code,
@@ -92,7 +92,7 @@ def bench_report(found: BenchReport, figures: Sequence[Figure] = ()) -> Report:
 
 def _environment(found: BenchReport) -> Section:
     facts = [(name, str(found.environment[name])) for name in _FACTS if found.environment.get(name) is not None]
-    table = facts_table("Environment", [("nsysprof", __version__), *facts])
+    table = facts_table("Environment", [("nsysprof", VERSION), *facts])
     return Section("", (table, Paragraph("Measured by"), Code(found.command)), in_terminal=False)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from nsysprof import __version__
+from nsysprof.files.written_by import VERSION
 from nsysprof.notes import Note
 from nsysprof.report.document import Code, Lines, Notes, Paragraph, Part, Report, Section, Table
 from nsysprof.report.formats.escape import clean
@@ -113,7 +113,7 @@ def _archive(shared: Shared) -> list[Section]:
     steps = ["sha256sum " + quoted, "nsysprof analyze " + quoted] if shared.has_trace else ["unzip " + quoted]
     names = "unchanged" if shared.named else "of libraries unchanged, all others replaced by tokens"
     text = (
-        f"{shared.file}: {format_bytes(shared.bytes)}, SHA-256 {shared.sha256}, nsysprof {__version__}; names {names}. "
+        f"{shared.file}: {format_bytes(shared.bytes)}, SHA-256 {shared.sha256}, nsysprof {VERSION}; names {names}. "
         "To check the numbers:"
     )
     sections = [Section("", (Paragraph(text), Code("\n".join(steps))))]

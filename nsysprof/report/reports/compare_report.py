@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nsysprof import __version__
+from nsysprof.files.written_by import VERSION
 from nsysprof.report.document import (
     Cell,
     Column,
@@ -88,7 +88,7 @@ def floor_lines(found: VersionComparison) -> tuple[str, ...]:
 
 def _environment_table(found: VersionComparison) -> Table:
     old, new = found.baseline.environment, found.candidate.environment
-    rows: list[tuple[Cell, Cell, Cell]] = [(Cell("nsysprof"), Cell(__version__), Cell(__version__))]
+    rows: list[tuple[Cell, Cell, Cell]] = [(Cell("nsysprof"), Cell(VERSION), Cell(VERSION))]
     for fact in dict.fromkeys((*old, *new)):
         cells = (Cell(str(side.get(fact, "differs or unknown"))) for side in (old, new))
         rows.append((Cell(fact), *cells))  # type: ignore[arg-type]

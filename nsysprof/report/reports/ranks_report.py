@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nsysprof import __version__
+from nsysprof.files.written_by import VERSION
 from nsysprof.report.document import Figure, Lines, Notes, Paragraph, Report, Section
 from nsysprof.report.reports.analysis_report import figure_sections
 from nsysprof.report.sections.method import facts_table
@@ -73,7 +73,7 @@ def ranks_report(found: RanksAnalysis, figures: Sequence[Figure] = ()) -> Report
 def _environment(found: RanksAnalysis) -> list[tuple[str, str]]:
     read = found.read
     facts = [
-        ("nsysprof", __version__),
+        ("nsysprof", VERSION),
         ("GPUs", ", ".join(sorted({gpu for row in read for gpu in row.gpus}))),
         ("nsys", ", ".join(sorted({row.nsys_version or "unknown" for row in read}))),
         ("ranks from", ", ".join(sorted({row.rank_from for row in found.rows}))),
