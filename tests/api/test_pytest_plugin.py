@@ -106,6 +106,7 @@ def test_early(nsysprof_trace):
     done.stdout.fnmatch_lines(["*on the CPU, only operators are recorded, and no copies*", "*the block has not ended*"])
 
 
+@pytest.mark.slow
 def test_a_test_that_wants_a_gpu_is_skipped_without_one(run):
     if torch.cuda.is_available():
         pytest.skip("there is a GPU here")

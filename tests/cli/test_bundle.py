@@ -39,8 +39,8 @@ REAL = sorted(
     path.name for path in TRACES.iterdir() if path.suffix in (".xz", ".gz") or (path / "manifest.json").exists()
 )
 TABLES = ("kernels.csv", "ranges.csv", "range_kernels.csv", "api.csv", "memops.csv")
-# One of each kind; the others are slow.
-QUICK = ("mem.sqlite.xz", "inputs.json.gz", "two_gpus.sqlite.xz")
+# The others are slow.
+QUICK = ("mem.sqlite.xz", "two_gpus.sqlite.xz")
 # A token does not say that step0, step1 and step2 are of one family, which settles once.
 LOST_WITH_NAMES = ("warmup_instances", "steady_wall_med_ns")
 PRIVATE = (TOKEN, "alice", "my project", "hi there", "wonderland-9", "GPU-1234", "0000:01", "sesame")
@@ -532,6 +532,7 @@ def write_ranks(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_ranks_of_a_job_share_an_archive_and_keep_their_numbers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

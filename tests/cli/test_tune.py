@@ -102,6 +102,7 @@ def test_bad_options(tmp_path, arguments, says):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
+@pytest.mark.slow
 def test_ctrl_c_in_mid_search_keeps_what_it_has(tmp_path):
     command = [sys.executable, "-m", "nsysprof", "tune", *SMALL, "--blocks", "5000", "--out", str(tmp_path / "o")]
     child = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)

@@ -39,6 +39,7 @@ def t_isf(p: float, freedom: float) -> float:
     """Return the value that a t variable exceeds with the probability `p` (above 0, at most 0.5); nan without freedom.
 
     Newton's method from the normal quantile, which lies below: the tail is convex, so that no step goes too far.
+    It ends before steps are made of rounding alone.
     """
     if freedom <= 0:
         return nan
@@ -48,7 +49,7 @@ def t_isf(p: float, freedom: float) -> float:
     for _ in range(200):
         step = (t_sf(t, freedom) - p) / t_density(t, freedom)
         t += step
-        if abs(step) <= 1e-14 * t:
+        if abs(step) <= 1e-12 * t:
             break
     return t
 

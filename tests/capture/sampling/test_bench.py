@@ -110,6 +110,7 @@ def test_a_failing_kernel_costs_itself_alone(tmp_path, kernels):
     assert all(len(statuses(made, cell)) == 2 for cell in (1, 2, 3, 4))
 
 
+@pytest.mark.slow
 def test_a_wrong_kernel_is_never_timed(tmp_path, kernels):
     made, finished, _ = run(tmp_path, ["naive", "mykernels:wrong"], check=True)
     assert finished
@@ -143,6 +144,7 @@ def test_a_kernel_that_fails_in_one_process_only(tmp_path, kernels):
     assert sorted(statuses(made, 1)) == ["crashed", OK, OK]
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_measured(tmp_path, monkeypatch):
     plan = BenchPlan((case("naive"), case("math")), "cpu", rounds=500, check=False, flush=False)
     folder = tmp_path / "out"
@@ -195,6 +197,7 @@ def test_samples_beside_a_throttled_reading_are_marked():
     assert made.blocks[1].throttled == ()
 
 
+@pytest.mark.slow
 def test_no_thread_is_left_behind(tmp_path):
     run(tmp_path, ["naive"], processes=1, rounds=1)
     assert threading.active_count() <= 2
