@@ -83,7 +83,7 @@ def test_the_report_has_figures_tables_notes_and_method(done: tuple[Path, str]) 
         assert text in report
     assert (done[0] / "heatmap.svg").stat().st_size > 1000
     page = (done[0] / "report.html").read_text(encoding="utf-8")
-    assert page.count("<img src=") == 2
+    assert page.count("<figure class=") == 2
     HTMLParser().feed(page)
 
 

@@ -194,7 +194,7 @@ def test_a_profiler_that_loses_data_and_exits_0_is_an_error(tmp_path, trace_path
     fails(run("capture", *arguments), 12, word, "newer nsys")
     assert ",ok," in (tmp_path / "c" / "results.csv").read_text(), "the latency is kept"
     notes = json.loads((tmp_path / "c" / "manifest.json").read_text())["notes"]
-    assert [note["severity"] for note in notes] == ["error"]
+    assert [note["severity"] for note in notes if note["code"] != "noisy-machine"] == ["error"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")

@@ -312,7 +312,7 @@ def test_an_interrupt_stops_sqlite_in_the_midst_of_a_statement(tmp_path: Path, m
 def test_one_sigterm_ends_analyze_while_another_thread_reads(tmp_path: Path) -> None:
     path = program(tmp_path / "t.sqlite")
     code = (
-        "import sys, threading, os, signal\nfrom nsysprof.trace import calls, columns\nfrom nsysprof.cli import main\n"
+        "import sys, threading, os, signal\nfrom nsysprof.trace import columns\nfrom nsysprof.cli import main\n"
         "real = columns.table_sql\n"
         "def endless(trace, table):\n"
         "    if not table.endswith('RUNTIME'):\n        return real(trace, table)\n"

@@ -71,7 +71,7 @@ class _SamplesFile(FileHeader, kw_only=True):
     ceilings: dict[str, Any]
     blocks: list[Block]
     clocks: list[dict[str, Any]]
-    session: Annotated[str, msgspec.Meta(max_length=100)] = ""
+    session: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]*$", max_length=100)] = ""
 
     def __post_init__(self) -> None:
         cells = len(self.plan.cases) * self.plan.copies
