@@ -7,12 +7,14 @@ do: the waiting thread makes no CUDA call meanwhile, and the two take turns in l
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.attribution.library_ranges import users_ranges
+from nsysprof.arrays import rows_by_key
 from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s
 
 # Two threads take turns if each side makes this many calls between two changes of side, on average.
@@ -21,11 +23,15 @@ _CALLS_A_TURN = 4
 # where the silence is so many times as long as usual.
 _SILENT_SHARE = 0.5
 _LONG_SILENCE = 4.0
+# Pairs of a thread that launches and one that may wait for it that are looked at in a process. Programs have a few
+# hundred at most; a trace made to be slow can have millions.
+_MOST_PAIRS = 10_000
 
-NONE, NOT_WAITING, SEVERAL, ADOPTED, OWN = range(5)
+NONE, NOT_WAITING, SEVERAL, TOO_MANY, ADOPTED, OWN = range(6)
 REASONS = {
     NOT_WAITING: "launched by a thread without a range while no other thread waited inside one",
     SEVERAL: "launched by a thread without a range while several others waited inside ranges",
+    TOO_MANY: "launched by a thread without a range in a process of too many threads to tell which waited",
 }
 
 
@@ -108,14 +114,23 @@ def adopt(threads: ThreadRanges, points: Points) -> Adoption:
     reason = np.full(len(owner), NONE, dtype=np.int64)
     if not threads.waiters:
         return Adoption(owner, reason)
-    for tid in np.unique(points.global_tid).tolist():
-        mine = np.flatnonzero(points.global_tid == tid)
-        mine = mine[np.argsort(points.start_ns[mine], kind="stable")]
-        own = threads.innermost(tid, points.start_ns[mine], points.end_ns[mine], of_user=True) >= 0
-        reason[mine[own]] = OWN
-        mine = mine[~own]
-        others = [each for each in threads.waiters if each != tid and each & PID_MASK == tid & PID_MASK]
-        if len(mine) and others:
+    waiters = defaultdict(list)
+    for each in threads.waiters:
+        waiters[each & PID_MASK].append(each)
+    pairs: Counter[int] = Counter()
+    by_start = np.argsort(points.start_ns, kind="stable")
+    for tid, launched in rows_by_key(pd.Series(points.global_tid[by_start]), by_start):
+        own = threads.innermost(tid, points.start_ns[launched], points.end_ns[launched], of_user=True) >= 0
+        reason[launched[own]] = OWN
+        mine = launched[~own]
+        process = tid & PID_MASK
+        if len(mine) == 0 or not waiters[process] or waiters[process] == [tid]:
+            continue
+        pairs[process] += len(waiters[process])
+        if pairs[process] > _MOST_PAIRS:
+            reason[mine] = TOO_MANY
+        else:
+            others = [each for each in waiters[process] if each != tid]
             owner[mine], reason[mine] = _adopt_thread(threads, points.of(mine), tid, others)
     return Adoption(owner, reason)
 

@@ -7,6 +7,7 @@ import pandas as pd
 
 from nsysprof.analysis.attribution.range_names import name_families
 from nsysprof.analysis.kernel_names.variant_names import Texts
+from nsysprof.arrays import rows_by_key
 from nsysprof.trace.schema import PID_MASK, Int64s
 
 
@@ -34,14 +35,14 @@ def innermost_codes(ranges: pd.DataFrame, tid: Int64s, time: Int64s, *, fold: bo
     code, families = pd.factorize(np.array(name_families(listed) if fold else listed, dtype=object))
     start, end = own["start_ns"].to_numpy(np.int64), own["end_ns"].to_numpy(np.int64)
     owner = own["global_tid"].to_numpy(np.int64)
-    for thread in np.unique(tid).tolist():
-        mine = np.flatnonzero(tid == thread)
-        its = np.flatnonzero(owner == thread)
-        found[mine] = _open_at(start[its], end[its], code[its], time[mine])
-        missing = mine[found[mine] < 0]
-        if len(missing):
-            others = np.flatnonzero((owner & PID_MASK) == (thread & PID_MASK))
-            found[missing] = _open_at(start[others], end[others], code[others], time[missing])
+    its_ranges = dict(rows_by_key(pd.Series(owner)))
+    for thread, mine in rows_by_key(pd.Series(tid)):
+        if (its := its_ranges.get(thread)) is not None:
+            found[mine] = _open_at(start[its], end[its], code[its], time[mine])
+    missing = np.flatnonzero(found < 0)
+    for process, mine in rows_by_key(pd.Series(tid[missing] & PID_MASK), missing):
+        others = np.flatnonzero((owner & PID_MASK) == process)
+        found[mine] = _open_at(start[others], end[others], code[others], time[mine])
     return found, np.append(np.asarray(families, dtype=object), "")
 
 

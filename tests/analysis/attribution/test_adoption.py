@@ -137,3 +137,14 @@ def test_a_real_job_of_two_ranks(trace_path):
     backward = rows[rows["range"] == "backward"]
     assert backward["adopted_kernel_count"].tolist() == [80] + [86] * 19, "the first step adds no gradients up"
     assert analysis.coverage.adopted_kernels == 1580 and analysis.coverage.captured_kernels == 0
+
+
+def test_a_process_of_very_many_threads_is_bounded_and_said(tmp_path):
+    builder = TraceBuilder()
+    for number in range(150):
+        builder.range(0, 100_000, f"wait{number}", tid=PID | (10 + number))
+        builder.launch(1_000 + 10 * number, number + 1, tid=PID | (1_000 + number))
+    analysis = analyze(builder, tmp_path)
+    too_many = "launched by a thread without a range in a process of too many threads to tell which waited"
+    assert analysis.coverage.reasons == {SEVERAL: 66, too_many: 84}  # 66 times 150 pairs are fewer than 10,000
+    assert analysis.coverage.adopted_kernels == 0
