@@ -139,8 +139,8 @@ def _print(result: TraceResult | RanksResult | SnapshotResult) -> None:
     from nsysprof.app.trace_analysis.analyze_trace import TraceResult
     from nsysprof.cli.console import print_report
     from nsysprof.report.reports.analysis_report import analysis_report
+    from nsysprof.report.reports.memory_report import memory_report
     from nsysprof.report.reports.ranks_report import ranks_report
-    from nsysprof.report.sections.memory_report import memory_report
 
     if isinstance(result, TraceResult):
         report = analysis_report(result.analysis, result.record)

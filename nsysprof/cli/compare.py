@@ -110,7 +110,7 @@ def _compare_snapshots(
     from nsysprof.app.trace_analysis.analyze_snapshot import CompareSnapshotsRequest, compare_snapshots, is_snapshot
     from nsysprof.cli.console import print_report
     from nsysprof.cli.progress import show_progress
-    from nsysprof.report.sections.memory_report import memory_comparison_report
+    from nsysprof.report.reports.memory_report import memory_comparison_report
 
     both = (*baseline, *candidate)
     if len(both) != 2 or not all(map(is_snapshot, both)) or gate:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from nsysprof.analysis.comparison.compare_owners import compare_owners
 from nsysprof.analysis.comparison.compare_ranges import compare_ranges
+from nsysprof.app.trace_analysis.analyze_snapshot import read_memory
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.attention.attention_call import AttentionCall
 from nsysprof.attention.constraints import parse_refusal
@@ -21,9 +23,11 @@ from nsysprof.report.reports.bundle_report import Shared, bundle_report
 from nsysprof.report.reports.compare_report import compare_report
 from nsysprof.report.reports.doctor_report import doctor_report
 from nsysprof.report.reports.explain_report import explain_report
+from nsysprof.report.reports.memory_report import memory_comparison_report, memory_report
 from nsysprof.report.reports.ranks_report import ranks_report
 from nsysprof.report.reports.tune_report import tuning_report, tuning_sections
 from nsysprof.report.reports.whatif_report import whatif_report
+from nsysprof.results.allocator_memory import AllocatorMemory
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.causes import Finding, Findings, WhatIf, WhatIfAnswer
 from nsysprof.results.comparison import (
@@ -42,6 +46,7 @@ from nsysprof.results.comparison import (
 from nsysprof.results.gate_result import GateFinding, GateResult, Outcome
 from nsysprof.results.machine_check import Check, State
 from nsysprof.results.rank_results import ClockFit, RankRow, RanksAnalysis
+from tests.builders.allocator_snapshot import SnapshotBuilder, frames
 from tests.report import samples
 
 MS = 1_000_000
@@ -298,3 +303,21 @@ def doctor() -> Report:
         Check("nsys", State.PROBLEM, "nsys does not run", "Install it again."),
     )
     return doctor_report(checks)
+
+
+def memory(folder: Path) -> Report:
+    return memory_report(_memory(folder / "before.pickle", 96))
+
+
+def memory_comparison(folder: Path) -> Report:
+    sides = (_memory(folder / "before.pickle", 96), _memory(folder / "after.pickle", 160))
+    return memory_comparison_report(compare_owners(*sides))
+
+
+def _memory(path: Path, cache_mib: int) -> AllocatorMemory:
+    built = SnapshotBuilder()
+    built.reserve(512 << 20)
+    built.alloc(64 << 20, frames("/w/model.py", 12, "build"))
+    built.alloc(cache_mib << 20, frames("/w/cache.py", 40, "update"))
+    built.free(built.alloc(32 << 20, frames("/w/train.py", 30, "loss")))
+    return read_memory(built.write(path))

@@ -39,6 +39,8 @@ REPORTS = (
     "bundle",
     "whatif",
     "doctor",
+    "memory",
+    "memory_comparison",
 )
 WIDTHS = (80, 100, 120, 160)
 
@@ -88,7 +90,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory, trace_path: Callable[[str]
             folder = tmp_path_factory.mktemp(name)
             if name in (*TRACES, "capture"):
                 made[name] = fixed_results.analyze_report(folder, trace_path, name)
-            elif name in ("end_of_capture", "bundle"):
+            elif name in ("end_of_capture", "bundle", "memory", "memory_comparison"):
                 made[name] = getattr(fixed_results, name)(folder)
             else:
                 made[name] = getattr(fixed_results, {"compare": "comparison"}.get(name, name))()
