@@ -1,4 +1,4 @@
-"""Replace process and thread ids by small numbers. Equality and order stay; the machine's own numbers do not."""
+"""Map process and thread ids to small numbers. Equality and order stay; the numbers of the original do not."""
 
 from __future__ import annotations
 

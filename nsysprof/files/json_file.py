@@ -1,4 +1,4 @@
-"""Read and write JSON files with types. A hostile or damaged file gives one error that names the file and the field.
+"""Read JSON files into types, and encode values as JSON. A damaged file is an error that names the file and the field.
 
 The types are frozen dataclasses and msgspec structs. Each of our files begins with `format_version`. A file with a
 newer version than this nsysprof knows is refused before anything else is read from it.

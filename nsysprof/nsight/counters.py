@@ -1,4 +1,4 @@
-"""Choose the hardware counters of single launches, add them up, and keep them in counters.csv.
+"""Choose the hardware counters to ask ncu for, and keep what each launch counted in counters.csv.
 
 Each case is counted twice, because one run cannot answer both questions:
 

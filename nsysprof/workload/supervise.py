@@ -1,4 +1,4 @@
-"""Keep one worker alive over the grid: when it dies or hangs, its case is lost and another worker takes the rest.
+"""Keep one worker alive over the grid: a case that kills it is lost, another worker takes the rest; clocks are sampled.
 
 Run as `python -m nsysprof.workload.supervise JOB.json`. In the traced pass it runs under the profiler, so that all
 workers are in one trace. It does not import torch, so that it neither holds GPU memory nor disturbs the timing.

@@ -1,4 +1,4 @@
-"""Test two sides whose blocks were not measured in turn, by the Mann-Whitney rank-sum test."""
+"""Judge two sides that were not measured in turn: the rank-sum test, Cliff's delta, and thresholds for both."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nsysprof.arrays import Floats
 
 # Cliff's delta from which a difference counts as "medium" (Romano et al., 2006).
 LEAST_DELTA = 0.33
-# With fewer blocks, no arrangement of two samples is rarer than 5 %.
+# With fewer blocks on both sides, no arrangement of two samples is rarer than 5 %.
 LEAST_BLOCKS = 4
 
 

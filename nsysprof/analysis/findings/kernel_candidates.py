@@ -1,4 +1,4 @@
-"""Find what could be changed in the GPU's work: attention in pieces, an optimizer in pieces, waiting in collectives."""
+"""Propose changes of the GPU's work to replay: attention and optimizers in pieces, waits in collectives and streams."""
 
 from __future__ import annotations
 

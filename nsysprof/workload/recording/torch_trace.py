@@ -1,4 +1,4 @@
-"""Run the embedded profiler: torch.profiler (Kineto, CUPTI), written as SQLite with the tables and columns of nsys."""
+"""Record with torch.profiler where there is no Nsight Systems; torchprof makes a trace of the same form from it."""
 
 from __future__ import annotations
 
