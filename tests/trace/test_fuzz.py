@@ -178,7 +178,8 @@ def test_arbitrary_values_end_in_a_result_or_an_error_of_ours(builder: TraceBuil
         else:
             coverage = analysis.coverage
             assert coverage.kernels == coverage.attributed_kernels + sum(coverage.reasons.values())
-            assert coverage.kernels == analysis.kernels["instances"].sum()
+            is_graph = analysis.kernels["name"].str.startswith("[CUDA graph")  # replays recorded as wholes
+            assert coverage.kernels == analysis.kernels.loc[~is_graph, "instances"].sum()
         assert hashlib.sha256(path.read_bytes()).digest() == before
         assert [entry.name for entry in Path(folder).iterdir()] == [path.name]
 
