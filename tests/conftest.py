@@ -15,9 +15,11 @@ from hypothesis import settings
 
 REPOSITORY = Path(__file__).parents[1]
 
-# A busy machine is no reason for a property not to hold.
-settings.register_profile("no-deadline", deadline=None)
-settings.load_profile("no-deadline")
+# A busy machine is no reason for a property not to hold. A quick run has the same examples each time, so that a change
+# is judged by what it changes; the slow one looks at new examples.
+settings.register_profile("quick", deadline=None, derandomize=True)
+settings.register_profile("slow", deadline=None)
+settings.load_profile("slow" if os.environ.get("SLOW") == "1" else "quick")
 
 
 @pytest.fixture(autouse=True)
