@@ -7,6 +7,7 @@ spread alone makes the test and the interval; with few turns it is poorly known,
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -75,20 +76,25 @@ def turns_needed(deviation: float, margin_pct: float, tests: int = 1) -> int:
     tests: the number of cases; where one of them differs, the correction asks it for alpha / tests.
     """
     wanted = float(np.log1p(margin_pct / 100) - np.log1p(LEAST_PCT / 100))
-    for count in range(2, _MOST_TURNS + 1):
+
+    def is_enough(count: int) -> bool:
         if deviation == 0:
-            return count
+            return True
         shift = float(wanted / (deviation / np.sqrt(count)))
-        if nct_sf(float(t_isf(ALPHA / 2 / tests, count - 1)), count - 1, shift) >= POWER:
-            return count
-    return _MOST_TURNS + 1
+        return nct_sf(float(t_isf(ALPHA / 2 / tests, count - 1)), count - 1, shift) >= POWER
+
+    return 2 + bisect_left(range(2, _MOST_TURNS + 1), True, key=is_enough)  # power grows with the count
 
 
 def false_discovery(p_values: Sequence[float]) -> list[float]:
     """Return the p values corrected by the procedure of Benjamini and Hochberg, in the order given."""
-    from scipy import stats
-
-    return [float(p) for p in stats.false_discovery_control(p_values)] if p_values else []
+    values = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(values)[::-1]
+    scaled = values[order] * len(values) / np.arange(len(values), 0, -1)
+    corrected = np.empty(len(values))
+    corrected[order] = np.minimum(np.minimum.accumulate(scaled), 1.0)
+    found: list[float] = corrected.tolist()
+    return found
 
 
 def _both(key: Case, baseline: Mapping[Case, Measured], candidate: Mapping[Case, Measured]) -> bool:
