@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nsysprof.capture.collect import NOT_RUN
+from nsysprof.capture.counters_file import write_counters
 from nsysprof.capture.measured_process import LOGS, supervisor_argv, tail
 from nsysprof.capture.passes import CaptureRun, run_profiled_pass, write_job
 from nsysprof.errors import TraceError
 from nsysprof.notes import Note, make_note
-from nsysprof.nsight.counters import CountedKernel, Run, count_kernels, write_counters
+from nsysprof.nsight.counters import count_kernels
 from nsysprof.nsight.ncu import count_argv, explain_counters, read_report
+from nsysprof.results.kernel_counters import CountedKernel, Run
 from nsysprof.results.missing_source import MissingSource
 from nsysprof.workload.job import COUNTED
 

@@ -9,9 +9,10 @@ from functools import cache
 from pathlib import Path
 
 from nsysprof.errors import ToolFailedError, TraceError
-from nsysprof.nsight.counters import Run, metrics_of
+from nsysprof.nsight.counters import metrics_of
 from nsysprof.nsight.ncu_csv import NcuPage, parse_ncu_csv
 from nsysprof.nsight.run_tool import run_tool
+from nsysprof.results.kernel_counters import Run
 
 ADMIN_ONLY = (
     "options nvidia NVreg_RestrictProfilingToAdminUsers=0 in /etc/modprobe.d and a reboot, or CAP_SYS_ADMIN, or root"

@@ -12,11 +12,12 @@ import pytest
 pytest.importorskip("torch", reason="needs the extra [torch]")
 
 from nsysprof.attention.case import Case
+from nsysprof.capture.counters_file import COUNTERS, read_counters
 from nsysprof.capture.folder import prepare_folder
 from nsysprof.capture.plan import CountingPlan, plan_capture
 from nsysprof.capture.run import run_capture
-from nsysprof.nsight.counters import COUNTERS, Run, read_counters
 from nsysprof.results.analysis import RESULT_COLUMNS
+from nsysprof.results.kernel_counters import Run
 from nsysprof.results.missing_source import MissingSource
 
 NCU = Path(__file__).parent / "stand_in_ncu"

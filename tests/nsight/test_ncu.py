@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from nsysprof.errors import TraceError
-from nsysprof.nsight.counters import Run
 from nsysprof.nsight.ncu import count_argv, explain_counters, read_report
+from nsysprof.results.kernel_counters import Run
 
 
 def program(path: Path, text: str) -> Path:

@@ -9,13 +9,13 @@ from typing import Any
 import pandas as pd
 
 from nsysprof.notes import Note, make_note
-from nsysprof.nsight.counters import DETAIL_COUNTERS, CountedKernel, Run
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.column_registry.analysis_columns import KERNEL_COUNTERS
 from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
 from nsysprof.results.column_registry.column import Dtype
 from nsysprof.results.column_registry.csv_table import pandas_dtype
 from nsysprof.results.device_limits.roof import known
+from nsysprof.results.kernel_counters import COUNTED_COLUMNS, CountedKernel, Run
 
 KERNEL_COUNTER_COLUMNS = tuple(column.name for column in KERNEL_COUNTERS)
 _UTILISATION = ("l2_pct", "sm_pct", "tensor_pct", "fma_pct", "occupancy_pct")
@@ -25,7 +25,7 @@ def counted_table(kernels: Iterable[CountedKernel]) -> pd.DataFrame:
     """Return one row per launch and run: run, range, position, kernel, name, symbol, gpu, passes, counters (or NaN)."""
     fixed = ("run", "range", "position", "kernel", "name", "symbol", "gpu", "passes")
     rows = [{**{name: getattr(kernel, name) for name in fixed}, **kernel.values} for kernel in kernels]
-    table = pd.DataFrame(rows, columns=[*fixed, *(counter.column for counter in DETAIL_COUNTERS)])
+    table = pd.DataFrame(rows, columns=[*fixed, *COUNTED_COLUMNS])
     values = table.columns[len(fixed) - 1 :]
     table[values] = table[values].astype(float)
     return table

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from nsysprof.errors import MissingToolError, TraceError
 
 if TYPE_CHECKING:
-    from nsysprof.nsight.counters import CountedKernel
     from nsysprof.results.analysis import Analysis, CaptureRecord
+    from nsysprof.results.kernel_counters import CountedKernel
 
 
 def complete_analysis(
@@ -40,7 +40,7 @@ def read_counted(folder: Path | None, report: Path | None, ranges: list[str], nc
 
     Raises TraceError for what cannot be read, MissingToolError where a .ncu-rep needs an ncu.
     """
-    from nsysprof.nsight.counters import COUNTERS, read_counters
+    from nsysprof.capture.counters_file import COUNTERS, read_counters
 
     if report is not None:
         return _read_report(report, ranges, ncu)
@@ -50,10 +50,11 @@ def read_counted(folder: Path | None, report: Path | None, ranges: list[str], nc
 
 def _read_report(report: Path, ranges: list[str], ncu: Path | None) -> list[CountedKernel]:
     """Return the launches of a foreign report for both runs, since it does not say how caches were left."""
-    from nsysprof.nsight.counters import Run, count_kernels
+    from nsysprof.nsight.counters import count_kernels
     from nsysprof.nsight.find_tool import NCU, find_tool
     from nsysprof.nsight.ncu import read_report
     from nsysprof.nsight.ncu_csv import parse_ncu_csv
+    from nsysprof.results.kernel_counters import Run
 
     if report.suffix == ".csv":
         try:
@@ -86,7 +87,7 @@ def _read_report(report: Path, ranges: list[str], ncu: Path | None) -> list[Coun
 
 def name_kernels(folder: Path, trace: Path) -> None:
     """Write into a capture's counters.csv what its trace calls each kernel, so that they stay joined when shared."""
-    from nsysprof.nsight.counters import COUNTERS, read_counters, write_counters
+    from nsysprof.capture.counters_file import COUNTERS, read_counters, write_counters
     from nsysprof.trace.table_readers.symbols import read_symbols
 
     if not (folder / COUNTERS).is_file():

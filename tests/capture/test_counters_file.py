@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nsysprof.capture.counters_file import COUNTERS, read_counters, write_counters
 from nsysprof.errors import TraceError
-from nsysprof.nsight.counters import COUNTERS, DETAIL_COUNTERS, CountedKernel, Run, read_counters, write_counters
+from nsysprof.results.kernel_counters import COUNTED_COLUMNS, CountedKernel, Run
 
 VALUES = st.none() | st.floats(0, 1e15, allow_nan=False)
 # What controls a terminal or begins a formula is replaced when a table is written.
@@ -22,7 +23,7 @@ KERNELS = st.builds(
     block=st.just("(128, 1, 1)"),
     gpu=TEXTS,
     passes=st.none() | st.integers(1, 50),
-    values=st.fixed_dictionaries({counter.column: VALUES for counter in DETAIL_COUNTERS}),
+    values=st.fixed_dictionaries(dict.fromkeys(COUNTED_COLUMNS, VALUES)),
     more=st.fixed_dictionaries({}, optional={"smsp__inst_executed.sum": st.floats(0, 1e12)}),
 )
 
