@@ -14,13 +14,13 @@ from nsysprof.app.progress import SILENT, Progress
 from nsysprof.errors import DataLossError, InterruptedCaptureError, MissingToolError, NsysprofError, UsageError
 from nsysprof.files.folder_kinds import CAPTURE
 from nsysprof.files.result_folder import claim_folder
-from nsysprof.notes import Remarks
 
 if TYPE_CHECKING:
     from nsysprof.capture.rank import RankIdentity
-    from nsysprof.capture.user_program.program import CapturedProgram
     from nsysprof.capture.user_program.program_plan import ProgramPlan
+    from nsysprof.capture.user_program.program_run import CapturedProgram
     from nsysprof.files.joint_folder import JointFolder
+    from nsysprof.results.recording_check import RecordingCheck, WatchedGpu
 
 
 def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
@@ -46,6 +46,7 @@ def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
         memory=request.memory,
         stacks=request.stacks,
         nsys_options=request.nsys_options,
+        retry=request.retry,
     )
     if plan.ranks and not (launches or identity):
         raise UsageError("--ranks chooses among ranks, but there is only one program.", "Give --per-rank too.")
@@ -158,14 +159,15 @@ def _join_ranks(planned: PlannedProgram, identity: RankIdentity, *, force: bool)
     )
 
 
-def _inspect(trace_path: Path) -> Remarks:
-    """Return what a trace says of its own recording."""
-    from nsysprof.analysis.overview.recording import inspect_recording
+def _inspect(trace_path: Path, watched: WatchedGpu) -> RecordingCheck:
+    """Return the trace compared with what was seen of the program."""
+    from nsysprof.analysis.overview.self_check import check_recording
     from nsysprof.trace.open import open_trace
     from nsysprof.trace.recorded import read_recorded
+    from nsysprof.trace.tables import read_tables
 
     with open_trace(trace_path) as trace:
-        return inspect_recording(read_recorded(trace))
+        return check_recording(read_tables(trace), read_recorded(trace), watched)
 
 
 def _failure(captured: CapturedProgram, folder: Path) -> NsysprofError | None:
@@ -194,6 +196,7 @@ class ProgramRequest:
     ranks: the ranks to record; empty for all.
     memory: whether torch's CUDA allocator records which line allocated what.
     stacks: whether Python's stacks are sampled.
+    retry: whether the program is recorded again with less where data was lost; None: where it is short.
     stdout_to_stderr: send the program's standard output to standard error.
     out: the capture folder; None for traces/DATE-TIME, or one that the ranks of a job share.
     """
@@ -210,6 +213,7 @@ class ProgramRequest:
     memory: bool = False
     stacks: bool = False
     nsys_options: tuple[str, ...] = ()
+    retry: bool | None = None
     stdout_to_stderr: bool = False
     nsys: Path | None = None
     out: Path | None = None

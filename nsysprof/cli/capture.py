@@ -37,6 +37,7 @@ _FOR_PROGRAMS = (
     "memory",
     "stacks",
     "nsys_option",
+    "retry",
 )
 
 Program = Annotated[
@@ -110,6 +111,15 @@ NsysOption = Annotated[
     list[str] | None,
     typer.Option(help="For nsys profile, e.g. --nsys-option=--sample=process-tree.", rich_help_panel=_PROGRAM),
 ]
+Retry = Annotated[
+    bool | None,
+    typer.Option(
+        "--retry/--no-retry",
+        help="Record again with less where data was lost. Default: where the program took less than 120 s.",
+        rich_help_panel=_PROGRAM,
+        show_default=False,
+    ),
+]
 
 
 def capture(
@@ -148,6 +158,7 @@ def capture(
     memory: Memory = False,
     stacks: Stacks = False,
     nsys_option: NsysOption = None,
+    retry: Retry = None,
     nsys: options.Nsys = None,
     ncu: options.Ncu = None,
     out: Annotated[Path | None, options.out_option("Capture folder. Default: traces/DATE-TIME.")] = None,
@@ -180,6 +191,7 @@ def capture(
                 memory=memory,
                 stacks=stacks,
                 nsys_options=tuple(nsys_option or ()),
+                retry=retry,
                 stdout_to_stderr=as_json,
                 nsys=nsys,
                 out=out,

@@ -50,6 +50,15 @@ class ProgramPlan:
     ranks: tuple[int, ...] = ()
     # Further options for nsys. An option of the same name replaces ours.
     nsys_options: tuple[str, ...] = ()
+    # Options that replace all others, because those lost data here.
+    less: tuple[str, ...] = ()
+    # Whether to record again with less where data was lost; None: where the program ends by itself and soon.
+    retry: bool | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether all that the program does is to be recorded."""
+        return self.capture_range == NO_RANGE and not self.delay_s and not self.duration_s
 
     @property
     def profile_options(self) -> tuple[str, ...]:
@@ -63,7 +72,7 @@ class ProgramPlan:
             options.append(f"--delay={self.delay_s}")
         if self.duration_s:
             options.append(f"--duration={self.duration_s}")
-        return (*options, *self.nsys_options)
+        return (*options, *self.nsys_options, *self.less)
 
     @property
     def environment(self) -> dict[str, str]:
