@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.app.progress import SILENT, Progress
-from nsysprof.app.trace_analysis.analyze_trace import TraceRequest, TraceResult, analyze_one, default_name
+from nsysprof.app.trace_analysis.analyze_trace import TraceRequest, TraceResult, analyze_one
 from nsysprof.errors import UsageError
+from nsysprof.files.folder_name import name_after
 
 if TYPE_CHECKING:
     from nsysprof.app.trace_analysis.analyze_ranks import RanksResult
@@ -28,7 +29,7 @@ def analyze(request: AnalyzeRequest, progress: Progress = SILENT) -> TraceResult
         raise UsageError("There is nothing to analyze.", "Name a trace or a capture folder.")
     for source in inputs:
         refuse_url(source)
-    name = default_name(inputs[0])
+    name = name_after(inputs[0])
     if any(is_snapshot(source) for source in inputs):
         if len(inputs) > 1:
             raise UsageError("A snapshot of memory is analyzed alone.", "Compare two: nsysprof compare BEFORE AFTER.")

@@ -111,8 +111,8 @@ class CaptureResult:
 def plan_capture(request: CaptureRequest) -> PlannedCapture:
     """Return what `capture` would do on this machine. Raise UsageError for what makes no sense."""
     from nsysprof.capture import plan as capture_plan
+    from nsysprof.capture.environment import memory_of
     from nsysprof.capture.folder import dated_folder
-    from nsysprof.environment import collect_gpus, collect_host
     from nsysprof.nsight.find_tool import NSYS, find_tool
 
     tracer, counting = _split_profilers(request)
@@ -127,12 +127,11 @@ def plan_capture(request: CaptureRequest) -> PlannedCapture:
     settled = _settle_profiler(tracer, device, nsys)
     if request.gpu_metrics_hz and settled != "nsys":
         raise UsageError(f"--gpu-metrics samples under nsys, and the tracer is {settled}.", "Give --profiler nsys.")
-    memory = collect_gpus()[0]["memory_bytes"] if device == "cuda" else collect_host()["memory_bytes"]
     plan = capture_plan.plan_capture(
         request.grid.expand(default_dtype(device)),
         profiler=settled,
         device=device,
-        memory_bytes=memory,
+        memory_bytes=memory_of(device),
         samples=request.samples,
         sample_seconds=request.sample_seconds,
         warmup=request.warmup,

@@ -17,7 +17,7 @@ from nsysprof.capture.passes import CaptureRun, OnProgress, run_profiled_pass, w
 from nsysprof.capture.plan import CapturePlan
 from nsysprof.capture.sampling.bench import run_bench_process
 from nsysprof.capture.sampling.bench_run import BenchRun, new_run
-from nsysprof.environment import collect_gpus, collect_host, comparable_hash
+from nsysprof.environment import collect_gpus, collect_host
 from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, ToolFailedError
 from nsysprof.notes import Note, make_note
 from nsysprof.nsight.find_tool import tool_version
@@ -31,6 +31,7 @@ from nsysprof.nsight.nsys import (
     run_export,
 )
 from nsysprof.results.block import OK
+from nsysprof.results.comparable_environment import comparable_hash
 from nsysprof.results.missing_source import MissingSource
 from nsysprof.workload.job import TIMED, TRACED
 

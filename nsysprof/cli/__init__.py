@@ -13,10 +13,10 @@ from typing import Any
 
 import typer
 
-from nsysprof import __version__
 from nsysprof.cli import analyze, bench, bundle, capture, compare, demo, doctor, explain, export, mcp, tune, whatif
 from nsysprof.cli.standard_streams import ForgivingStream, forgive_streams, show_status
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError
+from nsysprof.files.written_by import VERSION
 
 _INTERNAL_ERROR = 70  # EX_SOFTWARE
 # The class of typer's own errors, which typer does not name in public.
@@ -71,7 +71,7 @@ for _name, (_command, _examples) in _COMMANDS.items():
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"nsysprof {__version__}")
+        typer.echo(f"nsysprof {VERSION}")
         raise typer.Exit
 
 

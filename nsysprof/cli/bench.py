@@ -159,7 +159,9 @@ def _bench_sides(
 def _print_sides(result: SidesResult, as_json: bool) -> None:
     found = result.comparison
     if as_json:
-        print_json({**found.to_json(), "folder": str(result.folder), "seed": result.seed})
+        from nsysprof.report.compare import comparison_json
+
+        print_json({**comparison_json(found), "folder": str(result.folder), "seed": result.seed})
     else:
         from nsysprof.cli.console import print_report
         from nsysprof.report.reports.compare_report import compare_report

@@ -144,7 +144,9 @@ def split_sides(sources: Sequence[str]) -> tuple[tuple[Path, ...], tuple[Path, .
 def _print(result: CompareResult, as_json: bool) -> None:
     found, out = result.comparison, result.folder
     if as_json:
-        print_json({**found.to_json(), "folder": None if out is None else str(out)})
+        from nsysprof.report.compare import comparison_json
+
+        print_json({**comparison_json(found), "folder": None if out is None else str(out)})
         return
     from nsysprof.cli.console import print_report
     from nsysprof.report.reports.compare_report import compare_report

@@ -5,23 +5,15 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import typer
 
 if TYPE_CHECKING:
-    from nsysprof.notes import Note
     from nsysprof.report.document import Report
 
 # The answer of a gate. No error of nsysprof has exit code 1 or 3; see nsysprof/errors.py.
 GATE_EXIT_CODES = {"pass": 0, "regression": 1, "inconclusive": 3}
-
-
-def print_notes(notes: Iterable[Note], *, err: bool = False) -> None:
-    """Print each note with its next step, a line each."""
-    for note in notes:
-        typer.echo(f"{note.severity.value}: {note.text}" + (f" -> {note.next_step}" if note.next_step else ""), err=err)
 
 
 def print_json(data: object) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from nsysprof.cli.console import print_json, print_notes
+from nsysprof.cli.console import print_json
 from nsysprof.errors import UsageError
 from nsysprof.units import format_bytes
 
@@ -60,6 +60,8 @@ def end_with_program(result: ProgramResult) -> None:
 
 
 def _print_end(result: ProgramResult) -> None:
+    from nsysprof.report.formats.console import note_line
+
     captured, folder = result.captured, result.folder
     manifest = captured.manifest
     assert manifest.program is not None
@@ -68,7 +70,8 @@ def _print_end(result: ProgramResult) -> None:
     if captured.ended.ended_by_us:
         how = "was ended with the recording"
     typer.echo(f"\nthe program {how} after {seconds:.1f} s", err=True)
-    print_notes(manifest.notes, err=True)
+    for note in manifest.notes:
+        typer.echo(note_line(note), err=True)
     ranks, what = manifest.program.ranks, ""
     if ranks:
         traced = sum(rank.trace is not None for rank in ranks)

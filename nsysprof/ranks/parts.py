@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-import nsysprof
 from nsysprof.errors import MissingToolError
 from nsysprof.files.json_file import decode_json, encode_json
 from nsysprof.files.output import open_whole
+from nsysprof.files.written_by import VERSION
 from nsysprof.ranks.collective_waits.collectives import Collectives
 from nsysprof.ranks.distributions import Distributions, Key
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Leaf, Partial
@@ -29,11 +29,11 @@ _DISTRIBUTION = ("count", "total", "least", "most", "size_bytes", "rounded", "ed
 @cache
 def code_version() -> str:
     """Return nsysprof's version with a digest of its sources. Shares made by other code are never merged with ours."""
-    root = Path(nsysprof.__file__).parent
+    root = Path(__file__).parents[1]  # the whole package
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
         digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
-    return f"{nsysprof.__version__}+{digest.hexdigest()[:12]}"
+    return f"{VERSION}+{digest.hexdigest()[:12]}"
 
 
 def part_path(source: RankSource, folder: Path) -> Path:

@@ -12,7 +12,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from nsysprof.files.written_by import VERSION
 from nsysprof.torchprof.kineto_events import GPU_CALLS, GPU_WORK, MEMORY, Event, int64
 from nsysprof.torchprof.leaf_operators import Operator, select_leaves
 
@@ -50,11 +49,12 @@ class TorchTables:
     """A trace to which one profiled session after another is appended. Several processes may do so in turn.
 
     device: "cuda", or "cpu" to make rows of work from operators.
+    written_by: the version of nsysprof, which the trace names.
     """
 
-    def __init__(self, path: Path, device: str) -> None:
+    def __init__(self, path: Path, device: str, written_by: str) -> None:
         """Open the file, or create it. Raises sqlite3.Error."""
-        self._device = device
+        self._device, self._written_by = device, written_by
         self._database = sqlite3.connect(path)
         self._rows: dict[str, list[Row]] = {table: [] for table in _COLUMNS}
         for table, columns in _COLUMNS.items():
@@ -72,7 +72,7 @@ class TorchTables:
         devices: rows of TARGET_INFO_GPU.
         """
         facts = {
-            "NSYSPROF:VERSION": VERSION,
+            "NSYSPROF:VERSION": self._written_by,
             "NSYSPROF:TOOL": "torch",
             "NSYSPROF:TOOL_VERSION": tool_version,
             "NSYSPROF:WORK_KIND": "kernel" if self._device == "cuda" else "operator",
@@ -87,7 +87,7 @@ class TorchTables:
 
     def announce(self, start_ns: int, end_ns: int, thread: int) -> None:
         """Add the range with this tool's name and version. Each of our traces begins with it."""
-        self._add_range(f"nsysprof {VERSION}", start_ns, end_ns, thread, _START_END)
+        self._add_range(f"nsysprof {self._written_by}", start_ns, end_ns, thread, _START_END)
         self._flush()
 
     @property

@@ -178,13 +178,12 @@ def _measured_by_capture(rows: pd.DataFrame, samples: tuple[int, ...] | None, *,
 
 def _read_trace(source: Path, calls: Mapping[str, int], nsys: Path | None, say: Say, *, launched_only: bool) -> Input:
     """Return a trace, or the trace of a capture. calls: how many calls a range name of the capture stands for."""
-    from nsysprof.nsight.find_tool import NSYS, find_tool
     from nsysprof.trace.inputs.resolve_input import identity_of, resolve_input
     from nsysprof.trace.open import open_trace
 
     say(f"read {source.name}")
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as work:
-        path = resolve_input(source, find_tool(NSYS, nsys) if source.suffix in REPORTS else None, Path(work))
+        path = resolve_input(source, nsys, Path(work))
         with open_trace(path, identity_of(source, path)) as trace:
             from nsysprof.analysis.comparison.range_facts import WHOLE, collect_range_facts
             from nsysprof.analysis.overview.summarize import summarize

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from nsysprof.app.progress import Progress
 from nsysprof.errors import InterruptedCaptureError, OutputError, TraceError, UsageError
 from nsysprof.files.folder_kinds import RANKS
+from nsysprof.files.folder_name import name_after
 from nsysprof.files.result_folder import ClaimedFolder, claim_folder
-from nsysprof.plain_text import plain_line
 
 if TYPE_CHECKING:
     from nsysprof.notes import Note
@@ -184,7 +184,7 @@ def _keep_going(folder: Path, traces: int) -> Iterator[None]:
 def _default_name(inputs: Sequence[Path]) -> str:
     paths = [path.resolve() for path in inputs]
     common = paths[0] if len(paths) == 1 else Path(os.path.commonpath(paths))
-    return f"{plain_line(common.name) or 'traces'}-ranks"
+    return f"{name_after(common, 'traces')}-ranks"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from nsysprof.app.progress import Progress, Say
 from nsysprof.errors import UsageError
 from nsysprof.files.folder_kinds import ANALYSIS
 from nsysprof.files.result_folder import claim_folder
-from nsysprof.plain_text import plain_line
 
 if TYPE_CHECKING:
     from nsysprof.attention.policy_file import PolicyFile
@@ -88,40 +87,17 @@ def analyze_trace(
         )
 
 
-def default_name(source: Path) -> str:
-    """Return the folder name for an input: the capture folder's name, or the file's name without its suffixes."""
-    name = source.resolve().name
-    if not source.is_dir():
-        for suffix in (
-            ".zip",
-            ".xz",
-            ".gz",
-            ".zst",
-            ".sqlite",
-            ".nsys-rep",
-            ".qdrep",
-            ".json",
-            ".pt.trace",
-            ".pickle",
-            ".pkl",
-        ):
-            name = name.removesuffix(suffix)
-    return plain_line(name) or "trace"
-
-
 def resolve(source: Path, nsys: Path | None, scratch: Path, say: Say) -> Path:
     """Return the SQLite file behind any input.
 
     nsys: the nsys that the user named, if any.
     scratch: a folder for what has to be unpacked, exported or converted.
     """
-    from nsysprof.nsight.find_tool import NSYS, find_tool
-    from nsysprof.trace.inputs.resolve_input import REPORTS, resolve_input
+    from nsysprof.trace.inputs.resolve_input import resolve_input
 
-    report = source.suffix in REPORTS
-    if report or source.suffix != ".sqlite":
+    if source.suffix != ".sqlite":
         say(f"read {source.name}")
-    return resolve_input(source, find_tool(NSYS, nsys) if report else None, scratch)
+    return resolve_input(source, nsys, scratch)
 
 
 @dataclass(frozen=True)

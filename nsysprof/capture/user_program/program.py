@@ -39,13 +39,14 @@ from nsysprof.capture.user_program.rank_record import (
 )
 from nsysprof.capture.user_program.record_program import Say, Watchers, program_environment, record_program, unsampled
 from nsysprof.capture.user_program.streamed import Ended, Streams, run_streamed
-from nsysprof.environment import collect_gpus, collect_host, comparable_hash
+from nsysprof.environment import collect_gpus, collect_host
 from nsysprof.errors import NsysprofError, ToolFailedError
 from nsysprof.files.result_folder import remove_path
 from nsysprof.notes import Loss, Note, make_note, split_losses
 from nsysprof.nsight.find_tool import tool_version
 from nsysprof.nsight.nsys import gpu_metrics_options, knows_software_trace, merge_options, run_export
 from nsysprof.nsight.run_tool import Step
+from nsysprof.results.comparable_environment import comparable_hash
 from nsysprof.results.missing_source import MissingSource
 from nsysprof.results.recording_check import NOT_WATCHED, RecordingCheck, WatchedGpu
 from nsysprof.units import format_bytes

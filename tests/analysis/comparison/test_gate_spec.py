@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nsysprof.analysis.comparison.gate_spec import GateRule, known_metrics, parse_gate
 from nsysprof.errors import UsageError
-from nsysprof.results.gate_spec import GateRule, known_metrics, parse_gate
 
 
 def test_the_rules_of_the_documentation():
