@@ -123,7 +123,10 @@ def _with_lines(
         return items
     tid = _threads(tables, situation)
     none = np.zeros(len(tid), dtype=np.bool_)
-    calls = (each.candidate.calls | (none if each.candidate.gaps is None else each.candidate.gaps) for each in held)
+    calls = (
+        (item.calls if item.named_by is None else item.named_by) | (none if item.gaps is None else item.gaps)
+        for item in (each.candidate for each in held)
+    )
     return tuple(
         replace(item, location=locate(stacks, situation, tid, chosen))
         for item, chosen in zip(items, calls, strict=True)
