@@ -149,7 +149,7 @@ def _migration_notes(totals: Totals) -> list[Note]:
     if not totals.migration_count:
         return []
     busy, both = totals.gpu_busy_ns, totals.gpu_busy_with_migrations_ns
-    many = totals.migration_total_ns > MANY_MIGRATIONS * (both or 0)
+    many = (totals.migration_total_ns or 0) > MANY_MIGRATIONS * (both or 0)
     return [
         make_note(
             "migrations",
