@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from nsysprof.cli import analyze, bench, bundle, capture, compare, demo, doctor, explain, export, mcp, tune, whatif
+from nsysprof.cli import analyze, bench, bundle, capture, compare, demo, doctor, explain, export, mcp, run, tune, whatif
 from nsysprof.cli.standard_streams import ForgivingStream, forgive_streams, show_status
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError
 from nsysprof.files.written_by import VERSION
@@ -57,6 +57,7 @@ _COMMANDS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
     "explain": (explain.explain, explain.EXAMPLES),
     "export": (export.export, export.EXAMPLES),
     "tune": (tune.tune, tune.EXAMPLES),
+    "run": (run.run, run.EXAMPLES),
     "bundle": (bundle.bundle, bundle.EXAMPLES),
     "doctor": (doctor.doctor, doctor.EXAMPLES),
     "compare": (compare.compare, compare.EXAMPLES),
@@ -65,7 +66,7 @@ _COMMANDS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
 }
 for _name, (_command, _examples) in _COMMANDS.items():
     # Everything after the program's name belongs to the program, options too.
-    _settings = {"allow_interspersed_args": False} if _name == "capture" else {}
+    _settings = {"allow_interspersed_args": False} if _name in ("capture", "run") else {}
     app.command(_name, epilog=_epilog(_examples), context_settings=_settings)(_interruptible(_command))
 
 

@@ -38,7 +38,6 @@ Inputs = Annotated[
 Counters = Annotated[
     Path | None, typer.Option(help="What ncu counted of the same program: a .ncu-rep, or its --page raw as .csv.")
 ]
-Policy = Annotated[Path | None, typer.Option(help="A policy.json of tune: faster attention backends become findings.")]
 Workers = Annotated[
     int | None,
     typer.Option(min=1, help="Number of processes. Default: by the size of the traces.", rich_help_panel=_RANKS),
@@ -67,7 +66,7 @@ def analyze(
     unfold: Annotated[
         bool, typer.Option("--unfold", help="List counted ranges (step0, step1) one by one, not as step#.")
     ] = False,
-    policy: Policy = None,
+    policy: options.Policy = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
     tls_ca_file: TlsCaFile = None,

@@ -17,7 +17,7 @@ from nsysprof.notes import Note, make_note
 _VARIABLES = {"memory": "NSYSPROF_MEMORY_FOLDER", "stacks": "NSYSPROF_STACKS_FOLDER"}
 _SUFFIXES = {"memory": "pickle", "stacks": "json"}
 _MISSING = {"memory": "no-memory-snapshot", "stacks": "no-stacks"}
-_HOOK = Path(__file__).parents[2] / "workload" / "program_start"
+HOOK_FOLDER = Path(__file__).parents[2] / "workload" / "program_start"
 
 
 def hook_environment(report: Path, environment: Mapping[str, str], kinds: tuple[str, ...]) -> dict[str, str]:
@@ -28,7 +28,7 @@ def hook_environment(report: Path, environment: Mapping[str, str], kinds: tuple[
     """
     if not kinds:
         return {}
-    path = [str(_HOOK), *filter(None, [environment.get("PYTHONPATH", "")])]
+    path = [str(HOOK_FOLDER), *filter(None, [environment.get("PYTHONPATH", "")])]
     variables = {"PYTHONPATH": os.pathsep.join(path)}
     for kind in kinds:
         folder = _work(report, kind)

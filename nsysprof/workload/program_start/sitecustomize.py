@@ -21,6 +21,7 @@ from typing import Any
 
 FOLDER = "NSYSPROF_MEMORY_FOLDER"
 STACKS = "NSYSPROF_STACKS_FOLDER"
+POLICY = "NSYSPROF_POLICY"
 # Libraries that use the GPU from Python; a process without any of them is a launcher or a helper.
 _OF_GPU = ("torch", "cupy", "jax", "cuda", "numba.cuda", "tensorflow", "pycuda")
 # Older events are overwritten; what is held at the end is known whatever its age.
@@ -71,13 +72,18 @@ def _write(torch: Any, process: int) -> None:
 
 
 def _sample() -> None:
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "stack_sampler.py")  # noqa: PTH100, PTH118, PTH120
-    spec = importlib.util.spec_from_file_location("nsysprof_stack_sampler", path)
+    _beside("stack_sampler").StackSampler(os.environ[STACKS]).start()
+
+
+def _beside(name: str) -> Any:
+    """Return a module of this folder, which the program's own path does not have."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py")  # noqa: PTH100, PTH118, PTH120
+    spec = importlib.util.spec_from_file_location(f"nsysprof_{name}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.StackSampler(os.environ[STACKS]).start()
+    return module
 
 
 def _attempt(action: Any) -> None:
@@ -102,6 +108,9 @@ def _import_the_next() -> None:
         sys.modules.setdefault(__name__, this)
 
 
+if os.environ.get(POLICY):
+    _attempt(lambda: _beside("policy_start").begin())
 if os.environ.get(FOLDER) or os.environ.get(STACKS):
     sys.meta_path.insert(0, _WatchImports())
+if os.environ.get(POLICY) or os.environ.get(FOLDER) or os.environ.get(STACKS):
     _import_the_next()
