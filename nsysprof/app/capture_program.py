@@ -47,6 +47,7 @@ def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
         stacks=request.stacks,
         nsys_options=request.nsys_options,
         retry=request.retry,
+        probe=request.probe,
     )
     if plan.ranks and not (launches or identity):
         raise UsageError("--ranks chooses among ranks, but there is only one program.", "Give --per-rank too.")
@@ -197,6 +198,7 @@ class ProgramRequest:
     memory: whether torch's CUDA allocator records which line allocated what.
     stacks: whether Python's stacks are sampled.
     retry: whether the program is recorded again with less where data was lost; None: where it is short.
+    probe: whether options of nsys are tried first where nothing is known of this machine.
     stdout_to_stderr: send the program's standard output to standard error.
     out: the capture folder; None for traces/DATE-TIME, or one that the ranks of a job share.
     """
@@ -214,6 +216,7 @@ class ProgramRequest:
     stacks: bool = False
     nsys_options: tuple[str, ...] = ()
     retry: bool | None = None
+    probe: bool = True
     stdout_to_stderr: bool = False
     nsys: Path | None = None
     out: Path | None = None

@@ -38,6 +38,7 @@ _FOR_PROGRAMS = (
     "stacks",
     "nsys_option",
     "retry",
+    "probe",
 )
 
 Program = Annotated[
@@ -120,6 +121,12 @@ Retry = Annotated[
         show_default=False,
     ),
 ]
+Probe = Annotated[
+    bool,
+    typer.Option(
+        "--probe/--no-probe", help="Try nsys' options once on this machine, with a GPU.", rich_help_panel=_PROGRAM
+    ),
+]
 
 
 def capture(
@@ -159,6 +166,7 @@ def capture(
     stacks: Stacks = False,
     nsys_option: NsysOption = None,
     retry: Retry = None,
+    probe: Probe = True,
     nsys: options.Nsys = None,
     ncu: options.Ncu = None,
     out: Annotated[Path | None, options.out_option("Capture folder. Default: traces/DATE-TIME.")] = None,
@@ -192,6 +200,7 @@ def capture(
                 stacks=stacks,
                 nsys_options=tuple(nsys_option or ()),
                 retry=retry,
+                probe=probe,
                 stdout_to_stderr=as_json,
                 nsys=nsys,
                 out=out,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from nsysprof.capture.self_check.known_losses import MEMORY_USAGE, NODE_TRACE, find_known
+from nsysprof.capture.user_program.program_plan import software_trace
 from nsysprof.results.recording_check import Lost
 
 # A program is recorded again without being asked for where it took no longer than this (s).
@@ -78,9 +79,9 @@ def _lost_events(used: Mapping[str, str], lost: tuple[Lost, ...], knows_software
     if set(suspects) - {MEMORY_USAGE}:
         lacks = ", ".join([*(["the memory of the GPU over time"] if memory else []), *without]) or "nothing"
         yield Reduction(tuple(options), tuple(suspects), lacks, drops_metrics=metrics)
-    traced = used.get("--trace", "").removeprefix("--trace=").split(",")
-    if knows_software_trace and "cuda" in traced:
-        software = ",".join("cuda-sw" if api == "cuda" else api for api in traced)
+    traced = used.get("--trace", "").removeprefix("--trace=")
+    software = software_trace(traced)
+    if knows_software_trace and software != traced:
         yield Reduction(
             (*options, f"--trace={software}"), (*suspects, used["--trace"]), "what only tracing by hardware gives",
             drops_metrics=metrics,

@@ -23,6 +23,7 @@ from nsysprof.capture.self_check.again import (
     suspect_note,
 )
 from nsysprof.capture.self_check.reduction import reductions
+from nsysprof.capture.self_check.settle import settle_options
 from nsysprof.capture.self_check.watch import GpuWatch
 from nsysprof.capture.user_program.program_plan import ProgramPlan
 from nsysprof.capture.user_program.program_run import CapturedProgram, Inspect, ProgramRun
@@ -80,10 +81,15 @@ def run_program_capture(
     try:
         manifest.environment = _environment(nsys)
         manifest.notes += _space_notes(folder)
+        settled, notes = settle_options(
+            nsys, manifest.environment, say, may_try=plan.probe and identity is None and not plan.per_rank
+        )
+        run.plan = replace(run.plan, settled=settled)
+        manifest.notes += notes
         _settle_metrics(run)
         if identity is None or identity.rank == 0:
             run.save()
-        if plan.per_rank:
+        if run.plan.per_rank:
             captured = _run_launcher(run)
         elif identity is not None:
             captured = _run_rank(run, identity)
