@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from nsysprof.results.rank_results import Lanes, RankRow
 
 PARTS = "parts"
 _TEXTS = ("range", "style", "domain")
+_COLLECTIVE = tuple(field.name for field in fields(Collectives))
 _DISTRIBUTION = ("count", "total", "least", "most", "size_bytes", "rounded", "edges", "values", "times")
 
 
@@ -60,7 +62,7 @@ def write_part(leaf: Leaf, path: Path) -> None:
     columns |= {f"duration_{name}": getattr(durations, name) for name in _DISTRIBUTION}
     columns |= {f"range_{name}": detail.ranges[name].tolist() for name in RANGE_COLUMNS}
     if detail.collectives is not None:
-        columns |= {f"collective_{name}": getattr(detail.collectives, name) for name in Collectives.__annotations__}
+        columns |= {f"collective_{name}": getattr(detail.collectives, name) for name in _COLLECTIVE}
     if detail.lanes is not None:
         columns |= {f"lane_{name}": getattr(detail.lanes, name) for name in Lanes.__annotations__}
     table = pa.table({name: _cell(pa, name, value) for name, value in columns.items()})
@@ -115,7 +117,7 @@ def _detail(columns: dict[str, Any]) -> Detail:
     ranges = pd.DataFrame({name: columns[f"range_{name}"] for name in RANGE_COLUMNS})
     collectives = lanes = None
     if "collective_names" in columns:
-        arrays = {name: columns[f"collective_{name}"] for name in Collectives.__annotations__}
+        arrays = {name: columns[f"collective_{name}"] for name in _COLLECTIVE}
         collectives = Collectives(**{**arrays, "names": tuple(arrays["names"])})
     if "lane_start_ns" in columns:
         lanes = Lanes(**{name: columns[f"lane_{name}"] for name in Lanes.__annotations__})

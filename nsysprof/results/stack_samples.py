@@ -7,18 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-_Int64s = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True)
 class StackSamples:
     """Samples in order of time."""
 
     # Since the start of the session (ns).
-    time_ns: _Int64s
+    time_ns: npt.NDArray[np.int64]
     # Process and thread in the bits of nsys' globalTid, without those of the machine.
-    thread: _Int64s
+    thread: npt.NDArray[np.int64]
     # Position in `lines`; -1 where no line of the program is in the stack.
-    line: _Int64s
+    line: npt.NDArray[np.int64]
     # The innermost line that is not of torch or of Python's library: FILE:LINE.
     lines: tuple[str, ...]

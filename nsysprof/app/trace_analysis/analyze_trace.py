@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING
 from nsysprof.app.progress import Progress, Say
 from nsysprof.errors import UsageError
 from nsysprof.files.folder_kinds import ANALYSIS
+from nsysprof.files.folder_name import name_after
 from nsysprof.files.result_folder import claim_folder
 
 if TYPE_CHECKING:
+    from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
     from nsysprof.attention.policy_file import PolicyFile
     from nsysprof.results.analysis import Analysis, CaptureRecord
     from nsysprof.results.stack_samples import StackSamples
 
 
-def analyze_one(request: TraceRequest, progress: Progress) -> TraceResult:
+def analyze_one(request: AnalyzeRequest, progress: Progress) -> TraceResult:
     """Analyze one trace or capture, and write its tables, figures and report."""
     from nsysprof.app.trace_analysis.capture_record import read_record
     from nsysprof.app.trace_analysis.join_counters import complete_analysis
@@ -27,7 +29,8 @@ def analyze_one(request: TraceRequest, progress: Progress) -> TraceResult:
     from nsysprof.attention.policy_file import read_policy
     from nsysprof.trace.inputs.resolve_input import identity_of
 
-    source, folder = request.source, request.out
+    (source,) = request.inputs
+    folder = request.out or Path("analysis") / name_after(source)
     if request.ncu is not None and request.counters is None:
         raise UsageError(
             "--ncu names the program that reads --counters, which was not given.", "Name the report with --counters."
@@ -98,29 +101,6 @@ def resolve(source: Path, nsys: Path | None, scratch: Path, say: Say) -> Path:
     if source.suffix != ".sqlite":
         say(f"read {source.name}")
     return resolve_input(source, nsys, scratch)
-
-
-@dataclass(frozen=True)
-class TraceRequest:
-    """One trace or capture to analyze.
-
-    counters: what ncu counted of the same program (.ncu-rep, or its raw page as .csv).
-    ncu: the ncu that reads the counters.
-    policy: a policy of tune, whose faster attention backends are findings.
-    unfold: show step0, step1, ... instead of step#.
-    """
-
-    source: Path
-    out: Path
-    force: bool = False
-    figures: bool = True
-    svg: bool = False
-    nsys: Path | None = None
-    counters: Path | None = None
-    ncu: Path | None = None
-    launched_only: bool = False
-    policy: Path | None = None
-    unfold: bool = False
 
 
 @dataclass(frozen=True)
