@@ -45,6 +45,7 @@ def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
         gpu_metrics_hz=request.gpu_metrics_hz,
         memory=request.memory,
         stacks=request.stacks,
+        attention=request.attention,
         nsys_options=request.nsys_options,
         retry=request.retry,
         probe=request.probe,
@@ -197,6 +198,7 @@ class ProgramRequest:
     ranks: the ranks to record; empty for all.
     memory: whether torch's CUDA allocator records which line allocated what.
     stacks: whether Python's stacks are sampled.
+    attention: whether each call of attention becomes a range with its shape.
     retry: whether the program is recorded again with less where data was lost; None: where it is short.
     probe: whether options of nsys are tried first where nothing is known of this machine.
     stdout_to_stderr: send the program's standard output to standard error.
@@ -214,6 +216,7 @@ class ProgramRequest:
     gpu_metrics_hz: int = 0
     memory: bool = False
     stacks: bool = False
+    attention: bool = False
     nsys_options: tuple[str, ...] = ()
     retry: bool | None = None
     probe: bool = True

@@ -22,6 +22,7 @@ EXAMPLES = (
     "nsysprof capture --backends math,flash --seq 1024,4096",
     "nsysprof capture --profiler nsys,ncu --backends flash --seq 4096    # hardware counters too",
     "nsysprof capture --out run -- python train.py --epochs 1",
+    "nsysprof capture --attention --out run -- python train.py    # then: nsysprof tune --from run",
     "nsysprof capture --per-rank -- torchrun --nproc-per-node 8 train.py",
 )
 _COUNTERS, _PROGRAM = "Hardware counters", "A program instead of the grid"
@@ -36,6 +37,7 @@ _FOR_PROGRAMS = (
     "end_program",
     "memory",
     "stacks",
+    "attention",
     "nsys_option",
     "retry",
     "probe",
@@ -108,6 +110,10 @@ Stacks = Annotated[
     bool,
     typer.Option("--stacks", help="Sample Python's stacks: findings name lines.", rich_help_panel=_PROGRAM),
 ]
+Attention = Annotated[
+    bool,
+    typer.Option("--attention", help="Record each call of attention as a range.", rich_help_panel=_PROGRAM),
+]
 NsysOption = Annotated[
     list[str] | None,
     typer.Option(help="For nsys profile, e.g. --nsys-option=--sample=process-tree.", rich_help_panel=_PROGRAM),
@@ -164,6 +170,7 @@ def capture(
     end_program: EndProgram = False,
     memory: Memory = False,
     stacks: Stacks = False,
+    attention: Attention = False,
     nsys_option: NsysOption = None,
     retry: Retry = None,
     probe: Probe = True,
@@ -198,6 +205,7 @@ def capture(
                 gpu_metrics_hz=metrics_hz,
                 memory=memory,
                 stacks=stacks,
+                attention=attention,
                 nsys_options=tuple(nsys_option or ()),
                 retry=retry,
                 probe=probe,

@@ -43,7 +43,14 @@ CAPTURE = FolderKind(
     "capture",
     "a",
     "manifest.json",
-    (*_OF_CAPTURE.split(), "ranks", "ncu*.ncu-rep", "nsys.memory-*.pickle", "nsys.stacks-*.json"),
+    (
+        *_OF_CAPTURE.split(),
+        "ranks",
+        "ncu*.ncu-rep",
+        "nsys.memory-*.pickle",
+        "nsys.stacks-*.json",
+        "nsys.attention-*.json",
+    ),
     is_slow=True,
     with_paths=("manifest.json",),
 )

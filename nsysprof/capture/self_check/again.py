@@ -25,7 +25,12 @@ def may_run_again(plan: ProgramPlan, ended: Ended) -> bool:
 
     What it read from a pipe is gone.
     """
-    if plan.retry is False or ended.exit_code != 0 or ended.interrupted is not None or ended.ended_by_us:
+    return ended.exit_code == 0 and may_run_after(plan, ended)
+
+
+def may_run_after(plan: ProgramPlan, ended: Ended) -> bool:
+    """Return whether the program may run again after any exit code: it ended by itself, and the user allows it."""
+    if plan.retry is False or ended.interrupted is not None or ended.ended_by_us:
         return False
     if plan.retry:
         return True

@@ -22,6 +22,7 @@ from nsysprof.capture.self_check.again import (
     record_with_less,
     suspect_note,
 )
+from nsysprof.capture.self_check.hook_fault import record_without_hook
 from nsysprof.capture.self_check.reduction import reductions
 from nsysprof.capture.self_check.settle import settle_options
 from nsysprof.capture.self_check.watch import GpuWatch
@@ -112,7 +113,7 @@ def _sums_up(run: ProgramRun, identity: RankIdentity, captured: CapturedProgram)
 def _run_alone(run: ProgramRun) -> CapturedProgram:
     """Record the program into one trace, and again with less where that lost data and the program may run again."""
     notes = list(run.manifest.notes)
-    captured = _record_alone(run)
+    captured = record_without_hook(run, _record_alone(run), notes, _record_alone)
     if captured.check is None or not captured.check.lost:
         return captured
     version, driver = run.manifest.environment.get("nsys_version"), run.manifest.environment.get("driver_version")

@@ -55,6 +55,8 @@ class ProgramPlan:
     memory: bool = False
     # Whether the stacks of Python are sampled.
     stacks: bool = False
+    # Whether each call of attention becomes a range.
+    attention: bool = False
     # The ranks to record; empty: all.
     ranks: tuple[int, ...] = ()
     # Further options for nsys. An option of the same name replaces ours.
@@ -96,7 +98,7 @@ class ProgramPlan:
     @property
     def recorded_kinds(self) -> tuple[str, ...]:
         """Return what a Python program records of itself."""
-        kinds = {"memory": self.memory, "stacks": self.stacks}
+        kinds = {"memory": self.memory, "stacks": self.stacks, "attention": self.attention}
         return tuple(kind for kind, wanted in kinds.items() if wanted)
 
     def is_recorded(self, rank: int) -> bool:
