@@ -51,7 +51,7 @@ ALLOWED: dict[str, set[str]] = {
 SEES_ALL = {"__main__"}
 MOST_TOP_MODULES = 8  # besides __init__ and __main__
 # What several commands share; every other module in cli/ is a command.
-OF_ALL_COMMANDS = {"console", "measurement", "options", "program_output", "progress", "standard_streams"}
+OF_ALL_COMMANDS = {"measurement", "options"}
 HEAVY = (
     "pandas",
     "numpy",

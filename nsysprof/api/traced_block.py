@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from nsysprof.errors import NsysprofError, UsageError
-from nsysprof.results.finding_codes import CODES
+from nsysprof.results.findings.finding_codes import CODES
 
 if TYPE_CHECKING:
     from nsysprof.results.analysis import Analysis

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nsysprof.capture.user_program.program_plan import ProgramPlan
     from nsysprof.capture.user_program.program_run import CapturedProgram
     from nsysprof.files.joint_folder import JointFolder
-    from nsysprof.results.recording_check import RecordingCheck, WatchedGpu
+    from nsysprof.results.checks.recording_check import RecordingCheck, WatchedGpu
 
 
 def plan_program_capture(request: ProgramRequest) -> PlannedProgram:

@@ -23,8 +23,8 @@ from nsysprof.nsight.find_tool import NCU, NSYS, find_tool, tool_version
 from nsysprof.nsight.ncu import probe_counters
 from nsysprof.nsight.nsys import explain_profile_failure, profile_argv, run_export
 from nsysprof.nsight.run_tool import run_tool
-from nsysprof.results.machine_check import Check, State
-from nsysprof.results.probe_result import ProbeResult, Verdict
+from nsysprof.results.checks.machine_check import Check, State
+from nsysprof.results.checks.probe_result import ProbeResult, Verdict
 from nsysprof.units import format_bytes
 
 _TRY_S = 180.0

@@ -31,7 +31,7 @@ from nsysprof.nsight.nsys import (
     run_export,
 )
 from nsysprof.results.block import OK
-from nsysprof.results.comparable_environment import comparable_hash
+from nsysprof.results.checks.comparable_environment import comparable_hash
 from nsysprof.results.missing_source import MissingSource
 from nsysprof.workload.job import TIMED, TRACED
 

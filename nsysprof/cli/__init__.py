@@ -14,7 +14,7 @@ from typing import Any
 import typer
 
 from nsysprof.cli import analyze, bench, bundle, capture, compare, demo, doctor, explain, export, mcp, run, tune, whatif
-from nsysprof.cli.standard_streams import ForgivingStream, forgive_streams, show_status
+from nsysprof.cli.terminal.standard_streams import ForgivingStream, forgive_streams, show_status
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError
 from nsysprof.files.written_by import VERSION
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nsysprof.cli import options
-from nsysprof.cli.console import print_json, say_missing_figures
+from nsysprof.cli.terminal.console import print_json, say_missing_figures
 from nsysprof.errors import DataLossError
 
 if TYPE_CHECKING:
@@ -86,8 +86,8 @@ def analyze(
     """Count launches, kernels, copies and peak memory in every NVTX range of a trace, or of all ranks of a job."""
     from nsysprof.app import analyze as use_case
     from nsysprof.app.trace_analysis.analyze_trace import TraceResult
-    from nsysprof.cli.progress import show_progress
-    from nsysprof.cli.standard_streams import mark_saved
+    from nsysprof.cli.terminal.progress import show_progress
+    from nsysprof.cli.terminal.standard_streams import mark_saved
 
     request = use_case.AnalyzeRequest(
         inputs=tuple(inputs),
@@ -136,7 +136,7 @@ def _to_json(result: TraceResult | RanksResult | SnapshotResult) -> dict[str, An
 def _print(result: TraceResult | RanksResult | SnapshotResult) -> None:
     from nsysprof.app.trace_analysis.analyze_snapshot import SnapshotResult
     from nsysprof.app.trace_analysis.analyze_trace import TraceResult
-    from nsysprof.cli.console import print_report
+    from nsysprof.cli.terminal.console import print_report
     from nsysprof.report.reports.analysis_report import analysis_report
     from nsysprof.report.reports.memory_report import memory_report
     from nsysprof.report.reports.ranks_report import ranks_report

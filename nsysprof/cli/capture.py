@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from nsysprof.cli import options
-from nsysprof.cli.console import print_json
 from nsysprof.cli.measurement import run_measurement
+from nsysprof.cli.terminal.console import print_json
 from nsysprof.errors import UsageError
 from nsysprof.files.json_file import json_value
 
@@ -190,7 +190,7 @@ def capture(
     metrics_hz = gpu_metrics_frequency if gpu_metrics else 0
     if program:
         from nsysprof.app.capture_program import ProgramRequest
-        from nsysprof.cli.program_output import parse_ranks
+        from nsysprof.cli.terminal.program_output import parse_ranks
 
         _capture_program(
             ProgramRequest(
@@ -265,8 +265,8 @@ def _check_options(context: typer.Context, *, is_program: bool) -> None:
 
 def _capture_program(request: ProgramRequest, *, dry_run: bool, as_json: bool) -> None:
     from nsysprof.app.capture_program import capture_program, plan_program_capture
-    from nsysprof.cli.program_output import end_with_program, print_program_plan, print_program_result
-    from nsysprof.cli.progress import show_progress
+    from nsysprof.cli.terminal.program_output import end_with_program, print_program_plan, print_program_result
+    from nsysprof.cli.terminal.progress import show_progress
 
     if dry_run:
         print_program_plan(plan_program_capture(request), as_json=as_json)
@@ -312,7 +312,7 @@ def _print_result(result: CaptureResult, as_json: bool) -> None:
     if as_json:
         print_json(result.to_json())
         return
-    from nsysprof.cli.console import print_report
+    from nsysprof.cli.terminal.console import print_report
     from nsysprof.report.reports.analysis_report import capture_report
 
     report = capture_report(result.results, manifest.environment, manifest.notes)

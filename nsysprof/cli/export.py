@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nsysprof.cli import options
-from nsysprof.cli.console import print_json
+from nsysprof.cli.terminal.console import print_json
 
 EXAMPLES = (
     "nsysprof export trace.sqlite --perfetto trace.pftrace",
@@ -36,8 +36,8 @@ def export(
 ) -> None:
     """Write the ranges, API calls, kernels, copies, memory and GPU metrics of a trace for other tools."""
     from nsysprof.app import export as use_case
-    from nsysprof.cli.progress import show_progress
-    from nsysprof.cli.standard_streams import mark_saved
+    from nsysprof.cli.terminal.progress import show_progress
+    from nsysprof.cli.terminal.standard_streams import mark_saved
     from nsysprof.report.formats.console import note_line
 
     request = use_case.ExportRequest(source, perfetto=perfetto, chrome=chrome, parquet=parquet, force=force, nsys=nsys)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nsysprof.cli import options
-from nsysprof.cli.console import print_json
 from nsysprof.cli.measurement import run_measurement
+from nsysprof.cli.terminal.console import print_json
 from nsysprof.errors import UsageError
 from nsysprof.files.json_file import json_value
 

@@ -9,9 +9,9 @@ import msgspec
 from nsysprof.notes import Note
 from nsysprof.results import allocator_memory, comparison
 from nsysprof.results.analysis import Coverage, Device, Totals, TraceInfo
-from nsysprof.results.causes import DeviceIdle, Finding, Findings, WhatIf
 from nsysprof.results.column_registry import analysis_columns, case_columns, rank_columns
 from nsysprof.results.column_registry.column import Dtype, FileColumn, TableFile
+from nsysprof.results.findings.causes import DeviceIdle, Finding, Findings, WhatIf
 from nsysprof.results.gate_result import GateResult
 from nsysprof.results.policy_use import PolicyUse
 from nsysprof.results.rank_results import ClockFit, RankRow

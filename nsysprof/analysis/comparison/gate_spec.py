@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from nsysprof.errors import UsageError
 from nsysprof.results.comparison import METRICS
-from nsysprof.results.finding_codes import CODES
+from nsysprof.results.findings.finding_codes import CODES
 
 LATENCY_METRICS = ("slower", "faster")
 # A rule about findings of analyze has a code in place of a limit, or this word for all of them.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
     from nsysprof.attention.policy_file import PolicyFile
     from nsysprof.results.analysis import Analysis, CaptureRecord
-    from nsysprof.results.stack_samples import StackSamples
+    from nsysprof.results.findings.stack_samples import StackSamples
 
 
 def analyze_one(request: AnalyzeRequest, progress: Progress) -> TraceResult:

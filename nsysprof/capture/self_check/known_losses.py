@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nsysprof.results.recording_check import Lost
+from nsysprof.results.checks.recording_check import Lost
 
 MEMORY_USAGE = "--cuda-memory-usage=true"
 NODE_TRACE = "--cuda-graph-trace=node"

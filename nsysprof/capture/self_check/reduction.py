@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nsysprof.capture.self_check.known_losses import MEMORY_USAGE, NODE_TRACE, find_known
 from nsysprof.capture.user_program.program_plan import software_trace
-from nsysprof.results.recording_check import Lost
+from nsysprof.results.checks.recording_check import Lost
 
 # A program is recorded again without being asked for where it took no longer than this (s).
 SHORT_S = 120.0

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-from nsysprof.results.recording_check import CudaProcess, WatchedGpu
+from nsysprof.results.checks.recording_check import CudaProcess, WatchedGpu
 
 # A variable that every process of the program inherits; its value tells one capture from another.
 MARK = "NSYSPROF_WATCHED"

@@ -48,9 +48,9 @@ from nsysprof.notes import Loss, Note, make_note, split_losses
 from nsysprof.nsight.find_tool import tool_version
 from nsysprof.nsight.nsys import gpu_metrics_options, knows_software_trace, merge_options, run_export
 from nsysprof.nsight.run_tool import Step
-from nsysprof.results.comparable_environment import comparable_hash
+from nsysprof.results.checks.comparable_environment import comparable_hash
+from nsysprof.results.checks.recording_check import NOT_WATCHED, RecordingCheck, WatchedGpu
 from nsysprof.results.missing_source import MissingSource
-from nsysprof.results.recording_check import NOT_WATCHED, RecordingCheck, WatchedGpu
 from nsysprof.units import format_bytes
 
 _LITTLE_SPACE = 2 << 30

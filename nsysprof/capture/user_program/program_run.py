@@ -17,7 +17,7 @@ from nsysprof.capture.user_program.record_program import Say, Watchers
 from nsysprof.capture.user_program.streamed import Ended
 from nsysprof.errors import NsysprofError
 from nsysprof.notes import Loss
-from nsysprof.results.recording_check import RecordingCheck, WatchedGpu
+from nsysprof.results.checks.recording_check import RecordingCheck, WatchedGpu
 
 Inspect = Callable[[Path, WatchedGpu], RecordingCheck]
 

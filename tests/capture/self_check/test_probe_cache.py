@@ -1,7 +1,7 @@
 import pytest
 
 from nsysprof.capture.self_check.probe_cache import cache_folder, probe_key, read_probes, write_probes
-from nsysprof.results.probe_result import ProbeResult, Verdict
+from nsysprof.results.checks.probe_result import ProbeResult, Verdict
 
 KEY = probe_key("2025.3.1", "580", ("H200", "H200"))
 

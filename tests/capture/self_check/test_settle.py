@@ -1,7 +1,7 @@
 import pytest
 
 from nsysprof.capture.self_check import settle
-from nsysprof.results.probe_result import ProbeResult, Verdict
+from nsysprof.results.checks.probe_result import ProbeResult, Verdict
 
 MACHINE = {"gpu_name": "H200", "gpu_count": 1, "driver_version": "580", "nsys_version": "2025.3.1"}
 LOST = ProbeResult("usual", (), Verdict.LOST, "recorded 0 of 60 kernels of the main process", 60, 0, 3.0)

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from nsysprof.capture.self_check.watch import GpuWatch
-from nsysprof.results.recording_check import CudaProcess
+from nsysprof.results.checks.recording_check import CudaProcess
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 # A thread of the name that the CUDA driver gives its own.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from nsysprof.app.progress import SILENT, Progress
-from nsysprof.cli.standard_streams import show_status
+from nsysprof.cli.terminal.standard_streams import show_status
 from nsysprof.plain_text import plain_line, plain_lines
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from nsysprof.cli.console import print_json
+from nsysprof.cli.terminal.console import print_json
 from nsysprof.errors import UsageError
 from nsysprof.units import format_bytes
 

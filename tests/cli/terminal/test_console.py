@@ -3,7 +3,7 @@ import math
 
 import numpy as np
 
-from nsysprof.cli.console import print_json, wrap_sentences
+from nsysprof.cli.terminal.console import print_json, wrap_sentences
 from nsysprof.notes import make_note
 
 
