@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -148,6 +149,7 @@ def plan_capture(request: CaptureRequest) -> PlannedCapture:
 def capture(request: CaptureRequest, progress: Progress = SILENT) -> CaptureResult:
     """Measure and trace the grid, and fill the capture folder; a failure is part of the result."""
     from nsysprof.app.trace_analysis.capture_record import read_results
+    from nsysprof.app.trace_analysis.check_trace import check_grid
     from nsysprof.capture.folder import prepare_folder
     from nsysprof.capture.run import run_capture
     from nsysprof.results.analysis import RESULT_COLUMNS
@@ -165,6 +167,7 @@ def capture(request: CaptureRequest, progress: Progress = SILENT) -> CaptureResu
                 fall_back=planned.fall_back,
                 result_columns=RESULT_COLUMNS,
                 on_progress=on_progress,
+                inspect=partial(check_grid, cases=len(planned.plan.cases)) if planned.plan.device == "cuda" else None,
             )
         losses = _add_trace(captured, claimed.path)
         claimed.commit()

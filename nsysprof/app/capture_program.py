@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from nsysprof.capture.user_program.program_plan import ProgramPlan
     from nsysprof.capture.user_program.program_run import CapturedProgram
     from nsysprof.files.joint_folder import JointFolder
-    from nsysprof.results.checks.recording_check import RecordingCheck, WatchedGpu
 
 
 def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
@@ -63,6 +62,7 @@ def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
 
 def capture_program(request: ProgramRequest, progress: Progress = SILENT) -> ProgramResult:
     """Record one program, and fill the capture folder; a failure is part of the result."""
+    from nsysprof.app.trace_analysis.check_trace import check_trace
     from nsysprof.capture.user_program.program import run_program_capture
     from nsysprof.capture.user_program.rank_record import prepare_rank
     from nsysprof.capture.user_program.record_program import own_watchers
@@ -79,7 +79,7 @@ def capture_program(request: ProgramRequest, progress: Progress = SILENT) -> Pro
             identity=planned.identity,
             watchers=watchers,
             say=say,
-            inspect=_inspect,
+            inspect=check_trace,
         )
 
     if planned.identity is None:
@@ -159,17 +159,6 @@ def _join_ranks(planned: PlannedProgram, identity: RankIdentity, *, force: bool)
         is_taken=lambda folder: has_rank(folder, identity.rank),
         has_all=lambda folder: has_all_ranks(folder, identity, planned.plan),
     )
-
-
-def _inspect(trace_path: Path, watched: WatchedGpu) -> RecordingCheck:
-    """Return the trace compared with what was seen of the program."""
-    from nsysprof.analysis.overview.self_check import check_recording
-    from nsysprof.trace.open import open_trace
-    from nsysprof.trace.recorded import read_recorded
-    from nsysprof.trace.tables import read_tables
-
-    with open_trace(trace_path) as trace:
-        return check_recording(read_tables(trace), read_recorded(trace), watched)
 
 
 def _failure(captured: CapturedProgram, folder: Path) -> NsysprofError | None:
