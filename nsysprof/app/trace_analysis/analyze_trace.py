@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 def analyze_one(request: AnalyzeRequest, progress: Progress) -> TraceResult:
     """Analyze one trace or capture, and write its tables, figures and report."""
     from nsysprof.app.trace_analysis.capture_record import read_record
+    from nsysprof.app.trace_analysis.join_attention import join_attention
     from nsysprof.app.trace_analysis.join_counters import complete_analysis
     from nsysprof.app.trace_analysis.join_memory import join_memory
     from nsysprof.app.trace_analysis.read_stacks import read_stacks
@@ -52,7 +53,7 @@ def analyze_one(request: AnalyzeRequest, progress: Progress) -> TraceResult:
             analysis, record = complete_analysis(
                 analysis, record, trace, folder=source, report=request.counters, ncu=request.ncu
             )
-            analysis = join_memory(analysis, source, trace)
+            analysis = join_attention(join_memory(analysis, source, trace), source)
         from nsysprof.report.write import write_analysis
 
         files = write_analysis(
