@@ -50,7 +50,8 @@ def list_calls(tables: Tables, launch: Ints, ranges: pd.DataFrame) -> RecordedCa
         return RecordedCalls(pd.DataFrame(columns=list(ATTENTION.names)), inside)
     instance = _instances(tables, launch, own)
     kind = _kinds(tables)
-    of_layer = np.array([parsed[name].function in LAYERS for name in own["name"]], dtype=bool)  # type: ignore[union-attr]
+    layers = [name for name, call in parsed.items() if call is not None and call.function in LAYERS]
+    of_layer = own["name"].isin(layers).to_numpy(dtype=np.bool_)
     # A range around a whole layer holds more than attention.
     other = (instance >= 0) & of_layer[np.maximum(instance, 0)] & (kind == _MATH)
     instance[other] = -1

@@ -44,10 +44,10 @@ def join_attention(analysis: Analysis, source: Path) -> Analysis:
     from nsysprof.results.column_registry.analysis_columns import ATTENTION
     from nsysprof.results.column_registry.csv_table import set_dtypes
 
-    table = pd.DataFrame(rows, columns=list(ATTENTION.names))
+    counted = pd.DataFrame(rows, columns=list(ATTENTION.names))
     keys = [name for name in ATTENTION.names if name != "calls"]
-    table = table.groupby(keys, sort=False, dropna=False, as_index=False)["calls"].sum()
-    table = set_dtypes(table[list(ATTENTION.names)], ATTENTION)
+    added = counted.groupby(keys, sort=False, dropna=False)["calls"].sum().reset_index()
+    table = set_dtypes(added[list(ATTENTION.names)], ATTENTION)
     if analysis.attention is not None and len(analysis.attention):
         table = pd.concat([table, analysis.attention], ignore_index=True)
     return replace(analysis, attention=table)
