@@ -18,7 +18,7 @@ from nsysprof.attention.range_name import format_range, varied_keys
 from nsysprof.capture.manifest import MANIFEST, read_manifest
 from nsysprof.capture.sampling.bench_run import SAMPLES, BenchRun, read_capture_samples, read_run
 from nsysprof.errors import TraceError
-from nsysprof.files.result_folder import require_whole
+from nsysprof.files.folder_state import require_whole
 from nsysprof.notes import Note, make_note
 from nsysprof.results.block import OK
 from nsysprof.results.comparison import Input, Measured

@@ -129,7 +129,8 @@ def worthwhile_workers(traces: Sequence[Path], processors: int) -> int:
 
 
 def _run(tasks: list[Task], sources: list[RankSource], request: AnalyzeRequest, advance: Advance) -> Done:
-    from nsysprof.ranks.dask_engine import TlsFiles, has_dask, run_on_dask
+    from nsysprof.ranks.dask_connection import TlsFiles, has_dask
+    from nsysprof.ranks.dask_engine import run_on_dask
     from nsysprof.ranks.engine import run_in_pool, run_serially
 
     if request.scheduler is not None:

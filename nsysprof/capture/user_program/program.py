@@ -43,7 +43,7 @@ from nsysprof.capture.user_program.record_program import Say, Watchers, program_
 from nsysprof.capture.user_program.streamed import Ended, Streams, run_streamed
 from nsysprof.environment import collect_gpus, collect_host
 from nsysprof.errors import NsysprofError, ToolFailedError
-from nsysprof.files.result_folder import remove_path
+from nsysprof.files.folder_exchange import remove_path
 from nsysprof.notes import Loss, Note, make_note, split_losses
 from nsysprof.nsight.find_tool import tool_version
 from nsysprof.nsight.nsys import gpu_metrics_options, knows_software_trace, merge_options, run_export

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nsysprof.errors import MissingToolError, TraceError
-from nsysprof.files.result_folder import require_whole
+from nsysprof.files.folder_state import require_whole
 from nsysprof.nsight.find_tool import NSYS, find_tool
 from nsysprof.nsight.nsys import run_export
 from nsysprof.trace.inputs.bundle_file import is_bundle, unpack_bundle

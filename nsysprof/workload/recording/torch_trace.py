@@ -17,7 +17,8 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from nsysprof.files.written_by import VERSION
 from nsysprof.torchprof.kineto_events import Event, read_events, read_header
-from nsysprof.torchprof.torch_tables import TorchTables, global_tid
+from nsysprof.torchprof.session_rows import global_tid
+from nsysprof.torchprof.torch_tables import TorchTables
 
 
 class TorchTrace:

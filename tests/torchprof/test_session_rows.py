@@ -1,6 +1,6 @@
 import pytest
 
-from nsysprof.torchprof.torch_tables import global_tid, short_name
+from nsysprof.torchprof.session_rows import global_tid, short_name
 
 
 def test_ids_have_the_layout_of_nsys():
