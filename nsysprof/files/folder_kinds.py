@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nsysprof.files.folder_state import FolderKind
+from nsysprof.files.result_folder import FolderKind
 
 _TABLES = ("kernels.csv", "ranges.csv", "range_kernels.csv", "api.csv", "memops.csv", "results.csv")
 _PICTURES = ("roofline", "traffic", "timeline", "kernels", "vram", "heatmap", "memory")
@@ -49,7 +49,9 @@ CAPTURE = FolderKind(
         "ncu*.ncu-rep",
         "nsys.memory-*.pickle",
         "nsys.stacks-*.json",
-        "nsys.attention-*.json",
+        "recording-*",
+        "processes",
+        "held.json",
     ),
     is_slow=True,
     with_paths=("manifest.json",),

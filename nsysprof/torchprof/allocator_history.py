@@ -25,6 +25,8 @@ _KINDS = {
 _MOST_DEVICES, _MOST_EVENTS, _MOST_FRAMES = 256, 10_000_000, 256
 _NO_STACK = -1
 
+Int64s = npt.NDArray[np.int64]
+
 
 class Frame(NamedTuple):
     """One line of a stack."""
@@ -38,10 +40,10 @@ class Frame(NamedTuple):
 class Holding:
     """Blocks in use when the snapshot was taken. Sizes are those that were asked for, without rounding."""
 
-    address: npt.NDArray[np.int64]
-    bytes: npt.NDArray[np.int64]
+    address: Int64s
+    bytes: Int64s
     # Position in the stacks of the history; -1 without one.
-    stack: npt.NDArray[np.int64]
+    stack: Int64s
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,12 @@ class DeviceHistory:
 
     device_id: int
     # ALLOC, FREE, RESERVE (from the driver) or RELEASE (to the driver).
-    kind: npt.NDArray[np.int64]
-    address: npt.NDArray[np.int64]
-    bytes: npt.NDArray[np.int64]
+    kind: Int64s
+    address: Int64s
+    bytes: Int64s
     # Microseconds since 1970; 0 where the snapshot has no times.
-    time_us: npt.NDArray[np.int64]
-    stack: npt.NDArray[np.int64]
+    time_us: Int64s
+    stack: Int64s
     holding: Holding
     # Bytes that the allocator had from the driver at the end.
     reserved_bytes: int

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nsysprof.arrays import Int64s as Int64s  # noqa: PLC0414  whoever takes tables takes their columns
-
+Int64s = npt.NDArray[np.int64]
 Percents = npt.NDArray[np.int16]
 
 

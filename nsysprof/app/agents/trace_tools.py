@@ -68,12 +68,10 @@ class TraceTools:
 
     def compare(self, baseline: str, candidate: str, ignore_conditions: bool = False) -> dict[str, Any]:
         """Compare two traces: ranges, kernels, copies, memory, and which findings appeared or vanished."""
-        from nsysprof.report.compare import comparison_json
-
         request = CompareRequest(
             (self._path(baseline),), (self._path(candidate),), ignore_conditions=ignore_conditions, nsys=self._nsys
         )
-        found = dict(comparison_json(compare(request).comparison))
+        found = dict(compare(request).comparison.to_json())
         for name in ("ranges", "findings", "differences"):
             found[name] = list(found[name])[:_MOST_ROWS]
         return _cut(found)

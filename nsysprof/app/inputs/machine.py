@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 
 from nsysprof.attention.case import check_names
 from nsysprof.errors import MissingToolError
@@ -22,10 +23,10 @@ def require_torch(command: str) -> None:
 
 def settle_device(device: str, profiler: str = "none") -> str:
     """Return `cuda` or `cpu` for what the user asked for. Raise MissingToolError where there is no GPU for it."""
-    from nsysprof.capture.environment import has_usable_gpu
+    from nsysprof.environment import collect_gpus
 
     check_names("device", [device], DEVICES)
-    has_gpu = device != "cpu" and has_usable_gpu()
+    has_gpu = device != "cpu" and bool(collect_gpus()) and os.environ.get("CUDA_VISIBLE_DEVICES") not in ("", "-1")
     if device == "cuda" and not has_gpu:
         raise MissingToolError(
             "--device cuda, but no NVIDIA GPU can be used here.", "Use --device cpu, or check nvidia-smi."

@@ -15,10 +15,8 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from nsysprof.files.written_by import VERSION
 from nsysprof.torchprof.kineto_events import Event, read_events, read_header
-from nsysprof.torchprof.session_rows import global_tid
-from nsysprof.torchprof.torch_tables import TorchTables
+from nsysprof.torchprof.torch_tables import TorchTables, global_tid
 
 
 class TorchTrace:
@@ -35,7 +33,7 @@ class TorchTrace:
             raise
 
     def _open(self, path: Path, origin_ns: int, device: str) -> None:
-        self._tables = TorchTables(path, device, VERSION)
+        self._tables = TorchTables(path, device)
         self._device = device
         earlier = self._tables.origin_ns
         if earlier is None:

@@ -1,1 +1,0 @@
-"""Print on the terminal: results, progress, and streams that may go away."""

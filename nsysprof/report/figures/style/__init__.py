@@ -1,1 +1,0 @@
-"""Define what all figures share: colours, axes and where labels stand."""

@@ -1,1 +1,0 @@
-"""Hold what was checked of a machine, a recording or an environment."""

@@ -1,1 +1,0 @@
-"""Hold what costs a program time, and the samples that name the line of code."""
