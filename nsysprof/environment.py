@@ -1,34 +1,12 @@
-"""Describe what a measurement ran on, and which of it must match before two captures may be compared."""
+"""Ask this machine what it is: its processor, memory and GPUs, and the clocks of a GPU at this moment."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import platform
 import subprocess
 from pathlib import Path
 from typing import Any
-
-# Two captures are comparable when these agree. Clocks vary by nature and are recorded separately.
-COMPARABLE_FIELDS = (
-    "gpu_name",
-    "gpu_count",
-    "driver_version",
-    "cuda_version",
-    "torch_version",
-    "cudnn_loaded_version",
-    "cublas_loaded_version",
-    "device",
-    "cpu_model",
-    "nsys_version",
-)
-
-
-def comparable_hash(environment: dict[str, Any]) -> str:
-    """Return twelve hex digits over COMPARABLE_FIELDS. Equal hashes mean comparable captures."""
-    subset = {key: environment.get(key) for key in COMPARABLE_FIELDS}
-    return hashlib.sha256(json.dumps(subset, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def collect_host() -> dict[str, Any]:

@@ -8,6 +8,7 @@ PACKAGE = Path(__file__).parents[1] / "nsysprof"
 # Tests of several modules at once, and what they are about. Every other test file is named after the one that it tests.
 ACROSS = {
     "analysis/test_parity.py": "every number against nsys stats",
+    "analysis/test_recorded_forms.py": "figures of programs whose source says every launch",
     "analysis/test_random_programs.py": "every number of traces whose truth is known",
     "analysis/attribution/test_many_pairs.py": "as many pairs of ranges and launches as no program has",
     "capture/test_counted_gpu.py": "ncu over a grid",

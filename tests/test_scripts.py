@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
-from nsysprof.results.causes import Findings
+from nsysprof.results.findings.causes import Findings
 from nsysprof.units import format_ns
 from tests.conftest import REPOSITORY
 

@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nsysprof.app.inputs.refuse_url import refuse_url
-from nsysprof.nsight.find_tool import NSYS, find_tool
 from nsysprof.trace import open as trace_open
-from nsysprof.trace.inputs.resolve_input import REPORTS, identity_of, resolve_input
+from nsysprof.trace.inputs.resolve_input import identity_of, resolve_input
 from nsysprof.trace.open import Trace
 
 
@@ -30,7 +29,6 @@ def open_trace(source: str | os.PathLike[str], *, nsys: str | os.PathLike[str] |
     path = Path(source)
     refuse_url(path)
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
-        exporter = find_tool(NSYS, None if nsys is None else Path(nsys)) if path.suffix in REPORTS else None
-        found = resolve_input(path, exporter, Path(scratch))
+        found = resolve_input(path, None if nsys is None else Path(nsys), Path(scratch))
         with trace_open.open_trace(found, identity_of(path, found)) as trace:
             yield trace

@@ -12,8 +12,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from nsysprof.errors import NsysprofError, UsageError
-from nsysprof.results.finding_codes import CODES
-from nsysprof.units import format_bytes, format_count
+from nsysprof.results.findings.finding_codes import CODES
 
 if TYPE_CHECKING:
     from nsysprof.results.analysis import Analysis
@@ -137,11 +136,13 @@ class TracedBlock:
         if have is None:
             raise UnknownNumberError(self.reason)
         if have > limit:
-            raise AssertionError(f"{have:,} {what} ({format_bytes(have)}), expected at most {format_bytes(limit)}")
+            raise AssertionError(
+                f"{have:,} {what}, expected at most {at_most if isinstance(at_most, str) else f'{limit:,}'}"
+            )
 
     def _list(self) -> str:
         names = sorted(self.kernel_names.items(), key=lambda item: -item[1])
-        lines = [f"\n  {format_count(count):>6} x {name[:150]}" for name, count in names[:20]]
+        lines = [f"\n  {count:>6,} x {name[:150]}" for name, count in names[:20]]
         return ":" + "".join(lines) if lines else ": nothing ran"
 
 

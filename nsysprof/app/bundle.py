@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.app.progress import SILENT, Progress, Say
-from nsysprof.app.trace_analysis.analyze_trace import default_name
 from nsysprof.errors import OutputError, UsageError
+from nsysprof.files.folder_name import name_after
 
 if TYPE_CHECKING:
     from nsysprof.app.bundle_content.build_bundle import BuildRequest, Built
@@ -28,7 +28,7 @@ def bundle(request: BundleRequest, progress: Progress = SILENT) -> BundleResult:
     refuse_url(request.source)
     if not request.max_bytes > 0:
         raise UsageError(f"--max-size {request.max_bytes / 1e6:g} is not a valid size.", "Give megabytes above zero.")
-    target = request.out or Path(plain_title(default_name(request.source)) + SUFFIX)
+    target = request.out or Path(plain_title(name_after(request.source)) + SUFFIX)
     if target.suffix.lower() != SUFFIX:
         raise UsageError(f"{target} does not end with {SUFFIX}.", "Choose another name with --out.")
     with ExitStack() as claimed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,8 +112,8 @@ class CaptureResult:
 def plan_capture(request: CaptureRequest) -> PlannedCapture:
     """Return what `capture` would do on this machine. Raise UsageError for what makes no sense."""
     from nsysprof.capture import plan as capture_plan
+    from nsysprof.capture.environment import memory_of
     from nsysprof.capture.folder import dated_folder
-    from nsysprof.environment import collect_gpus, collect_host
     from nsysprof.nsight.find_tool import NSYS, find_tool
 
     tracer, counting = _split_profilers(request)
@@ -127,12 +128,11 @@ def plan_capture(request: CaptureRequest) -> PlannedCapture:
     settled = _settle_profiler(tracer, device, nsys)
     if request.gpu_metrics_hz and settled != "nsys":
         raise UsageError(f"--gpu-metrics samples under nsys, and the tracer is {settled}.", "Give --profiler nsys.")
-    memory = collect_gpus()[0]["memory_bytes"] if device == "cuda" else collect_host()["memory_bytes"]
     plan = capture_plan.plan_capture(
         request.grid.expand(default_dtype(device)),
         profiler=settled,
         device=device,
-        memory_bytes=memory,
+        memory_bytes=memory_of(device),
         samples=request.samples,
         sample_seconds=request.sample_seconds,
         warmup=request.warmup,
@@ -149,6 +149,7 @@ def plan_capture(request: CaptureRequest) -> PlannedCapture:
 def capture(request: CaptureRequest, progress: Progress = SILENT) -> CaptureResult:
     """Measure and trace the grid, and fill the capture folder; a failure is part of the result."""
     from nsysprof.app.trace_analysis.capture_record import read_results
+    from nsysprof.app.trace_analysis.check_trace import check_grid
     from nsysprof.capture.folder import prepare_folder
     from nsysprof.capture.run import run_capture
     from nsysprof.results.analysis import RESULT_COLUMNS
@@ -166,6 +167,7 @@ def capture(request: CaptureRequest, progress: Progress = SILENT) -> CaptureResu
                 fall_back=planned.fall_back,
                 result_columns=RESULT_COLUMNS,
                 on_progress=on_progress,
+                inspect=partial(check_grid, cases=len(planned.plan.cases)) if planned.plan.device == "cuda" else None,
             )
         losses = _add_trace(captured, claimed.path)
         claimed.commit()

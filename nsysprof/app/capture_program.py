@@ -14,12 +14,11 @@ from nsysprof.app.progress import SILENT, Progress
 from nsysprof.errors import DataLossError, InterruptedCaptureError, MissingToolError, NsysprofError, UsageError
 from nsysprof.files.folder_kinds import CAPTURE
 from nsysprof.files.result_folder import claim_folder
-from nsysprof.notes import Remarks
 
 if TYPE_CHECKING:
     from nsysprof.capture.rank import RankIdentity
-    from nsysprof.capture.user_program.program import CapturedProgram
     from nsysprof.capture.user_program.program_plan import ProgramPlan
+    from nsysprof.capture.user_program.program_run import CapturedProgram
     from nsysprof.files.joint_folder import JointFolder
 
 
@@ -45,7 +44,10 @@ def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
         gpu_metrics_hz=request.gpu_metrics_hz,
         memory=request.memory,
         stacks=request.stacks,
+        attention=request.attention,
         nsys_options=request.nsys_options,
+        retry=request.retry,
+        probe=request.probe,
     )
     if plan.ranks and not (launches or identity):
         raise UsageError("--ranks chooses among ranks, but there is only one program.", "Give --per-rank too.")
@@ -60,6 +62,7 @@ def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
 
 def capture_program(request: ProgramRequest, progress: Progress = SILENT) -> ProgramResult:
     """Record one program, and fill the capture folder; a failure is part of the result."""
+    from nsysprof.app.trace_analysis.check_trace import check_trace
     from nsysprof.capture.user_program.program import run_program_capture
     from nsysprof.capture.user_program.rank_record import prepare_rank
     from nsysprof.capture.user_program.record_program import own_watchers
@@ -76,7 +79,7 @@ def capture_program(request: ProgramRequest, progress: Progress = SILENT) -> Pro
             identity=planned.identity,
             watchers=watchers,
             say=say,
-            inspect=_inspect,
+            inspect=check_trace,
         )
 
     if planned.identity is None:
@@ -158,16 +161,6 @@ def _join_ranks(planned: PlannedProgram, identity: RankIdentity, *, force: bool)
     )
 
 
-def _inspect(trace_path: Path) -> Remarks:
-    """Return what a trace says of its own recording."""
-    from nsysprof.analysis.overview.recording import inspect_recording
-    from nsysprof.trace.open import open_trace
-    from nsysprof.trace.recorded import read_recorded
-
-    with open_trace(trace_path) as trace:
-        return inspect_recording(read_recorded(trace))
-
-
 def _failure(captured: CapturedProgram, folder: Path) -> NsysprofError | None:
     """Return what went wrong; where the program itself failed that is all there is to say."""
     ended = captured.ended
@@ -194,6 +187,9 @@ class ProgramRequest:
     ranks: the ranks to record; empty for all.
     memory: whether torch's CUDA allocator records which line allocated what.
     stacks: whether Python's stacks are sampled.
+    attention: whether each call of attention becomes a range with its shape.
+    retry: whether the program is recorded again with less where data was lost; None: where it is short.
+    probe: whether options of nsys are tried first where nothing is known of this machine.
     stdout_to_stderr: send the program's standard output to standard error.
     out: the capture folder; None for traces/DATE-TIME, or one that the ranks of a job share.
     """
@@ -209,7 +205,10 @@ class ProgramRequest:
     gpu_metrics_hz: int = 0
     memory: bool = False
     stacks: bool = False
+    attention: bool = False
     nsys_options: tuple[str, ...] = ()
+    retry: bool | None = None
+    probe: bool = True
     stdout_to_stderr: bool = False
     nsys: Path | None = None
     out: Path | None = None

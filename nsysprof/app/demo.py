@@ -24,9 +24,10 @@ _IN_REPOSITORY = Path(__file__).parents[2] / "traces" / "h200-programs" / "train
 
 def demo(request: DemoRequest, progress: Progress = SILENT) -> TraceResult:
     """Analyze the demo's trace, and write the analysis folder."""
-    from nsysprof.app.trace_analysis.analyze_trace import TraceRequest, analyze_one
+    from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
+    from nsysprof.app.trace_analysis.analyze_trace import analyze_one
 
-    return analyze_one(TraceRequest(demo_trace(), request.out, force=request.force, figures=request.figures), progress)
+    return analyze_one(AnalyzeRequest((demo_trace(),), request.out, request.force, request.figures), progress)
 
 
 def demo_trace() -> Path:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from nsysprof.app.progress import SILENT, Progress
 
 if TYPE_CHECKING:
-    from nsysprof.results.machine_check import Check
+    from nsysprof.results.checks.machine_check import Check
 
 
 def doctor(progress: Progress = SILENT) -> DoctorResult:
     """Try everything that nsysprof needs of this machine, and return what each try showed."""
     from nsysprof.capture.doctor import run_checks
-    from nsysprof.results.machine_check import State
+    from nsysprof.results.checks.machine_check import State
 
     checks = tuple(run_checks(progress.say))
     return DoctorResult(checks, tuple(check for check in checks if check.state is State.PROBLEM))

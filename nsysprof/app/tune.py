@@ -15,7 +15,8 @@ from nsysprof.app.tuning.write_tuning import Tuning, write_tuning
 from nsysprof.attention.case import check_names
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError, UsageError
 from nsysprof.files.folder_kinds import BENCH
-from nsysprof.files.result_folder import claim_folder, find_leftovers
+from nsysprof.files.folder_state import find_leftovers
+from nsysprof.files.result_folder import claim_folder
 
 if TYPE_CHECKING:
     from nsysprof.analysis.sampling.bench import BenchResults

@@ -12,7 +12,7 @@ from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.errors import UsageError
 
 if TYPE_CHECKING:
-    from nsysprof.results.causes import WhatIf, WhatIfQuestion
+    from nsysprof.results.findings.causes import WhatIf, WhatIfQuestion
 
 # The finding that each change remedies.
 KNOWN_CHANGES = {
@@ -44,7 +44,7 @@ def what_if(request: WhatIfRequest, progress: Progress = SILENT) -> WhatIfResult
 
 
 def _questions(request: WhatIfRequest) -> tuple[WhatIfQuestion, ...]:
-    from nsysprof.results.causes import WhatIfQuestion
+    from nsysprof.results.findings.causes import WhatIfQuestion
 
     questions = [WhatIfQuestion(option, KNOWN_CHANGES[option]) for option in request.flags]
     for name in request.no_sync:

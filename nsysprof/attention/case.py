@@ -33,6 +33,11 @@ def case_of_row(row: Mapping[Any, Any]) -> Case:
     return make_case(str(row["backend"]), shape_of_row(row))
 
 
+def row_of_case(case: Case) -> dict[str, Any]:
+    """Return a case as a row of a table: `backend` and SHAPE_COLUMNS."""
+    return dict(msgspec.to_builtins(case))
+
+
 def check_case_row(row: Mapping[Any, Any]) -> None:
     """Raise ValueError, which names the column, when a row of a file does not describe a case."""
     causal = {"True": True, "False": False}.get(str(row["causal"]))

@@ -13,9 +13,9 @@ from nsysprof.bundle.names.name_tokens import NameTokens
 from nsysprof.bundle.sanitize_json import FileCleaner, private_values, public_values
 from nsysprof.bundle.secret_values import collect_secrets, machine_secrets
 from nsysprof.errors import TraceError, UsageError
+from nsysprof.files.folder_state import STATE, require_whole
 from nsysprof.files.json_file import plain_json
 from nsysprof.files.output import output_error
-from nsysprof.files.result_folder import STATE, require_whole
 from nsysprof.trace.columns import refuse_shared_pages
 from nsysprof.trace.inputs.bundle_file import is_bundle
 from nsysprof.trace.inputs.bundle_format import CONTENTS

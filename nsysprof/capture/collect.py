@@ -6,9 +6,8 @@ import statistics
 from dataclasses import dataclass, field
 from typing import Any
 
-from nsysprof.attention.shape import SHAPE_COLUMNS
+from nsysprof.attention.case import row_of_case
 from nsysprof.capture.plan import CapturePlan
-from nsysprof.files.json_file import json_value
 from nsysprof.results.block import OK, Block
 from nsysprof.results.samples import median_interval
 from nsysprof.workload.job import TRACED
@@ -76,11 +75,10 @@ def result_rows(progress: CaseProgress) -> list[dict[str, Any]]:
         reason = outcome.reason
         if outcome.status == OK and progress.plan.profiler != "none" and outcome.traced not in (OK, NOT_RUN):
             reason = f"measured, but its traced run failed ({outcome.traced}): {outcome.traced_reason}"
-        cell = json_value(case)
         rows.append(
             {
                 "range": progress.plan.range_of(case),
-                **{key: cell[key] for key in ("backend", *SHAPE_COLUMNS)},
+                **row_of_case(case),
                 "status": outcome.status,
                 "reason": reason,
                 "samples": len(values),

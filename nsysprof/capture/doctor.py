@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -14,13 +15,16 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from nsysprof.capture.self_check.probe import has_driver, run_probe, variants_of
+from nsysprof.capture.self_check.probe_cache import probe_key, write_probes
 from nsysprof.environment import collect_gpus, driver_cuda_version, read_clocks
 from nsysprof.errors import MissingToolError, ToolFailedError
 from nsysprof.nsight.find_tool import NCU, NSYS, find_tool, tool_version
 from nsysprof.nsight.ncu import probe_counters
 from nsysprof.nsight.nsys import explain_profile_failure, profile_argv, run_export
 from nsysprof.nsight.run_tool import run_tool
-from nsysprof.results.machine_check import Check, State
+from nsysprof.results.checks.machine_check import Check, State
+from nsysprof.results.checks.probe_result import ProbeResult, Verdict
 from nsysprof.units import format_bytes
 
 _TRY_S = 180.0
@@ -49,7 +53,7 @@ def run_checks(say: Callable[[str], None]) -> list[Check]:
     torch, facts = _torch(bool(gpus))
     usable = bool(facts.get("cuda_available"))
     say("nsys: recording")
-    checks += [torch, *_driver(driver_cuda_version(), facts.get("cuda")), *_nsys(usable)]
+    checks += [torch, *_driver(driver_cuda_version(), facts.get("cuda")), *_nsys(usable), *_probes(gpus, say)]
     say("ncu: reading a counter")
     return [*checks, *_ncu(usable)]
 
@@ -183,6 +187,35 @@ def _nsys(usable: bool) -> Iterator[Check]:
         return
     yield Check("nsys", State.OK, f"{named} ({nsys})")
     yield _record(nsys, usable)
+
+
+def _probes(gpus: list[dict[str, Any]], say: Callable[[str], None]) -> Iterator[Check]:
+    """Try options of nsys with a known amount of work, keep the results for captures, and yield what each showed."""
+    with contextlib.suppress(MissingToolError):
+        nsys = find_tool(NSYS)
+        if not gpus or nsys is None or not has_driver():
+            return
+        results = []
+        for variant in variants_of(nsys, everything=True):
+            say(f"nsys: {variant.name} ({' '.join(variant.options) or 'usual options'})")
+            results.append(run_probe(nsys, variant))
+            if results[-1].verdict is Verdict.UNKNOWN:
+                yield Check("nsys options", State.WARNING, f"could not be tried: {results[-1].text}")
+                return
+        names = tuple(gpu["name"] for gpu in gpus)
+        write_probes(probe_key(tool_version(nsys), gpus[0]["driver_version"], names), tuple(results))
+        for result in results:
+            yield _probe_check(result, has_way=any(each.verdict is Verdict.COMPLETE for each in results))
+
+
+def _probe_check(result: ProbeResult, *, has_way: bool) -> Check:
+    name = f"nsys {result.name}"
+    if result.verdict is Verdict.COMPLETE:
+        return Check(name, State.OK, f"{result.text} in {result.seconds:.1f} s")
+    fix = (
+        f"Do not use {' '.join(result.options)} here." if result.options else "capture uses the next that is complete."
+    )
+    return Check(name, State.WARNING if has_way else State.PROBLEM, f"{result.verdict}: {result.text}", fix)
 
 
 def _record(nsys: Path, usable: bool) -> Check:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from nsysprof.environment import comparable_hash
+from nsysprof.environment import collect_gpus, collect_host
 from nsysprof.files.json_file import explain_decoding
 from nsysprof.notes import Note, make_note
+from nsysprof.results.checks.comparable_environment import comparable_hash
 
 # Reasons for clocks that NVML gives also for a GPU that is not throttled.
 HARMLESS_CLOCK_REASONS = frozenset({"gpu_idle", "applications_clocks_setting"})
@@ -54,6 +56,17 @@ class _Environment(Struct):
     clocks: _Clocks | None = None
     ceilings: _Ceilings | None = None
     sdpa_flags: dict[str, bool] | None = None
+
+
+def has_usable_gpu() -> bool:
+    """Return whether this machine has a GPU that CUDA_VISIBLE_DEVICES does not hide."""
+    return bool(collect_gpus()) and os.environ.get("CUDA_VISIBLE_DEVICES") not in ("", "-1")
+
+
+def memory_of(device: str) -> int | None:
+    """Return the bytes of memory of the first GPU, or of the machine for the device `cpu`; None where unknown."""
+    found = collect_gpus()[0]["memory_bytes"] if device == "cuda" else collect_host()["memory_bytes"]
+    return None if found is None else int(found)
 
 
 def check_environment(environment: Mapping[str, Any]) -> None:

@@ -13,6 +13,7 @@ from nsysprof.capture.manifest import TORCH_TRACE, Manifest, write_manifest, wri
 from nsysprof.capture.measured_process import WORK, run_supervised
 from nsysprof.capture.plan import CapturePlan
 from nsysprof.capture.sampling.bench_run import BenchRun
+from nsysprof.results.checks.recording_check import RecordingCheck
 from nsysprof.workload.job import Job
 
 OnProgress = Callable[[str, CaseProgress], None]
@@ -32,6 +33,8 @@ class CaptureRun:
     measured: BenchRun
     on_progress: OnProgress
     result_columns: tuple[str, ...]
+    # Says what a trace lost; None: nothing is checked.
+    inspect: Callable[[Path], RecordingCheck] | None = None
     interrupted: bool = False
 
     def save(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,8 +18,10 @@ from nsysprof.capture.passes import CaptureRun, OnProgress, run_profiled_pass, w
 from nsysprof.capture.plan import CapturePlan
 from nsysprof.capture.sampling.bench import run_bench_process
 from nsysprof.capture.sampling.bench_run import BenchRun, new_run
-from nsysprof.environment import collect_gpus, collect_host, comparable_hash
-from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, ToolFailedError
+from nsysprof.capture.self_check.again import MOST_ATTEMPTS, KeptRecording, recovered_note
+from nsysprof.capture.self_check.reduction import reductions
+from nsysprof.environment import collect_gpus, collect_host
+from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError, ToolFailedError
 from nsysprof.notes import Note, make_note
 from nsysprof.nsight.find_tool import tool_version
 from nsysprof.nsight.ncu import probe_counters
@@ -26,11 +29,15 @@ from nsysprof.nsight.nsys import (
     explain_profile_failure,
     gpu_metrics_options,
     import_again,
+    knows_software_trace,
+    merge_options,
     profile_argv,
     recording_of,
     run_export,
 )
 from nsysprof.results.block import OK
+from nsysprof.results.checks.comparable_environment import comparable_hash
+from nsysprof.results.checks.recording_check import RecordingCheck
 from nsysprof.results.missing_source import MissingSource
 from nsysprof.workload.job import TIMED, TRACED
 
@@ -55,6 +62,7 @@ def run_capture(
     fall_back: bool,
     result_columns: tuple[str, ...],
     on_progress: OnProgress,
+    inspect: Callable[[Path], RecordingCheck] | None = None,
 ) -> Captured:
     """Run `plan` into the prepared `folder`, and return the finished capture.
 
@@ -64,6 +72,7 @@ def run_capture(
     fall_back: whether the embedded profiler takes over when nsys fails, instead of an error.
     result_columns: the columns of results.csv.
     on_progress: called with the pass and the results of all cases so far.
+    inspect: says what a trace lost, so that it is made again with less; None: nothing is checked.
     """
     progress = CaseProgress(plan)
     manifest = Manifest(
@@ -75,7 +84,7 @@ def run_capture(
         created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
     )
     measured = new_run(plan.untraced, "capture")
-    run = CaptureRun(plan, folder, nsys, ncu, manifest, progress, measured, on_progress, result_columns)
+    run = CaptureRun(plan, folder, nsys, ncu, manifest, progress, measured, on_progress, result_columns, inspect)
     try:
         run.save()
         can_count = _can_count(run)
@@ -183,6 +192,15 @@ def _run_nsys(run: CaptureRun, skip: tuple[int, ...]) -> Path | None:
         code = _profile(run, skip, (), report)
     if why:
         run.manifest.add_missing(MissingSource.DRAM_SAMPLES, _unsampled(why))
+    sqlite = _export(run, code, report)
+    if run.inspect is not None and not run.interrupted:
+        _trace_with_less(run, skip, options, run.inspect(sqlite))
+    return sqlite
+
+
+def _export(run: CaptureRun, code: int | None, report: Path) -> Path:
+    """Return the trace of a recording that ended with this code. Raises ToolFailedError where there is none."""
+    assert run.nsys is not None
     if code != 0 or not report.exists():
         raise explain_profile_failure(code, tail(run.folder / LOGS / "nsys.log"))
     sqlite = run.folder / NSYS_TRACE
@@ -191,6 +209,45 @@ def _run_nsys(run: CaptureRun, skip: tuple[int, ...]) -> Path | None:
     if failure is not None:
         raise failure
     return sqlite
+
+
+def _trace_with_less(run: CaptureRun, skip: tuple[int, ...], options: tuple[str, ...], first: RecordingCheck) -> None:
+    """Trace again with less where the trace lost data, until nothing is lost; the first trace stays where none is."""
+    assert run.nsys is not None
+    assert run.inspect is not None
+    environment, kept = run.manifest.environment, KeptRecording(run.folder)
+    ways = reductions(
+        merge_options(options),
+        first.lost,
+        nsys=environment.get("nsys_version"),
+        driver=environment.get("driver_version"),
+        knows_software_trace=bool(first.lost) and knows_software_trace(run.nsys),
+    )[:MOST_ATTEMPTS]
+    for way in ways:
+        before = [(outcome.traced, outcome.traced_reason) for outcome in run.progress.outcomes]
+        for outcome in run.progress.outcomes:
+            outcome.traced, outcome.traced_reason = NOT_RUN, ""
+        kept.put_aside()
+        report = run.folder / NSYS_REPORT
+        used = tuple(option for option in options if not way.drops_metrics or not option.startswith("--gpu-metrics"))
+        try:
+            check = run.inspect(_export(run, _profile(run, skip, (*used, *way.options), report), report))
+        except NsysprofError:
+            check = None
+        if check is not None and not check.lost and not run.interrupted:
+            kept.forget()
+            run.manifest.notes.append(recovered_note(way, first.remarks.losses[0]))
+            if way.drops_metrics:
+                why = "the recording lost data while counters were sampled"
+                run.manifest.add_missing(MissingSource.DRAM_SAMPLES, _unsampled(why))
+            return
+        kept.put_back()
+        for outcome, (traced, reason) in zip(run.progress.outcomes, before, strict=True):
+            outcome.traced, outcome.traced_reason = traced, reason
+        if run.interrupted:
+            return
+    if ways:
+        run.manifest.notes.append(make_note("still-lost", times=1 + len(ways)))
 
 
 def _profile(run: CaptureRun, skip: tuple[int, ...], options: tuple[str, ...], report: Path) -> int | None:

@@ -13,24 +13,10 @@ from typing import Any
 
 import typer
 
-from nsysprof import __version__
-from nsysprof.cli import (
-    analyze,
-    bench,
-    bundle,
-    capture,
-    compare,
-    demo,
-    doctor,
-    explain,
-    export,
-    mcp,
-    record,
-    tune,
-    whatif,
-)
-from nsysprof.cli.standard_streams import ForgivingStream, forgive_streams, show_status
+from nsysprof.cli import analyze, bench, bundle, capture, compare, demo, doctor, explain, export, mcp, run, tune, whatif
+from nsysprof.cli.terminal.standard_streams import ForgivingStream, forgive_streams, show_status
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError
+from nsysprof.files.written_by import VERSION
 
 _INTERNAL_ERROR = 70  # EX_SOFTWARE
 # The class of typer's own errors, which typer does not name in public.
@@ -66,12 +52,12 @@ def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
 _COMMANDS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
     "demo": (demo.demo, demo.EXAMPLES),
     "capture": (capture.capture, capture.EXAMPLES),
-    "record": (record.record, record.EXAMPLES),
     "analyze": (analyze.analyze, analyze.EXAMPLES),
     "bench": (bench.bench, bench.EXAMPLES),
     "explain": (explain.explain, explain.EXAMPLES),
     "export": (export.export, export.EXAMPLES),
     "tune": (tune.tune, tune.EXAMPLES),
+    "run": (run.run, run.EXAMPLES),
     "bundle": (bundle.bundle, bundle.EXAMPLES),
     "doctor": (doctor.doctor, doctor.EXAMPLES),
     "compare": (compare.compare, compare.EXAMPLES),
@@ -80,13 +66,13 @@ _COMMANDS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
 }
 for _name, (_command, _examples) in _COMMANDS.items():
     # Everything after the program's name belongs to the program, options too.
-    _settings = {"allow_interspersed_args": False} if _name == "capture" else {}
+    _settings = {"allow_interspersed_args": False} if _name in ("capture", "run") else {}
     app.command(_name, epilog=_epilog(_examples), context_settings=_settings)(_interruptible(_command))
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"nsysprof {__version__}")
+        typer.echo(f"nsysprof {VERSION}")
         raise typer.Exit
 
 

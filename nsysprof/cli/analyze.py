@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nsysprof.cli import options
-from nsysprof.cli.console import print_json, say_missing_figures
+from nsysprof.cli.terminal.console import print_json, say_missing_figures
 from nsysprof.errors import DataLossError
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ Inputs = Annotated[
 Counters = Annotated[
     Path | None, typer.Option(help="What ncu counted of the same program: a .ncu-rep, or its --page raw as .csv.")
 ]
-Policy = Annotated[Path | None, typer.Option(help="A policy.json of tune: faster attention backends become findings.")]
 Workers = Annotated[
     int | None,
     typer.Option(min=1, help="Number of processes. Default: by the size of the traces.", rich_help_panel=_RANKS),
@@ -67,7 +66,7 @@ def analyze(
     unfold: Annotated[
         bool, typer.Option("--unfold", help="List counted ranges (step0, step1) one by one, not as step#.")
     ] = False,
-    policy: Policy = None,
+    policy: options.Policy = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
     tls_ca_file: TlsCaFile = None,
@@ -87,8 +86,8 @@ def analyze(
     """Count launches, kernels, copies and peak memory in every NVTX range of a trace, or of all ranks of a job."""
     from nsysprof.app import analyze as use_case
     from nsysprof.app.trace_analysis.analyze_trace import TraceResult
-    from nsysprof.cli.progress import show_progress
-    from nsysprof.cli.standard_streams import mark_saved
+    from nsysprof.cli.terminal.progress import show_progress
+    from nsysprof.cli.terminal.standard_streams import mark_saved
 
     request = use_case.AnalyzeRequest(
         inputs=tuple(inputs),
@@ -137,7 +136,7 @@ def _to_json(result: TraceResult | RanksResult | SnapshotResult) -> dict[str, An
 def _print(result: TraceResult | RanksResult | SnapshotResult) -> None:
     from nsysprof.app.trace_analysis.analyze_snapshot import SnapshotResult
     from nsysprof.app.trace_analysis.analyze_trace import TraceResult
-    from nsysprof.cli.console import print_report
+    from nsysprof.cli.terminal.console import print_report
     from nsysprof.report.reports.analysis_report import analysis_report
     from nsysprof.report.reports.memory_report import memory_report
     from nsysprof.report.reports.ranks_report import ranks_report

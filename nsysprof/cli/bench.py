@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from nsysprof.cli import options
-from nsysprof.cli.console import GATE_EXIT_CODES, print_json
 from nsysprof.cli.measurement import run_measurement
+from nsysprof.cli.terminal.console import GATE_EXIT_CODES, print_json
 from nsysprof.errors import UsageError
 from nsysprof.files.json_file import json_value
 
@@ -159,9 +159,11 @@ def _bench_sides(
 def _print_sides(result: SidesResult, as_json: bool) -> None:
     found = result.comparison
     if as_json:
-        print_json({**found.to_json(), "folder": str(result.folder), "seed": result.seed})
+        from nsysprof.report.compare import comparison_json
+
+        print_json({**comparison_json(found), "folder": str(result.folder), "seed": result.seed})
     else:
-        from nsysprof.cli.console import print_report
+        from nsysprof.cli.terminal.console import print_report
         from nsysprof.report.reports.compare_report import compare_report
 
         print_report(compare_report(found))
@@ -192,7 +194,7 @@ def _print(result: BenchResult, as_json: bool) -> None:
         print_json(result.to_json())
         return
     from nsysprof.app.bench import report_of
-    from nsysprof.cli.console import print_report
+    from nsysprof.cli.terminal.console import print_report
     from nsysprof.report.reports.bench_report import bench_report
 
     report = bench_report(report_of(result.run, results, result.folder, command=""))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nsysprof.cli import options
-from nsysprof.cli.console import print_json
+from nsysprof.cli.terminal.console import print_json
 
 if TYPE_CHECKING:
     from nsysprof.app.bundle import BundleContents, BundleResult
@@ -59,8 +59,8 @@ def bundle(
     you attach it.
     """
     from nsysprof.app import bundle as use_case
-    from nsysprof.cli.progress import show_progress
-    from nsysprof.cli.standard_streams import mark_saved
+    from nsysprof.cli.terminal.progress import show_progress
+    from nsysprof.cli.terminal.standard_streams import mark_saved
 
     request = use_case.BundleRequest(
         source=source,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from nsysprof.cli import options
-from nsysprof.cli.console import print_json
 from nsysprof.cli.measurement import run_measurement
+from nsysprof.cli.terminal.console import print_json
 from nsysprof.errors import UsageError
 from nsysprof.files.json_file import json_value
 
@@ -22,8 +22,8 @@ EXAMPLES = (
     "nsysprof capture --backends math,flash --seq 1024,4096",
     "nsysprof capture --profiler nsys,ncu --backends flash --seq 4096    # hardware counters too",
     "nsysprof capture --out run -- python train.py --epochs 1",
+    "nsysprof capture --attention --out run -- python train.py    # then: nsysprof tune --from run",
     "nsysprof capture --per-rank -- torchrun --nproc-per-node 8 train.py",
-    "nsysprof capture --hold --out server -- python serve.py    # then: nsysprof record --seconds 10",
 )
 _COUNTERS, _PROGRAM = "Hardware counters", "A program instead of the grid"
 _FOR_BOTH = ("program", "nsys", "gpu_metrics", "gpu_metrics_frequency", "out", "force", "dry_run", "as_json")
@@ -37,8 +37,10 @@ _FOR_PROGRAMS = (
     "end_program",
     "memory",
     "stacks",
+    "attention",
     "nsys_option",
-    "hold",
+    "retry",
+    "probe",
 )
 
 Program = Annotated[
@@ -108,13 +110,28 @@ Stacks = Annotated[
     bool,
     typer.Option("--stacks", help="Sample Python's stacks: findings name lines.", rich_help_panel=_PROGRAM),
 ]
-Hold = Annotated[
+Attention = Annotated[
     bool,
-    typer.Option("--hold", help="Record nothing until `nsysprof record` asks.", rich_help_panel=_PROGRAM),
+    typer.Option("--attention", help="Record each call of attention as a range.", rich_help_panel=_PROGRAM),
 ]
 NsysOption = Annotated[
     list[str] | None,
     typer.Option(help="For nsys profile, e.g. --nsys-option=--sample=process-tree.", rich_help_panel=_PROGRAM),
+]
+Retry = Annotated[
+    bool | None,
+    typer.Option(
+        "--retry/--no-retry",
+        help="Record again with less where data was lost. Default: where the program took less than 120 s.",
+        rich_help_panel=_PROGRAM,
+        show_default=False,
+    ),
+]
+Probe = Annotated[
+    bool,
+    typer.Option(
+        "--probe/--no-probe", help="Try nsys' options once on this machine, with a GPU.", rich_help_panel=_PROGRAM
+    ),
 ]
 
 
@@ -153,8 +170,10 @@ def capture(
     end_program: EndProgram = False,
     memory: Memory = False,
     stacks: Stacks = False,
+    attention: Attention = False,
     nsys_option: NsysOption = None,
-    hold: Hold = False,
+    retry: Retry = None,
+    probe: Probe = True,
     nsys: options.Nsys = None,
     ncu: options.Ncu = None,
     out: Annotated[Path | None, options.out_option("Capture folder. Default: traces/DATE-TIME.")] = None,
@@ -171,7 +190,7 @@ def capture(
     metrics_hz = gpu_metrics_frequency if gpu_metrics else 0
     if program:
         from nsysprof.app.capture_program import ProgramRequest
-        from nsysprof.cli.program_output import parse_ranks
+        from nsysprof.cli.terminal.program_output import parse_ranks
 
         _capture_program(
             ProgramRequest(
@@ -186,13 +205,15 @@ def capture(
                 gpu_metrics_hz=metrics_hz,
                 memory=memory,
                 stacks=stacks,
+                attention=attention,
                 nsys_options=tuple(nsys_option or ()),
+                retry=retry,
+                probe=probe,
                 stdout_to_stderr=as_json,
                 nsys=nsys,
                 out=out,
                 force=force,
             ),
-            hold=hold,
             dry_run=dry_run,
             as_json=as_json,
         )
@@ -242,13 +263,10 @@ def _check_options(context: typer.Context, *, is_program: bool) -> None:
             )
 
 
-def _capture_program(request: ProgramRequest, *, hold: bool, dry_run: bool, as_json: bool) -> None:
-    if hold:
-        _hold_program(request, dry_run=dry_run, as_json=as_json)
-        return
+def _capture_program(request: ProgramRequest, *, dry_run: bool, as_json: bool) -> None:
     from nsysprof.app.capture_program import capture_program, plan_program_capture
-    from nsysprof.cli.program_output import end_with_program, print_program_plan, print_program_result
-    from nsysprof.cli.progress import show_progress
+    from nsysprof.cli.terminal.program_output import end_with_program, print_program_plan, print_program_result
+    from nsysprof.cli.terminal.progress import show_progress
 
     if dry_run:
         print_program_plan(plan_program_capture(request), as_json=as_json)
@@ -256,17 +274,6 @@ def _capture_program(request: ProgramRequest, *, hold: bool, dry_run: bool, as_j
     result = capture_program(request, show_progress(quiet=as_json))
     print_program_result(result, as_json=as_json)
     end_with_program(result)
-
-
-def _hold_program(request: ProgramRequest, *, dry_run: bool, as_json: bool) -> None:
-    from nsysprof.app.hold_program import hold_program, plan_hold
-    from nsysprof.cli.program_output import end_with_held_program, print_hold_plan
-    from nsysprof.cli.progress import show_progress
-
-    if dry_run:
-        print_hold_plan(plan_hold(request), as_json=as_json)
-        return
-    end_with_held_program(hold_program(request, show_progress()), as_json=as_json)
 
 
 def _print_plan(request: CaptureRequest, as_json: bool) -> None:
@@ -305,7 +312,7 @@ def _print_result(result: CaptureResult, as_json: bool) -> None:
     if as_json:
         print_json(result.to_json())
         return
-    from nsysprof.cli.console import print_report
+    from nsysprof.cli.terminal.console import print_report
     from nsysprof.report.reports.analysis_report import capture_report
 
     report = capture_report(result.results, manifest.environment, manifest.notes)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nsysprof.cli import options
-from nsysprof.cli.console import GATE_EXIT_CODES, print_json, say_missing_figures
+from nsysprof.cli.terminal.console import GATE_EXIT_CODES, print_json, say_missing_figures
 from nsysprof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -73,8 +73,8 @@ def compare(
     """
     from nsysprof.app import compare as use_case
     from nsysprof.app.trace_analysis.analyze_snapshot import is_snapshot
-    from nsysprof.cli.progress import show_progress
-    from nsysprof.cli.standard_streams import mark_saved
+    from nsysprof.cli.terminal.progress import show_progress
+    from nsysprof.cli.terminal.standard_streams import mark_saved
 
     baseline, candidate = split_sides(sources)
     if any(is_snapshot(path) for path in (*baseline, *candidate)):
@@ -108,8 +108,8 @@ def _compare_snapshots(
     baseline: tuple[Path, ...], candidate: tuple[Path, ...], *, out: Path | None, force: bool, gate: str, as_json: bool
 ) -> None:
     from nsysprof.app.trace_analysis.analyze_snapshot import CompareSnapshotsRequest, compare_snapshots, is_snapshot
-    from nsysprof.cli.console import print_report
-    from nsysprof.cli.progress import show_progress
+    from nsysprof.cli.terminal.console import print_report
+    from nsysprof.cli.terminal.progress import show_progress
     from nsysprof.report.reports.memory_report import memory_comparison_report
 
     both = (*baseline, *candidate)
@@ -144,9 +144,11 @@ def split_sides(sources: Sequence[str]) -> tuple[tuple[Path, ...], tuple[Path, .
 def _print(result: CompareResult, as_json: bool) -> None:
     found, out = result.comparison, result.folder
     if as_json:
-        print_json({**found.to_json(), "folder": None if out is None else str(out)})
+        from nsysprof.report.compare import comparison_json
+
+        print_json({**comparison_json(found), "folder": None if out is None else str(out)})
         return
-    from nsysprof.cli.console import print_report
+    from nsysprof.cli.terminal.console import print_report
     from nsysprof.report.reports.compare_report import compare_report
 
     print_report(compare_report(found))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nsysprof.cli import options
-from nsysprof.cli.console import print_json, say_missing_figures
+from nsysprof.cli.terminal.console import print_json, say_missing_figures
 
 if TYPE_CHECKING:
     from nsysprof.app.trace_analysis.analyze_trace import TraceResult
@@ -28,8 +28,8 @@ def demo(
 ) -> None:
     """Analyze a real training on an H200, whose trace comes with nsysprof: no GPU and no torch needed."""
     from nsysprof.app import demo as use_case
-    from nsysprof.cli.progress import show_progress
-    from nsysprof.cli.standard_streams import mark_saved
+    from nsysprof.cli.terminal.progress import show_progress
+    from nsysprof.cli.terminal.standard_streams import mark_saved
 
     request = use_case.DemoRequest(out or Path("nsysprof-demo"), force=force or out is None, figures=figures)
     result = use_case.demo(request, show_progress(quiet=as_json))
@@ -47,7 +47,7 @@ def demo(
 
 
 def _print(result: TraceResult, about: str, page: Path) -> None:
-    from nsysprof.cli.console import print_report
+    from nsysprof.cli.terminal.console import print_report
     from nsysprof.report.reports.analysis_report import demo_report
 
     print_report(demo_report(result.analysis, about))

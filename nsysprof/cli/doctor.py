@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from nsysprof.cli import options
-from nsysprof.cli.console import print_json
+from nsysprof.cli.terminal.console import print_json
 from nsysprof.files.json_file import json_value
 
 EXAMPLES = (
@@ -20,14 +20,14 @@ def doctor(as_json: options.Json = False) -> None:
     Ends with 1 when something that is there does not work; what is merely absent is not a problem.
     """
     from nsysprof.app import doctor as use_case
-    from nsysprof.cli.progress import show_progress
+    from nsysprof.cli.terminal.progress import show_progress
 
     result = use_case.doctor(show_progress(quiet=as_json))
     if as_json:
         data = {"ok": not result.problems, "checks": json_value(result.checks)}
         print_json(data)
     else:
-        from nsysprof.cli.console import print_report
+        from nsysprof.cli.terminal.console import print_report
         from nsysprof.report.reports.doctor_report import doctor_report
 
         print_report(doctor_report(result.checks))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from nsysprof.cli import options
-from nsysprof.cli.console import print_json
+from nsysprof.cli.terminal.console import print_json
 from nsysprof.files.json_file import json_value
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _print(result: ExplainResult, as_json: bool) -> None:
         data = {"format_version": _FORMAT_VERSION, "environment": result.facts, "shapes": shapes}
         print_json(data)
         return
-    from nsysprof.cli.console import print_report
+    from nsysprof.cli.terminal.console import print_report
     from nsysprof.report.reports.explain_report import explain_report
 
     print_report(explain_report(result.blocks, result.facts))

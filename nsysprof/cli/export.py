@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nsysprof.cli import options
-from nsysprof.cli.console import print_json
+from nsysprof.cli.terminal.console import print_json
 
 EXAMPLES = (
     "nsysprof export trace.sqlite --perfetto trace.pftrace",
@@ -36,9 +36,9 @@ def export(
 ) -> None:
     """Write the ranges, API calls, kernels, copies, memory and GPU metrics of a trace for other tools."""
     from nsysprof.app import export as use_case
-    from nsysprof.cli.console import print_notes
-    from nsysprof.cli.progress import show_progress
-    from nsysprof.cli.standard_streams import mark_saved
+    from nsysprof.cli.terminal.progress import show_progress
+    from nsysprof.cli.terminal.standard_streams import mark_saved
+    from nsysprof.report.formats.console import note_line
 
     request = use_case.ExportRequest(source, perfetto=perfetto, chrome=chrome, parquet=parquet, force=force, nsys=nsys)
     result = use_case.export(request, show_progress(quiet=as_json))
@@ -50,6 +50,8 @@ def export(
     for each in result.written:
         told = ", ".join(f"{count:,} {what}" for what, count in sorted(each.rows.items()))
         typer.echo(f"{each.path}: {told or 'nothing'}")
-    print_notes(note for note in result.notes if note.severity != "info")
+    for note in result.notes:
+        if note.severity != "info":
+            typer.echo(note_line(note))
     if perfetto:
         typer.echo("open it in https://ui.perfetto.dev (nothing is uploaded) or with trace_processor")

@@ -32,8 +32,8 @@ def run_measurement(
     as_json: bool,
 ) -> None:
     """Run a use case and print its result; with `dry_run` print only its plan. Raises the failure of the result."""
-    from nsysprof.cli.progress import show_progress
-    from nsysprof.cli.standard_streams import mark_saved
+    from nsysprof.cli.terminal.progress import show_progress
+    from nsysprof.cli.terminal.standard_streams import mark_saved
 
     if dry_run:
         print_plan(request, as_json)

@@ -92,6 +92,10 @@ CaseTimeout = Annotated[
     typer.Option(min=LEAST_SECONDS, help="Seconds after which a case is given up.", rich_help_panel=MEASUREMENT),
 ]
 
+Policy = Annotated[
+    Path | None, typer.Option(help="A policy.json of tune: the attention backends that were measured to be faster.")
+]
+
 # NVIDIA's tools.
 Nsys = Annotated[
     Path | None,

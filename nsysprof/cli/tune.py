@@ -9,8 +9,8 @@ import typer
 
 from nsysprof.app.inputs.request_limits import LEAST_TUNING_BLOCKS
 from nsysprof.cli import options
-from nsysprof.cli.console import print_json
 from nsysprof.cli.measurement import run_measurement
+from nsysprof.cli.terminal.console import print_json
 from nsysprof.files.json_file import json_value
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _print(result: TuneResult, as_json: bool) -> None:
     if as_json:
         print_json({"folder": str(result.folder), **result.tuning.data})
         return
-    from nsysprof.cli.console import print_report
+    from nsysprof.cli.terminal.console import print_report
     from nsysprof.report.reports.tune_report import tuning_report, tuning_sections
 
     tuning = result.tuning

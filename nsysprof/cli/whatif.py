@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nsysprof.cli import options
-from nsysprof.cli.console import print_json
+from nsysprof.cli.terminal.console import print_json
 from nsysprof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def whatif(
     Each change is replayed alone and all of them together; docs/causes.md says what each one changes.
     """
     from nsysprof.app import whatif as use_case
-    from nsysprof.cli.progress import show_progress
+    from nsysprof.cli.terminal.progress import show_progress
 
     flags = {
         "--pin-copies": pin_copies, "--no-alloc": no_alloc, "--no-host-work": no_host_work,
@@ -110,7 +110,7 @@ def _print(result: WhatIfResult, as_json: bool) -> None:
     if as_json:
         print_json(found.to_json())
         return
-    from nsysprof.cli.console import print_report
+    from nsysprof.cli.terminal.console import print_report
     from nsysprof.report.reports.whatif_report import whatif_report
 
     print_report(whatif_report(found))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nsysprof.files.result_folder import FolderKind
+from nsysprof.files.folder_state import FolderKind
 
 _TABLES = ("kernels.csv", "ranges.csv", "range_kernels.csv", "api.csv", "memops.csv", "results.csv")
 _PICTURES = ("roofline", "traffic", "timeline", "kernels", "vram", "heatmap", "memory")
@@ -49,9 +49,7 @@ CAPTURE = FolderKind(
         "ncu*.ncu-rep",
         "nsys.memory-*.pickle",
         "nsys.stacks-*.json",
-        "recording-*",
-        "processes",
-        "held.json",
+        "nsys.attention-*.json",
     ),
     is_slow=True,
     with_paths=("manifest.json",),

@@ -15,24 +15,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nsysprof.errors import NsysprofError, OutputError
+from nsysprof.files.folder_exchange import must_stay, name_final_folder, put_in_place, remove_path, restore_older
 from nsysprof.files.folder_lock import JointLock, join_lock
-from nsysprof.files.output import output_error
-from nsysprof.files.result_folder import (
+from nsysprof.files.folder_state import (
     MARK,
     PART,
     FolderKind,
     check_folder,
     find_leftovers,
     is_leftover_inside,
-    must_stay,
-    name_final_folder,
-    parents_of,
-    put_in_place,
     read_state,
     real_folder,
-    remove_path,
-    restore_older,
 )
+from nsysprof.files.output import output_error
+from nsysprof.files.result_folder import parents_of
 
 
 @dataclass

@@ -67,10 +67,24 @@ def profile_argv(nsys: Path, report: Path, program: list[str], more: Sequence[st
     more: further options `--name=value`. An option of the same name replaces ours, because nsys refuses an option that
         is given twice.
     """
-    options = {option.partition("=")[0]: option for option in (*_PROFILE_OPTIONS, *more)}
+    options = merge_options(more)
     # nsys replaces %h, %p, %n and %q{...} in the name of its output.
     output = str(report).replace("%", "%%")
     return [str(nsys), "profile", *options.values(), f"--output={output}", *program]
+
+
+def merge_options(more: Sequence[str]) -> dict[str, str]:
+    """Return the options of a recording by their names: ours, and `more` in the place of those of the same name."""
+    return {option.partition("=")[0]: option for option in (*_PROFILE_OPTIONS, *more)}
+
+
+def knows_software_trace(nsys: Path) -> bool:
+    """Return whether this nsys can trace CUDA in software alone (`--trace=cuda-sw`)."""
+    try:
+        done = run_tool([str(nsys), "profile", "--help"], timeout_s=_HELP_S)
+    except ToolFailedError:
+        return False
+    return "cuda-sw" in done.stdout + done.stderr
 
 
 def gpu_metrics_options(nsys: Path, frequency_hz: int) -> tuple[tuple[str, ...], str]:

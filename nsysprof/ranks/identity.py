@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from nsysprof.errors import TraceError, UsageError
+from nsysprof.files.folder_state import require_whole
 from nsysprof.files.plain_file import read_plain_text
-from nsysprof.files.result_folder import require_whole
 from nsysprof.notes import Note, make_note
 from nsysprof.ranks.summarize import RankSource
 from nsysprof.results.rank_results import RankRow

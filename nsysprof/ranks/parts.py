@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-import nsysprof
 from nsysprof.errors import MissingToolError
 from nsysprof.files.json_file import decode_json, encode_json
 from nsysprof.files.output import open_whole
+from nsysprof.files.written_by import VERSION
 from nsysprof.ranks.collective_waits.collectives import Collectives
 from nsysprof.ranks.distributions import Distributions, Key
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Leaf, Partial
@@ -23,17 +24,18 @@ from nsysprof.results.rank_results import Lanes, RankRow
 
 PARTS = "parts"
 _TEXTS = ("range", "style", "domain")
+_COLLECTIVE = tuple(field.name for field in fields(Collectives))
 _DISTRIBUTION = ("count", "total", "least", "most", "size_bytes", "rounded", "edges", "values", "times")
 
 
 @cache
 def code_version() -> str:
     """Return nsysprof's version with a digest of its sources. Shares made by other code are never merged with ours."""
-    root = Path(nsysprof.__file__).parent
+    root = Path(__file__).parents[1]  # the whole package
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
         digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
-    return f"{nsysprof.__version__}+{digest.hexdigest()[:12]}"
+    return f"{VERSION}+{digest.hexdigest()[:12]}"
 
 
 def part_path(source: RankSource, folder: Path) -> Path:
@@ -60,7 +62,7 @@ def write_part(leaf: Leaf, path: Path) -> None:
     columns |= {f"duration_{name}": getattr(durations, name) for name in _DISTRIBUTION}
     columns |= {f"range_{name}": detail.ranges[name].tolist() for name in RANGE_COLUMNS}
     if detail.collectives is not None:
-        columns |= {f"collective_{name}": getattr(detail.collectives, name) for name in Collectives.__annotations__}
+        columns |= {f"collective_{name}": getattr(detail.collectives, name) for name in _COLLECTIVE}
     if detail.lanes is not None:
         columns |= {f"lane_{name}": getattr(detail.lanes, name) for name in Lanes.__annotations__}
     table = pa.table({name: _cell(pa, name, value) for name, value in columns.items()})
@@ -115,7 +117,7 @@ def _detail(columns: dict[str, Any]) -> Detail:
     ranges = pd.DataFrame({name: columns[f"range_{name}"] for name in RANGE_COLUMNS})
     collectives = lanes = None
     if "collective_names" in columns:
-        arrays = {name: columns[f"collective_{name}"] for name in Collectives.__annotations__}
+        arrays = {name: columns[f"collective_{name}"] for name in _COLLECTIVE}
         collectives = Collectives(**{**arrays, "names": tuple(arrays["names"])})
     if "lane_start_ns" in columns:
         lanes = Lanes(**{name: columns[f"lane_{name}"] for name in Lanes.__annotations__})

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from nsysprof.files.json_file import encode_json
+from nsysprof.files.json_file import encode_json, json_value
 from nsysprof.files.output import write_whole
 from nsysprof.report.document import Figure
 from nsysprof.report.figure_files import figure_paths, write_figures
@@ -14,6 +15,7 @@ from nsysprof.report.write import write_report
 from nsysprof.results.comparison import VersionComparison
 
 JSON = "compare.json"
+FORMAT_VERSION = 1  # of compare.json
 _ALTS = {
     "ratios": "Latency of each case in the candidate over the baseline, with 95 % intervals and the noise floor",
     "parts": "How the parts of each range's wall time changed",
@@ -22,7 +24,7 @@ _ALTS = {
 
 def write_compare(found: VersionComparison, folder: Path, *, figures: bool) -> list[Path]:
     """Write compare.json, figures and reports into `folder`, and return their paths. Raises OutputError."""
-    written = [write_whole(folder / JSON, encode_json(found.to_json()))]
+    written = [write_whole(folder / JSON, encode_json(comparison_json(found)))]
     pictures = _write_figures(found, folder) if figures and can_draw() else []
     report = compare_report(found, pictures)
     return [*written, *figure_paths(pictures, folder), *write_report(report, folder)]
@@ -32,3 +34,27 @@ def _write_figures(found: VersionComparison, folder: Path) -> list[Figure]:
     from nsysprof.report.figures.compare import draw_parts, draw_ratios
 
     return write_figures({"ratios": lambda: draw_ratios(found), "parts": lambda: draw_parts(found)}, _ALTS, folder)
+
+
+def comparison_json(found: VersionComparison) -> dict[str, Any]:
+    """Return a comparison as files and --json hold it; unknown is null."""
+    ranges = []
+    for change in found.ranges:
+        data = json_value(change)
+        for name, metric in change.metrics.items():
+            data["metrics"][name] |= {"change": metric.change, "change_pct": metric.change_pct}
+        ranges.append(data)
+    return {
+        "format_version": FORMAT_VERSION,
+        "outcome": found.outcome,
+        "baseline": json_value(found.baseline),
+        "candidate": json_value(found.candidate),
+        "differences": json_value(found.differences),
+        "forced": found.forced,
+        "latency": json_value(found.latency),
+        "ranges": ranges,
+        "findings": json_value(found.findings),
+        "gate": json_value(found.gate),
+        "notes": json_value(found.notes),
+        "method": list(found.method),
+    }

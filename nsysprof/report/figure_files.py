@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from nsysprof.files.output import write_whole
 from nsysprof.report.document import Figure
-from nsysprof.report.figures.dark import darken
 from nsysprof.report.figures.png import can_draw, png_bytes, svg_bytes
+from nsysprof.report.figures.style.dark import darken
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawn

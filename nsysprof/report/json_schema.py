@@ -9,10 +9,11 @@ import msgspec
 from nsysprof.notes import Note
 from nsysprof.results import allocator_memory, comparison
 from nsysprof.results.analysis import Coverage, Device, Totals, TraceInfo
-from nsysprof.results.causes import DeviceIdle, Finding, Findings, WhatIf
 from nsysprof.results.column_registry import analysis_columns, case_columns, rank_columns
 from nsysprof.results.column_registry.column import Dtype, FileColumn, TableFile
+from nsysprof.results.findings.causes import DeviceIdle, Finding, Findings, WhatIf
 from nsysprof.results.gate_result import GateResult
+from nsysprof.results.policy_use import PolicyUse
 from nsysprof.results.rank_results import ClockFit, RankRow
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -33,7 +34,7 @@ def command_schemas() -> dict[str, Schema]:
         "analyze": _analyze(), "analyze-memory": _analyze_memory(), "analyze-ranks": _analyze_ranks(),
         "bench": _bench(), "bundle": _bundle(), "capture": _capture(), "compare": _compare(),
         "compare-memory": _compare_memory(), "doctor": _doctor(), "explain": _explain(), "export": _export(),
-        "tune": _tune(), "whatif": _whatif(),
+        "run": _run(), "tune": _tune(), "whatif": _whatif(),
     }  # fmt: skip
 
 
@@ -241,6 +242,10 @@ def _tune() -> Schema:
         "environment": _ANY_OBJECT, "notes": _list(_ref(Note)),
     }  # fmt: skip
     return _of("nsysprof tune --json", properties, (Note,))
+
+
+def _run() -> Schema:
+    return _of("nsysprof run --json", {"exit_code": _WHOLE, "processes": _WHOLE, "use": _ref(PolicyUse)}, (PolicyUse,))
 
 
 def _whatif() -> Schema:

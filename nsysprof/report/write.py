@@ -20,7 +20,6 @@ from nsysprof.report.formats.sarif import render_sarif
 from nsysprof.report.formats.timeline_data import timeline_data
 from nsysprof.report.reports.analysis_report import analysis_report
 from nsysprof.results.analysis import Analysis, CaptureRecord, Device
-from nsysprof.results.causes import Idle
 from nsysprof.results.column_registry.analysis_columns import (
     API,
     ATTENTION,
@@ -40,6 +39,7 @@ from nsysprof.results.column_registry.analysis_columns import (
 from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
 from nsysprof.results.column_registry.column import TableFile
 from nsysprof.results.column_registry.csv_table import empty_table, render_csv
+from nsysprof.results.findings.causes import Idle
 from nsysprof.results.table_records import to_records
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ import pandas as pd
 from nsysprof.notes import Loss, Note
 from nsysprof.results.allocator_memory import AllocatorMemory
 from nsysprof.results.case_ranking import CaseRanking
-from nsysprof.results.causes import Findings, Idle
 from nsysprof.results.column_registry.analysis_columns import (
     API,
     CAUSED_KERNELS,
@@ -28,6 +27,7 @@ from nsysprof.results.column_registry.analysis_columns import (
     RANGES,
 )
 from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
+from nsysprof.results.findings.causes import Findings, Idle
 from nsysprof.results.missing_source import MissingSource
 from nsysprof.results.step_times import StepTimes
 

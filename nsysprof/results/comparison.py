@@ -8,12 +8,9 @@ from enum import StrEnum
 from typing import Any
 
 from nsysprof.attention.case import Case
-from nsysprof.files.json_file import json_value
 from nsysprof.notes import Loss, Note
 from nsysprof.results.gate_result import GateResult, Outcome
 
-# History of the JSON. 1: first.
-FORMAT_VERSION = 1
 # The parts that the wall time of a range is made of. They add up to it, to the nanosecond.
 PARTS = ("before_ns", "kernels_ns", "copies_ns", "fills_ns", "graphs_ns", "gaps_ns", "after_ns")
 WHOLE_TRACE = "(whole trace)"
@@ -311,26 +308,3 @@ class VersionComparison:
         found = {result.outcome for result in self.gate}
         worst = (Outcome.REGRESSION, Outcome.INCONCLUSIVE, Outcome.PASS)
         return next((outcome for outcome in worst if outcome in found), None)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the comparison as files and --json have it; unknown is null."""
-        ranges = []
-        for change in self.ranges:
-            data = json_value(change)
-            for name, metric in change.metrics.items():
-                data["metrics"][name] |= {"change": metric.change, "change_pct": metric.change_pct}
-            ranges.append(data)
-        return {
-            "format_version": FORMAT_VERSION,
-            "outcome": self.outcome,
-            "baseline": json_value(self.baseline),
-            "candidate": json_value(self.candidate),
-            "differences": json_value(self.differences),
-            "forced": self.forced,
-            "latency": json_value(self.latency),
-            "ranges": ranges,
-            "findings": json_value(self.findings),
-            "gate": json_value(self.gate),
-            "notes": json_value(self.notes),
-            "method": list(self.method),
-        }

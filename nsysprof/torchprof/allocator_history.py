@@ -25,8 +25,6 @@ _KINDS = {
 _MOST_DEVICES, _MOST_EVENTS, _MOST_FRAMES = 256, 10_000_000, 256
 _NO_STACK = -1
 
-Int64s = npt.NDArray[np.int64]
-
 
 class Frame(NamedTuple):
     """One line of a stack."""
@@ -40,10 +38,10 @@ class Frame(NamedTuple):
 class Holding:
     """Blocks in use when the snapshot was taken. Sizes are those that were asked for, without rounding."""
 
-    address: Int64s
-    bytes: Int64s
+    address: npt.NDArray[np.int64]
+    bytes: npt.NDArray[np.int64]
     # Position in the stacks of the history; -1 without one.
-    stack: Int64s
+    stack: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -52,12 +50,12 @@ class DeviceHistory:
 
     device_id: int
     # ALLOC, FREE, RESERVE (from the driver) or RELEASE (to the driver).
-    kind: Int64s
-    address: Int64s
-    bytes: Int64s
+    kind: npt.NDArray[np.int64]
+    address: npt.NDArray[np.int64]
+    bytes: npt.NDArray[np.int64]
     # Microseconds since 1970; 0 where the snapshot has no times.
-    time_us: Int64s
-    stack: Int64s
+    time_us: npt.NDArray[np.int64]
+    stack: npt.NDArray[np.int64]
     holding: Holding
     # Bytes that the allocator had from the driver at the end.
     reserved_bytes: int

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Int64s = npt.NDArray[np.int64]
+from nsysprof.arrays import Int64s as Int64s  # noqa: PLC0414  whoever takes tables takes their columns
+
 Percents = npt.NDArray[np.int16]
 
 

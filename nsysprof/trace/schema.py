@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nsysprof.arrays import Int64s as Int64s  # noqa: PLC0414  whoever takes tables takes their columns
 from nsysprof.notes import Loss, Note
 from nsysprof.trace.gpu_metrics_schema import GpuMetrics
 
 Ints = npt.NDArray[np.integer]
-Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 # Row numbers: no trace has 2^31 rows of anything.
 Rows = npt.NDArray[np.int32]

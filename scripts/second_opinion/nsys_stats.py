@@ -298,7 +298,9 @@ class NsysRules:
                 self.work[each.pid, each.correlation].append(each)
         self.ranges = rows.ranges
         by_thread = Enclosed(self.calls)
-        self._inside = [(each, by_thread.of_thread(each)) for each in self.ranges]
+        # nsys joins the calls to ranges that begin and end on one thread, and leaves the others out.
+        crossing = {each.number for each in self.ranges if each.end_tid not in (None, each.tid)}
+        self._inside = [(each, [] if each.number in crossing else by_thread.of_thread(each)) for each in self.ranges]
 
     def _launched(self, call: Call) -> list[Work]:
         return [] if call.correlation is None else self.work.get((call.tid & PID, call.correlation), [])

@@ -73,6 +73,8 @@ class Range:
     op_id: int | None
     seq: int | None
     number: int
+    # The thread that ended it, where the trace says one.
+    end_tid: int | None = None
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -173,26 +175,30 @@ class TraceRows:
                 )
 
     def _ranges(self) -> Iterator[Range]:
-        columns = "start, end, globalTid, eventType, text, textId, domainId"
+        columns = "start, end, globalTid, eventType, text, textId, domainId, endGlobalTid"
         rows = self._rows("NVTX_EVENTS", columns)
 
         def name_of(text: str | None, number: int | None) -> str:
             return text if text is not None else self.strings.get(number, "") if number is not None else ""
 
         domains = {
-            (tid & PID, domain): name_of(text, number) for _, _, tid, kind, text, number, domain in rows if kind == 75
+            (tid & PID, domain): name_of(text, number)
+            for _, _, tid, kind, text, number, domain, _ in rows
+            if kind == 75
         }
         known = [
             time for start, end, _, kind, *_ in rows if kind in STYLES for time in (start, end) if time is not None
         ]
         last = max([*known, *(each.end for each in self.work), *(call.end for call in self.calls)], default=0)
-        for number, (start, end, tid, kind, text, text_id, domain) in enumerate(rows):
+        for number, (start, end, tid, kind, text, text_id, domain, end_tid) in enumerate(rows):
             if kind not in STYLES or start is None or (end is not None and end < start):
                 continue
             name, op_id, seq = without_numbers(name_of(text, text_id))
             plain = "" if domain in (0, None) else f"domain {domain}"
             whose = domains.get((tid & PID, domain), plain)
-            yield Range(start, last if end is None else end, tid, STYLES[kind], name, whose, op_id, seq, number)
+            yield Range(
+                start, last if end is None else end, tid, STYLES[kind], name, whose, op_id, seq, number, end_tid
+            )
 
     # Calls by what they do.
 

@@ -69,7 +69,6 @@ def test_the_result_is_torchs_own(write):
     [
         {"is_causal": False},
         {"is_causal": True, "dropout_p": 0.5},
-        {"is_causal": True, "scale": 0.1},
         {"attn_mask": torch.ones(32, 32, dtype=torch.bool)},
     ],
     ids=str,

@@ -10,9 +10,9 @@ import torch.nn.functional as F  # noqa: E402
 from torch.profiler import ProfilerActivity, profile  # noqa: E402
 
 import nsysprof  # noqa: E402
-from nsysprof.api.policy import loaded_cudnn  # noqa: E402
 from nsysprof.attention.kernel_family import kernel_family  # noqa: E402
 from nsysprof.attention.policy_file import PolicyFile, PolicyRule, write_policy  # noqa: E402
+from nsysprof.workload.applied_policy.apply_policy import loaded_cudnn  # noqa: E402
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")]
 

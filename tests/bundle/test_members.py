@@ -14,10 +14,11 @@ from nsysprof.capture.environment import summarize_clocks
 from nsysprof.capture.manifest import Manifest
 from nsysprof.capture.sampling.bench_plan import BenchPlan
 from nsysprof.capture.sampling.bench_run import new_run
-from nsysprof.environment import COMPARABLE_FIELDS, collect_host
+from nsysprof.environment import collect_host
 from nsysprof.notes import Note, Severity
 from nsysprof.nsight.run_tool import Step
 from nsysprof.results.block import Block
+from nsysprof.results.checks.comparable_environment import COMPARABLE_FIELDS
 from nsysprof.trace.inputs.bundle_format import MEMBER_NAME
 
 _CLOCK = dict.fromkeys(("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w"), 1) | {"throttle_reasons": []}

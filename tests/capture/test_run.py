@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("torch", reason="needs the extra [torch]")
 
+from nsysprof.app.trace_analysis.check_trace import check_trace
 from nsysprof.attention.case import Case
 from nsysprof.capture.folder import prepare_folder
 from nsysprof.capture.manifest import read_manifest
@@ -18,12 +19,14 @@ from nsysprof.capture.run import run_capture
 from nsysprof.capture.sampling.bench_run import read_capture_samples, read_run
 from nsysprof.errors import CaptureFailedError, ToolFailedError
 from nsysprof.results.analysis import RESULT_COLUMNS
+from tests.builders.build_trace import TraceBuilder
 from tests.builders.registering import our_backends, register
+from tests.builders.stand_in_nsys import recorded_options, write_stand_in
 
 FAULTS = "tests.capture.faults:"
 
 
-def capture(tmp_path, backends, profiler="none", nsys=None, fall_back=False, on_progress=None, **plan):
+def capture(tmp_path, backends, profiler="none", nsys=None, fall_back=False, on_progress=None, inspect=None, **plan):
     cases = [Case(backend, seq=32, heads=2, head_dim=8, dtype="fp32") for backend in backends]
     settled = plan_capture(
         cases,
@@ -45,6 +48,7 @@ def capture(tmp_path, backends, profiler="none", nsys=None, fall_back=False, on_
         fall_back=fall_back,
         result_columns=RESULT_COLUMNS,
         on_progress=on_progress or (lambda *_: None),
+        inspect=inspect,
     )
 
 
@@ -210,3 +214,32 @@ def test_the_parent_killed_halfway_leaves_the_finished_cases_readable(tmp_path):
 def _processes_naming(text):
     listed = subprocess.run(["ps", "-eo", "stat,args"], capture_output=True, text=True, check=True).stdout
     return [line for line in listed.splitlines() if text in line and not line.startswith("Z")]
+
+
+def traces_of(tmp_path):
+    """Return a sound trace and one that lost every kernel."""
+    good, bad = TraceBuilder(), TraceBuilder()
+    good.launch(100, 1)
+    bad.call(100, 110, 1)
+    return good.write(tmp_path / "good.sqlite"), bad.write(tmp_path / "bad.sqlite")
+
+
+def test_a_grid_whose_trace_lost_kernels_is_traced_again_with_less(tmp_path):
+    good, bad = traces_of(tmp_path)
+    nsys = write_stand_in(tmp_path / "nsys", [("memory-usage=true", bad), ("", good)])
+    folder, captured = capture(tmp_path, ["math"], "nsys", nsys, inspect=check_trace)
+    assert captured.trace.read_bytes() == good.read_bytes()
+    assert [note.code for note in captured.manifest.notes if note.code.endswith("again")] == ["recorded-again"]
+    assert [outcome.traced for outcome in captured.progress.outcomes] == ["ok"]
+    assert len(recorded_options(tmp_path / "nsys")) == 2
+    assert not (folder / ".work").exists()
+
+
+def test_a_grid_that_loses_kernels_each_time_keeps_its_first_trace(tmp_path):
+    _good, bad = traces_of(tmp_path)
+    nsys = write_stand_in(tmp_path / "nsys", [("memory-usage=true", bad), ("flush-interval=0", None), ("", bad)])
+    folder, captured = capture(tmp_path, ["math"], "nsys", nsys, inspect=check_trace)
+    assert captured.trace.read_bytes() == bad.read_bytes()
+    assert "still-lost" in [note.code for note in captured.manifest.notes]
+    assert [outcome.traced for outcome in captured.progress.outcomes] == ["ok"]
+    assert (folder / "nsys.nsys-rep").exists()

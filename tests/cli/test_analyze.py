@@ -13,7 +13,7 @@ import sys
 import pandas as pd
 import pytest
 
-from nsysprof.app.trace_analysis.analyze_trace import default_name
+from nsysprof.files.folder_name import name_after
 from tests.builders.build_trace import TraceBuilder
 from tests.builders.record_with_nsys import record_nvtx
 from tests.builders.run_command import fails, run
@@ -103,7 +103,7 @@ def test_torch_profilers_json_and_a_folder_of_parquet(tmp_path, trace_path):
         assert summary["totals"]["kernel_count"] == kernels
         assert summary["trace"]["path_name"] == source.name
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-    assert default_name(json_gz) == "inputs"
+    assert name_after(json_gz) == "inputs"
 
 
 def test_the_sha256_is_that_of_the_users_file(tmp_path, trace_path):

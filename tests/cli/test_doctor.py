@@ -9,7 +9,7 @@ import pytest
 from nsysprof.app.doctor import doctor
 from nsysprof.capture import doctor as checks
 from nsysprof.nsight import ncu
-from nsysprof.results.machine_check import State
+from nsysprof.results.checks.machine_check import State
 from tests.builders import run_command
 
 GPU = {"name": "H200", "memory_bytes": 1 << 37, "driver_version": "580", "uuid": "GPU-1", "index": 0}

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.files.result_folder import STATE, read_state
+from nsysprof.files.folder_state import STATE, read_state
 from tests.builders.build_trace import TraceBuilder
 from tests.builders.forked_commands import ForkedCommands
 from tests.ranks.job import slow_in_backward, write_job

@@ -15,7 +15,7 @@ from nsysprof.app.compare import CompareRequest, compare
 from nsysprof.app.export import ExportRequest, export
 from nsysprof.app.whatif import WhatIfRequest, what_if
 from nsysprof.errors import TraceError
-from nsysprof.files.result_folder import STATE
+from nsysprof.files.folder_state import STATE
 from tests.builders.build_trace import TraceBuilder
 from tests.cli.planted import make_capture
 

@@ -9,8 +9,9 @@ import pytest
 
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError, TraceError
 from nsysprof.files import exchange_paths as exchanging
-from nsysprof.files import result_folder
-from nsysprof.files.result_folder import FolderKind, check_folder, claim_folder, read_state, require_whole
+from nsysprof.files.folder_state import FolderKind, check_folder, read_state, require_whole
+from nsysprof.files.result_folder import claim_folder
+from nsysprof.files.written_by import VERSION
 
 KIND = FolderKind("analysis", "an", "summary.json", ("summary.json", "kernels.csv", "*.png"))
 SLOW = FolderKind("bench", "a", "samples.json", ("samples.json", "logs"), is_slow=True)
@@ -34,7 +35,7 @@ def test_a_folder_is_made_with_its_parents_and_says_that_it_is_whole(tmp_path):
     assert contents(out) == {"summary.json": "new", "kernels.csv": "new"}
     assert read_state(out) == {
         "format_version": 1,
-        "nsysprof_version": result_folder.VERSION,
+        "nsysprof_version": VERSION,
         "kind": "analysis",
         "whole": True,
         "files": ["kernels.csv", "summary.json"],
@@ -225,7 +226,7 @@ sys.path[:0] = [{tests!r}]
 from tests.builders.kill_everywhere import kill_at_step
 from tests.files.test_result_folder import KIND, SLOW, contents, write
 from nsysprof.files import exchange_paths
-from nsysprof.files.result_folder import read_state
+from nsysprof.files.folder_state import read_state
 
 if {fallback}:
     exchange_paths._renameat2 = lambda: None

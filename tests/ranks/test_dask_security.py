@@ -23,8 +23,9 @@ from tests.ranks.job import slow_in_backward, write_job
 
 pytest.importorskip("distributed", reason="needs the extra [ranks]")
 psutil = pytest.importorskip("psutil")
-from nsysprof.ranks import dask_engine  # noqa: E402
-from nsysprof.ranks.dask_engine import TlsFiles, run_on_dask  # noqa: E402
+from nsysprof.ranks import dask_connection  # noqa: E402
+from nsysprof.ranks.dask_connection import TlsFiles  # noqa: E402
+from nsysprof.ranks.dask_engine import run_on_dask  # noqa: E402
 
 # What another user of the machine would do. It prints `in` where the scheduler let it.
 INTRUDER = """
@@ -117,7 +118,7 @@ class Page(BaseHTTPRequestHandler):
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad\r\n\r\n", b"SSH-2.0-OpenSSH_9.6\r\n", b"\0" * 64, b"", None])
 def test_a_foreign_service_is_told_within_seconds(answer: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask_engine, "_CONNECT_S", 0.5)
+    monkeypatch.setattr(dask_connection, "_CONNECT_S", 0.5)
     begin = time.monotonic()
     with serving(answer) as address, pytest.raises(SchedulerError, match="cannot be reached"):
         run_on_dask([], lambda _more, _name: None, scheduler=address, workers=0)
@@ -125,7 +126,7 @@ def test_a_foreign_service_is_told_within_seconds(answer: bytes | None, monkeypa
 
 
 def test_an_http_server_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask_engine, "_CONNECT_S", 0.5)
+    monkeypatch.setattr(dask_connection, "_CONNECT_S", 0.5)
     with HTTPServer(("127.0.0.1", 0), Page) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with pytest.raises(SchedulerError, match="cannot be reached"):
@@ -152,9 +153,9 @@ def test_a_scheduler_at_tls_is_greeted_with_the_certificates_given_and_not_witho
     async def greet() -> None:
         async with Scheduler(protocol="tls://", host="127.0.0.1", port=0, dashboard=False, security=keys) as scheduler:
             address = scheduler.address
-            await asyncio.to_thread(dask_engine._greet, address, dask_engine._security(address, files))
+            await asyncio.to_thread(dask_connection._greet, address, dask_connection._security(address, files))
             for other in (Security.temporary(), None):
                 with pytest.raises(SchedulerError):
-                    await asyncio.to_thread(dask_engine._greet, address, other)
+                    await asyncio.to_thread(dask_connection._greet, address, other)
 
     asyncio.run(greet())

@@ -29,7 +29,7 @@ from nsysprof.report.reports.tune_report import tuning_report, tuning_sections
 from nsysprof.report.reports.whatif_report import whatif_report
 from nsysprof.results.allocator_memory import AllocatorMemory
 from nsysprof.results.analysis import Analysis
-from nsysprof.results.causes import Finding, Findings, WhatIf, WhatIfAnswer
+from nsysprof.results.checks.machine_check import Check, State
 from nsysprof.results.comparison import (
     METRICS,
     PARTS,
@@ -43,8 +43,8 @@ from nsysprof.results.comparison import (
     SideOfCase,
     VersionComparison,
 )
+from nsysprof.results.findings.causes import Finding, Findings, WhatIf, WhatIfAnswer
 from nsysprof.results.gate_result import GateFinding, GateResult, Outcome
-from nsysprof.results.machine_check import Check, State
 from nsysprof.results.rank_results import ClockFit, RankRow, RanksAnalysis
 from tests.builders.allocator_snapshot import SnapshotBuilder, frames
 from tests.report import samples

@@ -4,6 +4,7 @@ from xml.etree import ElementTree
 import pytest
 
 from nsysprof.analysis.comparison.compare_ranges import compare_ranges
+from nsysprof.report.compare import comparison_json
 from nsysprof.report.document import Figure
 from nsysprof.report.figures.compare import draw_parts, draw_ratios
 from nsysprof.report.formats.console import render_console
@@ -109,7 +110,7 @@ def test_junit_counts_and_survives_any_name(large):
 
 
 def test_json_holds_the_changes():
-    data = comparison(ranges=compare_ranges([{("s", ""): facts(2)}], [{("s", ""): facts(3)}])).to_json()
+    data = comparison_json(comparison(ranges=compare_ranges([{("s", ""): facts(2)}], [{("s", ""): facts(3)}])))
     assert data["ranges"][0]["metrics"]["launches"]["change"] == 1
     assert data["ranges"][0]["metrics"]["launches"]["change_pct"] == 50
     assert data["outcome"] is None

@@ -3,7 +3,7 @@ import pytest
 
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.report.figures.kernels import draw_kernels
-from nsysprof.report.figures.palette import CATEGORY_COLORS
+from nsysprof.report.figures.style.palette import CATEGORY_COLORS
 from nsysprof.report.figures.timeline import choose_panels, draw_timeline
 from nsysprof.report.figures.vram import draw_vram
 from nsysprof.trace.open import open_trace

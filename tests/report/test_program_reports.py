@@ -16,13 +16,16 @@ from nsysprof.report.formats.console import render_console
 from nsysprof.report.reports.analysis_report import analysis_report
 from tests.conftest import REPOSITORY
 
-FOLDER = "h200-programs"
-PROGRAMS = sorted(path.name.removesuffix(".sqlite.xz") for path in (REPOSITORY / "traces" / FOLDER).glob("*.xz"))
+PROGRAMS = sorted(
+    f"{folder}/{path.name.removesuffix('.sqlite.xz')}"
+    for folder in ("h200-programs", "h200-forms")
+    for path in (REPOSITORY / "traces" / folder).glob("*.xz")
+)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.partition("/")[2])
 def test_the_report_of_a_program(program: str, trace_path: Callable[[str], Path], snapshot: SnapshotAssertion) -> None:
-    text = render_console(analysis_report(analyze_trace(trace_path(f"{FOLDER}/{program}")), None), 120)
+    text = render_console(analysis_report(analyze_trace(trace_path(program)), None), 120)
     assert "Coverage:" in text
     assert text == snapshot

@@ -18,6 +18,7 @@ from nsysprof.analysis.comparison.compare_ranges import compare_ranges
 from nsysprof.analysis.comparison.compare_turns import METHOD as TURNS_METHOD
 from nsysprof.analysis.comparison.compare_turns import UNIT, compare_in_turn
 from nsysprof.analysis.comparison.gate import judge
+from nsysprof.analysis.comparison.gate_spec import GateRule
 from nsysprof.analysis.comparison.range_facts import WHOLE
 from nsysprof.attention.case import Case
 from nsysprof.errors import NotComparableError
@@ -30,7 +31,6 @@ from nsysprof.results.comparison import (
     Side,
     VersionComparison,
 )
-from nsysprof.results.gate_spec import GateRule
 
 _TRACE_METHOD = (
     "a range's numbers cover all its instances after the warm-up, divided by the traced calls of a capture or else by "

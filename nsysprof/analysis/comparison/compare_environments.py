@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nsysprof.environment import COMPARABLE_FIELDS
+from nsysprof.results.checks.comparable_environment import COMPARABLE_FIELDS
 from nsysprof.results.comparison import Difference
 
 # Further fields that must match, from the trace and the way of measuring.

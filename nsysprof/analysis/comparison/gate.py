@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from nsysprof.analysis.comparison.gate_spec import ANY_FINDING, FINDING, LATENCY_METRICS, GateRule
 from nsysprof.results.comparison import (
     METRICS,
     SAME_SAMPLES,
@@ -15,7 +16,6 @@ from nsysprof.results.comparison import (
     RangeChange,
 )
 from nsysprof.results.gate_result import GateFinding, GateResult, Outcome
-from nsysprof.results.gate_spec import ANY_FINDING, FINDING, LATENCY_METRICS, GateRule
 from nsysprof.units import format_bytes, format_count, format_ns, format_percent
 
 _FORMATS = {"count": format_count, "bytes": format_bytes, "ns": format_ns}

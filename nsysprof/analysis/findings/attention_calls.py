@@ -1,4 +1,4 @@
-"""Find attention in a trace, by range: which backend ran (judged by its kernels), how often, and how long."""
+"""Find attention in a trace, by call site and range: which backend ran (judged by its kernels), how often, how long."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.attribution.gpu_time import kernels_and_graphs
+from nsysprof.analysis.findings.recorded_calls import list_calls
 from nsysprof.analysis.findings.unfused_attention import find_unfused_attention
 from nsysprof.analysis.kernel_names.variant_names import Names, Texts, kernel_names
 from nsysprof.analysis.ranges.open_range import innermost_codes
@@ -33,8 +34,19 @@ def list_attention(tables: Tables, launch: Ints, ranges: pd.DataFrame) -> pd.Dat
     """Return one row for each range, backend, pass and data type, with the columns of attention.csv.
 
     launch: the call of each row of work, or -1. ranges: instances, as made by the attribution. Shapes are known only of
-    ranges that nsysprof's own captures name.
+    ranges that nsysprof's own captures name. The kernels of calls that `capture --attention` recorded are those of
+    their ranges; of all other work, those that are attention by their names and order.
     """
+    called = list_calls(tables, launch, ranges)
+    rest = _list_by_kernels(tables, launch, ranges, called.is_inside)
+    if len(called.table) == 0:
+        return rest
+    table = called.table if len(rest) == 0 else pd.concat([called.table, rest], ignore_index=True)
+    return table.sort_values("kernel_total_ns", ascending=False, kind="stable", na_position="last", ignore_index=True)
+
+
+def _list_by_kernels(tables: Tables, launch: Ints, ranges: pd.DataFrame, known: Bools) -> pd.DataFrame:
+    """Return the attention that is told by kernels alone. known: which kernels belong to calls that are listed."""
     work = tables.work
     names = kernel_names(tables)
     number = names.of_variant[work.variant[: work.kernels]]
@@ -50,6 +62,7 @@ def list_attention(tables: Tables, launch: Ints, ranges: pd.DataFrame) -> pd.Dat
     parts = [_table(rows, kinds.family[of_name], kinds, of_name, ~kinds.is_helper[of_name])]
     parts += _unfused(tables, number, names, kinds)
     found = pd.concat(parts, ignore_index=True)
+    found = found[~known[found["row"].to_numpy(np.int64)]].reset_index(drop=True)
     if len(found) == 0:
         return pd.DataFrame(columns=list(ATTENTION.names))
     row = found["row"].to_numpy(np.int64)

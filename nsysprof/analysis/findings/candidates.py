@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -23,6 +24,8 @@ _ISSUE_NS = 5_000
 # The rate of pinned copies over PCIe (bytes/s) where the trace has none: generation 5, and older ones.
 _FAST_BUS, _SLOW_BUS = 50e9, 24e9
 _FAST_BOARDS = ("H100", "H200", "H800", "GH200", "B100", "B200", "B300", "RTX PRO 6000", "RTX 50")
+# Calls that return memory to the driver.
+_GIVES_BACK = re.compile(r"cu(da)?(Mem)?(Free|Unmap|Release)")
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,8 @@ class Candidate:
     weight: float = 1.0
     # Below this part of a step it does not count as a finding.
     least_share: float = 0.0
+    # The calls whose line of code is named; None: all of them.
+    named_by: Bools | None = None
 
 
 def list_candidates(situation: Situation) -> Iterator[Candidate]:
@@ -211,4 +216,9 @@ def _allocations(situation: Situation) -> Candidate | None:
         "Remove torch.cuda.empty_cache() from the loop, or allocate once before it "
         "(PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; cudaMallocAsync in CUDA C++)."
     )
-    return Candidate("alloc-in-loop", change, change, change, calls, int(calls.sum()), text, step)
+    # Whoever gives memory back makes the next allocations necessary, wherever these are.
+    names = situation.call_name[calls].tolist()
+    gives_back = calls.copy()
+    gives_back[calls] = [bool(_GIVES_BACK.match(str(name))) for name in names]
+    named_by = gives_back if gives_back.any() else None
+    return Candidate("alloc-in-loop", change, change, change, calls, int(calls.sum()), text, step, named_by=named_by)

@@ -23,8 +23,8 @@ from nsysprof.analysis.replay.execution_graph import ExecutionGraph, build_graph
 from nsysprof.analysis.replay.replay import ReplayChange, combine, no_change, replay
 from nsysprof.analysis.steps.find_steps import Steps, is_grid
 from nsysprof.attention.policy_file import PolicyFile
-from nsysprof.results.causes import LEAST_SHARE, Finding, Findings
-from nsysprof.results.stack_samples import StackSamples
+from nsysprof.results.findings.causes import LEAST_SHARE, Finding, Findings
+from nsysprof.results.findings.stack_samples import StackSamples
 from nsysprof.trace.schema import Int64s, Ints, Tables
 
 # It lets work run beside other work, so that it can save more than the time for which nothing runs.
@@ -123,7 +123,10 @@ def _with_lines(
         return items
     tid = _threads(tables, situation)
     none = np.zeros(len(tid), dtype=np.bool_)
-    calls = (each.candidate.calls | (none if each.candidate.gaps is None else each.candidate.gaps) for each in held)
+    calls = (
+        (item.calls if item.named_by is None else item.named_by) | (none if item.gaps is None else item.gaps)
+        for item in (each.candidate for each in held)
+    )
     return tuple(
         replace(item, location=locate(stacks, situation, tid, chosen))
         for item, chosen in zip(items, calls, strict=True)

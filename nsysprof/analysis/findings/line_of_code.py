@@ -6,7 +6,7 @@ import numpy as np
 
 from nsysprof.analysis.findings.situation import Situation
 from nsysprof.analysis.idle_time.intervals_within import union_of_groups
-from nsysprof.results.stack_samples import StackSamples
+from nsysprof.results.findings.stack_samples import StackSamples
 from nsysprof.trace.schema import Bools, Int64s
 
 # Process and thread of a globalTid.

@@ -18,7 +18,7 @@ from nsysprof.analysis.replay.execution_graph import ExecutionGraph, build_graph
 from nsysprof.analysis.replay.replay import ReplayChange, combine, no_change, replay
 from nsysprof.analysis.steps.find_steps import find_steps
 from nsysprof.errors import UsageError
-from nsysprof.results.causes import WhatIf, WhatIfAnswer, WhatIfQuestion
+from nsysprof.results.findings.causes import WhatIf, WhatIfAnswer, WhatIfQuestion
 from nsysprof.trace.schema import Bools, Ints, Tables
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nsysprof.results.causes import DeviceIdle
+from nsysprof.results.findings.causes import DeviceIdle
 from nsysprof.trace.schema import MIGRATION, Int64s, Work
 
 

@@ -17,9 +17,9 @@ from nsysprof.analysis.idle_time.instance_ledger import list_instances
 from nsysprof.analysis.idle_time.intervals_within import measure, union_of_groups
 from nsysprof.analysis.kernel_names.variant_names import Texts, kernel_names
 from nsysprof.notes import Note, make_note
-from nsysprof.results.causes import IDLE_COLUMNS, Idle
 from nsysprof.results.column_registry.analysis_columns import CAUSES, IDLE_INSTANCES
 from nsysprof.results.column_registry.csv_table import empty_table
+from nsysprof.results.findings.causes import IDLE_COLUMNS, Idle
 from nsysprof.trace.schema import Bools, Int64s, Ints, Tables
 
 _NO_CALLS = "no CUDA API calls were recorded"

@@ -10,6 +10,7 @@ import numpy as np
 
 from nsysprof.analysis.attribution.attributed_ranges import Attributed, instances_of_calls
 from nsysprof.analysis.overview.diagnostics import read_diagnostics
+from nsysprof.analysis.overview.graph_replays import find_short_replays, judge_short_replays
 from nsysprof.analysis.overview.memory import DeviceMemory
 from nsysprof.attention.range_name import parse_range
 from nsysprof.notes import Loss, Note, Remark, Severity, make_loss, make_note
@@ -69,18 +70,27 @@ def find_data_loss(tables: Tables, attributed: Attributed, launches: Bools, miss
         is_lost = total > 0 or (ours > 0 and bool(tables.devices))
         return DataLoss(known_lost, is_counted=is_counted, is_lost=is_lost, remarks=(remark,))
     remarks: list[Remark] = [*_without_launch(tables), *_unnamed(tables), *_strayed(tables), *_cut_ranges(tables)]
-    if lost:
-        why, step = "the profiler lost them", _UPDATE_NSYS
-        if _ended_early(tables, missing, launches & ~missing):
-            why, step = "they are the last ones, and the recording ended before they had run", _SYNCHRONIZE
-        facts: dict[str, Any] = {"lost": lost, "launches": total, "why": why, "next_step": step}
-        if lost > _MUCH_LOST * total:
-            remarks.append(make_loss("launches-without-kernels", **facts))
-        else:
-            remarks.append(make_note("launches-without-kernels", severity=Severity.WARNING, **facts))
+    remarks += judge_lost_launches(tables, launches, missing)
+    short = find_short_replays(tables)
+    if short is not None:
+        remarks.append(judge_short_replays(short))
     if empty:
         remarks.append(make_loss("measured-ranges-empty", empty=empty, ranges=ours, update_nsys=_UPDATE_NSYS))
     return DataLoss(known_lost, is_counted=True, is_lost=False, remarks=tuple(remarks))
+
+
+def judge_lost_launches(tables: Tables, launches: Bools, missing: Bools) -> list[Remark]:
+    """Return what follows from launches without kernels, where other launches have theirs; as in find_data_loss."""
+    total, lost = int(launches.sum()), int(missing.sum())
+    if not lost:
+        return []
+    why, step = "the profiler lost them", _UPDATE_NSYS
+    if _ended_early(tables, missing, launches & ~missing):
+        why, step = "they are the last ones, and the recording ended before they had run", _SYNCHRONIZE
+    facts: dict[str, Any] = {"lost": lost, "launches": total, "why": why, "next_step": step}
+    if lost > _MUCH_LOST * total:
+        return [make_loss("launches-without-kernels", **facts)]
+    return [make_note("launches-without-kernels", severity=Severity.WARNING, **facts)]
 
 
 def _without_launch(tables: Tables) -> Iterator[Note]:

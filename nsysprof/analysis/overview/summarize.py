@@ -45,7 +45,7 @@ from nsysprof.results.analysis import (
     Coverage,
 )
 from nsysprof.results.column_registry.analysis_columns import RANGE_INSTANCES, RANGE_TREE, RANGES
-from nsysprof.results.stack_samples import StackSamples
+from nsysprof.results.findings.stack_samples import StackSamples
 from nsysprof.trace.schema import COPY, FILL, MIGRATION, Calls, Ints, Tables, Work
 
 

@@ -14,11 +14,14 @@ from nsysprof.analysis.overview.health import find_data_loss, read_health
 from nsysprof.analysis.overview.memory import DeviceMemory, follow_memory
 from nsysprof.analysis.ranges.range_launches import LaunchCalls
 from nsysprof.analysis.traffic.dram import DramTraffic, dram_notes, drop_dead, gpus_of_used
-from nsysprof.notes import Loss, Note, make_note, split_losses
+from nsysprof.notes import Loss, Note, Severity, make_note, split_losses
 from nsysprof.results.analysis import Device, Totals, TraceInfo
 from nsysprof.trace.gpu_metrics_schema import GpuMetrics
 from nsysprof.trace.schema import COPY, FILL, GRAPH, MIGRATION, NULL, Bools, Int64s, Tables, Work
 from nsysprof.units import format_bytes, format_ns
+
+# Migrations that take more than this part of the time that the GPU is busy change what the numbers mean.
+MANY_MIGRATIONS = 0.05
 
 
 @dataclass(frozen=True)
@@ -146,9 +149,11 @@ def _migration_notes(totals: Totals) -> list[Note]:
     if not totals.migration_count:
         return []
     busy, both = totals.gpu_busy_ns, totals.gpu_busy_with_migrations_ns
+    many = (totals.migration_total_ns or 0) > MANY_MIGRATIONS * (both or 0)
     return [
         make_note(
             "migrations",
+            severity=Severity.WARNING if many else Severity.INFO,
             count=totals.migration_count,
             moved=format_bytes(totals.migration_bytes),
             took=format_ns(totals.migration_total_ns),

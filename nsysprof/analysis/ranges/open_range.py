@@ -46,6 +46,17 @@ def innermost_codes(ranges: pd.DataFrame, tid: Int64s, time: Int64s, *, fold: bo
     return found, np.append(np.asarray(families, dtype=object), "")
 
 
+def open_ranges(ranges: pd.DataFrame, tid: Int64s, time: Int64s) -> Int64s:
+    """Return the row of the innermost range that is open on each thread at each time, or -1; no other thread counts."""
+    found = np.full(len(time), -1, dtype=np.int64)
+    start, end = ranges["start_ns"].to_numpy(np.int64), ranges["end_ns"].to_numpy(np.int64)
+    its_ranges = dict(rows_by_key(pd.Series(ranges["global_tid"].to_numpy(np.int64))))
+    for thread, mine in rows_by_key(pd.Series(tid)):
+        if (its := its_ranges.get(thread)) is not None:
+            found[mine] = _open_at(start[its], end[its], np.asarray(its, dtype=np.int64), time[mine])
+    return found
+
+
 def _open_at(start: Int64s, end: Int64s, code: Int64s, time: Int64s) -> Int64s:
     """Return the code of the range that began last of those open at each time, or -1."""
     if len(start) == 0:

@@ -21,10 +21,9 @@ from nsysprof.analysis.sampling.significance import (
 from nsysprof.analysis.sampling.successive_halving import is_far_behind
 from nsysprof.analysis.sampling.variance_shrinkage import Prior
 from nsysprof.arrays import Floats
-from nsysprof.attention.case import Case
+from nsysprof.attention.case import Case, row_of_case
 from nsysprof.attention.shape import SHAPE_COLUMNS
 from nsysprof.attention.work_model import attention_flops, least_bytes
-from nsysprof.files.json_file import json_value
 from nsysprof.notes import Note, make_note
 from nsysprof.results.block import LEAST_BLOCKS, OK, Block
 from nsysprof.results.device_limits.datasheet import Peak, find_peak
@@ -112,7 +111,7 @@ def check_self(blocks: Sequence[Block], cells: int, copies: int) -> SelfCheck:
 def _row(
     case: Case, name: str, blocks: Sequence[Block], ceilings: Mapping[str, Any], peak: Peak | None, prior: Prior
 ) -> dict[str, Any]:
-    shape = json_value(case)
+    shape = row_of_case(case)
     shape["kv_heads"] = shape.pop("kv_heads")  # results.csv has it last
     status, reason = _status(blocks)
     latency = summarize_latency(blocks, prior)

@@ -68,10 +68,12 @@ class TraceTools:
 
     def compare(self, baseline: str, candidate: str, ignore_conditions: bool = False) -> dict[str, Any]:
         """Compare two traces: ranges, kernels, copies, memory, and which findings appeared or vanished."""
+        from nsysprof.report.compare import comparison_json
+
         request = CompareRequest(
             (self._path(baseline),), (self._path(candidate),), ignore_conditions=ignore_conditions, nsys=self._nsys
         )
-        found = dict(compare(request).comparison.to_json())
+        found = dict(comparison_json(compare(request).comparison))
         for name in ("ranges", "findings", "differences"):
             found[name] = list(found[name])[:_MOST_ROWS]
         return _cut(found)

@@ -18,7 +18,7 @@ from nsysprof.attention.range_name import format_range, varied_keys
 from nsysprof.capture.manifest import MANIFEST, read_manifest
 from nsysprof.capture.sampling.bench_run import SAMPLES, BenchRun, read_capture_samples, read_run
 from nsysprof.errors import TraceError
-from nsysprof.files.result_folder import require_whole
+from nsysprof.files.folder_state import require_whole
 from nsysprof.notes import Note, make_note
 from nsysprof.results.block import OK
 from nsysprof.results.comparison import Input, Measured
@@ -27,7 +27,7 @@ from nsysprof.trace.inputs.resolve_input import PACKED, REPORTS, own_trace
 if TYPE_CHECKING:
     import pandas as pd
 
-    from nsysprof.results.causes import Findings
+    from nsysprof.results.findings.causes import Findings
 
 _MOST_BYTES = 1 << 30  # of samples, unpacked
 
@@ -178,13 +178,12 @@ def _measured_by_capture(rows: pd.DataFrame, samples: tuple[int, ...] | None, *,
 
 def _read_trace(source: Path, calls: Mapping[str, int], nsys: Path | None, say: Say, *, launched_only: bool) -> Input:
     """Return a trace, or the trace of a capture. calls: how many calls a range name of the capture stands for."""
-    from nsysprof.nsight.find_tool import NSYS, find_tool
     from nsysprof.trace.inputs.resolve_input import identity_of, resolve_input
     from nsysprof.trace.open import open_trace
 
     say(f"read {source.name}")
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as work:
-        path = resolve_input(source, find_tool(NSYS, nsys) if source.suffix in REPORTS else None, Path(work))
+        path = resolve_input(source, nsys, Path(work))
         with open_trace(path, identity_of(source, path)) as trace:
             from nsysprof.analysis.comparison.range_facts import WHOLE, collect_range_facts
             from nsysprof.analysis.overview.summarize import summarize

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 
 from nsysprof.attention.case import check_names
 from nsysprof.errors import MissingToolError
@@ -23,10 +22,10 @@ def require_torch(command: str) -> None:
 
 def settle_device(device: str, profiler: str = "none") -> str:
     """Return `cuda` or `cpu` for what the user asked for. Raise MissingToolError where there is no GPU for it."""
-    from nsysprof.environment import collect_gpus
+    from nsysprof.capture.environment import has_usable_gpu
 
     check_names("device", [device], DEVICES)
-    has_gpu = device != "cpu" and bool(collect_gpus()) and os.environ.get("CUDA_VISIBLE_DEVICES") not in ("", "-1")
+    has_gpu = device != "cpu" and has_usable_gpu()
     if device == "cuda" and not has_gpu:
         raise MissingToolError(
             "--device cuda, but no NVIDIA GPU can be used here.", "Use --device cpu, or check nvidia-smi."

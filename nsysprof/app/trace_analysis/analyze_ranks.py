@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from nsysprof.app.progress import Progress
 from nsysprof.errors import InterruptedCaptureError, OutputError, TraceError, UsageError
 from nsysprof.files.folder_kinds import RANKS
+from nsysprof.files.folder_name import name_after
 from nsysprof.files.result_folder import ClaimedFolder, claim_folder
-from nsysprof.plain_text import plain_line
 
 if TYPE_CHECKING:
+    from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
     from nsysprof.notes import Note
     from nsysprof.ranks.distributions import Key
     from nsysprof.ranks.engine import Done, Task
@@ -50,7 +51,7 @@ def is_many(inputs: Sequence[Path]) -> bool:
     return sum(name.endswith((*FILES, ".nsys-rep")) for name in names) > 1
 
 
-def analyze_ranks(request: RanksRequest, progress: Progress) -> RanksResult:
+def analyze_ranks(request: AnalyzeRequest, progress: Progress) -> RanksResult:
     """Analyze several traces as the ranks of one job, and write their analysis folder."""
     if request.workers is not None and request.workers < 1:
         raise UsageError(f"--workers {request.workers} is not a valid number of workers.", "Give 1 or more.")
@@ -62,7 +63,7 @@ def analyze_ranks(request: RanksRequest, progress: Progress) -> RanksResult:
 
 
 def _analyze_into(
-    claimed: ClaimedFolder, request: RanksRequest, progress: Progress
+    claimed: ClaimedFolder, request: AnalyzeRequest, progress: Progress
 ) -> tuple[RanksAnalysis, Sequence[Path]]:
     from nsysprof.nsight.find_tool import NSYS, find_tool
     from nsysprof.ranks.engine import plan_tasks, prepare_parts
@@ -127,8 +128,9 @@ def worthwhile_workers(traces: Sequence[Path], processors: int) -> int:
     return 1 if work < _SMALL_BYTES else max(1, min(processors, work // _WORTH_A_WORKER))
 
 
-def _run(tasks: list[Task], sources: list[RankSource], request: RanksRequest, advance: Advance) -> Done:
-    from nsysprof.ranks.dask_engine import TlsFiles, has_dask, run_on_dask
+def _run(tasks: list[Task], sources: list[RankSource], request: AnalyzeRequest, advance: Advance) -> Done:
+    from nsysprof.ranks.dask_connection import TlsFiles, has_dask
+    from nsysprof.ranks.dask_engine import run_on_dask
     from nsysprof.ranks.engine import run_in_pool, run_serially
 
     if request.scheduler is not None:
@@ -184,31 +186,7 @@ def _keep_going(folder: Path, traces: int) -> Iterator[None]:
 def _default_name(inputs: Sequence[Path]) -> str:
     paths = [path.resolve() for path in inputs]
     common = paths[0] if len(paths) == 1 else Path(os.path.commonpath(paths))
-    return f"{plain_line(common.name) or 'traces'}-ranks"
-
-
-@dataclass(frozen=True)
-class RanksRequest:
-    """Several traces to analyze as the ranks of one job.
-
-    workers: how many processes; None chooses their number by the size of the traces.
-    scheduler: the address of a Dask scheduler; None for this machine alone.
-    tls: the scheduler's authority, our certificate and our key (PEM files); None for a scheduler without.
-    worker_memory: the memory of each local Dask worker, such as 4GiB.
-    by_order: whether ranks are numbered by the order of the inputs.
-    """
-
-    inputs: tuple[Path, ...]
-    out: Path | None = None
-    force: bool = False
-    figures: bool = True
-    svg: bool = False
-    nsys: Path | None = None
-    workers: int | None = None
-    scheduler: str | None = None
-    tls: tuple[Path | None, Path | None, Path | None] | None = None
-    worker_memory: str = "auto"
-    by_order: bool = False
+    return f"{name_after(common, 'traces')}-ranks"
 
 
 @dataclass(frozen=True)

@@ -10,25 +10,28 @@ from typing import TYPE_CHECKING
 from nsysprof.app.progress import Progress, Say
 from nsysprof.errors import UsageError
 from nsysprof.files.folder_kinds import ANALYSIS
+from nsysprof.files.folder_name import name_after
 from nsysprof.files.result_folder import claim_folder
-from nsysprof.plain_text import plain_line
 
 if TYPE_CHECKING:
+    from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
     from nsysprof.attention.policy_file import PolicyFile
     from nsysprof.results.analysis import Analysis, CaptureRecord
-    from nsysprof.results.stack_samples import StackSamples
+    from nsysprof.results.findings.stack_samples import StackSamples
 
 
-def analyze_one(request: TraceRequest, progress: Progress) -> TraceResult:
+def analyze_one(request: AnalyzeRequest, progress: Progress) -> TraceResult:
     """Analyze one trace or capture, and write its tables, figures and report."""
     from nsysprof.app.trace_analysis.capture_record import read_record
+    from nsysprof.app.trace_analysis.join_attention import join_attention
     from nsysprof.app.trace_analysis.join_counters import complete_analysis
     from nsysprof.app.trace_analysis.join_memory import join_memory
     from nsysprof.app.trace_analysis.read_stacks import read_stacks
     from nsysprof.attention.policy_file import read_policy
     from nsysprof.trace.inputs.resolve_input import identity_of
 
-    source, folder = request.source, request.out
+    (source,) = request.inputs
+    folder = request.out or Path("analysis") / name_after(source)
     if request.ncu is not None and request.counters is None:
         raise UsageError(
             "--ncu names the program that reads --counters, which was not given.", "Name the report with --counters."
@@ -50,7 +53,7 @@ def analyze_one(request: TraceRequest, progress: Progress) -> TraceResult:
             analysis, record = complete_analysis(
                 analysis, record, trace, folder=source, report=request.counters, ncu=request.ncu
             )
-            analysis = join_memory(analysis, source, trace)
+            analysis = join_attention(join_memory(analysis, source, trace), source)
         from nsysprof.report.write import write_analysis
 
         files = write_analysis(
@@ -88,63 +91,17 @@ def analyze_trace(
         )
 
 
-def default_name(source: Path) -> str:
-    """Return the folder name for an input: the capture folder's name, or the file's name without its suffixes."""
-    name = source.resolve().name
-    if not source.is_dir():
-        for suffix in (
-            ".zip",
-            ".xz",
-            ".gz",
-            ".zst",
-            ".sqlite",
-            ".nsys-rep",
-            ".qdrep",
-            ".json",
-            ".pt.trace",
-            ".pickle",
-            ".pkl",
-        ):
-            name = name.removesuffix(suffix)
-    return plain_line(name) or "trace"
-
-
 def resolve(source: Path, nsys: Path | None, scratch: Path, say: Say) -> Path:
     """Return the SQLite file behind any input.
 
     nsys: the nsys that the user named, if any.
     scratch: a folder for what has to be unpacked, exported or converted.
     """
-    from nsysprof.nsight.find_tool import NSYS, find_tool
-    from nsysprof.trace.inputs.resolve_input import REPORTS, resolve_input
+    from nsysprof.trace.inputs.resolve_input import resolve_input
 
-    report = source.suffix in REPORTS
-    if report or source.suffix != ".sqlite":
+    if source.suffix != ".sqlite":
         say(f"read {source.name}")
-    return resolve_input(source, find_tool(NSYS, nsys) if report else None, scratch)
-
-
-@dataclass(frozen=True)
-class TraceRequest:
-    """One trace or capture to analyze.
-
-    counters: what ncu counted of the same program (.ncu-rep, or its raw page as .csv).
-    ncu: the ncu that reads the counters.
-    policy: a policy of tune, whose faster attention backends are findings.
-    unfold: show step0, step1, ... instead of step#.
-    """
-
-    source: Path
-    out: Path
-    force: bool = False
-    figures: bool = True
-    svg: bool = False
-    nsys: Path | None = None
-    counters: Path | None = None
-    ncu: Path | None = None
-    launched_only: bool = False
-    policy: Path | None = None
-    unfold: bool = False
+    return resolve_input(source, nsys, scratch)
 
 
 @dataclass(frozen=True)

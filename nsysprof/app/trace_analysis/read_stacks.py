@@ -11,7 +11,7 @@ from msgspec import Meta
 from nsysprof.files.json_file import FileHeader, read_json
 
 if TYPE_CHECKING:
-    from nsysprof.results.stack_samples import StackSamples
+    from nsysprof.results.findings.stack_samples import StackSamples
 
 _LARGEST_BYTES = 512 << 20
 _Text = Annotated[str, Meta(max_length=4096)]
@@ -41,7 +41,7 @@ def read_stacks(source: Path, trace: Path) -> StackSamples | None:
     import numpy as np
 
     from nsysprof.app.trace_analysis.join_memory import session_start_ns
-    from nsysprof.results.stack_samples import StackSamples
+    from nsysprof.results.findings.stack_samples import StackSamples
 
     start_ns = session_start_ns(trace)
     if start_ns is None:

@@ -7,26 +7,33 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from nsysprof.capture.folder import NSYS_REPORT, remove_work
-from nsysprof.capture.machine import collect_machine
-from nsysprof.capture.manifest import MANIFEST, NSYS_TRACE, Manifest, Program, write_manifest
+from nsysprof.capture.manifest import NSYS_TRACE, Manifest, Program
 from nsysprof.capture.measured_process import LOGS, WORK
-from nsysprof.capture.rank import RankIdentity, job_token
+from nsysprof.capture.rank import RankIdentity
+from nsysprof.capture.self_check.again import (
+    may_run_again,
+    record_with_less,
+    suspect_note,
+)
+from nsysprof.capture.self_check.hook_fault import record_without_hook
+from nsysprof.capture.self_check.reduction import reductions
+from nsysprof.capture.self_check.settle import settle_options
+from nsysprof.capture.self_check.watch import GpuWatch
 from nsysprof.capture.user_program.program_plan import ProgramPlan
+from nsysprof.capture.user_program.program_run import CapturedProgram, Inspect, ProgramRun
 from nsysprof.capture.user_program.rank_launch import VARIABLE, RankJob, write_launcher
 from nsysprof.capture.user_program.rank_record import (
     RankRecord,
     claim_rank,
     has_all_ranks,
     logs_of,
-    merge_manifest,
-    read_records,
     report_of,
     trace_of,
     with_files,
@@ -34,75 +41,21 @@ from nsysprof.capture.user_program.rank_record import (
 )
 from nsysprof.capture.user_program.record_program import Say, Watchers, program_environment, record_program, unsampled
 from nsysprof.capture.user_program.streamed import Ended, Streams, run_streamed
+from nsysprof.environment import collect_gpus, collect_host
 from nsysprof.errors import NsysprofError, ToolFailedError
-from nsysprof.files.result_folder import remove_path
-from nsysprof.notes import Loss, Note, Remarks, make_note, split_losses
-from nsysprof.nsight.nsys import gpu_metrics_options, run_export
+from nsysprof.files.folder_exchange import remove_path
+from nsysprof.notes import Loss, Note, make_note, split_losses
+from nsysprof.nsight.find_tool import tool_version
+from nsysprof.nsight.nsys import gpu_metrics_options, knows_software_trace, merge_options, run_export
 from nsysprof.nsight.run_tool import Step
+from nsysprof.results.checks.comparable_environment import comparable_hash
+from nsysprof.results.checks.recording_check import NOT_WATCHED, RecordingCheck, WatchedGpu
 from nsysprof.results.missing_source import MissingSource
 from nsysprof.units import format_bytes
 
 _LITTLE_SPACE = 2 << 30
 _FINISH_S = 120.0  # how long nsys may write the report of a worker that the launcher killed
 _POLL_S = 0.5
-
-Inspect = Callable[[Path], Remarks]
-
-
-@dataclass(frozen=True)
-class CapturedProgram:
-    """A finished capture."""
-
-    manifest: Manifest
-    ended: Ended
-    # The traces that this process exported.
-    traces: tuple[Path, ...]
-    # Why one of the traces, or all, are missing; None when all are there.
-    failure: NsysprofError | None
-    # What the traces lack.
-    losses: tuple[Loss, ...] = ()
-
-
-@dataclass
-class ProgramRun:
-    """A capture of a program while it runs."""
-
-    plan: ProgramPlan
-    folder: Path
-    nsys: Path
-    # The rank of this process, where the job starts nsysprof once per rank or node; None where it runs alone.
-    identity: RankIdentity | None
-    watchers: Watchers
-    say: Say
-    # Looks into a finished trace and returns notes for the reader.
-    inspect: Inspect
-    manifest: Manifest
-    metrics: tuple[str, ...] = ()
-
-    @property
-    def job(self) -> str:
-        return job_token(os.environ, list(self.plan.argv), self.identity.world_size if self.identity else 1)
-
-    @property
-    def starter(self) -> int:
-        return self.identity.rank if self.identity else 0
-
-    @property
-    def records(self) -> list[RankRecord]:
-        """Return the records of this job, by rank."""
-        return [record for record in read_records(self.folder) if record.job == self.job]
-
-    def save(self) -> Manifest:
-        """Write the manifest, with what the other ranks have left in the folder by now, and return it."""
-        records = self.records
-        manifest = merge_manifest(self.manifest, records, self.plan.ranks) if records else self.manifest
-        # Written in a folder of its own first, because other ranks may be writing theirs.
-        own = self.folder / WORK / f"manifest-{self.starter}"
-        own.mkdir(parents=True, exist_ok=True)
-        write_manifest(own, manifest)
-        (own / MANIFEST).replace(self.folder / MANIFEST)
-        shutil.rmtree(own, ignore_errors=True)
-        return manifest
 
 
 def run_program_capture(
@@ -127,12 +80,17 @@ def run_program_capture(
     )
     run = ProgramRun(plan, folder, nsys, identity, watchers, say, inspect, manifest)
     try:
-        manifest.environment = collect_machine(nsys)
+        manifest.environment = _environment(nsys)
         manifest.notes += _space_notes(folder)
+        settled, notes = settle_options(
+            nsys, manifest.environment, say, may_try=plan.probe and identity is None and not plan.per_rank
+        )
+        run.plan = replace(run.plan, settled=settled)
+        manifest.notes += notes
         _settle_metrics(run)
         if identity is None or identity.rank == 0:
             run.save()
-        if plan.per_rank:
+        if run.plan.per_rank:
             captured = _run_launcher(run)
         elif identity is not None:
             captured = _run_rank(run, identity)
@@ -153,18 +111,44 @@ def _sums_up(run: ProgramRun, identity: RankIdentity, captured: CapturedProgram)
 
 
 def _run_alone(run: ProgramRun) -> CapturedProgram:
+    """Record the program into one trace, and again with less where that lost data and the program may run again."""
+    notes = list(run.manifest.notes)
+    captured = record_without_hook(run, _record_alone(run), notes, _record_alone)
+    if captured.check is None or not captured.check.lost:
+        return captured
+    version, driver = run.manifest.environment.get("nsys_version"), run.manifest.environment.get("driver_version")
+    used = merge_options((*run.plan.profile_options, *run.metrics))
+    ways = reductions(
+        used,
+        captured.check.lost,
+        nsys=version,
+        driver=driver,
+        knows_software_trace=knows_software_trace(run.nsys),
+    )
+    if not ways:
+        return captured
+    if not may_run_again(run.plan, captured.ended):
+        run.manifest.notes.append(suspect_note(ways[0], run.plan, run.folder))
+        return captured
+    return record_with_less(run, captured, ways, notes, _record_alone)
+
+
+def _record_alone(run: ProgramRun) -> CapturedProgram:
     logs = run.folder / LOGS
     report = run.folder / NSYS_REPORT
-    recorded = record_program(
-        run.plan,
-        run.nsys,
-        report,
-        (logs / "stdout.log", logs / "stderr.log", logs / "nsys.log"),
-        run.watchers,
-        metrics=run.metrics,
-        environment=program_environment(),
-        say=run.say,
-    )
+    watch = GpuWatch()
+    with watch:
+        recorded = record_program(
+            run.plan,
+            run.nsys,
+            report,
+            (logs / "stdout.log", logs / "stderr.log", logs / "nsys.log"),
+            run.watchers,
+            metrics=run.metrics,
+            environment=program_environment() | watch.environment,
+            say=run.say,
+        )
+    watched = watch.seen(is_whole=run.plan.is_whole and recorded.ended.interrupted is None)
     run.manifest.steps += recorded.steps
     run.manifest.notes += recorded.notes
     run.manifest.missing += recorded.missing
@@ -172,15 +156,16 @@ def _run_alone(run: ProgramRun) -> CapturedProgram:
     run.save()
     failure: NsysprofError | None = recorded.failure
     traces: tuple[Path, ...] = ()
-    found = split_losses(())
+    check: RecordingCheck | None = None
     if report.is_file():
         trace = run.folder / NSYS_TRACE
-        step, failure, found = _export(run, report, trace, logs / "export.log")
+        step, failure, check = _export(run, report, trace, logs / "export.log", watched)
         run.manifest.steps.append(step)
-        run.manifest.notes += found.notes
+        run.manifest.notes += check.remarks.notes
         traces = () if failure else (trace,)
     run.manifest.complete = failure is None and recorded.ended.interrupted is None
-    return CapturedProgram(run.manifest, recorded.ended, traces, failure, found.losses)
+    losses = () if check is None else check.remarks.losses
+    return CapturedProgram(run.manifest, recorded.ended, traces, failure, losses, check)
 
 
 def _run_rank(run: ProgramRun, identity: RankIdentity) -> CapturedProgram:
@@ -251,7 +236,8 @@ def _finish_records(
         failure: NsysprofError | None = ToolFailedError(f"Rank {rank} left no report.", f"See {log}.")
         found = split_losses(())
         if report.is_file():
-            step, failure, found = _export(run, report, trace, log.with_suffix(".export.log"))
+            step, failure, check = _export(run, report, trace, log.with_suffix(".export.log"), NOT_WATCHED)
+            found = check.remarks
             record = replace(record, steps=(*record.steps, step))
         notes = [_of_rank(note, rank) for note in found.notes]
         if failure is not None:
@@ -274,15 +260,18 @@ def _of_rank(note: Note, rank: int) -> Note:
     return replace(note, text=f"Rank {rank}: {note.text}")
 
 
-def _export(run: ProgramRun, report: Path, trace: Path, log: Path) -> tuple[Step, NsysprofError | None, Remarks]:
+def _export(
+    run: ProgramRun, report: Path, trace: Path, log: Path, watched: WatchedGpu
+) -> tuple[Step, NsysprofError | None, RecordingCheck]:
     run.say(f"export {report.name}")
     step, refused = run_export(run.nsys, report, trace, log=log)
+    nothing = RecordingCheck(split_losses(()))
     if refused is not None:
-        return step, refused, split_losses(())
+        return step, refused, nothing
     try:
-        return step, None, run.inspect(trace)
+        return step, None, run.inspect(trace, watched)
     except NsysprofError as error:
-        return step, error, split_losses(())
+        return step, error, nothing
 
 
 def _await_report(report: Path) -> None:
@@ -301,6 +290,19 @@ def _settle_metrics(run: ProgramRun) -> None:
     run.metrics, why = gpu_metrics_options(run.nsys, run.plan.gpu_metrics_hz)
     if why:
         run.manifest.add_missing(MissingSource.DRAM_SAMPLES, unsampled(why))
+
+
+def _environment(nsys: Path) -> dict[str, Any]:
+    """Return what can be known from outside the program. Its torch and CUDA cannot."""
+    gpus = collect_gpus()
+    environment = {
+        **collect_host(),
+        "gpu_name": ", ".join(sorted({gpu["name"] for gpu in gpus})) or None,
+        "gpu_count": len(gpus),
+        "driver_version": gpus[0]["driver_version"] if gpus else None,
+        "nsys_version": tool_version(nsys),
+    }
+    return {**environment, "comparable_hash": comparable_hash(environment)}
 
 
 def _space_notes(folder: Path) -> list[Note]:

@@ -1,4 +1,4 @@
-"""Have a captured Python program record its memory and its stacks, and collect what its processes leave."""
+"""Have a captured Python program record its memory, stacks and attention, and collect what its processes leave."""
 
 from __future__ import annotations
 
@@ -11,24 +11,29 @@ from pathlib import Path
 
 from msgspec import DecodeError, json
 
+from nsysprof.capture.user_program.attention_record import attention_notes
 from nsysprof.notes import Note, make_note
 
 # As in nsysprof.workload.program_start.sitecustomize, which is not imported: it acts when it is.
-_VARIABLES = {"memory": "NSYSPROF_MEMORY_FOLDER", "stacks": "NSYSPROF_STACKS_FOLDER"}
-_SUFFIXES = {"memory": "pickle", "stacks": "json"}
-_MISSING = {"memory": "no-memory-snapshot", "stacks": "no-stacks"}
-_HOOK = Path(__file__).parents[2] / "workload" / "program_start"
+_VARIABLES = {
+    "memory": "NSYSPROF_MEMORY_FOLDER",
+    "stacks": "NSYSPROF_STACKS_FOLDER",
+    "attention": "NSYSPROF_ATTENTION_FOLDER",
+}
+_SUFFIXES = {"memory": "pickle", "stacks": "json", "attention": "json"}
+_MISSING = {"memory": "no-memory-snapshot", "stacks": "no-stacks", "attention": "no-attention"}
+HOOK_FOLDER = Path(__file__).parents[2] / "workload" / "program_start"
 
 
 def hook_environment(report: Path, environment: Mapping[str, str], kinds: tuple[str, ...]) -> dict[str, str]:
     """Return the variables with which Python programs record, and make the folders for it.
 
     report: where nsys writes its report; what is recorded will lie beside it.
-    kinds: "memory", "stacks" or both.
+    kinds: any of "memory", "stacks" and "attention".
     """
     if not kinds:
         return {}
-    path = [str(_HOOK), *filter(None, [environment.get("PYTHONPATH", "")])]
+    path = [str(HOOK_FOLDER), *filter(None, [environment.get("PYTHONPATH", "")])]
     variables = {"PYTHONPATH": os.pathsep.join(path)}
     for kind in kinds:
         folder = _work(report, kind)
@@ -50,6 +55,8 @@ def collect_recorded(report: Path, kinds: tuple[str, ...]) -> tuple[Note, ...]:
             notes.append(make_note(_MISSING[kind]))
         elif kind == "stacks":
             notes += _cost(moved)
+        elif kind == "attention":
+            notes += attention_notes(moved)
     return tuple(notes)
 
 

@@ -24,6 +24,15 @@ _TORCH_LAUNCHERS = ("torchrun", "accelerate", "torchx")
 _TORCH_MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
 
 
+# What a probe records where CUDA is traced in software alone.
+SOFTWARE_TRACE = "cuda-sw,nvtx"
+
+
+def software_trace(apis: str) -> str:
+    """Return the APIs with CUDA traced in software alone."""
+    return ",".join("cuda-sw" if api == "cuda" else api for api in apis.split(","))
+
+
 @dataclass(frozen=True)
 class ProgramPlan:
     """How a program is recorded."""
@@ -46,15 +55,31 @@ class ProgramPlan:
     memory: bool = False
     # Whether the stacks of Python are sampled.
     stacks: bool = False
+    # Whether each call of attention becomes a range.
+    attention: bool = False
     # The ranks to record; empty: all.
     ranks: tuple[int, ...] = ()
     # Further options for nsys. An option of the same name replaces ours.
     nsys_options: tuple[str, ...] = ()
+    # Options that a probe of this machine chose, because the usual ones lose data.
+    settled: tuple[str, ...] = ()
+    # Options that replace all others, because those lost data here.
+    less: tuple[str, ...] = ()
+    # Whether the options of nsys are tried first where nothing is known of this machine.
+    probe: bool = True
+    # Whether to record again with less where data was lost; None: where the program ends by itself and soon.
+    retry: bool | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether all that the program does is to be recorded."""
+        return self.capture_range == NO_RANGE and not self.delay_s and not self.duration_s
 
     @property
     def profile_options(self) -> tuple[str, ...]:
         """Return the options for `nsys profile`, without those for GPU metrics."""
-        options = [f"--trace={self.trace}"]
+        software = f"--trace={SOFTWARE_TRACE}" in self.settled
+        options = [f"--trace={software_trace(self.trace) if software else self.trace}"]
         if self.capture_range != NO_RANGE:
             kind, _, name = self.capture_range.partition(":")
             options += [f"--capture-range={kind}", *([f"--nvtx-capture={name}"] if name else [])]
@@ -63,7 +88,7 @@ class ProgramPlan:
             options.append(f"--delay={self.delay_s}")
         if self.duration_s:
             options.append(f"--duration={self.duration_s}")
-        return (*options, *self.nsys_options)
+        return (*self.settled, *options, *self.nsys_options, *self.less)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -73,7 +98,7 @@ class ProgramPlan:
     @property
     def recorded_kinds(self) -> tuple[str, ...]:
         """Return what a Python program records of itself."""
-        kinds = {"memory": self.memory, "stacks": self.stacks}
+        kinds = {"memory": self.memory, "stacks": self.stacks, "attention": self.attention}
         return tuple(kind for kind, wanted in kinds.items() if wanted)
 
     def is_recorded(self, rank: int) -> bool:

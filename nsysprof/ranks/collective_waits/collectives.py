@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nsysprof.analysis.kernel_names.variant_names import Names
-from nsysprof.ranks.collective_waits.rank_progress import measure_progress
+from nsysprof.ranks.collective_waits.rank_progress import RankProgress, measure_progress
 from nsysprof.ranks.overlap import Overlap
 from nsysprof.trace.schema import Bools, Int64s, Tables
 
@@ -20,8 +20,11 @@ MOST, STRETCHES = 1024, 16
 
 
 @dataclass(frozen=True)
-class Collectives:
-    """The collectives of a trace as sequences: all launches of one kernel on one of NCCL's streams."""
+class Collectives(RankProgress):
+    """The collectives of a trace as sequences, and the progress at each.
+
+    A sequence is all launches of one kernel on one of NCCL's streams.
+    """
 
     # One per sequence, `kernel#stream`; streams are numbered in the order of their first use.
     names: tuple[str, ...]
@@ -34,17 +37,6 @@ class Collectives:
     end_ns: Int64s
     # How long nothing else computed on the device while the collective ran.
     exposed_ns: Int64s
-    # What each waited for, as in RankProgress.
-    launch_ns: Int64s
-    waited_ns: Int64s
-    wait_end_ns: Int64s
-    wait_computed_ns: Int64s
-    done_ns: Int64s
-    computed_ns: Int64s
-    resumed_ns: Int64s
-    resumed_computed_ns: Int64s
-    started_ns: Int64s
-    started_computed_ns: Int64s
 
 
 def find_collectives(tables: Tables, is_comm: Bools, names: Names, overlap: Overlap) -> Collectives:
@@ -75,14 +67,14 @@ def find_collectives(tables: Tables, is_comm: Bools, names: Names, overlap: Over
     at = np.array(chosen, dtype=np.int64)
     progress = measure_progress(tables, is_comm, at)
     return Collectives(
-        tuple(labels),
-        np.array(counts, dtype=np.int64),
-        np.array(of, dtype=np.int64),
-        np.array(ordinal, dtype=np.int64),
-        work.start_ns[at],
-        work.ends_ns(at),
-        overlap.exposed_of[np.searchsorted(overlap.comm_rows, at)],
         **vars(progress),
+        names=tuple(labels),
+        counts=np.array(counts, dtype=np.int64),
+        of=np.array(of, dtype=np.int64),
+        ordinal=np.array(ordinal, dtype=np.int64),
+        start_ns=work.start_ns[at],
+        end_ns=work.ends_ns(at),
+        exposed_ns=overlap.exposed_of[np.searchsorted(overlap.comm_rows, at)],
     )
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nsysprof.report.figures.palette import INK, SOFT, new_figure, quieten
-from nsysprof.report.figures.scale import NS_PER_S, label_seconds
+from nsysprof.report.figures.style.palette import INK, SOFT, new_figure, quieten
+from nsysprof.report.figures.style.scale import NS_PER_S, label_seconds
 from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.results.comparison import PARTS, LatencyChange, LatencyVerdict, VersionComparison
 

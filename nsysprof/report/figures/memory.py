@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nsysprof.report.figures.palette import CATEGORY_COLORS, quieten
-from nsysprof.report.figures.palette import new_figure as make_figure
+from nsysprof.report.figures.style.palette import CATEGORY_COLORS, quieten
+from nsysprof.report.figures.style.palette import new_figure as make_figure
 from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.results.allocator_memory import OwnedOverTime
 

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nsysprof.report.figures.palette import CATEGORY_COLORS, INK, new_figure
-from nsysprof.report.figures.scale import NS_PER_S, label_seconds
+from nsysprof.report.figures.style.palette import CATEGORY_COLORS, INK, new_figure
+from nsysprof.report.figures.style.scale import NS_PER_S, label_seconds
 from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.results.rank_results import Lanes, RanksAnalysis
 from nsysprof.units import format_ns

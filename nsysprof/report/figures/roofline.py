@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from nsysprof.report.figures.label_placement import place_labels
-from nsysprof.report.figures.palette import BACKEND_COLORS, INK, SOFT, new_figure, quieten
-from nsysprof.report.figures.scale import byte_ticks
+from nsysprof.report.figures.style.label_placement import place_labels
+from nsysprof.report.figures.style.palette import BACKEND_COLORS, INK, SOFT, new_figure, quieten
+from nsysprof.report.figures.style.scale import byte_ticks
 from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.results.analysis import CaptureRecord
 from nsysprof.results.device_limits.roof import COUNTED, LAUNCH, SAMPLED, Roof, known, roof_of, sampled_of

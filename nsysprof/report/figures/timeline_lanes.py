@@ -15,8 +15,8 @@ import pandas as pd
 
 from nsysprof.arrays import Floats
 from nsysprof.report.figures.occupancy import busy_shares, category_shares
-from nsysprof.report.figures.palette import API, CATEGORY_COLORS, INK, RANGE, quieten
-from nsysprof.report.figures.scale import NS_PER_S
+from nsysprof.report.figures.style.palette import API, CATEGORY_COLORS, INK, RANGE, quieten
+from nsysprof.report.figures.style.scale import NS_PER_S
 from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.results.analysis import Analysis
 

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.attention.range_name import parse_range
-from nsysprof.report.figures.palette import BACKEND_COLORS, INK, RANGE, new_figure, quieten
-from nsysprof.report.figures.scale import NS_PER_S, byte_scale, label_seconds
+from nsysprof.report.figures.style.palette import BACKEND_COLORS, INK, RANGE, new_figure, quieten
+from nsysprof.report.figures.style.scale import NS_PER_S, byte_scale, label_seconds
 from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.report.sections.vocabulary import words_for
 from nsysprof.results.analysis import Analysis, CaptureRecord

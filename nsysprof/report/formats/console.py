@@ -46,7 +46,7 @@ def render_part(part: Part, width: int) -> str:
         case Paragraph():
             lines = [clean(part.text, _LINE)]
         case Notes():
-            lines = [_note(note) for note in part.notes if note.severity is not Severity.INFO]
+            lines = [note_line(note) for note in part.notes if note.severity is not Severity.INFO]
         case Ranking():
             lines = _ranking_lines(part, width)
         case Gate():
@@ -62,7 +62,8 @@ def _list_lines(part: Lines) -> list[str]:
     return [*shown, *([f"and {more} more"] if more else [])]
 
 
-def _note(note: Note) -> str:
+def note_line(note: Note) -> str:
+    """Return one line: how serious it is, what it says, and what to do next."""
     step = f" -> {clean(note.next_step, _NOTE)}" if note.next_step else ""
     return f"{note.severity.value}: {clean(note.text, _NOTE)}{step}"
 

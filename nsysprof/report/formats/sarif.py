@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from nsysprof.files.written_by import VERSION
-from nsysprof.results.causes import Finding, Findings
-from nsysprof.results.finding_codes import CODES
+from nsysprof.results.findings.causes import Finding, Findings
+from nsysprof.results.findings.finding_codes import CODES
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nsysprof.report.document import Cell, Column, Item, Lines, Ranking, Section, Table, Unit, make_table
 from nsysprof.results.analysis import Analysis
-from nsysprof.results.causes import LEAST_SHARE, Finding, Findings, Idle
+from nsysprof.results.findings.causes import LEAST_SHARE, Finding, Findings, Idle
 from nsysprof.units import format_ns
 
 

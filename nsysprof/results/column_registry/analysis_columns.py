@@ -244,7 +244,8 @@ FINDINGS = TableFile("analysis", "findings.csv", "One row per finding, the large
     text("next_step", "What to do about it.", nullable=True),
 ))  # fmt: skip
 ATTENTION = TableFile("analysis", "attention.csv", "One row per attention call site and shape.", (
-    text("range", "Innermost range, counters folded; empty outside every range.", nullable=True),
+    text("range", "Line of the program, of a call that `capture --attention` recorded; else the innermost range, "
+         "counters folded; empty where neither is known.", nullable=True),
     integer("batch", "", "Batch size.", nullable=True),
     integer("heads", "", "Number of query heads.", nullable=True),
     integer("kv_heads", "", "Number of key and value heads.", nullable=True),
@@ -253,14 +254,18 @@ ATTENTION = TableFile("analysis", "attention.csv", "One row per attention call s
     integer("head_dim", "", "Size of a head.", nullable=True),
     text("dtype", "Data type of the inputs, as the kernels' names or the range say.", nullable=True),
     flag("causal", "True for a causal mask.", nullable=True),
-    text("mask", "Kind of mask that was given.", nullable=True),
+    text("mask", "`none`; `bool` or `float`, with those of the axes batch, head, query and key (`bhqk`) that it has at "
+         "full size; or `nested`, `varlen`, `cache`, `flex`, `bias`.", nullable=True),
     number("dropout", "", "Probability of dropout.", nullable=True),
     text("pass", "`fwd` or `bwd`."),
-    integer("calls", "", "Number of calls."),
+    integer("calls", "", "Number of calls. Of kernels alone: of main kernels, or of softmaxes."),
     text("backend_ran", "Backend that ran, as its kernels say.", nullable=True),
     integer("kernel_count", "", "Number of kernels.", **_WORK),
     integer("kernel_total_ns", "ns", "Sum of the durations of those kernels.", **_WORK),
     number("share_pct", "%", "Share of the time of all kernels and whole graphs.", **_WORK),
+    text("function", "Function that was called, where `capture --attention` recorded it.", nullable=True),
+    text("layout", "Order of batch, head, length (s) and head size (d) in memory, of q, k and v; + for other memory in "
+         "between.", nullable=True),
 ))  # fmt: skip
 MEMORY = TableFile("analysis", "memory.csv", "One row per owner of memory at the peak; the rows add up to the peak.", (
     text("owner", "Line of the program that allocated the memory, where torch's allocator history was recorded; else "

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nsysprof.errors import OutputError, TraceEmptyError, TraceError, TraceForeignError
+from nsysprof.files.written_by import VERSION
 from nsysprof.torchprof.kineto_events import Event, Header, int64, read_events, read_header
 from nsysprof.torchprof.torch_tables import TorchTables
 from nsysprof.trace.open import refuse_lfs_pointer
@@ -48,7 +49,7 @@ def convert_kineto_json(source: Path, target: Path, named: Path | None = None) -
 
 def _convert(events: Iterator[Event], header: Header, device: str, target: Path) -> int:
     head, origin_ns = _until_first_time(events)
-    tables = TorchTables(target, device)
+    tables = TorchTables(target, device, VERSION)
     try:
         tables.describe(header.base_ns + origin_ns, _devices(header) if device == "cuda" else (), None)
         return tables.append(chain(head, events), -origin_ns, earlier_memory=True)

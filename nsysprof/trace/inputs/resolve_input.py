@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from nsysprof.errors import MissingToolError, TraceError
-from nsysprof.files.result_folder import require_whole
+from nsysprof.files.folder_state import require_whole
+from nsysprof.nsight.find_tool import NSYS, find_tool
 from nsysprof.nsight.nsys import run_export
 from nsysprof.trace.inputs.bundle_file import is_bundle, unpack_bundle
 from nsysprof.trace.inputs.bundle_format import CONTENTS
@@ -24,6 +25,8 @@ REPORTS = (".nsys-rep", ".qdrep")
 
 def resolve_input(source: Path, nsys: Path | None, work_dir: Path) -> Path:
     """Return the SQLite file behind `source`. What must be made for that is made in `work_dir`, and nowhere else.
+
+    nsys: the nsys that the user named for a report; searched for when None.
 
     Raises TraceError for a path that does not exist, TraceDamagedError for a broken archive, MissingToolError or
     ToolFailedError when a report cannot be exported, and whatever unpack_bundle, convert_parquet_folder and
@@ -118,13 +121,14 @@ def _export(source: Path, nsys: Path | None, work_dir: Path) -> Path:
             refuse_lfs_pointer(source, stream.read(100))
     except OSError as error:
         raise TraceError(f"{source} cannot be read: {error.strerror}.", "Check the path.") from error
-    if nsys is None:
+    program = find_tool(NSYS, nsys)
+    if program is None:
         raise MissingToolError(
             f"{source} is an nsys report, and reading one needs nsys, which was not found.",
             "Name it with --nsys, install one (scripts/install_nsys), or give the .sqlite export.",
         )
     target = work_dir / f"{source.stem}.sqlite"
-    _, failure = run_export(nsys, source, target)
+    _, failure = run_export(program, source, target)
     if failure is not None:
         raise failure
     return target

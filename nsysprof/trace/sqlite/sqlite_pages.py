@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from nsysprof.arrays import Int64s
+
 _INTERIOR, _LEAF = 5, 13
 _BATCH_BYTES = 1 << 20
 # The fewest bytes of a table's cell with its pointer: payload size, rowid, header size, one serial type.
@@ -19,8 +21,6 @@ _MAX_DEPTH = 12
 # SQLite leaves the page with this byte unused, for its locks.
 _LOCK_BYTE = 1 << 30
 _FIRST_KEY, _LAST_KEY = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-
-Int64s = npt.NDArray[np.int64]
 
 
 class UnusualLayoutError(Exception):

@@ -3,8 +3,8 @@
 It needs nothing but the standard library, since the program's Python need not have nsysprof. What torch's CUDA
 allocator does is recorded from the moment at which CUDA is initialised, so that a program that forks first still can.
 At its end, each process that used CUDA writes a snapshot into the folder that NSYSPROF_MEMORY_FOLDER names. The stacks
-of a process that imports torch, cupy or jax go into the folder that NSYSPROF_STACKS_FOLDER names. A fault here is
-printed and never ends the program.
+of a process that imports torch, cupy or jax go into the folder that NSYSPROF_STACKS_FOLDER names, and its calls of
+attention into the one that NSYSPROF_ATTENTION_FOLDER names. A fault here is printed and never ends the program.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from typing import Any
 
 FOLDER = "NSYSPROF_MEMORY_FOLDER"
 STACKS = "NSYSPROF_STACKS_FOLDER"
+POLICY = "NSYSPROF_POLICY"
+ATTENTION = "NSYSPROF_ATTENTION_FOLDER"
 # Libraries that use the GPU from Python; a process without any of them is a launcher or a helper.
 _OF_GPU = ("torch", "cupy", "jax", "cuda", "numba.cuda", "tensorflow", "pycuda")
 # Older events are overwritten; what is held at the end is known whatever its age.
@@ -71,20 +73,25 @@ def _write(torch: Any, process: int) -> None:
 
 
 def _sample() -> None:
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "stack_sampler.py")  # noqa: PTH100, PTH118, PTH120
-    spec = importlib.util.spec_from_file_location("nsysprof_stack_sampler", path)
+    _beside("stack_sampler").StackSampler(os.environ[STACKS]).start()
+
+
+def _beside(name: str) -> Any:
+    """Return a module of this folder, which the program's own path does not have."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py")  # noqa: PTH100, PTH118, PTH120
+    spec = importlib.util.spec_from_file_location(f"nsysprof_{name}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.StackSampler(os.environ[STACKS]).start()
+    return module
 
 
 def _attempt(action: Any) -> None:
     try:
         action()
     except Exception as error:  # noqa: BLE001
-        print(f"nsysprof: the program's memory or stacks are not recorded: {error}", file=sys.stderr)  # noqa: T201
+        print(f"nsysprof: the program's memory, stacks or attention are not recorded: {error}", file=sys.stderr)  # noqa: T201
 
 
 def _import_the_next() -> None:
@@ -102,6 +109,12 @@ def _import_the_next() -> None:
         sys.modules.setdefault(__name__, this)
 
 
+_OURS = (FOLDER, STACKS, POLICY, ATTENTION)
+if os.environ.get(POLICY):
+    _attempt(lambda: _beside("policy_start").begin())
+if os.environ.get(ATTENTION):
+    _attempt(lambda: _beside("attention_hook").AttentionHook(os.environ[ATTENTION]).start())
 if os.environ.get(FOLDER) or os.environ.get(STACKS):
     sys.meta_path.insert(0, _WatchImports())
+if any(os.environ.get(name) for name in _OURS):
     _import_the_next()

@@ -15,8 +15,10 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from nsysprof.files.written_by import VERSION
 from nsysprof.torchprof.kineto_events import Event, read_events, read_header
-from nsysprof.torchprof.torch_tables import TorchTables, global_tid
+from nsysprof.torchprof.session_rows import global_tid
+from nsysprof.torchprof.torch_tables import TorchTables
 
 
 class TorchTrace:
@@ -33,7 +35,7 @@ class TorchTrace:
             raise
 
     def _open(self, path: Path, origin_ns: int, device: str) -> None:
-        self._tables = TorchTables(path, device)
+        self._tables = TorchTables(path, device, VERSION)
         self._device = device
         earlier = self._tables.origin_ns
         if earlier is None:

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from nsysprof.analysis.comparison.compare_findings import compare_findings
+from nsysprof.analysis.comparison.gate_spec import parse_gate
 from nsysprof.errors import UsageError
-from nsysprof.results.gate_spec import parse_gate
 from tests.analysis.programs import train
 
 

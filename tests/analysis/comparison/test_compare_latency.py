@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from nsysprof.analysis.comparison.compare_latency import Settings, compare_latencies, cut_stretches, units_needed
+from nsysprof.analysis.comparison.compare_latency import Settings, compare_latencies
+from nsysprof.analysis.comparison.units_needed import units_needed
 from nsysprof.results.comparison import SAME_SAMPLES, LatencyVerdict, Measured
-from tests.analysis.noise import autocorrelated, captured, measured
+from tests.analysis.noise import captured, measured
 from tests.conftest import REPOSITORY
 
 ALARMS = (LatencyVerdict.FASTER, LatencyVerdict.SLOWER)
@@ -174,22 +175,6 @@ def test_more_runs_decide_what_few_could_not():
     assert (many.unit, many.changes[0].baseline.inputs) == ("run", 8)
 
 
-def test_how_many_more_is_what_the_power_says():
-    # Two-sided t test, d = 1, power 0.8: 17 a group at alpha 0.05, and the floor takes some more; 33 at 0.0025.
-    assert 17 < units_needed(np.log1p(0.03), 3.0, 1) <= 24
-    assert units_needed(np.log1p(0.03), 3.0, 20) == 33
-    assert units_needed(0.0, 3.0, 1) == 2
-    assert units_needed(0.02, 3.0, 20) > units_needed(0.02, 3.0, 1) > 2
-
-
-def test_more_processes_of_one_run_are_not_advised_where_runs_differ():
-    between_runs = np.log1p(0.02) / 1.96
-    assert units_needed(0.005, 3.0, 20) == 4
-    assert units_needed(0.005, 3.0, 20, between_runs) == 1001, "one run a side never has the power"
-    assert units_needed(0.005, 3.0, 1, between_runs) > units_needed(0.005, 3.0, 1)
-    assert units_needed(0.0, 3.0, 1, between_runs) == 2
-
-
 def test_what_was_said_to_be_enough_is_enough():
     rng = np.random.default_rng(11)
     noise = dict(between=0.03, block=0.005)
@@ -235,13 +220,3 @@ def test_a_case_of_one_side_has_no_verdict():
     assert told["a"] == (None, "absent in the candidate")
     assert told["b"] == (None, "out_of_memory in the baseline: tried 9 GiB")
     assert told["c"] == (None, "absent in the baseline")
-
-
-def test_stretches_are_as_long_as_what_one_sample_tells_of_the_next():
-    rng = np.random.default_rng(14)
-    loose, tight = (list(np.exp(autocorrelated(rng, 400, 0.01, rho)) * 1e5) for rho in (0.0, 0.97))
-    assert len(cut_stretches(loose)) == 20
-    assert len(cut_stretches(tight)) < 12
-    for values in (loose, tight, loose[:7], loose[:1], [5] * 60):
-        pieces = cut_stretches(values)
-        assert [value for piece in pieces for value in piece] == list(values)

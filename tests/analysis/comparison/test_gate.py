@@ -1,6 +1,7 @@
 import pytest
 
 from nsysprof.analysis.comparison.gate import judge
+from nsysprof.analysis.comparison.gate_spec import parse_gate
 from nsysprof.results.comparison import (
     SAME_SAMPLES,
     LatencyChange,
@@ -11,7 +12,6 @@ from nsysprof.results.comparison import (
     SideOfCase,
 )
 from nsysprof.results.gate_result import Outcome
-from nsysprof.results.gate_spec import parse_gate
 
 PASS, REGRESSION, INCONCLUSIVE = Outcome.PASS, Outcome.REGRESSION, Outcome.INCONCLUSIVE
 OK = SideOfCase("ok", median_ns=1.0)

@@ -3,7 +3,7 @@
 import pytest
 
 from nsysprof.analysis.overview.summarize import summarize
-from nsysprof.results.finding_codes import CODES
+from nsysprof.results.findings.finding_codes import CODES
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.analysis.programs import MS, US, Program, train

@@ -4,7 +4,7 @@ import numpy as np
 
 from nsysprof.analysis.findings.line_of_code import THREAD_BITS
 from nsysprof.analysis.overview.summarize import summarize
-from nsysprof.results.stack_samples import StackSamples
+from nsysprof.results.findings.stack_samples import StackSamples
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.analysis.programs import MS, US, Program
@@ -68,3 +68,22 @@ def test_nothing_is_named_where_no_line_stands_out(tmp_path):
     lines = tuple(f"train.py:{number}" for number in range(10))
     spread = StackSamples(samples.time_ns, samples.thread, np.arange(len(samples.line)) % 10, lines)
     assert location(tmp_path, builder, spread) == ""
+
+
+def test_memory_that_is_given_back_in_the_loop_is_on_the_line_that_gives_it_back(tmp_path):
+    program, spent = Program(), {"cudaMalloc_v3020": [], "cudaFree_v3020": []}
+    for _ in range(8):
+        begin = program.now
+        for name, times in spent.items():
+            start = program.now
+            program.call(name, 6 * MS if "Malloc" in name else 3 * MS)
+            times.append((start, program.now))
+            for _ in range(5):
+                program.launch(500 * US)
+        program.step(begin)
+    allocated, freed = (sampled(times, line) for times, line in zip(spent.values(), (0, 1), strict=True))
+    order = np.argsort(np.concatenate([allocated.time_ns, freed.time_ns]))
+    both = (np.concatenate(pair)[order] for pair in zip(
+        (allocated.time_ns, allocated.thread, allocated.line), (freed.time_ns, freed.thread, freed.line), strict=True
+    ))  # fmt: skip
+    assert location(tmp_path, program.builder, StackSamples(*both, LINES), "alloc-in-loop") == "train.py:12"

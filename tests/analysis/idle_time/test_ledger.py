@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nsysprof.analysis.overview.summarize import summarize
-from nsysprof.results.causes import IDLE_COLUMNS
 from nsysprof.results.column_registry.analysis_columns import CAUSES, IDLE_INSTANCES, cause_column
+from nsysprof.results.findings.causes import IDLE_COLUMNS
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.builders.build_trace import OTHER_PID, OTHER_TID, PID, TID, TraceBuilder

@@ -297,7 +297,9 @@ def test_copies_fills_and_page_migrations_are_apart(analyze):
     totals = analysis.totals
     assert (totals.migration_count, totals.migration_total_ns, totals.migration_bytes) == (1, 10, 65536)
     assert (totals.gpu_busy_ns, totals.gpu_busy_with_migrations_ns) == (150, 160)
-    assert "in no range and in no busy time" in codes(analysis)["migrations"].text
+    note = codes(analysis)["migrations"]
+    assert "in no range and in no busy time" in note.text
+    assert note.severity == "warning"
 
 
 def test_nothing_is_said_of_migrations_where_there_are_none(analyze):

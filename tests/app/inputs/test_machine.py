@@ -2,8 +2,8 @@
 
 import pytest
 
-from nsysprof import environment
 from nsysprof.app.inputs.machine import settle_device
+from nsysprof.capture import environment
 from nsysprof.errors import MissingToolError
 
 

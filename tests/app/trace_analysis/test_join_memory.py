@@ -5,7 +5,8 @@ from pathlib import Path
 import pandas as pd
 
 from nsysprof.app.progress import SILENT
-from nsysprof.app.trace_analysis.analyze_trace import TraceRequest, analyze_one
+from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
+from nsysprof.app.trace_analysis.analyze_trace import analyze_one
 from tests.builders.allocator_snapshot import SnapshotBuilder, frames
 from tests.builders.build_trace import PID, TraceBuilder
 
@@ -35,7 +36,7 @@ def capture(folder: Path, *, epoch: bool = True) -> Path:
 
 
 def owners(folder: Path, out: Path) -> dict[tuple[str, str | None], int]:
-    result = analyze_one(TraceRequest(folder, out, figures=False), SILENT)
+    result = analyze_one(AnalyzeRequest((folder,), out, figures=False), SILENT)
     assert result.analysis.allocator is not None
     table = pd.read_csv(out / "memory.csv", dtype=object, keep_default_na=False)
     assert "Owners of the peak" in (out / "report.md").read_text()

@@ -1,7 +1,7 @@
 from nsysprof.report.document import Table, list_parts
 from nsysprof.report.formats.console import render_console
 from nsysprof.report.reports.whatif_report import whatif_report
-from nsysprof.results.causes import WhatIf, WhatIfAnswer
+from nsysprof.results.findings.causes import WhatIf, WhatIfAnswer
 
 SYNC = WhatIfAnswer("--no-sync all", 75, 70, 80)
 PINNED = WhatIfAnswer("--pin-copies", 90, 85, 95)

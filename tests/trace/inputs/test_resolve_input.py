@@ -54,15 +54,21 @@ def test_a_compressed_trace_that_git_lfs_did_not_fetch(tmp_path, work, suffix):
     assert "git lfs pull" in caught.value.next_step
 
 
+@pytest.fixture
+def no_nsys(monkeypatch):
+    monkeypatch.setattr("nsysprof.trace.inputs.resolve_input.find_tool", lambda _tool, wanted: wanted)
+
+
 def test_what_does_not_exist_and_what_cannot_be_run(tmp_path, work):
     with pytest.raises(TraceError, match="does not exist"):
         resolve_input(tmp_path / "nothing.sqlite", None, work)
     report = tmp_path / "r.nsys-rep"
     report.write_bytes(b"x")
-    with pytest.raises(ToolFailedError, match="cannot be run"):
+    with pytest.raises(MissingToolError, match="--nsys names .*no-nsys"):
         resolve_input(report, tmp_path / "no-nsys", work)
 
 
+@pytest.mark.usefixtures("no_nsys")
 def test_a_folder_with_a_report_alone_gives_the_report(tmp_path, work):
     (tmp_path / "capture").mkdir()
     (tmp_path / "capture" / "nsys.nsys-rep").write_bytes(b"x")
@@ -112,6 +118,7 @@ def test_a_report_that_git_lfs_did_not_fetch(tmp_path, work, suffix):
         assert "git lfs pull" in caught.value.next_step
 
 
+@pytest.mark.usefixtures("no_nsys")
 def test_a_report_needs_nsys(tmp_path, work):
     report = tmp_path / "r.nsys-rep"
     report.write_bytes(b"x")

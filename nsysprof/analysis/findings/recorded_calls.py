@@ -1,0 +1,137 @@
+"""List the calls of attention that `capture --attention` put into ranges, with the kernels that they launched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.analysis.attribution.gpu_time import kernels_and_graphs
+from nsysprof.analysis.attribution.graph_work import RESOLVED, find_graph_work
+from nsysprof.analysis.kernel_names.variant_names import kernel_names
+from nsysprof.analysis.ranges.open_range import open_ranges
+from nsysprof.attention.attention_range import LAYERS, PREFIX, AttentionRange, parse_attention_range
+from nsysprof.attention.kernel_family import kernel_family
+from nsysprof.results.column_registry.analysis_columns import ATTENTION
+from nsysprof.trace.schema import Bools, Int64s, Ints, Tables
+
+# What ran in a range: the first of these that any of its kernels is. Other kernels are pieces of torch's own math.
+_BACKENDS = ("flash", "efficient", "cudnn", "flex", "math")
+_MATH = len(_BACKENDS) - 1
+_INTEGERS = (
+    "batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim", "calls", "kernel_count", "kernel_total_ns",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RecordedCalls:
+    """The calls with ranges."""
+
+    # The columns of attention.csv: a row for each line of the program, shape, pass and backend.
+    table: pd.DataFrame
+    # Which kernels belong to them.
+    is_inside: Bools
+
+
+def list_calls(tables: Tables, launch: Ints, ranges: pd.DataFrame) -> RecordedCalls:
+    """Return the calls that have ranges of `capture --attention`.
+
+    A range of the backward pass holds what autograd launched on the range's own thread. Kernels of a CUDA graph belong
+    to the range in which their nodes were created. launch: the call of each row of work, or -1.
+    """
+    kernels = tables.work.kernels
+    inside = np.zeros(kernels, dtype=np.bool_)
+    chosen = ranges["name"].str.startswith(PREFIX).to_numpy(dtype=bool) if len(ranges) else np.zeros(0, dtype=bool)
+    parsed = {name: parse_attention_range(str(name)) for name in ranges["name"][chosen].unique()}
+    own = ranges[chosen][[parsed[name] is not None for name in ranges["name"][chosen]]].reset_index(drop=True)
+    if len(own) == 0:
+        return RecordedCalls(pd.DataFrame(columns=list(ATTENTION.names)), inside)
+    instance = _instances(tables, launch, own)
+    kind = _kinds(tables)
+    layers = [name for name, call in parsed.items() if call is not None and call.function in LAYERS]
+    of_layer = own["name"].isin(layers).to_numpy(dtype=np.bool_)
+    # A range around a whole layer holds more than attention.
+    other = (instance >= 0) & of_layer[np.maximum(instance, 0)] & (kind == _MATH)
+    instance[other] = -1
+    inside = instance >= 0
+    table = _sum_up(tables, own, instance, kind)
+    return RecordedCalls(_complete(table, parsed), inside)
+
+
+def _instances(tables: Tables, launch: Ints, own: pd.DataFrame) -> Int64s:
+    """Return for each kernel the row of `own` in which it was launched, or its node created; -1 for none."""
+    kernels, calls = tables.work.kernels, tables.calls
+    tid, time = np.full(kernels, -1, dtype=np.int64), np.zeros(kernels, dtype=np.int64)
+    if calls is not None:
+        known = np.flatnonzero(launch[:kernels] >= 0)
+        tid[known] = calls.tid_of[calls.variant[launch[known]]]
+        time[known] = calls.start_ns[launch[known]]
+    graph = find_graph_work(tables)
+    if graph is not None:
+        replayed = (graph.row < kernels) & (graph.why == RESOLVED)
+        row, node = graph.row[replayed], graph.node[replayed]
+        tid[row], time[row] = graph.created.global_tid[node], graph.created.start_ns[node]
+    return open_ranges(own, tid, time)
+
+
+def _kinds(tables: Tables) -> Int64s:
+    """Return the place in _BACKENDS that each kernel's name speaks for."""
+    names = kernel_names(tables)
+    texts = [str(text) for text in names.texts]
+    places = np.array([_kind_of(text) for text in texts], dtype=np.int64)
+    work = tables.work
+    found: Int64s = places[names.of_variant[work.variant[: work.kernels]]] if texts else np.zeros(0, dtype=np.int64)
+    return found
+
+
+def _kind_of(text: str) -> int:
+    family = kernel_family([text]) or ""
+    if family in _BACKENDS[:3]:
+        return _BACKENDS.index(family)
+    return _BACKENDS.index("flex") if "flex_attention" in text or "flex_decoding" in text else _MATH
+
+
+def _sum_up(tables: Tables, own: pd.DataFrame, instance: Int64s, kind: Int64s) -> pd.DataFrame:
+    """Return a row for each name and backend. Ranges without kernels have the backend -1."""
+    rows = np.flatnonzero(instance >= 0)
+    backend = np.full(len(own), _MATH + 1, dtype=np.int64)
+    np.minimum.at(backend, instance[rows], kind[rows])
+    count, total = np.zeros(len(own), dtype=np.int64), np.zeros(len(own), dtype=np.int64)
+    np.add.at(count, instance[rows], 1)
+    np.add.at(total, instance[rows], tables.work.duration_ns[rows].astype(np.int64))
+    backend[backend > _MATH] = -1
+    each = pd.DataFrame({"name": own["name"], "backend": backend, "kernel_count": count, "kernel_total_ns": total})
+    table = each.groupby(["name", "backend"], sort=False).agg(
+        calls=("kernel_count", "size"), kernel_count=("kernel_count", "sum"), kernel_total_ns=("kernel_total_ns", "sum")
+    )
+    table = table.reset_index()
+    whole = int(kernels_and_graphs(tables.work)[0].sum(dtype=np.int64))
+    table["share_pct"] = 100.0 * table["kernel_total_ns"] / whole if whole else 0.0
+    table["backend_ran"] = [_BACKENDS[place] if place >= 0 else pd.NA for place in table["backend"].tolist()]
+    if not tables.work.kernels:  # nothing was recorded of a GPU
+        table = table.astype({"kernel_count": "Int64", "kernel_total_ns": "Int64", "share_pct": "Float64"})
+        table[["kernel_count", "kernel_total_ns", "share_pct"]] = pd.NA
+    return table
+
+
+def _complete(table: pd.DataFrame, parsed: dict[Any, AttentionRange | None]) -> pd.DataFrame:
+    """Return the table with the columns of attention.csv."""
+    shapes = [columns_of(parsed[name]) for name in table["name"]]
+    for column in ATTENTION.names:
+        if column not in table.columns:
+            table[column] = [shape[column] for shape in shapes]
+    return table.astype(dict.fromkeys(_INTEGERS, "Int64"))[list(ATTENTION.names)]
+
+
+def columns_of(call: AttentionRange | None) -> dict[str, Any]:
+    """Return the columns of attention.csv that a range's name gives; unknown is NA."""
+    assert call is not None
+    facts = {
+        "range": call.site or None, "function": call.function, "pass": call.pass_, "batch": call.batch,
+        "heads": call.heads, "kv_heads": call.kv_heads, "seq_q": call.seq_q, "seq_kv": call.seq_kv,
+        "head_dim": call.head_dim, "dtype": call.dtype, "causal": call.causal, "mask": call.mask,
+        "dropout": call.dropout, "layout": call.layout,
+    }  # fmt: skip
+    return {name: pd.NA if value is None else value for name, value in facts.items()}

@@ -1,0 +1,109 @@
+"""Compare a recording with what it should hold: its own calls, its graphs, and what was seen from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from nsysprof.analysis.attribution.calls import launch_calls, lost_launches, opaque_replays
+from nsysprof.analysis.attribution.intervals import union_ns
+from nsysprof.analysis.overview.graph_replays import find_short_replays, judge_short_replays
+from nsysprof.analysis.overview.health import judge_lost_launches
+from nsysprof.analysis.overview.recording import inspect_recording
+from nsysprof.notes import Loss, Remark, make_loss, make_note, split_losses
+from nsysprof.results.checks.recording_check import Lost, RecordingCheck, WatchedGpu
+from nsysprof.trace.schema import GRAPH, PID_MASK, Bools, RecordedKinds, Tables
+
+# NVML's share of busy time is coarse: less than this is not held against a recording (s).
+_LEAST_BUSY_S = 1.0
+# A recording that knows of less than this share of what NVML saw is suspicious.
+_LEAST_SHARE = 0.3
+_MOST_NAMED = 4
+Found = Iterator[tuple[Lost | None, Remark]]
+
+
+def check_recording(tables: Tables, recorded: RecordedKinds, watched: WatchedGpu) -> RecordingCheck:
+    """Return what a recording lost.
+
+    recorded: the kinds of events that there are.
+    watched: what was seen of the program while it ran.
+    """
+    launches = launch_calls(tables)
+    silent = opaque_replays(tables, launches)[1]
+    missing = lost_launches(tables, launches, silent)
+    has_kernels = tables.work.kernels > 0 or bool((tables.work.kinds() == GRAPH).any())
+    quick = inspect_recording(recorded)
+    found: list[tuple[Lost | None, Remark]] = [
+        (Lost.KERNELS if recorded.launches and not recorded.kernels else Lost.EVENTS, loss) for loss in quick.losses
+    ]
+    of_losses = [loss.note for loss in quick.losses]
+    found += [(None, note) for note in quick.notes if note not in of_losses]
+    if has_kernels:
+        found += _launches(tables, launches, missing)
+        found += _replays(tables)
+    found += [*_processes(tables, watched), *_busy(tables, watched, is_known=not len(silent))]
+    remarks = split_losses(remark for _, remark in found)
+    opaque = len(silent) > 0 or bool((tables.work.kinds() == GRAPH).any())
+    return RecordingCheck(
+        remarks,
+        tuple(dict.fromkeys(kind for kind, _ in found if kind is not None)),
+        kernels=None if opaque else tables.work.kernels,
+        launches=None if tables.calls is None else int(launches.sum()),
+        gpu_work=len(tables.work),
+    )
+
+
+def _launches(tables: Tables, launches: Bools, missing: Bools) -> Found:
+    """Yield what is to be said of launches without kernels, and of processes without any."""
+    for remark in judge_lost_launches(tables, launches, missing):
+        yield (Lost.KERNELS if isinstance(remark, Loss) else None), remark
+    calls = tables.calls
+    if calls is None or not missing.any():
+        return
+    pid = calls.tid_of[calls.variant] & PID_MASK
+    lost = [int(each) for each in np.unique(pid[missing]) if not (launches & ~missing & (pid == each)).any()]
+    if lost and len(np.unique(pid[launches])) > len(lost):
+        numbers = _named([str((each >> 24) & 0xFFFFFF) for each in lost])
+        yield Lost.KERNELS, make_loss("process-lost", "without-kernels", processes=numbers)
+
+
+def _replays(tables: Tables) -> Found:
+    short = find_short_replays(tables)
+    if short is not None:
+        remark = judge_short_replays(short)
+        yield (Lost.GRAPH_NODES if isinstance(remark, Loss) else None), remark
+
+
+def _processes(tables: Tables, watched: WatchedGpu) -> Found:
+    """Yield the processes that had a CUDA context and are not in the trace."""
+    if not watched.is_whole:
+        return
+    pids = set() if tables.calls is None else set((tables.calls.tid_of & PID_MASK).tolist())
+    pids |= set(tables.work.pid_of.tolist())
+    recorded = {(int(pid) >> 24) & 0xFFFFFF for pid in pids}
+    gone = [each for each in watched.processes if each.pid not in recorded]
+    if gone:
+        yield Lost.PROCESS, make_loss("process-lost", processes=_named([f"{each.name} ({each.pid})" for each in gone]))
+
+
+def _busy(tables: Tables, watched: WatchedGpu, *, is_known: bool) -> Found:
+    """Yield what follows from GPUs that worked while the trace has no work, or much less.
+
+    is_known: whether the trace knows when the GPUs worked.
+    """
+    if not watched.is_whole or watched.is_shared or not is_known or (watched.busy_s or 0.0) < _LEAST_BUSY_S:
+        return
+    seen_s, work = watched.busy_s or 0.0, tables.work
+    if not len(work):
+        yield Lost.KERNELS, make_loss("busy-without-work", seen=seen_s)
+        return
+    device = np.unique(work.device_of, return_inverse=True)[1].astype(np.int16)
+    known_s = float(union_ns(work.start_ns, work.duration_ns, device[work.variant]).sum()) / 1e9
+    if known_s < _LEAST_SHARE * seen_s:
+        yield None, make_note("busy-without-work", "some", seen=seen_s, known=known_s)
+
+
+def _named(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more

@@ -1,0 +1,64 @@
+"""Run the use case `run`: any program with a policy in force, without a change of its code."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nsysprof.app.progress import SILENT, Progress
+from nsysprof.attention.policy_file import PolicyFile, read_policy
+from nsysprof.errors import NsysprofError, UsageError
+
+if TYPE_CHECKING:
+    from nsysprof.results.policy_use import PolicyUse
+
+
+def check_run(request: RunRequest) -> PolicyFile:
+    """Return the policy. Raise UsageError or PolicyError for what cannot work, before anything is started."""
+    if shutil.which(request.argv[0]) is None:
+        raise UsageError(
+            f"The program {request.argv[0]} was not found, or cannot be run.",
+            "Options of nsysprof come before the program: nsysprof run --policy FILE -- PROGRAM [ARGUMENTS].",
+        )
+    return read_policy(request.policy)
+
+
+def run(request: RunRequest, progress: Progress = SILENT) -> RunResult:
+    """Run the program in this terminal, and return its exit code and what became of its calls of attention."""
+    from nsysprof.capture.user_program.policy_environment import run_with_policy
+
+    check_run(request)
+    try:
+        done = run_with_policy(request.argv, request.policy, stdout_to_stderr=request.stdout_to_stderr)
+    except OSError as error:
+        raise UsageError(
+            f"The program could not be started: {error.strerror}.", "Check that it is executable."
+        ) from error
+    return RunResult(done.exit_code, done.use, done.processes, None)
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """A program and the policy that it runs with.
+
+    stdout_to_stderr: send the program's standard output to standard error.
+    """
+
+    argv: tuple[str, ...]
+    policy: Path
+    stdout_to_stderr: bool = False
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How the program ended, and what became of its calls of attention.
+
+    processes: how many of its processes imported torch and said what became of their calls.
+    """
+
+    exit_code: int
+    use: PolicyUse
+    processes: int
+    failure: NsysprofError | None

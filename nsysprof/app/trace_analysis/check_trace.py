@@ -1,0 +1,31 @@
+"""Compare a trace with what the program did, right after it was recorded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from nsysprof.notes import make_loss, split_losses
+from nsysprof.results.checks.recording_check import NOT_WATCHED, Lost, RecordingCheck, WatchedGpu
+
+_UPDATE_NSYS = "nsys is probably older than the driver: use a newer nsys (nsys --version, nvidia-smi)."
+
+
+def check_trace(trace_path: Path, watched: WatchedGpu = NOT_WATCHED) -> RecordingCheck:
+    """Return the trace compared with what was seen of the program."""
+    from nsysprof.analysis.overview.self_check import check_recording
+    from nsysprof.trace.open import open_trace
+    from nsysprof.trace.recorded import read_recorded
+    from nsysprof.trace.tables import read_tables
+
+    with open_trace(trace_path) as trace:
+        return check_recording(read_tables(trace), read_recorded(trace), watched)
+
+
+def check_grid(trace_path: Path, *, cases: int) -> RecordingCheck:
+    """Return what the trace of a grid on a GPU lost. cases: how many were traced; each ran kernels."""
+    check = check_trace(trace_path)
+    if check.gpu_work or check.lost:
+        return check
+    remarks = split_losses((make_loss("no-kernels", "lost-in-ranges", ranges=cases, update_nsys=_UPDATE_NSYS),))
+    return replace(check, remarks=remarks, lost=(Lost.KERNELS,))

@@ -1,0 +1,77 @@
+"""Join what a captured program's processes recorded of their attention with the analysis of its trace."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta
+
+from nsysprof.files.json_file import FileHeader, read_json
+
+if TYPE_CHECKING:
+    from nsysprof.results.analysis import Analysis
+
+_LARGEST_BYTES = 512 << 20
+_Text = Annotated[str, Meta(max_length=4096)]
+_Number = Annotated[int, Meta(ge=0, lt=2**62)]
+
+
+class _Calls(FileHeader, kw_only=True):
+    """What the hook writes; see nsysprof.workload.program_start.attention_calls."""
+
+    calls: list[dict[str, Any]]
+    own_ns: _Number = 0
+    wall_ns: _Number = 0
+    count: _Number = 0
+    torch_version: _Text | None = None
+    gpu_name: _Text | None = None
+
+
+def join_attention(analysis: Analysis, source: Path) -> Analysis:
+    """Return the analysis with the calls that the capture in `source` recorded, where its trace has no ranges of them.
+
+    The kernels of these calls are unknown. Raises TraceError for a file that is damaged.
+    """
+    if analysis.attention is not None and analysis.attention["function"].notna().any():
+        return analysis
+    rows = recorded_rows(source)
+    if not rows:
+        return analysis
+    import pandas as pd
+
+    from nsysprof.results.column_registry.analysis_columns import ATTENTION
+    from nsysprof.results.column_registry.csv_table import set_dtypes
+
+    counted = pd.DataFrame(rows, columns=list(ATTENTION.names))
+    keys = [name for name in ATTENTION.names if name != "calls"]
+    added = counted.groupby(keys, sort=False, dropna=False)["calls"].sum().reset_index()
+    table = set_dtypes(added[list(ATTENTION.names)], ATTENTION)
+    if analysis.attention is not None and len(analysis.attention):
+        table = pd.concat([table, analysis.attention], ignore_index=True)
+    return replace(analysis, attention=table)
+
+
+def recorded_rows(source: Path) -> list[dict[str, Any]]:
+    """Return a row of attention.csv for each shape, line and pass that the processes counted, without its kernels."""
+    from nsysprof.capture.user_program.program_hook import find_recorded
+
+    paths = find_recorded(source, "attention") if source.is_dir() else {}
+    rows = []
+    for path in paths.values():
+        found = read_json(
+            path, _Calls, kind="a file of attention", advice="Remove it, and analyze again.", newest=1,
+            largest_bytes=_LARGEST_BYTES,
+        )  # fmt: skip
+        for call in found.calls:
+            facts = {name: call.get(name) for name in _COLUMNS} | {"range": call.get("site") or None}
+            counts = {"fwd": call.get("forward"), "bwd": call.get("backward")}
+            rows += [{**facts, "pass": which, "calls": count} for which, count in counts.items() if count]
+    return rows
+
+
+_COLUMNS = (
+    "function", "batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim", "dtype", "causal", "mask", "dropout",
+    "layout",
+)  # fmt: skip

@@ -1,1 +1,0 @@
-"""Hold a program under nsys without recording, and record parts of it while it runs."""

@@ -1,0 +1,137 @@
+"""Record again after a loss: when that is allowed, what becomes of the first recording, and what is said of it."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from nsysprof.capture.measured_process import WORK
+from nsysprof.capture.self_check.reduction import SHORT_S, Reduction
+from nsysprof.capture.user_program.program_plan import ProgramPlan
+from nsysprof.capture.user_program.program_run import CapturedProgram, ProgramRun
+from nsysprof.capture.user_program.streamed import Ended
+from nsysprof.notes import Loss, Note, make_note
+
+# How often a program is recorded again.
+MOST_ATTEMPTS = 2
+
+
+def may_run_again(plan: ProgramPlan, ended: Ended) -> bool:
+    """Return whether the program may run again: it ended well and by itself, and the user allows it or it is short.
+
+    What it read from a pipe is gone.
+    """
+    return ended.exit_code == 0 and may_run_after(plan, ended)
+
+
+def may_run_after(plan: ProgramPlan, ended: Ended) -> bool:
+    """Return whether the program may run again after any exit code: it ended by itself, and the user allows it."""
+    if plan.retry is False or ended.interrupted is not None or ended.ended_by_us:
+        return False
+    if plan.retry:
+        return True
+    return ended.duration_ns < SHORT_S * 1e9 and not _reads_what_is_gone()
+
+
+def _reads_what_is_gone() -> bool:
+    """Return whether standard input is a pipe or a file, which cannot be read twice."""
+    if sys.stdin is None or sys.stdin.isatty():
+        return False
+    try:
+        return Path("/proc/self/fd/0").resolve() != Path("/dev/null")
+    except OSError:
+        return True
+
+
+class KeptRecording:
+    """The best recording so far, put aside while another is made: everything called `nsys.*`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._aside = folder, folder / WORK / "earlier"
+
+    def put_aside(self) -> None:
+        """Move the recording out of the way of the next."""
+        self._aside.mkdir(parents=True, exist_ok=True)
+        for path in self._folder.glob("nsys.*"):
+            path.replace(self._aside / path.name)
+
+    def put_back(self) -> None:
+        """Bring the earlier recording back, in the place of the later one."""
+        for path in self._folder.glob("nsys.*"):
+            path.unlink()
+        for path in self._aside.iterdir():
+            path.replace(self._folder / path.name)
+
+    def forget(self) -> None:
+        shutil.rmtree(self._aside, ignore_errors=True)
+
+
+def record_with_less(
+    run: ProgramRun,
+    first: CapturedProgram,
+    ways: tuple[Reduction, ...],
+    notes: list[Note],
+    record: Callable[[ProgramRun], CapturedProgram],
+) -> CapturedProgram:
+    """Record again in these ways until nothing is lost, and return the best recording, which is in the folder.
+
+    notes: those from before the first recording.
+    record: records once.
+    """
+    best, kept, times, plan, metrics = first, KeptRecording(run.folder), 1, run.plan, run.metrics
+    for way in ways[:MOST_ATTEMPTS]:
+        run.say(f"{best.losses[0].note.text} Recording again without {' '.join(way.suspects)}.")
+        before = list(run.manifest.notes), list(run.manifest.missing), run.manifest.program
+        kept.put_aside()
+        run.manifest.notes, run.manifest.missing = list(notes), []
+        run.plan, run.metrics = replace(plan, less=way.options), () if way.drops_metrics else metrics
+        captured, times = record(run), times + 1
+        if _is_sound(captured):
+            kept.forget()
+            run.manifest.notes.append(recovered_note(way, first.losses[0]))
+            return captured
+        if _work(captured) > _work(best) and captured.ended.exit_code == 0:
+            kept.forget()
+            best = captured
+        else:
+            kept.put_back()
+            run.manifest.notes, run.manifest.missing, run.manifest.program = before
+            run.manifest.complete = True
+        if captured.ended.interrupted is not None:
+            return replace(best, ended=captured.ended)
+        if captured.ended.exit_code != 0:
+            break
+    run.manifest.notes.append(make_note("still-lost", times=times))
+    return best
+
+
+def _is_sound(captured: CapturedProgram) -> bool:
+    return captured.check is not None and not captured.check.lost and captured.ended.exit_code == 0
+
+
+def _work(captured: CapturedProgram) -> int:
+    return -1 if captured.check is None else captured.check.gpu_work
+
+
+def recovered_note(way: Reduction, loss: Loss) -> Note:
+    """Return the note that a recording with less lost nothing."""
+    options = " ".join(f"--nsys-option={option}" for option in way.options)
+    return make_note(
+        "recorded-again",
+        suspects=" ".join(way.suspects),
+        why=loss.note.text,
+        without=way.without,
+        options=options,
+    )
+
+
+def suspect_note(way: Reduction, plan: ProgramPlan, folder: Path) -> Note:
+    """Return the note that names the suspected options and the command that records without them."""
+    options = [f"--nsys-option={option}" for option in (*plan.nsys_options, *way.options)]
+    command = ["nsysprof", "capture", "--force", "--out", str(folder), *options, "--", *plan.argv]
+    how = "known" if way.is_known else "suspected"
+    return make_note("suspect-option", suspects=" ".join(way.suspects), how=how, command=shlex.join(command))

@@ -1,0 +1,57 @@
+"""What is known to lose data: by nsys, by option, and how it was seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nsysprof.results.checks.recording_check import Lost
+
+MEMORY_USAGE = "--cuda-memory-usage=true"
+NODE_TRACE = "--cuda-graph-trace=node"
+NO_FORKS = "--trace-fork-before-exec=false"
+
+
+@dataclass(frozen=True)
+class KnownLoss:
+    """One way in which nsys was seen to lose data."""
+
+    # The beginning of nsys' version, and of the driver's; empty for any.
+    nsys: str
+    driver: str
+    # The option as it stands in the command line of nsys; empty where no option is the cause.
+    option: str
+    lost: Lost
+    # The programs that lost it, and what was left.
+    what: str
+    remedy: str
+
+
+KNOWN_LOSSES = (
+    KnownLoss(
+        "2025.3.1",
+        "580",
+        MEMORY_USAGE,
+        Lost.KERNELS,
+        "JAX: 0 of 68 kernels, with exit code 0. torch and CuPy lose nothing.",
+        "`--nsys-option=--cuda-memory-usage=false`",
+    ),
+    KnownLoss("2022.4.2", "580", "", Lost.KERNELS, "torch: 0 of 1086 kernels, with exit code 0.", "A newer nsys."),
+    KnownLoss("2023.4.4", "580", "", Lost.KERNELS, "torch: 13 of 1086 kernels, with exit code 0.", "A newer nsys."),
+    KnownLoss(
+        "",
+        "",
+        NO_FORKS,
+        Lost.PROCESS,
+        "Processes that were forked and run no new program (`fork` of multiprocessing).",
+        "`--nsys-option=--trace-fork-before-exec=true`",
+    ),
+)
+
+
+def find_known(nsys: str | None, driver: str | None, lost: Lost) -> tuple[KnownLoss, ...]:
+    """Return the known losses of this kind with these versions; None is an unknown version, which fits only any."""
+    return tuple(
+        each
+        for each in KNOWN_LOSSES
+        if each.lost is lost and (nsys or "").startswith(each.nsys) and (driver or "").startswith(each.driver)
+    )

@@ -1,0 +1,189 @@
+"""Try options of nsys with a program that does a known amount of work, and see which lose some of it."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import sqlite3
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nsysprof.errors import ToolFailedError
+from nsysprof.nsight.nsys import (
+    explain_profile_failure,
+    gpu_metrics_options,
+    knows_software_trace,
+    profile_argv,
+    run_export,
+)
+from nsysprof.nsight.run_tool import run_tool
+from nsysprof.results.checks.probe_result import ProbeResult, Verdict
+
+_PROGRAM = Path(__file__).parents[2] / "workload" / "probe_program.py"
+_TRY_S = 120.0
+_METRICS_HZ = 10_000
+_PID_SHIFT, _PID_BITS = 24, 0xFFFFFF
+_KERNELS, _GRAPHS = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+_WITHOUT_FORKS, _ALL = ("main", "spawned"), ("main", "spawned", "forked")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Options to try."""
+
+    name: str
+    # They replace those of the same name that capture gives.
+    options: tuple[str, ...]
+    # The processes of the program that must be recorded.
+    processes: tuple[str, ...] = _WITHOUT_FORKS
+    # Whether graphs are recorded as wholes.
+    whole_graphs: bool = False
+
+
+USUAL = Variant("usual", ())
+# From the richest to the poorest. capture takes the first that loses nothing.
+LADDER = (
+    USUAL,
+    Variant("without-memory", ("--cuda-memory-usage=false",)),
+    Variant("software", ("--trace=cuda-sw,nvtx",)),
+    Variant("software-without-memory", ("--trace=cuda-sw,nvtx", "--cuda-memory-usage=false")),
+    Variant("whole-graphs", ("--cuda-memory-usage=false", "--cuda-graph-trace=graph"), whole_graphs=True),
+    Variant(
+        "least", ("--cuda-memory-usage=false", "--cuda-graph-trace=graph", "--cuda-flush-interval=0"), whole_graphs=True
+    ),
+)
+# What a user may ask for.
+ON_REQUEST = (
+    Variant("graphs-as-wholes", ("--cuda-graph-trace=graph",), whole_graphs=True),
+    Variant("forks", ("--trace-fork-before-exec=true",), _ALL),
+    Variant("backtraces", ("--sample=process-tree", "--cudabacktrace=kernel:0")),
+)
+METRICS = "gpu-metrics"
+
+
+def has_driver() -> bool:
+    """Return whether there is a CUDA driver; it is loaded and not used."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def variants_of(nsys: Path, *, everything: bool) -> tuple[Variant, ...]:
+    """Return what is to be tried with this nsys. everything: also what is recorded on request alone."""
+    software = knows_software_trace(nsys)
+    tried = [each for each in LADDER if software or not each.name.startswith("software")]
+    if everything:
+        tried += ON_REQUEST
+        options, _ = gpu_metrics_options(nsys, _METRICS_HZ)
+        tried += [Variant(METRICS, options)] if options else []
+    return tuple(tried)
+
+
+def run_probe(nsys: Path, variant: Variant) -> ProbeResult:
+    """Record the program with these options and return what was recorded of it."""
+    began = time.monotonic()
+
+    def result(verdict: Verdict, text: str, expected: int = 0, recorded: int = 0) -> ProbeResult:
+        return ProbeResult(
+            variant.name, variant.options, verdict, text, expected, recorded, round(time.monotonic() - began, 2)
+        )
+
+    with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
+        counts, report, trace = (Path(scratch) / name for name in ("counts", "try.nsys-rep", "try.sqlite"))
+        program = [sys.executable, str(_PROGRAM), str(counts)]
+        try:
+            done = run_tool(profile_argv(nsys, report.with_suffix(""), program, variant.options), timeout_s=_TRY_S)
+        except ToolFailedError as error:
+            return result(Verdict.FAILED, error.text)
+        did = _read_counts(counts)
+        if "main" not in did:
+            said = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("no CUDA")]
+            if said:
+                return result(Verdict.UNKNOWN, said[-1])
+            return result(Verdict.FAILED, explain_profile_failure(done.returncode, done.stdout + done.stderr).text)
+        if not report.exists():
+            return result(Verdict.FAILED, explain_profile_failure(done.returncode, done.stdout + done.stderr).text)
+        _, failure = run_export(nsys, report, trace, timeout_s=_TRY_S)
+        if failure is not None:
+            return result(Verdict.FAILED, failure.text)
+        return result(*_compare(did, trace, variant))
+
+
+def run_ladder(nsys: Path, say: Callable[[str], None]) -> tuple[ProbeResult, ...]:
+    """Try from the richest options to the poorest until some lose nothing, and return every result."""
+    results: list[ProbeResult] = []
+    for variant in variants_of(nsys, everything=False):
+        say(f"trying nsys once on this machine: {variant.name}")
+        results.append(run_probe(nsys, variant))
+        if results[-1].verdict in (Verdict.COMPLETE, Verdict.UNKNOWN):
+            break
+    return tuple(results)
+
+
+def choose_options(results: Sequence[ProbeResult]) -> tuple[tuple[str, ...], ProbeResult | None]:
+    """Return the options of the richest recording that lost nothing, and the usual one's result where that lost some.
+
+    Where every recording lost something the options are none, because nothing is known to be better.
+    """
+    by_name = {each.name: each for each in results}
+    usual = by_name.get(USUAL.name)
+    if usual is None or usual.verdict in (Verdict.COMPLETE, Verdict.UNKNOWN):
+        return (), None
+    found = (by_name[each.name] for each in LADDER if each.name in by_name)
+    best = next((each for each in found if each.verdict is Verdict.COMPLETE), None)
+    return (best.options if best else ()), usual
+
+
+def _read_counts(path: Path) -> dict[str, dict[str, int]]:
+    found = {}
+    for name in _ALL:
+        with contextlib.suppress(OSError, ValueError):
+            found[name] = json.loads(Path(f"{path}.{name}").read_text(encoding="utf-8"))
+    return found
+
+
+def _compare(did: Mapping[str, Mapping[str, int]], trace: Path, variant: Variant) -> tuple[Verdict, str, int, int]:
+    """Return the verdict, its reason, and how many kernels and graphs were to be recorded and were."""
+    expected_all, recorded_all, gone = 0, 0, []
+    launched, nodes, graphs = _count(trace)
+    for name in variant.processes:
+        if name not in did:
+            continue
+        facts, pid = did[name], did[name]["pid"]
+        wanted = {"kernels": (facts["launches"], launched.get(pid, 0))}
+        if variant.whole_graphs and not nodes.get(pid):
+            wanted["replays of graphs"] = (facts["replays"], graphs.get(pid, 0))
+        else:
+            wanted["kernels of graphs"] = (facts["nodes"], nodes.get(pid, 0))
+        for what, (expected, recorded) in wanted.items():
+            expected_all, recorded_all = expected_all + expected, recorded_all + recorded
+            if recorded != expected:
+                gone.append(f"{recorded} of {expected} {what} of the {name} process")
+    if gone:
+        return Verdict.LOST, f"recorded {'; '.join(gone)}", expected_all, recorded_all
+    return Verdict.COMPLETE, f"{recorded_all} of {expected_all} recorded", expected_all, recorded_all
+
+
+def _count(trace: Path) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
+    """Return how many launched kernels, kernels of graphs and whole graphs each process has."""
+    pid = f"(globalPid >> {_PID_SHIFT}) & {_PID_BITS}"
+    queries = (
+        f"SELECT {pid}, count(*) FROM {_KERNELS} WHERE graphNodeId IS NULL OR graphNodeId = 0 GROUP BY 1",
+        f"SELECT {pid}, count(*) FROM {_KERNELS} WHERE graphNodeId > 0 GROUP BY 1",
+        f"SELECT {pid}, count(*) FROM {_GRAPHS} GROUP BY 1",
+    )
+    found: list[dict[int, int]] = []
+    with contextlib.closing(sqlite3.connect(f"{trace.as_uri()}?mode=ro", uri=True)) as database:
+        for query in queries:
+            try:
+                found.append({int(key): int(count) for key, count in database.execute(query)})
+            except sqlite3.Error:  # a table without rows is absent
+                found.append({})
+    return found[0], found[1], found[2]

@@ -1,0 +1,88 @@
+"""Decide how a program is recorded again after its recording lost data: with less, the most suspected option first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from nsysprof.capture.self_check.known_losses import MEMORY_USAGE, NODE_TRACE, find_known
+from nsysprof.capture.user_program.program_plan import software_trace
+from nsysprof.results.checks.recording_check import Lost
+
+# A program is recorded again without being asked for where it took no longer than this (s).
+SHORT_S = 120.0
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """One way to record with less."""
+
+    # Options for nsys, which replace those of the same name.
+    options: tuple[str, ...]
+    # The options that are left out, as they stood in the command line.
+    suspects: tuple[str, ...]
+    # What the trace will lack, in words.
+    without: str
+    # Whether counters are not sampled.
+    drops_metrics: bool = False
+    # Whether this loss of these versions is known.
+    is_known: bool = False
+
+
+def reductions(
+    used: Mapping[str, str],
+    lost: tuple[Lost, ...],
+    *,
+    nsys: str | None = None,
+    driver: str | None = None,
+    knows_software_trace: bool = False,
+) -> tuple[Reduction, ...]:
+    """Return the ways to record with less, in the order in which to try them.
+
+    used: the options of the recording that lost data, by name.
+    nsys, driver: their versions.
+    knows_software_trace: whether this nsys has `--trace=cuda-sw`.
+    """
+    known = {each.option for kind in lost for each in find_known(nsys, driver, kind)}
+    found = [*_missed_processes(used, lost), *_lost_events(used, lost, knows_software_trace)]
+    return tuple(
+        Reduction(each.options, each.suspects, each.without, each.drops_metrics, bool(known & set(each.suspects)))
+        for each in found
+    )
+
+
+def _missed_processes(used: Mapping[str, str], lost: tuple[Lost, ...]) -> Iterator[Reduction]:
+    option = "--trace-fork-before-exec"
+    if Lost.PROCESS in lost and used.get(option, f"{option}=false") == f"{option}=false":
+        yield Reduction((f"{option}=true",), (f"{option}=false",), "nothing")
+
+
+def _lost_events(used: Mapping[str, str], lost: tuple[Lost, ...], knows_software_trace: bool) -> Iterator[Reduction]:
+    if not set(lost) - {Lost.PROCESS}:
+        return
+    memory = used.get("--cuda-memory-usage") == MEMORY_USAGE
+    if memory:
+        yield Reduction(("--cuda-memory-usage=false",), (MEMORY_USAGE,), "the memory of the GPU over time")
+    options, suspects, without = ["--cuda-memory-usage=false"], [MEMORY_USAGE] if memory else [], []
+    if Lost.GRAPH_NODES in lost and used.get("--cuda-graph-trace") == NODE_TRACE:
+        options.append("--cuda-graph-trace=graph")
+        suspects.append(NODE_TRACE)
+        without.append("the kernels of graphs")
+    for name, least in (("--cuda-flush-interval", "0"), ("--cudabacktrace", "none"), ("--sample", "none")):
+        if used.get(name, f"{name}={least}") != f"{name}={least}":
+            options.append(f"{name}={least}")
+            suspects.append(used[name])
+    metrics = any(name.startswith("--gpu-metrics") for name in used)
+    if metrics:
+        without.append("counters")
+        suspects += [option for name, option in used.items() if name.startswith("--gpu-metrics-device")]
+    if set(suspects) - {MEMORY_USAGE}:
+        lacks = ", ".join([*(["the memory of the GPU over time"] if memory else []), *without]) or "nothing"
+        yield Reduction(tuple(options), tuple(suspects), lacks, drops_metrics=metrics)
+    traced = used.get("--trace", "").removeprefix("--trace=")
+    software = software_trace(traced)
+    if knows_software_trace and software != traced:
+        yield Reduction(
+            (*options, f"--trace={software}"), (*suspects, used["--trace"]), "what only tracing by hardware gives",
+            drops_metrics=metrics,
+        )  # fmt: skip

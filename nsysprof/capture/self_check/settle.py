@@ -1,0 +1,51 @@
+"""Choose the options of a recording by what was tried on this machine, once for each nsys, driver and GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from nsysprof.capture.self_check.probe import choose_options, run_ladder
+from nsysprof.capture.self_check.probe_cache import probe_key, read_probes, write_probes
+from nsysprof.notes import Note, make_note
+from nsysprof.results.checks.probe_result import ProbeResult, Verdict
+
+
+def settle_options(
+    nsys: Path, environment: Mapping[str, Any], say: Callable[[str], None], *, may_try: bool
+) -> tuple[tuple[str, ...], list[Note]]:
+    """Return the options that replace the usual ones on this machine, often none, and what is to be said of them.
+
+    environment: the manifest's, with the GPUs and the versions of nsys and the driver.
+    may_try: whether to try the options now where nothing is known of this machine.
+    """
+    if not environment.get("gpu_count"):
+        return (), []
+    results = known_probes(nsys, environment, say, may_try=may_try)
+    options, usual = choose_options(results)
+    if usual is None:
+        return (), []
+    if not options:
+        return (), [make_note("probe-lost", "always", found=usual.text)]
+    return options, [make_note("probe-lost", found=usual.text, options=" ".join(options))]
+
+
+def known_probes(
+    nsys: Path, environment: Mapping[str, Any], say: Callable[[str], None], *, may_try: bool
+) -> tuple[ProbeResult, ...]:
+    """Return the results for this machine: those that are kept, or else those of new trials, which are kept."""
+    key = key_of(environment)
+    results = read_probes(key)
+    if results or not may_try:
+        return results
+    results = run_ladder(nsys, say)
+    if all(each.verdict is not Verdict.UNKNOWN for each in results):
+        write_probes(key, results)
+    return results
+
+
+def key_of(environment: Mapping[str, Any]) -> str:
+    """Return what results hold for, from a manifest's environment."""
+    names = str(environment.get("gpu_name") or "").split(", ")
+    return probe_key(environment.get("nsys_version"), environment.get("driver_version"), tuple(names))

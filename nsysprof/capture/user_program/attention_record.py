@@ -1,0 +1,48 @@
+"""Say what a captured program's processes recorded of their attention, and what that cost."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import DecodeError, json
+
+from nsysprof.notes import Note, make_note
+
+# The names of the hook's files, as tracebacks have them.
+HOOK_FILES = ("attention_hook.py", "attention_calls.py", "attention_facts.py")
+# Fewer calls say nothing of a share of time.
+_LEAST_CALLS = 10
+
+
+def attention_notes(paths: Sequence[Path]) -> list[Note]:
+    """Return notes on the calls that were recorded, their cost, and what could not be recorded.
+
+    paths: what the processes of the program left.
+    """
+    calls = backward = shapes = 0
+    shares, problems = [], []
+    for path in paths:
+        with contextlib.suppress(DecodeError, OSError, KeyError, TypeError, ValueError, AttributeError):
+            data = json.decode(path.read_bytes())
+            calls += sum(int(call["forward"]) for call in data["calls"])
+            backward += sum(int(call["backward"]) for call in data["calls"])
+            shapes += len(data["calls"])
+            problems += [str(text) for text in data["problems"]]
+            shares += _shares(data)
+    if not calls + backward:
+        return [make_note("no-attention")]
+    notes = [make_note("attention-recorded", calls=calls, backward=backward, shapes=shapes)]
+    if shares:
+        notes.append(make_note("attention-cost", share=max(shares)))
+    if problems:
+        notes.append(make_note("attention-problems", problem=problems[0], count=len(problems)))
+    return notes
+
+
+def _shares(data: dict[str, Any]) -> list[float]:
+    """Return the hook's share of the time from the first call of one process to its last (percent)."""
+    wall = int(data["wall_ns"])
+    return [100.0 * int(data["own_ns"]) / wall] if wall > 0 and int(data["count"]) >= _LEAST_CALLS else []

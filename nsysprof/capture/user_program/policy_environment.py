@@ -1,0 +1,81 @@
+"""Start a program with a policy in force, without a change of its code, and read what became of its calls."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec import DecodeError, json
+
+from nsysprof.capture.user_program.program_hook import HOOK_FOLDER
+from nsysprof.results.policy_use import PolicyUse, add_uses
+
+# As in nsysprof.workload.applied_policy.from_environment, which works inside the program.
+POLICY, REPORT = "NSYSPROF_POLICY", "NSYSPROF_POLICY_REPORT"
+
+
+@dataclass(frozen=True)
+class PolicyRun:
+    """How a program ended that ran with a policy. exit_code: 128 and the signal's number where a signal ended it."""
+
+    exit_code: int
+    use: PolicyUse
+    # How many of its processes imported torch.
+    processes: int
+
+
+def policy_environment(policy: Path, environment: Mapping[str, str], report: Path | None = None) -> dict[str, str]:
+    """Return the variables with which Python programs run with a policy.
+
+    report: the folder for what became of their calls; None to write nothing.
+    """
+    path = [str(HOOK_FOLDER), *filter(None, [environment.get("PYTHONPATH", "")])]
+    found = {POLICY: str(policy.resolve()), "PYTHONPATH": os.pathsep.join(path)}
+    return found if report is None else {**found, REPORT: str(report.resolve())}
+
+
+def run_with_policy(argv: Sequence[str], policy: Path, *, stdout_to_stderr: bool = False) -> PolicyRun:
+    """Run a program in this terminal with a policy in force; raise OSError where it cannot be started."""
+    with tempfile.TemporaryDirectory(prefix="nsysprof-") as work:
+        environment = {**os.environ, **policy_environment(policy, os.environ, Path(work))}
+        stdout = sys.stderr.fileno() if stdout_to_stderr else None
+        with _left_to_the_program() as running:
+            process = subprocess.Popen(list(argv), env=environment, stdout=stdout)
+            running.append(process)
+            code = process.wait()
+        uses = read_uses(Path(work))
+    return PolicyRun(code if code >= 0 else 128 - code, add_uses(uses), len(uses))
+
+
+def read_uses(folder: Path) -> list[PolicyUse]:
+    """Return what each process of a program left in the folder; a damaged file counts as none."""
+    found = []
+    for path in sorted(folder.glob("policy-*.json")):
+        with contextlib.suppress(OSError, DecodeError):
+            found.append(json.decode(path.read_bytes(), type=PolicyUse))
+    return found
+
+
+@contextlib.contextmanager
+def _left_to_the_program() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Leave Ctrl-C to the program, which has it from the terminal too, and pass SIGTERM on to it."""
+    running: list[subprocess.Popen[bytes]] = []
+
+    def pass_on(number: int, _frame: object) -> None:
+        for process in running:
+            process.send_signal(number)
+
+    before = {signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN)}
+    before[signal.SIGTERM] = signal.signal(signal.SIGTERM, pass_on)
+    try:
+        yield running
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

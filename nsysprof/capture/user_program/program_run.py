@@ -1,0 +1,80 @@
+"""A capture of a program while it runs, and when it is finished."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from nsysprof.capture.manifest import MANIFEST, Manifest, write_manifest
+from nsysprof.capture.measured_process import WORK
+from nsysprof.capture.rank import RankIdentity, job_token
+from nsysprof.capture.user_program.program_plan import ProgramPlan
+from nsysprof.capture.user_program.rank_record import RankRecord, merge_manifest, read_records
+from nsysprof.capture.user_program.record_program import Say, Watchers
+from nsysprof.capture.user_program.streamed import Ended
+from nsysprof.errors import NsysprofError
+from nsysprof.notes import Loss
+from nsysprof.results.checks.recording_check import RecordingCheck, WatchedGpu
+
+Inspect = Callable[[Path, WatchedGpu], RecordingCheck]
+
+
+@dataclass(frozen=True)
+class CapturedProgram:
+    """A finished capture."""
+
+    manifest: Manifest
+    ended: Ended
+    # The traces that this process exported.
+    traces: tuple[Path, ...]
+    # Why one of the traces, or all, are missing; None when all are there.
+    failure: NsysprofError | None
+    # What the traces lack.
+    losses: tuple[Loss, ...] = ()
+    # The trace compared with what the program did; None where there is no trace, or one for each rank.
+    check: RecordingCheck | None = None
+
+
+@dataclass
+class ProgramRun:
+    """A capture of a program while it runs."""
+
+    plan: ProgramPlan
+    folder: Path
+    nsys: Path
+    # The rank of this process, where the job starts nsysprof once per rank or node; None where it runs alone.
+    identity: RankIdentity | None
+    watchers: Watchers
+    say: Say
+    # Compares a finished trace with what was seen of the program.
+    inspect: Inspect
+    manifest: Manifest
+    metrics: tuple[str, ...] = ()
+
+    @property
+    def job(self) -> str:
+        return job_token(os.environ, list(self.plan.argv), self.identity.world_size if self.identity else 1)
+
+    @property
+    def starter(self) -> int:
+        return self.identity.rank if self.identity else 0
+
+    @property
+    def records(self) -> list[RankRecord]:
+        """Return the records of this job, by rank."""
+        return [record for record in read_records(self.folder) if record.job == self.job]
+
+    def save(self) -> Manifest:
+        """Write the manifest, with what the other ranks have left in the folder by now, and return it."""
+        records = self.records
+        manifest = merge_manifest(self.manifest, records, self.plan.ranks) if records else self.manifest
+        # Written in a folder of its own first, because other ranks may be writing theirs.
+        own = self.folder / WORK / f"manifest-{self.starter}"
+        own.mkdir(parents=True, exist_ok=True)
+        write_manifest(own, manifest)
+        (own / MANIFEST).replace(self.folder / MANIFEST)
+        shutil.rmtree(own, ignore_errors=True)
+        return manifest

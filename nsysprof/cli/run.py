@@ -1,0 +1,83 @@
+"""Define `nsysprof run`: run any program with a tuned policy, without a change of its code."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nsysprof.cli import options
+from nsysprof.cli.measurement import run_measurement
+from nsysprof.cli.terminal.console import print_json
+from nsysprof.errors import UsageError
+from nsysprof.files.json_file import json_value
+
+if TYPE_CHECKING:
+    from nsysprof.app.run import RunRequest, RunResult
+
+EXAMPLES = (
+    "nsysprof run --policy policy.json -- python train.py",
+    "nsysprof run --policy policy.json -- torchrun --nproc-per-node 8 train.py",
+)
+
+Program = Annotated[
+    list[str], typer.Argument(metavar="-- PROGRAM [ARGUMENTS]", help="The program to run.", show_default=False)
+]
+
+
+def run(
+    program: Program,
+    policy: options.Policy = None,
+    dry_run: options.DryRun = False,
+    as_json: options.Json = False,
+) -> None:
+    """Run a program with the backends that were tuned for its shapes of attention.
+
+    Works for every Python that the program starts, also under torchrun and torch.compile. Calls without a rule are left
+    to torch, and so are all calls on another GPU or torch. The exit code is the program's.
+    """
+    from nsysprof.app import run as use_case
+
+    if policy is None:
+        raise UsageError("run needs a policy.", "Give --policy policy.json, the file that nsysprof tune wrote.")
+    run_measurement(
+        use_case.RunRequest(tuple(program), policy, stdout_to_stderr=as_json),
+        use_case.run,
+        print_plan=_print_plan,
+        print_result=_print,
+        dry_run=dry_run,
+        as_json=as_json,
+    )
+
+
+def _print_plan(request: RunRequest, as_json: bool) -> None:
+    from nsysprof.app.run import check_run
+
+    found = check_run(request)
+    where = " with ".join(filter(None, (found.gpu_name or found.device, f"torch {found.torch_version}")))
+    if as_json:
+        print_json({"program": list(request.argv), "policy": str(request.policy), "rules": len(found.rules)})
+        return
+    typer.echo(f"{shlex.join(request.argv)}, with {len(found.rules)} rules that were tuned on {where}")
+
+
+def _print(result: RunResult, as_json: bool) -> None:
+    """Print what became of the calls on stderr, because stdout belongs to the program."""
+    if as_json:
+        keys = {"exit_code": result.exit_code, "processes": result.processes}
+        print_json({**keys, "use": json_value(result.use)})
+    else:
+        typer.echo(_told(result), err=True)
+    if result.exit_code:
+        raise typer.Exit(result.exit_code)
+
+
+def _told(result: RunResult) -> str:
+    use = result.use
+    if not result.processes:
+        return "nsysprof: no process of the program imported torch and ended by itself; nothing is known of its calls"
+    compiled = f", {use.compiled:,} were compiled with a rule" if use.compiled else ""
+    largest = max((error for error in use.errors.values() if error is not None), default=None)
+    checked = "" if largest is None else f"; first calls differ from torch's choice by at most {largest:.1g} relative"
+    return f"nsysprof: {use.calls:,} calls ran as tuned, {use.left:,} were left to torch{compiled}{checked}"

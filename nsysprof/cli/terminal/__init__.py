@@ -1,0 +1,1 @@
+"""Print on the terminal: results, progress, and streams that may go away."""

@@ -1,0 +1,55 @@
+"""Print on the terminal what several commands print."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from nsysprof.report.document import Report
+
+# The answer of a gate. No error of nsysprof has exit code 1 or 3; see nsysprof/errors.py.
+GATE_EXIT_CODES = {"pass": 0, "regression": 1, "inconclusive": 3}
+
+
+def print_json(data: object) -> None:
+    """Print a result for `--json`: every number with all of its digits, and null where one is unknown."""
+    from nsysprof.files.json_file import encode_json
+
+    typer.echo(encode_json(data).decode(), nl=False)
+
+
+def print_report(report: Report) -> None:
+    """Print a report. A terminal would break a long sentence within a word; a pipe gets it as one line."""
+    from nsysprof.report.formats.console import render_console
+
+    width = terminal_width()
+    text = render_console(report, width)
+    typer.echo(wrap_sentences(text, width) if sys.stdout.isatty() else text)
+
+
+def say_missing_figures(wanted: bool) -> None:
+    """Say on stderr that no figures were drawn, where they were wanted and matplotlib is missing."""
+    from nsysprof.report.figures.png import can_draw
+
+    if wanted and not can_draw():
+        typer.echo("No PNG figures: they need matplotlib. -> pip install 'nsysprof[figures]'", err=True)
+
+
+def wrap_sentences(text: str, width: int) -> str:
+    """Return a text whose lines are broken between words where they exceed `width`, and go on below their beginning."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        indent = " " * (len(line) - len(line.lstrip(" ")))
+        whole = len(line) <= width
+        lines += [line] if whole else textwrap.wrap(line, width, subsequent_indent=indent, break_on_hyphens=False)
+    return "\n".join(lines)
+
+
+def terminal_width() -> int:
+    """Return how many characters a line of the terminal holds."""
+    return shutil.get_terminal_size((120, 40)).columns

@@ -1,0 +1,85 @@
+"""Print what `nsysprof capture -- PROGRAM` says: on stderr, because stdout belongs to the program."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+import typer
+
+from nsysprof.cli.terminal.console import print_json
+from nsysprof.errors import UsageError
+from nsysprof.units import format_bytes
+
+if TYPE_CHECKING:
+    from nsysprof.app.capture_program import PlannedProgram, ProgramResult
+
+
+def parse_ranks(text: str) -> tuple[int, ...]:
+    """Return the ranks of a list with spans: `0,8-11` -> (0, 8, 9, 10, 11). Raise UsageError for anything else."""
+    found: set[int] = set()
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        low, dash, high = part.partition("-")
+        if not low.isdigit() or (dash and not high.isdigit()) or int(high or low) < int(low):
+            raise UsageError(f"--ranks {part!r} is not a valid rank.", "Give ranks and spans of ranks, e.g. 0,8-11.")
+        found.update(range(int(low), int(high or low) + 1))
+    return tuple(sorted(found))
+
+
+def print_program_plan(planned: PlannedProgram, *, as_json: bool) -> None:
+    """Print what would be recorded, and how."""
+    plan, folder = planned.plan, planned.folder
+    if as_json:
+        data = {"program": list(plan.argv), "out": str(folder), "per_rank": plan.per_rank, "nsys": planned.nsys_argv}
+        print_json(data)
+        return
+    each = "each worker of" if plan.per_rank else ""
+    typer.echo(f"{each} {shlex.join(plan.argv)}, into {folder}".strip())
+    typer.echo(f"  {shlex.join(planned.nsys_argv)}")
+
+
+def print_program_result(result: ProgramResult, *, as_json: bool) -> None:
+    """Print how the program ended, what a reader must know, and where the traces are."""
+    if as_json:
+        manifest = result.captured.manifest.to_json()
+        keys = ("program", "ranks", "complete", "notes")
+        print_json({"folder": str(result.folder), **{key: manifest[key] for key in keys}})
+    elif result.is_first:
+        _print_end(result)
+
+
+def end_with_program(result: ProgramResult) -> None:
+    """End with the program's exit code; what else went wrong counts where the program says 0."""
+    captured, ended = result.captured, result.captured.ended
+    if ended.exit_code and not ended.ended_by_us and not ended.refused and ended.interrupted is None:
+        if captured.failure is not None:
+            typer.echo(f"{captured.failure.text} -> {captured.failure.next_step}", err=True)
+        raise typer.Exit(ended.exit_code)
+    if result.failure is not None:
+        raise result.failure
+
+
+def _print_end(result: ProgramResult) -> None:
+    from nsysprof.report.formats.console import note_line
+
+    captured, folder = result.captured, result.folder
+    manifest = captured.manifest
+    assert manifest.program is not None
+    seconds, code = captured.ended.duration_ns / 1e9, captured.ended.exit_code
+    how = "did not start" if code is None else f"ended with exit code {code}"
+    if captured.ended.ended_by_us:
+        how = "was ended with the recording"
+    typer.echo(f"\nthe program {how} after {seconds:.1f} s", err=True)
+    for note in manifest.notes:
+        typer.echo(note_line(note), err=True)
+    ranks, what = manifest.program.ranks, ""
+    if ranks:
+        traced = sum(rank.trace is not None for rank in ranks)
+        so_far = " so far" if traced < ranks[0].world_size and not manifest.complete else ""
+        what = f"traces of {traced} of {ranks[0].world_size} ranks{so_far}, "
+    size = (
+        f"{what}{format_bytes(result.trace_bytes)}); next: nsysprof analyze {folder}"
+        if captured.traces
+        else f"{what}no trace)"
+    )
+    typer.echo(f"capture in {folder} ({size}", err=True)

@@ -1,0 +1,139 @@
+"""Tell what a folder holds, by the folder.json that its run wrote last: whose it is, and whether it is complete."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from nsysprof.errors import OutputError, TraceError
+from nsysprof.files.output import output_error, write_whole
+from nsysprof.files.plain_file import read_plain_text
+from nsysprof.files.written_by import VERSION
+
+FORMAT_VERSION = 1
+STATE = "folder.json"
+PART, OLD = "nsysprof-part", "nsysprof-old"
+# The end of the name of a file in a folder that a job has begun and not completed; joint_folder makes it.
+MARK = "nsysprof-job"
+
+
+@dataclass(frozen=True)
+class FolderKind:
+    """One kind of result folder."""
+
+    # The name in folder.json, such as "analysis", and the article before it.
+    name: str
+    article: str
+    # The file by which a folder of this kind is recognised that has no folder.json.
+    proof: str
+    # Patterns of files that older versions wrote. Whatever else is in a folder belongs to the user and stays.
+    files: tuple[str, ...]
+    # A file that the folder must not have.
+    unless: str = ""
+    # Whether a run may take hours, so that what it has measured is kept when it fails.
+    is_slow: bool = False
+    # Whether a run continues what a killed one has left.
+    goes_on: bool = False
+    # JSON files that name paths inside the folder.
+    with_paths: tuple[str, ...] = ()
+
+
+def check_folder(folder: Path, kind: FolderKind, *, force: bool) -> None:
+    """Raise OutputError unless `folder` is free, or holds an older result of this kind and `force` is given."""
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise OutputError(f"{folder} is a file.", "Choose another folder with --out.")
+        names = {path.name for path in folder.iterdir()} - {STATE} if folder.is_dir() else set()
+    except OSError as error:
+        raise output_error(folder, error) from error
+    state = read_state(folder)
+    names = {name for name in names if not is_leftover_inside(name)}
+    if not names or (state is not None and is_barely_begun(state, kind, names)):
+        return
+    if not _is_ours(folder, kind, state):
+        raise OutputError(
+            f"{folder} exists, and nsysprof did not write it as {kind.article} {kind.name}.",
+            "Choose another folder with --out.",
+        )
+    if force:
+        return
+    if state is not None and not state.get("whole"):
+        raise OutputError(
+            f"{folder} holds {kind.article} {kind.name} that did not end.",
+            "Give --force to replace it, or another folder with --out.",
+        )
+    raise OutputError(
+        f"{folder} already holds {kind.article} {kind.name}.",
+        "Give --force to replace it, or another folder with --out.",
+    )
+
+
+def read_state(folder: Path) -> dict[str, object] | None:
+    """Return what folder.json says, or None where there is none that can be read, as in folders of older versions."""
+    try:
+        data = json.loads(read_plain_text(folder / STATE))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def write_state(folder: Path, kind: FolderKind, files: list[str], *, whole: bool) -> None:
+    """Write folder.json. Raises OutputError."""
+    data = {
+        "format_version": FORMAT_VERSION,
+        "nsysprof_version": VERSION,
+        "kind": kind.name,
+        "whole": whole,
+        "files": [name for name in files if name != STATE],
+    }
+    write_whole(folder / STATE, (json.dumps(data, indent=1) + "\n").encode())
+
+
+def require_whole(folder: Path) -> None:
+    """Raise TraceError for a folder whose run was killed or has not ended yet."""
+    state = read_state(folder)
+    if state is not None and state.get("whole") is not True:
+        raise TraceError(
+            f"{folder} is incomplete: the run that writes it has not ended, or was killed.",
+            "Wait until the run ends, or run it again with --force.",
+        )
+
+
+def find_leftovers(folder: Path) -> list[Path]:
+    """Return what killed runs left beside the folder or in it, the newest first."""
+    real = real_folder(folder)
+    name = re.compile(rf"\.{re.escape(real.name[:100])}\.[0-9a-f]{{16}}\.({PART}|{OLD})")
+    try:
+        found = [path for path in real.parent.iterdir() if name.fullmatch(path.name)]
+        if real.is_dir():
+            found += [path for path in real.iterdir() if is_leftover_inside(path.name)]
+        return sorted(found, key=lambda path: path.lstat().st_mtime_ns, reverse=True)
+    except OSError:
+        return []
+
+
+def is_leftover_inside(name: str) -> bool:
+    """Return whether a file in a folder is what a killed run left there."""
+    return name.startswith(".") and name.endswith((f".{PART}", f".{MARK}"))
+
+
+def _is_ours(folder: Path, kind: FolderKind, state: dict[str, object] | None) -> bool:
+    if state is not None and "kind" in state:
+        return state["kind"] == kind.name
+    is_begun = any(path.name.endswith(f".{MARK}") for path in folder.iterdir())
+    return (is_begun or (folder / kind.proof).exists()) and not (kind.unless and (folder / kind.unless).exists())
+
+
+def is_barely_begun(state: dict[str, object], kind: FolderKind, names: set[str]) -> bool:
+    """Return whether a run ended before it had anything to keep."""
+    return state.get("whole") is False and state.get("kind") == kind.name and kind.proof not in names
+
+
+def real_folder(folder: Path) -> Path:
+    """Return where the folder is, spelled as the user wrote it where that means the same: other machines may see it."""
+    if folder.is_symlink() or ".." in folder.parts:
+        return Path(os.path.realpath(folder))
+    return folder.absolute()

@@ -1,0 +1,1 @@
+"""Define what all figures share: colours, axes and where labels stand."""

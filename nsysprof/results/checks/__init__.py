@@ -1,0 +1,1 @@
+"""Hold what was checked of a machine, a recording or an environment."""

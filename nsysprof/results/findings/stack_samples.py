@@ -1,0 +1,22 @@
+"""Define the stacks that a captured program's threads had, at moments of the trace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class StackSamples:
+    """Samples in order of time."""
+
+    # Since the start of the session (ns).
+    time_ns: npt.NDArray[np.int64]
+    # Process and thread in the bits of nsys' globalTid, without those of the machine.
+    thread: npt.NDArray[np.int64]
+    # Position in `lines`; -1 where no line of the program is in the stack.
+    line: npt.NDArray[np.int64]
+    # The innermost line that is not of torch or of Python's library: FILE:LINE.
+    lines: tuple[str, ...]

@@ -1,0 +1,34 @@
+"""Define what a process says of the policy that it ran with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+
+class PolicyUse(Struct, frozen=True):
+    """What became of the calls of attention of one process, or of several together."""
+
+    calls: int = 0
+    left: int = 0
+    # Forms of calls that torch.compile traced with a rule, however often they ran then.
+    compiled: int = 0
+    # The largest relative error of the checks of first calls, by tensor: out, dq, dk, dv.
+    errors: dict[str, float | None] = {}
+    # Why calls, or all of them, were left to torch.
+    reasons: tuple[str, ...] = ()
+
+
+def add_uses(uses: Iterable[PolicyUse]) -> PolicyUse:
+    """Return what became of the calls of all these processes."""
+    calls = left = compiled = 0
+    errors: dict[str, float | None] = {}
+    reasons: list[str] = []
+    for use in uses:
+        calls, left, compiled = calls + use.calls, left + use.left, compiled + use.compiled
+        for name, error in use.errors.items():
+            known = errors.get(name)
+            errors[name] = error if known is None else max(known, error or 0.0)
+        reasons += use.reasons
+    return PolicyUse(calls, left, compiled, errors, tuple(dict.fromkeys(reasons)))

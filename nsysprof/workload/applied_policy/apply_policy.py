@@ -1,0 +1,360 @@
+"""Replace torch's scaled_dot_product_attention by one that runs a policy's backend where a rule matches the call."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional
+
+from nsysprof.attention.policy_file import AUTO, PolicyFile, PolicyRule
+from nsysprof.workload.applied_policy.first_call_check import CallCheck, check_first_call
+
+_DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
+_REFUSED = ("No available kernel", "No viable backend")
+# Torch's flags belong to the process: another thread's call must neither see them changed nor change them back.
+_FLAGS = threading.RLock()
+_C: Any = torch._C
+# How torch asks and sets whether each backend is allowed. torch.backends.cuda wraps these at twice the cost.
+_GETTERS: dict[str, Callable[[], bool]] = {
+    "math": _C._get_math_sdp_enabled,
+    "flash": _C._get_flash_sdp_enabled,
+    "efficient": _C._get_mem_efficient_sdp_enabled,
+    "cudnn": _C._get_cudnn_sdp_enabled,
+}
+_SETTERS: dict[str, Callable[[bool], None]] = {
+    "math": _C._set_sdp_use_math,
+    "flash": _C._set_sdp_use_flash,
+    "efficient": _C._set_sdp_use_mem_efficient,
+    "cudnn": _C._set_sdp_use_cudnn,
+}
+_FLAGS_OF = {
+    backend: tuple((_GETTERS[name], _SETTERS[name], name == backend) for name in _GETTERS) for backend in _GETTERS
+}
+NO_RULE = "A call does not match any rule of the policy and is left to torch."
+Say = Callable[[str], None]
+
+
+class AppliedPolicy:
+    """The rules of a policy as they are looked up, and what became of the calls.
+
+    say: told once for each reason why calls were left to torch.
+    """
+
+    def __init__(self, file: PolicyFile, say: Say) -> None:
+        self.file = file
+        self.rules = _index(file)
+        # Rules whose backend has computed the same as torch's own choice, on inputs of this program.
+        self.proven: set[Any] = set()
+        self.checks: list[CallCheck] = []
+        self.calls = 0
+        self.left = 0
+        # Forms of calls that torch.compile traced with a rule, however often they run then.
+        self.compiled_forms: set[Any] = set()
+        self._say = say
+        self._said: set[str] = set()
+
+    @property
+    def compiled(self) -> int:
+        """Return how many forms of calls were compiled with a rule."""
+        return len(self.compiled_forms)
+
+    def say(self, text: str) -> None:
+        """Tell why calls are left to torch, unless that was told before."""
+        if text not in self._said:
+            self._said.add(text)
+            self._say(text)
+
+    def retire(self) -> None:
+        """Leave every call to torch from now on."""
+        self.rules.clear()
+        self._said.add(NO_RULE)
+
+    def drop(self, key: Any, text: str) -> None:
+        """Leave calls of this form to torch for good, and tell why."""
+        self.rules[key] = AUTO
+        self.say(text)
+
+
+# All policies in force, the innermost last, and torch's own function while there is any. Guarded by _FLAGS.
+_ACTIVE: list[AppliedPolicy] = []
+_ORIGINAL: list[Callable[..., Any]] = []
+
+
+def begin_policy(applied: AppliedPolicy) -> None:
+    """Put a policy in force, for all threads."""
+    with _FLAGS:
+        _ACTIVE.append(applied)
+        if len(_ACTIVE) == 1:
+            own = torch.nn.functional.scaled_dot_product_attention
+            _ORIGINAL.append(own)
+            torch.nn.functional.scaled_dot_product_attention = make_function(own)
+
+
+def end_policy(applied: AppliedPolicy) -> None:
+    """Put a policy out of force. Of several entries, the last of its own goes: blocks of threads end in any order."""
+    with _FLAGS:
+        _ACTIVE.pop(max(i for i, active in enumerate(_ACTIVE) if active is applied))
+        if not _ACTIVE:
+            torch.nn.functional.scaled_dot_product_attention = _ORIGINAL.pop()
+
+
+def make_function(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function that takes the place of torch's. `original` is called for whatever is left to torch."""
+
+    # No default is a float: the compiler would make an input of the graph of it.
+    def scaled_dot_product_attention(
+        query: Any,
+        key: Any,
+        value: Any,
+        attn_mask: Any = None,
+        dropout_p: Any = None,
+        is_causal: Any = False,
+        scale: Any = None,
+        **rest: Any,
+    ) -> Any:
+        dropout = 0.0 if dropout_p is None else dropout_p
+        active = _ACTIVE[-1] if _ACTIVE else None
+        if active is None:
+            return original(query, key, value, attn_mask, dropout, is_causal, scale=scale, **rest)
+        if torch.compiler.is_compiling():
+            return _call_compiled(original, query, key, value, attn_mask, dropout, is_causal, scale, rest)
+        call = call_key(query, key, value, attn_mask, dropout, is_causal)
+        backend = active.rules.get(call)
+        if backend is None:
+            active.left += 1
+            active.say(NO_RULE)
+        elif backend != AUTO:
+            arguments = (query, key, value, attn_mask, dropout, is_causal)
+            with _FLAGS:
+                return _run(active, call, backend, original, arguments, scale, rest)
+        else:
+            active.calls += 1
+        return original(query, key, value, attn_mask, dropout, is_causal, scale=scale, **rest)
+
+    _register_with_script(scaled_dot_product_attention)
+    return scaled_dot_product_attention
+
+
+def call_key(query: Any, key: Any, value: Any, mask: Any, dropout: float, is_causal: bool) -> Any:
+    """Return the key of a call in the rules, or None for a call of a form that no policy has.
+
+    A scale does not count, because no backend is chosen by it.
+    """
+    # A subclass (of nested or distributed tensors) has other kernels. A policy has one device.
+    if type(query) is not torch.Tensor or type(key) is not torch.Tensor or dropout:
+        return None
+    try:
+        sizes = key.shape
+        if value.shape != sizes:
+            return None
+        wants = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
+        kind = None if mask is None else mask.dtype is torch.bool
+        is_cuda = query.is_cuda
+        dtype = query.dtype
+        if torch.is_autocast_enabled("cuda" if is_cuda else "cpu"):
+            dtype = torch.get_autocast_dtype("cuda" if is_cuda else "cpu")  # in which autocast runs this call
+        return (query.shape, sizes, dtype, kind, is_causal, wants, is_cuda)
+    except (RuntimeError, AttributeError):  # a nested tensor has no shape, and what is no tensor has none either
+        return None
+
+
+def _run(
+    active: AppliedPolicy,
+    call: Any,
+    backend: str,
+    original: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    scale: float | None,
+    rest: dict[str, Any],
+) -> Any:
+    """Run a call with one backend alone and return its result; at its first call, check that first."""
+    if call not in active.proven and not _prove(active, call, backend, original, arguments, scale, rest):
+        active.left += 1
+        return original(*arguments, scale=scale, **rest)
+    changed = allow_only(backend)
+    try:
+        active.calls += 1
+        return original(*arguments, scale=scale, **rest)
+    except RuntimeError as error:
+        if not any(words in str(error) for words in _REFUSED):
+            raise
+    finally:
+        for setter, was in changed:
+            setter(was)
+    active.calls -= 1
+    active.left += 1
+    active.drop(call, f"{backend} refused a call that it was tuned for; that shape is left to torch.")
+    return original(*arguments, scale=scale, **rest)
+
+
+def allow_only(backend: str) -> list[tuple[Callable[[bool], None], bool]]:
+    """Allow one backend alone, and return the setters and values with which the flags are as before.
+
+    sdpa_kernel does the same through Python objects, at several times the cost of the call itself.
+    """
+    changed = []
+    for getter, setter, wanted in _FLAGS_OF[backend]:
+        if getter() is not wanted:
+            setter(wanted)
+            changed.append((setter, not wanted))
+    return changed
+
+
+def _prove(
+    active: AppliedPolicy,
+    call: Any,
+    backend: str,
+    original: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    scale: float | None,
+    rest: dict[str, Any],
+) -> bool:
+    """Return whether the backend may run this call; where it may not, the rule is dropped and the reason told."""
+    if call[-1] and torch.cuda.is_current_stream_capturing():
+        active.say("A shape was first called while a CUDA graph was captured: these calls are left to torch.")
+        return False
+
+    def attend(alone: bool, *tensors: Any) -> Any:
+        changed = allow_only(backend) if alone else []
+        try:
+            return original(*tensors, *arguments[3:], scale=scale, **rest)
+        finally:
+            for setter, was in changed:
+                setter(was)
+
+    checked = check_first_call(attend, arguments[:3], wants=call[5], backend=backend)
+    active.checks.append(checked)
+    if not checked.ok:
+        active.drop(call, f"{checked.reason}; that shape is left to torch.")
+        return False
+    active.proven.add(call)
+    return True
+
+
+def _call_compiled(
+    original: Callable[..., Any],
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any,
+    dropout: float,
+    is_causal: bool,
+    scale: float | None,
+    rest: dict[str, Any],
+) -> Any:
+    """Run a call while torch.compile traces it: it knows torch's own context manager, but neither flags nor locks.
+
+    A size that the compiler keeps open for other values is left to torch: a rule would pin the graph to one size.
+    """
+    from torch.fx.experimental.symbolic_shapes import has_static_value
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    backend = None
+    if all(has_static_value(size) for size in (*query.shape, *key.shape)):
+        sizes = tuple(int(size) for size in query.shape), tuple(int(size) for size in key.shape)
+        wants = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
+        kind = None if mask is None else mask.dtype is torch.bool
+        if dropout == 0.0 and value.shape == key.shape:
+            device = "cuda" if query.is_cuda else "cpu"
+            dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else query.dtype
+            backend = _choose_compiled(*sizes, dtype, kind, is_causal, bool(wants), query.is_cuda)
+    else:
+        _leave_open_sizes()
+    if backend == "math":
+        with sdpa_kernel(SDPBackend.MATH):
+            return original(query, key, value, mask, dropout, is_causal, scale=scale, **rest)
+    if backend == "flash":
+        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+            return original(query, key, value, mask, dropout, is_causal, scale=scale, **rest)
+    if backend == "efficient":
+        with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):
+            return original(query, key, value, mask, dropout, is_causal, scale=scale, **rest)
+    if backend == "cudnn":
+        with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+            return original(query, key, value, mask, dropout, is_causal, scale=scale, **rest)
+    return original(query, key, value, mask, dropout, is_causal, scale=scale, **rest)
+
+
+def _choose_compiled(*key: Any) -> str | None:
+    """Return the backend of a rule. The compiler runs this while it traces, and keeps the answer."""
+    active = _ACTIVE[-1] if _ACTIVE else None
+    if active is None:
+        return None
+    backend = active.rules.get(key)
+    if backend is None:
+        active.say("A compiled call does not match any rule of the policy and is left to torch.")
+        return None
+    if backend == AUTO:
+        return None
+    active.compiled_forms.add(key)
+    return backend
+
+
+def _leave_open_sizes() -> None:
+    if _ACTIVE:
+        _ACTIVE[-1].say("A compiled call has sizes that stay open (dynamic shapes) and is left to torch.")
+
+
+# What torch.compiler.assume_constant_result does, without loading the compiler.
+_choose_compiled._dynamo_marked_constant = True  # type: ignore[attr-defined]
+_leave_open_sizes._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def _register_with_script(function: Callable[..., Any]) -> None:
+    """Let torch.jit.script take the function for torch's own, as which it cannot compile ours."""
+    try:
+        from torch.jit import _builtins
+
+        _builtins._register_builtin(function, "aten::scaled_dot_product_attention")
+    except (ImportError, AttributeError):  # a torch without it; only programs that script attention notice
+        return
+
+
+def _index(file: PolicyFile) -> dict[Any, str]:
+    """Return the backends of the rules by key. Of rules for gradients, the whole pass counts before the backward."""
+    found: dict[Any, str] = {}
+    is_cuda = file.device == "cuda"
+    for rule in sorted(file.rules, key=lambda rule: rule.pass_ == "fwdbwd"):
+        for key in _keys_of(rule, is_cuda):
+            found[key] = rule.backend
+    return found
+
+
+def _keys_of(rule: PolicyRule, is_cuda: bool) -> list[Any]:
+    kv_seq = getattr(rule, "kv_seq", 0) or rule.seq
+    mask = str(getattr(rule, "mask", "none")).partition(":")[0]
+    if getattr(rule, "dropout", 0.0):
+        return []  # another backend draws other random numbers, so nothing could be checked
+    query = (rule.batch, rule.heads, rule.seq, rule.head_dim)
+    keys = (rule.batch, rule.kv_heads, kv_seq, rule.head_dim)
+    kind = {"none": None, "bool": True}.get(mask, False)
+    return [(query, keys, _DTYPES[rule.dtype], kind, rule.causal, rule.pass_ != "fwd", is_cuda)]
+
+
+def machine_differences(file: PolicyFile, *, with_gpu: bool = True) -> list[str]:
+    """Return in words what differs between the policy's machine and this one; empty where the policy holds.
+
+    with_gpu: whether to ask for the GPU too, which initialises CUDA.
+    """
+    facts: list[tuple[str, str | None, str | None]] = [("torch", file.torch_version, str(torch.__version__))]
+    if file.device == "cuda" and torch.version.cuda is None:
+        facts.insert(0, ("the device", file.gpu_name, "no GPU"))
+    elif file.device == "cuda" and with_gpu:
+        if not torch.cuda.is_available():
+            facts = [("the device", file.gpu_name, "no GPU")]
+        else:
+            facts.insert(0, ("the GPU", file.gpu_name, torch.cuda.get_device_name()))
+            facts.append(("cuDNN", file.cudnn_version, loaded_cudnn()))
+    return [f"{name} is {have}, tuned on {wanted}" for name, wanted, have in facts if wanted != have]
+
+
+def loaded_cudnn() -> str | None:
+    """Return the version of cuDNN that torch loaded, such as `9.19.0`; None without cuDNN."""
+    number = torch.backends.cudnn.version()
+    if number is None:
+        return None
+    major, rest = divmod(number, 10000) if number >= 90000 else divmod(number, 1000)
+    return f"{major}.{rest // 100}.{rest % 100}"

@@ -1,0 +1,165 @@
+"""Read from the arguments of a call of attention what it computes: sizes, data type, mask, dropout, order of memory.
+
+It needs nothing but the standard library, because it runs in the program's own Python.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+_SDPA = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
+_FLEX = ("query", "key", "value", "score_mod", "block_mask", "scale", "enable_gqa")
+_FLASH = ("q", "k", "v", "dropout_p", "softmax_scale", "causal")
+_VARLEN = ("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k", *_FLASH[3:])
+_CACHE = ("q", "k_cache", "v_cache", "k", "v", "rotary_cos", "rotary_sin", "cache_seqlens", "cache_batch_idx",
+          "cache_leftpad", "block_table", "softmax_scale", "causal")  # fmt: skip
+_XFORMERS = ("query", "key", "value", "attn_bias", "p", "scale")
+_NAMES = {
+    "sdpa": _SDPA, "flex_attention": _FLEX, "flash_attn_func": _FLASH, "flash_attn_varlen_func": _VARLEN,
+    "flash_attn_with_kvcache": _CACHE, "memory_efficient_attention": _XFORMERS,
+    "flash_attn_qkvpacked_func": ("qkv", *_FLASH[3:]), "flash_attn_kvpacked_func": ("q", "kv", *_FLASH[3:]),
+    "flash_attn_varlen_qkvpacked_func": ("qkv", "cu_seqlens", "max_seqlen", *_FLASH[3:]),
+    "flash_attn_varlen_kvpacked_func": ("q", "kv", *_VARLEN[3:]),
+    "_native_multi_head_attention": ("query", "key", "value", "embed_dim", "num_head"),
+    "_transformer_encoder_layer_fwd": ("src", "embed_dim", "num_heads"),
+}  # fmt: skip
+_DTYPES = {"torch.float16": "fp16", "torch.bfloat16": "bf16", "torch.float32": "fp32"}
+
+
+def facts_of(function: str, args: tuple[Any, ...], kwargs: dict[str, Any], dtype: Any) -> dict[str, Any]:
+    """Return what a call computes, by the names that the file of calls has for it; unknown is left out.
+
+    function: the name of the function that was called.
+    dtype: of the computation, where autocast changes it; else None.
+    """
+    given = dict(zip(_NAMES.get(function, ()), args, strict=False)) | kwargs
+    if "num_heads" in given or "num_head" in given:
+        return _facts_of_layer(given)
+    query, key, value = _inputs(given)
+    facts: dict[str, Any] = {}
+    if "cu_seqlens_q" in given or "cu_seqlens" in given:
+        facts |= _facts_of_varlen(given, query, key)
+    elif getattr(query, "is_nested", False):
+        facts |= {"batch": int(query.size(0)), "heads": int(query.size(1)), "kv_heads": int(key.size(1))}
+        facts |= {"head_dim": int(query.size(3)), "mask": "nested"}
+    else:
+        facts |= _sizes(query, key, value, length_first=function not in ("sdpa", "flex_attention"))
+        facts["mask"] = _mask_of(given)
+    if "k_cache" in given and facts.get("seq_kv") is not None and given.get("cache_seqlens") is not None:
+        facts["mask"] = "cache"
+    facts["causal"] = bool(given.get("is_causal", given.get("causal", False))) or _is_lower(given.get("attn_bias"))
+    facts["dropout"] = float(given.get("dropout_p", given.get("p", 0.0)) or 0.0)
+    name = str(query.dtype if dtype is None else dtype)
+    facts["dtype"] = _DTYPES.get(name, name.removeprefix("torch."))
+    scale = given.get("scale", given.get("softmax_scale"))
+    facts["scale"] = float(scale) if isinstance(scale, (int, float)) else None
+    facts["device"] = str(query.device.type)
+    return facts
+
+
+def shorten_path(path: str) -> str:
+    """Return a path as it may stand in a range: below the current folder, below a library's folder, or its end."""
+    for folder in ("site-packages" + os.sep, "dist-packages" + os.sep):
+        if folder in path:
+            return path.rpartition(folder)[2]
+    here = os.getcwd() + os.sep  # noqa: PTH109
+    return path[len(here) :] if path.startswith(here) else os.path.basename(path)  # noqa: PTH119
+
+
+def _inputs(given: dict[str, Any]) -> tuple[Any, Any, Any]:
+    if "qkv" in given:
+        return tuple(given["qkv"].unbind(-3))
+    query = given["query"] if "query" in given else given["q"]
+    if "kv" in given:
+        key, value = given["kv"].unbind(-3)
+        return query, key, value
+    found = [next(given[name] for name in names if name in given)
+             for names in (("key", "k_cache", "k"), ("value", "v_cache", "v"))]  # fmt: skip
+    return query, found[0], found[1]
+
+
+def _sizes(query: Any, key: Any, value: Any, *, length_first: bool) -> dict[str, Any]:
+    """Return the sizes of inputs of two to any number of dimensions. Of three, heads are part of the batch."""
+    shapes = [tuple(int(size) for size in tensor.shape) for tensor in (query, key, value)]
+    letters = "bhsd"
+    if length_first:
+        shapes = [s if len(s) < 4 else (*s[:-3], s[-2], s[-3], s[-1]) for s in shapes]
+        letters = "bshd"
+    (q, k, v), batch = shapes, 1
+    for size in q[:-3] if len(q) > 3 else q[:-2]:
+        batch *= size
+    many = len(q) > 3
+    layouts = [_layout_of(tensor, letters) for tensor in (query, key, value)]
+    return {
+        "batch": batch, "heads": q[-3] if many else 1, "kv_heads": k[-3] if many else 1, "seq_q": q[-2],
+        "seq_kv": k[-2], "head_dim": q[-1], "head_dim_v": v[-1],
+        "layout": layouts[0] if len(set(layouts)) == 1 else ",".join(layouts),
+    }  # fmt: skip
+
+
+def _layout_of(tensor: Any, letters: str) -> str:
+    """Return the order of a tensor's dimensions in memory, with + where there is other memory between them."""
+    if tensor.dim() != 4:
+        return "bhsd"
+    strides, sizes = [int(stride) for stride in tensor.stride()], [int(size) for size in tensor.shape]
+    # Where a size is one, its stride says nothing: it stays where it would be without a transposition.
+    order = sorted(range(4), key=lambda at: (-strides[at] if sizes[at] > 1 else 0, at))
+    real = [at for at in order if sizes[at] > 1]
+    dense, expected = True, 1
+    for at in reversed(real):
+        dense &= strides[at] == expected
+        expected *= sizes[at]
+    if real == sorted(real):
+        text = letters
+    else:
+        slots = iter(real)
+        places = list(range(4))
+        moved = [at for at in places if at in real]
+        for place in moved:
+            places[place] = next(slots)
+        text = "".join(letters[at] for at in places)
+    return text if dense else f"{text}+"
+
+
+def _mask_of(given: Any) -> str:
+    """Return the kind of the mask, and which of the axes batch, head, query and key it has at full size."""
+    if given.get("score_mod") is not None or given.get("block_mask") is not None:
+        return "flex"
+    mask: Any = given.get("attn_mask", given.get("attn_bias"))
+    if mask is None or _is_lower(mask):
+        return "none"
+    if not hasattr(mask, "shape"):
+        return "bias"
+    sizes = [1, 1, 1, 1, *mask.shape][-4:]
+    axes = "".join(letter if int(size) != 1 else "1" for letter, size in zip("bhqk", sizes, strict=True))
+    return f"{'bool' if str(mask.dtype) == 'torch.bool' else 'float'}:{axes}"
+
+
+def _is_lower(bias: Any) -> bool:
+    return type(bias).__name__.startswith("LowerTriangularMask")
+
+
+def _facts_of_varlen(given: Any, query: Any, key: Any) -> dict[str, Any]:
+    """Return the sizes of sequences that lie one after the other; the lengths are the longest of them."""
+    ends: Any = given.get("cu_seqlens_q", given.get("cu_seqlens"))
+    longest_q = given.get("max_seqlen_q", given.get("max_seqlen"))
+    longest_k = given.get("max_seqlen_k", longest_q)
+    facts: dict[str, Any] = {"batch": int(ends.shape[0]) - 1, "heads": int(query.shape[-2]), "mask": "varlen"}
+    facts |= {"kv_heads": int(key.shape[-2]), "head_dim": int(query.shape[-1])}
+    # A tensor on the GPU is not waited for.
+    lengths = {"seq_q": longest_q, "seq_kv": longest_k}
+    return facts | {name: length for name, length in lengths.items() if isinstance(length, int)}
+
+
+def _facts_of_layer(given: Any) -> dict[str, Any]:
+    """Return the sizes of torch's fused layers, whose input is (batch, length, features)."""
+    query: Any = given.get("query", given.get("src"))
+    key = given.get("key", query)
+    heads = int(given.get("num_head", given.get("num_heads", 1)))
+    name = str(query.dtype)
+    facts = {"batch": None, "heads": heads, "kv_heads": heads, "head_dim": int(given["embed_dim"]) // heads,
+             "dtype": _DTYPES.get(name, name), "device": str(query.device.type)}  # fmt: skip
+    if getattr(query, "is_nested", False):
+        return facts | {"batch": int(query.size(0)), "mask": "nested"}
+    return facts | {"batch": int(query.shape[0]), "seq_q": int(query.shape[1]), "seq_kv": int(key.shape[1])}

@@ -1,0 +1,157 @@
+"""Watch a captured program's attention: wrap its functions as they are imported, and write what was called at its end.
+
+It needs nothing but the standard library, because it runs in the program's own Python. What a call is named, and how
+it becomes a range, is in attention_calls.py beside this file.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+_OPERATORS = (
+    "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_cudnn_attention",
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_fused_attention_overrideable",
+)
+_FLASH_ATTN = (
+    "flash_attn_func", "flash_attn_qkvpacked_func", "flash_attn_kvpacked_func", "flash_attn_varlen_func",
+    "flash_attn_varlen_qkvpacked_func", "flash_attn_varlen_kvpacked_func", "flash_attn_with_kvcache",
+)  # fmt: skip
+_LAYERS = ("_native_multi_head_attention", "_transformer_encoder_layer_fwd")
+
+
+class AttentionHook:
+    """A finder that leaves the search to others, and wraps the attention of each library once it is imported."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._calls: Any = None
+        self._searching: set[str] = set()
+        self._after: dict[str, Callable[[ModuleType], None]] = {
+            "torch": self._wrap_torch,
+            "torch.nn.attention.flex_attention": self._wrap_named(("flex_attention",)),
+            "torch._inductor.runtime.triton_heuristics": self._wrap_compiled_flex,
+            "flash_attn.flash_attn_interface": self._wrap_named(_FLASH_ATTN),
+            "flash_attn_interface": self._wrap_named(_FLASH_ATTN),
+            "xformers.ops.fmha": self._wrap_named(("memory_efficient_attention",)),
+        }
+
+    def start(self) -> None:
+        """Begin to watch imports."""
+        sys.meta_path.insert(0, self)
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
+        after = self._after.get(name)
+        if after is None or name in self._searching:
+            return None
+        self._searching.add(name)
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._searching.discard(name)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            self._attempt(lambda: after(module))
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+    def _attempt(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception as error:  # noqa: BLE001 - the program must run on, whatever its libraries look like
+            print(f"nsysprof: some attention is not recorded: {error}", file=sys.stderr)  # noqa: T201
+            if self._calls is not None:
+                self._calls.problem(f"{type(error).__name__}: {error}")
+
+    def _wrap_torch(self, torch: Any) -> None:
+        calls = _load("attention_calls")
+        self._calls = calls.AttentionCalls(torch, _load("attention_facts"), calls.find_marker(torch))
+        process = os.getpid()
+        atexit.register(lambda: self._attempt(lambda: self._write(process)))
+        os.register_at_fork(after_in_child=self._after_fork)
+        functional = torch.nn.functional
+        original = functional.scaled_dot_product_attention
+        wrapped = self._calls.wrap_function(original, "sdpa")
+        wrapped.__module__ = "torch.nn.functional"  # where pickle finds it
+        functional.scaled_dot_product_attention = wrapped
+        _keep_scriptable(wrapped)
+        for name in _LAYERS:
+            self._calls.wrap_in(torch, name)
+        for name in _OPERATORS:
+            for suffix in ("", "_backward"):
+                packet = getattr(torch.ops.aten, name + suffix, None)
+                if packet is not None:
+                    self._calls.wrap_operator(packet.default, is_backward=bool(suffix))
+
+    def _wrap_named(self, names: Sequence[str]) -> Callable[[Any], None]:
+        """Return a function that wraps those of a module's functions that it has."""
+
+        def wrap(module: Any) -> None:
+            for name in names:
+                self._known_calls().wrap_in(module, name)
+
+        return wrap
+
+    def _wrap_compiled_flex(self, module: Any) -> None:
+        self._known_calls().wrap_triton(module.CachingAutotuner)
+
+    def _known_calls(self) -> Any:
+        if self._calls is None:
+            raise RuntimeError("torch was not imported first")
+        return self._calls
+
+    def _after_fork(self) -> None:
+        """Count anew in a fork, whose end runs multiprocessing's finalizers but no functions of atexit."""
+        self._calls.clear()
+        self._calls.on_first = self._finish_fork
+
+    def _finish_fork(self) -> None:
+        finalize = sys.modules.get("multiprocessing.util")
+        if finalize is not None:
+            process = os.getpid()
+            finalize.Finalize(None, lambda: self._attempt(lambda: self._write(process)), exitpriority=-100)
+
+    def _write(self, process: int) -> None:
+        """Write what was called, unless this is a fork of the process, or nothing was called."""
+        if os.getpid() != process:
+            return
+        data = {"format_version": 1, "process": process, **self._calls.to_json()}
+        path = os.path.join(self._folder, f"{process}.json")  # noqa: PTH118
+        with open(f"{path}.part", "w", encoding="utf-8") as file:  # noqa: PTH123
+            json.dump(data, file, separators=(",", ":"))
+        os.replace(f"{path}.part", path)  # noqa: PTH105
+
+
+def _keep_scriptable(wrapped: Any) -> None:
+    """Let torch.jit.script take the wrapped function for the operator, as it does with torch's own."""
+    builtins = sys.modules.get("torch.jit._builtins")
+    name, table = "aten::scaled_dot_product_attention", getattr(builtins, "_builtin_table", None)
+    if table is not None:
+        table[id(wrapped)] = name
+    elif builtins is not None:
+        builtins._builtin_ops.append((wrapped, name))
+
+
+def _load(name: str) -> Any:
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py")  # noqa: PTH100, PTH118, PTH120
+    spec = importlib.util.spec_from_file_location(f"nsysprof_{name}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[f"nsysprof_{name}"] = module  # the compiler of torch looks functions up by their module
+    spec.loader.exec_module(module)
+    return module

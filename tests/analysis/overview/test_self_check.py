@@ -1,0 +1,73 @@
+from nsysprof.analysis.overview.self_check import check_recording
+from nsysprof.results.checks.recording_check import CudaProcess, Lost, WatchedGpu
+from nsysprof.trace.open import open_trace
+from nsysprof.trace.recorded import read_recorded
+from nsysprof.trace.tables import read_tables
+from tests.builders.build_trace import OTHER_PID, TraceBuilder
+
+
+def check(path, watched=WatchedGpu()):  # noqa: B008
+    with open_trace(path) as trace:
+        return check_recording(read_tables(trace), read_recorded(trace), watched)
+
+
+def program(tmp_path, *, kernels=20, calls=20, pid=None):
+    builder = TraceBuilder()
+    for number in range(1, calls + 1):
+        builder.call(1000 * number, 1000 * number + 10, number)
+        if number <= kernels:
+            builder.kernel(1000 * number + 100, 1000 * number + 150, number)
+    return builder
+
+
+def codes(found):
+    return [note.code for note in found.remarks.notes]
+
+
+def test_a_real_trace_has_lost_nothing(trace_path):
+    found = check(trace_path("sdpa"))
+    assert (found.lost, found.kernels, found.launches) == ((), 1086, 1086)
+    for name in ("graph_node", "graph_whole", "mp"):
+        assert check(trace_path(name)).lost == (), name
+
+
+def test_what_older_versions_of_nsys_lost_on_a_new_driver(trace_path):
+    assert check(trace_path("sdpa22")).lost == (), "not even a launch is in it"
+    seen = WatchedGpu((CudaProcess(77, "python"),), busy_s=2.0, is_whole=True)
+    assert set(check(trace_path("sdpa22"), seen).lost) == {Lost.PROCESS, Lost.KERNELS}
+    assert Lost.KERNELS in check(trace_path("sdpa23")).lost
+
+
+def test_some_lost_launches(tmp_path):
+    builder = program(tmp_path)
+    builder.call(500, 510, 99)
+    found = check(builder.write(tmp_path / "t.sqlite"))
+    assert (found.lost, codes(found)) == ((Lost.KERNELS,), ["launches-without-kernels"])
+
+
+def test_a_process_whose_kernels_are_all_lost_though_it_is_small(tmp_path):
+    builder = program(tmp_path, calls=1000, kernels=1000)
+    builder.call(500, 510, 7, tid=OTHER_PID | 1)
+    found = check(builder.write(tmp_path / "t.sqlite"))
+    assert found.lost == (Lost.KERNELS,)
+    assert "process 200" in found.remarks.losses[0].note.text
+
+
+def test_a_process_of_which_the_trace_has_nothing(tmp_path):
+    path = program(tmp_path).write(tmp_path / "t.sqlite")
+    seen = (CudaProcess(100, "main"), CudaProcess(321, "worker"))
+    found = check(path, WatchedGpu(seen, is_whole=True))
+    assert found.lost == (Lost.PROCESS,)
+    assert found.remarks.losses[0].note.text.startswith("worker (321) used CUDA")
+    assert check(path, WatchedGpu(seen)).lost == (), "only a part was recorded"
+
+
+def test_a_gpu_that_worked_though_the_trace_has_nothing(tmp_path):
+    nothing = TraceBuilder()
+    nothing.range("a", 10, 20)
+    path = nothing.write(tmp_path / "n.sqlite")
+    assert check(path, WatchedGpu(busy_s=3.0, is_whole=True)).lost == (Lost.KERNELS,)
+    for seen in (WatchedGpu(busy_s=3.0, is_whole=True, is_shared=True), WatchedGpu(busy_s=0.2, is_whole=True)):
+        assert check(path, seen).lost == ()
+    some = check(program(tmp_path).write(tmp_path / "t.sqlite"), WatchedGpu(busy_s=3.0, is_whole=True))
+    assert (some.lost, codes(some)) == ((), ["busy-without-work"])

@@ -1,0 +1,80 @@
+"""Traces of programs whose every launch is known from their source: scripts/programs, recorded on an H200."""
+
+import pandas as pd
+import pytest
+
+from nsysprof.analysis.overview.summarize import summarize
+from nsysprof.trace.open import open_trace
+from nsysprof.trace.tables import read_tables
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def figures(trace_path):
+    """`figures(program)`: the analysis, and its ranges as {name: (instances, launches, kernels, graphs)}."""
+
+    def read(program):
+        with open_trace(trace_path(f"h200-forms/{program}")) as trace:
+            analysis = summarize(read_tables(trace))
+        columns = ["instances", "launch_count", "kernel_count", "graph_launch_count"]
+        table = analysis.ranges.set_index(["domain", "range"])[columns]
+        counts = (tuple(None if pd.isna(count) else int(count) for count in row) for row in table.to_numpy())
+        return analysis, dict(zip(table.index, counts, strict=True))
+
+    return read
+
+
+def test_every_form_of_a_range_holds_what_its_source_launches(figures):
+    analysis, ranges = figures("nvtx_forms")
+    # nvtx_forms 12: ten launches a round, and one inside the range that never ends.
+    assert analysis.totals.launch_count == analysis.totals.kernel_count == 121
+    for key, launches in {
+        ("forms.registered", "step"): 24,
+        ("forms.registered", "load"): 12,
+        ("forms.payloads", "step"): 12,
+        ("", "step"): 12,
+        ("", "request"): 24,  # started by one thread and ended by another, which launches one of the two
+        ("", "worker"): 12,
+        ("TensorRT", "ExecutionContext::enqueue"): 48,
+    }.items():
+        assert ranges[key] == (12, launches, launches, 0), key
+    layers = [row for (domain, name), row in ranges.items() if domain == "TensorRT" and "MatMul" in name]
+    assert layers == [(12, 12, 12, 0)] * 4
+    assert ranges["", "never ends"] == (1, 1, 1, 0)
+
+
+def test_graphs_by_node_hold_their_kernels_and_copies(figures):
+    analysis, ranges = figures("node_graphs")
+    # whole_graphs 50: graphs of 2 and 12 kernels and one without, and a kernel outside graphs.
+    assert ranges["", "small"] == (50, 50, 100, 50)
+    assert ranges["", "large"] == (50, 50, 600, 50)
+    assert ranges["", "bytes alone"] == (50, 50, 0, 50)
+    assert ranges["", "eager"] == (50, 50, 50, 0)
+    table = analysis.ranges.set_index("range")
+    assert table.loc["large", "memcpy_bytes"] == table.loc["bytes alone", "memset_bytes"] == 200 * MIB
+
+
+@pytest.mark.parametrize(("program", "rounds"), [("whole_graphs", 50), ("two_processes", 40)])
+def test_graphs_as_wholes_hold_an_unknown_number_of_kernels(figures, program, rounds):
+    analysis, _ = figures(program)
+    table = analysis.ranges.set_index("range")
+    assert table.loc[["small", "large", "bytes alone"], "kernel_count"].isna().all()
+    assert table.loc[["small", "large", "bytes alone"], "graph_launch_count"].tolist() == [rounds] * 3
+    assert table.loc["eager", "kernel_count"] == rounds
+    graphs = analysis.kernels[analysis.kernels["category"] == "graph"]
+    assert graphs["instances"].tolist() == [rounds] * 3
+
+
+def test_migrations_of_managed_memory_are_counted_beside_the_ranges(figures):
+    analysis, ranges = figures("memory_forms")
+    # memory_forms 10: the host touches each page of 4 MiB and the GPU takes them back, by faults and by prefetching.
+    assert ranges["", "faults"] == ranges["", "prefetched"] == ranges["", "imported"] == (10, 10, 10, 0)
+    moved = analysis.totals.memcpy_bytes
+    assert moved["[CUDA memcpy Unified Host-to-Device]"] == 10 * 4 * MIB
+    # The first round finds the pages on the host.
+    assert moved["[CUDA memcpy Unified Device-to-Host]"] == 9 * 4 * MIB
+    assert analysis.ranges.set_index("range").loc["faults", "memcpy_bytes"] == 0
+    note = next(note for note in analysis.notes if note.code == "migrations")
+    assert note.severity == "warning"
+    assert "cudaMemPrefetchAsync" in note.next_step

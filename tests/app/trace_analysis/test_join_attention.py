@@ -1,0 +1,47 @@
+"""Where a trace has no ranges of attention, the counts of the program's processes are listed without kernels."""
+
+import json
+
+import pytest
+
+from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.trace_analysis.join_attention import join_attention
+from nsysprof.errors import TraceError
+from tests.analysis.programs import Program
+
+CALL = {"function": "sdpa", "site": "m.py:3", "batch": 2, "heads": 8, "kv_heads": 8, "seq_q": 16, "seq_kv": 16,
+        "head_dim": 64, "dtype": "fp32", "causal": True, "mask": "none", "dropout": 0.0, "layout": "bhsd",
+        "forward": 5, "backward": 2}  # fmt: skip
+
+
+@pytest.fixture
+def analysis(tmp_path):
+    program = Program()
+    program.launch(10)
+    return analyze_trace(program.builder.write(tmp_path / "nsys.sqlite"))
+
+
+def write(folder, process, *calls):
+    path = folder / f"nsys.attention-{process}.json"
+    path.write_text(json.dumps({"format_version": 1, "process": process, "calls": list(calls)}))
+
+
+def test_calls_of_all_processes_are_added(analysis, tmp_path):
+    write(tmp_path, 1, CALL, {**CALL, "mask": "nested", "seq_q": None, "backward": 0})
+    write(tmp_path, 2, CALL)
+    table = join_attention(analysis, tmp_path).attention
+    assert table[["pass", "calls", "range"]].values.tolist() == [
+        ["fwd", 10, "m.py:3"], ["bwd", 4, "m.py:3"], ["fwd", 5, "m.py:3"],
+    ]  # fmt: skip
+    assert table["kernel_total_ns"].isna().all()
+    assert table["seq_q"].isna().tolist() == [False, False, True]
+
+
+def test_nothing_was_recorded(analysis, tmp_path):
+    assert join_attention(analysis, tmp_path) is analysis
+
+
+def test_a_damaged_file_is_an_error(analysis, tmp_path):
+    (tmp_path / "nsys.attention-1.json").write_text('{"format_version": 1, "calls": 3}')
+    with pytest.raises(TraceError, match="file of attention"):
+        join_attention(analysis, tmp_path)

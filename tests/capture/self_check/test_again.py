@@ -1,0 +1,118 @@
+"""A recording that lost data is made again with less: with a stand-in nsys that loses what it is told to."""
+
+import json
+import os
+import sys
+
+import pytest
+
+from tests.builders.build_trace import TraceBuilder
+from tests.builders.run_command import fails, run
+from tests.builders.stand_in_nsys import recorded_options, write_stand_in
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="programs are captured on Linux alone")
+PROGRAM = [sys.executable, "-c", "print('ran')"]
+
+
+@pytest.fixture
+def traces(tmp_path):
+    """Return a sound trace of five launches, and one that lost all kernels."""
+    good, bad = TraceBuilder(), TraceBuilder()
+    for number in range(1, 6):
+        good.launch(1000 * number, number)
+        bad.call(1000 * number, 1000 * number + 10, number)
+    return good.write(tmp_path / "good.sqlite"), bad.write(tmp_path / "bad.sqlite")
+
+
+@pytest.fixture
+def capture(tmp_path):
+    def call(choices, *options, program=PROGRAM, help_text="", **more):
+        nsys = write_stand_in(tmp_path / "tool", choices, help_text=help_text)
+        environment = {**os.environ, "NSYSPROF_NSYS": str(nsys)}
+        done = run("capture", "--out", tmp_path / "c", *options, "--", *program, cwd=tmp_path, env=environment, **more)
+        return done, tmp_path / "c", recorded_options(tmp_path / "tool")
+
+    return call
+
+
+def codes(folder):
+    return [note["code"] for note in json.loads((folder / "manifest.json").read_text())["notes"]]
+
+
+def test_a_sound_recording_is_made_once(capture, traces):
+    done, folder, recordings = capture([("", traces[0])])
+    assert done.returncode == 0, done.stderr
+    assert len(recordings) == 1
+    assert codes(folder) == []
+
+
+def test_the_option_that_loses_kernels_is_left_out(capture, traces):
+    good, bad = traces
+    done, folder, recordings = capture([("--cuda-memory-usage=true", bad), ("", good)])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "ran\nran\n"
+    assert ["--cuda-memory-usage=true" in each for each in recordings] == [True, False]
+    assert (folder / "nsys.sqlite").read_bytes() == good.read_bytes()
+    assert codes(folder) == ["recorded-again"]
+    assert "without --cuda-memory-usage=true" in done.stderr
+    assert not (folder / ".work").exists()
+
+
+def test_what_is_lost_each_time_ends_with_12_and_the_best_is_kept(capture, traces):
+    done, folder, recordings = capture([("", traces[1])])
+    fails(done, 12, "launches and not one kernel")
+    assert len(recordings) == 3
+    assert codes(folder)[-1] == "still-lost"
+    assert (folder / "nsys.sqlite").read_bytes() == traces[1].read_bytes()
+    assert json.loads((folder / "manifest.json").read_text())["complete"]
+
+
+def test_a_trace_by_software_is_tried_where_nsys_has_it(capture, traces):
+    good, bad = traces
+    options = ["--nsys-option=--cuda-memory-usage=false", "--nsys-option=--cuda-flush-interval=0"]
+    done, _folder, recordings = capture([("cuda-sw", good), ("", bad)], *options, help_text="cuda, cuda-sw, nvtx")
+    assert done.returncode == 0, done.stderr
+    assert "--trace=cuda-sw,nvtx" in recordings[-1]
+
+
+def test_no_retry_names_the_option_and_the_command(capture, traces):
+    done, folder, recordings = capture([("memory-usage=true", traces[1]), ("", traces[0])], "--no-retry")
+    fails(done, 12, "is suspected to lose data", "--nsys-option=--cuda-memory-usage=false")
+    assert len(recordings) == 1
+    assert codes(folder) == ["no-kernels", "suspect-option"]
+
+
+@pytest.mark.parametrize("code", [3])
+def test_a_failed_program_is_not_run_again(capture, traces, code):
+    done, _folder, recordings = capture([("", traces[1])], program=[sys.executable, "-c", f"raise SystemExit({code})"])
+    assert done.returncode == code
+    assert len(recordings) == 1
+
+
+def test_a_second_run_that_fails_leaves_the_first_recording(capture, traces, tmp_path):
+    once = f"import os; os.mkdir({str(tmp_path / 'ran')!r})"
+    done, folder, recordings = capture(
+        [("memory-usage=true", traces[1]), ("", None)], program=[sys.executable, "-c", once]
+    )
+    assert done.returncode == 12, done.stderr
+    assert len(recordings) == 2
+    assert (folder / "nsys.sqlite").read_bytes() == traces[1].read_bytes()
+    assert json.loads((folder / "manifest.json").read_text())["program"]["exit_code"] == 0
+
+
+def test_dropped_graph_nodes_are_recorded_as_whole_graphs(capture, tmp_path):
+    short, whole = TraceBuilder(), TraceBuilder()
+    for replay in range(1, 5):
+        for builder in (short, whole):
+            builder.call(1000 * replay, 1000 * replay + 10, replay, "cudaGraphLaunch_v10000")
+        whole.graph(1000 * replay + 100, 1000 * replay + 400, replay)
+        for node in range(3):
+            if (replay, node) != (2, 1):
+                at = 1000 * replay + 100 * (node + 1)
+                short.kernel(at, at + 50, replay, node=(2 << 32) + node)
+    bad, good = short.write(tmp_path / "short.sqlite"), whole.write(tmp_path / "whole.sqlite")
+    done, folder, recordings = capture([("graph-trace=node", bad), ("", good)])
+    assert done.returncode == 0, done.stderr
+    assert "1 of 4 replays of CUDA graphs lack 1 nodes" in done.stderr
+    assert "--cuda-graph-trace=graph" in recordings[-1]
+    assert codes(folder)[-1] == "recorded-again"

@@ -1,0 +1,87 @@
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from nsysprof.capture.self_check.watch import GpuWatch
+from nsysprof.results.checks.recording_check import CudaProcess
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+# A thread of the name that the CUDA driver gives its own.
+THREAD = """
+import ctypes, os, sys, threading, time
+def wait():
+    ctypes.CDLL(None).prctl(15, b"cuda-EvtHandlr", 0, 0, 0)
+    print("ready", flush=True)
+    time.sleep(60)
+if "cuda" in sys.argv:
+    threading.Thread(target=wait, daemon=True).start()
+    time.sleep(0.2)
+    if os.fork() == 0:
+        time.sleep(60)
+else:
+    print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+def start(watch, *arguments):
+    environment = {**os.environ, **watch.environment}
+    process = subprocess.Popen(
+        [sys.executable, "-c", THREAD, *arguments], env=environment, stdout=subprocess.PIPE, process_group=0
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    time.sleep(0.4)
+    return process
+
+
+def end(process):
+    os.killpg(process.pid, 9)
+    process.wait()
+    process.stdout.close()
+
+
+def test_only_the_process_with_a_context_counts_and_not_what_it_forked():
+    watch, stranger = GpuWatch(devices=lambda: None), GpuWatch(devices=lambda: None)
+    processes = [start(watch, "cuda"), start(watch), start(stranger, "cuda")]
+    try:
+        watch.look()
+        seen = watch.seen(is_whole=True)
+    finally:
+        for process in processes:
+            end(process)
+    (found,) = seen.processes
+    assert found.pid == processes[0].pid
+    assert seen.busy_s is None
+
+
+def test_time_and_strangers_by_nvml():
+    reads = iter([(0.0, 0)] + [(0.5, 1)] * 5)
+    watch = GpuWatch(devices=lambda: next(reads, None))
+    with watch:
+        for _ in range(2):
+            watch._last -= 1.0
+            watch.look()
+    seen = watch.seen(is_whole=True)
+    assert seen.busy_s == pytest.approx(1.0, abs=0.4)
+    assert not seen.is_shared
+    watch = GpuWatch(devices=lambda: (0.2, 1))
+    with watch:
+        assert watch.seen(is_whole=True).is_shared, "something used the GPU before the program"
+
+
+def test_a_process_that_ends_is_remembered(tmp_path):
+    proc = tmp_path / "proc"
+    task = proc / "7" / "task" / "8"
+    task.mkdir(parents=True)
+    watch = GpuWatch(proc=proc, devices=lambda: None)
+    (proc / "7" / "environ").write_bytes(f"A=1\0NSYSPROF_WATCHED={watch._value}\0".encode())
+    (proc / "7" / "comm").write_text("trainer\n")
+    (task / "comm").write_text("cuda-EvtHandlr\n")
+    watch.look()
+    (proc / "7" / "environ").unlink()
+    watch.look()
+    assert watch.seen(is_whole=True).processes == (CudaProcess(7, "trainer"),)

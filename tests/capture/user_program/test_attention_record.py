@@ -1,0 +1,32 @@
+"""What the processes of a program recorded of their attention becomes notes; a damaged file adds nothing."""
+
+import json
+from pathlib import Path
+
+from nsysprof.capture.user_program.attention_record import attention_notes
+
+
+def file(folder: Path, name: str, **changes: object) -> Path:
+    call = {"forward": 20, "backward": 5}
+    data = {"calls": [call], "problems": [], "own_ns": 10, "wall_ns": 1000, "count": 20, **changes}
+    path = folder / name
+    path.write_text(json.dumps(data))
+    return path
+
+
+def test_calls_of_all_processes_are_added_and_the_dearest_names_the_cost(tmp_path: Path) -> None:
+    paths = [file(tmp_path, "1.json"), file(tmp_path, "2.json", own_ns=30, problems=["sdpa: odd"])]
+    paths.append(tmp_path / "3.json")
+    paths[-1].write_text("{")
+    recorded, cost, problem = attention_notes(paths)
+    assert "40 calls and 10 backward passes, of 2 shapes" in recorded.text
+    assert "3.00 %" in cost.text
+    assert "sdpa: odd" in problem.text
+
+
+def test_few_calls_say_nothing_of_the_cost(tmp_path: Path) -> None:
+    assert [note.code for note in attention_notes([file(tmp_path, "1.json", count=3)])] == ["attention-recorded"]
+
+
+def test_no_call_at_all(tmp_path: Path) -> None:
+    assert [note.code for note in attention_notes([file(tmp_path, "1.json", calls=[])])] == ["no-attention"]

@@ -1,0 +1,8 @@
+from nsysprof.results.checks.comparable_environment import COMPARABLE_FIELDS, comparable_hash
+
+
+def test_the_hash_changes_with_what_must_match_and_with_nothing_else():
+    base = dict.fromkeys(COMPARABLE_FIELDS, "x")
+    assert comparable_hash(base) == comparable_hash({**base, "clocks": 1, "git_commit": "y"})
+    for field in COMPARABLE_FIELDS:
+        assert comparable_hash(base) != comparable_hash({**base, field: "y"})

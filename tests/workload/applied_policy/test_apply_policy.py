@@ -1,0 +1,165 @@
+"""Real torch on the CPU: which calls have a rule, what the compiler makes of it, and what is left to torch."""
+
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra [torch]")
+
+import torch.nn.functional as F  # noqa: E402
+
+from nsysprof.attention.policy_file import PolicyFile, PolicyRule  # noqa: E402
+from nsysprof.workload.applied_policy.apply_policy import (  # noqa: E402
+    AppliedPolicy,
+    allow_only,
+    begin_policy,
+    end_policy,
+    machine_differences,
+)
+
+SIZES = {"batch": 2, "heads": 4, "seq": 32, "head_dim": 16, "dtype": "fp32"}
+HERE = str(torch.__version__)
+
+
+@pytest.fixture
+def applied():
+    """Return a function that puts rules in force until the test ends; what they say lands in `.told`."""
+    begun = []
+
+    def begin(*rules):
+        told = []
+        policy = AppliedPolicy(PolicyFile(rules, "cpu", None, HERE, None), told.append)
+        policy.told = told
+        begin_policy(policy)
+        begun.append(policy)
+        return policy
+
+    yield begin
+    for policy in begun:
+        end_policy(policy)
+
+
+def inputs(seq=32, dtype=torch.float32, grad=False):
+    return [torch.randn(2, 4, seq, 16, dtype=dtype, requires_grad=grad) for _ in range(3)]
+
+
+def test_a_scale_counts_for_no_rule(applied):
+    policy = applied(PolicyRule("math", **SIZES))
+    q, k, v = inputs()
+    F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.3)
+    assert (policy.calls, policy.left) == (1, 0)
+
+
+def test_autocast_decides_the_dtype(applied):
+    policy = applied(PolicyRule("math", **{**SIZES, "dtype": "bf16"}))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        F.scaled_dot_product_attention(*inputs(), is_causal=True)
+    F.scaled_dot_product_attention(*inputs(), is_causal=True)
+    assert (policy.calls, policy.left) == (1, 1)
+
+
+def test_only_plain_tensors_of_four_dimensions_have_rules(applied):
+    policy = applied(PolicyRule("math", **SIZES))
+    F.scaled_dot_product_attention(*(torch.randn(4, 32, 16) for _ in range(3)), is_causal=True)
+    warnings.simplefilter("ignore")  # nested tensors are a prototype
+    nested = torch.nested.nested_tensor([torch.randn(4, 3, 16), torch.randn(4, 5, 16)])
+    F.scaled_dot_product_attention(nested, nested, nested)
+    assert (policy.calls, policy.left) == (0, 2)
+
+
+def test_the_first_call_is_checked_and_a_wrong_backend_is_dropped(applied, monkeypatch):
+    """The planted fault: what runs alone gets other inputs, as a kernel with a wrong scale would compute."""
+    from nsysprof.workload.applied_policy import apply_policy
+
+    policy = applied(PolicyRule("math", **SIZES))
+    calls = []
+
+    def spoiled(backend):
+        calls.append(backend)
+        return [(spoil, None)]
+
+    original = apply_policy._ORIGINAL[0]
+    tensors = inputs()
+    expected = original(*tensors, is_causal=True)
+
+    def spoil(_was):
+        pass
+
+    monkeypatch.setattr(apply_policy, "allow_only", spoiled)
+    attend = apply_policy.make_function(
+        lambda q, *rest, **more: original(q * (1.5 if calls else 1.0), *rest, **more),
+    )
+    attend(*tensors, is_causal=True)
+    calls.clear()
+    torch.testing.assert_close(attend(*tensors, is_causal=True), expected)
+    assert (policy.calls, policy.left) == (1, 1), "the second call is torch's own choice by the rule's new backend"
+    assert "differs from torch's own choice" in policy.told[0]
+    assert policy.checks[0].errors["out"] > policy.checks[0].tolerances["out"]
+
+
+def test_gradients_are_checked_but_not_inside_checkpointing(applied):
+    policy = applied(PolicyRule("math", pass_="fwdbwd", **SIZES))
+
+    def attend(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    tensors = inputs(grad=True)
+    torch.utils.checkpoint.checkpoint(attend, *tensors, use_reentrant=False).sum().backward()
+    assert set(policy.checks[0].errors) == {"out"}, "checkpointing counts what is saved"
+    policy.proven.clear()
+    attend(*tensors).sum().backward()
+    assert set(policy.checks[1].errors) == {"out", "dq", "dk", "dv"}
+    assert all(error <= policy.checks[1].tolerances[name] for name, error in policy.checks[1].errors.items())
+
+
+def test_sizes_that_the_compiler_keeps_open_do_not_compile_again(applied):
+    """A look into the rules by an open size would pin the graph to it, and each new length would compile anew."""
+    policy = applied(PolicyRule("math", **SIZES))
+    graphs = []
+
+    def count(graph, _inputs):
+        graphs.append([node.name for node in graph.graph.nodes])
+        return graph
+
+    torch._dynamo.reset()
+    compiled = torch.compile(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True) * 2, backend=count, fullgraph=True
+    )
+    for seq in (32, 40, 48, 56):
+        compiled(*inputs(seq=seq))
+    assert len(graphs) == 2
+    assert any("sdpa_kernel" in name for name in graphs[0])
+    assert not any("sdpa_kernel" in name or name == "item" for name in graphs[1])
+    assert policy.compiled == 1
+    assert any("stay open" in text for text in policy.told)
+
+
+def test_a_scripted_function_still_compiles(applied):
+    applied(PolicyRule("math", **SIZES))
+
+    def attend(q: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(q, q, q, is_causal=True)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        scripted = torch.jit.script(attend)
+    assert scripted(inputs()[0]).shape == (2, 4, 32, 16)
+
+
+def test_flags_that_are_right_already_are_not_touched():
+    from torch.backends import cuda
+
+    changed = allow_only("flash")
+    assert cuda.flash_sdp_enabled()
+    assert not cuda.math_sdp_enabled()
+    assert allow_only("flash") == []
+    for setter, was in changed:
+        setter(was)
+    assert cuda.math_sdp_enabled()
+
+
+def test_a_policy_of_a_gpu_does_not_hold_with_a_torch_without_cuda():
+    if torch.version.cuda is not None:
+        pytest.skip("this torch has CUDA")
+    file = PolicyFile((), "cuda", "NVIDIA H200", HERE, "9.1.0")
+    assert machine_differences(file, with_gpu=False) == ["the device is no GPU, tuned on NVIDIA H200"]
