@@ -66,7 +66,7 @@ _COMMANDS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
 }
 for _name, (_command, _examples) in _COMMANDS.items():
     # Everything after the program's name belongs to the program, options too.
-    _settings = {"allow_interspersed_args": False} if _name in ("capture", "run") else {}
+    _settings = {"allow_interspersed_args": False} if _name in ("capture", "bench", "run") else {}
     app.command(_name, epilog=_epilog(_examples), context_settings=_settings)(_interruptible(_command))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -15,6 +16,7 @@ from nsysprof.files.json_file import json_value
 
 if TYPE_CHECKING:
     from nsysprof.app.bench import BenchRequest, BenchResult
+    from nsysprof.app.bench_program import ProgramBenchRequest, ProgramBenchResult
     from nsysprof.app.bench_sides import SidesResult
 
 _SIDES = "Two sides"
@@ -24,7 +26,22 @@ EXAMPLES = (
     "nsysprof bench --self-check --seq 512,2048    # how much noise this machine makes",
     "nsysprof bench --baseline /envs/main/bin/python --candidate /envs/mine/bin/python --fail-on slower:3%",
     "nsysprof bench --candidate NVIDIA_TF32_OVERRIDE=1 --dtype fp32    # this environment against a setting",
+    "nsysprof bench --candidate policy.json --fail-on slower:3% -- python train.py",
+    r"nsysprof bench --candidate A=1 --value-pattern 'loss ([-+.\deE]+)' -- python train.py",
 )
+_OF_PROGRAM = "A program instead of the grid"
+_FOR_BOTH = (
+    "program", "processes", "baseline", "candidate", "fail_on", "margin", "case_timeout", "out", "force", "dry_run",
+    "as_json",
+)  # fmt: skip
+_FOR_PROGRAMS = ("step_pattern", "value_pattern", "value_tolerance", "warmup_steps", "resume")
+
+Program = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="-- PROGRAM [ARGUMENTS]", help="Run this program on both sides in turn.", show_default=False
+    ),
+]
 
 Processes = Annotated[int, typer.Option(min=1, help="Fresh processes.", rich_help_panel=options.MEASUREMENT)]
 Rounds = Annotated[
@@ -55,7 +72,8 @@ Copies = Annotated[
 Baseline = Annotated[
     str,
     typer.Option(
-        help="Measure two sides in turn: settings NAME=VALUE and a Python, as after `env`. Default: this Python.",
+        help="Measure two sides in turn: settings NAME=VALUE and a Python, as after `env`; with a program, settings "
+        "and a policy.json. Default: this Python in this environment.",
         rich_help_panel=_SIDES,
     ),
 ]
@@ -63,6 +81,8 @@ Candidate = Annotated[str, typer.Option(help="The other side.", rich_help_panel=
 
 
 def bench(
+    context: typer.Context,
+    program: Program = None,
     backends: options.Backends = "math,flash",
     seq: options.Seq = "1024,2048,4096",
     batch: options.Batch = "1",
@@ -87,10 +107,15 @@ def bench(
     copies: Copies = 2,
     baseline: Baseline = "",
     candidate: Candidate = "",
+    step_pattern: options.StepPattern = "",
+    value_pattern: options.ValuePattern = "",
+    value_tolerance: options.ValueTolerance = 1.0,
+    warmup_steps: options.WarmupSteps = 2,
     fail_on: options.FailOn = "",
     margin: options.Margin = None,
     out: Annotated[Path | None, options.out_option("Folder. Default: traces/bench-DATE-TIME.")] = None,
     force: options.Force = False,
+    resume: options.Resume = False,
     db: options.Database = None,
     figures: options.Figures = True,
     dry_run: options.DryRun = False,
@@ -99,9 +124,35 @@ def bench(
     """Time attention backends over a grid, untraced, with intervals and verdicts that hold.
 
     Cases are interleaved in random order over several processes; a difference counts only beyond the machine's noise.
+    With a PROGRAM: run it with --baseline and --candidate in turn, and compare its steps, its memory and its values.
     """
     from nsysprof.app import bench as use_case
 
+    options.check_program_options(context, _FOR_BOTH, _FOR_PROGRAMS, is_program=bool(program))
+    if program:
+        from nsysprof.app.bench_program import ProgramBenchRequest, parse_program_side
+
+        _bench_program(
+            ProgramBenchRequest(
+                argv=tuple(program),
+                baseline=parse_program_side(baseline),
+                candidate=parse_program_side(candidate),
+                processes=processes,
+                step_pattern=step_pattern,
+                value_pattern=value_pattern,
+                value_tolerance_pct=value_tolerance,
+                warmup_steps=warmup_steps,
+                run_timeout_s=case_timeout,
+                fail_on=fail_on,
+                margin_pct=margin,
+                out=out,
+                force=force,
+                resume=resume,
+            ),
+            dry_run=dry_run,
+            as_json=as_json,
+        )
+        return
     request = use_case.BenchRequest(
         grid=options.parse_grid(backends, seq, batch, heads, kv_heads, head_dim, dtype, causal, pass_),
         processes=processes,
@@ -130,6 +181,46 @@ def bench(
     run_measurement(
         request, use_case.bench, print_plan=_print_plan, print_result=_print, dry_run=dry_run, as_json=as_json
     )
+
+
+def _bench_program(request: ProgramBenchRequest, *, dry_run: bool, as_json: bool) -> None:
+    """Run a program on two sides in turn and print the comparison; the exit code is the gate's answer."""
+    from nsysprof.app.bench_program import bench_program
+
+    run_measurement(
+        request,
+        bench_program,
+        print_plan=_print_program_plan,
+        print_result=_print_program,
+        dry_run=dry_run,
+        as_json=as_json,
+    )
+
+
+def _print_program_plan(request: ProgramBenchRequest, as_json: bool) -> None:
+    from nsysprof.app.bench import dated_bench_folder
+    from nsysprof.app.bench_program import check_program_bench
+
+    check_program_bench(request)
+    folder, sides = request.out or dated_bench_folder("bench"), (request.baseline.label, request.candidate.label)
+    if as_json:
+        print_json({"program": list(request.argv), "sides": sides, "turns": request.processes, "out": str(folder)})
+        return
+    typer.echo(f"{shlex.join(request.argv)}: {sides[0]} against {sides[1]}, {request.processes} turns, into {folder}")
+
+
+def _print_program(result: ProgramBenchResult, as_json: bool) -> None:
+    found = result.comparison
+    if as_json:
+        print_json({**found.to_json(), "folder": str(result.folder)})
+    else:
+        from nsysprof.cli.terminal.console import print_report
+        from nsysprof.report.reports.program_report import program_report
+
+        print_report(program_report(found))
+        typer.echo(f"read {result.folder / 'report.md'}")
+    if result.failure is None and found.outcome is not None:
+        raise typer.Exit(GATE_EXIT_CODES[found.outcome])
 
 
 def _bench_sides(

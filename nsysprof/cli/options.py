@@ -96,6 +96,30 @@ Policy = Annotated[
     Path | None, typer.Option(help="A policy.json of tune: the attention backends that were measured to be faster.")
 ]
 
+# What is measured of a program that runs on two sides.
+_STEPS = "A program instead of the grid"
+StepPattern = Annotated[
+    str,
+    typer.Option(
+        help="A printed line that matches this regular expression ends a step; a group named ms or s is its time. "
+        "Default: the optimizer's steps, else the whole run.",
+        rich_help_panel=_STEPS,
+    ),
+]
+ValuePattern = Annotated[
+    str,
+    typer.Option(
+        help="The first group of this regular expression is a value that both sides must print alike, e.g. the loss.",
+        rich_help_panel=_STEPS,
+    ),
+]
+ValueTolerance = Annotated[
+    float, typer.Option(min=0, help="How far values may be apart, in percent.", rich_help_panel=_STEPS)
+]
+WarmupSteps = Annotated[
+    int, typer.Option(min=0, help="Steps at the beginning that do not count.", rich_help_panel=_STEPS)
+]
+
 # NVIDIA's tools.
 Nsys = Annotated[
     Path | None,
@@ -107,6 +131,7 @@ Ncu = Annotated[
 ]
 
 # The output.
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with what is in --out.", rich_help_panel=OUTPUT)]
 Force = Annotated[bool, typer.Option("--force", help="Replace an older result.", rich_help_panel=OUTPUT)]
 Figures = Annotated[bool, typer.Option(help="Draw the figures.", rich_help_panel=OUTPUT)]
 Database = Annotated[
@@ -123,6 +148,26 @@ def out_option(what: str) -> OptionInfo:
     """
     option: OptionInfo = typer.Option("--out", "-o", help=what, rich_help_panel=OUTPUT)
     return option
+
+
+def check_program_options(
+    context: typer.Context, for_both: tuple[str, ...], for_programs: tuple[str, ...], *, is_program: bool
+) -> None:
+    """Raise UsageError for an option of the grid with a program, or of a program without one."""
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        source = context.get_parameter_source(name)
+        if source is None or source.name != "COMMANDLINE" or name in for_both:
+            continue
+        if is_program and name not in for_programs:
+            raise UsageError(
+                f"{parameter.opts[0]} is an option of the grid, and a program was given.",
+                "Leave it out; options of the program follow its name.",
+            )
+        if not is_program and name in for_programs:
+            raise UsageError(
+                f"{parameter.opts[0]} is for a program, and none was given.", "Add -- PROGRAM [ARGUMENTS]."
+            )
 
 
 def parse_names(text: str) -> tuple[str, ...]:

@@ -42,7 +42,6 @@ Blocks = Annotated[
         rich_help_panel=_SEARCH,
     ),
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Continue the tuning in --out.", rich_help_panel=options.OUTPUT)]
 GpuHourPrice = Annotated[
     float | None,
     typer.Option(
@@ -73,7 +72,7 @@ def tune(
     case_timeout: options.CaseTimeout = 120.0,
     out: Annotated[Path | None, options.out_option("Folder. Default: traces/tune-DATE-TIME.")] = None,
     force: options.Force = False,
-    resume: Resume = False,
+    resume: options.Resume = False,
     gpu_hour_price: GpuHourPrice = None,
     db: options.Database = None,
     figures: options.Figures = True,

@@ -38,6 +38,14 @@ SIDES = FolderKind(
     unless="manifest.json",
     is_slow=True,
 )
+PROGRAM_BENCH = FolderKind(
+    "bench of a program",
+    "a",
+    "runs.json",
+    ("runs.json", "comparison.json", "report.md", "report.html", "logs"),
+    unless="manifest.json",
+    is_slow=True,
+)
 _OF_CAPTURE = "manifest.json samples.json results.csv nsys.sqlite nsys.nsys-rep torch.sqlite counters.csv logs .work"
 CAPTURE = FolderKind(
     "capture",

@@ -14,6 +14,7 @@ from nsysprof.results.column_registry.column import Dtype, FileColumn, TableFile
 from nsysprof.results.findings.causes import DeviceIdle, Finding, Findings, WhatIf
 from nsysprof.results.gate_result import GateResult
 from nsysprof.results.policy_use import PolicyUse
+from nsysprof.results.program_runs import ProgramComparison
 from nsysprof.results.rank_results import ClockFit, RankRow
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -32,7 +33,8 @@ def command_schemas() -> dict[str, Schema]:
     """Return the schema of what each command prints with --json, by the name of its file without its suffix."""
     return {
         "analyze": _analyze(), "analyze-memory": _analyze_memory(), "analyze-ranks": _analyze_ranks(),
-        "bench": _bench(), "bundle": _bundle(), "capture": _capture(), "compare": _compare(),
+        "bench": _bench(), "bench-program": _bench_program(), "bundle": _bundle(), "capture": _capture(),
+        "compare": _compare(),
         "compare-memory": _compare_memory(), "doctor": _doctor(), "explain": _explain(), "export": _export(),
         "run": _run(), "tune": _tune(), "whatif": _whatif(),
     }  # fmt: skip
@@ -242,6 +244,12 @@ def _tune() -> Schema:
         "environment": _ANY_OBJECT, "notes": _list(_ref(Note)),
     }  # fmt: skip
     return _of("nsysprof tune --json", properties, (Note,))
+
+
+def _bench_program() -> Schema:
+    properties: Schema = {"format_version": _WHOLE, "outcome": _TEXT_OR_NULL, "folder": _TEXT}
+    schema = _of("nsysprof bench --json -- PROGRAM", properties, (ProgramComparison,))
+    return schema | {"allOf": [_ref(ProgramComparison)]}
 
 
 def _run() -> Schema:

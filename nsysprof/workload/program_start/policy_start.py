@@ -1,7 +1,7 @@
-"""Put a policy in force when a program imports torch. Python calls `begin` at the start of the program.
+"""Act when a program imports torch: put a policy in force, or watch its steps. Python calls this at its start.
 
-An installed nsysprof does it by the line in nsysprof_policy.pth, where NSYSPROF_POLICY is set; `nsysprof run` does it
-by sitecustomize. Nothing but the standard library is imported before torch is.
+An installed nsysprof puts a policy in force by the line in nsysprof_policy.pth, where NSYSPROF_POLICY is set; `nsysprof
+run` does it by sitecustomize. Nothing but the standard library is imported before torch is.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -20,7 +20,9 @@ POLICY = "NSYSPROF_POLICY"
 class _WatchTorch:
     """A finder that leaves the search to others, and acts once torch has been imported."""
 
-    nsysprof_policy = True
+    def __init__(self, nsysprof_action: str, act: Callable[[ModuleType], None]) -> None:
+        self.nsysprof_action = nsysprof_action
+        self._act = act
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
         if name != "torch":
@@ -33,20 +35,28 @@ class _WatchTorch:
 
         def exec_module(module: ModuleType) -> None:
             execute(module)
-            _install()
+            self._act(module)
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
 
+def after_torch(action: str, act: Callable[[ModuleType], None]) -> None:
+    """Call `act` with torch once it is imported, unless an action of this name waits already.
+
+    action: its name; both ways to start may be there.
+    """
+    waiting = (getattr(finder, "nsysprof_action", "") for finder in sys.meta_path)
+    if "torch" not in sys.modules and action not in waiting:
+        sys.meta_path.insert(0, _WatchTorch(action, act))
+
+
 def begin() -> None:
-    """Wait for torch, unless this process waits already: both ways to start may be there."""
-    if "torch" in sys.modules or any(getattr(finder, "nsysprof_policy", False) for finder in sys.meta_path):
-        return
-    sys.meta_path.insert(0, _WatchTorch())
+    """Put the policy in force once torch is imported."""
+    after_torch("policy", _install)
 
 
-def _install() -> None:
+def _install(_torch: ModuleType) -> None:
     try:
         from nsysprof.workload.applied_policy.from_environment import install
 

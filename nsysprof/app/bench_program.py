@@ -1,0 +1,350 @@
+"""Run the use case `bench` for a program: two settings of it in turn, with a verdict on the time of a step."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from nsysprof.app.bench import dated_bench_folder
+from nsysprof.app.compare import CompareRequest, parse_rules
+from nsysprof.app.progress import SILENT, Progress
+from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError, UsageError
+from nsysprof.files.folder_kinds import PROGRAM_BENCH
+from nsysprof.files.json_file import FileHeader, encode_json, read_json
+from nsysprof.files.output import write_whole
+from nsysprof.files.result_folder import claim_folder, find_leftovers
+from nsysprof.files.written_by import VERSION
+from nsysprof.notes import Note, make_note
+from nsysprof.results.program_runs import OK, ProgramComparison, TimedRun
+
+if TYPE_CHECKING:
+    from nsysprof.analysis.comparison.gate_spec import GateRule
+    from nsysprof.capture.user_program.time_program import TimedProgram
+    from nsysprof.results.gate_result import GateResult
+    from nsysprof.results.program_runs import ValueComparison
+
+RUNS = "runs.json"
+COMPARISON = "comparison.json"
+BASELINE, CANDIDATE = "baseline", "candidate"
+_FORMAT_VERSION = 1
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class ProgramSide:
+    """What a side of the program is run with: settings of its environment, and a policy."""
+
+    variables: tuple[tuple[str, str], ...] = ()
+    policy: Path | None = None
+
+    @property
+    def label(self) -> str:
+        """Return its name for people. The values of settings may be secrets, and are not in it."""
+        names = [f"{name}=..." for name, _ in self.variables]
+        return " ".join([*names, *([] if self.policy is None else [self.policy.name])]) or "as it is"
+
+    def environment(self) -> dict[str, str]:
+        """Return every variable of the program's environment. A policy of our own environment counts for no side."""
+        from nsysprof.capture.user_program.policy_environment import POLICY, policy_environment
+
+        own = {name: value for name, value in os.environ.items() if name != POLICY}
+        found = {**own, **dict(self.variables)}
+        return found if self.policy is None else {**found, **policy_environment(self.policy, found)}
+
+
+def parse_program_side(text: str) -> ProgramSide:
+    """Return the side that `text` describes: settings NAME=VALUE and at most one policy.json. Raise UsageError."""
+    from nsysprof.attention.policy_file import read_policy
+
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"'{text}' is not a valid side: {error}.", "Close the quotation.") from error
+    found = [_ASSIGNMENT.fullmatch(word) for word in words]
+    variables = tuple((match[1], match[2]) for match in found if match is not None)
+    rest = [word for word, match in zip(words, found, strict=True) if match is None]
+    if len(rest) > 1 or any(not word.endswith(".json") for word in rest):
+        raise UsageError(
+            f"'{text}' is not a valid side of a program.",
+            "Give settings NAME=VALUE and at most one policy.json; another Python belongs into the program itself.",
+        )
+    policy = Path(rest[0]) if rest else None
+    if policy is not None:
+        read_policy(policy)  # a damaged one is refused before anything runs
+    return ProgramSide(variables, policy)
+
+
+def check_program_bench(request: ProgramBenchRequest) -> TimedProgram:
+    """Return the program as it would be timed. Raise UsageError for what makes no sense."""
+    from nsysprof.capture.user_program.time_program import TimedProgram
+
+    if shutil.which(request.argv[0]) is None:
+        raise UsageError(
+            f"The program {request.argv[0]} was not found, or cannot be run.",
+            "Options of nsysprof come before the program: nsysprof bench --candidate SIDE -- PROGRAM [ARGUMENTS].",
+        )
+    if request.baseline == request.candidate:
+        raise UsageError("Both sides are the same.", "Let --candidate differ: A=1, or a policy.json of tune.")
+    if request.processes < 2:
+        raise UsageError("One turn says nothing about the next.", "Give at least --processes 2.")
+    if not 0 <= request.value_tolerance_pct < 1000:
+        raise UsageError(f"--value-tolerance {request.value_tolerance_pct:g} is not a valid percentage.", "Give 1.")
+    if request.resume and request.out is None:
+        raise UsageError("--resume needs the folder to go on with.", "Name it with --out.")
+    _rules(request)
+    return TimedProgram(
+        request.argv,
+        _pattern("--step-pattern", request.step_pattern),
+        _pattern("--value-pattern", request.value_pattern, groups=1),
+        request.warmup_steps,
+        request.run_timeout_s,
+    )
+
+
+def _pattern(option: str, text: str, *, groups: int = 0) -> re.Pattern[str] | None:
+    if not text:
+        return None
+    try:
+        pattern = re.compile(text)
+    except re.error as error:
+        raise UsageError(f"{option} is not a valid regular expression: {error}.", "Python's syntax counts.") from error
+    if pattern.groups < groups:
+        raise UsageError(
+            f"{option} needs a group around the value.", rf"For example {option} 'loss[ =:]+([-+.\deE]+|nan)'."
+        )
+    return pattern
+
+
+def _rules(request: ProgramBenchRequest) -> tuple[GateRule, ...]:
+    names = (Path(BASELINE),), (Path(CANDIDATE),)
+    return parse_rules(CompareRequest(*names, request.fail_on, margin_pct=request.margin_pct))
+
+
+def bench_program(request: ProgramBenchRequest, progress: Progress = SILENT) -> ProgramBenchResult:
+    """Run both sides in turn, compare them, and write the runs and a report. A failure is part of the result."""
+    program = check_program_bench(request)
+    folder = request.out or dated_bench_folder("bench")
+    session = _Session(program, request, progress)
+    with claim_folder(folder, PROGRAM_BENCH, force=request.force, resume=request.resume) as claimed:
+        session.runs = _earlier_runs(request, folder) if request.resume else []
+        session.folder = claimed.path
+        _prepare(claimed.path)
+        interrupted = session.run_all()
+        found = conclude(session.runs, request, session.notes)
+        _write(found, session, claimed.path)
+        claimed.commit()
+    failure: NsysprofError | None = None
+    if interrupted:
+        failure = InterruptedCaptureError(
+            f"Interrupted: {len(session.runs)} runs are kept in {folder}.", f"Go on with --resume --out {folder}."
+        )
+    elif not any(run.side == BASELINE and run.status == OK for run in session.runs):
+        reason = session.runs[0].reason if session.runs else "it was not run"
+        failure = CaptureFailedError(f"The program itself fails: it {reason}.", f"See {folder / 'logs'}.")
+    return ProgramBenchResult(found, folder, failure)
+
+
+class _Session:
+    """The runs of a bench while it goes on."""
+
+    def __init__(self, program: TimedProgram, request: ProgramBenchRequest, progress: Progress) -> None:
+        self.program, self.request, self.progress = program, request, progress
+        self.runs: list[TimedRun] = []
+        self.notes: list[Note] = []
+        self.folder = Path()
+
+    def run_all(self) -> bool:
+        """Run every turn that is missing and fits into the budget; return whether Ctrl-C ended it."""
+        sides = {BASELINE: self.request.baseline, CANDIDATE: self.request.candidate}
+        began = time.monotonic()
+        try:
+            for turn in range(self.request.processes):
+                before = time.monotonic()
+                for side in (BASELINE, CANDIDATE) if turn % 2 == 0 else (CANDIDATE, BASELINE):
+                    if not any((run.side, run.turn) == (side, turn) for run in self.runs):
+                        self._run(side, turn, sides[side])
+                    if self.runs[-1].status != OK:
+                        return False
+                now = time.monotonic()
+                if now + (now - before) > began + self.request.budget_s:
+                    left = self.request.processes - turn - 1
+                    if left:
+                        self.notes.append(make_note("bench-budget", left=left, budget=f"{self.request.budget_s:g}"))
+                    return False
+        except KeyboardInterrupt:
+            return True
+        return False
+
+    def _run(self, side: str, turn: int, setting: ProgramSide) -> None:
+        from nsysprof.capture.user_program.time_program import run_timed
+
+        self.progress.say(f"turn {turn + 1} of {self.request.processes}: {side}")
+        logs, environment = self.folder / "logs", setting.environment()
+        try:
+            run = run_timed(self.program, side, turn, environment, logs, lambda: False)
+            if run.status != OK and side == BASELINE and not self.runs and self.program.is_watched:
+                # Is it the program, or our watching of it?
+                plain = replace(self.program, is_watched=False)
+                again = run_timed(plain, side, turn, environment, logs, lambda: False)
+                if again.status == OK:
+                    self.program, run = plain, again
+                    self.notes.append(make_note("program-not-watched", reason=run.reason or "it failed"))
+        except OSError as error:
+            raise UsageError(
+                f"The program could not be started: {error.strerror}.", "Check that it is executable."
+            ) from error
+        self.runs.append(run)
+        write_runs(self.folder, self.request, self.runs)
+
+
+def conclude(runs: Sequence[TimedRun], request: ProgramBenchRequest, notes: Sequence[Note]) -> ProgramComparison:
+    """Return what the runs say."""
+    from nsysprof.analysis.comparison.compare_latency import Settings
+    from nsysprof.analysis.comparison.compare_programs import (
+        METHOD,
+        compare_program_runs,
+        compare_values,
+        summarize_side,
+    )
+    from nsysprof.analysis.comparison.gate import judge
+    from nsysprof.analysis.sampling.significance import MARGIN_PCT
+    from nsysprof.results.comparison import LatencyComparison
+
+    rules = _rules(request)
+    limit = next((rule.limit for rule in rules if rule.metric == "slower"), MARGIN_PCT)
+    settings = Settings(limit if request.margin_pct is None else request.margin_pct)
+    name = shlex.join(Path(word).name if "/" in word else word for word in request.argv)
+    change = compare_program_runs(runs, name, settings)
+    values = compare_values(runs, request.value_tolerance_pct) if request.value_pattern else None
+    gate: tuple[GateResult, ...] = ()
+    if rules:
+        gate = judge(rules, LatencyComparison((change,), unit="turn"), (), ())
+        if values is not None:
+            gate = (*gate, _values_gate(values))
+    return ProgramComparison(
+        tuple(Path(word).name if "/" in word else word for word in request.argv),
+        summarize_side(runs, BASELINE, request.baseline.label),
+        summarize_side(runs, CANDIDATE, request.candidate.label),
+        next((run.source for run in runs if run.status == OK), ""),
+        change,
+        values,
+        gate,
+        tuple(notes),
+        METHOD,
+    )
+
+
+def _values_gate(values: ValueComparison) -> GateResult:
+    """Return the gate's answer on the values: different ones are a regression, however fast they came."""
+    from nsysprof.results.gate_result import GateFinding, GateResult, Outcome
+
+    outcome = {"equal": Outcome.PASS, "different": Outcome.REGRESSION}.get(values.verdict, Outcome.INCONCLUSIVE)
+    rule = f"values within {values.tolerance_pct:g} %"
+    largest = "" if values.largest_pct is None else f"they differ by up to {values.largest_pct:.2g} %"
+    text = "; ".join(filter(None, (largest, values.reason)))
+    findings = () if outcome is Outcome.PASS else (GateFinding("values", outcome, text),)
+    return GateResult(rule, outcome, values.count, findings)
+
+
+def _earlier_runs(request: ProgramBenchRequest, folder: Path) -> list[TimedRun]:
+    """Return the good runs that a killed or interrupted bench of the same program has left."""
+    killed = (left / RUNS for left in find_leftovers(folder) if (left / RUNS).is_file())
+    path = next(killed, folder / RUNS)
+    if not path.is_file():
+        return []
+    file = read_json(path, _RunsFile, kind="the runs of a bench", advice="Measure anew.", newest=_FORMAT_VERSION)
+    if file.about != _about(request):
+        raise UsageError(f"{folder} holds runs of another program or other sides.", "Give its first options.")
+    return [run for run in file.runs if run.status == OK]
+
+
+class _RunsFile(FileHeader, kw_only=True):
+    """The runs on disk. about: a digest of the program and its sides, so that a resumed bench measures the same."""
+
+    about: str
+    runs: tuple[TimedRun, ...]
+
+
+class _About(Struct):
+    argv: tuple[str, ...]
+    sides: tuple[tuple[tuple[tuple[str, str], ...], str], ...]
+    patterns: tuple[str, str, int]
+
+
+def _about(request: ProgramBenchRequest) -> str:
+    import hashlib
+
+    sides = tuple(
+        (side.variables, "" if side.policy is None else hashlib.sha256(side.policy.read_bytes()).hexdigest())
+        for side in (request.baseline, request.candidate)
+    )
+    patterns = (request.step_pattern, request.value_pattern, request.warmup_steps)
+    return hashlib.sha256(encode_json(_About(request.argv, sides, patterns))).hexdigest()
+
+
+def write_runs(folder: Path, request: ProgramBenchRequest, runs: Sequence[TimedRun]) -> None:
+    """Write all runs so far; after a crash, --resume goes on from them."""
+    file = _RunsFile(format_version=_FORMAT_VERSION, nsysprof_version=VERSION, about=_about(request), runs=tuple(runs))
+    write_whole(folder / RUNS, encode_json(file))
+
+
+def _prepare(folder: Path) -> None:
+    from nsysprof.capture.folder import prepare_folder, remove_work
+
+    prepare_folder(folder)
+    remove_work(folder)
+
+
+def _write(found: ProgramComparison, session: _Session, folder: Path) -> None:
+    from nsysprof.report.reports.program_report import program_report
+    from nsysprof.report.write import write_report
+
+    write_runs(folder, session.request, session.runs)
+    write_whole(folder / COMPARISON, encode_json(found.to_json()))
+    write_report(program_report(found), folder)
+
+
+@dataclass(frozen=True)
+class ProgramBenchRequest:
+    """A program, its two sides, and how to tell steps and values.
+
+    processes: the number of turns.
+    step_pattern, value_pattern, warmup_steps: as in TimedProgram; empty patterns are None there.
+    value_tolerance_pct: how far values of both sides may be apart, relative to the value.
+    budget_s: no turn begins that would not end within it, once two have been run.
+    fail_on, margin_pct: as in CompareRequest.
+    """
+
+    argv: tuple[str, ...]
+    baseline: ProgramSide
+    candidate: ProgramSide
+    processes: int = 3
+    step_pattern: str = ""
+    value_pattern: str = ""
+    value_tolerance_pct: float = 1.0
+    warmup_steps: int = 2
+    run_timeout_s: float = 3600.0
+    budget_s: float = float("inf")
+    fail_on: str = ""
+    margin_pct: float | None = None
+    out: Path | None = None
+    force: bool = False
+    resume: bool = False
+
+
+@dataclass(frozen=True)
+class ProgramBenchResult:
+    """The comparison and its folder. failure: why there is less than was asked for, or None."""
+
+    comparison: ProgramComparison
+    folder: Path
+    failure: NsysprofError | None

@@ -1,0 +1,228 @@
+"""Run a program once and time its steps, untraced: by the lines that it prints, by its optimizer, or as a whole."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from msgspec import DecodeError, json
+
+from nsysprof.capture.user_program.policy_environment import POLICY, REPORT, read_uses
+from nsysprof.capture.user_program.program_hook import HOOK_FOLDER
+from nsysprof.results.policy_use import add_uses
+from nsysprof.results.program_runs import FAILED, OK, TIMED_OUT, StepSource, TimedRun
+
+# As in nsysprof.workload.program_start.step_watch, which works inside the program.
+STEPS = "NSYSPROF_STEPS_FOLDER"
+UNITS_NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+_LONGEST_LINE = 1 << 16
+_POLL_S = 0.05
+_GRACE_S = 5.0
+
+
+@dataclass(frozen=True)
+class TimedProgram:
+    """A program and how its steps are told.
+
+    step_pattern: a line that matches ends a step; a group named s, ms, us or ns is the time itself. None: the steps of
+        the optimizer, or the whole run where there are none.
+    value_pattern: its first group is a value to compare, such as a loss.
+    warmup_steps: how many steps at the beginning do not count.
+    is_watched: whether the program's Python is told to watch its optimizer and memory.
+    """
+
+    argv: tuple[str, ...]
+    step_pattern: re.Pattern[str] | None = None
+    value_pattern: re.Pattern[str] | None = None
+    warmup_steps: int = 1
+    timeout_s: float = 3600.0
+    is_watched: bool = True
+
+
+@dataclass
+class _Printed:
+    """What was found in the lines of a run."""
+
+    program: TimedProgram
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    moments_ns: list[int] = field(default_factory=list)
+    numbers_ns: list[int] = field(default_factory=list)
+    values: list[float | None] = field(default_factory=list)
+    last_error: str = ""
+
+    def take(self, line: str, *, is_error: bool) -> None:
+        now = time.monotonic_ns()
+        with self.lock:
+            if is_error and line.strip():
+                self.last_error = line.strip()[:300]
+            step = self.program.step_pattern and self.program.step_pattern.search(line)
+            if step:
+                self.moments_ns.append(now)
+                self.numbers_ns += _numbers(step)
+            value = self.program.value_pattern and self.program.value_pattern.search(line)
+            if value:
+                self.values.append(_value(value[1] or ""))
+
+
+def run_timed(
+    program: TimedProgram, side: str, turn: int, environment: Mapping[str, str], logs: Path, stop: Callable[[], bool]
+) -> TimedRun:
+    """Run the program to its end and return what was measured. Raise OSError where it cannot be started.
+
+    environment: every variable of the process. stop: asked often; True ends the program early.
+    """
+    with tempfile.TemporaryDirectory(prefix="nsysprof-") as work:
+        printed = _Printed(program)
+        variables = {**environment, "PYTHONUNBUFFERED": "1", **_watching(program, environment, Path(work))}
+        name = f"turn{turn:03d}-{side}"
+        began = time.monotonic_ns()
+        code, ended = _run(program, variables, printed, logs / name, stop)
+        wall_ns = time.monotonic_ns() - began
+        watched = _read_steps(Path(work))
+        use = add_uses(read_uses(Path(work))) if variables.get(POLICY) else None
+    times, source = _times(program, printed, watched, wall_ns)
+    status, reason = OK, ""
+    if ended or code:
+        status = ended or FAILED
+        last = f": {printed.last_error}" if printed.last_error else ""
+        reason = f"ended after {program.timeout_s:g} s" if ended else f"ended with exit code {code}{last}"
+    elif not times:
+        status, reason = FAILED, "no line matches --step-pattern often enough"
+    return TimedRun(
+        side=side,
+        turn=turn,
+        status=status,
+        reason=reason,
+        exit_code=code,
+        wall_ns=wall_ns,
+        times_ns=tuple(times),
+        source=source,
+        values=tuple(printed.values),
+        peak_bytes=_whole(watched, "peak_bytes"),
+        reserved_bytes=_whole(watched, "reserved_bytes"),
+        use=use,
+    )
+
+
+def _watching(program: TimedProgram, environment: Mapping[str, str], work: Path) -> dict[str, str]:
+    found = {REPORT: str(work)}
+    if not program.is_watched and not environment.get(POLICY):
+        return found
+    rest = [part for part in environment.get("PYTHONPATH", "").split(os.pathsep) if part and part != str(HOOK_FOLDER)]
+    found["PYTHONPATH"] = os.pathsep.join([str(HOOK_FOLDER), *rest])
+    return {**found, STEPS: str(work)} if program.is_watched else found
+
+
+def _run(
+    program: TimedProgram, environment: dict[str, str], printed: _Printed, logs: Path, stop: Callable[[], bool]
+) -> tuple[int | None, str]:
+    """Run the program; return its exit code, and "timeout" where it was ended."""
+    process = subprocess.Popen(
+        list(program.argv),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    readers = [
+        threading.Thread(target=_read, args=(stream, logs.with_suffix(f".{name}.log"), printed, name == "stderr"))
+        for stream, name in ((process.stdout, "stdout"), (process.stderr, "stderr"))
+    ]
+    for reader in readers:
+        reader.start()
+    deadline, ended = time.monotonic() + program.timeout_s, ""
+    try:
+        while process.poll() is None:
+            if time.monotonic() > deadline or stop():
+                ended = TIMED_OUT
+                break
+            time.sleep(_POLL_S)
+    finally:  # also at Ctrl-C: nothing of the program is left running
+        _end_group(process)
+        for reader in readers:
+            reader.join(_GRACE_S)
+    return process.returncode, ended
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE_S)
+            if number == signal.SIGTERM:
+                continue
+    process.wait()
+
+
+def _read(stream: IO[bytes], log: Path, printed: _Printed, is_error: bool) -> None:
+    with stream, log.open("wb") as file:
+        while line := stream.readline(_LONGEST_LINE):
+            printed.take(line.decode("utf-8", errors="replace"), is_error=is_error)
+            file.write(line)
+
+
+def _times(
+    program: TimedProgram, printed: _Printed, watched: Mapping[str, Any], wall_ns: int
+) -> tuple[list[int], StepSource]:
+    """Return the times of the steps after the warm-up, or of the whole run, and where they come from."""
+    skip = program.warmup_steps
+    if program.step_pattern is not None:
+        if printed.numbers_ns:
+            return printed.numbers_ns[skip:], StepSource.NUMBERS
+        return _differences(printed.moments_ns)[skip:], StepSource.LINES
+    steps = [int(step) for step in watched.get("steps_ns", ()) if step > 0][skip:]
+    if len(steps) >= 2:
+        return steps, StepSource.OPTIMIZER
+    ran = _whole(watched, "ran_ns")
+    return ([wall_ns], StepSource.WHOLE) if ran is None else ([ran], StepSource.RUN)
+
+
+def _differences(moments: Sequence[int]) -> list[int]:
+    return [end - begin for begin, end in itertools.pairwise(moments)]
+
+
+def _numbers(match: re.Match[str]) -> list[int]:
+    for name, text in match.groupdict().items():
+        value = _value(text or "") if name in UNITS_NS else None
+        if value is not None and value > 0:
+            return [int(value * UNITS_NS[name])]
+    return []
+
+
+def _value(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _read_steps(folder: Path) -> dict[str, Any]:
+    """Return what the first rank wrote of its steps; of several processes of it, the one with the most steps."""
+    found: list[dict[str, Any]] = []
+    for path in sorted(folder.glob("steps-*.json")):
+        with contextlib.suppress(OSError, DecodeError, TypeError):
+            found.append(json.decode(path.read_bytes(), type=dict[str, Any]))
+    found.sort(key=lambda data: (str(data.get("rank")) != "0", -len(data.get("steps_ns", ())), -data.get("ran_ns", 0)))
+    return found[0] if found else {}
+
+
+def _whole(data: Mapping[str, Any], name: str) -> int | None:
+    value = data.get(name)
+    return int(value) if isinstance(value, int) else None

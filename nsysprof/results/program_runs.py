@@ -1,0 +1,116 @@
+"""Define what `bench -- PROGRAM` measures and concludes: runs of a program in turn, and how two sides of it compare."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+from nsysprof.files.json_file import json_value
+from nsysprof.notes import Note
+from nsysprof.results.comparison import LatencyChange
+from nsysprof.results.gate_result import GateResult, Outcome
+from nsysprof.results.policy_use import PolicyUse
+
+# History of the JSON. 1: first.
+FORMAT_VERSION = 1
+OK, FAILED, TIMED_OUT = "ok", "failed", "timeout"
+
+
+class StepSource(StrEnum):
+    """Where the times of steps come from."""
+
+    LINES = "printed lines"
+    NUMBERS = "numbers in printed lines"
+    OPTIMIZER = "steps of the optimizer"
+    RANGES = "NVTX ranges"
+    RUN = "the run from the import of torch to its end"
+    WHOLE = "the whole run"
+
+
+class TimedRun(Struct, frozen=True, kw_only=True):
+    """One run of the program on one side."""
+
+    side: str
+    turn: int
+    status: str
+    # What went wrong: the last line of standard error, or why there is no time.
+    reason: str = ""
+    exit_code: int | None = None
+    wall_ns: int = 0
+    # One value for each step after the warm-up, in order; one for the whole run where there are no steps.
+    times_ns: tuple[int, ...] = ()
+    source: str = ""
+    # What the value pattern found, in order. None is NaN or infinity.
+    values: tuple[float | None, ...] = ()
+    # What torch's allocator gave out on a GPU, else what the process held in memory.
+    peak_bytes: int | None = None
+    reserved_bytes: int | None = None
+    # What became of calls of attention, where the side has a policy.
+    use: PolicyUse | None = None
+
+
+class Sameness(StrEnum):
+    """Whether the values that a program prints are the same on both sides."""
+
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class ValueComparison:
+    """The values that the program printed on both sides, such as its loss."""
+
+    verdict: Sameness
+    reason: str
+    # How many values were compared in each turn.
+    count: int
+    tolerance_pct: float
+    # The largest difference between the sides, and between two runs of the baseline, relative to the value.
+    largest_pct: float | None = None
+    noise_pct: float | None = None
+
+
+@dataclass(frozen=True)
+class ProgramSideSummary:
+    """One side: its name for people, and what its runs have in common."""
+
+    label: str
+    runs: int
+    failed: int
+    # The median over runs of a step's time.
+    step_ns: float | None
+    # How many steps a run has, in the middle.
+    steps: int
+    peak_bytes: int | None
+    reserved_bytes: int | None
+    use: PolicyUse | None = None
+
+
+@dataclass(frozen=True)
+class ProgramComparison:
+    """How a program runs on two sides."""
+
+    program: tuple[str, ...]
+    baseline: ProgramSideSummary
+    candidate: ProgramSideSummary
+    source: str
+    change: LatencyChange
+    values: ValueComparison | None
+    gate: tuple[GateResult, ...] = ()
+    notes: tuple[Note, ...] = ()
+    method: tuple[str, ...] = ()
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """Return the worst outcome of the gate's rules; None without a gate."""
+        found = {result.outcome for result in self.gate}
+        worst = (Outcome.REGRESSION, Outcome.INCONCLUSIVE, Outcome.PASS)
+        return next((outcome for outcome in worst if outcome in found), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the comparison as files and --json have it; unknown is null."""
+        return {"format_version": FORMAT_VERSION, "outcome": self.outcome, **json_value(self)}

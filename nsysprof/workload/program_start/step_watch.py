@@ -1,0 +1,89 @@
+"""Watch when each step of an optimizer ended, on the GPU's own clock, and write that and the peak of memory at the end.
+
+It needs nothing but torch, because it runs in the program's own Python. The folder is NSYSPROF_STEPS_FOLDER. A step
+costs one event on the GPU and nothing waits for it before the end of the program.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import itertools
+import json
+import os
+import time
+from typing import Any
+
+STEPS = "NSYSPROF_STEPS_FOLDER"
+_MOST_STEPS = 20_000
+
+
+class _Steps:
+    def __init__(self, torch: Any) -> None:
+        self.torch = torch
+        self.began_ns = time.monotonic_ns()
+        # Which optimizer is watched: the first that takes a step. A second one (of a GAN) belongs to the same step.
+        self.watched: int | None = None
+        self.host_ns: list[int] = []
+        self.events: list[Any] = []
+
+    def take(self, optimizer: Any, _arguments: Any, _named: Any) -> None:
+        if self.watched is None:
+            self.watched = id(optimizer)
+        if id(optimizer) != self.watched or len(self.host_ns) >= _MOST_STEPS:
+            return
+        self.host_ns.append(time.monotonic_ns())
+        cuda = self.torch.cuda
+        if cuda.is_initialized() and not cuda.is_current_stream_capturing():
+            event = cuda.Event(enable_timing=True)
+            event.record()
+            self.events.append(event)
+
+    def durations_ns(self) -> list[int]:
+        """Return the time from the end of each step to the end of the next; on the GPU where each has an event."""
+        if self.events and len(self.events) == len(self.host_ns):
+            self.torch.cuda.synchronize()
+            pairs = itertools.pairwise(self.events)
+            return [int(begin.elapsed_time(end) * 1e6) for begin, end in pairs]
+        return [end - begin for begin, end in itertools.pairwise(self.host_ns)]
+
+    def peaks(self) -> dict[str, int | None]:
+        """Return the peaks of memory (bytes) that the program allocated and reserved, over all GPUs, or its own."""
+        cuda = self.torch.cuda
+        if cuda.is_initialized():
+            devices = range(cuda.device_count())
+            return {
+                "peak_bytes": max(int(cuda.max_memory_allocated(device)) for device in devices),
+                "reserved_bytes": max(int(cuda.max_memory_reserved(device)) for device in devices),
+            }
+        try:
+            import resource
+        except ImportError:  # Windows has none
+            return {"peak_bytes": None, "reserved_bytes": None}
+        resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return {"peak_bytes": resident, "reserved_bytes": None}
+
+
+def watch(torch: Any) -> None:
+    """Begin to watch, in a process that has just imported torch."""
+    steps, process = _Steps(torch), os.getpid()
+    with contextlib.suppress(ImportError, AttributeError):
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        register_optimizer_step_post_hook(steps.take)
+    atexit.register(lambda: _write(steps, process))
+
+
+def _write(steps: _Steps, process: int) -> None:
+    if os.getpid() != process:  # a fork of the process that is watched
+        return
+    data: dict[str, Any] = {"ran_ns": time.monotonic_ns() - steps.began_ns, "rank": os.environ.get("RANK", "0")}
+    with contextlib.suppress(Exception):
+        data["steps_ns"] = steps.durations_ns()
+    with contextlib.suppress(Exception):
+        data.update(steps.peaks())
+    path = os.path.join(os.environ[STEPS], f"steps-{process}.json")  # noqa: PTH118
+    with contextlib.suppress(OSError):
+        with open(f"{path}.part", "w", encoding="utf-8") as file:  # noqa: PTH123
+            json.dump(data, file)
+        os.replace(f"{path}.part", path)  # noqa: PTH105
