@@ -19,9 +19,10 @@ from nsysprof.app.compare import CompareRequest, parse_rules
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError, UsageError
 from nsysprof.files.folder_kinds import PROGRAM_BENCH
+from nsysprof.files.folder_state import find_leftovers
 from nsysprof.files.json_file import FileHeader, encode_json, read_json
 from nsysprof.files.output import write_whole
-from nsysprof.files.result_folder import claim_folder, find_leftovers
+from nsysprof.files.result_folder import claim_folder
 from nsysprof.files.written_by import VERSION
 from nsysprof.notes import Note, make_note
 from nsysprof.results.program_runs import OK, ProgramComparison, TimedRun
