@@ -48,7 +48,10 @@ def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
         nsys_options=request.nsys_options,
         retry=request.retry,
         probe=request.probe,
+        measure_cost=request.measure_cost,
     )
+    if plan.measure_cost and (launches or identity):
+        raise UsageError("--measure-cost is for one trace, and this job has one per rank.", "Leave it out.")
     if plan.ranks and not (launches or identity):
         raise UsageError("--ranks chooses among ranks, but there is only one program.", "Give --per-rank too.")
     if shutil.which(argv[0]) is None:
@@ -63,6 +66,7 @@ def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
 def capture_program(request: ProgramRequest, progress: Progress = SILENT) -> ProgramResult:
     """Record one program, and fill the capture folder; a failure is part of the result."""
     from nsysprof.app.trace_analysis.check_trace import check_trace
+    from nsysprof.app.trace_analysis.join_recording_cost import cost_notes, read_costs
     from nsysprof.capture.user_program.program import run_program_capture
     from nsysprof.capture.user_program.rank_record import prepare_rank
     from nsysprof.capture.user_program.record_program import own_watchers
@@ -80,6 +84,7 @@ def capture_program(request: ProgramRequest, progress: Progress = SILENT) -> Pro
             watchers=watchers,
             say=say,
             inspect=check_trace,
+            compare=lambda trace, plain: cost_notes(read_costs(trace, plain)),
         )
 
     if planned.identity is None:
@@ -190,6 +195,7 @@ class ProgramRequest:
     attention: whether each call of attention becomes a range with its shape.
     retry: whether the program is recorded again with less where data was lost; None: where it is short.
     probe: whether options of nsys are tried first where nothing is known of this machine.
+    measure_cost: whether the program runs once more with its ranges recorded alone.
     stdout_to_stderr: send the program's standard output to standard error.
     out: the capture folder; None for traces/DATE-TIME, or one that the ranks of a job share.
     """
@@ -209,6 +215,7 @@ class ProgramRequest:
     nsys_options: tuple[str, ...] = ()
     retry: bool | None = None
     probe: bool = True
+    measure_cost: bool = False
     stdout_to_stderr: bool = False
     nsys: Path | None = None
     out: Path | None = None

@@ -41,6 +41,7 @@ _FOR_PROGRAMS = (
     "nsys_option",
     "retry",
     "probe",
+    "measure_cost",
 )
 
 Program = Annotated[
@@ -133,6 +134,12 @@ Probe = Annotated[
         "--probe/--no-probe", help="Try nsys' options once on this machine, with a GPU.", rich_help_panel=_PROGRAM
     ),
 ]
+MeasureCost = Annotated[
+    bool,
+    typer.Option(
+        "--measure-cost", help="Run it again with NVTX alone: what recording costs.", rich_help_panel=_PROGRAM
+    ),
+]
 
 
 def capture(
@@ -174,6 +181,7 @@ def capture(
     nsys_option: NsysOption = None,
     retry: Retry = None,
     probe: Probe = True,
+    measure_cost: MeasureCost = False,
     nsys: options.Nsys = None,
     ncu: options.Ncu = None,
     out: Annotated[Path | None, options.out_option("Capture folder. Default: traces/DATE-TIME.")] = None,
@@ -209,6 +217,7 @@ def capture(
                 nsys_options=tuple(nsys_option or ()),
                 retry=retry,
                 probe=probe,
+                measure_cost=measure_cost,
                 stdout_to_stderr=as_json,
                 nsys=nsys,
                 out=out,

@@ -113,7 +113,7 @@ def _analyze() -> Schema:
         "properties": {"format_version": _WHOLE, "findings": findings, "idle": _or_null(idle)},
         "required": ["format_version", "findings", "idle"],
     }
-    unknown = ("idle.csv", "idle_instances.csv", "steps.csv", "attention.csv", "memory.csv")
+    unknown = ("idle.csv", "idle_instances.csv", "steps.csv", "attention.csv", "memory.csv", "recording_cost.csv")
     tables = {
         file.name.removesuffix(".csv"): _nullable_table(file, is_nullable=file.name in unknown)
         for file in (*analysis_columns.FILES, case_columns.CAPTURE_RESULTS)

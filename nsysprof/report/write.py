@@ -20,6 +20,7 @@ from nsysprof.report.formats.sarif import render_sarif
 from nsysprof.report.formats.timeline_data import timeline_data
 from nsysprof.report.reports.analysis_report import analysis_report
 from nsysprof.results.analysis import Analysis, CaptureRecord, Device
+from nsysprof.results.checks.recording_cost import cost_table
 from nsysprof.results.column_registry.analysis_columns import (
     API,
     ATTENTION,
@@ -34,6 +35,7 @@ from nsysprof.results.column_registry.analysis_columns import (
     RANGE_KERNELS,
     RANGE_TREE,
     RANGES,
+    RECORDING_COST,
     STEPS,
 )
 from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
@@ -137,6 +139,7 @@ def analysis_json(analysis: Analysis, record: CaptureRecord | None) -> dict[str,
         "steps": analysis.step_times is None,
         "attention": analysis.attention is None,
         "memory": analysis.memory_owners is None,
+        "recording_cost": analysis.recording_cost is None,
     }
     return {
         **summary_json(analysis),
@@ -163,6 +166,7 @@ def analysis_tables(analysis: Analysis, record: CaptureRecord | None) -> list[tu
         (STEPS, empty_table(STEPS) if analysis.step_times is None else analysis.step_times.table),
         (ATTENTION, empty_table(ATTENTION) if analysis.attention is None else analysis.attention),
         (MEMORY, empty_table(MEMORY) if analysis.memory_owners is None else analysis.memory_owners),
+        (RECORDING_COST, cost_table(analysis.recording_cost or ())),
         (FINDINGS, empty_table(FINDINGS) if analysis.findings is None else analysis.findings.table()),
     ]
     if record is not None and record.has_cases:

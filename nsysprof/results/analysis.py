@@ -16,6 +16,7 @@ import pandas as pd
 from nsysprof.notes import Loss, Note
 from nsysprof.results.allocator_memory import AllocatorMemory
 from nsysprof.results.case_ranking import CaseRanking
+from nsysprof.results.checks.recording_cost import RangeCost
 from nsysprof.results.column_registry.analysis_columns import (
     API,
     CAUSED_KERNELS,
@@ -163,6 +164,7 @@ class Analysis:
     lost_kernels: whether the trace has no kernel although some ran.
     attention, memory_owners: the tables of attention.csv and memory.csv; None for an analysis made without them.
     allocator: what torch's allocator held; None where the capture did not record it. memory_owners are then its owners.
+    recording_cost: what recording cost each range; None where the capture did not measure it.
     """
 
     trace: TraceInfo
@@ -187,6 +189,7 @@ class Analysis:
     attention: pd.DataFrame | None = None
     memory_owners: pd.DataFrame | None = None
     allocator: AllocatorMemory | None = None
+    recording_cost: tuple[RangeCost, ...] | None = None
 
 
 @dataclass(frozen=True)

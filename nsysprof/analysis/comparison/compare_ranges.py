@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nsysprof.analysis.comparison.kernel_roles import kernel_role, pair_kernels
+from nsysprof.analysis.comparison.median_ratio import LEAST_INSTANCES, ratio_of_medians
 from nsysprof.results.comparison import METRICS, PARTS, KernelChange, MetricChange, RangeChange, RangeFacts
 
 # A kernel's time has changed notably when it changed by more than this, and by more than this of the range's.
 NOTABLE_PCT, NOTABLE_SHARE_PCT = 5.0, 1.0
 
 Key = tuple[str, str]
-# With fewer instances, the smallest and largest do not enclose the median with 95 % confidence.
-_LEAST_INSTANCES = 6
-_NORMAL_95 = 1.96
 Ranges = Mapping[Key, RangeFacts]
 
 
@@ -72,29 +69,14 @@ def _compare(key: Key, baseline: Sequence[RangeFacts], candidate: Sequence[Range
 
 
 def _wall_ratio(baseline: Sequence[RangeFacts], candidate: Sequence[RangeFacts]) -> dict[str, float]:
-    """Return the ratio of the median instances with its 95 % interval, of all traces of a side together.
-
-    The interval of each median comes from order statistics; the two are combined on the scale of logarithms.
-    """
+    """Return the ratio of the median instances with its 95 % interval, of all traces of a side together."""
     old, new = (sorted(wall for facts in side for wall in facts.walls_ns if wall > 0) for side in (baseline, candidate))
-    if min(len(old), len(new)) < _LEAST_INSTANCES:
+    if min(len(old), len(new)) < LEAST_INSTANCES:
         return {}
-    (low_old, middle_old, high_old), (low_new, middle_new, high_new) = _median_interval(old), _median_interval(new)
-    ratio = middle_new / middle_old
-    down = math.hypot(math.log(middle_new / low_new), math.log(high_old / middle_old))
-    up = math.hypot(math.log(high_new / middle_new), math.log(middle_old / low_old))
-    return {
-        "wall_ratio": ratio,
-        "wall_ratio_low": ratio * math.exp(-down),
-        "wall_ratio_high": ratio * math.exp(up),
-    }
-
-
-def _median_interval(values: Sequence[int]) -> tuple[float, float, float]:
-    """Return the lower bound, the median and the upper bound at 95 % of sorted values."""
-    reach = _NORMAL_95 * math.sqrt(len(values)) / 2
-    low = max(0, math.floor(len(values) / 2 - reach))
-    return values[low], statistics.median(values), values[len(values) - 1 - low]
+    ratio, low, high = ratio_of_medians(old, new)
+    assert low is not None
+    assert high is not None
+    return {"wall_ratio": ratio, "wall_ratio_low": low, "wall_ratio_high": high}
 
 
 def _median_trace(traces: Sequence[_Counted]) -> _Counted | None:

@@ -26,6 +26,7 @@ def analyze_one(request: AnalyzeRequest, progress: Progress) -> TraceResult:
     from nsysprof.app.trace_analysis.join_attention import join_attention
     from nsysprof.app.trace_analysis.join_counters import complete_analysis
     from nsysprof.app.trace_analysis.join_memory import join_memory
+    from nsysprof.app.trace_analysis.join_recording_cost import join_recording_cost
     from nsysprof.app.trace_analysis.read_stacks import read_stacks
     from nsysprof.attention.policy_file import read_policy
     from nsysprof.trace.inputs.resolve_input import identity_of
@@ -54,6 +55,7 @@ def analyze_one(request: AnalyzeRequest, progress: Progress) -> TraceResult:
                 analysis, record, trace, folder=source, report=request.counters, ncu=request.ncu
             )
             analysis = join_attention(join_memory(analysis, source, trace), source)
+            analysis = join_recording_cost(analysis, source, trace)
         from nsysprof.report.write import write_analysis
 
         files = write_analysis(

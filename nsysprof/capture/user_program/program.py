@@ -23,11 +23,12 @@ from nsysprof.capture.self_check.again import (
     suspect_note,
 )
 from nsysprof.capture.self_check.hook_fault import record_without_hook
+from nsysprof.capture.self_check.ranges_alone import RANGES_ALONE, record_ranges_alone
 from nsysprof.capture.self_check.reduction import reductions
 from nsysprof.capture.self_check.settle import settle_options
 from nsysprof.capture.self_check.watch import GpuWatch
 from nsysprof.capture.user_program.program_plan import ProgramPlan
-from nsysprof.capture.user_program.program_run import CapturedProgram, Inspect, ProgramRun
+from nsysprof.capture.user_program.program_run import CapturedProgram, Compare, Inspect, ProgramRun
 from nsysprof.capture.user_program.rank_launch import VARIABLE, RankJob, write_launcher
 from nsysprof.capture.user_program.rank_record import (
     RankRecord,
@@ -67,8 +68,12 @@ def run_program_capture(
     watchers: Watchers,
     say: Say,
     inspect: Inspect,
+    compare: Compare = lambda _trace, _plain: (),
 ) -> CapturedProgram:
-    """Run the plan's program into the prepared `folder`. Everything finished is on disk at every moment."""
+    """Run the plan's program into the prepared `folder`. Everything finished is on disk at every moment.
+
+    compare: says what recording cost, by the trace and that with the ranges alone.
+    """
     manifest = Manifest(
         cases=(),
         range_keys=(),
@@ -96,6 +101,8 @@ def run_program_capture(
             captured = _run_rank(run, identity)
         else:
             captured = _run_alone(run)
+            if run.plan.measure_cost and record_ranges_alone(run, captured):
+                manifest.notes += compare(folder / NSYS_TRACE, folder / RANGES_ALONE)
         if identity is not None and not _sums_up(run, identity, captured):
             return captured
         return replace(captured, manifest=run.save())

@@ -67,6 +67,8 @@ class ProgramPlan:
     less: tuple[str, ...] = ()
     # Whether the options of nsys are tried first where nothing is known of this machine.
     probe: bool = True
+    # Whether to run the program once more with its ranges recorded alone, to measure what recording costs.
+    measure_cost: bool = False
     # Whether to record again with less where data was lost; None: where the program ends by itself and soon.
     retry: bool | None = None
 

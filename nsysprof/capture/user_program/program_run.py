@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,10 +16,11 @@ from nsysprof.capture.user_program.rank_record import RankRecord, merge_manifest
 from nsysprof.capture.user_program.record_program import Say, Watchers
 from nsysprof.capture.user_program.streamed import Ended
 from nsysprof.errors import NsysprofError
-from nsysprof.notes import Loss
+from nsysprof.notes import Loss, Note
 from nsysprof.results.checks.recording_check import RecordingCheck, WatchedGpu
 
 Inspect = Callable[[Path, WatchedGpu], RecordingCheck]
+Compare = Callable[[Path, Path], Sequence[Note]]
 
 
 @dataclass(frozen=True)

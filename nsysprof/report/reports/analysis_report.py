@@ -16,6 +16,7 @@ from nsysprof.report.sections.memory_parts import memory_parts
 from nsysprof.report.sections.method import coverage_line, environment_table, method_lines
 from nsysprof.report.sections.missing_sources import tier_of, with_tier
 from nsysprof.report.sections.overview import overview_sections
+from nsysprof.report.sections.recording_cost import recording_cost_table
 from nsysprof.report.sections.trace_tables import (
     api_table,
     kernel_counter_table,
@@ -52,6 +53,8 @@ def analysis_report(
     sections += [Section("Timeline", (Chart(timeline),), in_terminal=False)] if timeline is not None else []
     sections.append(_trace_section(analysis, tier))
     sections += [Section("Memory", tuple(memory_parts(analysis.allocator)))] if analysis.allocator is not None else []
+    if analysis.recording_cost:
+        sections.append(Section("", (recording_cost_table(analysis.recording_cost),)))
     sections.append(_notes_section(analysis, record))
     sections.append(Section("", (Paragraph(f"Coverage: {coverage_line(analysis)}"),)))
     sections.append(Section("Method", (Lines(tuple(method_lines(analysis, record))),), in_terminal=False))

@@ -274,6 +274,17 @@ MEMORY = TableFile("analysis", "memory.csv", "One row per owner of memory at the
     number("share_pct", "%", "Share of the peak."),
     text("range", "Range that was open at the allocation, where the owner is a line.", nullable=True),
 ))  # fmt: skip
+RECORDING_COST = TableFile("analysis", "recording_cost.csv", "One row per range that both runs have.", (
+    text("range", "Range, counters folded."),
+    integer("instances", "", "Number of instances in the recording, without the first."),
+    integer("plain_instances", "", "The same where NVTX alone was recorded."),
+    integer("wall_med_ns", "ns", "Median time of an instance in the recording."),
+    integer("plain_wall_med_ns", "ns", "The same where NVTX alone was recorded."),
+    number("slowdown", "", "The first median divided by the second."),
+    number("slowdown_low", "", "Lower bound of its 95 % interval; empty for fewer than six instances.", nullable=True),
+    number("slowdown_high", "", "Upper bound of its 95 % interval.", nullable=True),
+    flag("is_distorted", "True where recording makes it slower by more than 10 %, and not by chance."),
+))  # fmt: skip
 FILES = (
     KERNELS,
     RANGES,
@@ -289,4 +300,5 @@ FILES = (
     FINDINGS,
     ATTENTION,
     MEMORY,
+    RECORDING_COST,
 )

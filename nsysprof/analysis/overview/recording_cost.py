@@ -1,0 +1,99 @@
+"""Compare the ranges of a recording with those of the same program when NVTX alone was recorded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from statistics import median
+
+import pandas as pd
+
+from nsysprof.analysis.attribution.range_names import name_families
+from nsysprof.analysis.comparison.median_ratio import LEAST_INSTANCES, ratio_of_medians
+from nsysprof.results.checks.recording_cost import HOST_FINDINGS, RangeCost
+from nsysprof.results.findings.causes import Findings
+from nsysprof.trace.schema import Int64s
+
+# Ranges with a smaller part of the time of all instances are left out of the comparison (ns).
+_LEAST_NS = 1_000
+# No program has times beyond this; a range without an end lies there too.
+_FAR_NS = 1 << 61
+
+
+def compare_with_plain(recorded: pd.DataFrame, plain: pd.DataFrame) -> tuple[RangeCost, ...]:
+    """Return what recording costs each range that both runs have, the most time first.
+
+    recorded, plain: the ranges as the reader of traces gives them.
+    """
+    ours, theirs = _walls(recorded), _walls(plain)
+    names = list(dict.fromkeys((*ours, *theirs)))
+    family = dict(zip(names, name_families(names), strict=True))
+    old, new = _folded(theirs, family), _folded(ours, family)
+    costs = []
+    for name in new:
+        before, after = _steady(old.get(name, [])), _steady(new[name])
+        if not before or not after or min(sum(before) / len(before), sum(after) / len(after)) < _LEAST_NS:
+            continue
+        slowdown, low, high = ratio_of_medians(sorted(before), sorted(after))
+        costs.append(
+            RangeCost(name, len(after), len(before), round(median(after)), round(median(before)), slowdown, low, high)
+        )
+    return tuple(sorted(costs, key=lambda cost: -cost.wall_med_ns * cost.instances))
+
+
+def without_distorted(found: Findings, costs: tuple[RangeCost, ...]) -> tuple[Findings, tuple[str, ...]]:
+    """Return the findings without those on the CPU's side of ranges that recording slows, and the codes of these."""
+    slowed = {cost.range for cost in costs if cost.is_distorted}
+    is_out = [
+        item.code in HOST_FINDINGS and bool({item.range, name_of(item.range, slowed), found.per} & slowed)
+        for item in found.items
+    ]
+    kept = [item for item, out in zip(found.items, is_out, strict=True) if not out]
+    gone = tuple(dict.fromkeys(item.code for item, out in zip(found.items, is_out, strict=True) if out))
+    if not gone:
+        return found, ()
+    ranked = tuple(replace(item, rank=rank) for rank, item in enumerate(kept, 1))
+    # What was saved together included the others; the rest saves no more than its parts do.
+    together = min(found.together_ns, sum(item.saving_ns for item in ranked))
+    return replace(found, items=ranked, together_ns=together), gone
+
+
+def name_of(name: str, families: set[str]) -> str:
+    """Return the family among `families` to which a name belongs, or the name."""
+    return next((each for each in families if "#" in each and _fits(name, each)), name)
+
+
+def _fits(name: str, family: str) -> bool:
+    head, _, tail = family.partition("#")
+    middle = name[len(head) : len(name) - len(tail)]
+    return name.startswith(head) and name.endswith(tail) and middle.isdigit()
+
+
+def _walls(ranges: pd.DataFrame) -> dict[str, list[tuple[int, int]]]:
+    """Return start and length (ns) of the instances of each name; those without an end are left out.
+
+    Where a name has ranges of both styles these are often the same ones, so that push/pop ranges alone count.
+    """
+    of_both = set(ranges["name"][ranges["style"] == "PushPop"]) & set(ranges["name"][ranges["style"] == "StartEnd"])
+    if of_both:
+        ranges = ranges[(ranges["style"] == "PushPop") | ~ranges["name"].isin(of_both)]
+    start: Int64s = ranges["start_ns"].to_numpy(dtype="int64")
+    end: Int64s = ranges["end_ns"].to_numpy(dtype="int64")
+    good = (start > -_FAR_NS) & (end < _FAR_NS) & (end > start)
+    found: dict[str, list[tuple[int, int]]] = {}
+    for name, begin, wall in zip(
+        ranges["name"].to_numpy()[good].tolist(), start[good].tolist(), (end - start)[good].tolist(), strict=True
+    ):
+        found.setdefault(str(name), []).append((begin, wall))
+    return found
+
+
+def _folded(walls: dict[str, list[tuple[int, int]]], family: dict[str, str]) -> dict[str, list[int]]:
+    folded: dict[str, list[tuple[int, int]]] = {}
+    for name, found in walls.items():
+        folded.setdefault(family[name], []).extend(found)
+    return {name: [wall for _, wall in sorted(found)] for name, found in folded.items()}
+
+
+def _steady(walls: list[int]) -> list[int]:
+    """Return the instances without the first, which loads and compiles, where enough are left."""
+    return walls[1:] if len(walls) > LEAST_INSTANCES else walls

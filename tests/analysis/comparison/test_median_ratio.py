@@ -1,0 +1,18 @@
+import numpy as np
+import pytest
+
+from nsysprof.analysis.comparison.median_ratio import LEAST_INSTANCES, ratio_of_medians
+
+
+def test_the_interval_covers_the_true_ratio_as_often_as_it_says():
+    generator, inside = np.random.default_rng(1), 0
+    for _ in range(400):
+        old, new = (np.sort(scale * generator.lognormal(0, 0.2, 15) * 1e6).astype(int).tolist() for scale in (1, 1.3))
+        _, low, high = ratio_of_medians(old, new)
+        inside += low <= 1.3 <= high
+    assert inside / 400 > 0.93
+
+
+def test_few_values_have_no_interval():
+    few = list(range(100, 100 + LEAST_INSTANCES - 1))
+    assert ratio_of_medians(few, [200] * 9) == (pytest.approx(200 / 102), None, None)
