@@ -13,7 +13,22 @@ from typing import Any
 
 import typer
 
-from nsysprof.cli import analyze, bench, bundle, capture, compare, demo, doctor, explain, export, mcp, run, tune, whatif
+from nsysprof.cli import (
+    analyze,
+    bench,
+    bundle,
+    capture,
+    compare,
+    demo,
+    doctor,
+    explain,
+    export,
+    mcp,
+    run,
+    tune,
+    view,
+    whatif,
+)
 from nsysprof.cli.terminal.standard_streams import ForgivingStream, forgive_streams, show_status
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError
 from nsysprof.files.written_by import VERSION
@@ -53,6 +68,7 @@ _COMMANDS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
     "demo": (demo.demo, demo.EXAMPLES),
     "capture": (capture.capture, capture.EXAMPLES),
     "analyze": (analyze.analyze, analyze.EXAMPLES),
+    "view": (view.view, view.EXAMPLES),
     "bench": (bench.bench, bench.EXAMPLES),
     "explain": (explain.explain, explain.EXAMPLES),
     "export": (export.export, export.EXAMPLES),

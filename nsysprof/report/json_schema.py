@@ -36,7 +36,7 @@ def command_schemas() -> dict[str, Schema]:
         "bench": _bench(), "bench-program": _bench_program(), "bundle": _bundle(), "capture": _capture(),
         "compare": _compare(),
         "compare-memory": _compare_memory(), "doctor": _doctor(), "explain": _explain(), "export": _export(),
-        "run": _run(), "tune": _tune(), "whatif": _whatif(),
+        "run": _run(), "tune": _tune(), "view": _view(), "whatif": _whatif(),
     }  # fmt: skip
 
 
@@ -254,6 +254,12 @@ def _bench_program() -> Schema:
 
 def _run() -> Schema:
     return _of("nsysprof run --json", {"exit_code": _WHOLE, "processes": _WHOLE, "use": _ref(PolicyUse)}, (PolicyUse,))
+
+
+def _view() -> Schema:
+    names: Schema = {"name": _TEXT, "kind": _TEXT, "error": _TEXT_OR_NULL}
+    one: Schema = {"type": "object", "properties": names, "required": list(names)}
+    return _of("nsysprof view --json", {"url": _TEXT, "token": _TEXT, "port": _WHOLE, "inputs": _list(one)})
 
 
 def _whatif() -> Schema:

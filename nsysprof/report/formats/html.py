@@ -14,7 +14,8 @@ from nsysprof.report.formats.short_names import shorten_names
 
 # A table of so many rows is worth a filter.
 _FILTER_ABOVE = 8
-_TIMELINE = ("templates/timeline_rows.js", "templates/timeline.js")
+_SCRIPTS = ("vendor/sortable.js", "templates/report.js")
+_OF_TIMELINE = ("vendor/echarts.js", "templates/timeline_rows.js", "templates/timeline.js")
 # The first items of a ranking are open, the others are folded away.
 _FIRST_ITEMS = 3
 _NAME, _CELL, _KEY, _FULL = 120, 300, 300, 4000
@@ -49,12 +50,12 @@ def render_html(report: Report) -> str:
     engine.filters["usual_line"] = usual_line
     engine.filters["describe_bars"] = describe_bars
     engine.tests["part"] = lambda part, kind: type(part).__name__ == kind
-    scripts = [read_asset("vendor/sortable.js"), read_asset("templates/report.js")]
+    names = list(_SCRIPTS)
     licences = ["LICENSE-sortable"]
     if any(isinstance(part, Chart) for part in list_parts(report)):
-        scripts += [read_asset("vendor/echarts.js"), *map(read_asset, _TIMELINE)]
+        names += _OF_TIMELINE
         licences += ["NOTICE-echarts", "LICENSE-echarts", "LICENSE-zrender", "LICENSE-tslib"]
-    style = read_asset("templates/report.css")
+    scripts, style = [read_asset(name) for name in names], read_asset("templates/report.css")
     return engine.get_template("report.html.j2").render(
         report=report,
         links=[link for section in report.sections for link in _links(section)],
@@ -65,6 +66,11 @@ def render_html(report: Report) -> str:
         scripts=scripts,
         licences=[read_asset(f"vendor/{name}") for name in licences],
     )
+
+
+def page_scripts() -> list[str]:
+    """Return every script that a page may have."""
+    return [read_asset(name) for name in (*_SCRIPTS, *_OF_TIMELINE)]
 
 
 def anchor_of(title: str) -> str:

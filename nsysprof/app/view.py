@@ -1,0 +1,72 @@
+"""Run the use case `view`: serve pages about one or many traces to the browser of this user, until it is ended."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nsysprof.app.progress import SILENT, Progress
+from nsysprof.errors import UsageError
+
+if TYPE_CHECKING:
+    from nsysprof.app.viewing.loopback_server import LoopbackServer
+    from nsysprof.app.viewing.view_inputs import ViewInput
+
+
+@contextmanager
+def open_view(request: ViewRequest, progress: Progress = SILENT) -> Iterator[View]:
+    """Give a view that listens, and take it down with everything that it wrote.
+
+    Raises UsageError for a port that is not free, and TraceError where none of the inputs is there.
+    """
+    from nsysprof.app.viewing.loopback_server import LoopbackServer
+    from nsysprof.app.viewing.view_inputs import list_inputs
+    from nsysprof.app.viewing.view_pages import ViewPages
+
+    if not request.sources:
+        raise UsageError("There is nothing to view.", "Name traces, captures or analysis folders.")
+    progress.say("look for traces")
+    inputs = list_inputs(request.sources)
+    with tempfile.TemporaryDirectory(prefix="nsysprof-view-", ignore_cleanup_errors=True) as scratch:
+        pages = ViewPages(inputs, Path(scratch), nsys=request.nsys, figures=request.figures)
+        try:
+            with LoopbackServer(request.port, pages.respond) as server:
+                yield View(server, inputs)
+        finally:
+            pages.jobs.close()
+
+
+@dataclass(frozen=True)
+class ViewRequest:
+    """What to view, and at which port of the loopback address.
+
+    sources: traces, captures, result folders, or folders of them.
+    port: 0 for any that is free.
+    """
+
+    sources: tuple[Path, ...]
+    port: int = 0
+    nsys: Path | None = None
+    figures: bool = True
+
+
+@dataclass(frozen=True)
+class View:
+    """A view that listens. Connections wait until `serve` answers them."""
+
+    server: LoopbackServer
+    inputs: tuple[ViewInput, ...]
+
+    @property
+    def url(self) -> str:
+        """Return the address to open, token included: of one input its report, of several their list."""
+        is_one = len(self.inputs) == 1
+        return self.server.url + ("report-0" if is_one else "")
+
+    def serve(self) -> None:
+        """Answer requests until the process is interrupted."""
+        self.server.serve_forever()

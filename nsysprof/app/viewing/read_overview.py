@@ -1,0 +1,89 @@
+"""Read the few numbers of an analysis folder that the list of `view` shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from nsysprof.errors import NsysprofError
+from nsysprof.files.json_file import read_json
+from nsysprof.report.formats.view_page import ViewFinding
+
+# The findings of each trace that the list shows.
+_FIRST_FINDINGS = 3
+_LARGEST_BYTES = 1 << 26
+T = TypeVar("T")
+
+
+class SummaryDevice(msgspec.Struct):
+    """What is read of a device; null is unknown."""
+
+    gpu_span_ns: int | None = None
+    gpu_busy_ns: int | None = None
+
+
+class SummaryTotals(msgspec.Struct):
+    """What is read of the totals; null is unknown."""
+
+    kernel_count: int | None = None
+
+
+class SummaryFile(msgspec.Struct):
+    """What is read of summary.json."""
+
+    devices: list[SummaryDevice] = []
+    totals: SummaryTotals = msgspec.field(default_factory=SummaryTotals)
+
+
+class ListedFinding(msgspec.Struct):
+    """What is read of a finding."""
+
+    code: str
+    range: str
+    saving_ns: int
+    per: str
+    text: str
+
+
+class FindingsFile(msgspec.Struct):
+    """What is read of findings.json."""
+
+    findings: list[ListedFinding] | None = None
+
+
+@dataclass(frozen=True)
+class FolderOverview:
+    """busy_pct: the share of their spans in which the GPUs were busy (percent); None is unknown."""
+
+    busy_pct: float | None = None
+    kernels: int | None = None
+    findings: tuple[ViewFinding, ...] = ()
+
+
+def read_overview(folder: Path | None) -> FolderOverview:
+    """Return what an analysis folder says; of another folder, or of one that is damaged, everything is unknown."""
+    if folder is None:
+        return FolderOverview()
+    try:
+        summary = _read(folder / "summary.json", SummaryFile)
+        found = _read(folder / "findings.json", FindingsFile).findings or []
+    except NsysprofError:
+        return FolderOverview()
+    first = tuple(ViewFinding(each.code, each.range, each.saving_ns, each.per, each.text) for each in found)
+    return FolderOverview(_busy_pct(summary), summary.totals.kernel_count, first[:_FIRST_FINDINGS])
+
+
+def _busy_pct(summary: SummaryFile) -> float | None:
+    spans, busy = 0, 0
+    for device in summary.devices:
+        if device.gpu_span_ns is None or device.gpu_busy_ns is None:
+            return None
+        spans, busy = spans + device.gpu_span_ns, busy + device.gpu_busy_ns
+    return 100 * busy / spans if spans > 0 else None
+
+
+def _read(path: Path, type_: type[T]) -> T:
+    return read_json(path, type_, kind="a file of an analysis", advice="", largest_bytes=_LARGEST_BYTES)

@@ -1,0 +1,96 @@
+"""List what `view` shows: each trace, capture, bench and result folder that the arguments name, or why it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nsysprof.app.inputs.compare_inputs import is_input, is_trace
+from nsysprof.app.inputs.refuse_url import refuse_url
+from nsysprof.errors import NsysprofError, TraceError
+from nsysprof.plain_text import plain_line
+
+_REPORT = "report.html"
+_MOST_INPUTS = 500
+# Result folders by the file that each kind has, the most telling first.
+_KINDS = {
+    "manifest.json": "capture",
+    "compare.json": "comparison",
+    "ranks.json": "analysis of ranks",
+    "summary.json": "analysis",
+    "samples.json": "bench",
+    "samples.json.xz": "bench",
+}
+
+
+@dataclass(frozen=True)
+class ViewInput:
+    """One row of the page.
+
+    name: what the user is shown, unique on the page.
+    kind: trace, capture, bench or the kind of result folder.
+    error: why it cannot be read; None where that is not known yet.
+    """
+
+    name: str
+    path: Path
+    kind: str
+    error: NsysprofError | None = None
+
+    @property
+    def report(self) -> Path | None:
+        """Return the page that lies in the folder already; None where the input must be analyzed for one."""
+        page = self.path / _REPORT
+        return page if self.kind != "capture" and self.path.is_dir() and page.is_file() else None
+
+
+def list_inputs(sources: Sequence[Path]) -> tuple[ViewInput, ...]:
+    """Return what the arguments name, in their order. What cannot be read has an error and does not stop the others.
+
+    Raises TraceError where nothing at all is left to show.
+    """
+    found: list[ViewInput] = []
+    for source in sources:
+        try:
+            found += [ViewInput(plain_line(str(path)), path, _kind(path)) for path in _find(source)]
+        except NsysprofError as error:
+            found.append(ViewInput(plain_line(str(source)), source, "unknown", error))
+    errors = [each.error for each in found if each.error is not None]
+    if len(errors) == len(found) and errors:
+        raise errors[0]
+    return tuple(found[:_MOST_INPUTS])
+
+
+def _find(source: Path) -> Iterator[Path]:
+    """Yield the inputs that one argument names: itself, or each of those in a folder."""
+    refuse_url(source)
+    if not source.exists():
+        raise TraceError(f"{source} does not exist.", "Check the path.")
+    if not source.is_dir():
+        yield source
+        return
+    try:
+        if _is_shown(source):
+            yield source
+            return
+        inside = [path for path in sorted(source.iterdir()) if not path.name.startswith(".")]
+        shown = [path for path in inside if (_is_shown(path) if path.is_dir() else path.is_file() and is_trace(path))]
+    except OSError as error:
+        raise TraceError(f"{source} cannot be read: {error.strerror}.", "Check its permissions.") from error
+    if not shown:
+        raise TraceError(
+            f"{source} holds no trace, no capture and no report.",
+            "Give a trace, a folder of traces, or a folder that nsysprof wrote.",
+        )
+    yield from shown
+
+
+def _is_shown(folder: Path) -> bool:
+    return (folder / _REPORT).is_file() or is_input(folder)
+
+
+def _kind(path: Path) -> str:
+    if path.is_dir():
+        return next((kind for name, kind in _KINDS.items() if (path / name).is_file()), "trace")
+    return "bench" if path.name.startswith("samples.json") else "trace"

@@ -1,0 +1,83 @@
+"""Define `nsysprof view`: pages about one or many traces in the user's browser, from a server on loopback alone."""
+
+from __future__ import annotations
+
+import threading
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nsysprof.cli import options
+from nsysprof.cli.terminal.console import print_json, say_missing_figures
+
+if TYPE_CHECKING:
+    from nsysprof.app.view import View
+
+EXAMPLES = (
+    "nsysprof view report.nsys-rep",
+    "nsysprof view before.sqlite after.sqlite",
+    "nsysprof view traces analysis --no-open --port 8000    # then ssh -L 8000:127.0.0.1:8000 HOST",
+)
+
+Sources = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="TRACE...",
+        help="Traces, captures, benches and result folders, or folders of them.",
+        show_default=False,
+    ),
+]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="The port on 127.0.0.1. Default: one that is free.")]
+NoOpen = Annotated[bool, typer.Option("--no-open", help="Open no browser; print the address alone.")]
+
+
+def view(
+    sources: Sources,
+    port: Port = 0,
+    no_open: NoOpen = False,
+    nsys: options.Nsys = None,
+    figures: options.Figures = True,
+    as_json: options.Json = False,
+) -> None:
+    """Show traces in your browser: reports, comparisons of any two, and Perfetto's UI. Ctrl-C ends it.
+
+    With --json, the address is printed as JSON and no browser is opened.
+    """
+    from nsysprof.app.view import ViewRequest, open_view
+    from nsysprof.cli.terminal.progress import show_progress
+
+    request = ViewRequest(tuple(sources), port, nsys, figures)
+    say_missing_figures(figures and not as_json)
+    with open_view(request, show_progress(quiet=as_json)) as opened:
+        _print(opened, as_json)
+        if not no_open and not as_json:
+            # A browser may live in this terminal and return only when it is left.
+            threading.Thread(target=_open, args=(opened.url,), daemon=True).start()
+        try:
+            opened.serve()
+        except KeyboardInterrupt:
+            if not as_json:
+                typer.echo("\nEnded. Nothing is left of this view.", err=True)
+
+
+def _print(opened: View, as_json: bool) -> None:
+    broken = [each for each in opened.inputs if each.error is not None]
+    if as_json:
+        inputs = [
+            {"name": each.name, "kind": each.kind, "error": None if each.error is None else each.error.text}
+            for each in opened.inputs
+        ]
+        server = opened.server
+        print_json({"url": opened.url, "token": server.token, "port": server.server_port, "inputs": inputs})
+        return
+    for each in broken:
+        typer.echo(f"{each.name}: {each.error}", err=True)
+    count = len(opened.inputs) - len(broken)
+    typer.echo(f"{count} to view at\n{opened.url}\nCtrl-C ends it. Whoever has this address can read the traces.")
+
+
+def _open(url: str) -> None:
+    if not webbrowser.open(url):
+        typer.echo("No browser was found. Open the address in one.", err=True)

@@ -1,0 +1,140 @@
+"""Render the pages of `view`: its list, what is being done, an error, files, and what opens Perfetto's UI.
+
+Every page is HTML with one script and one style of ours, and page_policy or report_policy goes with it as a header.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from typing import Any
+
+from nsysprof.report.formats.escape import clean
+from nsysprof.report.formats.html import page_scripts
+from nsysprof.report.formats.page import content_security_policy, read_asset
+from nsysprof.units import format_bytes, format_ns
+
+_NAME, _TEXT = 200, 2000
+
+
+@dataclass(frozen=True)
+class ViewFinding:
+    """A finding of one input. saving_ns: what it costs (ns) for each `per`, which is a step or the trace."""
+
+    code: str
+    where: str
+    saving_ns: int
+    per: str
+    text: str
+
+
+@dataclass(frozen=True)
+class ViewRow:
+    """One input of the page.
+
+    state: new, at work, ready or failed. step: what is done now.
+    busy_pct: how much of the time from its first to its last work the GPU was busy (percent); None where unknown.
+    error, next_step: why it failed.
+    """
+
+    number: int
+    name: str
+    kind: str
+    bytes: int | None
+    state: str
+    step: str = ""
+    busy_pct: float | None = None
+    kernels: int | None = None
+    findings: tuple[ViewFinding, ...] = ()
+    error: str = ""
+    next_step: str = ""
+    is_comparable: bool = False
+    has_trace: bool = False
+
+
+@dataclass(frozen=True)
+class ListedFile:
+    """A file of an analysis. address: relative to the page that lists it."""
+
+    name: str
+    address: str
+    bytes: int
+
+
+def render_list(rows: Sequence[ViewRow]) -> str:
+    """Return the first page: the inputs with their states, their findings, and the choice of two to compare."""
+    poll = "state" if any(row.state == "at work" for row in rows) else ""
+    return _render("list", title="nsysprof view", rows=rows, poll=poll)
+
+
+def render_wait(title: str, key: str, step: str) -> str:
+    """Return a page that shows what is done, and loads itself again when that is over. key: of the work."""
+    return _render("wait", title=title, poll=f"state?job={key}", step=step)
+
+
+def render_error(title: str, text: str, next_step: str, *, link: str = "", link_text: str = "") -> str:
+    """Return a page that says what went wrong, and what to do. link: where else to go, and the words for it."""
+    return _render("error", title=title, text=text, next_step=next_step, link=link, link_text=link_text)
+
+
+def render_files(title: str, files: Sequence[ListedFile]) -> str:
+    """Return the list of the files of one analysis."""
+    return _render("files", title=title, files=files)
+
+
+def render_ui(title: str, trace: str) -> str:
+    """Return a page that goes on to Perfetto's UI. trace: its address, relative to the page."""
+    return _render("ui", title=title, trace=trace)
+
+
+def render_ui_from_network(title: str, trace: str) -> str:
+    """Return a page whose button opens a trace in ui.perfetto.dev. trace: its address, relative to the page."""
+    return _render("network", title=title, trace=trace)
+
+
+def add_links(page: str, number: int, *, has_trace: bool) -> str:
+    """Return a report with links to the other pages of the view before everything else."""
+    links = [("./", "All traces"), (f"files-{number}/", "Files")]
+    links += [(f"perfetto-{number}", "Open in Perfetto")] if has_trace else []
+    items = "".join(f'<a href="{escape(to)}">{escape(text)}</a>' for to, text in links)
+    return page.replace("<body>", f'<body>\n<nav aria-label="View">{items}</nav>', 1)
+
+
+def page_policy() -> str:
+    """Return the policy of the view's own pages: our script and style, and requests to this server alone."""
+    allowed = content_security_policy([_script()], [_style()])
+    allowed = allowed.replace("form-action 'none'", "form-action 'self'")
+    return f"{allowed}; connect-src 'self'; frame-ancestors 'none'"
+
+
+@cache
+def report_policy() -> str:
+    """Return the policy of reports, which strangers may have made: scripts of this nsysprof alone, and no requests."""
+    allowed = content_security_policy(page_scripts(), [])
+    return allowed.replace("style-src 'none'", "style-src 'unsafe-inline'") + "; frame-ancestors 'none'"
+
+
+def _render(kind: str, **values: Any) -> str:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    engine = Environment(
+        loader=PackageLoader("nsysprof.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    engine.filters["clean"] = lambda text: clean(str(text), _NAME)
+    engine.filters["clean_long"] = lambda text: clean(str(text), _TEXT)
+    engine.filters["size"] = format_bytes
+    engine.filters["time"] = format_ns
+    template = engine.get_template("view.html.j2")
+    return template.render(kind=kind, style=_style(), script=_script(), **values)
+
+
+@cache
+def _style() -> str:
+    return read_asset("templates/report.css")
+
+
+@cache
+def _script() -> str:
+    return read_asset("templates/view.js")
