@@ -179,6 +179,7 @@ class Analysis:
     range_tree: pd.DataFrame
     api: pd.DataFrame
     memops: pd.DataFrame
+    gpu_use: pd.DataFrame
     timeline: Timeline
     notes: tuple[Note, ...]
     idle: Idle | None = None

@@ -40,10 +40,29 @@ class DramSeries:
 
 
 @dataclass(frozen=True)
+class UseSeries:
+    """How much one unit of one GPU was used, such as its SMs, its tensor pipes, PCIe or NVLink."""
+
+    # The trace's name without its unit.
+    metric: str
+    # As in DramSeries.
+    gpu: int
+    device_id: int | None
+    period_ns: int
+    time_ns: Int64s
+    # Percent of the most that is possible, rounded to integers.
+    use_pct: Percents
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+
+@dataclass(frozen=True)
 class GpuMetrics:
-    """The samples of all GPUs, one series per GPU."""
+    """The samples of all GPUs: one series of DRAM counters per GPU, and one per GPU and other unit."""
 
     series: tuple[DramSeries, ...]
+    use: tuple[UseSeries, ...] = ()
 
     def gpu_of(self, device_id: int) -> int | None:
         """Return the GPU id of a device, or None when it was not sampled."""

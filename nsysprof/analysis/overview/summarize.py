@@ -108,6 +108,7 @@ def summarize(
         caused_kernels=summary.caused,
         range_tree=summary.tree,
         api=api.result(),
+        gpu_use=summary.gpu_use,
         memops=_memops(tables.work),
         timeline=make_timeline(tables, names, attributed.ranges, found.memory, caused),
         notes=(*whole.notes, *summary.slow, *(() if ledger is None else ledger.notes)),

@@ -1,4 +1,4 @@
-"""Compute the columns of DRAM traffic while the work of each range ran."""
+"""Compute DRAM traffic and the use of other units of the GPU while the work of each range ran."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import pandas as pd
 
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.analysis.traffic.dram import DramTraffic, dram_in_groups
-from nsysprof.trace.schema import Int64s
+from nsysprof.analysis.traffic.gpu_use import UnitUse, unit_use_in_groups
+from nsysprof.results.column_registry.analysis_columns import GPU_USE
+from nsysprof.results.column_registry.csv_table import empty_table
+from nsysprof.trace.schema import Bools, Int64s
 
 _COLUMNS = ("dram_read_bytes", "dram_write_bytes", "dram_read_error_bytes", "dram_write_error_bytes")
 
@@ -17,7 +20,7 @@ def add_traffic(table: pd.DataFrame, evidence: RangeEvidence, first_ns: Int64s, 
 
     first_ns, last_ns: when the work of each instance began and ended.
     """
-    found = _measure(evidence, first_ns, last_ns)
+    found = _measure(evidence, *_spans(evidence, first_ns, last_ns))
     for column in _COLUMNS:
         table[column] = pd.array([pd.NA] * len(table), dtype="Int64")
         if found is not None:
@@ -37,3 +40,78 @@ def _measure(evidence: RangeEvidence, first_ns: Int64s, last_ns: Int64s) -> tupl
     used = np.unique(evidence.work.variants[:, 1:3], axis=0)
     start, end = first_ns[chosen], last_ns[chosen]
     return groups, dram_in_groups(evidence.metrics, start, end, number, len(groups), pid, used)
+
+
+def gpu_use_table(evidence: RangeEvidence, first_ns: Int64s, last_ns: Int64s) -> pd.DataFrame:
+    """Return the rows of gpu_use.csv: the mean use of each sampled unit by range, and of the whole trace first.
+
+    first_ns, last_ns: when the work of each instance began and ended.
+    """
+    metrics, work = evidence.metrics, evidence.work
+    if metrics is None or not metrics.use or not len(work):
+        return empty_table(GPU_USE)
+    used = np.unique(work.variants[:, 1:3], axis=0)
+    pids = np.unique(used[:, 0])
+    begin = np.full(len(pids), work.start_ns.min())
+    end = np.full(len(pids), (work.start_ns + work.duration_ns).max())
+    whole = unit_use_in_groups(metrics, begin, end, np.zeros(len(pids), np.int64), 1, pids, used)
+    tables = [_use_rows(pd.DataFrame({"range": [None], "style": [None], "domain": [None]}), whole)]
+    first_ns, last_ns = _spans(evidence, first_ns, last_ns)
+    keys, number = _families(evidence)
+    chosen = np.flatnonzero((last_ns > first_ns) & _settled(evidence, number))
+    if len(chosen):
+        present, group = np.unique(number[evidence.group[chosen]], return_inverse=True)
+        pid = evidence.attributed.ranges["global_pid"].to_numpy(dtype=np.int64)[chosen]
+        found = unit_use_in_groups(metrics, first_ns[chosen], last_ns[chosen], group, len(present), pid, used)
+        tables.append(_use_rows(keys.iloc[present], found))
+    return pd.concat([each for each in tables if len(each)] or [empty_table(GPU_USE)], ignore_index=True)
+
+
+def _families(evidence: RangeEvidence) -> tuple[pd.DataFrame, Int64s]:
+    """Return the names with their counters folded, by style and domain, and which of them each group has."""
+    keys = evidence.attributed.keys
+    named = pd.DataFrame(
+        {
+            "range": list(evidence.attributed.structure.families),
+            "style": keys["style"].to_numpy(dtype=object),
+            "domain": keys["domain"].to_numpy(dtype=object),
+        }
+    )
+    number, unique = pd.factorize(pd.MultiIndex.from_frame(named))
+    return pd.DataFrame(list(unique), columns=["range", "style", "domain"]), number.astype(np.int64)
+
+
+def _settled(evidence: RangeEvidence, number: Int64s) -> Bools:
+    """Return which instances are not warm-up; all of a family that has no others. number: the family of each group."""
+    steady = ~evidence.attributed.structure.warm_up
+    family = number[evidence.group]
+    has_steady = np.bincount(family, weights=steady, minlength=int(number.max(initial=0)) + 1) > 0
+    chosen: Bools = steady | ~has_steady[family]
+    return chosen
+
+
+def _use_rows(keys: pd.DataFrame, found: list[UnitUse]) -> pd.DataFrame:
+    """Return a row for each range and unit whose use is known, the units of a range together."""
+    rows = pd.concat([
+        keys.assign(place=np.arange(len(keys)), unit=unit, metric=each.metric, mean_pct=each.mean_pct,
+                    error_pct=each.error_pct, sampled_ns=each.sampled_ns)
+        for unit, each in enumerate(found)
+    ])  # fmt: skip
+    known = rows[rows["mean_pct"].notna()].sort_values(["place", "unit"])
+    return known[list(GPU_USE.names)]
+
+
+def _spans(evidence: RangeEvidence, first_ns: Int64s, last_ns: Int64s) -> tuple[Int64s, Int64s]:
+    """Return when the work of each instance began and ended, with what it adopted from helper threads."""
+    if evidence.caused is None:
+        return first_ns, last_ns
+    owner, row = evidence.caused.all_adopted_pairs(evidence.attributed.structure.parent)
+    if len(owner) == 0:
+        return first_ns, last_ns
+    work, has_work = evidence.work, last_ns > first_ns
+    begin = np.where(has_work, first_ns, np.iinfo(np.int64).max)
+    end = np.where(has_work, last_ns, np.iinfo(np.int64).min)
+    np.minimum.at(begin, owner, work.start_ns[row])
+    np.maximum.at(end, owner, work.start_ns[row] + work.duration_ns[row].astype(np.int64))
+    worked = end > begin
+    return np.where(worked, begin, first_ns), np.where(worked, end, last_ns)

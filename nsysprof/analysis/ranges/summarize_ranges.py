@@ -21,7 +21,7 @@ from nsysprof.analysis.ranges.instances import InstanceWork, measure_instances, 
 from nsysprof.analysis.ranges.launched_work import LaunchedWork, sum_launched
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.analysis.ranges.range_launches import RangeLaunches, count_launches
-from nsysprof.analysis.ranges.range_traffic import add_traffic
+from nsysprof.analysis.ranges.range_traffic import add_traffic, gpu_use_table
 from nsysprof.analysis.ranges.range_tree import tabulate_tree
 from nsysprof.analysis.ranges.slow_instances import mark_slow_instances
 from nsysprof.analysis.ranges.unknown_work import blank_unknown, find_opaque
@@ -51,6 +51,8 @@ class RangeSummary:
     slow: tuple[Note, ...]
     # The traffic of the ranges that have work; None without DRAM counters.
     traffic: DramTraffic | None
+    # The rows of gpu_use.csv.
+    gpu_use: pd.DataFrame
 
 
 def summarize_ranges(evidence: RangeEvidence, *, unfold: bool = False) -> RangeSummary:
@@ -94,6 +96,7 @@ def summarize_ranges(evidence: RangeEvidence, *, unfold: bool = False) -> RangeS
         tree[list(RANGE_TREE_COLUMNS)],
         slow,
         traffic,
+        gpu_use_table(evidence, each.first_ns, each.last_ns),
     )
 
 

@@ -151,7 +151,8 @@ def drop_dead(
             live.append(series)
         else:
             notes.append(_dead_note(series, busy_ns))
-    return replace(metrics, series=tuple(live)), notes
+    gpus = {series.gpu for series in live}
+    return replace(metrics, series=tuple(live), use=tuple(each for each in metrics.use if each.gpu in gpus)), notes
 
 
 def dram_notes(

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from nsysprof.notes import Note
-from nsysprof.report.document import Chart, Figure, Lines, Notes, Paragraph, Part, Report, Section, Table
+from nsysprof.report.document import Chart, Figure, Lines, Notes, Paragraph, Part, Report, Section
 from nsysprof.report.sections.case_tables import case_table, counter_table, limit_lines, reason_lines
 from nsysprof.report.sections.case_verdicts import comparison_table, verdict_lines
 from nsysprof.report.sections.findings import findings_sections
@@ -19,6 +19,7 @@ from nsysprof.report.sections.overview import overview_sections
 from nsysprof.report.sections.recording_cost import recording_cost_table
 from nsysprof.report.sections.trace_tables import (
     api_table,
+    gpu_use_table,
     kernel_counter_table,
     kernel_table,
     memop_table,
@@ -109,12 +110,11 @@ def figure_sections(figures: Sequence[Figure]) -> list[Section]:
 
 
 def _trace_section(analysis: Analysis, tier: str) -> Section:
-    counted = kernel_counter_table(analysis)
-    tables: list[Table] = [
-        range_table(analysis), kernel_table(analysis), *([] if counted is None else [counted]), memop_table(analysis),
-        api_table(analysis),
-    ]  # fmt: skip
-    return Section("", tuple(with_tier(table, tier) for table in tables))
+    tables = (
+        range_table(analysis), kernel_table(analysis), kernel_counter_table(analysis), gpu_use_table(analysis),
+        memop_table(analysis), api_table(analysis),
+    )  # fmt: skip
+    return Section("", tuple(with_tier(table, tier) for table in tables if table is not None))
 
 
 def _notes_section(analysis: Analysis, record: CaptureRecord | None) -> Section:

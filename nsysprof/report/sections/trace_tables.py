@@ -15,6 +15,7 @@ from nsysprof.results.device_limits.roof import known
 
 # What a page holds at most; the files have all rows.
 MOST_ROWS = 500
+_WHOLE_TRACE = "(the whole trace)"
 
 
 def range_table(analysis: Analysis) -> Table:
@@ -117,6 +118,27 @@ def kernel_counter_table(analysis: Analysis) -> Table | None:
     }
     title = "Counters of kernels (mean of the counted instances)"
     return _from_frame(title, counted, columns, "kernels.csv", terminal_rows=0, document_rows=15)
+
+
+def gpu_use_table(analysis: Analysis) -> Table | None:
+    """Return how much of each sampled unit was used, by range; None where nothing was sampled."""
+    use = analysis.gpu_use
+    if not len(use):
+        return None
+    metrics = list(dict.fromkeys(use["metric"]))
+    cells: dict[tuple[Any, ...], dict[str, Cell]] = {}
+    for row in use.to_dict("records"):
+        place = tuple(known(row[column]) for column in ("range", "style", "domain"))
+        cells.setdefault(place, {})[row["metric"]] = Cell(row["mean_pct"], error=row["error_pct"])
+    columns = [Column("range", Unit.NAME), *(Column(name, Unit.PERCENT, drop=at) for at, name in enumerate(metrics, 1))]
+    rows = [
+        (_WHOLE_TRACE if name is None else f"{domain}:{name}" if domain else name, *(of.get(each) for each in metrics))
+        for (name, _, domain), of in cells.items()
+    ]
+    shown = rows[:MOST_ROWS]
+    return make_table(
+        "Use of the GPU's units (sampled)", columns, shown, total_rows=len(rows), source="gpu_use.csv", terminal_rows=8
+    )
 
 
 def memop_table(analysis: Analysis) -> Table:

@@ -144,6 +144,19 @@ API = TableFile("analysis", "api.csv", "One row per CUDA API function.", (
     integer("calls", "", "How often it was called."),
     *duration_columns("calls"),
 ))  # fmt: skip
+GPU_USE = TableFile("analysis", "gpu_use.csv", "One row per range and sampled unit of the GPU; without `range`, the "
+                    "whole trace from its first to its last work.", (
+    text("range", "Name of the range, counters folded; empty for the whole trace.", nullable=True),
+    text("style", "`PushPop` or `StartEnd`.", nullable=True),
+    DOMAIN,
+    text("metric", "Name of the metric as nsys has it, without its unit: `SMs Active`, `Tensor Active`, "
+         "`PCIe RX Throughput`, `NVLink ...`."),
+    number("mean_pct", "%", "Mean of the samples from the first to the last work of each instance after the "
+           "warm-up, adopted work included, in percent of the most that is possible; over the GPUs of the process."),
+    number("error_pct", "%", "Bound on the distance of the truth from `mean_pct`: rounding, edges and gaps, as for "
+           "DRAM bytes."),
+    integer("sampled_ns", "ns", "The time that samples cover, added over the GPUs."),
+))  # fmt: skip
 MEMOPS = TableFile("analysis", "memops.csv", "One row per kind of copy or fill.", (
     text("operation", "Name as in `nsys stats`: `[CUDA memcpy Host-to-Device]`, `[CUDA memset]` and so on."),
     integer("count", "", "Number of operations."),
@@ -292,6 +305,7 @@ FILES = (
     CAUSED_KERNELS,
     RANGE_TREE,
     API,
+    GPU_USE,
     MEMOPS,
     RANGE_INSTANCES,
     IDLE,

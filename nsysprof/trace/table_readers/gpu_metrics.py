@@ -1,4 +1,4 @@
-"""Read the DRAM counters among nsys' GPU metrics. They are few of many rows, so SQL filters the rows by name first."""
+"""Read the counters of DRAM, SMs, PCIe and NVLink among nsys' GPU metrics: SQL filters the many rows by name first."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import itertools
 import json
 import re
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from nsysprof.notes import make_note
 from nsysprof.trace.columns import read_rows, table_sql
-from nsysprof.trace.gpu_metrics_schema import DramSeries, GpuMetrics, Int64s
+from nsysprof.trace.gpu_metrics_schema import DramSeries, GpuMetrics, Int64s, UseSeries
 from nsysprof.trace.open import Trace, quote
 from nsysprof.trace.schema import NULL
 from nsysprof.trace.table_readers.devices import Gpus
@@ -25,6 +25,11 @@ _NAMES = (
     re.compile(r"\b[DV]RAM\b.*\bWrite\b.*\b(Throughput|Bandwidth)\b", re.IGNORECASE),
     re.compile(r"^SMs? Active\b", re.IGNORECASE),
 )
+# Units whose use in percent is summed up by range. Each counts under its own name.
+_USE = re.compile(r"^(GR Active|SMs? (Active|Issue)|Tensor Active|NVLink\b|PCIe\b)", re.IGNORECASE)
+_UNIT = re.compile(r"\s*\[[^\]]*\]\s*$")
+# The metric sets of nsys have at most this many of them, one for each direction and kind of packet.
+_MOST_USES = 32
 # No metric has a longer name, and searching a long name for three words in order takes cubic time.
 _LONGEST_NAME = 200
 _OTHER_UNIT = re.compile(r"\[[^\]%]*\]\s*$")  # the same counter exists as [Avg] too, in cycles
@@ -46,6 +51,8 @@ class _Counters:
     read: tuple[Int64s, Int64s]
     write: tuple[Int64s, Int64s]
     sm: tuple[Int64s, Int64s]
+    # The other units, by name.
+    use: dict[str, tuple[Int64s, Int64s]]
 
 
 def read_gpu_metrics(trace: Trace, gpus: Gpus) -> GpuMetrics | None:
@@ -61,6 +68,7 @@ def read_gpu_metrics(trace: Trace, gpus: Gpus) -> GpuMetrics | None:
         return None
     known = {gpu.gpu_id: (gpu.number, _peak(gpu.memory_bytes_per_s)) for gpu in gpus.rows}
     by_gpu: dict[int, DramSeries] = {}
+    use: dict[int, tuple[UseSeries, ...]] = {}
     for found in counters:
         gpu = found.type_id & _GPU_BITS
         number, peak = known.get(gpu, (None, None))
@@ -68,12 +76,13 @@ def read_gpu_metrics(trace: Trace, gpus: Gpus) -> GpuMetrics | None:
         # One GPU can have a second type that holds a few marker rows.
         if series is not None and (gpu not in by_gpu or len(series) > len(by_gpu[gpu])):
             by_gpu[gpu] = series
+            use[gpu] = tuple(_use_series(found, gpu, number))
     if not by_gpu:
         _say(trace, "hold fewer than two usable samples of DRAM traffic")
         return None
     series_of_all = tuple(by_gpu[gpu] for gpu in sorted(by_gpu))
     _say_what_is_missing(trace, series_of_all)
-    return GpuMetrics(series_of_all)
+    return GpuMetrics(series_of_all, tuple(each for gpu in sorted(use) for each in use[gpu]))
 
 
 def _peak(bytes_per_s: int | None) -> int | None:
@@ -110,11 +119,13 @@ def _from_table(trace: Trace) -> list[_Counters] | None:
         kinds = _kinds(trace)
         if not kinds:
             return []
-        rows = _selected_rows(trace.connection, table_sql(trace, table), [present[name] for name in wanted], kinds)
+        uses = _uses(trace, {type_id for type_id, _ in kinds})
+        chosen = kinds.keys() | uses.keys()
+        rows = _selected_rows(trace.connection, table_sql(trace, table), [present[name] for name in wanted], chosen)
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         _say(trace, f"are damaged ({trace.explain(error)})", "Export the report again.")
         return []
-    return [_split(rows, type_id, kinds) for type_id in sorted({type_id for type_id, _ in kinds})]
+    return [_split(rows, type_id, kinds, uses) for type_id in sorted({type_id for type_id, _ in kinds})]
 
 
 def _kinds(trace: Trace) -> dict[tuple[int, int], int]:
@@ -132,6 +143,26 @@ def _kinds(trace: Trace) -> dict[tuple[int, int], int]:
     if not whole:
         _say(trace, "name no DRAM read and write counter" if names else "have no names")
     return {key: kind for key, kind in kinds.items() if key[0] in whole}
+
+
+def _uses(trace: Trace, types: Container[int]) -> dict[tuple[int, int], str]:
+    """Return (typeId, metricId) -> name of the units whose use is summed up; the first metric of a name is used."""
+    uses: dict[tuple[int, int], str] = {}
+    seen: set[tuple[int, str]] = set()
+    for type_id, metric_id, name in read_rows(trace, "TARGET_INFO_GPU_METRICS", ("typeId", "metricId", "metricName")):
+        if not isinstance(type_id, int) or not isinstance(metric_id, int) or type_id not in types:
+            continue
+        metric = _use_of(name)
+        if metric is not None and (type_id, metric) not in seen and len(seen) < _MOST_USES * 16:
+            seen.add((type_id, metric))
+            uses[type_id, metric_id] = metric
+    return uses
+
+
+def _use_of(name: object) -> str | None:
+    if not isinstance(name, str) or len(name) > _LONGEST_NAME or _OTHER_UNIT.search(name) or not _USE.match(name):
+        return None
+    return _UNIT.sub("", name)
 
 
 def _kind(name: object) -> int | None:
@@ -164,15 +195,19 @@ def _integer(column: str) -> str:
     return f"CASE typeof({column}) WHEN 'integer' THEN {column} WHEN 'real' THEN {nearest} ELSE {NULL} END"
 
 
-def _split(rows: Int64s, type_id: int, kinds: dict[tuple[int, int], int]) -> _Counters:
+def _split(
+    rows: Int64s, type_id: int, kinds: dict[tuple[int, int], int], uses: dict[tuple[int, int], str]
+) -> _Counters:
     ours = rows[rows[:, 1] == type_id]
     metric = {kind: metric_id for (other, metric_id), kind in kinds.items() if other == type_id}
 
-    def samples(kind: int) -> tuple[Int64s, Int64s]:
-        chosen = ours[ours[:, 2] == metric.get(kind, NULL)]
+    def samples(metric_id: int) -> tuple[Int64s, Int64s]:
+        chosen = ours[ours[:, 2] == metric_id]
         return chosen[:, 0], chosen[:, 3]
 
-    return _Counters(type_id, samples(_READ), samples(_WRITE), samples(_SM))
+    read, write, sm = (samples(metric.get(kind, NULL)) for kind in (_READ, _WRITE, _SM))
+    use = {name: samples(metric_id) for (other, metric_id), name in uses.items() if other == type_id}
+    return _Counters(type_id, read, write, sm, use)
 
 
 def _from_json(trace: Trace) -> list[_Counters]:
@@ -205,7 +240,7 @@ def _from_json(trace: Trace) -> list[_Counters]:
     for type_id, samples in rows.items():
         matrix = np.array(samples, dtype=np.int64)
         pairs = [(matrix[:, 0], matrix[:, 1 + kind]) for kind in range(3)]
-        counters.append(_Counters(type_id, pairs[_READ], pairs[_WRITE], pairs[_SM]))
+        counters.append(_Counters(type_id, pairs[_READ], pairs[_WRITE], pairs[_SM], {}))
     return counters
 
 
@@ -248,6 +283,16 @@ def _series(found: _Counters, gpu: int, number: int | None, peak: int | None) ->
         sm_active_max_pct=int(active.max()) if len(active) else None,
         impossible=impossible,
     )
+
+
+def _use_series(found: _Counters, gpu: int, number: int | None) -> Iterator[UseSeries]:
+    """Yield the samples of each other unit that are percentages, in order of time."""
+    for metric, samples in found.use.items():
+        time, value = _by_time(*samples)
+        good = (value >= 0) & (value <= _MAX_PCT)
+        if good.sum() >= 2:
+            time = time[good]
+            yield UseSeries(metric, gpu, number, int(np.median(np.diff(time))), time, value[good].astype(np.int16))
 
 
 def _by_time(time: Int64s, value: Int64s) -> tuple[Int64s, Int64s]:
