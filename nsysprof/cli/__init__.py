@@ -24,6 +24,7 @@ from nsysprof.cli import (
     explain,
     export,
     mcp,
+    record,
     run,
     tune,
     view,
@@ -67,6 +68,7 @@ def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
 _COMMANDS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
     "demo": (demo.demo, demo.EXAMPLES),
     "capture": (capture.capture, capture.EXAMPLES),
+    "record": (record.record, record.EXAMPLES),
     "analyze": (analyze.analyze, analyze.EXAMPLES),
     "view": (view.view, view.EXAMPLES),
     "bench": (bench.bench, bench.EXAMPLES),

@@ -24,6 +24,7 @@ EXAMPLES = (
     "nsysprof capture --out run -- python train.py --epochs 1",
     "nsysprof capture --attention --out run -- python train.py    # then: nsysprof tune --from run",
     "nsysprof capture --per-rank -- torchrun --nproc-per-node 8 train.py",
+    "nsysprof capture --hold --out server -- python serve.py    # then: nsysprof record --seconds 10",
 )
 _COUNTERS, _PROGRAM = "Hardware counters", "A program instead of the grid"
 _FOR_BOTH = ("program", "nsys", "gpu_metrics", "gpu_metrics_frequency", "out", "force", "dry_run", "as_json")
@@ -42,6 +43,7 @@ _FOR_PROGRAMS = (
     "retry",
     "probe",
     "measure_cost",
+    "hold",
 )
 
 Program = Annotated[
@@ -115,6 +117,10 @@ Attention = Annotated[
     bool,
     typer.Option("--attention", help="Record each call of attention as a range.", rich_help_panel=_PROGRAM),
 ]
+Hold = Annotated[
+    bool,
+    typer.Option("--hold", help="Record nothing until `nsysprof record` asks.", rich_help_panel=_PROGRAM),
+]
 NsysOption = Annotated[
     list[str] | None,
     typer.Option(help="For nsys profile, e.g. --nsys-option=--sample=process-tree.", rich_help_panel=_PROGRAM),
@@ -182,6 +188,7 @@ def capture(
     retry: Retry = None,
     probe: Probe = True,
     measure_cost: MeasureCost = False,
+    hold: Hold = False,
     nsys: options.Nsys = None,
     ncu: options.Ncu = None,
     out: Annotated[Path | None, options.out_option("Capture folder. Default: traces/DATE-TIME.")] = None,
@@ -223,6 +230,7 @@ def capture(
                 out=out,
                 force=force,
             ),
+            hold=hold,
             dry_run=dry_run,
             as_json=as_json,
         )
@@ -272,7 +280,10 @@ def _check_options(context: typer.Context, *, is_program: bool) -> None:
             )
 
 
-def _capture_program(request: ProgramRequest, *, dry_run: bool, as_json: bool) -> None:
+def _capture_program(request: ProgramRequest, *, hold: bool, dry_run: bool, as_json: bool) -> None:
+    if hold:
+        _hold_program(request, dry_run=dry_run, as_json=as_json)
+        return
     from nsysprof.app.capture_program import capture_program, plan_program_capture
     from nsysprof.cli.terminal.program_output import end_with_program, print_program_plan, print_program_result
     from nsysprof.cli.terminal.progress import show_progress
@@ -283,6 +294,17 @@ def _capture_program(request: ProgramRequest, *, dry_run: bool, as_json: bool) -
     result = capture_program(request, show_progress(quiet=as_json))
     print_program_result(result, as_json=as_json)
     end_with_program(result)
+
+
+def _hold_program(request: ProgramRequest, *, dry_run: bool, as_json: bool) -> None:
+    from nsysprof.app.hold_program import hold_program, plan_hold
+    from nsysprof.cli.terminal.program_output import end_with_held_program, print_hold_plan
+    from nsysprof.cli.terminal.progress import show_progress
+
+    if dry_run:
+        print_hold_plan(plan_hold(request), as_json=as_json)
+        return
+    end_with_held_program(hold_program(request, show_progress()), as_json=as_json)
 
 
 def _print_plan(request: CaptureRequest, as_json: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nsysprof.errors import ToolFailedError
@@ -21,12 +21,15 @@ class Step:
     duration_ns: int
 
 
-def run_tool(argv: Sequence[str], *, timeout_s: float | None = None) -> subprocess.CompletedProcess[str]:
+def run_tool(
+    argv: Sequence[str], *, timeout_s: float | None = None, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run a program without input and return what it printed. The locale is C, so that numbers have a decimal point.
 
     Raises ToolFailedError when the program cannot be started or does not end in time.
 
     timeout_s: how long to wait for its end (s); None waits without limit.
+    environment: what the program finds in its environment; None for what this process has.
     """
     try:
         return subprocess.run(
@@ -37,7 +40,7 @@ def run_tool(argv: Sequence[str], *, timeout_s: float | None = None) -> subproce
             errors="replace",
             timeout=timeout_s,
             check=False,
-            env={**os.environ, "LC_ALL": "C"},
+            env={**(os.environ if environment is None else environment), "LC_ALL": "C"},
         )
     except subprocess.TimeoutExpired as error:
         raise ToolFailedError(

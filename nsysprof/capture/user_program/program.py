@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from nsysprof.capture.folder import NSYS_REPORT, remove_work
+from nsysprof.capture.machine import collect_machine
 from nsysprof.capture.manifest import NSYS_TRACE, Manifest, Program
 from nsysprof.capture.measured_process import LOGS, WORK
 from nsysprof.capture.rank import RankIdentity
@@ -42,14 +42,11 @@ from nsysprof.capture.user_program.rank_record import (
 )
 from nsysprof.capture.user_program.record_program import Say, Watchers, program_environment, record_program, unsampled
 from nsysprof.capture.user_program.streamed import Ended, Streams, run_streamed
-from nsysprof.environment import collect_gpus, collect_host
 from nsysprof.errors import NsysprofError, ToolFailedError
 from nsysprof.files.folder_exchange import remove_path
 from nsysprof.notes import Loss, Note, make_note, split_losses
-from nsysprof.nsight.find_tool import tool_version
 from nsysprof.nsight.nsys import gpu_metrics_options, knows_software_trace, merge_options, run_export
 from nsysprof.nsight.run_tool import Step
-from nsysprof.results.checks.comparable_environment import comparable_hash
 from nsysprof.results.checks.recording_check import NOT_WATCHED, RecordingCheck, WatchedGpu
 from nsysprof.results.missing_source import MissingSource
 from nsysprof.units import format_bytes
@@ -85,7 +82,7 @@ def run_program_capture(
     )
     run = ProgramRun(plan, folder, nsys, identity, watchers, say, inspect, manifest)
     try:
-        manifest.environment = _environment(nsys)
+        manifest.environment = collect_machine(nsys)
         manifest.notes += _space_notes(folder)
         settled, notes = settle_options(
             nsys, manifest.environment, say, may_try=plan.probe and identity is None and not plan.per_rank
@@ -297,19 +294,6 @@ def _settle_metrics(run: ProgramRun) -> None:
     run.metrics, why = gpu_metrics_options(run.nsys, run.plan.gpu_metrics_hz)
     if why:
         run.manifest.add_missing(MissingSource.DRAM_SAMPLES, unsampled(why))
-
-
-def _environment(nsys: Path) -> dict[str, Any]:
-    """Return what can be known from outside the program. Its torch and CUDA cannot."""
-    gpus = collect_gpus()
-    environment = {
-        **collect_host(),
-        "gpu_name": ", ".join(sorted({gpu["name"] for gpu in gpus})) or None,
-        "gpu_count": len(gpus),
-        "driver_version": gpus[0]["driver_version"] if gpus else None,
-        "nsys_version": tool_version(nsys),
-    }
-    return {**environment, "comparable_hash": comparable_hash(environment)}
 
 
 def _space_notes(folder: Path) -> list[Note]:

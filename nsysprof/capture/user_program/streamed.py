@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -18,13 +18,15 @@ from typing import IO, Any
 
 _POLL_S = 0.1
 _GRACE_S = 10.0  # the time from a signal to the next, stronger one
-_FINISH_S = 600.0  # how long nsys may write a large report after the program's end
+FINISH_S = 600.0  # how long nsys may write a large report after the program's end
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PASSED_ON = (*_INTERRUPTS, signal.SIGUSR1, signal.SIGUSR2)
 _CHUNK = 1 << 16
 
 Wrap = Callable[[list[str]], list[str]]
 Say = Callable[[str], None]
+# Called once with the id of the program's process.
+OnStart = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -64,10 +66,15 @@ def run_streamed(
     wrap: Wrap = lambda argv: argv,
     end_with_tool: bool = False,
     say: Say = lambda _text: None,
+    on_start: OnStart = lambda _pid: None,
+    on_signal: Mapping[int, Callable[[], None]] | None = None,
+    finish_s: float = FINISH_S,
 ) -> Ended:
     """Run `program`, and return how it ended once `wrap`'s tool has finished too.
 
     end_with_tool: whether to end the program when the tool ends, that is, when its recording is over.
+    on_signal: what to do on a signal in place of passing it on to the program.
+    finish_s: how long the tool may go on after the program's end (s).
     """
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as work, _Signals() as signals:
         status = Path(work) / "status.json"
@@ -87,9 +94,13 @@ def run_streamed(
                 start_new_session=True,
                 env=environment,
             )
-            run = _Running(tool, status, signals, end_with_tool, say)
+            run = _Running(tool, status, signals, end_with_tool, say, on_signal or {}, finish_s)
+            is_known = False
             while not run.is_over():
                 forward()
+                if not is_known and "pid" in run.facts():
+                    is_known = True
+                    on_start(run.facts()["pid"])
                 time.sleep(_POLL_S)
             forward()
     facts = run.facts()
@@ -108,9 +119,17 @@ class _Running:
     """The tool and the program in it, and the steps that end them."""
 
     def __init__(
-        self, tool: subprocess.Popen[bytes], status: Path, signals: _Signals, end_with_tool: bool, say: Say
+        self,
+        tool: subprocess.Popen[bytes],
+        status: Path,
+        signals: _Signals,
+        end_with_tool: bool,
+        say: Say,
+        on_signal: Mapping[int, Callable[[], None]],
+        finish_s: float,
     ) -> None:
         self._tool, self._status, self._signals = tool, status, signals
+        self._on_signal, self._finish_s = on_signal, finish_s
         self._end_with_tool, self._say = end_with_tool, say
         self._facts: dict[str, Any] = {}
         self._finish_by: float | None = None
@@ -137,12 +156,15 @@ class _Running:
             self.ended_by_us = True
             self._end_soon(signal.SIGTERM)
         if program_ended and facts and not tool_ended:
-            self._finish_by = self._finish_by or time.monotonic() + _FINISH_S
+            self._finish_by = self._finish_by or time.monotonic() + self._finish_s
             if time.monotonic() > self._finish_by:
                 self._kill_tool()
         return False
 
     def _pass_on(self, number: int) -> None:
+        if number in self._on_signal:
+            self._on_signal[number]()
+            return
         if number not in _INTERRUPTS:
             self._send(number)
         elif self._signals.interrupts > 1:

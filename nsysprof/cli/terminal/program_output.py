@@ -13,6 +13,7 @@ from nsysprof.units import format_bytes
 
 if TYPE_CHECKING:
     from nsysprof.app.capture_program import PlannedProgram, ProgramResult
+    from nsysprof.app.hold_program import HoldResult, PlannedHold
 
 
 def parse_ranks(text: str) -> tuple[int, ...]:
@@ -55,6 +56,33 @@ def end_with_program(result: ProgramResult) -> None:
         if captured.failure is not None:
             typer.echo(f"{captured.failure.text} -> {captured.failure.next_step}", err=True)
         raise typer.Exit(ended.exit_code)
+    if result.failure is not None:
+        raise result.failure
+
+
+def print_hold_plan(planned: PlannedHold, *, as_json: bool) -> None:
+    """Print what would be held, and how."""
+    if as_json:
+        argv = list(planned.nsys_argv)
+        print_json({"program": list(planned.plan.argv), "out": str(planned.folder), "hold": True, "nsys": argv})
+        return
+    typer.echo(f"{shlex.join(planned.plan.argv)}, held in {planned.folder} and recorded on demand")
+    typer.echo(f"  {shlex.join(planned.nsys_argv)}")
+
+
+def end_with_held_program(result: HoldResult, *, as_json: bool) -> None:
+    """Print what was recorded of a held program, and end as it did."""
+    if as_json:
+        recordings = [str(path) for path in result.recordings]
+        print_json({"folder": str(result.folder), "exit_code": result.exit_code, "recordings": recordings})
+    else:
+        how = "did not start" if result.exit_code is None else f"ended with exit code {result.exit_code}"
+        count = len(result.recordings)
+        typer.echo(f"\nthe program {how}; {count} recording{'' if count == 1 else 's'} in {result.folder}", err=True)
+        for path in result.recordings:
+            typer.echo(f"  nsysprof analyze {path}", err=True)
+    if result.exit_code and result.interrupted is None:
+        raise typer.Exit(result.exit_code)
     if result.failure is not None:
         raise result.failure
 

@@ -1,0 +1,312 @@
+"""Run the use case `record`: a part of a held program, recorded while the program runs."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nsysprof.app.progress import SILENT, Progress
+from nsysprof.errors import (
+    DataLossError,
+    InterruptedCaptureError,
+    NsysprofError,
+    OutputError,
+    ToolFailedError,
+    UsageError,
+)
+from nsysprof.files.folder_kinds import CAPTURE
+from nsysprof.files.output import output_error
+from nsysprof.files.result_folder import claim_folder
+from nsysprof.notes import Note, Remarks, make_note
+from nsysprof.results.latency_windows import LatencyWindows
+
+if TYPE_CHECKING:
+    from nsysprof.capture.live.held_program import HeldProgram
+    from nsysprof.capture.live.process_tree import SeenProcess
+    from nsysprof.capture.live.record_part import RecordedPart
+    from nsysprof.capture.live.step_sources import StepsTold
+    from nsysprof.trace.processes import ProcessEvents
+
+_LONGEST_S = 24 * 3600.0
+_MOST_WATCHED_S = 3600.0
+_NO_STEPS = "nothing tells the program's steps"
+
+
+@dataclass(frozen=True)
+class RecordRequest:
+    """A part of a held program.
+
+    folder: the folder of the held program; None for the only one of this user.
+    seconds, steps: how long to record; one of them, or both: whichever is reached first.
+    pattern: a regular expression; each line of the program's output that matches is a step. A group named s, ms, us or
+        ns holds the step's duration.
+    watch_s: how long the steps are watched before and after the recording (s).
+    """
+
+    folder: Path | None = None
+    seconds: float | None = None
+    steps: int | None = None
+    pattern: str = ""
+    watch_s: float = 5.0
+
+
+@dataclass(frozen=True)
+class ProcessPart:
+    """One process of the program in a recording. `unseen` says why it has no events, where that is known."""
+
+    pid: int
+    parent_pid: int | None
+    name: str
+    command: str
+    kernels: int
+    graphs: int
+    copies: int
+    fills: int
+    calls: int
+    ranges: int
+    unseen: str = ""
+    # The trace of this process alone; None where the recording has a single process with events.
+    trace: Path | None = None
+
+
+@dataclass(frozen=True)
+class RecordResult:
+    """What was recorded. failure: why there is less than was asked for, or None."""
+
+    folder: Path
+    # How long the recording took, and how many steps ended in it (None: nobody counts them).
+    duration_ns: int
+    steps: int | None
+    # How long nsys took to start, and to stop and write its report; the program may have been slower meanwhile.
+    start_ns: int
+    stop_ns: int
+    survived: bool
+    latency: LatencyWindows
+    processes: tuple[ProcessPart, ...]
+    notes: tuple[Note, ...] = field(default=())
+    failure: NsysprofError | None = None
+
+
+def record(request: RecordRequest, progress: Progress = SILENT) -> RecordResult:
+    """Record a part of a held program into its folder, and compare its latency before, during and after."""
+    from nsysprof.capture.live.held_program import find_held
+
+    _check(request)
+    return record_held(find_held(request.folder), request, progress)
+
+
+def record_held(held: HeldProgram, request: RecordRequest, progress: Progress) -> RecordResult:
+    """Do the same for a program that is known already."""
+    from nsysprof.capture.folder import prepare_folder
+    from nsysprof.capture.live.record_part import Until, record_part
+    from nsysprof.files.folder_lock import hold_lock
+
+    source = _source(held, request)
+    if request.steps is not None and source is None:
+        raise UsageError(
+            "--steps needs to know when a step ends, and nothing tells it.",
+            "Give --pattern for lines of the output, hold the program with --step, or give --seconds.",
+        )
+    root = Path(held.folder)
+    try:
+        lock = hold_lock(root / "recording")
+        with lock:
+            folder = _next_folder(root)
+            with claim_folder(folder, CAPTURE, force=False) as claimed:
+                prepare_folder(claimed.path)
+                part = record_part(
+                    held,
+                    claimed.path,
+                    Until(request.seconds, request.steps),
+                    source=source,
+                    watch_s=request.watch_s,
+                    say=progress.say,
+                    inspect=_inspect,
+                )
+                processes, notes, failure = _by_process(part)
+                claimed.commit()
+    except OutputError as error:
+        if "Another run" in error.text:
+            raise OutputError("Another recording of this program is running.", "Wait for its end.") from error
+        raise
+    return _result(part, folder, source, processes, notes, failure)
+
+
+def _check(request: RecordRequest) -> None:
+    if request.seconds is None and request.steps is None:
+        raise UsageError("How long to record was not given.", "Give --seconds 10, or --steps 50 with --pattern.")
+    if request.seconds is not None and not 0 < request.seconds <= _LONGEST_S:
+        raise UsageError(f"--seconds {request.seconds:g} is out of range.", "Give more than 0, up to a day.")
+    if request.steps is not None and request.steps < 1:
+        raise UsageError(f"--steps {request.steps} is out of range.", "Give 1 or more.")
+    if not 0 <= request.watch_s <= _MOST_WATCHED_S:
+        raise UsageError(f"--watch {request.watch_s:g} is out of range.", "Give 0 to 3600 seconds.")
+
+
+def _source(held: HeldProgram, request: RecordRequest) -> StepsTold | None:
+    from nsysprof.capture.live.step_sources import HookSteps, OutputSteps
+    from nsysprof.capture.measured_process import LOGS
+
+    logs = Path(held.folder) / LOGS
+    if request.pattern:
+        return OutputSteps((logs / "stdout.log", logs / "stderr.log"), request.pattern)
+    if held.step:
+        return HookSteps(Path(held.steps_folder), held.step)
+    return None
+
+
+def _next_folder(root: Path) -> Path:
+    try:
+        names = [re.fullmatch(r"recording-(\d{1,9})", path.name) for path in root.iterdir()]
+    except OSError as error:
+        raise output_error(root, error) from error
+    return root / f"recording-{max((int(name[1]) for name in names if name), default=0) + 1}"
+
+
+def _inspect(trace_path: Path) -> Remarks:
+    """Return what a trace says of its own recording."""
+    from nsysprof.analysis.overview.recording import inspect_recording
+    from nsysprof.trace.open import open_trace
+    from nsysprof.trace.recorded import read_recorded
+
+    with open_trace(trace_path) as trace:
+        return inspect_recording(read_recorded(trace))
+
+
+def _by_process(part: RecordedPart) -> tuple[list[ProcessPart], list[Note], NsysprofError | None]:
+    """Return each process with its events, and write a trace of its own for each of several with GPU work."""
+    from nsysprof.trace.open import open_trace
+    from nsysprof.trace.processes import count_by_process, write_process_trace
+
+    events: dict[int, ProcessEvents] = {}
+    if part.trace is not None:
+        with open_trace(part.trace) as trace:
+            events = count_by_process(trace)
+    seen = {each.pid: each for each in part.processes}
+    with_work = [pid for pid, each in events.items() if each.has_gpu_work] or [*events]
+    traces: dict[int, Path] = {}
+    if part.trace is not None and len(with_work) > 1:
+        folder = part.folder / "processes"
+        try:
+            folder.mkdir()
+            for pid in with_work:
+                target = folder / f"{_file_name(seen.get(pid))}-{pid}.sqlite"
+                write_process_trace(part.trace, pid, target)
+                traces[pid] = Path("processes") / target.name
+        except OSError as error:
+            return _rows(seen, events, traces), [], output_error(folder, error)
+        except sqlite3.Error as error:
+            text = f"The recording could not be split by process: {error}."
+            return _rows(seen, events, traces), [], ToolFailedError(text, "The whole of it is in nsys.sqlite.")
+    rows = _rows(seen, events, traces)
+    return (
+        rows,
+        [make_note("process-not-seen", name=_title(row), reason=row.unseen) for row in rows if row.unseen],
+        None,
+    )
+
+
+def _rows(seen: dict[int, SeenProcess], events: dict[int, ProcessEvents], traces: dict[int, Path]) -> list[ProcessPart]:
+    from nsysprof.trace.processes import ProcessEvents
+
+    rows = []
+    for pid in sorted({*seen, *events}):
+        process, found = seen.get(pid), events.get(pid, ProcessEvents())
+        rows.append(
+            ProcessPart(
+                pid=pid,
+                parent_pid=process.parent_pid if process else None,
+                name=process.name if process else "ended during the recording",
+                command=process.command if process else "",
+                kernels=found.kernels,
+                graphs=found.graphs,
+                copies=found.copies,
+                fills=found.fills,
+                calls=found.calls,
+                ranges=found.ranges,
+                unseen="" if process is None or pid in events else _why_unseen(process, seen),
+                trace=traces.get(pid),
+            )
+        )
+    return rows
+
+
+def _why_unseen(process: SeenProcess, seen: dict[int, SeenProcess]) -> str:
+    """Return why a process has no events although it might have, or nothing where it has no reason to have any."""
+    parent = seen.get(process.parent_pid)
+    if process.is_forked:
+        follow = "hold the program with --nsys-option=--trace-fork-before-exec=true to see it"
+        if parent is not None and parent.uses_gpu and process.uses_gpu:
+            return (
+                "it was forked without executing a program. If its parent had initialised CUDA by then, it cannot use "
+                f"the GPU: no program can, so start workers by spawn. If not, nsys did not follow it: {follow}."
+            )
+        return f"it was forked without executing a program, and nsys does not follow such processes: {follow}."
+    if process.uses_gpu and not process.has_nsys:
+        return "it uses the GPU, but nsys is not loaded in it: it was started with an environment of its own."
+    return ""
+
+
+def _title(row: ProcessPart) -> str:
+    return f"{row.name} ({row.pid})"
+
+
+def _file_name(process: SeenProcess | None) -> str:
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", process.name if process else "process").strip("-.")
+    return name[:40] or "process"
+
+
+def _result(
+    part: RecordedPart,
+    folder: Path,
+    source: StepsTold | None,
+    processes: list[ProcessPart],
+    notes: list[Note],
+    failure: NsysprofError | None,
+) -> RecordResult:
+    failure = part.failure or failure
+    if failure is None and part.losses:
+        failure = DataLossError(part.losses[0].note.text, part.losses[0].note.next_step)
+    if failure is None and part.is_interrupted:
+        failure = InterruptedCaptureError("Interrupted; what was recorded is kept.", f"It is in {folder}.")
+    if failure is None and not part.survived:
+        failure = ToolFailedError(
+            "The program ended during the recording.", f"What was recorded is in {folder}; see the program's logs."
+        )
+    if failure is None and not part.is_full:
+        failure = ToolFailedError(
+            f"Only {len(part.during)} of the steps ended in {part.during_ns / 1e9:.0f} s.",
+            f"They are recorded in {folder}.",
+        )
+    manifest_notes = part.manifest.notes if part.manifest else []
+    return RecordResult(
+        folder=folder,
+        duration_ns=part.during_ns,
+        steps=len(part.during) if source is not None else None,
+        start_ns=part.start_ns,
+        stop_ns=part.stop_ns,
+        survived=part.survived,
+        latency=_latency(part, source),
+        processes=tuple(processes),
+        notes=(*manifest_notes, *notes),
+        failure=failure,
+    )
+
+
+def _latency(part: RecordedPart, source: StepsTold | None) -> LatencyWindows:
+    from nsysprof.analysis.sampling.latency_windows import compare_windows, summarize_window
+
+    if source is None:
+        return LatencyWindows("", f"{_NO_STEPS}: give --pattern, or hold the program with --step.")
+    windows = [
+        summarize_window([step.duration_ns for step in steps], wall_ns) if wall_ns else None
+        for steps, wall_ns in (
+            (part.before, part.before_ns),
+            (part.during, part.during_ns),
+            (part.after, part.after_ns),
+        )
+    ]
+    return compare_windows(source.told_by, *windows)

@@ -1,0 +1,190 @@
+"""Record a part of a held program: start nsys, wait for seconds or steps, stop, and export what was recorded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from nsysprof.capture.folder import NSYS_REPORT, remove_work
+from nsysprof.capture.live.held_program import HOLD_PID, HeldProgram
+from nsysprof.capture.live.process_tree import SeenProcess, list_processes
+from nsysprof.capture.live.step_sources import ProgramStep, StepsTold
+from nsysprof.capture.machine import collect_machine
+from nsysprof.capture.manifest import NSYS_TRACE, Manifest, Program, write_manifest
+from nsysprof.capture.measured_process import LOGS
+from nsysprof.errors import NsysprofError, ToolFailedError
+from nsysprof.notes import Loss, Remarks
+from nsysprof.nsight.nsys import run_export
+from nsysprof.nsight.nsys_session import start_recording, stop_recording
+from nsysprof.nsight.run_tool import Step
+
+_POLL_S = 0.02
+_LONGEST_S = 600.0  # how long to wait for steps that may never come
+_LOOK_S = 0.5  # how often the holder is looked at
+_REPORT_S = 120.0  # how long nsys may write a report after its program has ended
+
+Say = Callable[[str], None]
+Inspect = Callable[[Path], Remarks]
+
+
+@dataclass(frozen=True)
+class Until:
+    """When a recording ends: after `seconds`, or after `steps`; with both, whichever comes first.
+
+    Without `seconds`, steps that do not come are waited for ten minutes.
+    """
+
+    seconds: float | None = None
+    steps: int | None = None
+
+
+@dataclass
+class RecordedPart:
+    """One recording of a held program."""
+
+    folder: Path
+    # The three stretches of time that were watched; before and after are empty where nobody asked for them.
+    before: list[ProgramStep] = field(default_factory=list)
+    during: list[ProgramStep] = field(default_factory=list)
+    after: list[ProgramStep] = field(default_factory=list)
+    before_ns: int = 0
+    during_ns: int = 0
+    after_ns: int = 0
+    # How long nsys took to start, and to stop and write its report (ns).
+    start_ns: int = 0
+    stop_ns: int = 0
+    processes: tuple[SeenProcess, ...] = ()
+    # Whether the program ran on after the recording.
+    survived: bool = False
+    # Whether the end was reached as asked for: the steps, or the seconds.
+    is_full: bool = False
+    # Whether Ctrl-C ended the recording; what was recorded until then is kept.
+    is_interrupted: bool = False
+    trace: Path | None = None
+    failure: NsysprofError | None = None
+    losses: tuple[Loss, ...] = ()
+    manifest: Manifest | None = None
+
+
+def record_part(
+    held: HeldProgram,
+    folder: Path,
+    until: Until,
+    *,
+    source: StepsTold | None,
+    watch_s: float,
+    say: Say,
+    inspect: Inspect,
+) -> RecordedPart:
+    """Record a part of the program into the prepared `folder`, which becomes a capture folder.
+
+    source: what tells the program's steps; None where nothing does.
+    watch_s: how long the steps are watched before and after the recording (s).
+    """
+    part = RecordedPart(folder)
+    nsys, environment = Path(held.nsys), held.environment
+    if source is not None and watch_s:
+        say(f"watch the program for {watch_s:g} s")
+        part.before_ns = _watch(held, source, watch_s, part.before)
+    begun = time.monotonic_ns()
+    start_recording(nsys, held.session, (folder / NSYS_REPORT).with_suffix(""), held.start_options, environment)
+    part.start_ns = time.monotonic_ns() - begun
+    say("recording")
+    begun = time.monotonic_ns()
+    try:
+        _take(source)
+        part.is_full = _await_end(held, until, source, part.during)
+    except KeyboardInterrupt:
+        part.is_interrupted = True
+    finally:
+        part.during_ns = time.monotonic_ns() - begun
+        part.processes = list_processes(held.program_pid, held.argv, f"{HOLD_PID}={held.holder_pid}")
+        say("stop the recording")
+        begun = time.monotonic_ns()
+        _stop(held, folder / NSYS_REPORT)
+        part.stop_ns = time.monotonic_ns() - begun
+    part.survived = held.is_alive()
+    if source is not None and watch_s and part.survived and not part.is_interrupted:
+        _take(source)
+        part.after_ns = _watch(held, source, watch_s, part.after)
+        part.survived = held.is_alive()
+    _finish(held, part, say, inspect)
+    return part
+
+
+def _await_end(held: HeldProgram, until: Until, source: StepsTold | None, steps: list[ProgramStep]) -> bool:
+    """Wait until the recording shall end, and collect the steps; return False when the program ended before."""
+    begun = looked = time.monotonic()
+    while True:
+        steps += _take(source)
+        if until.steps is not None and len(steps) >= until.steps:
+            return True
+        now = time.monotonic()
+        if now - begun >= (_LONGEST_S if until.seconds is None else until.seconds):
+            return until.steps is None
+        if now - looked >= _LOOK_S:
+            looked = now
+            if not held.is_alive():
+                return False
+        time.sleep(_POLL_S)
+
+
+def _watch(held: HeldProgram, source: StepsTold, seconds: float, steps: list[ProgramStep]) -> int:
+    """Collect the steps of some seconds; return how long that took (ns)."""
+    begun = time.monotonic_ns()
+    source.poll()
+    _await_end(held, Until(seconds), source, steps)
+    return time.monotonic_ns() - begun
+
+
+def _take(source: StepsTold | None) -> list[ProgramStep]:
+    return [] if source is None else list(source.poll())
+
+
+def _stop(held: HeldProgram, report: Path) -> None:
+    """Stop the recording. When the program has ended meanwhile, nsys has stopped by itself and writes the report."""
+    try:
+        stop_recording(Path(held.nsys), held.session, held.environment)
+    except ToolFailedError:
+        deadline, size = time.monotonic() + _REPORT_S, -1
+        while time.monotonic() < deadline:
+            before, size = size, report.stat().st_size if report.exists() else -1
+            if size == before and size > 0:
+                return
+            time.sleep(_LOOK_S)
+        raise
+
+
+def _finish(held: HeldProgram, part: RecordedPart, say: Say, inspect: Inspect) -> None:
+    """Export the report, and write the manifest of the recording."""
+    folder, nsys = part.folder, Path(held.nsys)
+    manifest = Manifest(
+        cases=(),
+        range_keys=(),
+        profiler="nsys",
+        traced_calls=0,
+        method="",
+        created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+        program=Program(held.argv),
+        environment=collect_machine(nsys),
+    )
+    manifest.steps.append(Step("record", ("nsys", "start", *held.start_options), 0, part.during_ns))
+    report, trace = folder / NSYS_REPORT, folder / NSYS_TRACE
+    say("export the recording")
+    step, refused = run_export(nsys, report, trace, log=folder / LOGS / "export.log")
+    manifest.steps.append(step)
+    part.failure = refused
+    if refused is None:
+        try:
+            found = inspect(trace)
+            manifest.notes += found.notes
+            part.losses, part.trace = found.losses, trace
+        except NsysprofError as error:
+            part.failure = error
+    manifest.complete = part.failure is None
+    part.manifest = manifest
+    write_manifest(folder, manifest)
+    remove_work(folder)

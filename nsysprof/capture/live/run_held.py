@@ -1,0 +1,91 @@
+"""Run a program in a session of nsys that records nothing by itself, to the program's end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from nsysprof.capture.folder import remove_work
+from nsysprof.capture.live.held_program import FORMAT_VERSION, HOLD_PID, HeldProgram, publish, retract, started_ticks
+from nsysprof.capture.machine import collect_machine
+from nsysprof.capture.manifest import Manifest, Program, write_manifest
+from nsysprof.capture.measured_process import LOGS
+from nsysprof.capture.user_program.program_plan import ProgramPlan
+from nsysprof.capture.user_program.record_program import Say, Watchers, program_environment
+from nsysprof.capture.user_program.streamed import Ended, Streams, run_streamed
+from nsysprof.nsight.nsys_session import launch_argv, start_options
+from nsysprof.nsight.run_tool import Step
+
+# A program may leave daemons behind, which are held like itself.
+_FOR_EVER_S = 10.0 * 365 * 86_400
+
+
+def run_held(
+    plan: ProgramPlan,
+    folder: Path,
+    nsys: Path,
+    watchers: Watchers,
+    *,
+    options: tuple[str, ...],
+    announce: Callable[[HeldProgram], None],
+    on_signal: Mapping[int, Callable[[], None]],
+    say: Say,
+) -> Ended:
+    """Run the plan's program into the prepared `folder`, and return how it ended.
+
+    announce: called once the program runs and can be recorded.
+    on_signal: what to do on signals that are not for the program.
+    """
+    logs, session = folder / LOGS, f"nsysprof-{os.getpid()}"
+    manifest = Manifest(
+        cases=(),
+        range_keys=(),
+        profiler="nsys",
+        traced_calls=0,
+        method="",
+        created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+        program=Program(plan.argv),
+        environment=collect_machine(nsys),
+    )
+    write_manifest(folder, manifest)
+    published: list[HeldProgram] = []
+
+    def start(pid: int) -> None:
+        held = HeldProgram(
+            format_version=FORMAT_VERSION,
+            folder=str(folder.resolve()),
+            argv=plan.argv,
+            holder_pid=os.getpid(),
+            holder_started=started_ticks(os.getpid()) or 0,
+            program_pid=pid,
+            nsys=str(nsys.absolute()),
+            session=session,
+            start_options=start_options(options),
+            tmpdir=os.environ.get("TMPDIR"),
+        )
+        publish(held)
+        published.append(held)
+        announce(held)
+
+    try:
+        ended = run_streamed(
+            list(plan.argv),
+            Streams(logs / "stdout.log", logs / "stderr.log", logs / "nsys.log", watchers.stdout, watchers.stderr),
+            {**program_environment(), HOLD_PID: str(os.getpid())},
+            wrap=lambda argv: launch_argv(nsys, session, argv, options),
+            say=say,
+            on_start=start,
+            on_signal=on_signal,
+            finish_s=_FOR_EVER_S,
+        )
+    finally:
+        for held in published:
+            retract(held)
+    manifest.steps.append(Step("program", ended.argv, ended.exit_code, ended.duration_ns))
+    manifest.program = Program(plan.argv, ended.exit_code)
+    manifest.complete = True
+    write_manifest(folder, manifest)
+    remove_work(folder)
+    return ended

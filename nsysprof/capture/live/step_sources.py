@@ -1,0 +1,152 @@
+"""Count the steps of a running program and take how long each took: from lines that it prints, or from its own hook."""
+
+from __future__ import annotations
+
+import re
+import struct
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from nsysprof.errors import UsageError
+
+# The names of groups in a pattern that hold a duration, and their nanoseconds.
+_UNITS = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
+_LONGEST_LINE = 10_000
+# The file of a process, as nsysprof.workload.program_start.step_counter writes it: a count, and a ring of times.
+_HEADER, _ENTRY = struct.Struct("<QQ"), struct.Struct("<QQ")
+
+
+@dataclass(frozen=True)
+class ProgramStep:
+    """One step of the program. It ended at `end_ns` (ns since 1970); duration_ns is None where nobody says it."""
+
+    end_ns: int
+    duration_ns: int | None
+
+
+class StepsTold(Protocol):
+    """Tells which steps have ended since it was last asked."""
+
+    @property
+    def told_by(self) -> str:
+        """Return how the steps are known, for a reader."""
+        ...
+
+    def poll(self) -> Sequence[ProgramStep]: ...
+
+
+class OutputSteps:
+    """Steps that the program prints: each line of its output that matches a pattern is one.
+
+    A group named s, ms, us or ns holds the step's duration. Without one, the time from line to line is taken.
+    """
+
+    def __init__(self, logs: Sequence[Path], pattern: str) -> None:
+        """Begin with what the program prints from now on. Raises UsageError for a pattern that makes no sense."""
+        try:
+            self._pattern = re.compile(pattern)
+        except re.error as error:
+            raise UsageError(
+                f"--pattern {pattern!r} is not a regular expression: {error}.", r"Give e.g. 'latency=(?P<ms>[\d.]+)'."
+            ) from error
+        units = [name for name in self._pattern.groupindex if name in _UNITS]
+        if len(units) > 1:
+            raise UsageError(f"--pattern {pattern!r} has two groups of time.", "Name one group s, ms, us or ns.")
+        self._unit = units[0] if units else None
+        self._logs = [(path, [path.stat().st_size if path.exists() else 0], [b""]) for path in logs]
+        self._last_ns: int | None = None
+
+    @property
+    def told_by(self) -> str:
+        what = f"the group {self._unit} of" if self._unit else "the time between"
+        return f"{what} lines of the output that match '{self._pattern.pattern}'"
+
+    def poll(self) -> list[ProgramStep]:
+        """Return the steps whose lines have appeared since the last call."""
+        found = []
+        for path, offset, rest in self._logs:
+            for line in _new_lines(path, offset, rest):
+                match = self._pattern.search(line[:_LONGEST_LINE])
+                if match is not None:
+                    found.append(self._step(match))
+        return found
+
+    def _step(self, match: re.Match[str]) -> ProgramStep:
+        now = time.time_ns()
+        duration: int | None
+        if self._unit is not None:
+            try:
+                duration = round(float(match[self._unit]) * _UNITS[self._unit])
+            except (TypeError, ValueError, OverflowError):
+                duration = None
+        else:
+            duration = None if self._last_ns is None else now - self._last_ns
+            self._last_ns = now
+        return ProgramStep(now, duration)
+
+
+class HookSteps:
+    """Steps that the program's processes count themselves, because it was held with --step."""
+
+    def __init__(self, folder: Path, what: str) -> None:
+        self._folder, self._what = folder, what
+        self._counts: dict[Path, int] = {}
+        self._leader: Path | None = None
+        self.poll()
+
+    @property
+    def told_by(self) -> str:
+        return f"times that the program's own process took of each {self._what}"
+
+    def poll(self) -> list[ProgramStep]:
+        """Return the new steps of the process that has made the most: the ranks of a job make the same steps."""
+        news: dict[Path, list[ProgramStep]] = {}
+        for path in sorted(self._folder.glob("*.steps")):
+            data = _read(path)
+            if len(data) < _HEADER.size:
+                continue
+            count, size = _HEADER.unpack_from(data)
+            before = self._counts.get(path, 0)
+            self._counts[path] = count
+            news[path] = _entries(data, before, count, size)
+        if not news:
+            return []
+        leader = max(news, key=lambda path: (self._counts[path], path == self._leader))
+        self._leader = leader
+        return news[leader]
+
+
+def _entries(data: bytes, before: int, count: int, size: int) -> list[ProgramStep]:
+    first = max(before, count - size)
+    steps = []
+    for number in range(first, count):
+        offset = _HEADER.size + (number % size) * _ENTRY.size
+        if offset + _ENTRY.size > len(data):
+            break
+        start, end = _ENTRY.unpack_from(data, offset)
+        steps.append(ProgramStep(end, end - start if 0 < start <= end else None))
+    return steps
+
+
+def _new_lines(path: Path, offset: list[int], rest: list[bytes]) -> list[str]:
+    """Return the whole lines that the file has gained, and remember how far it was read."""
+    try:
+        with path.open("rb") as file:
+            file.seek(offset[0])
+            data = file.read()
+    except OSError:
+        return []
+    offset[0] += len(data)
+    *lines, rest[0] = (rest[0] + data).split(b"\n")
+    rest[0] = rest[0][-_LONGEST_LINE:]
+    return [line.decode(errors="replace") for line in lines]
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""

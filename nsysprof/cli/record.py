@@ -1,0 +1,103 @@
+"""Define `nsysprof record`: record a part of a program that runs and is held."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nsysprof.cli import options
+from nsysprof.cli.terminal.console import print_json
+
+if TYPE_CHECKING:
+    from nsysprof.app.record import ProcessPart, RecordResult
+
+EXAMPLES = (
+    "nsysprof record --seconds 10    # of the only program that `capture --hold` runs",
+    "nsysprof record traces/server --steps 50 --pattern 'Decode batch'    # lines that the program prints",
+)
+
+Folder = Annotated[
+    Path | None,
+    typer.Argument(help="The folder of the held program. Default: the only one of yours.", show_default=False),
+]
+Seconds = Annotated[float | None, typer.Option(help="Record for this long.", show_default=False)]
+Steps = Annotated[int | None, typer.Option(help="Record until so many steps have ended.", show_default=False)]
+Pattern = Annotated[
+    str,
+    typer.Option(help="Lines of the output that end a step; a group named s, ms, us or ns is how long it took."),
+]
+Watch = Annotated[float, typer.Option(help="Seconds to watch the steps before and after, to compare. 0: do not.")]
+
+
+def record(
+    folder: Folder = None,
+    seconds: Seconds = None,
+    steps: Steps = None,
+    pattern: Pattern = "",
+    watch: Watch = 5.0,
+    as_json: options.Json = False,
+) -> None:
+    """Record a part of a running program that was started with `nsysprof capture --hold -- PROGRAM`.
+
+    The program runs on. Each recording is a capture of its own in the program's folder: recording-1, recording-2.
+    """
+    from nsysprof.app import record as use_case
+    from nsysprof.cli.terminal.progress import show_progress
+    from nsysprof.cli.terminal.standard_streams import mark_saved
+
+    request = use_case.RecordRequest(folder, seconds, steps, pattern, watch)
+    result = use_case.record(request, show_progress(quiet=as_json))
+    mark_saved()
+    if as_json:
+        print_json(_json(result))
+    else:
+        _print(result)
+    if result.failure is not None:
+        raise result.failure
+
+
+def _json(result: RecordResult) -> dict[str, object]:
+    from nsysprof.files.json_file import json_value
+
+    names = ("duration_ns", "steps", "start_ns", "stop_ns", "survived")
+    return {
+        "folder": str(result.folder),
+        **{name: getattr(result, name) for name in names},
+        "latency": json_value(result.latency),
+        "processes": [{**json_value(_plain(row)), "trace": _text(row.trace)} for row in result.processes],
+        "notes": json_value(result.notes),
+    }
+
+
+def _plain(row: ProcessPart) -> ProcessPart:
+    from dataclasses import replace
+
+    return replace(row, trace=None)
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _print(result: RecordResult) -> None:
+    from nsysprof.report.formats.latency_windows import render_latency_windows
+
+    steps = "" if result.steps is None else f", {result.steps} steps"
+    typer.echo(
+        f"recorded {result.duration_ns / 1e9:.2f} s{steps}; nsys took {result.start_ns / 1e9:.2f} s to start and "
+        f"{result.stop_ns / 1e9:.2f} s to stop; the program {'runs on' if result.survived else 'has ended'}"
+    )
+    for line in render_latency_windows(result.latency):
+        typer.echo(line)
+    for row in result.processes:
+        events = {
+            "kernels": row.kernels, "graph replays": row.graphs, "copies": row.copies, "fills": row.fills,
+            "calls": row.calls, "ranges": row.ranges,
+        }  # fmt: skip
+        what = ", ".join(f"{count:,} {name}" for name, count in events.items() if count) or "nothing recorded"
+        typer.echo(f"  process {row.pid} {row.name}: {what}" + (f" ({row.trace})" if row.trace else ""))
+    for note in result.notes:
+        typer.echo(f"{note.severity.value}: {note.text}" + (f" -> {note.next_step}" if note.next_step else ""))
+    typer.echo(f"recording in {result.folder}; next: nsysprof analyze {result.folder}")

@@ -1,0 +1,193 @@
+"""`nsysprof capture --hold` and `nsysprof record` as a user runs them, with a real nsys, on the CPU."""
+
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.builders.run_command import fails, run
+
+pytestmark = [
+    pytest.mark.nsys,
+    pytest.mark.skipif(sys.platform == "win32", reason="programs are captured on Linux alone"),
+]
+SERVER = """\
+import os, signal, subprocess, sys, time
+from nsysprof.workload.recording.nvtx_ranges import open_domain
+domain = open_domain()
+def work(name):
+    domain.push_range(domain.get_event_attributes(message=name))
+    time.sleep(0.005)
+    domain.pop_range()
+kind, code = sys.argv[1], int(sys.argv[2])
+ended = []
+signal.signal(signal.SIGTERM, lambda *_: ended.append(1))
+if kind == "leaf":
+    while not ended:
+        work("leaf")
+    sys.exit()
+if kind == "exec":
+    os.execv(sys.executable, [sys.executable, __file__, "plain", sys.argv[2]])
+if kind == "tree":
+    subprocess.Popen([sys.executable, __file__, "leaf", "0"])
+    if os.fork() == 0:
+        while not ended:
+            work("forked")
+        os._exit(0)
+if kind == "asks":
+    time.sleep(1)
+    os.kill(int(os.environ["NSYSPROF_HOLD_PID"]), signal.SIGUSR1)
+while not ended:
+    begun = time.perf_counter()
+    work("step")
+    print(f"latency={1e3 * (time.perf_counter() - begun):.3f} ms", flush=True)
+if kind == "tree":
+    os.killpg(0, signal.SIGTERM), os.wait(), os.wait()
+sys.exit(code)
+"""
+
+
+class Held:
+    def __init__(self, process, folder):
+        self.process, self.folder = process, folder
+
+    def facts(self):
+        return json.loads((self.folder / "held.json").read_text())
+
+    def end(self):
+        os.kill(self.facts()["program_pid"], signal.SIGTERM)
+        return self.process.communicate(timeout=60)
+
+
+@pytest.fixture
+def hold(nsys, tmp_path):
+    """`hold(kind, code, options)`: a held program that has printed something."""
+    program = tmp_path / "server.py"
+    program.write_text(SERVER)
+    held = []
+
+    def start(kind="plain", code=0, *options):
+        folder = tmp_path / "held"
+        argv = [sys.executable, "-m", "nsysprof", "capture", "--hold", "--trace", "nvtx", "--out", folder, *options]
+        process = subprocess.Popen(
+            [*argv, "--", sys.executable, program, kind, str(code)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+            env={**os.environ, "NSYSPROF_NSYS": str(nsys), "TMPDIR": str(tmp_path)},
+        )  # fmt: skip
+        held.append(Held(process, folder))
+        log, deadline = folder / "logs" / "stdout.log", time.monotonic() + 60
+        while not (log.exists() and log.stat().st_size) and process.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        return held[-1]
+
+    yield start
+    for each in held:
+        if each.process.poll() is None:
+            each.end()
+
+
+def record(held, tmp_path, *options):
+    return run("record", held.folder, *options, cwd=tmp_path, env={**os.environ, "TMPDIR": str(tmp_path)})
+
+
+def ranges(trace):
+    """Names and processes of the push/pop ranges of a trace."""
+    with contextlib.closing(sqlite3.connect(f"file:{trace}?mode=ro", uri=True)) as connection:
+        return connection.execute(
+            "SELECT coalesce(text, value) AS name, (globalTid >> 24) & 0xffffff AS pid, count(*) FROM NVTX_EVENTS "
+            "LEFT JOIN StringIds ON id = textId WHERE eventType = 59 GROUP BY 1, 2 ORDER BY 1"
+        ).fetchall()
+
+
+def test_parts_of_a_program_that_runs_on(hold, tmp_path):
+    held = hold("tree", 7)
+    pid = held.facts()["program_pid"]
+    pattern = r"latency=(?P<ms>[\d.]+)"
+    first = record(held, tmp_path, "--steps", "40", "--pattern", pattern, "--watch", "0.5", "--json")
+    assert first.returncode == 0, first.stderr
+    said = json.loads(first.stdout)
+    assert said["steps"] >= 40
+    assert said["survived"] is True
+    assert 5e6 < said["latency"]["before"]["median_ns"] < 1e9
+    assert said["latency"]["after_ratio"][0] > 0
+    seen = {row["pid"]: row for row in said["processes"]}
+    assert sorted(row["name"] for row in seen.values()) == ["server.py"] * 3
+    by_name = {name: (process, count) for name, process, count in ranges(held.folder / "recording-1" / "nsys.sqlite")}
+    assert set(by_name) == {"step", "leaf"}, "nsys does not follow a forked process by default"
+    assert by_name["step"][0] == pid
+    assert by_name["step"][1] == seen[pid]["ranges"] >= 40
+    (unseen,) = [row for row in seen.values() if row["unseen"]]
+    assert "forked" in unseen["unseen"]
+    for name, (process, count) in by_name.items():
+        assert ranges(held.folder / "recording-1" / seen[process]["trace"]) == [(name, process, count)]
+
+    second = record(held, tmp_path, "--seconds", "0.5", "--watch", "0")
+    assert second.returncode == 0, second.stderr
+    assert "latency changed is unknown" in second.stdout
+    assert "nsysprof analyze" in second.stdout
+    analysed = run("analyze", held.folder / "recording-2", "--out", tmp_path / "a")
+    assert analysed.returncode == 0, analysed.stderr
+
+    fails(record(held, tmp_path, "--steps", "3"), 2, "nothing tells it")
+    out, err = held.end()
+    assert held.process.returncode == 7, err
+    assert out.startswith("latency=")
+    assert "2 recordings" in err
+    assert not (held.folder / "held.json").exists()
+    fails(record(held, tmp_path, "--seconds", "1"), 2, "not the folder of a held program")
+
+
+@pytest.mark.slow
+def test_the_program_asks_for_its_own_recording(hold, tmp_path):
+    held = hold("asks", 0, "--duration", "1")
+    deadline = time.monotonic() + 60
+    while not (held.folder / "recording-1" / "manifest.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    _, err = held.end()
+    assert "SIGUSR1: record 1 s" in err
+    ((name, _, count),) = ranges(held.folder / "recording-1" / "nsys.sqlite")
+    assert name == "step"
+    assert count > 20
+
+
+@pytest.mark.slow
+def test_forked_workers_are_seen_when_asked_for(hold, tmp_path):
+    held = hold("tree", 0, "--nsys-option=--trace-fork-before-exec=true")
+    assert record(held, tmp_path, "--seconds", "1").returncode == 0
+    assert [name for name, _, _ in ranges(held.folder / "recording-1" / "nsys.sqlite")] == ["forked", "leaf", "step"]
+    held.end()
+
+
+@pytest.mark.slow
+def test_a_program_that_replaces_itself_and_ends_while_it_is_recorded(hold, tmp_path):
+    held = hold("exec", 3)
+    pid = held.facts()["program_pid"]
+    recording = subprocess.Popen(
+        [sys.executable, "-m", "nsysprof", "record", held.folder, "--seconds", "30"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    time.sleep(3)
+    held.end()
+    _, err = recording.communicate(timeout=120)
+    assert recording.returncode == 6, err
+    assert "ended during the recording" in err
+    ((name, process, _),) = ranges(held.folder / "recording-1" / "nsys.sqlite")
+    assert (name, process) == ("step", pid)
+
+
+def test_options_that_make_no_sense(nsys, tmp_path):
+    env = {**os.environ, "NSYSPROF_NSYS": str(nsys), "TMPDIR": str(tmp_path)}
+    fails(run("capture", "--hold", "--delay", "3", "--", "true", cwd=tmp_path, env=env), 2, "--delay")
+    fails(run("record", cwd=tmp_path, env=env), 2, "How long")
+    fails(run("record", "--seconds", "1", cwd=tmp_path, env=env), 2, "No program is held")
+    fails(run("record", "--seconds", "0", cwd=tmp_path, env=env), 2, "--seconds 0")
+    done = run("capture", "--hold", "--dry-run", "--out", tmp_path / "x", "--", "true", cwd=tmp_path, env=env)
+    assert "launch --session-new=" in done.stdout
+    assert not (tmp_path / "x").exists()
