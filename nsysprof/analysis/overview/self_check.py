@@ -8,6 +8,7 @@ import numpy as np
 
 from nsysprof.analysis.attribution.calls import launch_calls, lost_launches, opaque_replays
 from nsysprof.analysis.attribution.intervals import union_ns
+from nsysprof.analysis.overview.diagnostics import explain_messages
 from nsysprof.analysis.overview.graph_replays import find_short_replays, judge_short_replays
 from nsysprof.analysis.overview.health import judge_lost_launches
 from nsysprof.analysis.overview.recording import inspect_recording
@@ -34,8 +35,9 @@ def check_recording(tables: Tables, recorded: RecordedKinds, watched: WatchedGpu
     missing = lost_launches(tables, launches, silent)
     has_kernels = tables.work.kernels > 0 or bool((tables.work.kinds() == GRAPH).any())
     quick = inspect_recording(recorded)
+    told = explain_messages(recorded.diagnostics, recorded.helper_diagnostics, has_kernels=recorded.kernels)
     found: list[tuple[Lost | None, Remark]] = [
-        (Lost.KERNELS if recorded.launches and not recorded.kernels else Lost.EVENTS, loss) for loss in quick.losses
+        (Lost.EVENTS if loss in told else Lost.KERNELS, loss) for loss in quick.losses
     ]
     of_losses = [loss.note for loss in quick.losses]
     found += [(None, note) for note in quick.notes if note not in of_losses]

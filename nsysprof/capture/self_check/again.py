@@ -17,7 +17,7 @@ from nsysprof.capture.user_program.streamed import Ended
 from nsysprof.notes import Loss, Note, make_note
 
 # How often a program is recorded again.
-MOST_ATTEMPTS = 2
+MOST_ATTEMPTS = 3
 
 
 def may_run_again(plan: ProgramPlan, ended: Ended) -> bool:

@@ -42,8 +42,16 @@ KNOWN_LOSSES = (
         "",
         NO_FORKS,
         Lost.PROCESS,
-        "Processes that were forked and run no new program (`fork` of multiprocessing).",
-        "`--nsys-option=--trace-fork-before-exec=true`",
+        "Processes that were forked and run no new program (`fork` of multiprocessing): 0 of 60 kernels with 2025.3.1.",
+        "`--nsys-option=--trace-fork-before-exec=true`: 60 of 60.",
+    ),
+    KnownLoss(
+        "2025.3.1",
+        "580",
+        "",
+        Lost.PROCESS,
+        "A process that is killed (SIGKILL): 0 of 100 kernels, although they had ended 3 s before.",
+        "End the program by another signal.",
     ),
 )
 

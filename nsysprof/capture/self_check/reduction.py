@@ -80,6 +80,10 @@ def _lost_events(used: Mapping[str, str], lost: tuple[Lost, ...], knows_software
         lacks = ", ".join([*(["the memory of the GPU over time"] if memory else []), *without]) or "nothing"
         yield Reduction(tuple(options), tuple(suspects), lacks, drops_metrics=metrics)
     traced = used.get("--trace", "").removeprefix("--trace=")
+    without_ranges = ",".join(api for api in traced.split(",") if api != "nvtx")
+    if Lost.EVENTS in lost and without_ranges and without_ranges != traced:
+        # nsys fails on a string of a library's range, and then leaves out what came after it.
+        yield Reduction((f"--trace={without_ranges}",), (used["--trace"],), "the NVTX ranges")
     software = software_trace(traced)
     if knows_software_trace and software != traced:
         yield Reduction(

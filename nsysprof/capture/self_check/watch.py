@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import secrets
 import threading
 import time
@@ -16,8 +17,8 @@ from nsysprof.results.checks.recording_check import CudaProcess, WatchedGpu
 MARK = "NSYSPROF_WATCHED"
 _PROC = Path("/proc")
 _OFTEN_S, _SELDOM_S, _AT_FIRST_S = 0.25, 1.0, 10.0
-# The driver starts this thread with a process's first context. A forked process does not inherit threads.
-_CUDA_THREAD = "cuda-EvtHandlr"
+# The driver starts threads of these names with a process's first context. A forked process does not inherit threads.
+_CUDA_THREAD = re.compile(r"cuda(-EvtHandlr|[0-9a-f]{8})")
 _OWN_TOOLS = ("nsys", "QdstrmImporter")
 
 
@@ -106,7 +107,7 @@ class GpuWatch:
     def _uses_cuda(self, name: str) -> bool:
         with contextlib.suppress(OSError):
             for task in (self._proc / name / "task").iterdir():
-                if (task / "comm").read_text(encoding="utf-8", errors="replace").startswith(_CUDA_THREAD):
+                if _CUDA_THREAD.match((task / "comm").read_text(encoding="utf-8", errors="replace")):
                     return not self._name_of(name).startswith(_OWN_TOOLS)
         return False
 

@@ -54,6 +54,7 @@ from nsysprof.units import format_bytes
 _LITTLE_SPACE = 2 << 30
 _FINISH_S = 120.0  # how long nsys may write the report of a worker that the launcher killed
 _POLL_S = 0.5
+_BY_SIGNAL = 128  # a program that was killed explains what is missing
 
 
 def run_program_capture(
@@ -129,7 +130,7 @@ def _run_alone(run: ProgramRun) -> CapturedProgram:
         driver=driver,
         knows_software_trace=knows_software_trace(run.nsys),
     )
-    if not ways:
+    if not ways or (captured.ended.exit_code or 0) > _BY_SIGNAL:
         return captured
     if not may_run_again(run.plan, captured.ended):
         run.manifest.notes.append(suspect_note(ways[0], run.plan, run.folder))

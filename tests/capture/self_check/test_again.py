@@ -82,6 +82,20 @@ def test_no_retry_names_the_option_and_the_command(capture, traces):
     assert codes(folder) == ["no-kernels", "suspect-option"]
 
 
+def test_ranges_that_cannot_be_imported_are_given_up_for_the_kernels(capture, traces, tmp_path):
+    broken = TraceBuilder()
+    for number in range(1, 6):
+        broken.call(1000 * number, 1000 * number + 10, number)
+    said = "Error when processing events: Source ID=\nCannot find string for an exterior index"
+    broken.row("DIAGNOSTIC_EVENT", "severity INTEGER, text TEXT", (2, said))
+    bad = broken.write(tmp_path / "broken.sqlite")
+    done, folder, recordings = capture([("--trace=cuda,nvtx", bad), ("", traces[0])])
+    assert done.returncode == 0, done.stderr
+    assert "--trace=cuda " in recordings[-1]
+    assert "lacks the NVTX ranges" in done.stderr
+    assert codes(folder) == ["recorded-again"]
+
+
 @pytest.mark.parametrize("code", [3])
 def test_a_failed_program_is_not_run_again(capture, traces, code):
     done, _folder, recordings = capture([("", traces[1])], program=[sys.executable, "-c", f"raise SystemExit({code})"])

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="re
 THREAD = """
 import ctypes, os, sys, threading, time
 def wait():
-    ctypes.CDLL(None).prctl(15, b"cuda-EvtHandlr", 0, 0, 0)
+    ctypes.CDLL(None).prctl(15, b"cuda00001800007", 0, 0, 0)
     print("ready", flush=True)
     time.sleep(60)
 if "cuda" in sys.argv:
