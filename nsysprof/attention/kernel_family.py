@@ -8,6 +8,7 @@ from collections.abc import Iterable
 _CUDNN_PARTS = ("sdpa", "fprop", "bprop", "mha")
 _FUSED = (
     ("efficient", re.compile(r"fmha_cutlass|AttentionKernel|AttentionBackwardKernel")),
+    ("flex", re.compile(r"flex_attention|flex_decoding")),
     ("flash", re.compile(r"pytorch_flash|flash_(fwd|bwd)|\bflash::")),
 )
 _OPERATORS = {
@@ -22,7 +23,7 @@ _SOFTMAX = re.compile(r"softmax", re.IGNORECASE)
 
 
 def kernel_family(names: Iterable[str]) -> str | None:
-    """Return flash, efficient or cudnn for a fused kernel, math for products and a softmax, or other.
+    """Return flash, efficient, cudnn or flex for a fused kernel, math for products and a softmax, or other.
 
     Return None without names. `naive` belongs to math: both write the scores to memory.
 

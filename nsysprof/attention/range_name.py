@@ -2,8 +2,8 @@
 
     RUN::<backend>::S<seq>[::<key>=<value>]...
 
-The keys are B, H, KV, D, dtype, causal and pass. Each appears at most once, and only where the grid varies that
-dimension.
+The keys are B, H, KV, D, dtype, causal, pass, K, mask and layout. Each appears at most once, and only where the grid
+varies that dimension.
 """
 
 from __future__ import annotations
@@ -28,7 +28,11 @@ _KEYS: dict[str, str] = {
     "dtype": "dtype",
     "causal": "causal",
     "pass": "pass_",
+    "K": "own_kv_seq",
+    "mask": "mask",
+    "layout": "layout",
 }
+_WORDS = {"mask": re.compile(r"[a-z0-9:]{1,20}"), "layout": re.compile(r"[bhsd+,]{1,20}")}
 _MAX_LENGTH = 512
 # One of the keys, in a file.
 RangeKey = Annotated[str, Meta(pattern=f"^({'|'.join(_KEYS)})$")]
@@ -59,7 +63,7 @@ def format_range(case: Case, keys: Iterable[str] = ()) -> str:
     """Return the NVTX name of a case, with the dimensions in `keys`."""
     parts = ["RUN", case.backend, f"S{case.seq}"]
     for key in keys:
-        value = case.kv_heads if key == "KV" else getattr(case, _KEYS[key])
+        value = getattr(case, {"KV": "kv_heads", "K": "kv_seq"}.get(key, _KEYS[key]))
         parts.append(f"{key}={int(value) if isinstance(value, bool) else value}")
     return "::".join(parts)
 
@@ -85,6 +89,8 @@ def _is_value(key: str, value: str) -> bool:
         return value in DTYPES
     if key == "pass":
         return value in PASSES
+    if key in _WORDS:
+        return _WORDS[key].fullmatch(value) is not None
     if key == "causal":
         return value in ("0", "1")
     return _SIZE.fullmatch(value) is not None

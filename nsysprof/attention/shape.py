@@ -15,12 +15,15 @@ DTYPE_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
 Size = Annotated[int, Meta(ge=1, le=10**12)]
 Dtype = Annotated[str, Meta(pattern=f"^({'|'.join(DTYPES)})$")]
 Pass = Annotated[str, Meta(pattern=f"^({'|'.join(PASSES)})$")]
+Mask = Annotated[str, Meta(pattern="^(none|(bool|float)(:[b1][h1][q1][k1])?)$")]
+_ORDER = "(?=[bhs]*b)(?=[bhs]*h)(?=[bhs]*s)[bhs]{3}d"
+Layout = Annotated[str, Meta(pattern=rf"^{_ORDER}\+?(,{_ORDER}\+?,{_ORDER}\+?)?$")]
 
 
 class Shape(Struct, frozen=True, order=True, kw_only=True, rename={"pass_": "pass"}):
     """The sizes of q, k and v, and what is computed from them. Cases are compared only when their shapes are equal.
 
-    q is (batch, heads, seq, head_dim); k and v are (batch, kv_heads, seq, head_dim).
+    q is (batch, heads, seq, head_dim); k and v are (batch, kv_heads, kv_seq, head_dim).
     """
 
     seq: Size
@@ -32,10 +35,18 @@ class Shape(Struct, frozen=True, order=True, kw_only=True, rename={"pass_": "pas
     dtype: Dtype = "fp16"
     causal: bool = True
     pass_: Pass = "fwd"
+    # 0 when not given, which means as long as q.
+    kv_seq: Annotated[int, Meta(ge=0, le=10**12)] = 0
+    # "none", or "bool" or "float" and which of the axes batch, head, query and key the mask has: "bool:b11k".
+    mask: Mask = "none"
+    # The order of the axes in memory, of all or of q, k and v; + where other memory lies between them.
+    layout: Layout = "bhsd"
 
     def __post_init__(self) -> None:
         if not self.kv_heads:
             force_setattr(self, "kv_heads", self.heads)
+        if not self.kv_seq:
+            force_setattr(self, "kv_seq", self.seq)
 
     @property
     def shape(self) -> Shape:
@@ -48,9 +59,30 @@ class Shape(Struct, frozen=True, order=True, kw_only=True, rename={"pass_": "pas
         return None if self.kv_heads == self.heads else self.kv_heads
 
     @property
+    def own_kv_seq(self) -> int | None:
+        """Return kv_seq where it differs from seq, else None, so that a grid of many lengths has one value."""
+        return None if self.kv_seq == self.seq else self.kv_seq
+
+    @property
     def input_bytes(self) -> int:
         """Return the bytes of q, k and v together."""
-        return self.output_bytes + 2 * self.output_bytes * self.kv_heads // self.heads
+        keys = self.batch * self.kv_heads * self.kv_seq * self.head_dim * DTYPE_BYTES[self.dtype]
+        return self.output_bytes + 2 * keys
+
+    @property
+    def mask_sizes(self) -> tuple[int, ...] | None:
+        """Return the sizes of the mask, 1 along the axes that it does not have; None without a mask."""
+        kind, _, axes = self.mask.partition(":")
+        if kind == "none":
+            return None
+        sizes = (self.batch, self.heads, self.seq, self.kv_seq)
+        return tuple(1 if axis == "1" else size for axis, size in zip(axes or "11qk", sizes, strict=True))
+
+    @property
+    def layouts(self) -> tuple[str, str, str]:
+        """Return the order of the axes in memory of q, k and v."""
+        parts = self.layout.split(",")
+        return (parts[0], parts[0], parts[0]) if len(parts) == 1 else (parts[0], parts[1], parts[2])
 
     @property
     def output_bytes(self) -> int:
@@ -60,6 +92,24 @@ class Shape(Struct, frozen=True, order=True, kw_only=True, rename={"pass_": "pas
 
 # The names that a shape's fields have in files and tables.
 SHAPE_COLUMNS = tuple(field.encode_name for field in fields(Shape))
+
+
+def varied_columns(table: Any) -> list[str]:
+    """Return the columns of SHAPE_COLUMNS that a table needs: of what most cases have in common, where one differs."""
+    plain = {"kv_heads": "heads", "kv_seq": "seq"}
+    fixed = {"mask": "none", "layout": "bhsd"}
+    chosen = []
+    for column in SHAPE_COLUMNS:
+        if column not in table:
+            continue
+        usual = table[plain[column]] if column in plain and plain[column] in table else fixed.get(column)
+        if usual is None or bool((table[column] != usual).any()):
+            chosen.append(column)
+    return chosen
+
+
+# Columns that older files do not have, and what makes their values of a cell.
+_LATER: dict[str, type] = {"kv_seq": int, "mask": str, "layout": str}
 
 
 def shape_of_row(row: Mapping[Any, Any]) -> Shape:
@@ -73,4 +123,5 @@ def shape_of_row(row: Mapping[Any, Any]) -> Shape:
         dtype=str(row["dtype"]),
         causal=bool(row["causal"]),
         pass_=str(row["pass"]),
+        **{name: kind(row[name]) for name, kind in _LATER.items() if name in row},
     )

@@ -21,9 +21,19 @@ _BACKWARD = 2.5
 
 def attention_flops(shape: Shape) -> float:
     """Return the floating-point operations of one call."""
-    forward = 4 * shape.batch * shape.heads * shape.seq * shape.seq * shape.head_dim * (0.5 if shape.causal else 1.0)
+    share = _causal_share(shape) if shape.causal else 1.0
+    forward = 4 * shape.batch * shape.heads * shape.seq * shape.kv_seq * shape.head_dim * share
     factor = {"fwd": 1.0, "bwd": _BACKWARD, "fwdbwd": 1 + _BACKWARD}[shape.pass_]
     return forward * factor
+
+
+def _causal_share(shape: Shape) -> float:
+    """Return the share of the scores that a causal mask leaves, by the convention of one half for equal lengths."""
+    if shape.seq == shape.kv_seq:
+        return 0.5
+    short = min(shape.seq, shape.kv_seq)
+    seen = short * (short + 1) / 2 + (shape.seq - short) * shape.kv_seq
+    return seen / (shape.seq * shape.kv_seq)
 
 
 def least_bytes(shape: Shape) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from nsysprof.analysis.traffic.launch_bound import is_launch_bound
-from nsysprof.attention.shape import SHAPE_COLUMNS
+from nsysprof.attention.shape import SHAPE_COLUMNS, varied_columns
 from nsysprof.results.case_ranking import LEAST_DIFFERENCE_PCT, CaseRanking, RankedCase
 from nsysprof.results.device_limits.roof import known
 
@@ -23,9 +23,10 @@ def rank_cases(results: pd.DataFrame, *, on_gpu: bool) -> tuple[CaseRanking, ...
     on_gpu: whether the cases ran on a GPU; a CPU has nothing to wait for.
     """
     done = results.assign(position=range(len(results)))[(results["status"] == "ok").to_numpy(dtype=bool)]
-    varied = [column for column in SAME_WORK if column == "seq" or done[column].nunique() > 1]
+    needed = varied_columns(done)
+    varied = [column for column in needed if column == "seq" or done[column].nunique() > 1]
     rankings = []
-    for _, cases in done.groupby(list(SAME_WORK), sort=False):
+    for _, cases in done.groupby(list(SAME_WORK), sort=False, dropna=False):
         rows = cases.to_dict("records")
         shape = {column: rows[0][column] for column in varied}
         timed = _timed(rows, on_gpu)

@@ -22,8 +22,8 @@ from nsysprof.trace.schema import Bools, Int64s, Ints, Tables
 _BACKWARD = re.compile(r"bwd|backward|bprop|dgrad|dot_do_o|convert_dq|reduce_head", re.IGNORECASE)
 # Kernels that only prepare or finish the work of another one of the same call.
 _HELPER = re.compile(r"dot_do_o|convert_dq|combine|preprocess|postprocess|clear_dkv|reduce_head", re.IGNORECASE)
-_BACKENDS = ("flash", "efficient", "cudnn", "math")
-_FAMILIES = {"flash": 0, "efficient": 1, "cudnn": 2}
+_BACKENDS = ("flash", "efficient", "cudnn", "flex", "math")
+_FAMILIES = {"flash": 0, "efficient": 1, "cudnn": 2, "flex": 3}
 _PASSES = ("fwd", "bwd")
 _DTYPES = (("bf16", re.compile(r"bf16|bfloat16")), ("fp16", re.compile(r"half|cutlass[FB]_f16")))
 _DTYPE_NAMES = ("", "bf16", "fp16")

@@ -88,9 +88,7 @@ def _kinds(tables: Tables) -> Int64s:
 
 def _kind_of(text: str) -> int:
     family = kernel_family([text]) or ""
-    if family in _BACKENDS[:3]:
-        return _BACKENDS.index(family)
-    return _BACKENDS.index("flex") if "flex_attention" in text or "flex_decoding" in text else _MATH
+    return _BACKENDS.index(family) if family in _BACKENDS else _MATH
 
 
 def _sum_up(tables: Tables, own: pd.DataFrame, instance: Int64s, kind: Int64s) -> pd.DataFrame:

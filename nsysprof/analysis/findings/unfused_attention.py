@@ -14,7 +14,8 @@ from nsysprof.trace.schema import Bools, Int64s, Ints
 _REACH = 10
 # The softmax of a loss is a logarithm; torch's kernels say so in their names or in their fourth template argument.
 _LOSS = re.compile(
-    r"LogSoftMax|log_softmax|nll|cross_entropy|softmax_warp_(?:forward|backward)<(?:[^,<>]+,){4}\s*true", re.IGNORECASE
+    r"LogSoftMax|log_softmax|nll|cross_entropy|softmax_warp_(?:forward|backward)<(?:[^,<>]+,){4}\s*(?:true|\(bool\)1)",
+    re.IGNORECASE,
 )
 _BETWEEN = ("softmax", "elementwise", "copy", "fill", "reduction", "other")
 

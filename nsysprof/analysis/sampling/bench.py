@@ -112,7 +112,8 @@ def _row(
     case: Case, name: str, blocks: Sequence[Block], ceilings: Mapping[str, Any], peak: Peak | None, prior: Prior
 ) -> dict[str, Any]:
     shape = row_of_case(case)
-    shape["kv_heads"] = shape.pop("kv_heads")  # results.csv has it last
+    for later in ("kv_heads", "kv_seq", "mask", "layout"):  # results.csv has them last
+        shape[later] = shape.pop(later)
     status, reason = _status(blocks)
     latency = summarize_latency(blocks, prior)
     replayed = summarize_latency(blocks, prior, graph=True)

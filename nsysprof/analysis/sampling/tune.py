@@ -13,7 +13,7 @@ from nsysprof.analysis.sampling.process_model import Turns, turns_of
 from nsysprof.analysis.sampling.significance import INTERIM_ALPHA, CaseVerdict, compare_shape, fit_differences
 from nsysprof.analysis.sampling.successive_halving import unsettled
 from nsysprof.attention.case import Case
-from nsysprof.attention.shape import SHAPE_COLUMNS, Shape, shape_of_row
+from nsysprof.attention.shape import SHAPE_COLUMNS, Shape, shape_of_row, varied_columns
 from nsysprof.results.block import OK, Block
 
 WINNER, TIE, OPEN, ALONE, UNKNOWN = "winner", "tie", "inconclusive", "alone", "unknown"
@@ -157,8 +157,7 @@ def _tie_names(row: dict[Any, Any]) -> str:
 
 def _shape(table: pd.DataFrame) -> list[str]:
     """Return the columns of a shape; heads of k and v only where they differ from those of q."""
-    grouped = "kv_heads" in table and bool((table["kv_heads"] != table["heads"]).any())
-    return [column for column in SHAPE_COLUMNS if column in table and (column != "kv_heads" or grouped)]
+    return varied_columns(table)
 
 
 def _against_auto(known: pd.DataFrame) -> list[str]:

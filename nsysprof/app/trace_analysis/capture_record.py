@@ -35,6 +35,8 @@ def read_results(folder: Path) -> pd.DataFrame:
         raise TraceError(f"{path} cannot be read: {error}.", "Capture again, or give the trace alone.") from error
     if "kv_heads" not in table and "heads" in table:  # a capture of version 0.1.0
         table["kv_heads"] = table["heads"]
+    if "kv_seq" not in table and "seq" in table:
+        table = table.assign(kv_seq=table["seq"], mask="none", layout="bhsd")
     missing = [column for column in FIRST_CAPTURE_RESULTS if column not in table]
     if missing:
         raise TraceError(f"{path} lacks the columns {', '.join(missing)}.", "It was not written by nsysprof capture.")

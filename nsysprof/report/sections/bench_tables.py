@@ -7,23 +7,22 @@ from typing import Any
 
 import pandas as pd
 
-from nsysprof.attention.shape import SHAPE_COLUMNS
+from nsysprof.attention.shape import varied_columns
 from nsysprof.report.document import Cell, Column, Table, Unit, make_table
 from nsysprof.report.sections.case_tables import Row
 from nsysprof.report.sections.wording import join_names, latency_text, times_as_long
 from nsysprof.results.device_limits.roof import known
 
 _SWEEPS = (("seq", "Sequence lengths"), ("batch", "Batch sizes"), ("heads", "Heads"), ("head_dim", "Head dimensions"))
-_KEYS = {"seq": "S", "batch": "B", "heads": "H", "kv_heads": "KV", "head_dim": "D"}
+_KEYS = {"seq": "S", "batch": "B", "heads": "H", "kv_heads": "KV", "head_dim": "D", "kv_seq": "K", "mask": "mask"}
 _CSV = "results.csv"
 # "far behind": dropped before there were enough blocks for a test.
 _SLOWER = ("slower", "far behind")
 
 
 def shape_columns(table: pd.DataFrame) -> list[str]:
-    """Return the columns that make a shape; heads of k and v only where they are not those of q."""
-    grouped = "kv_heads" in table and (table["kv_heads"] != table["heads"]).any()
-    return [column for column in SHAPE_COLUMNS if column in table and (column != "kv_heads" or grouped)]
+    """Return the columns that make a shape; those of k and v only where they are not those of q."""
+    return varied_columns(table)
 
 
 def shape_label(names: Sequence[str], values: Sequence[object]) -> str:

@@ -18,6 +18,9 @@ _OF_SHAPE = {
         text("dtype", "Data type: `fp16`, `bf16` or `fp32`."),
         flag("causal", "True for a causal mask."),
         text("pass", "`fwd`, `bwd` or `fwdbwd`."),
+        integer("kv_seq", "", "Sequence length of k and v."),
+        text("mask", "`none`, or `bool` or `float` and which of the axes batch, head, query and key the mask has."),
+        text("layout", "Order of batch, head, length (s) and head size (d) in memory; + for other memory in between."),
     )
 }
 _BACKEND = text("backend", "Name of the attention backend.")
@@ -85,13 +88,15 @@ CAPTURE_RESULTS = TableFile("capture", "results.csv", "One row per case.", (
          **_UNKNOWN),
     text("limiter", "What limits the case: `launch-bound`, `memory-bound` and so on.", **_UNKNOWN),
     text("why", "The numbers behind `limiter`.", **_UNKNOWN),
+    *_shape("kv_seq", "mask", "layout"),
 ))  # fmt: skip
 # Version 0.1.0 wrote these columns; the rest came with hardware counters.
 FIRST_CAPTURE_RESULTS = CAPTURE_RESULTS.names[: CAPTURE_RESULTS.names.index("sampled_read_bytes")]
 
 BENCH_RESULTS = TableFile("bench", "results.csv", "One row per case.", (
     text("case", "Name of the case: its backend and every dimension that varies."),
-    _BACKEND, *_shape("seq", "batch", "heads", "head_dim", "dtype", "causal", "pass", "kv_heads"),
+    _BACKEND, *_shape("seq", "batch", "heads", "head_dim", "dtype", "causal", "pass", "kv_heads", "kv_seq", "mask",
+                      "layout"),
     text("status", "`ok`, `unreliable`, `wrong`, `ineligible`, `out_of_memory`, `timeout`, `crashed`, `error` or "
          "`not_run`."),
     text("reason", "Why the case failed; else empty.", **_UNKNOWN),
@@ -139,7 +144,7 @@ BENCH_RESULTS = TableFile("bench", "results.csv", "One row per case.", (
     number("against_best_high", "", "Upper end of the 95 % interval of that ratio.", **_UNKNOWN),
 ))  # fmt: skip
 WINNERS = TableFile("tune", "winners.csv", "One row per shape.", (
-    *_shape("seq", "batch", "heads", "kv_heads", "head_dim", "dtype", "causal", "pass"),
+    *_shape("seq", "batch", "heads", "kv_heads", "head_dim", "dtype", "causal", "pass", "kv_seq", "mask", "layout"),
     text("backend", "Backend with the least median; empty where nothing ran.", **_UNKNOWN),
     text("verdict", "`winner`, `tie`, `inconclusive`, `alone` or `unknown`."),
     text("tied", "Other backends that are not shown to be slower, separated by commas.", **_UNKNOWN),

@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+# One call in so many is timed: reading the clock takes longer than all else on some machines.
+_TIMED_EVERY = 16
 # More different calls than this share a name without a shape, because a program may change its shapes for ever.
 _MOST_CALLS = 20_000
 _MOST_PROBLEMS = 20
@@ -33,14 +35,14 @@ _clock = time.perf_counter_ns
 class Seen:
     """Calls of one shape from one line of the program."""
 
-    __slots__ = ("after", "backward", "before", "facts", "forward", "function", "names", "path", "site", "training")
+    __slots__ = ("after", "backward", "before", "facts", "forward", "function", "names", "paths", "site", "training")
 
     def __init__(self, function: str, facts: dict[str, Any], site: str) -> None:
         self.function, self.facts, self.site = function, facts, site
         self.forward = self.backward = self.training = 0
         self.names = {which: self._name(which) for which in ("fwd", "bwd")}
-        # The way from the node of the result to the last node of the backward pass; None while it is not known.
-        self.path: tuple[int, ...] | None = None
+        # The way from the node of the result to the last node of the backward pass, by the type of the former.
+        self.paths: dict[type, tuple[int, ...]] = {}
         self.before: Any = None
         self.after: Any = None
 
@@ -61,6 +63,23 @@ class Seen:
     def to_json(self) -> dict[str, Any]:
         counts = {"forward": self.forward, "backward": self.backward, "training": self.training}
         return {"function": self.function, "site": self.site, **self.facts, **counts}
+
+
+class _Samples:
+    """Calls that were timed."""
+
+    def __init__(self) -> None:
+        self.number = self.sum_ns = self.end_ns = self.calls = 0
+
+    def add(self, spent_ns: int, end_ns: int, calls: int) -> None:
+        """Add one call, which ended at end_ns as the one of number `calls`."""
+        self.number += 1
+        self.sum_ns += spent_ns
+        self.end_ns, self.calls = end_ns, calls
+
+    def total_ns(self, calls: int) -> int:
+        """Return what so many calls took, by the mean of those that were timed."""
+        return self.sum_ns * calls // self.number if self.number else 0
 
 
 class AttentionCalls:
@@ -89,7 +108,8 @@ class AttentionCalls:
         """Forget all calls."""
         self._seen: dict[Any, Seen] = {}
         self._compiled: dict[str, Seen] = {}
-        self._count = self._own_ns = self._first_ns = self._end_ns = 0
+        self._count = self._first_ns = self._described_ns = self._descriptions = 0
+        self._forward, self._backward = _Samples(), _Samples()
 
     def problem(self, text: str) -> None:
         """Keep why something is not recorded."""
@@ -103,18 +123,24 @@ class AttentionCalls:
         return {
             "calls": [seen.to_json() for seen in dict.fromkeys(self._seen.values())],
             "ranges": self._marker,
-            "own_ns": self._own_ns + self._engine_ns(),
-            "wall_ns": max(0, self._end_ns - self._first_ns),
-            "count": self._count,
+            "own_ns": self._own_ns(),
+            "wall_ns": max(0, self._forward.end_ns - self._first_ns),
+            "count": self._forward.calls,
             "problems": self._problems,
             "torch_version": str(self._torch.__version__),
             "gpu_name": gpu,
         }
 
-    def _engine_ns(self) -> int:
-        """Return what autograd took to call the functions of all backward passes, measured here and now (ns)."""
+    def _own_ns(self) -> int:
+        """Return what recording took up to the last call that was timed (ns): this code, and autograd's for calling it.
+
+        What autograd takes for a backward pass is measured here and now.
+        """
         watched = sum(seen.backward for seen in self._seen.values() if seen.training)
-        return watched * _measure_hooks(self._torch) if watched else 0
+        engine = watched * _measure_hooks(self._torch) if watched else 0
+        return (
+            self._described_ns + self._forward.total_ns(self._forward.calls) + self._backward.total_ns(watched) + engine
+        )
 
     def wrap_function(self, original: Callable[..., Any], function: str) -> Callable[..., Any]:
         """Return a function that does what `original` does, within a range. function: its name in the range."""
@@ -151,7 +177,7 @@ class AttentionCalls:
                 return original(*args, **kwargs)
             if is_stand_in(args[first]):
                 return original(*args, **kwargs)
-            began = _clock()
+            began = self._begin()
             seen = self._find_compiled(names, args, kwargs, which)
             if seen is None:
                 return original(*args, **kwargs)
@@ -160,48 +186,46 @@ class AttentionCalls:
         operator._op = run
 
     def wrap_triton(self, autotuner: Any) -> None:
-        """Put the kernels that the compiler makes of flex_attention into ranges."""
-        original = autotuner.__init__
+        """Put the kernels that the compiler makes of flex_attention into ranges, each when it is made ready to run."""
+        original = autotuner.precompile
 
         @functools.wraps(original)
-        def init(kernel: Any, *args: Any, **kwargs: Any) -> None:
-            original(kernel, *args, **kwargs)
+        def precompile(kernel: Any, *args: Any, **kwargs: Any) -> Any:
             name = getattr(getattr(kernel, "fn", None), "__name__", "")
-            if "flex_attention" in name or "flex_decoding" in name:
-                kernel.run = self._wrap_kernel(kernel.run, "bwd" if "backward" in name else "fwd")
+            if name.startswith("triton_tem_") and ("flex_attention" in name or "flex_decoding" in name):
+                kernel.run = FlexKernel(self, kernel, type(kernel).run, "bwd" if "backward" in name else "fwd")
+            return original(kernel, *args, **kwargs)
 
-        autotuner.__init__ = init
+        autotuner.precompile = precompile
 
-    def _wrap_kernel(self, original: Any, which: str) -> Any:
-        def run(*args: Any, **kwargs: Any) -> Any:
-            began = _clock()
-            tensors = args[:3]
-            seen = None
-            if all(type(each) is self._torch.Tensor and each.dim() == 4 for each in tensors):
-                given = dict(zip(("query", "key", "value"), tensors, strict=True)) | {"block_mask": True}
-                seen = self._find("flex_attention", (), given, sys._getframe(1), which)
-            if seen is None:
-                return original(*args, **kwargs)
-            return self._run_part(seen, which, began, original, args, kwargs)
-
-        return run
+    def run_flex(self, kernel: Any, original: Any, which: str, args: Any, kwargs: Any) -> Any:
+        """Run a compiled kernel of flex_attention, whose first arguments are q, k and v."""
+        began = self._begin()
+        seen = None
+        if len(args) > 2 and all(type(each) is self._torch.Tensor and each.dim() == 4 for each in args[:3]):
+            given = dict(zip(("query", "key", "value"), args, strict=False)) | {"block_mask": True}
+            seen = self._find("flex_attention", (), given, sys._getframe(2), which)
+        if seen is None:
+            return original(kernel, *args, **kwargs)
+        return self._run_part(seen, which, began, functools.partial(original, kernel), args, kwargs)
 
     def _run_part(self, seen: Seen, which: str, began: int, original: Any, args: Any, kwargs: Any) -> Any:
         """Run one pass of a compiled call in a range. A mode of the program may run the same operator within."""
         self._inside.depth = True
         self._push(seen.names[which])
-        called = _clock()
+        called = _clock() if began else 0
         try:
             return original(*args, **kwargs)
         finally:
-            returned = _clock()
+            returned = _clock() if began else 0
             self._pop()
             self._inside.depth = False
             if which == "bwd":
                 seen.backward += 1
             else:
                 seen.forward += 1
-            self._spent(began, called, returned)
+            if began:
+                self._spent(began, called, returned)
 
     def _run_alone(self, original: Any, function: str, args: Any, kwargs: Any) -> Any:
         """Run a function that is written in Python, whose own calls of operators have no ranges."""
@@ -215,7 +239,7 @@ class AttentionCalls:
             inside.depth = False
 
     def _run(self, original: Any, function: str, args: Any, kwargs: Any, depth: int = 2) -> Any:
-        began = _clock()
+        began = self._begin()
         seen = self._find(function, args, kwargs, sys._getframe(depth), "fwd")
         if seen is None:
             out = original(*args, **kwargs)
@@ -223,26 +247,32 @@ class AttentionCalls:
             self._pending = []
             return out
         self._push(seen.names["fwd"])
-        called = _clock()
+        called = _clock() if began else 0
         try:
             out = original(*args, **kwargs)
         finally:
-            returned = _clock()
+            returned = _clock() if began else 0
             self._pop()
             seen.forward += 1
         node = getattr(out[0] if type(out) is tuple else out, "grad_fn", None)
         if node is not None:
             self._watch_backward(seen, node, args, kwargs)
-        self._spent(began, called, returned)
+        if began:
+            self._spent(began, called, returned)
         return out
+
+    def _begin(self) -> int:
+        """Return when a call began, where it is one of those that are timed; else 0."""
+        self._count += 1
+        if self._count % _TIMED_EVERY != 2:
+            return 0
+        self._before = self._descriptions
+        return _clock()
 
     def _spent(self, began: int, called: int, returned: int) -> None:
         end = _clock()
-        if not self._count:
-            self._first_ns = began
-        self._count += 1
-        self._end_ns = end
-        self._own_ns += called - began + end - returned
+        if self._before == self._descriptions:  # descriptions are counted by themselves
+            self._forward.add(called - began + end - returned, end, self._count)
 
     def _find(self, function: str, args: Any, kwargs: Any, frame: Any, which: str) -> Seen | None:
         """Return what a call is counted under; None for one that is not recorded."""
@@ -273,12 +303,16 @@ class AttentionCalls:
         if len(self._seen) >= _MOST_CALLS:
             self.problem("more different calls than are told apart")
             return self._seen.setdefault(function, Seen(function, {}, ""))
+        began = _clock()
         if not self._seen:
+            self._first_ns = began
             self.on_first()
         facts = self._facts.facts_of(function, args, kwargs, cast)
         site = "" if place is None else f"{self._facts.shorten_path(place.f_code.co_filename)}:{place.f_lineno}"
         seen = Seen(function, facts, site)
         self._prepare_hooks(seen)
+        self._descriptions += 1
+        self._described_ns += _clock() - began
         return seen
 
     def _find_compiled(self, names: list[str], args: Any, kwargs: Any, which: str) -> Seen | None:
@@ -315,10 +349,11 @@ class AttentionCalls:
         """Have a range open while the nodes of this call run in the backward pass."""
         try:
             seen.training += 1
-            if seen.path is None:
-                seen.path = _path_to_last(node, [*args, *kwargs.values()])
+            path = seen.paths.get(type(node))
+            if path is None:
+                path = seen.paths[type(node)] = _path_to_last(node, [*args, *kwargs.values()])
             last = node
-            for place in seen.path:
+            for place in path:
                 last = last.next_functions[place][0]
             node.register_prehook(seen.before)
             last.register_hook(seen.after)
@@ -326,20 +361,34 @@ class AttentionCalls:
             self.problem(f"backward of {seen.function}: {type(error).__name__}: {error}")
 
     def _prepare_hooks(self, seen: Seen) -> None:
-        push, pop, name = self._push, self._pop, seen.names["bwd"]
+        push, pop, name, samples = self._push, self._pop, seen.names["bwd"], self._backward
 
         def before(gradients: Any) -> None:
-            began = _clock()
             seen.backward += 1
-            push(name)
-            self._own_ns += _clock() - began
+            if seen.backward % _TIMED_EVERY == 2:
+                began = _clock()
+                push(name)
+                samples.add(2 * (_clock() - began), 0, 0)  # opening a range and closing it
+            else:
+                push(name)
 
         def after(results: Any, gradients: Any) -> None:
-            began = _clock()
             pop()
-            self._own_ns += _clock() - began
 
         seen.before, seen.after = before, after
+
+
+class FlexKernel:
+    """Runs one compiled kernel of flex_attention in a range. Where the kernel is copied or saved, it runs as it is."""
+
+    def __init__(self, calls: AttentionCalls, kernel: Any, original: Any, which: str) -> None:
+        self._calls, self._kernel, self._original, self._which = calls, kernel, original, which
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._calls.run_flex(self._kernel, self._original, self._which, args, kwargs)
+
+    def __reduce__(self) -> Any:
+        return getattr, (self._kernel, "run")
 
 
 def find_marker(torch: Any) -> tuple[Any, Any, str]:
