@@ -1,4 +1,4 @@
-"""Notes: what a reader of a result must know, as values that every output format prints.
+"""Make notes: what a reader of a result must know, as values that every output format prints.
 
 A note is made from the registry in notes.toml, which holds its severity, its text and its next step. The code that
 makes the note gives the facts. No code may make a decision by a note: decide by the fact, and make the note from it.

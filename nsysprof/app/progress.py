@@ -1,4 +1,4 @@
-"""Progress: what a use case reports while it works. The class here is silent; the terminal's is in nsysprof.cli."""
+"""Define what a use case reports while it works. The class here is silent; the terminal's is in nsysprof.cli."""
 
 from __future__ import annotations
 

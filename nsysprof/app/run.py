@@ -1,4 +1,4 @@
-"""Run the use case `run`: any program with a policy in force, without a change of its code."""
+"""Run the use case `run`: start any program with a policy in force, without changing its code."""
 
 from __future__ import annotations
 

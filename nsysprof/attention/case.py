@@ -1,4 +1,4 @@
-"""Case: one cell of the grid, and the key of every measurement. The grid itself is made here too."""
+"""Define a case, which is one cell of the grid and the key of every measurement, and make the grid."""
 
 from __future__ import annotations
 

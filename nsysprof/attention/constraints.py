@@ -24,7 +24,7 @@ class Constraint:
     # A field of AttentionCall, or gpu_architecture, built, device, enabled, cudnn_version, deterministic or layout.
     # None where torch's text is not known.
     property: str | None
-    # None where torch's text does not say, as for `bound`.
+    # None where torch's text does not say it; this holds for `bound` too.
     value: Value
     # at most, at least, multiple of, one of, equal to, between (both ends allowed), outside (of an interval that is
     # open at its lower end), divisor of, or unlike.

@@ -1,4 +1,4 @@
-"""Shape: the work that one call of attention does, whatever backend does it."""
+"""Define the shape of a call of attention: its work, whatever backend does it."""
 
 from __future__ import annotations
 

@@ -38,7 +38,8 @@ class BundledRank:
     world_size: int | None
     # A token for the host.
     host: str | None
-    # As in BundleSource; None where the trace is missing or cannot be read, and `reason` says why.
+    # It means the same as in BundleSource. It is None where the trace is missing or cannot be read; `reason` says
+    # why.
     trace: Path | None
     reason: str = ""
 

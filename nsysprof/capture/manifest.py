@@ -1,4 +1,4 @@
-"""The manifest of a capture folder: the task, the machine, the steps that ran, and notes about the result."""
+"""Write and read the manifest of a capture folder: the task, the machine, the steps that ran, and notes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RankTrace:
     rank: Rank
     local_rank: Rank | None
     world_size: Annotated[int, Meta(ge=1, le=10**7)]
-    # The same for ranks of one host.
+    # It is the same for ranks of one host.
     host_token: Text
     # Relative to the capture folder; None when there is no such file.
     trace: Text | None = None
@@ -66,7 +66,7 @@ class Program:
     """The program that a capture ran."""
 
     argv: tuple[str, ...]
-    # As in RankTrace.
+    # It means the same as in RankTrace.
     exit_code: int | None = None
     ranks: tuple[RankTrace, ...] = ()
 

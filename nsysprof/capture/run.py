@@ -212,7 +212,7 @@ def _export(run: CaptureRun, code: int | None, report: Path) -> Path:
 
 
 def _trace_with_less(run: CaptureRun, skip: tuple[int, ...], options: tuple[str, ...], first: RecordingCheck) -> None:
-    """Trace again with less where the trace lost data, until nothing is lost; the first trace stays where none is."""
+    """Trace again with less where the trace lost data, until nothing is lost. The first stays where all lost data."""
     assert run.nsys is not None
     assert run.inspect is not None
     environment, kept = run.manifest.environment, KeptRecording(run.folder)

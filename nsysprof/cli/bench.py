@@ -43,7 +43,7 @@ Program = Annotated[
     ),
 ]
 
-Processes = Annotated[int, typer.Option(min=1, help="Fresh processes.", rich_help_panel=options.MEASUREMENT)]
+Processes = Annotated[int, typer.Option(min=1, help="Number of fresh processes.", rich_help_panel=options.MEASUREMENT)]
 Rounds = Annotated[
     int,
     typer.Option(min=1, help="How often each process measures every case.", rich_help_panel=options.MEASUREMENT),

@@ -31,7 +31,9 @@ KeepNames = Annotated[bool, typer.Option("--keep-names", help="Keep the names of
 Ranges = Annotated[
     list[str] | None,
     typer.Option(
-        "--range", help="Only what belongs to ranges of this name; * and ? match. May be repeated.", metavar="NAME"
+        "--range",
+        help="Share only what belongs to ranges of this name; * and ? match. May be repeated.",
+        metavar="NAME",
     ),
 ]
 MaxSize = Annotated[float, typer.Option(help="Largest size of the archive in MB (a million bytes).")]

@@ -26,7 +26,7 @@ Sources = Annotated[
     list[str],
     typer.Argument(
         metavar="BASELINE CANDIDATE",
-        help="Captures, traces or benches, or folders of them, or two snapshots of torch's allocator; of several: "
+        help="Captures, traces, benches, or folders of them, or two snapshots of torch's allocator. Several on a side: "
         "BASELINE... vs CANDIDATE...",
         show_default=False,
     ),

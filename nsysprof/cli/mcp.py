@@ -19,7 +19,7 @@ def mcp(
     """Serve the traces of a folder to agents by the Model Context Protocol, on standard input and output.
 
     The tools list_traces, summarize, findings, kernels, instances, compare and whatif only read, and only what is in
-    the folder. Needs pip install 'nsysprof[mcp]'.
+    the folder. Needs the extra `mcp` of the package.
     """
     from nsysprof.app.agents.mcp_server import make_server
 

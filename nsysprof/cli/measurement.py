@@ -1,4 +1,4 @@
-"""The course of a command that measures: print the plan and stop, or measure, print the result, raise its failure."""
+"""Run a command that measures: print its plan and stop, or measure, print the result and raise its failure."""
 
 from __future__ import annotations
 

@@ -60,12 +60,12 @@ Dtype = Annotated[
     typer.Option(help=f"Dtypes: {', '.join(DTYPES)}. Default: fp16 on a GPU, fp32 on the CPU.", rich_help_panel=GRID),
 ]
 Causal = Annotated[Literal["yes", "no", "both"], typer.Option(help="Whether the mask is causal.", rich_help_panel=GRID)]
-Pass = Annotated[str, typer.Option("--pass", help=f"Passes, of {', '.join(PASSES)}.", rich_help_panel=GRID)]
+Pass = Annotated[str, typer.Option("--pass", help=f"Passes: {', '.join(PASSES)}.", rich_help_panel=GRID)]
 
 # The measurement.
 Device = Annotated[Literal["auto", "cuda", "cpu"], typer.Option(help="Where to measure.", rich_help_panel=MEASUREMENT)]
 Samples = Annotated[
-    int, typer.Option(min=1, help="The most samples in a block of a case.", rich_help_panel=MEASUREMENT)
+    int, typer.Option(min=1, help="Largest number of samples in a block of a case.", rich_help_panel=MEASUREMENT)
 ]
 SampleSeconds = Annotated[
     float,

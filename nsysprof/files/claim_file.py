@@ -1,4 +1,4 @@
-"""One run at a time into one output file, which is the older one or the newer one at every moment."""
+"""Let one run at a time write an output file, which is the older one or the newer one at every moment."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Tool:
     hint: str
     # Folders, and patterns of the program inside them. Of several versions, the newest is taken.
     folders: tuple[tuple[str, str], ...]
-    # The same under Program Files on Windows (untested).
+    # The folders and patterns under Program Files on Windows (untested).
     windows_folders: tuple[str, ...] = ()
 
     @property

@@ -1,4 +1,4 @@
-"""Write the folder of a snapshot of torch's allocator, and of a comparison of two."""
+"""Write the folder of an analyzed snapshot of torch's allocator, or of a comparison of two snapshots."""
 
 from __future__ import annotations
 

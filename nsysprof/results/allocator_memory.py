@@ -51,7 +51,7 @@ class OwnedOverTime:
     # Since the first one (us); the numbers of events where the snapshot has no times.
     moment: npt.NDArray[np.int64]
     is_time: bool
-    # Those with most at the peak, and one for all others.
+    # The owners that held most at the peak, and one name for all others.
     owners: tuple[str, ...]
     # A row for each owner.
     bytes: npt.NDArray[np.int64]

@@ -39,7 +39,8 @@ class Block(Struct, frozen=True, omit_defaults=True):
     # The duration of each sample, and its start after the first one's.
     values_ns: tuple[Duration, ...] = ()
     offsets_ns: tuple[Count, ...] = ()
-    # The same call replayed as a CUDA graph; empty when that was not measured, for graph_reason.
+    # Samples (ns) of the same call, replayed as a CUDA graph; empty when that was not measured, and graph_reason
+    # says why.
     graph_ns: tuple[Duration, ...] = ()
     graph_reason: Text = ""
     # The CPU's time to launch a call over the time of a call, both back to back; None on the CPU.

@@ -36,5 +36,5 @@ class GateResult:
     outcome: Outcome
     # How many numbers were compared with it.
     checked: int
-    # Those that do not pass.
+    # The findings that do not pass.
     findings: tuple[GateFinding, ...]

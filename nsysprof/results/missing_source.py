@@ -1,4 +1,4 @@
-"""What a capture was asked for and could not have."""
+"""Name the sources of data that a capture was asked for and could not have."""
 
 from __future__ import annotations
 

@@ -56,13 +56,13 @@ class RankRow:
     last_ns: int | None = None
     # From the first kernel of all to the last.
     span_ns: int | None = None
-    # With copies and fills.
+    # How long the GPU was busy, copies and fills included.
     gpu_busy_ns: int | None = None
     # The time between the first and the last kernel of each device in which it did nothing.
     idle_ns: int | None = None
     # When a kernel other than NCCL's ran: the union on each device, added over devices.
     compute_ns: int | None = None
-    # The same for NCCL's kernels, for both at once, and for NCCL alone.
+    # How long NCCL's kernels ran, how long both ran at once, and how long NCCL's kernels ran alone.
     comm_ns: int | None = None
     overlap_ns: int | None = None
     exposed_comm_ns: int | None = None

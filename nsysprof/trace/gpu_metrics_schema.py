@@ -45,7 +45,7 @@ class UseSeries:
 
     # The trace's name without its unit.
     metric: str
-    # As in DramSeries.
+    # It means the same as in DramSeries.
     gpu: int
     device_id: int | None
     period_ns: int
@@ -75,7 +75,7 @@ class MetricSeries:
 
     # The trace's name, with its unit in brackets.
     name: str
-    # As in DramSeries.
+    # It means the same as in DramSeries.
     gpu: int
     device_id: int | None
     # Ascending, since session start; may be negative.

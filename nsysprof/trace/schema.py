@@ -209,5 +209,5 @@ class RecordedKinds:
     ranges: bool
     calls: bool
     diagnostics: list[tuple[int, str]]
-    # As in Tables.
+    # It means the same as in Tables.
     helper_diagnostics: list[tuple[int, str]] = field(default_factory=list)

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import inspect
+import re
 import shlex
 from pathlib import Path
 from typing import get_type_hints
@@ -76,6 +77,13 @@ def test_the_help_of_options_says_what_they_are():
         for option, parameter in options_of(command).items():
             assert parameter.help, f"{command.name} {option}"
             assert parameter.help.endswith((".", ".pftrace.", ".gz.")), f"{command.name} {option}: {parameter.help}"
+
+
+def test_the_terminal_shows_every_word_of_the_help():
+    """What stands in brackets would be taken for markup and left out, such as the extra in 'nsysprof[mcp]'."""
+    for command in COMMANDS.values():
+        for text in (command.help, *(parameter.help for parameter in command.params if parameter.help)):
+            assert not re.search(r"\[[a-z]+\]", text), f"{command.name}: {text}"
 
 
 # Options whose request holds what they were parsed into, and bench's copies, which count only with --self-check.

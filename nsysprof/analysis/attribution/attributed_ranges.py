@@ -27,7 +27,7 @@ class Attributed:
     ranges: pd.DataFrame
     # One row per group: name, style, domain.
     keys: pd.DataFrame
-    # By style, which work each instance launched.
+    # Which work each instance launched, by style.
     segments: dict[str, Segments]
 
     @cached_property

@@ -31,7 +31,7 @@ class CausedWork:
     # Each adopted kernel, and the innermost range that waited for it.
     adopted_row: Rows
     adopted_owner: Int64s
-    # The same for copies, fills and other work.
+    # Where copies, fills and other work belong.
     other_row: Rows
     other_owner: Int64s
     # Why each row of work was adopted or not (see adoption).

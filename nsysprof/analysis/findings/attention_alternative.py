@@ -22,7 +22,7 @@ from nsysprof.attention.shape import Shape
 from nsysprof.trace.schema import Int64s
 from nsysprof.units import format_ns
 
-# The measured latency of a call includes its launch, of which the GPU may see nothing.
+# The measured latency of a call includes its launch, which may take no time on the GPU.
 _LAUNCH_NS = 2_500
 # Backward kernels, and those that only prepare or finish a call.
 _NOT_MAIN = re.compile(r"bwd|backward|bprop|dgrad|combine|convert|dot_do_o|reduce_head|preprocess|postprocess", re.I)

@@ -39,7 +39,7 @@ class CallShape:
 def shapes_at(ranges: pd.DataFrame, tid: Int64s, time: Int64s) -> list[CallShape | None]:
     """Return the shape of the attention call that each thread was in at each time.
 
-    ranges: instances, as attribution has them; `sizes` is there where emit_nvtx recorded any.
+    ranges: the instances that attribution works with; they have `sizes` where emit_nvtx recorded any.
     """
     if len(ranges) == 0:
         return [None] * len(time)

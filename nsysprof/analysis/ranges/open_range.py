@@ -1,4 +1,4 @@
-"""Which range is open on a thread at a time: the innermost one."""
+"""Find the innermost range that is open on a thread at a time."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def _tabulate_instances(evidence: RangeEvidence, each: InstanceWork) -> pd.DataF
 def _tabulate_tree(
     evidence: RangeEvidence, each: InstanceWork, opaque: Bools, lost: Bools, *, unfold: bool
 ) -> pd.DataFrame:
-    """Return the tree; a place is unknown where an instance is opaque, or where kernels were lost and none is left."""
+    """Return the tree; a place is unknown where an instance is opaque, or where all of its kernels were lost."""
     attributed, structure = evidence.attributed, evidence.attributed.structure
     if unfold:
         structure = replace(structure, folded=structure.paths, families=attributed.keys["name"].tolist())

@@ -41,7 +41,7 @@ def check_bundle(
 
     Raises SecretLeakError when anything is found, and TraceError when the archive cannot be read as a bundle.
 
-    shared: what each of the source's traces became; empty where none is shared.
+    shared: what each of the source's traces became; empty where no trace is shared.
     """
     folder = unpack_bundle(archive, work)
     originals = _originals(source, shared, title, folder)

@@ -1,4 +1,4 @@
-"""What is known to lose data: by nsys, by option, and how it was seen."""
+"""List the options of each nsys that are known to lose data, and how that was seen."""
 
 from __future__ import annotations
 

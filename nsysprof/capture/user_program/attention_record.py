@@ -11,7 +11,7 @@ from msgspec import DecodeError, json
 
 from nsysprof.notes import Note, make_note
 
-# The names of the hook's files, as tracebacks have them.
+# The names of the hook's files in tracebacks.
 HOOK_FILES = ("attention_hook.py", "attention_calls.py", "attention_facts.py")
 # Fewer calls say nothing of a share of time.
 _LEAST_CALLS = 10

@@ -1,4 +1,4 @@
-"""A capture of a program while it runs, and when it is finished."""
+"""Define a capture of a program: while it runs, and when it is finished."""
 
 from __future__ import annotations
 

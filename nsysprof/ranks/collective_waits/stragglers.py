@@ -46,7 +46,7 @@ class Late:
     # The part of it in which their GPUs were certainly idle. The rest may be hidden behind computation.
     exposed_late_ns: int | None
     exposed_late_pct: float | None
-    # In how many collectives it was the last, and how many there were.
+    # How many collectives it was the last to begin, and how many there were.
     last_in: int | None
     collectives: int | None
     # What the job would take less with this rank like the others, by replay, with the 95 % interval; its share.

@@ -103,7 +103,7 @@ def describe_bars(bars: Bars) -> str:
     values = [value for at, value in enumerate(bars.values) if at not in bars.faint] or list(bars.values)
     text = f"{bars.title}: {len(bars.values)} bars, usually {_value(bars.usual, bars.unit)}"
     text += f", from {_value(min(values), bars.unit)} to {_value(max(values), bars.unit)}"
-    return text + (f"; slow: {', '.join(slow[:10])}" if slow else "; none is slow")
+    return text + (f"; slow: {', '.join(slow[:10])}" if slow else "; no instance is slow")
 
 
 def describe_segments(bar: StackedBar, shown: Sequence[ShownSegment]) -> str:

@@ -74,7 +74,7 @@ class _Owner:
     rows: Int64s
     label: str
     kind: str
-    # As in Lane.
+    # It means the same as in Lane.
     owner_id: int
     # Returns the Lane.level of each of these rows.
     levels: Callable[[pd.DataFrame], Int64s]

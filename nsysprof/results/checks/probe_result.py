@@ -1,4 +1,4 @@
-"""The result of trying options of nsys with a program that does a known amount of work."""
+"""Define the result of trying options of nsys with a program that does a known amount of work."""
 
 from __future__ import annotations
 

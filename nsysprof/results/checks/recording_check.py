@@ -1,4 +1,4 @@
-"""What was seen of a program while it ran, and what its recording lacks in comparison."""
+"""Compare what was seen of a program while it ran with what its recording holds."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ Box = tuple[float, float, float, float]
 
 
 def place_labels(axes: Axes, points: Sequence[tuple[float, float]], labels: Sequence[str], **style: Any) -> None:
-    """Write each label at the first place around its point that is free; where none is, it is left out.
+    """Write each label at the first free place around its point. A label that finds no such place is left out.
 
     points: in data coordinates; axes: with their final limits.
     """
