@@ -179,9 +179,32 @@ _DIAGNOSTICS = re.compile(
     r"|NVTX (function|payload) [\w .,()=!?-]+"
     r"|Installed CUDA driver version \([\d.]+\) is not supported by this build[\w .,()-]*"
     r"|[\w ]*buffers? [\w ]*(overflow|full|lost|dropped)[\w .,:()-]*"
+    r"|Error when processing events: Source ID=(\nDynamic exception type: boost::wrapexcept<QuadD\w+::\w+>)?"
+    r"(\nCannot find [a-z ]{1,60})?"
+    r"|An error of nsys was left out\."
     r"|(CUPTI|CUDA|GPU)[\w ]* (error|failed|failure|lost|dropped|overflow|unsupported|not supported)[\w .,:()=-]*",
     re.IGNORECASE,
 )
+
+
+# What stands for an error of nsys that is in none of these forms: that something was lost must not be lost too.
+LEFT_OUT_ERROR = "An error of nsys was left out."
+# ENUM_DIAGNOSTIC_SEVERITY_LEVEL.
+ERROR_SEVERITY = 3
+_IMPORT_FAILED = re.compile(r"Error when processing events: Source ID=")
+# The parts of such a message that are nsys' own and say what happened.
+_IMPORT_PARTS = re.compile(
+    r"^Error when processing events: Source ID=|^Dynamic exception type: boost::wrapexcept<QuadD\w{1,60}::\w{1,60}>"
+    r"|Cannot find [a-z ]{1,60}$",
+    re.MULTILINE,
+)
+
+
+def condense_import_failure(text: str) -> str:
+    """Return the parts of a message on a failed import that are nsys' own words; any other message unchanged."""
+    if not _IMPORT_FAILED.match(text):
+        return text
+    return "\n".join(dict.fromkeys(_IMPORT_PARTS.findall(text[:4_000])))
 
 
 def keeps_diagnostic(text: str) -> bool:

@@ -11,6 +11,8 @@ from typing import Any
 from nsysprof.bundle.allow_list import (
     ENUM_MAX_ROWS,
     ENUM_NAME,
+    ERROR_SEVERITY,
+    LEFT_OUT_ERROR,
     METADATA_TABLES,
     PRIVATE_COLUMNS,
     STRINGS,
@@ -18,6 +20,7 @@ from nsysprof.bundle.allow_list import (
     allowed_columns,
     base_name,
     column_kind,
+    condense_import_failure,
     keeps_diagnostic,
     keeps_metadata,
     sample_of,
@@ -235,6 +238,8 @@ class _Rebuild:
                     dropped += 1
                     continue
                 new = tuple([f(cell) if f else cell for f, cell in zip(convert, row, strict=True)])
+                if text_decides:
+                    new = _keep_errors(table, columns, new)
                 if text_decides and not _is_worth_a_row(table, columns, new):
                     dropped += 1
                     continue
@@ -302,7 +307,7 @@ class _Rebuild:
         return value if identifier in self.public_short_names else self.names.kernel(value)
 
     def _redact_diagnostic(self, text: str | None) -> str | None:
-        return None if text is None else self.redactor.redact_diagnostic(text)
+        return None if text is None else self.redactor.redact_diagnostic(condense_import_failure(text))
 
     def _copy_strings(self, target: sqlite3.Connection) -> None:
         """Copy only the strings that kept rows use. The others are the environment of every process of the host."""
@@ -335,6 +340,16 @@ class _Rebuild:
             )
             found |= {short for short, whole in pairs if isinstance(whole, str) and is_public_kernel(whole)}
         return found
+
+
+def _keep_errors(table: str, columns: tuple[str, ...], row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a row with a fixed text in place of an error of nsys that may not be shared."""
+    if base_name(table) != "DIAGNOSTIC_EVENT" or "severity" not in columns:
+        return row
+    cells = dict(zip(columns, row, strict=True))
+    if cells["severity"] != ERROR_SEVERITY or keeps_diagnostic(str(cells["text"])):
+        return row
+    return tuple({**cells, "text": LEFT_OUT_ERROR}.values())
 
 
 def _is_worth_a_row(table: str, columns: tuple[str, ...], row: tuple[Any, ...]) -> bool:

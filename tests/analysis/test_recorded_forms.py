@@ -78,3 +78,15 @@ def test_migrations_of_managed_memory_are_counted_beside_the_ranges(figures):
     note = next(note for note in analysis.notes if note.code == "migrations")
     assert note.severity == "warning"
     assert "cudaMemPrefetchAsync" in note.next_step
+
+
+def test_what_an_import_lost_is_said(figures):
+    analysis, _ = figures("lost_import")
+    assert [loss.note.code for loss in analysis.losses] == ["import-failed"]
+
+
+def test_numbers_in_the_names_of_emit_nvtx_are_columns_and_not_names(figures):
+    _, ranges = figures("emit_nvtx")
+    # Six steps of two linear layers: forward calls each twice, and no name holds a sequence number or an op id.
+    assert ranges["", "aten::linear"][0] == ranges["", "aten::addmm"][0] == 12
+    assert not [name for _, name in ranges if "seq = " in name or "op_id = " in name]

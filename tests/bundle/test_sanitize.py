@@ -206,3 +206,28 @@ def test_variables_and_mangled_names_go_unless_names_are_kept(tmp_path: Path) ->
         sanitize_trace(source, tmp_path / name, options)
         assert (b"acme_table" in (tmp_path / name).read_bytes()) == (options is KEEP_NAMES)
         assert rows(tmp_path / name, "SELECT start, bytes FROM CUDA_GPU_MEMORY_USAGE_EVENTS") == [(1, 2)]
+
+
+def test_that_something_was_lost_is_not_lost_and_whose_it_was_is(tmp_path: Path) -> None:
+    failed = (
+        "Error when processing events: Source ID=\n Error information:\n   ErrorText (100)=/home/alice/S.cpp(119): "
+        "Throw in function for alice\nDynamic exception type: boost::wrapexcept<QuadDCommon::LogicException>\n"
+        "[QuadDCommon::tag_message*] = Cannot find string for an exterior index\n"
+    )
+    source = write_trace(
+        tmp_path / "in.sqlite",
+        "ALTER TABLE DIAGNOSTIC_EVENT ADD COLUMN severity INT; UPDATE DIAGNOSTIC_EVENT SET severity = timestamp + 1;"
+        f"INSERT INTO DIAGNOSTIC_EVENT VALUES (3, '{failed}', NULL, 2);",
+    )
+    sanitize_trace(source, tmp_path / "out.sqlite", KEEP_NAMES)
+    assert rows(tmp_path / "out.sqlite", "SELECT text, severity FROM DIAGNOSTIC_EVENT ORDER BY timestamp") == [
+        ("Profiling has started.", 1),
+        ("Loaded CUPTI library: <path>", 2),
+        ("An error of nsys was left out.", 3),
+        (
+            "Error when processing events: Source ID=\n"
+            "Dynamic exception type: boost::wrapexcept<QuadDCommon::LogicException>\n"
+            "Cannot find string for an exterior index",
+            2,
+        ),
+    ]

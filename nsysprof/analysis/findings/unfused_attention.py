@@ -7,17 +7,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nsysprof.analysis.kernel_names.kernel_labels import is_log_softmax
 from nsysprof.analysis.kernel_names.variant_names import Names
 from nsysprof.trace.schema import Bools, Int64s, Ints
 
 # The most kernels between a softmax and the product on either side (scale, mask, dropout, casts).
 _REACH = 10
-# The softmax of a loss is a logarithm; torch's kernels say so in their names or in their fourth template argument.
-_LOSS = re.compile(
-    r"LogSoftMax|log_softmax|nll|cross_entropy|softmax_warp_(?:forward|backward)<(?:[^,<>]+,){4}\s*(?:true|\(bool\)1)",
-    re.IGNORECASE,
-)
+# The softmax of a loss, besides those that are a logarithm.
+_LOSS = re.compile(r"nll|cross_entropy", re.IGNORECASE)
 _BETWEEN = ("softmax", "elementwise", "copy", "fill", "reduction", "other")
+# What the router of a mixture of experts does between its softmax and the experts' products, a sampler with its
+# probabilities, and a loss: attention never does.
+_NEVER_BETWEEN = re.compile(
+    r"top_?k|sort|bincount|histogram|multinomial|one_?hot|nll|cross_entropy|layer_?norm|adam", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,14 @@ def find_unfused_attention(number: Ints, names: Names, stream: Int64s) -> Unfuse
     stream: number of each one's stream.
     """
     of_softmax = np.array([kind == "softmax" for kind in names.category], dtype=bool)
-    of_softmax &= np.array([_LOSS.search(str(text)) is None for text in names.texts], dtype=bool)
+    texts = [str(text) for text in names.texts]
+    of_softmax &= np.array([_LOSS.search(text) is None and not is_log_softmax(text) for text in texts], dtype=bool)
     # The last place belongs to -1.
     softmaxes = np.append(of_softmax, False)[number]
     of_gemm = np.append(names.category == "gemm", False).astype(bool)
-    passable = np.append(np.isin(names.category.astype(str), _BETWEEN), False)
+    is_between = np.isin(names.category.astype(str), _BETWEEN)
+    is_between &= np.array([_NEVER_BETWEEN.search(text) is None for text in texts], dtype=bool)
+    passable = np.append(is_between, False)
     gemms, between = np.zeros(len(number), dtype=np.bool_), np.zeros(len(number), dtype=np.bool_)
     softmax = np.full(len(number), -1, dtype=np.int64)
     calls = 0

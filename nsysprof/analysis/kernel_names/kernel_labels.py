@@ -27,6 +27,9 @@ _ENDING = re.compile(
     r"(?:_cuda_out|_kernel_cuda|_kernel_impl|_kernel_out|_cuda|_impl|_out|_kernel|(?:CUDA)?KernelImpl)+$"
 )
 
+# A logarithm is in the name or in the fifth template argument, which nsys writes as `(bool)1`.
+_LOG_SOFTMAX = re.compile(r"log_?softmax|softmax_warp_\w+<(?:[^,<>]{1,99},){4}\s*(?:true|\(bool\)1)", re.IGNORECASE)
+
 
 @dataclass(frozen=True)
 class _LabelRule:
@@ -181,8 +184,13 @@ def _nccl(found: re.Match[str], _name: str) -> str:
     return f"nccl {collective}{kind}" + (f" {algorithm.lower()} {protocol}" if algorithm else "")
 
 
+def is_log_softmax(name: str) -> bool:
+    """Return whether a softmax kernel of torch computes the logarithm, as that of a loss does."""
+    return _LOG_SOFTMAX.search(name) is not None
+
+
 def _softmax(found: re.Match[str], name: str) -> str:
-    log = "log_" if "LogSoftMax" in name or re.search(r"softmax_warp_\w+<[^()]*\(int\)\d+, \(bool\)1", name) else ""
+    log = "log_" if is_log_softmax(name) else ""
     return f"{log}softmax{'_backward' if found[1].lower() == 'back' else ''}<{_type(found[2])}>"
 
 
