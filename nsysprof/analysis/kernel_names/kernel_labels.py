@@ -185,7 +185,7 @@ def _nccl(found: re.Match[str], _name: str) -> str:
 
 
 def is_log_softmax(name: str) -> bool:
-    """Return whether a softmax kernel of torch computes the logarithm, as that of a loss does."""
+    """Return whether a softmax kernel of torch computes the logarithm, which losses need."""
     return _LOG_SOFTMAX.search(name) is not None
 
 
