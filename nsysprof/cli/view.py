@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "nsysprof view report.nsys-rep",
     "nsysprof view before.sqlite after.sqlite",
+    "nsysprof view all.db    # how the results of bench --db developed",
     "nsysprof view traces analysis --no-open --port 8000    # then ssh -L 8000:127.0.0.1:8000 HOST",
 )
 
@@ -25,7 +26,7 @@ Sources = Annotated[
     list[Path],
     typer.Argument(
         metavar="TRACE...",
-        help="Traces, captures, benches and result folders, or folders of them.",
+        help="Traces, captures, benches, result folders and databases, or folders of them.",
         show_default=False,
     ),
 ]

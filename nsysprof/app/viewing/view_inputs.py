@@ -8,9 +8,11 @@ from pathlib import Path
 
 from nsysprof.app.inputs.compare_inputs import is_input, is_trace
 from nsysprof.app.inputs.refuse_url import refuse_url
+from nsysprof.app.read_history import is_results_database
 from nsysprof.errors import NsysprofError, TraceError
 from nsysprof.plain_text import plain_line
 
+HISTORY = "results database"
 _REPORT = "report.html"
 _MOST_INPUTS = 500
 # Result folders by the file that each kind has, the most telling first.
@@ -29,7 +31,7 @@ class ViewInput:
     """One row of the page.
 
     name: what the user is shown, unique on the page.
-    kind: trace, capture, bench or the kind of result folder.
+    kind: trace, capture, bench, results database or the kind of result folder.
     error: why it cannot be read; None where that is not known yet.
     """
 
@@ -75,7 +77,7 @@ def _find(source: Path) -> Iterator[Path]:
             yield source
             return
         inside = [path for path in sorted(source.iterdir()) if not path.name.startswith(".")]
-        shown = [path for path in inside if (_is_shown(path) if path.is_dir() else path.is_file() and is_trace(path))]
+        shown = [path for path in inside if (_is_shown(path) if path.is_dir() else _is_shown_file(path))]
     except OSError as error:
         raise TraceError(f"{source} cannot be read: {error.strerror}.", "Check its permissions.") from error
     if not shown:
@@ -90,7 +92,13 @@ def _is_shown(folder: Path) -> bool:
     return (folder / _REPORT).is_file() or is_input(folder)
 
 
+def _is_shown_file(path: Path) -> bool:
+    return path.is_file() and (is_trace(path) or (path.suffix == ".db" and is_results_database(path)))
+
+
 def _kind(path: Path) -> str:
     if path.is_dir():
         return next((kind for name, kind in _KINDS.items() if (path / name).is_file()), "trace")
+    if is_results_database(path):
+        return HISTORY
     return "bench" if path.name.startswith("samples.json") else "trace"

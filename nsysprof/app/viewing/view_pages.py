@@ -18,9 +18,10 @@ from nsysprof.app.analyze import AnalyzeRequest, analyze
 from nsysprof.app.compare import CompareRequest, compare
 from nsysprof.app.export import ExportRequest, export
 from nsysprof.app.progress import Progress
+from nsysprof.app.read_history import read_history
 from nsysprof.app.viewing.loopback_server import Answer, redirect
 from nsysprof.app.viewing.read_overview import read_overview
-from nsysprof.app.viewing.view_inputs import ViewInput
+from nsysprof.app.viewing.view_inputs import HISTORY, ViewInput
 from nsysprof.app.viewing.view_jobs import Jobs, ViewJob, Work
 from nsysprof.errors import NotComparableError, NsysprofError
 from nsysprof.files.json_file import encode_json
@@ -139,8 +140,19 @@ class ViewPages:
 
     def _analyze(self, number: int, progress: Progress) -> Path:
         out = self._scratch / f"report-{number}"
+        if self.inputs[number].kind == HISTORY:
+            return self._develop(number, out, progress)
         request = AnalyzeRequest((self.inputs[number].path,), out, nsys=self._nsys, figures=self._figures)
         return analyze(request, progress).folder
+
+    def _develop(self, number: int, out: Path, progress: Progress) -> Path:
+        from nsysprof.report.history import write_history
+
+        one = self.inputs[number]
+        cases = read_history(one.path)
+        out.mkdir()
+        write_history(one.name, cases, out, figures=self._figures, say=progress.say)
+        return out
 
     def _report(self, number: int) -> Answer:
         one = self.inputs[number]

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from nsysprof.app.viewing.view_pages import ViewPages
+from tests.app.test_read_history import database
 from tests.app.viewing.view_client import ask, viewing, wait_for
 from tests.builders.build_trace import TraceBuilder
 
@@ -142,3 +143,14 @@ def test_without_the_package_for_exports_the_page_says_what_to_install(tmp_path,
         page = wait_for(view, "perfetto-0")
         assert page.status == 422
         assert "pip install" in page.text
+
+
+def test_a_results_database_shows_how_its_cases_developed(tmp_path):
+    runs = [("a", "2026-01-01T00:00", "h", True), ("b", "2026-02-01T00:00", "h", True)]
+    path = database(tmp_path / "all.db", runs, [("a", "flash", 512, 100.0), ("b", "flash", 512, 200.0)])
+    with viewing(tmp_path) as view:
+        assert view.inputs[0].path == path
+        page = wait_for(view, "report-0").text
+        assert "flash S=512" in page
+        assert "+100 %" in page
+        assert "perfetto-0" not in ask(view, "").text

@@ -1,0 +1,130 @@
+"""Read how latencies developed from the database that `--db` grows, which a stranger may have made."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nsysprof.attention.shape import SHAPE_COLUMNS
+from nsysprof.errors import NsysprofError, TraceError
+from nsysprof.files.json_file import decode_json
+from nsysprof.report.sections.bench_tables import shape_label
+from nsysprof.results.latency_history import CaseHistory, HistoryPoint
+from nsysprof.trace.sqlite.confine import ConfinedConnections
+
+_HEADER = b"SQLite format 3\x00"
+_TABLES = {"runs", "results"}
+_OF_RUN = ("run", "created_utc", "comparable_hash", "gpu_name", "torch_version", "plan")
+_OF_RESULT = ("run", "backend", *SHAPE_COLUMNS, "status", "median_ns", "low_ns", "high_ns", "samples")
+_MOST_ROWS = 200_000
+_LONGEST = 200
+# What a case has where no other case differs in it is left out of its name.
+_ALWAYS_NAMED = ("seq",)
+
+
+def is_results_database(path: Path) -> bool:
+    """Return whether a file is a database of `--db`, by its tables."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as stream:
+            if stream.read(len(_HEADER)) != _HEADER:
+                return False
+        connections = ConfinedConnections(path, path.stat().st_size)
+        try:
+            return all(_columns(connections.own(), table) for table in sorted(_TABLES))
+        finally:
+            connections.close()
+    except (OSError, sqlite3.Error):
+        return False
+
+
+def read_history(path: Path) -> tuple[CaseHistory, ...]:
+    """Return every case of the database with its runs, the oldest first. Raises TraceError."""
+    try:
+        connections = ConfinedConnections(path, path.stat().st_size)
+        try:
+            runs = _rows(connections, "runs", _OF_RUN)
+            results = _rows(connections, "results", _OF_RESULT)
+        finally:
+            connections.close()
+    except (OSError, sqlite3.Error) as error:
+        raise TraceError(f"{path} cannot be read as a results database: {error}.", "Name the file of --db.") from error
+    return _by_case({str(row["run"]): row for row in runs}, results)
+
+
+def _by_case(runs: Mapping[str, Mapping[str, Any]], results: list[dict[str, Any]]) -> tuple[CaseHistory, ...]:
+    keys = ("backend", *SHAPE_COLUMNS)
+    cases: dict[tuple[str, ...], list[HistoryPoint]] = {}
+    for row in results:
+        run = runs.get(str(row["run"]))
+        if run is not None:
+            cases.setdefault(tuple(_text(row[key]) for key in keys), []).append(_point(run, row))
+    varied = [
+        name
+        for place, name in enumerate(keys[1:], 1)
+        if name in _ALWAYS_NAMED or len({key[place] for key in cases}) > 1
+    ]
+    found = []
+    for key, points in sorted(cases.items()):
+        values = dict(zip(keys, key, strict=True))
+        shape = shape_label(varied, [values[name] == "1" if name == "causal" else values[name] for name in varied])
+        points.sort(key=lambda point: point.created_utc)
+        found.append(CaseHistory(f"{values['backend']} {shape}".strip(), tuple(points)))
+    return tuple(found)
+
+
+def _point(run: Mapping[str, Any], row: Mapping[str, Any]) -> HistoryPoint:
+    samples = _number(row["samples"])
+    flush = _flush(run["plan"])
+    caches = "" if flush is None else ", caches emptied" if flush else ", caches warm"
+    gpu, torch = _text(run["gpu_name"]) or "no GPU", _text(run["torch_version"])
+    return HistoryPoint(
+        created_utc=_text(run["created_utc"]),
+        status=_text(row["status"]),
+        median_ns=_number(row["median_ns"]),
+        low_ns=_number(row["low_ns"]),
+        high_ns=_number(row["high_ns"]),
+        samples=None if samples is None else int(samples),
+        conditions=f"{_text(run['comparable_hash'])}{caches}",
+        setup=f"{gpu}, torch {torch or 'unknown'}{caches}",
+    )
+
+
+def _flush(plan: Any) -> bool | None:
+    """Return whether a plan empties the caches before each call; None where it does not say so."""
+    try:
+        flush = decode_json(str(plan), dict[str, Any]).get("flush")
+    except (ValueError, NsysprofError):
+        return None
+    return flush if isinstance(flush, bool) else None
+
+
+def _rows(connections: ConfinedConnections, table: str, names: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Return the rows of a table; a column that it lacks is None in each."""
+    connection = connections.own()
+    there = _columns(connection, table)
+    if not there:
+        raise sqlite3.DatabaseError(f"it has no table {table}")
+    wanted = [name for name in names if name in there]
+    connections.limits.begin()
+    quoted = ", ".join(f'"{name}"' for name in wanted)
+    rows = connection.execute(f'SELECT {quoted} FROM "{table}" LIMIT {_MOST_ROWS}').fetchall()
+    return [dict.fromkeys(names) | dict(zip(wanted, row, strict=True)) for row in rows]
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> set[str]:
+    return {str(row[1]) for row in connection.execute(f'PRAGMA table_info("{table}")')}
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)[:_LONGEST]
+
+
+def _number(value: Any) -> float | None:
+    """Return a number that a time can be; None for anything else."""
+    is_number = isinstance(value, int | float) and math.isfinite(value) and value >= 0
+    return float(value) if is_number else None

@@ -1,0 +1,115 @@
+"""Compose the report of a results database: every case, and how its latency developed over the runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from nsysprof.report.document import (
+    Cell,
+    Column,
+    Figure,
+    Lines,
+    Paragraph,
+    Part,
+    Report,
+    Section,
+    Table,
+    Unit,
+    make_table,
+)
+from nsysprof.results.latency_history import CaseHistory, HistoryPoint
+from nsysprof.units import format_ns
+
+_MOST_RUNS = 500
+_METHOD = (
+    "A change is given only between runs under the same conditions: GPU, driver, versions and caches.",
+    "The interval is of the median within one run. Runs differ by more than that; nsysprof compare gives a verdict.",
+)
+
+
+def history_report(title: str, cases: Sequence[CaseHistory], figures: Mapping[str, Figure]) -> Report:
+    """Return an overview, and a table and a figure for each case. figures: by the name of the case."""
+    said = () if cases else (Paragraph("This database holds no results yet."),)
+    sections = [Section("", (*said, _overview(cases)))]
+    for case in cases:
+        parts: list[Part] = [figures[case.name]] if case.name in figures else []
+        sections.append(Section(case.name, (*parts, _runs(case))))
+    sections.append(Section("Method", (Lines(_METHOD),), in_terminal=False))
+    return Report(title, tuple(sections))
+
+
+def _overview(cases: Sequence[CaseHistory]) -> Table:
+    columns = (
+        Column("case", Unit.NAME), Column("runs", Unit.COUNT), Column("newest", Unit.NS), Column("oldest", Unit.NS),
+        Column("since then", Unit.CHANGE_PERCENT), Column("shortest", Unit.NS), Column("newest run"),
+    )  # fmt: skip
+    rows = []
+    for case in cases:
+        timed = case.comparable() if case.timed else ()
+        if not timed:
+            reason = case.points[-1].status if case.points else "no run"
+            rows.append((case.name, len(case.points), Cell(reason=reason), Cell(), Cell(), Cell(), _date(case.points)))
+            continue
+        change = case.change_pct(timed[0], timed[-1]) if len(timed) > 1 else None
+        since = Cell(reason="one run under these conditions")
+        since = _change(change, timed[0], timed[-1]) if len(timed) > 1 else since
+        rows.append(
+            (
+                case.name, len(case.points), _median(timed[-1]), _median(timed[0]),
+                since, Cell(min(point.median_ns or 0 for point in timed)),
+                _date(case.points),
+            )
+        )  # fmt: skip
+    return make_table("Cases", columns, rows, document_rows=1000)
+
+
+def _runs(case: CaseHistory) -> Table:
+    columns = (
+        Column("run"), Column("median [95 %]", Unit.NS), Column("since the run before", Unit.CHANGE_PERCENT),
+        Column("samples", Unit.COUNT), Column("conditions", Unit.PROSE),
+    )  # fmt: skip
+    rows = []
+    before: dict[str, HistoryPoint] = {}
+    for point in case.points:
+        last = before.get(point.conditions)
+        change = None if last is None else case.change_pct(last, point)
+        median = _median(point) if point.median_ns is not None else Cell(reason=point.status)
+        since = Cell(reason="first of these conditions") if last is None else _change(change, last, point)
+        rows.append((_date((point,)), median, since, point.samples, point.setup))
+        if point.median_ns is not None:
+            before[point.conditions] = point
+    newest = rows[::-1]
+    return make_table("", columns, newest[:_MOST_RUNS], total_rows=len(newest), document_rows=_MOST_RUNS)
+
+
+def _change(change_pct: float | None, earlier: HistoryPoint, later: HistoryPoint) -> Cell:
+    """Return a change with a word of caution where it is within what one run spreads."""
+    low, high, later_low, later_high = earlier.low_ns, earlier.high_ns, later.low_ns, later.high_ns
+    if low is None or high is None or later_low is None or later_high is None:
+        return Cell(change_pct, is_signed=True, remark="(no intervals)")
+    overlap = low <= later_high and later_low <= high
+    return Cell(change_pct, is_signed=True, remark="(intervals overlap)" if overlap else "")
+
+
+def describe_history(case: CaseHistory) -> str:
+    """Return what the figure of a case shows, in words: its first and last time, and what lies between."""
+    timed = case.timed
+    last, same = timed[-1], case.comparable()
+    values = [point.median_ns or 0 for point in same]
+    text = f"Median latency of {case.name} over {len(timed)} runs: {format_ns(values[-1])} in the newest"
+    if len(same) > 1:
+        change = case.change_pct(same[0], last)
+        text += f", {format_ns(values[0])} in the oldest under the same conditions"
+        text += "" if change is None else f" ({change:+.1f} %)"
+        text += f"; between {format_ns(min(values))} and {format_ns(max(values))}"
+    conditions = len({point.conditions for point in timed})
+    return text + (f"; {conditions} different conditions, each with a line of its own." if conditions > 1 else ".")
+
+
+def _median(point: HistoryPoint) -> Cell:
+    return Cell(point.median_ns, low=point.low_ns, high=point.high_ns)
+
+
+def _date(points: Sequence[HistoryPoint]) -> str:
+    """Return when the last of these runs began, to the minute."""
+    return points[-1].created_utc[:16].replace("T", " ") if points else ""

@@ -1,0 +1,49 @@
+"""Define how the latency of cases developed over the runs of a results database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class HistoryPoint:
+    """One case in one run.
+
+    created_utc: when the run began. status: `ok`, or why there is no time.
+    median_ns, low_ns, high_ns: the median with its 95 % interval within the run (ns); None where unknown.
+    conditions: names what must be equal for two times to be comparable, such as GPU, driver and caches.
+    setup: the GPU and torch, in words.
+    """
+
+    created_utc: str
+    status: str
+    median_ns: float | None
+    low_ns: float | None
+    high_ns: float | None
+    samples: int | None
+    conditions: str
+    setup: str
+
+
+@dataclass(frozen=True)
+class CaseHistory:
+    """One case over all runs, the oldest first."""
+
+    name: str
+    points: tuple[HistoryPoint, ...]
+
+    @property
+    def timed(self) -> tuple[HistoryPoint, ...]:
+        """Return the points that have a time."""
+        return tuple(point for point in self.points if point.median_ns is not None)
+
+    def comparable(self) -> tuple[HistoryPoint, ...]:
+        """Return the timed points under the conditions of the newest one."""
+        timed = self.timed
+        return tuple(point for point in timed if point.conditions == timed[-1].conditions)
+
+    def change_pct(self, earlier: HistoryPoint, later: HistoryPoint) -> float | None:
+        """Return by how much the median grew (percent); None between different conditions or where one is unknown."""
+        if earlier.conditions != later.conditions or not earlier.median_ns or later.median_ns is None:
+            return None
+        return 100 * (later.median_ns / earlier.median_ns - 1)
