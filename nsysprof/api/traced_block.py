@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from nsysprof.errors import NsysprofError, UsageError
 from nsysprof.results.findings.finding_codes import CODES
+from nsysprof.units import parse_size
 
 if TYPE_CHECKING:
     from nsysprof.results.analysis import Analysis
 
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(B|KB|MB|GB|KiB|MiB|GiB)")
 _WAIT = re.compile(r"(cuda|cu)(Device|Stream|Event|Ctx|Thread)Synchronize")
-_SIZES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
 class UnknownNumberError(Exception):
@@ -144,14 +143,6 @@ class TracedBlock:
         names = sorted(self.kernel_names.items(), key=lambda item: -item[1])
         lines = [f"\n  {count:>6,} x {name[:150]}" for name, count in names[:20]]
         return ":" + "".join(lines) if lines else ": nothing ran"
-
-
-def parse_size(text: str) -> int:
-    """Return the bytes of a text such as "64MiB". Raises UsageError for any other text."""
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise UsageError(f"'{text}' is not a valid size.", f"Give a number with one of {', '.join(_SIZES)}.")
-    return int(float(match[1]) * _SIZES[match[2]])
 
 
 @contextmanager

@@ -49,6 +49,8 @@ def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
         retry=request.retry,
         probe=request.probe,
         measure_cost=request.measure_cost,
+        max_bytes=request.max_bytes,
+        keep_report=request.keep_report,
     )
     if plan.measure_cost and (launches or identity):
         raise UsageError("--measure-cost is for one trace, and this job has one per rank.", "Leave it out.")
@@ -196,6 +198,8 @@ class ProgramRequest:
     retry: whether the program is recorded again with less where data was lost; None: where it is short.
     probe: whether options of nsys are tried first where nothing is known of this machine.
     measure_cost: whether the program runs once more with its ranges recorded alone.
+    max_bytes: how much nsys may write while it records; 0: as much as fits.
+    keep_report: whether nsys' own reports stay beside the traces.
     stdout_to_stderr: send the program's standard output to standard error.
     out: the capture folder; None for traces/DATE-TIME, or one that the ranks of a job share.
     """
@@ -216,6 +220,8 @@ class ProgramRequest:
     retry: bool | None = None
     probe: bool = True
     measure_cost: bool = False
+    max_bytes: int = 0
+    keep_report: bool = True
     stdout_to_stderr: bool = False
     nsys: Path | None = None
     out: Path | None = None

@@ -12,6 +12,7 @@ from nsysprof.cli.measurement import run_measurement
 from nsysprof.cli.terminal.console import print_json
 from nsysprof.errors import UsageError
 from nsysprof.files.json_file import json_value
+from nsysprof.units import parse_size
 
 if TYPE_CHECKING:
     from nsysprof.app.capture import CaptureRequest, CaptureResult
@@ -43,6 +44,8 @@ _FOR_PROGRAMS = (
     "retry",
     "probe",
     "measure_cost",
+    "max_size",
+    "keep_report",
     "hold",
 )
 
@@ -146,6 +149,15 @@ MeasureCost = Annotated[
         "--measure-cost", help="Run it again with NVTX alone: what recording costs.", rich_help_panel=_PROGRAM
     ),
 ]
+MaxSize = Annotated[
+    str,
+    typer.Option(
+        help="Stop recording when nsys has written this, e.g. 4GB.", rich_help_panel=_PROGRAM, show_default=False
+    ),
+]
+KeepReport = Annotated[
+    bool, typer.Option("--keep-report/--no-keep-report", help="Keep nsys' own reports.", rich_help_panel=_PROGRAM)
+]
 
 
 def capture(
@@ -188,6 +200,8 @@ def capture(
     retry: Retry = None,
     probe: Probe = True,
     measure_cost: MeasureCost = False,
+    max_size: MaxSize = "",
+    keep_report: KeepReport = True,
     hold: Hold = False,
     nsys: options.Nsys = None,
     ncu: options.Ncu = None,
@@ -225,6 +239,8 @@ def capture(
                 retry=retry,
                 probe=probe,
                 measure_cost=measure_cost,
+                max_bytes=parse_size(max_size) if max_size else 0,
+                keep_report=keep_report,
                 stdout_to_stderr=as_json,
                 nsys=nsys,
                 out=out,

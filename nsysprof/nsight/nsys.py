@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from nsysprof.errors import ToolFailedError
+from nsysprof.nsight.run_showing import run_showing
 from nsysprof.nsight.run_tool import Step, run_tool
 
 # Every option is given whose default differs between versions; --kill and the capture range have changed before.
@@ -148,18 +149,26 @@ def import_again(nsys: Path, report: Path, log: Path) -> Step | None:
 
 
 def run_export(
-    nsys: Path, report: Path, sqlite: Path, *, log: Path | None = None, timeout_s: float | None = None
+    nsys: Path,
+    report: Path,
+    sqlite: Path,
+    *,
+    log: Path | None = None,
+    timeout_s: float | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> tuple[Step, ToolFailedError | None]:
     """Export a .nsys-rep to an SQLite file; return the step, and the reason when it failed (None: it succeeded).
 
     log: a file that receives what nsys printed.
     timeout_s: how long to wait for nsys (s); None waits without limit.
+    say: is told how far a long export is; there is no limit of time then.
     """
     argv = [str(nsys), "export", "--type=sqlite", "--force-overwrite=true", f"--output={sqlite}", str(report)]
     started = time.monotonic_ns()
     code, failure = None, None
     try:
-        done = run_tool(argv, timeout_s=timeout_s)
+        title = f"export {report.name}"
+        done = run_tool(argv, timeout_s=timeout_s) if say is None else run_showing(argv, say, title)
     except ToolFailedError as error:
         failure = error
     else:

@@ -205,6 +205,22 @@ def test_a_recording_that_cannot_be_imported_is_kept(nsys, capture, steps, tmp_p
     assert not list(folder.rglob("*.qdstrm"))
 
 
+def test_a_recording_that_grows_too_large_is_stopped_and_the_program_goes_on(capture, tmp_path):
+    program = tmp_path / "many.py"
+    program.write_text(
+        "import time\nfrom nsysprof.workload.recording.nvtx_ranges import annotate\nend = time.time() + 3\n"
+        "while time.time() < end:\n    for _ in range(2000):\n        with annotate('range'):\n            pass\n"
+        "print('to the end')\n"
+    )
+    done, folder = capture(["--max-size", "40MB", "--no-keep-report"], [sys.executable, str(program)])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "to the end\n"
+    assert "(--max-size 38.15 MiB)" in done.stderr
+    assert "range" in ranges(folder / "nsys.sqlite")
+    assert not (folder / "nsys.nsys-rep").exists()
+    assert manifest(folder)["complete"]
+
+
 def test_an_option_that_nsys_does_not_know(capture, steps):
     done, folder = capture(["--nsys-option=--no-such-thing=1"], steps())
     fails(done, 6, "does not know one of the options", "--nsys-option")

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import re
-import secrets
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
+from nsysprof.capture.self_check.marked_processes import PROC, MarkedProcesses
 from nsysprof.results.checks.recording_check import CudaProcess, WatchedGpu
 
 # A variable that every process of the program inherits; its value tells one capture from another.
 MARK = "NSYSPROF_WATCHED"
-_PROC = Path("/proc")
 _OFTEN_S, _SELDOM_S, _AT_FIRST_S = 0.25, 1.0, 10.0
 # The driver starts threads of these names with a process's first context. A forked process does not inherit threads.
 _CUDA_THREAD = re.compile(r"cuda(-EvtHandlr|[0-9a-f]{8})")
@@ -28,11 +27,9 @@ class GpuWatch:
     devices: returns the share of time that each GPU works (0 to 1) and how many processes use them; None without NVML.
     """
 
-    def __init__(self, *, proc: Path = _PROC, devices: Callable[[], tuple[float, int] | None] | None = None) -> None:
-        self._value = secrets.token_hex(8)
-        self._proc = proc
+    def __init__(self, *, proc: Path = PROC, devices: Callable[[], tuple[float, int] | None] | None = None) -> None:
+        self._processes = MarkedProcesses(MARK, proc)
         self._devices = devices or _read_devices
-        self._mine: dict[str, bool] = {}
         self._found: dict[int, CudaProcess] = {}
         self._busy_s: float | None = None
         self._strangers = 0
@@ -44,7 +41,7 @@ class GpuWatch:
     @property
     def environment(self) -> dict[str, str]:
         """Return the variable that marks the processes to watch."""
-        return {MARK: self._value}
+        return self._processes.environment
 
     def __enter__(self) -> GpuWatch:
         before = self._devices()
@@ -72,9 +69,10 @@ class GpuWatch:
     def look(self) -> None:
         """Look once at the processes and the GPUs."""
         now = time.monotonic()
-        for name in self._own_processes():
-            if int(name) not in self._found and self._uses_cuda(name):
-                self._found[int(name)] = CudaProcess(int(name), self._name_of(name))
+        for process in self._processes.look():
+            pid = int(process.name)
+            if pid not in self._found and _uses_cuda(process):
+                self._found[pid] = CudaProcess(pid, _name_of(process))
         read = self._devices()
         if read is not None:
             share, users = read
@@ -84,37 +82,19 @@ class GpuWatch:
             self._is_shared = self._is_shared or self._strangers >= 4
         self._last = now
 
-    def _own_processes(self) -> list[str]:
-        with contextlib.suppress(OSError):
-            running = {path.name for path in self._proc.iterdir() if path.name.isdigit()}
-            self._mine = {name: mine for name, mine in self._mine.items() if name in running}
-            for name in running - self._mine.keys():
-                is_mine = self._is_mine(name)
-                if is_mine is not None:
-                    self._mine[name] = is_mine
-        return [name for name, mine in self._mine.items() if mine]
 
-    def _is_mine(self, name: str) -> bool | None:
-        """Return whether a process is the program's; None while it cannot be told."""
-        try:
-            environment = (self._proc / name / "environ").read_bytes()
-        except PermissionError:
-            return False
-        except OSError:
-            return None
-        return f"{MARK}={self._value}".encode() in environment.split(b"\0") if environment else None
+def _uses_cuda(process: Path) -> bool:
+    with contextlib.suppress(OSError):
+        for task in (process / "task").iterdir():
+            if _CUDA_THREAD.match((task / "comm").read_text(encoding="utf-8", errors="replace")):
+                return not _name_of(process).startswith(_OWN_TOOLS)
+    return False
 
-    def _uses_cuda(self, name: str) -> bool:
-        with contextlib.suppress(OSError):
-            for task in (self._proc / name / "task").iterdir():
-                if _CUDA_THREAD.match((task / "comm").read_text(encoding="utf-8", errors="replace")):
-                    return not self._name_of(name).startswith(_OWN_TOOLS)
-        return False
 
-    def _name_of(self, name: str) -> str:
-        with contextlib.suppress(OSError):
-            return (self._proc / name / "comm").read_text(encoding="utf-8", errors="replace").strip()
-        return "?"
+def _name_of(process: Path) -> str:
+    with contextlib.suppress(OSError):
+        return (process / "comm").read_text(encoding="utf-8", errors="replace").strip()
+    return "?"
 
 
 def _read_devices() -> tuple[float, int] | None:

@@ -26,6 +26,7 @@ from nsysprof.capture.self_check.hook_fault import record_without_hook
 from nsysprof.capture.self_check.ranges_alone import RANGES_ALONE, record_ranges_alone
 from nsysprof.capture.self_check.reduction import reductions
 from nsysprof.capture.self_check.settle import settle_options
+from nsysprof.capture.self_check.size_watch import StopReason
 from nsysprof.capture.self_check.watch import GpuWatch
 from nsysprof.capture.user_program.program_plan import ProgramPlan
 from nsysprof.capture.user_program.program_run import CapturedProgram, Compare, Inspect, ProgramRun
@@ -40,7 +41,14 @@ from nsysprof.capture.user_program.rank_record import (
     with_files,
     write_record,
 )
-from nsysprof.capture.user_program.record_program import Say, Watchers, program_environment, record_program, unsampled
+from nsysprof.capture.user_program.record_program import (
+    Say,
+    Watchers,
+    disk_full_error,
+    program_environment,
+    record_program,
+    unsampled,
+)
 from nsysprof.capture.user_program.streamed import Ended, Streams, run_streamed
 from nsysprof.errors import NsysprofError, ToolFailedError
 from nsysprof.files.folder_exchange import remove_path
@@ -99,6 +107,8 @@ def run_program_capture(
             captured = _run_rank(run, identity)
         else:
             captured = _run_alone(run)
+            if captured.traces and not run.plan.keep_report:
+                (folder / NSYS_REPORT).unlink(missing_ok=True)
             if run.plan.measure_cost and record_ranges_alone(run, captured):
                 manifest.notes += compare(folder / NSYS_TRACE, folder / RANGES_ALONE)
         if identity is not None and not _sums_up(run, identity, captured):
@@ -153,7 +163,7 @@ def _record_alone(run: ProgramRun) -> CapturedProgram:
             environment=program_environment() | watch.environment,
             say=run.say,
         )
-    watched = watch.seen(is_whole=run.plan.is_whole and recorded.ended.interrupted is None)
+    watched = watch.seen(is_whole=run.plan.is_whole and recorded.ended.interrupted is None and recorded.stopped is None)
     run.manifest.steps += recorded.steps
     run.manifest.notes += recorded.notes
     run.manifest.missing += recorded.missing
@@ -169,6 +179,8 @@ def _record_alone(run: ProgramRun) -> CapturedProgram:
         run.manifest.notes += check.remarks.notes
         traces = () if failure else (trace,)
     run.manifest.complete = failure is None and recorded.ended.interrupted is None
+    if recorded.stopped is StopReason.DISK and failure is None:
+        failure = disk_full_error()
     losses = () if check is None else check.remarks.losses
     return CapturedProgram(run.manifest, recorded.ended, traces, failure, losses, check)
 
@@ -248,6 +260,8 @@ def _finish_records(
         if failure is not None:
             notes.append(make_note("rank-without-trace", rank=rank, problem=failure.text, next_step=failure.next_step))
         record = replace(record, notes=(*record.notes, *notes), environment=run.manifest.environment)
+        if failure is None and not run.plan.keep_report:
+            report.unlink(missing_ok=True)
         record = replace(record, ended=True, interrupted=ended.interrupted is not None)
         write_record(run.folder, with_files(run.folder, record))
         return failure, trace, tuple(Loss(_of_rank(loss.note, rank)) for loss in found.losses)
@@ -269,7 +283,7 @@ def _export(
     run: ProgramRun, report: Path, trace: Path, log: Path, watched: WatchedGpu
 ) -> tuple[Step, NsysprofError | None, RecordingCheck]:
     run.say(f"export {report.name}")
-    step, refused = run_export(run.nsys, report, trace, log=log)
+    step, refused = run_export(run.nsys, report, trace, log=log, say=run.say)
     nothing = RecordingCheck(split_losses(()))
     if refused is not None:
         return step, refused, nothing

@@ -67,6 +67,10 @@ class ProgramPlan:
     less: tuple[str, ...] = ()
     # Whether the options of nsys are tried first where nothing is known of this machine.
     probe: bool = True
+    # How much nsys may write while it records (bytes); 0: as much as fits on the disk.
+    max_bytes: int = 0
+    # Whether nsys' own reports stay beside the traces.
+    keep_report: bool = True
     # Whether to run the program once more with its ranges recorded alone, to measure what recording costs.
     measure_cost: bool = False
     # Whether to record again with less where data was lost; None: where the program ends by itself and soon.

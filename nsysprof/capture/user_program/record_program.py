@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,14 +12,17 @@ from pathlib import Path
 from typing import IO
 
 from nsysprof.capture.measured_process import tail
+from nsysprof.capture.self_check.size_watch import SizeWatch, StopReason
 from nsysprof.capture.user_program.program_hook import collect_recorded, hook_environment
 from nsysprof.capture.user_program.program_plan import NO_RANGE, ProgramPlan
 from nsysprof.capture.user_program.streamed import Ended, Streams, run_streamed
-from nsysprof.errors import ToolFailedError
+from nsysprof.errors import OutputError, ToolFailedError
 from nsysprof.notes import Note, make_note
 from nsysprof.nsight.nsys import explain_profile_failure, import_again, profile_argv, recording_of
+from nsysprof.nsight.nsys_session import stop_recording
 from nsysprof.nsight.run_tool import Step
 from nsysprof.results.missing_source import MissingSource
+from nsysprof.units import format_bytes
 
 Say = Callable[[str], None]
 
@@ -33,6 +38,8 @@ class Recorded:
     notes: tuple[Note, ...] = ()
     # What was asked for and could not be had; `notes` says why.
     missing: tuple[MissingSource, ...] = ()
+    # Why the recording ended before the program; None where it did not, or the user had asked for a part.
+    stopped: StopReason | None = None
 
 
 @dataclass(frozen=True)
@@ -68,17 +75,21 @@ def record_program(
     """
     streams = Streams(*logs, watchers.stdout, watchers.stderr)
     steps, notes, missing = [], [], []
-    for options in ((*plan.profile_options, *metrics), plan.profile_options):
+    size, session = SizeWatch(plan.max_bytes, report.parent), f"nsysprof-{os.getpid()}-{secrets.token_hex(3)}"
+    usual = (*plan.profile_options, f"--session-new={session}")
+    for options in ((*usual, *metrics), usual):
         recording_of(report).unlink(missing_ok=True)
         own = hook_environment(report, environment, plan.recorded_kinds)
-        ended = run_streamed(
-            list(plan.argv),
-            streams,
-            environment | plan.environment | own,
-            wrap=lambda argv, options=options: profile_argv(nsys, report.with_suffix(""), argv, options),  # type: ignore[misc]
-            end_with_tool=plan.end_program,
-            say=say,
-        )
+        every = environment | plan.environment | own | size.environment
+        with size.watching(lambda: _stop_early(nsys, session, every, say)):  # noqa: B023
+            ended = run_streamed(
+                list(plan.argv),
+                streams,
+                every,
+                wrap=lambda argv, options=options: profile_argv(nsys, report.with_suffix(""), argv, options),  # type: ignore[misc]
+                end_with_tool=plan.end_program,
+                say=say,
+            )
         steps.append(Step("program", ended.argv, ended.exit_code, ended.duration_ns))
         if ended.exit_code is not None or ended.interrupted or not metrics:
             break
@@ -91,7 +102,23 @@ def record_program(
     has_report = report.is_file() and report.stat().st_size > 0
     failure = None if has_report or ended.refused else _why_no_report(plan, ended, tail(logs[2]))
     notes += collect_recorded(report, plan.recorded_kinds)
-    return Recorded(ended, failure, tuple(steps), tuple(notes), tuple(missing))
+    if size.stopped is not None and failure is None:
+        notes.append(_stopped_note(size, plan))
+    return Recorded(ended, failure, tuple(steps), tuple(notes), tuple(missing), size.stopped)
+
+
+def _stop_early(nsys: Path, session: str, environment: dict[str, str], say: Say) -> None:
+    """Let nsys write what it has, while the program goes on."""
+    say("the recording is stopped now; the program goes on")
+    with contextlib.suppress(ToolFailedError):  # the program has ended meanwhile, and the recording with it
+        stop_recording(nsys, session, environment)
+
+
+def _stopped_note(size: SizeWatch, plan: ProgramPlan) -> Note:
+    if size.stopped is StopReason.DISK:
+        return make_note("recording-stopped", "disk")
+    limit, written = format_bytes(plan.max_bytes), format_bytes(size.bytes)
+    return make_note("recording-stopped", limit=limit, written=written)
 
 
 def program_environment() -> dict[str, str]:
@@ -116,6 +143,14 @@ def _why_no_report(plan: ProgramPlan, ended: Ended, log: str) -> ToolFailedError
             "Give a shorter --delay.",
         )
     return explain_profile_failure(ended.tool_code, log)
+
+
+def disk_full_error() -> OutputError:
+    """Return the error that a recording was stopped because the disk was nearly full."""
+    return OutputError(
+        "The disk was nearly full, so the recording was stopped before the program ended. What it has is kept.",
+        "Free some space, choose another disk with --out and TMPDIR, or record less (--max-size, --duration).",
+    )
 
 
 def unsampled(why: str) -> Note:

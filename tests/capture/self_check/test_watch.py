@@ -78,7 +78,7 @@ def test_a_process_that_ends_is_remembered(tmp_path):
     task = proc / "7" / "task" / "8"
     task.mkdir(parents=True)
     watch = GpuWatch(proc=proc, devices=lambda: None)
-    (proc / "7" / "environ").write_bytes(f"A=1\0NSYSPROF_WATCHED={watch._value}\0".encode())
+    (proc / "7" / "environ").write_bytes(f"A=1\0NSYSPROF_WATCHED={watch.environment['NSYSPROF_WATCHED']}\0".encode())
     (proc / "7" / "comm").write_text("trainer\n")
     (task / "comm").write_text("cuda-EvtHandlr\n")
     watch.look()

@@ -1,0 +1,45 @@
+"""Find the processes of a program, wherever they went, by a variable that all of them inherit."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+class MarkedProcesses:
+    """The processes that have `environment` in theirs. A process that clears its environment is not found."""
+
+    def __init__(self, variable: str, proc: Path = PROC) -> None:
+        self._mark = f"{variable}={secrets.token_hex(8)}"
+        self._proc = proc
+        self._mine: dict[str, bool] = {}
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return the variable that marks the processes."""
+        name, _, value = self._mark.partition("=")
+        return {name: value}
+
+    def look(self) -> list[Path]:
+        """Return the folders below /proc of those that run now."""
+        with contextlib.suppress(OSError):
+            running = {path.name for path in self._proc.iterdir() if path.name.isdigit()}
+            self._mine = {name: mine for name, mine in self._mine.items() if name in running}
+            for name in running - self._mine.keys():
+                is_mine = self._is_mine(name)
+                if is_mine is not None:
+                    self._mine[name] = is_mine
+        return [self._proc / name for name, mine in self._mine.items() if mine]
+
+    def _is_mine(self, name: str) -> bool | None:
+        """Return whether a process is the program's; None while it cannot be told."""
+        try:
+            environment = (self._proc / name / "environ").read_bytes()
+        except PermissionError:
+            return False
+        except OSError:
+            return None
+        return self._mark.encode() in environment.split(b"\0") if environment else None

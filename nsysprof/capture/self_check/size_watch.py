@@ -1,0 +1,107 @@
+"""Watch how much nsys writes while it records, and how much space is left, and say when to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from pathlib import Path
+
+from nsysprof.capture.self_check.marked_processes import PROC, MarkedProcesses
+
+MARK = "NSYSPROF_RECORDING"
+_EVERY_S = 0.5
+# nsys needs space for its report, and the export as much again.
+_RESERVE_BYTES = 512 << 20
+_BLOCK_BYTES = 512  # of st_blocks, whatever the file system's are
+
+
+class StopReason(StrEnum):
+    """Why a recording was stopped before the program ended."""
+
+    SIZE = "size"
+    DISK = "disk"
+
+
+class SizeWatch:
+    """Measures one recording.
+
+    limit_bytes: how much nsys may write while it records; 0: as much as fits.
+    folder: where the report will lie.
+    """
+
+    def __init__(self, limit_bytes: int, folder: Path, *, proc: Path = PROC) -> None:
+        self._limit_bytes = limit_bytes
+        self._places = tuple({_device(place): place for place in (folder, Path(tempfile.gettempdir()))}.values())
+        self._processes = MarkedProcesses(MARK, proc)
+        # A disk that is nearly full from the start is not a reason to record nothing.
+        self._reserves = tuple(min(_RESERVE_BYTES, _free(place) // 2) for place in self._places)
+        self.stopped: StopReason | None = None
+        self.bytes = 0
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return the variable that marks the processes whose files count."""
+        return self._processes.environment
+
+    @contextlib.contextmanager
+    def watching(self, stop: Callable[[], None]) -> Iterator[None]:
+        """Measure in the background, and call `stop` once when the recording is to end before the program."""
+        over = threading.Event()
+
+        def watch() -> None:
+            while not over.wait(_EVERY_S):
+                self.look()
+                if self.stopped is not None:
+                    stop()
+                    return
+
+        thread = threading.Thread(target=watch, name="nsysprof-size", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def look(self) -> None:
+        """Measure once."""
+        if self._limit_bytes:
+            self.bytes = max(self.bytes, self._written())
+        if self._limit_bytes and self.bytes > self._limit_bytes:
+            self.stopped = StopReason.SIZE
+        elif any(_free(place) < reserve for place, reserve in zip(self._places, self._reserves, strict=True)):
+            self.stopped = StopReason.DISK
+
+    def _written(self) -> int:
+        """Return how much the files of the recording take on the disk, each counted once."""
+        found: dict[tuple[int, int], int] = {}
+        for process in self._processes.look():
+            with contextlib.suppress(OSError):
+                for link in (process / "fd").iterdir():
+                    with contextlib.suppress(OSError):
+                        if _is_of_recording(str(link.readlink())):
+                            status = link.stat()
+                            found[status.st_dev, status.st_ino] = status.st_blocks * _BLOCK_BYTES
+        return sum(found.values())
+
+
+def _is_of_recording(path: str) -> bool:
+    return path.endswith(".qdstrm") or "/nsight_systems/quadd_session_" in path
+
+
+def _free(place: Path) -> int:
+    try:
+        return shutil.disk_usage(place).free
+    except OSError:
+        return 1 << 62  # what cannot be measured stops nothing
+
+
+def _device(place: Path) -> int:
+    try:
+        return place.stat().st_dev
+    except OSError:
+        return -1
