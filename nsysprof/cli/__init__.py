@@ -24,6 +24,7 @@ from nsysprof.cli import (
     explain,
     export,
     mcp,
+    optimize,
     record,
     run,
     tune,
@@ -75,6 +76,7 @@ _COMMANDS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
     "explain": (explain.explain, explain.EXAMPLES),
     "export": (export.export, export.EXAMPLES),
     "tune": (tune.tune, tune.EXAMPLES),
+    "optimize": (optimize.optimize, optimize.EXAMPLES),
     "run": (run.run, run.EXAMPLES),
     "bundle": (bundle.bundle, bundle.EXAMPLES),
     "doctor": (doctor.doctor, doctor.EXAMPLES),
@@ -84,7 +86,7 @@ _COMMANDS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
 }
 for _name, (_command, _examples) in _COMMANDS.items():
     # Everything after the program's name belongs to the program, options too.
-    _settings = {"allow_interspersed_args": False} if _name in ("capture", "bench", "run") else {}
+    _settings = {"allow_interspersed_args": False} if _name in ("capture", "bench", "optimize", "run") else {}
     app.command(_name, epilog=_epilog(_examples), context_settings=_settings)(_interruptible(_command))
 
 

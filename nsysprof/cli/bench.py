@@ -43,7 +43,6 @@ Program = Annotated[
     ),
 ]
 
-Processes = Annotated[int, typer.Option(min=1, help="Number of fresh processes.", rich_help_panel=options.MEASUREMENT)]
 Rounds = Annotated[
     int,
     typer.Option(min=1, help="How often each process measures every case.", rich_help_panel=options.MEASUREMENT),
@@ -92,7 +91,7 @@ def bench(
     dtype: options.Dtype = "",
     causal: options.Causal = "yes",
     pass_: options.Pass = "fwd",
-    processes: Processes = 3,
+    processes: options.Processes = 3,
     rounds: Rounds = 5,
     samples: options.Samples = 10,
     sample_seconds: options.SampleSeconds = 1.0,

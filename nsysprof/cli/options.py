@@ -120,6 +120,9 @@ WarmupSteps = Annotated[
     int, typer.Option(min=0, help="Steps at the beginning that do not count.", rich_help_panel=_STEPS)
 ]
 
+Budget = Annotated[float, typer.Option(min=LEAST_SECONDS, help="Time limit in seconds.", rich_help_panel=MEASUREMENT)]
+Processes = Annotated[int, typer.Option(min=1, help="Number of fresh processes.", rich_help_panel=MEASUREMENT)]
+
 # NVIDIA's tools.
 Nsys = Annotated[
     Path | None,

@@ -30,10 +30,6 @@ Search = Annotated[
         rich_help_panel=_SEARCH,
     ),
 ]
-Budget = Annotated[
-    float,
-    typer.Option(min=options.LEAST_SECONDS, help="Time limit of the search in seconds.", rich_help_panel=_SEARCH),
-]
 Blocks = Annotated[
     int,
     typer.Option(
@@ -61,7 +57,7 @@ def tune(
     causal: options.Causal = "yes",
     pass_: options.Pass = "fwd",
     search: Search = "grid",
-    budget: Budget = 600.0,
+    budget: options.Budget = 600.0,
     blocks: Blocks = 12,
     samples: options.Samples = 10,
     warmup_seconds: options.WarmupSeconds = 0.5,

@@ -46,6 +46,14 @@ PROGRAM_BENCH = FolderKind(
     unless="manifest.json",
     is_slow=True,
 )
+OPTIMIZATION = FolderKind(
+    "optimization",
+    "an",
+    "optimize.json",
+    ("optimize.json", "report.md", "report.html", "capture", "analysis", "tune", "bench-*"),
+    is_slow=True,
+    goes_on=True,
+)
 _OF_CAPTURE = "manifest.json samples.json results.csv nsys.sqlite nsys.nsys-rep torch.sqlite counters.csv logs .work"
 CAPTURE = FolderKind(
     "capture",

@@ -13,6 +13,7 @@ from nsysprof.results.column_registry import analysis_columns, case_columns, ran
 from nsysprof.results.column_registry.column import Dtype, FileColumn, TableFile
 from nsysprof.results.findings.causes import DeviceIdle, Finding, Findings, WhatIf
 from nsysprof.results.gate_result import GateResult
+from nsysprof.results.optimization import Optimization
 from nsysprof.results.policy_use import PolicyUse
 from nsysprof.results.program_runs import ProgramComparison
 from nsysprof.results.rank_results import ClockFit, RankRow
@@ -36,7 +37,7 @@ def command_schemas() -> dict[str, Schema]:
         "bench": _bench(), "bench-program": _bench_program(), "bundle": _bundle(), "capture": _capture(),
         "compare": _compare(),
         "compare-memory": _compare_memory(), "doctor": _doctor(), "explain": _explain(), "export": _export(),
-        "run": _run(), "tune": _tune(), "view": _view(), "whatif": _whatif(),
+        "optimize": _optimize(), "run": _run(), "tune": _tune(), "view": _view(), "whatif": _whatif(),
     }  # fmt: skip
 
 
@@ -250,6 +251,12 @@ def _bench_program() -> Schema:
     properties: Schema = {"format_version": _WHOLE, "outcome": _TEXT_OR_NULL, "folder": _TEXT}
     schema = _of("nsysprof bench --json -- PROGRAM", properties, (ProgramComparison,))
     return schema | {"allOf": [_ref(ProgramComparison)]}
+
+
+def _optimize() -> Schema:
+    properties: Schema = {"format_version": _WHOLE, "best": _TEXT_OR_NULL, "folder": _TEXT}
+    schema = _of("nsysprof optimize --json", properties, (Optimization,))
+    return schema | {"allOf": [_ref(Optimization)]}
 
 
 def _run() -> Schema:

@@ -1,0 +1,339 @@
+"""Run the use case `optimize`: record a program's attention, tune its shapes, apply what won, and prove it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nsysprof.app.bench import dated_bench_folder
+from nsysprof.app.bench_program import ProgramBenchRequest, ProgramSide, bench_program, check_program_bench
+from nsysprof.app.capture_program import ProgramRequest, capture_program, plan_program_capture
+from nsysprof.app.optimizing.program_attention import ProgramFacts, allocates_in_loops, read_program, wants_tf32
+from nsysprof.app.optimizing.tune_uses import POLICY, TunedProgram, tune_uses
+from nsysprof.app.progress import SILENT, Progress
+from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError, UsageError
+from nsysprof.files.folder_kinds import OPTIMIZATION
+from nsysprof.files.json_file import encode_json
+from nsysprof.files.output import write_whole
+from nsysprof.files.result_folder import claim_folder
+from nsysprof.notes import Note, make_note
+from nsysprof.results.comparison import LatencyVerdict
+from nsysprof.results.optimization import Attempt, Optimization, OptimizeStep
+from nsysprof.results.program_runs import ProgramComparison, Sameness
+
+if TYPE_CHECKING:
+    from nsysprof.results.analysis import Analysis
+
+RESULT = "optimize.json"
+# How much of the budget that is left after the capture tuning may take.
+_TUNING_PART = 0.4
+_LEAST_BUDGET_S = 10.0
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """Something to try on the whole program."""
+
+    name: str
+    why: str
+    side: ProgramSide
+    setting: str
+    paste: str
+    predicted_pct: float | None = None
+
+
+def plan_optimize(request: OptimizeRequest) -> list[str]:
+    """Return the steps in words. Raise UsageError for what cannot work, before anything runs."""
+    if request.budget_s < _LEAST_BUDGET_S:
+        raise UsageError(f"--budget {request.budget_s:g} is too short.", f"Give at least {_LEAST_BUDGET_S:g} seconds.")
+    if request.resume and request.out is None:
+        raise UsageError("--resume needs the folder to go on with.", "Name it with --out.")
+    probe = ProgramSide((("NSYSPROF_OPTIMIZE", "1"),))
+    check_program_bench(_bench_request(request, probe, request.out, request.budget_s))
+    if request.captured is None:
+        plan_program_capture(_capture_request(request, Path("capture"), attention=True))
+    elif not (request.captured / "manifest.json").is_file():
+        raise UsageError(f"{request.captured} is not a capture.", "Give the folder of nsysprof capture --attention.")
+    first = "capture the program once with its attention, under nsys"
+    return [
+        first if request.captured is None else f"read {request.captured}",
+        f"tune its shapes, in at most {_TUNING_PART:.0%} of the {request.budget_s:g} s that the capture leaves",
+        f"run the program with and without the policy in {request.processes} turns, and each other attempt",
+        "write one page: what is better, by how much, and what to paste",
+    ]
+
+
+def optimize(request: OptimizeRequest, progress: Progress = SILENT) -> OptimizeResult:
+    """Do every step within the budget, and write the page. A failure is part of the result."""
+    plan_optimize(request)
+    folder = request.out or dated_bench_folder("optimize")
+    failure: NsysprofError | None = None
+    with claim_folder(folder, OPTIMIZATION, force=request.force, resume=request.resume) as claimed:
+        session = _Session(request, claimed.path, progress)
+        try:
+            session.run_all()
+        except InterruptedCaptureError:
+            text = f"Interrupted: what was measured is kept in {folder}."
+            failure = InterruptedCaptureError(text, f"Go on with --resume --out {folder}.")
+        except CaptureFailedError as error:
+            failure = error
+        found = session.conclude()
+        session.write(found)
+        claimed.commit()
+    if found.policy is not None:
+        found = replace(found, policy=str(claimed.final([Path(found.policy)])[0]))
+    return OptimizeResult(found, folder, failure)
+
+
+class _Session:
+    """An optimization while it goes on. Everything that is finished is on disk at every moment."""
+
+    def __init__(self, request: OptimizeRequest, folder: Path, progress: Progress) -> None:
+        self.request, self.folder, self.progress = request, folder, progress
+        self.begun = time.monotonic()
+        self.steps: list[OptimizeStep] = []
+        self.notes: list[Note] = []
+        self.facts = ProgramFacts((), None, 0.0, frozenset())
+        self.tuning = TunedProgram((), (), None, None)
+        self.attempts: list[Attempt] = []
+
+    @property
+    def left_s(self) -> float:
+        """Return how much of the budget is left (s)."""
+        return self.request.budget_s - (time.monotonic() - self.begun)
+
+    def run_all(self) -> None:
+        with self._step("capture"):
+            self._capture()
+        with self._step("analyze"):
+            self.facts = read_program(self._analyze())
+            self._outcome(f"{len(self.facts.uses)} shapes of attention")
+        self.tuning = TunedProgram((), self.facts.uses, None, None)
+        if self.facts.uses:
+            with self._step("tune"):
+                budget = _TUNING_PART * max(0.0, self.left_s)
+                self.tuning = tune_uses(self.facts.uses, self._below("tune"), budget, self.progress)
+                won = sum(use.in_policy for use in self.tuning.tuned)
+                self._outcome(f"another backend won for {won} of {len(self.tuning.tuned)} tuned shapes")
+        candidates = self._candidates()
+        for number, candidate in enumerate(candidates):
+            with self._step(f"try {candidate.name}"):
+                self._try(candidate, max(_LEAST_BUDGET_S, self.left_s) / (len(candidates) - number))
+
+    @contextmanager
+    def _step(self, name: str) -> Iterator[None]:
+        """Take the time of a step, and write what is known after it, also where it fails."""
+        self.progress.tell(f"{name} ({max(0.0, self.left_s):.0f} s left)")
+        before, self._said = time.monotonic(), ""
+        try:
+            yield
+        except NsysprofError as error:
+            self._said = error.text
+            raise
+        finally:
+            self.steps.append(OptimizeStep(name, time.monotonic() - before, self._said))
+            write_whole(self.folder / RESULT, encode_json(self.conclude().to_json()))
+
+    def _outcome(self, text: str) -> None:
+        self._said = text
+
+    def _below(self, name: str) -> Path:
+        path = self.folder / name
+        path.mkdir(exist_ok=True)
+        return path
+
+    def _capture(self) -> None:
+        """Record the program with its attention; where it fails with that, without."""
+        target = self.folder / "capture"
+        if self.request.captured is not None:
+            self._outcome(f"taken from {self.request.captured.name}")
+            return
+        if self.request.resume and (target / "nsys.sqlite").is_file():
+            self._outcome("kept from the run before")
+            return
+        result = capture_program(_capture_request(self.request, target, attention=True), self.progress)
+        if isinstance(result.failure, InterruptedCaptureError):
+            raise result.failure
+        ended = result.captured.ended
+        self._outcome(f"the program ended with exit code {ended.exit_code}")
+        if not ended.exit_code and result.captured.traces:
+            return
+        again = capture_program(_capture_request(self.request, target, attention=False), self.progress)
+        if isinstance(again.failure, InterruptedCaptureError):
+            raise again.failure
+        if again.captured.ended.exit_code:
+            code = again.captured.ended.exit_code
+            raise CaptureFailedError(f"The program itself fails: exit code {code}.", f"See {target / 'logs'}.")
+        if not again.captured.traces:
+            raise again.failure or CaptureFailedError("Nothing was recorded.", f"See {target / 'logs'}.")
+        self.notes.append(make_note("optimize-without-hook", code=ended.exit_code))
+
+    def _analyze(self) -> Analysis:
+        from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
+        from nsysprof.app.trace_analysis.analyze_trace import analyze_one
+
+        request = AnalyzeRequest(
+            (self.request.captured or self.folder / "capture",),
+            out=self.folder / "analysis",
+            force=True,
+            figures=False,
+            nsys=self.request.nsys,
+        )
+        return analyze_one(request, self.progress).analysis
+
+    def _candidates(self) -> list[_Candidate]:
+        found = []
+        if self.tuning.policy is not None:
+            name = f"{self.request.out or self.folder}/tune/{POLICY}"
+            found.append(
+                _Candidate(
+                    "the policy",
+                    "another backend won for shapes of this program",
+                    ProgramSide(policy=self.tuning.policy),
+                    f"NSYSPROF_POLICY={name}",
+                    f'import nsysprof\n\nwith nsysprof.policy("{name}"):\n    ...  # the training or serving loop',
+                    self.tuning.predicted_pct,
+                )
+            )
+        if wants_tf32(self.facts):
+            found.append(
+                _Candidate(
+                    "TF32",
+                    f"{self.facts.fp32_share_pct:.0f} % of the time of all kernels are matrix products in plain fp32",
+                    ProgramSide((("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1"),)),
+                    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1",
+                    'torch.set_float32_matmul_precision("high")',
+                )
+            )
+        if allocates_in_loops(self.facts):
+            found.append(
+                _Candidate(
+                    "expandable segments",
+                    "findings speak of allocations in the loop, or of fragmented memory",
+                    ProgramSide((("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),)),
+                    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+                    'os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"  # before importing torch',
+                )
+            )
+        return found
+
+    def _try(self, candidate: _Candidate, budget_s: float) -> None:
+        name = f"bench-{candidate.name.removeprefix('the ').replace(' ', '-').lower()}"
+        target = self.folder / name
+        request = _bench_request(self.request, candidate.side, target, budget_s)
+        request = replace(request, resume=target.is_dir() and self.request.resume, force=True)
+        result = bench_program(request, self.progress)
+        if result.failure is not None:
+            raise result.failure
+        found = result.comparison
+        better = is_better(found)
+        self._outcome(f"{found.change.verdict or 'no verdict'}{'' if better else ', not used'}")
+        self.attempts.append(
+            Attempt(
+                candidate.name, candidate.why, candidate.setting, candidate.paste, candidate.predicted_pct, found,
+                better, name,
+            )
+        )  # fmt: skip
+
+    def conclude(self) -> Optimization:
+        policy = self.tuning.policy
+        return Optimization(
+            tuple(Path(word).name if "/" in word else word for word in self.request.argv),
+            self.tuning.uses or self.facts.uses,
+            self.facts.attention_share_pct,
+            self.tuning.tuned,
+            tuple(self.attempts),
+            _suggestions(self.facts),
+            tuple(self.steps),
+            tuple(self.notes),
+            None if policy is None else str(policy),
+        )
+
+    def write(self, found: Optimization) -> None:
+        from nsysprof.report.reports.optimize_report import optimize_report
+        from nsysprof.report.write import write_report
+
+        write_whole(self.folder / RESULT, encode_json(found.to_json()))
+        write_report(optimize_report(found), self.folder)
+
+
+def is_better(found: ProgramComparison) -> bool:
+    """Return whether the candidate is faster for certain and prints no other values."""
+    different = found.values is not None and found.values.verdict is Sameness.DIFFERENT
+    return found.change.verdict is LatencyVerdict.FASTER and not different
+
+
+def _suggestions(facts: ProgramFacts) -> tuple[str, ...]:
+    found = []
+    if "unfused-attention" in facts.findings:
+        found.append(
+            "The program writes its attention out by hand (unfused-attention). With transformers, give "
+            'attn_implementation="sdpa" to from_pretrained or the config: no environment variable sets it, so it was '
+            "not tried from outside. Elsewhere, call torch.nn.functional.scaled_dot_product_attention."
+        )
+    if "unfused-optimizer" in facts.findings:
+        found.append("The optimizer launches many small kernels (unfused-optimizer): give it fused=True.")
+    return tuple(found)
+
+
+def _capture_request(request: OptimizeRequest, out: Path, *, attention: bool) -> ProgramRequest:
+    return ProgramRequest(
+        request.argv, attention=attention, nsys=request.nsys, out=out, force=True,
+        stdout_to_stderr=request.stdout_to_stderr,
+    )  # fmt: skip
+
+
+def _bench_request(
+    request: OptimizeRequest, side: ProgramSide, out: Path | None, budget_s: float
+) -> ProgramBenchRequest:
+    return ProgramBenchRequest(
+        request.argv,
+        ProgramSide(),
+        side,
+        processes=request.processes,
+        step_pattern=request.step_pattern,
+        value_pattern=request.value_pattern,
+        value_tolerance_pct=request.value_tolerance_pct,
+        warmup_steps=request.warmup_steps,
+        budget_s=budget_s,
+        margin_pct=request.margin_pct,
+        out=out,
+    )
+
+
+@dataclass(frozen=True)
+class OptimizeRequest:
+    """A program, the time that its optimization may take, and how to tell its steps and values.
+
+    processes, step_pattern, value_pattern, value_tolerance_pct, warmup_steps, margin_pct: as in ProgramBenchRequest.
+    captured: a capture of the program with its attention; None to make one.
+    stdout_to_stderr: send the standard output of the recorded run to standard error.
+    """
+
+    argv: tuple[str, ...]
+    budget_s: float = 600.0
+    processes: int = 3
+    step_pattern: str = ""
+    value_pattern: str = ""
+    value_tolerance_pct: float = 1.0
+    warmup_steps: int = 2
+    margin_pct: float | None = None
+    captured: Path | None = None
+    stdout_to_stderr: bool = False
+    nsys: Path | None = None
+    out: Path | None = None
+    force: bool = False
+    resume: bool = False
+
+
+@dataclass(frozen=True)
+class OptimizeResult:
+    """What was found, and its folder. failure: why there is less than was asked for, or None."""
+
+    optimization: Optimization
+    folder: Path
+    failure: NsysprofError | None

@@ -1,0 +1,134 @@
+"""Read from the analysis of a capture what attention a program calls, and what else may be worth a try."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nsysprof.attention.choices import DTYPES
+from nsysprof.attention.shape import Shape
+from nsysprof.results.optimization import AttentionUse
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from nsysprof.results.analysis import Analysis
+
+_PLAIN_FP32 = re.compile(r"sgemm|f32f32_f32f32|simt_sgemm|_ffma_", re.IGNORECASE)
+# From this part of all kernels' time on, matrix products in fp32 are worth an attempt with TF32.
+_LEAST_FP32_PCT = 5.0
+_ALLOCATIONS = ("alloc-in-loop", "memory-fragmentation")
+
+
+@dataclass(frozen=True)
+class ProgramFacts:
+    """What the trace of a program says for its optimization."""
+
+    uses: tuple[AttentionUse, ...]
+    attention_share_pct: float | None
+    # How much of all kernels' time are matrix products in plain fp32 (percent).
+    fp32_share_pct: float
+    # Codes of findings.
+    findings: frozenset[str]
+    allocations: str = ""
+
+
+def read_program(analysis: Analysis) -> ProgramFacts:
+    """Return the program's attention by shape, the largest share first, and what else its findings say."""
+    rows = [] if analysis.attention is None else analysis.attention.to_dict("records")
+    shares = [_number(row["share_pct"]) for row in rows]
+    known = [share for share in shares if share is not None]
+    findings = frozenset(item.code for item in analysis.findings.items) if analysis.findings else frozenset()
+    uses = sorted(_uses(rows), key=lambda use: (-(use.share_pct or 0.0), -use.calls, use.site))
+    return ProgramFacts(tuple(uses), sum(known) if known else None, _fp32_share(analysis.kernels), findings)
+
+
+def _uses(rows: Sequence[dict[Any, Any]]) -> list[AttentionUse]:
+    """Return one use for each line and shape; calls of a training count with their backward pass."""
+    groups: dict[tuple[Any, ...], list[dict[Any, Any]]] = {}
+    names = ("range", "batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim", "dtype", "causal", "mask", "dropout")
+    for row in rows:
+        groups.setdefault(tuple(str(row.get(name)) for name in names), []).append(row)
+    return [use for group in groups.values() for use in _use(group)]
+
+
+def _use(group: list[dict[Any, Any]]) -> list[AttentionUse]:
+    first = group[0]
+    site = str(first["range"] or "")
+    calls = {kind: sum(int(row["calls"]) for row in group if row["pass"] == kind) for kind in ("fwd", "bwd")}
+    totals = [total for row in group if (total := _number(row["kernel_total_ns"])) is not None]
+    shares = [share for row in group if (share := _number(row["share_pct"])) is not None]
+    forward = next((row for row in group if row["pass"] == "fwd"), first)
+    ran = None if _is_unknown(forward["backend_ran"]) else str(forward["backend_ran"])
+    found = []
+    kinds = [("fwdbwd", calls["bwd"]), ("fwd", calls["fwd"] - calls["bwd"])]
+    for pass_, count in kinds:
+        if count <= 0:
+            continue
+        shape = _shape(first, pass_)
+        part = count / max(1, *calls.values())
+        found.append(
+            AttentionUse(
+                site,
+                shape,
+                count,
+                ran,
+                int(part * sum(totals)) if totals else None,
+                part * sum(shares) if shares else None,
+                "" if shape is not None else "its sizes are unknown",
+            )
+        )
+    return found
+
+
+def _shape(row: dict[Any, Any], pass_: str) -> Shape | None:
+    """Return the shape of a row; None where a size is unknown or of a kind that has no policy."""
+    sizes = {name: _number(row[name]) for name in ("batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim")}
+    mask = "none" if _is_unknown(row.get("mask")) else str(row["mask"])
+    fields: dict[str, Any] = {}
+    if mask != "none" or sizes["seq_q"] != sizes["seq_kv"] or (_number(row.get("dropout")) or 0.0) > 0:
+        if "kv_seq" not in Shape.__struct_fields__ or mask.partition(":")[0] not in ("none", "bool", "float"):
+            return None
+        fields = {"kv_seq": int(sizes["seq_kv"] or 0), "mask": mask, "dropout": _number(row.get("dropout")) or 0.0}
+    if any(size is None for size in sizes.values()) or row["dtype"] not in DTYPES or _is_unknown(row["causal"]):
+        return None
+    whole = {name: int(size) for name, size in sizes.items() if size is not None}
+    return Shape(
+        seq=whole["seq_q"],
+        batch=whole["batch"],
+        heads=whole["heads"],
+        kv_heads=whole["kv_heads"],
+        head_dim=whole["head_dim"],
+        dtype=str(row["dtype"]),
+        causal=bool(row["causal"]),
+        pass_=pass_,
+        **fields,
+    )
+
+
+def _fp32_share(kernels: pd.DataFrame) -> float:
+    """Return how much of all kernels' time are matrix products in plain fp32 (percent), by the kernels' names."""
+    if "share_pct" not in kernels or not len(kernels):
+        return 0.0
+    mine = kernels["name"].astype(str).str.contains(_PLAIN_FP32)
+    return float(kernels.loc[mine, "share_pct"].sum())
+
+
+def allocates_in_loops(facts: ProgramFacts) -> bool:
+    """Return whether findings speak of the allocator."""
+    return any(code in facts.findings for code in _ALLOCATIONS)
+
+
+def wants_tf32(facts: ProgramFacts) -> bool:
+    """Return whether matrix products in plain fp32 take a part of the time that is worth an attempt."""
+    return facts.fp32_share_pct >= _LEAST_FP32_PCT
+
+
+def _number(value: Any) -> float | None:
+    return None if _is_unknown(value) else float(value)
+
+
+def _is_unknown(value: Any) -> bool:
+    return value is None or str(value) in ("nan", "<NA>", "", "None")

@@ -1,0 +1,172 @@
+"""Compose the page of `optimize`: the answer first, then what ran, what was tried, and where each second went."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from nsysprof.report.document import (
+    Cell,
+    Code,
+    Column,
+    Lines,
+    Notes,
+    Paragraph,
+    Part,
+    Report,
+    Section,
+    Table,
+    Unit,
+    make_table,
+)
+from nsysprof.report.reports.program_report import comparison_line, detail_lines
+from nsysprof.results.comparison import LatencyVerdict
+from nsysprof.results.optimization import Attempt, AttentionUse, Optimization
+
+# From this many shapes of one line on, they change from step to step.
+_MANY_SHAPES = 8
+_JSON = "optimize.json"
+
+
+def optimize_report(found: Optimization) -> Report:
+    """Return the page of an optimization."""
+    sections = [
+        Section("", (Paragraph(" ".join(found.program)), Lines(answer_lines(found), is_verdict=True))),
+        *([_what_to_paste(found.best)] if found.best is not None else []),
+        Section("What ran", (Lines(_attention_lines(found)), _use_table(found))),
+    ]
+    if found.attempts:
+        sections.append(Section("What was tried", (_attempt_table(found), *_attempt_parts(found))))
+    if found.suggestions:
+        sections.append(Section("What could not be tried from outside", (Lines(found.suggestions),)))
+    return Report(
+        "nsysprof optimize",
+        (
+            *sections,
+            Section("Where the time went", (_step_table(found),)),
+            Section("Notes", (Notes(found.notes),)),
+        ),
+    )
+
+
+def answer_lines(found: Optimization) -> tuple[str, ...]:
+    """Return what is better and by how much, or that nothing is, with the share of time that attention has."""
+    lines = []
+    for attempt in found.attempts:
+        if attempt.is_better:
+            change = attempt.comparison.change
+            low, high = _shorter(change.high), _shorter(change.low)
+            lines.append(f"With {attempt.name}, a step is {_shorter(change.ratio)} shorter [{low}, {high}].")
+    if lines:
+        return tuple(lines)
+    open_ones = [each for each in found.attempts if each.comparison.change.verdict is LatencyVerdict.INCONCLUSIVE]
+    if open_ones:
+        names = ", ".join(attempt.name for attempt in open_ones)
+        return (f"Nothing is better for certain. Open: {names}; more turns would decide.",)
+    share = found.attention_share_pct
+    told = "its share of the time is unknown" if share is None else f"attention has {share:.1f} % of the kernels' time"
+    if not found.uses:
+        told = "no call of attention was seen"
+    if any(use.share_pct is not None for use in found.uses) or found.tuned:
+        return (f"Your program gains nothing from another backend; {told}.",)
+    return (f"Nothing was found that makes your program faster; {told}.",)
+
+
+def _shorter(ratio: float | None) -> str:
+    return "unknown" if ratio is None else f"{100 * (1 - ratio):.1f} %"
+
+
+def _what_to_paste(best: Attempt) -> Section:
+    parts: tuple[Part, ...] = (
+        Paragraph("Without a change of the code:"),
+        Code(best.setting, "sh"),
+        Paragraph("Or in the code:"),
+        Code(best.paste, "python"),
+    )
+    return Section("What to use", parts)
+
+
+def _attention_lines(found: Optimization) -> tuple[str, ...]:
+    if not found.uses:
+        return (
+            "No call of attention was seen. Calls in C++ extensions and in other processes than Python's are not seen.",
+        )
+    share = found.attention_share_pct
+    told = "unknown: the trace has no GPU work" if share is None else f"{share:.1f} % of the time of all kernels"
+    calls = sum(use.calls for use in found.uses)
+    return (f"Attention: {told}; {count_of(calls, 'call')} of {count_of(len(found.uses), 'shape')}.", *_changing(found))
+
+
+def _changing(found: Optimization) -> list[str]:
+    """Return a sentence for each line of the program whose shapes change from call to call."""
+    counts = Counter(use.site for use in found.uses)
+    return [
+        f"{site or 'One place'} calls attention with {count} shapes: where they change at each step, no policy has a "
+        "rule for the next one. Pad to a few lengths, or use a cache of fixed size."
+        for site, count in counts.items()
+        if count > _MANY_SHAPES
+    ]
+
+
+def _use_table(found: Optimization) -> Table:
+    best = {(use.site, use.shape): use for use in found.tuned}
+    rows = []
+    for use in found.uses:
+        tuned = None if use.shape is None else best.get((use.site, use.shape))
+        answer = Cell(use.not_tuned) if tuned is None else Cell(f"{tuned.backend} ({tuned.why})")
+        over = tuned.over_auto if tuned is not None and tuned.in_policy else None
+        ran = Cell(use.backend_ran, reason="unknown")
+        rows.append((use.site, _name(use), use.calls, ran, Cell(use.share_pct), answer, Cell(over)))
+    columns = (
+        Column("where", Unit.NAME),
+        Column("shape", Unit.NAME),
+        Column("calls", Unit.COUNT, drop=3),
+        Column("ran", drop=1),
+        Column("share", Unit.SHARE, drop=2),
+        Column("best", Unit.PROSE),
+        Column("auto over best", Unit.RATIO, drop=4),
+    )
+    return make_table("Shapes", columns, rows, source=_JSON)
+
+
+def _name(use: AttentionUse) -> str:
+    shape = use.shape
+    if shape is None:
+        return "unknown"
+    heads = f"{shape.heads}" if shape.kv_heads == shape.heads else f"{shape.heads}/{shape.kv_heads}"
+    causal = "causal" if shape.causal else "full"
+    return f"B{shape.batch} H{heads} S{shape.seq} D{shape.head_dim} {shape.dtype} {causal} {shape.pass_}"
+
+
+def _attempt_table(found: Optimization) -> Table:
+    rows = []
+    for attempt in found.attempts:
+        change = attempt.comparison.change
+        measured = None if change.ratio is None else 100 * (1 - change.ratio)
+        low = None if change.high is None else 100 * (1 - change.high)
+        high = None if change.low is None else 100 * (1 - change.low)
+        verdict = change.verdict.value if change.verdict else change.candidate.status
+        predicted = Cell(attempt.predicted_pct, reason="not predicted")
+        rows.append((attempt.name, attempt.why, predicted, Cell(measured, low=low, high=high), verdict))
+    columns = (
+        Column("what", Unit.NAME),
+        Column("why", Unit.PROSE, drop=1),
+        Column("predicted gain", Unit.PERCENT),
+        Column("measured gain [95 %]", Unit.PERCENT),
+        Column("verdict"),
+    )
+    return make_table("Attempts", columns, rows, source=_JSON)
+
+
+def _attempt_parts(found: Optimization) -> list[Part]:
+    parts: list[Part] = []
+    for attempt in found.attempts:
+        first = f"{attempt.name}: {comparison_line(attempt.comparison)}"
+        parts.append(Lines((first, *detail_lines(attempt.comparison))))
+    return parts
+
+
+def _step_table(found: Optimization) -> Table:
+    rows = [(step.name, step.seconds * 1e9, step.outcome) for step in found.steps]
+    rows.append(("in all", sum(step.seconds for step in found.steps) * 1e9, ""))
+    columns = (Column("step"), Column("time", Unit.NS), Column("outcome", Unit.PROSE))
+    return make_table("Steps", columns, rows, source=_JSON)

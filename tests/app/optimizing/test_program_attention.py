@@ -1,0 +1,57 @@
+"""What a trace says for the optimization of its program."""
+
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from nsysprof.app.optimizing.program_attention import allocates_in_loops, read_program, wants_tf32
+from nsysprof.attention.shape import Shape
+
+ROW = {
+    "range": "train.py:8", "batch": 2, "heads": 8, "kv_heads": 4, "seq_q": 64, "seq_kv": 64, "head_dim": 32,
+    "dtype": "bf16", "causal": True, "mask": "none", "dropout": 0.0, "pass": "fwd", "calls": 10, "backend_ran": "flash",
+    "kernel_count": 10, "kernel_total_ns": 100, "share_pct": 10.0, "function": "sdpa", "layout": "bhsd",
+}  # fmt: skip
+
+
+def analysis(*rows, kernels=(), codes=()):
+    return SimpleNamespace(
+        attention=pd.DataFrame(rows) if rows else None,
+        kernels=pd.DataFrame(list(kernels), columns=["name", "share_pct"]),
+        findings=SimpleNamespace(items=[SimpleNamespace(code=code) for code in codes]),
+    )
+
+
+def test_calls_of_a_training_count_with_their_backward_pass():
+    backward = {**ROW, "pass": "bwd", "calls": 8, "kernel_total_ns": 200, "share_pct": 20.0}
+    facts = read_program(analysis(ROW, backward))
+    training, inference = facts.uses
+    shape = {"seq": 64, "batch": 2, "heads": 8, "kv_heads": 4, "head_dim": 32, "dtype": "bf16", "causal": True}
+    assert (training.shape, training.calls) == (Shape(**shape, pass_="fwdbwd"), 8)
+    assert (inference.shape, inference.calls) == (Shape(**shape, pass_="fwd"), 2)
+    assert training.share_pct + inference.share_pct == pytest.approx(30.0)
+    assert facts.attention_share_pct == 30.0
+    assert training.backend_ran == "flash"
+
+
+@pytest.mark.parametrize("change", [{"batch": None}, {"dtype": "fp64"}, {"mask": "nested"}, {"causal": None}])
+def test_what_no_policy_can_have_has_no_shape(change):
+    (use,) = read_program(analysis({**ROW, **change})).uses
+    assert use.shape is None
+    assert use.not_tuned
+
+
+def test_a_program_without_attention_or_a_gpu():
+    assert read_program(analysis()).uses == ()
+    assert read_program(analysis()).attention_share_pct is None
+    (use,) = read_program(analysis({**ROW, "share_pct": None, "kernel_total_ns": None, "backend_ran": None})).uses
+    assert (use.share_pct, use.kernel_total_ns, use.backend_ran) == (None, None, None)
+
+
+def test_reasons_to_try_settings():
+    plain = [("ampere_sgemm_128x64_tn", 30.0), ("sm80_xmma_gemm_bf16bf16_bf16f32", 60.0)]
+    assert wants_tf32(read_program(analysis(kernels=plain)))
+    assert not wants_tf32(read_program(analysis(kernels=plain[1:])))
+    assert allocates_in_loops(read_program(analysis(codes=["alloc-in-loop"])))
+    assert not allocates_in_loops(read_program(analysis(codes=["sync"])))

@@ -1,0 +1,102 @@
+"""The whole loop: on the CPU with a real program, and what is refused before anything runs."""
+
+import json
+import sys
+
+import pytest
+
+from nsysprof.app.optimize import OptimizeRequest, is_better, optimize, plan_optimize
+from nsysprof.errors import UsageError
+from nsysprof.report.formats.markdown import render_markdown
+from nsysprof.report.reports.optimize_report import answer_lines, optimize_report
+from nsysprof.results.comparison import LatencyChange, LatencyVerdict, SideOfCase
+from nsysprof.results.optimization import Attempt, AttentionUse, Optimization
+from nsysprof.results.program_runs import ProgramComparison, ProgramSideSummary, Sameness, ValueComparison
+from tests.builders import run_command
+
+TRAINING = """
+import torch
+import torch.nn.functional as F
+torch.manual_seed(0)
+layer = torch.nn.Linear(32, 96)
+optimizer = torch.optim.SGD(layer.parameters(), 0.01)
+for step in range(8):
+    q, k, v = (part.view(1, 64, 2, 16).transpose(1, 2) for part in layer(torch.randn(1, 64, 32)).chunk(3, -1))
+    loss = F.scaled_dot_product_attention(q, k, v, is_causal=True).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+    print("loss", loss.item())
+"""
+
+
+def comparison(verdict, ratio=0.8, values=None):
+    side = SideOfCase("ok", median_ns=10.0)
+    change = LatencyChange("train.py", verdict, side, side, ratio=ratio, low=ratio - 0.02, high=ratio + 0.02)
+    summary = ProgramSideSummary("as it is", 3, 0, 10.0, 10, 100, None)
+    return ProgramComparison(("train.py",), summary, summary, "printed lines", change, values)
+
+
+def optimization(*attempts, share=12.0):
+    uses = (AttentionUse("train.py:8", None, 3, "flash", 5, share, "its sizes are unknown"),)
+    return Optimization(("train.py",), uses, share, (), attempts, (), ())
+
+
+def attempt(found):
+    return Attempt(
+        "the policy", "it won", "NSYSPROF_POLICY=p", "with it", 10.0, found, is_better(found), "bench-policy"
+    )
+
+
+def test_the_answer_is_the_gain_or_that_there_is_none():
+    faster = attempt(comparison(LatencyVerdict.FASTER))
+    assert answer_lines(optimization(faster)) == ("With the policy, a step is 20.0 % shorter [18.0 %, 22.0 %].",)
+    assert "NSYSPROF_POLICY=p" in render_markdown(optimize_report(optimization(faster)))
+    (none,) = answer_lines(optimization(attempt(comparison(LatencyVerdict.SAME, 1.0))))
+    assert none == "Your program gains nothing from another backend; attention has 12.0 % of the kernels' time."
+    (still_open,) = answer_lines(optimization(attempt(comparison(LatencyVerdict.INCONCLUSIVE, 0.99))))
+    assert "more turns would decide" in still_open
+
+
+def test_a_faster_program_with_other_values_is_not_better():
+    values = ValueComparison(Sameness.DIFFERENT, "", 5, 1.0, 30.0)
+    assert is_better(comparison(LatencyVerdict.FASTER))
+    assert not is_better(comparison(LatencyVerdict.FASTER, values=values))
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"budget_s": 1.0}, "too short"),
+        ({"resume": True}, "needs the folder"),
+        ({"argv": ("no-such-program-here",)}, "was not found"),
+        ({"value_pattern": "loss"}, "needs a group"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_runs(fields, says, tmp_path):
+    with pytest.raises(UsageError, match=says):
+        optimize(OptimizeRequest(**{"argv": ("true",), **fields}))
+    with pytest.raises(UsageError, match="is not a capture"):
+        plan_optimize(OptimizeRequest(("true",), captured=tmp_path))
+
+
+@pytest.mark.nsys
+@pytest.mark.slow
+def test_the_loop_closes_on_the_cpu(tmp_path):
+    """A training on the CPU: its shape is found and tuned with math and flash, and the page gives an answer."""
+    pytest.importorskip("torch", reason="needs the extra [torch]")
+    (tmp_path / "train.py").write_text(TRAINING)
+    out = tmp_path / "out"
+    options = ["--budget", 150, "--processes", 2, "--value-pattern", "loss (.+)", "--out", out]
+    done = run_command.run("optimize", *options, "--json", "--", sys.executable, tmp_path / "train.py")
+    assert done.returncode == 0, done.stderr
+    data = json.loads(done.stdout)
+    (use,) = data["uses"]
+    assert (use["shape"]["seq"], use["shape"]["pass"], use["calls"], use["not_tuned"]) == (64, "fwdbwd", 8, "")
+    (tuned,) = data["tuned"]
+    assert tuned["backend"] in ("math", "flash", "auto")
+    assert (out / "report.html").is_file()
+    assert [step["name"] for step in data["steps"]][:3] == ["capture", "analyze", "tune"]
+    for tried in data["attempts"]:
+        assert tried["comparison"]["values"]["verdict"] == "equal"
+    again = run_command.run("optimize", *options, "--resume", "--json", "--", sys.executable, tmp_path / "train.py")
+    assert json.loads(again.stdout)["steps"][0]["outcome"] == "kept from the run before"
