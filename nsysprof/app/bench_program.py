@@ -28,7 +28,7 @@ from nsysprof.notes import Note, make_note
 from nsysprof.results.program_runs import OK, ProgramComparison, TimedRun
 
 if TYPE_CHECKING:
-    from nsysprof.analysis.comparison.gate_spec import GateRule
+    from nsysprof.analysis.comparison.gate.gate_spec import GateRule
     from nsysprof.capture.user_program.time_program import TimedProgram
     from nsysprof.results.gate_result import GateResult
     from nsysprof.results.program_runs import ValueComparison
@@ -216,7 +216,7 @@ def conclude(runs: Sequence[TimedRun], request: ProgramBenchRequest, notes: Sequ
         compare_values,
         summarize_side,
     )
-    from nsysprof.analysis.comparison.gate import judge
+    from nsysprof.analysis.comparison.gate.gate import judge
     from nsysprof.analysis.sampling.significance import MARGIN_PCT
     from nsysprof.results.comparison import LatencyComparison
 

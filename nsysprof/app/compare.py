@@ -14,7 +14,7 @@ from nsysprof.files.folder_kinds import COMPARISON
 from nsysprof.files.result_folder import claim_folder
 
 if TYPE_CHECKING:
-    from nsysprof.analysis.comparison.gate_spec import GateRule
+    from nsysprof.analysis.comparison.gate.gate_spec import GateRule
     from nsysprof.results.comparison import Input, VersionComparison
 
 
@@ -37,7 +37,7 @@ def compare(request: CompareRequest, progress: Progress = SILENT) -> CompareResu
 
 def parse_rules(request: CompareRequest) -> tuple[GateRule, ...]:
     """Return the rules of the gate. Raise UsageError for what is not valid in the request."""
-    from nsysprof.analysis.comparison.gate_spec import parse_gate
+    from nsysprof.analysis.comparison.gate.gate_spec import parse_gate
 
     if not request.baseline or not request.candidate:
         raise UsageError("A comparison needs a baseline and a candidate.", "Give at least one input for each side.")

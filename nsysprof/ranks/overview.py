@@ -10,7 +10,6 @@ import pandas as pd
 
 from nsysprof.analysis.kernel_names.categories import categorize
 from nsysprof.analysis.sampling.student_t import t_isf
-from nsysprof.arrays import Floats
 from nsysprof.notes import Note
 from nsysprof.ranks.collective_waits.clocks import arrivals, fit_clocks
 from nsysprof.ranks.collective_waits.stragglers import choose_evidence, find_late, name_ranges, typical, uneven_ranges
@@ -18,6 +17,7 @@ from nsysprof.ranks.distributions import ROUNDING_ERROR, Distributions, Key
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Partial
 from nsysprof.ranks.rank_notes import rank_notes
 from nsysprof.results.rank_results import OUTLIER_ALPHA, OUTLIER_PCT, OUTLIER_RANKS, RankRow, RanksAnalysis
+from nsysprof.trace.schema import Floats
 
 QUANTILES = {"p05": 0.05, "q25": 0.25, "med": 0.5, "q75": 0.75, "p95": 0.95, "p99": 0.99}
 _STATISTICS = (

@@ -17,7 +17,7 @@ from nsysprof.report.figures.png import can_draw
 from nsysprof.report.formats.html import render_html
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.formats.sarif import render_sarif
-from nsysprof.report.formats.timeline_data import timeline_data
+from nsysprof.report.formats.timeline.timeline_data import timeline_data
 from nsysprof.report.reports.analysis_report import analysis_report
 from nsysprof.results.analysis import Analysis, CaptureRecord, Device
 from nsysprof.results.checks.recording_cost import cost_table

@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nsysprof.arrays import Int64s as Int64s  # noqa: PLC0414  whoever takes tables takes their columns
+# Whoever takes tables takes their columns.
+from nsysprof.arrays import Floats as Floats  # noqa: PLC0414
+from nsysprof.arrays import Int64s as Int64s  # noqa: PLC0414
 from nsysprof.notes import Loss, Note
 from nsysprof.trace.gpu_metrics_schema import GpuMetrics
 

@@ -17,8 +17,8 @@ from nsysprof.analysis.comparison.compare_latency import METHOD, Settings, compa
 from nsysprof.analysis.comparison.compare_ranges import compare_ranges
 from nsysprof.analysis.comparison.compare_turns import METHOD as TURNS_METHOD
 from nsysprof.analysis.comparison.compare_turns import UNIT, compare_in_turn
-from nsysprof.analysis.comparison.gate import judge
-from nsysprof.analysis.comparison.gate_spec import GateRule
+from nsysprof.analysis.comparison.gate.gate import judge
+from nsysprof.analysis.comparison.gate.gate_spec import GateRule
 from nsysprof.analysis.comparison.range_facts import WHOLE
 from nsysprof.attention.case import Case
 from nsysprof.errors import NotComparableError

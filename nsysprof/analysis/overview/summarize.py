@@ -33,7 +33,7 @@ from nsysprof.analysis.overview.trace_overview import (
     outline,
 )
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
-from nsysprof.analysis.ranges.summarize_ranges import summarize_ranges
+from nsysprof.analysis.ranges.summarize_ranges import RangeSummary, summarize_ranges
 from nsysprof.analysis.steps.find_steps import find_steps
 from nsysprof.analysis.steps.step_times import time_steps
 from nsysprof.attention.policy_file import PolicyFile
@@ -81,14 +81,9 @@ def summarize(
             unfold=unfold,
         )
     whole = outline(tables, found, totals.result(), sampled, summary.traffic)
-    by_name = summary.by_name
     # Without calls, no work has a range.
     if not whole.is_counted or (tables.calls is None and len(tables.work)):
-        launches = ("launch_count", "graph_launch_count", "lost_launch_count") if whole.totals.launch_count else ()
-        gpu = [column.name for column in RANGES.columns if column.of_work and column.name not in launches]
-        by_name[gpu] = pd.DataFrame({c: pd.array([pd.NA] * len(by_name), dtype="Int64") for c in gpu})
-        summary.tree[[column.name for column in RANGE_TREE.columns if column.of_work]] = pd.NA
-        summary.instances[[column.name for column in RANGE_INSTANCES.columns if column.of_work]] = pd.NA
+        _make_work_unknown(summary, knows_launches=bool(whole.totals.launch_count))
     ledger = findings = step_times = None
     if whole.is_counted and not len(found.replays[1]):
         lost = None if tables.calls is None else found.launches & ~found.launching
@@ -102,7 +97,7 @@ def summarize(
         coverage=replace(coverage.result(), launches_without_gpu_record=whole.lost),
         totals=whole.totals,
         kernels=kernels.result(),
-        ranges=by_name,
+        ranges=summary.by_name,
         range_instances=summary.instances,
         range_kernels=summary.kernels,
         caused_kernels=summary.caused,
@@ -120,6 +115,16 @@ def summarize(
         attention=list_attention(tables, tables.launch, attributed.ranges),
         memory_owners=list_owners(found.memory, attributed.ranges),
     )
+
+
+def _make_work_unknown(summary: RangeSummary, *, knows_launches: bool) -> None:
+    """Empty the columns of ranges that are about work. knows_launches: keep the numbers of launches."""
+    launches = ("launch_count", "graph_launch_count", "lost_launch_count") if knows_launches else ()
+    gpu = [column.name for column in RANGES.columns if column.of_work and column.name not in launches]
+    unknown = pd.array([pd.NA] * len(summary.by_name), dtype="Int64")
+    summary.by_name[gpu] = pd.DataFrame(dict.fromkeys(gpu, unknown))
+    summary.tree[[column.name for column in RANGE_TREE.columns if column.of_work]] = pd.NA
+    summary.instances[[column.name for column in RANGE_INSTANCES.columns if column.of_work]] = pd.NA
 
 
 def _coverage(tables: Tables, found: Attribution, caused: CausedWork | None) -> Coverage:

@@ -10,7 +10,7 @@ from nsysprof.app.inputs.compare_inputs import is_input, is_trace
 from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.app.read_history import is_results_database
 from nsysprof.errors import NsysprofError, TraceError
-from nsysprof.plain_text import plain_line
+from nsysprof.report.formats.escape import clean
 
 HISTORY = "results database"
 _REPORT = "report.html"
@@ -55,9 +55,9 @@ def list_inputs(sources: Sequence[Path]) -> tuple[ViewInput, ...]:
     found: list[ViewInput] = []
     for source in sources:
         try:
-            found += [ViewInput(plain_line(str(path)), path, _kind(path)) for path in _find(source)]
+            found += [ViewInput(clean(str(path)), path, _kind(path)) for path in _find(source)]
         except NsysprofError as error:
-            found.append(ViewInput(plain_line(str(source)), source, "unknown", error))
+            found.append(ViewInput(clean(str(source)), source, "unknown", error))
     errors = [each.error for each in found if each.error is not None]
     if len(errors) == len(found) and errors:
         raise errors[0]

@@ -25,8 +25,8 @@ from nsysprof.app.viewing.view_inputs import HISTORY, ViewInput
 from nsysprof.app.viewing.view_jobs import Jobs, ViewJob, Work
 from nsysprof.errors import NotComparableError, NsysprofError
 from nsysprof.files.json_file import encode_json
-from nsysprof.plain_text import plain_line
 from nsysprof.report.formats import view_page
+from nsysprof.report.formats.escape import clean
 
 if TYPE_CHECKING:
     from nsysprof.report.formats.view_page import ViewRow
@@ -180,7 +180,7 @@ class ViewPages:
             error = view_page.render_error(one.name, "There is no such file.", "", link="./", link_text="All files")
             return _page(error, HTTPStatus.NOT_FOUND)
         listed = [
-            view_page.ListedFile(plain_line(each), quote(each.encode("utf-8", "surrogateescape")), path.stat().st_size)
+            view_page.ListedFile(clean(each), quote(each.encode("utf-8", "surrogateescape")), path.stat().st_size)
             for each, path in found.items()
         ]
         return _page(view_page.render_files(one.name, listed))

@@ -16,7 +16,7 @@ import typer
 
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.cli.terminal.standard_streams import show_status
-from nsysprof.plain_text import plain_line, plain_lines
+from nsysprof.report.formats.escape import clean
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -42,10 +42,10 @@ class TerminalProgress(Progress):
     """Show progress on stderr where it is a terminal. Only what the user must know is said elsewhere too."""
 
     def say(self, text: str) -> None:
-        show_status(plain_line(text))
+        show_status(clean(text))
 
     def tell(self, text: str) -> None:
-        typer.echo(plain_lines(text), err=True)
+        typer.echo("\n".join(map(clean, text.split("\n"))), err=True)
 
     @contextmanager
     def traces(self, count: int) -> Iterator[Callable[[int, str], None]]:
@@ -114,7 +114,7 @@ class Meter:
     def __init__(self, total: int, bars: Bars | None, title: str) -> None:
         self._total, self._bars, self._begin, self._done = total, bars, time.monotonic(), 0.0
         if bars is not None:
-            self._task = bars.add_task(plain_line(title), total=total, count=f"0/{total:,}", rate="", name="")
+            self._task = bars.add_task(clean(title), total=total, count=f"0/{total:,}", rate="", name="")
 
     def advance(self, more: int, name: str = "") -> None:
         """Count more of it."""
@@ -131,7 +131,7 @@ class Meter:
             completed=done,
             count=f"{done:,.0f}/{self._total:,}",
             rate=rate_text(done / seconds) if seconds > 0 else "",
-            name=plain_line(name)[:_MOST_NAME],
+            name=clean(name)[:_MOST_NAME],
         )
 
 

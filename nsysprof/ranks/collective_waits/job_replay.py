@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nsysprof.arrays import Floats
 from nsysprof.ranks.collective_waits.clocks import Arrivals, Matched
 from nsysprof.ranks.collective_waits.rank_progress import SAME_NS
-from nsysprof.trace.schema import NULL, Bools, Int64s
+from nsysprof.trace.schema import NULL, Bools, Floats, Int64s
 
 # A host that waited less than this between two collectives went on without waiting.
 _LEAST_WAIT_NS = 20_000

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.sampling.student_t import t_isf, t_sf
-from nsysprof.arrays import Floats
 from nsysprof.ranks.collective_waits.clocks import Arrivals
 from nsysprof.ranks.collective_waits.job_replay import RecordedJob, read_job, replay
 from nsysprof.results.column_registry.column import Dtype
@@ -21,7 +20,7 @@ from nsysprof.results.rank_results import (
     STRAGGLER_EXCESS_PCT,
     RankRow,
 )
-from nsysprof.trace.schema import Int64s
+from nsysprof.trace.schema import Floats, Int64s
 
 _RANGES_EACH = 3
 _LEAST_SHARE = 0.1

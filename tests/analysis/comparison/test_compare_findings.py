@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from nsysprof.analysis.comparison.compare_findings import compare_findings
-from nsysprof.analysis.comparison.gate_spec import parse_gate
+from nsysprof.analysis.comparison.gate.gate_spec import parse_gate
 from nsysprof.errors import UsageError
 from tests.analysis.programs import train
 

@@ -19,7 +19,7 @@ from nsysprof.attention.range_name import parse_range
 from nsysprof.report.figures.occupancy import busy_shares
 from nsysprof.report.figures.style.palette import CATEGORY_COLORS
 from nsysprof.report.formats.escape import clean
-from nsysprof.report.formats.timeline_lanes import Lane, list_lanes
+from nsysprof.report.formats.timeline.timeline_lanes import Lane, list_lanes
 from nsysprof.report.sections.vocabulary import words_for
 from nsysprof.results.analysis import Analysis
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nsysprof.analysis.comparison.gate_spec import ANY_FINDING, FINDING, LATENCY_METRICS, GateRule
+from nsysprof.analysis.comparison.gate.gate_spec import ANY_FINDING, FINDING, LATENCY_METRICS, GateRule
 from nsysprof.results.comparison import (
     METRICS,
     SAME_SAMPLES,

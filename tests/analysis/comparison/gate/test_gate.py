@@ -1,7 +1,7 @@
 import pytest
 
-from nsysprof.analysis.comparison.gate import judge
-from nsysprof.analysis.comparison.gate_spec import parse_gate
+from nsysprof.analysis.comparison.gate.gate import judge
+from nsysprof.analysis.comparison.gate.gate_spec import parse_gate
 from nsysprof.results.comparison import (
     SAME_SAMPLES,
     LatencyChange,

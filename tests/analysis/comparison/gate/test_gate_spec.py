@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof.analysis.comparison.gate_spec import GateRule, known_metrics, parse_gate
+from nsysprof.analysis.comparison.gate.gate_spec import GateRule, known_metrics, parse_gate
 from nsysprof.errors import UsageError
 
 

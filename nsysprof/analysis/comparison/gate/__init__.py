@@ -1,0 +1,1 @@
+"""Decide whether a comparison passes the rules that the user gave."""

@@ -1,0 +1,1 @@
+"""Lay out the timeline that the page of a report draws."""
