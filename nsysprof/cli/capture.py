@@ -12,7 +12,6 @@ from nsysprof.cli.measurement import run_measurement
 from nsysprof.cli.terminal.console import print_json
 from nsysprof.errors import UsageError
 from nsysprof.files.json_file import json_value
-from nsysprof.units import parse_size
 
 if TYPE_CHECKING:
     from nsysprof.app.capture import CaptureRequest, CaptureResult
@@ -150,9 +149,10 @@ MeasureCost = Annotated[
     ),
 ]
 MaxSize = Annotated[
-    str,
+    float,
     typer.Option(
-        help="Stop recording when nsys has written this, e.g. 4GB.", rich_help_panel=_PROGRAM, show_default=False
+        help="Stop recording when nsys has written this (million bytes). 0: no limit.",
+        rich_help_panel=_PROGRAM,
     ),
 ]
 KeepReport = Annotated[
@@ -200,7 +200,7 @@ def capture(
     retry: Retry = None,
     probe: Probe = True,
     measure_cost: MeasureCost = False,
-    max_size: MaxSize = "",
+    max_size: MaxSize = 0.0,
     keep_report: KeepReport = True,
     hold: Hold = False,
     nsys: options.Nsys = None,
@@ -239,7 +239,7 @@ def capture(
                 retry=retry,
                 probe=probe,
                 measure_cost=measure_cost,
-                max_bytes=parse_size(max_size) if max_size else 0,
+                max_bytes=int(max_size * 1e6),
                 keep_report=keep_report,
                 stdout_to_stderr=as_json,
                 nsys=nsys,

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 GROUP = typer.main.get_command(app)
 COMMANDS = GROUP.commands
 # Said in the command's own words: what is written to --out, and the passes, of which explain knows fewer.
-OWN_WORDS = {"--out", "--pass"}
+OWN_WORDS = {"--out", "--pass", "--max-size"}
 
 
 def options_of(command):
