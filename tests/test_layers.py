@@ -146,7 +146,7 @@ def test_no_command_imports_another(module: str) -> None:
 def test_no_import_cycles() -> None:
     """Raises CycleError, which names the cycle."""
     graph = {module: own_imports(module) - {module, "nsysprof"} for module in MODULES}
-    tuple(TopologicalSorter(graph).static_order())
+    assert set(TopologicalSorter(graph).static_order()) >= set(MODULES)
 
 
 @pytest.mark.parametrize("module", list(MODULES))

@@ -15,6 +15,7 @@ from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.attention.attention_call import AttentionCall
 from nsysprof.attention.constraints import parse_refusal
 from nsysprof.attention.eligibility import EligibilityAnswer, Ran
+from nsysprof.attention.shape import Shape
 from nsysprof.notes import Note, Severity
 from nsysprof.report.document import Figure, Report
 from nsysprof.report.reports.analysis_report import analysis_report, capture_report
@@ -23,7 +24,10 @@ from nsysprof.report.reports.bundle_report import Shared, bundle_report
 from nsysprof.report.reports.compare_report import compare_report
 from nsysprof.report.reports.doctor_report import doctor_report
 from nsysprof.report.reports.explain_report import explain_report
+from nsysprof.report.reports.history_report import history_report
 from nsysprof.report.reports.memory_report import memory_comparison_report, memory_report
+from nsysprof.report.reports.optimize_report import optimize_report
+from nsysprof.report.reports.program_report import program_report
 from nsysprof.report.reports.ranks_report import ranks_report
 from nsysprof.report.reports.tune_report import tuning_report, tuning_sections
 from nsysprof.report.reports.whatif_report import whatif_report
@@ -45,6 +49,10 @@ from nsysprof.results.comparison import (
 )
 from nsysprof.results.findings.causes import Finding, Findings, WhatIf, WhatIfAnswer
 from nsysprof.results.gate_result import GateFinding, GateResult, Outcome
+from nsysprof.results.latency_history import CaseHistory, HistoryPoint
+from nsysprof.results.optimization import Attempt, AttentionUse, Optimization, OptimizeStep, TunedUse
+from nsysprof.results.policy_use import PolicyUse
+from nsysprof.results.program_runs import ProgramComparison, ProgramSideSummary, Sameness, ValueComparison
 from nsysprof.results.rank_results import ClockFit, RankRow, RanksAnalysis
 from tests.builders.allocator_snapshot import SnapshotBuilder, frames
 from tests.report import samples
@@ -303,6 +311,68 @@ def doctor() -> Report:
         Check("nsys", State.PROBLEM, "nsys does not run", "Install it again."),
     )
     return doctor_report(checks)
+
+
+def program_runs() -> ProgramComparison:
+    """Return a program whose candidate is faster with equal values, and whose gate passed."""
+    sides = [
+        ProgramSideSummary(label, 6, failed, step, 40, peak, 2 << 30, use)
+        for label, failed, step, peak, use in (
+            ("this environment", 0, 120.0 * MS, 1 << 30, None),
+            (
+                "NSYSPROF_POLICY=policy.json",
+                1,
+                90.0 * MS,
+                900 << 20,
+                PolicyUse(480, 12, 0, {}, ("12 calls had a mask",)),
+            ),
+        )
+    ]
+    change = LatencyChange(
+        "train.py", LatencyVerdict.FASTER, SideOfCase("ok", "", 120.0 * MS), SideOfCase("ok", "", 90.0 * MS),
+        ratio=0.75, low=0.74, high=0.77,
+    )  # fmt: skip
+    values = ValueComparison(Sameness.EQUAL, "", 40, 0.5, 0.02, 0.01)
+    gate = (GateResult("slower:3%", "train.py", Outcome.PASS, "-25 %"),)
+    return ProgramComparison(
+        ("train.py",), *sides, "steps of the optimizer", change, values, gate, (WARNING,), ("How.",)
+    )
+
+
+def program() -> Report:
+    return program_report(program_runs())
+
+
+def optimize() -> Report:
+    """Return the page of a program that gains from a policy, with a call that could not be tuned."""
+    shape = Shape(seq=1024, batch=8, heads=16, head_dim=64, dtype="bf16", causal=True)
+    uses = (
+        AttentionUse("model.py:77", shape, 480, "math", 30 * MS, 25.0),
+        AttentionUse("model.py:90", None, 12, None, None, None, "its mask is nested"),
+    )
+    tuned = (TunedUse("model.py:77", shape, "flash", "winner", 2.4, 25.0, True),)
+    attempt = Attempt(
+        "the policy", "attention in model.py:77", "NSYSPROF_POLICY=policy.json", 'with nsysprof.policy("policy.json"):',
+        20.0, program_runs(), True, "policy",
+    )  # fmt: skip
+    steps = (OptimizeStep("record", 12.5, "3 steps"), OptimizeStep("tune", 61.0, "1 shape"))
+    return optimize_report(
+        Optimization(
+            ("python", "train.py"), uses, 25.0, tuned, (attempt,), ("Pin the copies.",), steps, (WARNING,), "p.json"
+        )
+    )
+
+
+def history() -> Report:
+    """Return three runs of a case, one of them under other conditions, and a case that failed."""
+    points = [
+        HistoryPoint(
+            f"2026-01-{day:02}T10:00:00Z", "ok", median, 0.98 * median, 1.02 * median, 30, conditions, "H200, torch 2"
+        )
+        for day, median, conditions in ((1, 9000.0, "old"), (2, 1000.0, "new"), (3, 1500.0, "new"))
+    ]
+    failed = HistoryPoint("2026-01-04T10:00:00Z", "timeout", None, None, None, None, "new", "H200, torch 2")
+    return history_report("all.db", (CaseHistory("flash S=512", tuple(points)), CaseHistory("math", (failed,))), {})
 
 
 def memory(folder: Path) -> Report:

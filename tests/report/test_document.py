@@ -41,7 +41,11 @@ REPORTS = (
     "doctor",
     "memory",
     "memory_comparison",
+    "program",
+    "optimize",
+    "history",
 )
+PACKAGE = Path(__file__).parents[2] / "nsysprof"
 WIDTHS = (80, 100, 120, 160)
 
 
@@ -97,6 +101,11 @@ def reports(tmp_path_factory: pytest.TempPathFactory, trace_path: Callable[[str]
         return made[name]
 
     return make
+
+
+def test_no_report_is_left_out() -> None:
+    composed = {path.stem.removesuffix("_report") for path in (PACKAGE / "report" / "reports").glob("*_report.py")}
+    assert composed - {"analysis"} <= set(REPORTS), "give the report a small result in fixed_results, and a line here"
 
 
 def without_version(text: str) -> str:
