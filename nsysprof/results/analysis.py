@@ -178,6 +178,7 @@ class Analysis:
     caused_kernels: pd.DataFrame
     range_tree: pd.DataFrame
     api: pd.DataFrame
+    range_api: pd.DataFrame
     memops: pd.DataFrame
     gpu_use: pd.DataFrame
     timeline: Timeline

@@ -103,6 +103,7 @@ def summarize(
         caused_kernels=summary.caused,
         range_tree=summary.tree,
         api=api.result(),
+        range_api=summary.range_api,
         gpu_use=summary.gpu_use,
         memops=_memops(tables.work),
         timeline=make_timeline(tables, names, attributed.ranges, found.memory, caused),

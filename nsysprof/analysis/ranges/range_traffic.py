@@ -57,7 +57,7 @@ def gpu_use_table(evidence: RangeEvidence, first_ns: Int64s, last_ns: Int64s) ->
     whole = unit_use_in_groups(metrics, begin, end, np.zeros(len(pids), np.int64), 1, pids, used)
     tables = [_use_rows(pd.DataFrame({"range": [None], "style": [None], "domain": [None]}), whole)]
     first_ns, last_ns = _spans(evidence, first_ns, last_ns)
-    keys, number = _families(evidence)
+    keys, number = number_families(evidence)
     chosen = np.flatnonzero((last_ns > first_ns) & _settled(evidence, number))
     if len(chosen):
         present, group = np.unique(number[evidence.group[chosen]], return_inverse=True)
@@ -67,7 +67,7 @@ def gpu_use_table(evidence: RangeEvidence, first_ns: Int64s, last_ns: Int64s) ->
     return pd.concat([each for each in tables if len(each)] or [empty_table(GPU_USE)], ignore_index=True)
 
 
-def _families(evidence: RangeEvidence) -> tuple[pd.DataFrame, Int64s]:
+def number_families(evidence: RangeEvidence) -> tuple[pd.DataFrame, Int64s]:
     """Return the names with their counters folded, by style and domain, and which of them each group has."""
     keys = evidence.attributed.keys
     named = pd.DataFrame(

@@ -19,9 +19,10 @@ from nsysprof.analysis.ranges.caused_kernels import add_caused
 from nsysprof.analysis.ranges.exclusive_kernels import count_exclusive
 from nsysprof.analysis.ranges.instances import InstanceWork, measure_instances, tabulate_instances
 from nsysprof.analysis.ranges.launched_work import LaunchedWork, sum_launched
+from nsysprof.analysis.ranges.range_api import range_api_table
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.analysis.ranges.range_launches import RangeLaunches, count_launches
-from nsysprof.analysis.ranges.range_traffic import add_traffic, gpu_use_table
+from nsysprof.analysis.ranges.range_traffic import add_traffic, gpu_use_table, number_families
 from nsysprof.analysis.ranges.range_tree import tabulate_tree
 from nsysprof.analysis.ranges.slow_instances import mark_slow_instances
 from nsysprof.analysis.ranges.unknown_work import blank_unknown, find_opaque
@@ -51,8 +52,9 @@ class RangeSummary:
     slow: tuple[Note, ...]
     # The traffic of the ranges that have work; None without DRAM counters.
     traffic: DramTraffic | None
-    # The rows of gpu_use.csv.
+    # The rows of gpu_use.csv and of range_api.csv.
     gpu_use: pd.DataFrame
+    range_api: pd.DataFrame
 
 
 def summarize_ranges(evidence: RangeEvidence, *, unfold: bool = False) -> RangeSummary:
@@ -97,6 +99,7 @@ def summarize_ranges(evidence: RangeEvidence, *, unfold: bool = False) -> RangeS
         slow,
         traffic,
         gpu_use_table(evidence, each.first_ns, each.last_ns),
+        range_api_table(evidence, number_families(evidence)),
     )
 
 

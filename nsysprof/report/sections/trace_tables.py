@@ -168,6 +168,21 @@ def api_table(analysis: Analysis) -> Table:
     return _from_frame("API calls", analysis.api, columns, "api.csv", terminal_rows=0, document_rows=15)
 
 
+def range_api_table(analysis: Analysis) -> Table | None:
+    """Return the API calls in which each range spent the most time; None where no range has any."""
+    if not len(analysis.range_api):
+        return None
+    columns = {
+        "range": Column("range", Unit.NAME),
+        "name": Column("call", Unit.NAME),
+        "calls": Column("calls", Unit.COUNT, drop=1),
+        "total_ns": Column("total", Unit.NS),
+        "wall_pct": Column("of wall", Unit.SHARE),
+    }
+    title = "API calls by range"
+    return _from_frame(title, analysis.range_api, columns, "range_api.csv", terminal_rows=8, document_rows=20)
+
+
 def _from_frame(title: str, frame: pd.DataFrame, columns: Mapping[str, Column], source: str, **fields: Any) -> Table:
     """Return a table of these columns of a data frame. fields: those of Table."""
     shown = frame.head(MOST_ROWS)

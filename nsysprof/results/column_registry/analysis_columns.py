@@ -144,6 +144,17 @@ API = TableFile("analysis", "api.csv", "One row per CUDA API function.", (
     integer("calls", "", "How often it was called."),
     *duration_columns("calls"),
 ))  # fmt: skip
+RANGE_API = TableFile("analysis", "range_api.csv", "One row per range and CUDA API function that its thread called "
+                      "inside it, nested ranges included; of a start/end range, any thread of its process. At most the "
+                      "64 functions with the most time.", (
+    text("range", "Name of the range, counters folded: `step#`."),
+    STYLE, DOMAIN,
+    text("name", "Name of the function, as in `api.csv`."),
+    integer("calls", "", "How often it was called."),
+    integer("total_ns", "ns", "Sum of the durations of these calls."),
+    number("wall_pct", "%", "That sum in percent of the wall time of the range; empty for start/end ranges, whose "
+           "calls may overlap.", nullable=True),
+))  # fmt: skip
 GPU_USE = TableFile("analysis", "gpu_use.csv", "One row per range and sampled unit of the GPU; without `range`, the "
                     "whole trace from its first to its last work.", (
     text("range", "Name of the range, counters folded; empty for the whole trace.", nullable=True),
@@ -305,6 +316,7 @@ FILES = (
     CAUSED_KERNELS,
     RANGE_TREE,
     API,
+    RANGE_API,
     GPU_USE,
     MEMOPS,
     RANGE_INSTANCES,
