@@ -77,7 +77,7 @@ def _use(group: list[dict[Any, Any]]) -> list[AttentionUse]:
                 ran,
                 int(part * sum(totals)) if totals else None,
                 part * sum(shares) if shares else None,
-                "" if shape is not None else "its sizes are unknown",
+                "" if shape is not None else _why_no_shape(first),
             )
         )
     return found
@@ -106,6 +106,18 @@ def _shape(row: dict[Any, Any], pass_: str) -> Shape | None:
         pass_=pass_,
         **fields,
     )
+
+
+def _why_no_shape(row: dict[Any, Any]) -> str:
+    mask = "none" if _is_unknown(row.get("mask")) else str(row["mask"])
+    if mask != "none":
+        return f"it has a mask of the kind {mask}"
+    if (_number(row.get("dropout")) or 0.0) > 0:
+        return "it has dropout, with which another backend draws other random numbers"
+    lengths = _number(row["seq_q"]), _number(row["seq_kv"])
+    if None not in lengths and lengths[0] != lengths[1]:
+        return "its keys have another length than its queries"
+    return "its sizes are unknown"
 
 
 def _fp32_share(kernels: pd.DataFrame) -> float:
