@@ -99,12 +99,16 @@ def check_program_bench(request: ProgramBenchRequest) -> TimedProgram:
         raise UsageError("One turn says nothing about the next.", "Give at least --processes 2.")
     if not 0 <= request.value_tolerance_pct < 1000:
         raise UsageError(f"--value-tolerance {request.value_tolerance_pct:g} is not a valid percentage.", "Give 1.")
+    _pattern("--step-range", request.step_range)
+    if request.step_range and request.step_pattern:
+        raise UsageError("--step-pattern and --step-range are two ways to tell a step.", "Give one of them.")
     if request.resume and request.out is None:
         raise UsageError("--resume needs the folder to go on with.", "Name it with --out.")
     _rules(request)
     return TimedProgram(
         request.argv,
         _pattern("--step-pattern", request.step_pattern),
+        request.step_range,
         _pattern("--value-pattern", request.value_pattern, groups=1),
         request.warmup_steps,
         request.run_timeout_s,
@@ -278,7 +282,7 @@ class _RunsFile(FileHeader, kw_only=True):
 class _About(Struct):
     argv: tuple[str, ...]
     sides: tuple[tuple[tuple[tuple[str, str], ...], str], ...]
-    patterns: tuple[str, str, int]
+    patterns: tuple[str, str, str, int]
 
 
 def _about(request: ProgramBenchRequest) -> str:
@@ -288,7 +292,7 @@ def _about(request: ProgramBenchRequest) -> str:
         (side.variables, "" if side.policy is None else hashlib.sha256(side.policy.read_bytes()).hexdigest())
         for side in (request.baseline, request.candidate)
     )
-    patterns = (request.step_pattern, request.value_pattern, request.warmup_steps)
+    patterns = (request.step_pattern, request.step_range, request.value_pattern, request.warmup_steps)
     return hashlib.sha256(encode_json(_About(request.argv, sides, patterns))).hexdigest()
 
 
@@ -319,7 +323,7 @@ class ProgramBenchRequest:
     """A program, its two sides, and how to tell steps and values.
 
     processes: the number of turns.
-    step_pattern, value_pattern, warmup_steps: as in TimedProgram; empty patterns are None there.
+    step_pattern, step_range, value_pattern, warmup_steps: as in TimedProgram; empty patterns are None there.
     value_tolerance_pct: how far values of both sides may be apart, relative to the value.
     budget_s: no turn begins that would not end within it, once two have been run.
     fail_on, margin_pct: as in CompareRequest.
@@ -330,6 +334,7 @@ class ProgramBenchRequest:
     candidate: ProgramSide
     processes: int = 3
     step_pattern: str = ""
+    step_range: str = ""
     value_pattern: str = ""
     value_tolerance_pct: float = 1.0
     warmup_steps: int = 2

@@ -296,6 +296,7 @@ def _bench_request(
         side,
         processes=request.processes,
         step_pattern=request.step_pattern,
+        step_range=request.step_range,
         value_pattern=request.value_pattern,
         value_tolerance_pct=request.value_tolerance_pct,
         warmup_steps=request.warmup_steps,
@@ -309,7 +310,8 @@ def _bench_request(
 class OptimizeRequest:
     """A program, the time that its optimization may take, and how to tell its steps and values.
 
-    processes, step_pattern, value_pattern, value_tolerance_pct, warmup_steps, margin_pct: as in ProgramBenchRequest.
+    processes, step_pattern, step_range, value_pattern, value_tolerance_pct, warmup_steps, margin_pct: as in
+        ProgramBenchRequest.
     captured: a capture of the program with its attention; None to make one.
     stdout_to_stderr: send the standard output of the recorded run to standard error.
     """
@@ -318,6 +320,7 @@ class OptimizeRequest:
     budget_s: float = 600.0
     processes: int = 3
     step_pattern: str = ""
+    step_range: str = ""
     value_pattern: str = ""
     value_tolerance_pct: float = 1.0
     warmup_steps: int = 2

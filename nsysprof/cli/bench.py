@@ -34,7 +34,7 @@ _FOR_BOTH = (
     "program", "processes", "baseline", "candidate", "fail_on", "margin", "case_timeout", "out", "force", "dry_run",
     "as_json",
 )  # fmt: skip
-_FOR_PROGRAMS = ("step_pattern", "value_pattern", "value_tolerance", "warmup_steps", "resume")
+_FOR_PROGRAMS = ("step_pattern", "step_range", "value_pattern", "value_tolerance", "warmup_steps", "resume")
 
 Program = Annotated[
     list[str] | None,
@@ -107,6 +107,7 @@ def bench(
     baseline: Baseline = "",
     candidate: Candidate = "",
     step_pattern: options.StepPattern = "",
+    step_range: options.StepRange = "",
     value_pattern: options.ValuePattern = "",
     value_tolerance: options.ValueTolerance = 1.0,
     warmup_steps: options.WarmupSteps = 2,
@@ -138,6 +139,7 @@ def bench(
                 candidate=parse_program_side(candidate),
                 processes=processes,
                 step_pattern=step_pattern,
+                step_range=step_range,
                 value_pattern=value_pattern,
                 value_tolerance_pct=value_tolerance,
                 warmup_steps=warmup_steps,

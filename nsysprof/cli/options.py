@@ -106,6 +106,13 @@ StepPattern = Annotated[
         rich_help_panel=_STEPS,
     ),
 ]
+StepRange = Annotated[
+    str,
+    typer.Option(
+        help="The begin of an NVTX range of torch whose whole name matches this regular expression ends a step.",
+        rich_help_panel=_STEPS,
+    ),
+]
 ValuePattern = Annotated[
     str,
     typer.Option(

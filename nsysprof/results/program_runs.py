@@ -25,7 +25,7 @@ class StepSource(StrEnum):
     LINES = "printed lines"
     NUMBERS = "numbers in printed lines"
     OPTIMIZER = "steps of the optimizer"
-    RANGES = "NVTX ranges"
+    RANGES = "NVTX ranges of torch"
     RUN = "the run from the import of torch to its end"
     WHOLE = "the whole run"
 

@@ -140,6 +140,8 @@ def test_a_side_is_settings_and_a_policy(tmp_path):
         ({"step_pattern": "("}, "not a valid regular expression"),
         ({"value_pattern": "loss"}, "needs a group"),
         ({"fail_on": "slower"}, "not a valid rule"),
+        ({"step_range": "["}, "not a valid regular expression"),
+        ({"step_range": "a", "step_pattern": "b"}, "two ways"),
         ({"resume": True}, "needs the folder"),
     ],
 )

@@ -25,7 +25,7 @@ from nsysprof.results.policy_use import add_uses
 from nsysprof.results.program_runs import FAILED, OK, TIMED_OUT, StepSource, TimedRun
 
 # As in nsysprof.workload.program_start.step_watch, which works inside the program.
-STEPS = "NSYSPROF_STEPS_FOLDER"
+STEPS, RANGE = "NSYSPROF_STEPS_FOLDER", "NSYSPROF_STEP_RANGE"
 UNITS_NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 _LONGEST_LINE = 1 << 16
 _POLL_S = 0.05
@@ -38,6 +38,7 @@ class TimedProgram:
 
     step_pattern: a line that matches ends a step; a group named s, ms, us or ns is the time itself. None: the steps of
         the optimizer, or the whole run where there are none.
+    step_range: the begin of an NVTX range of torch whose whole name matches it ends a step; empty for none.
     value_pattern: its first group is a value to compare, such as a loss.
     warmup_steps: how many steps at the beginning do not count.
     is_watched: whether the program's Python is told to watch its optimizer and memory.
@@ -45,6 +46,7 @@ class TimedProgram:
 
     argv: tuple[str, ...]
     step_pattern: re.Pattern[str] | None = None
+    step_range: str = ""
     value_pattern: re.Pattern[str] | None = None
     warmup_steps: int = 1
     timeout_s: float = 3600.0
@@ -99,7 +101,7 @@ def run_timed(
         last = f": {printed.last_error}" if printed.last_error else ""
         reason = f"ended after {program.timeout_s:g} s" if ended else f"ended with exit code {code}{last}"
     elif not times:
-        status, reason = FAILED, "no line matches --step-pattern often enough"
+        status, reason = FAILED, "has too few steps for --step-pattern or --step-range"
     return TimedRun(
         side=side,
         turn=turn,
@@ -122,7 +124,9 @@ def _watching(program: TimedProgram, environment: Mapping[str, str], work: Path)
         return found
     rest = [part for part in environment.get("PYTHONPATH", "").split(os.pathsep) if part and part != str(HOOK_FOLDER)]
     found["PYTHONPATH"] = os.pathsep.join([str(HOOK_FOLDER), *rest])
-    return {**found, STEPS: str(work)} if program.is_watched else found
+    if not program.is_watched:
+        return found
+    return {**found, STEPS: str(work), **({RANGE: program.step_range} if program.step_range else {})}
 
 
 def _run(
@@ -187,6 +191,8 @@ def _times(
             return printed.numbers_ns[skip:], StepSource.NUMBERS
         return _differences(printed.moments_ns)[skip:], StepSource.LINES
     steps = [int(step) for step in watched.get("steps_ns", ()) if step > 0][skip:]
+    if program.step_range:
+        return steps, StepSource.RANGES
     if len(steps) >= 2:
         return steps, StepSource.OPTIMIZER
     ran = _whole(watched, "ran_ns")

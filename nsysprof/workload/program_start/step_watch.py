@@ -1,4 +1,7 @@
-"""Watch when each step of an optimizer ended, on the GPU's own clock, and write that and the peak of memory at the end.
+"""Watch when each step ended, on the GPU's own clock, and write that and the peak of memory at the end of the program.
+
+A step ends where the first optimizer ends one, or where a range of torch.cuda.nvtx begins whose name matches the
+regular expression NSYSPROF_STEP_RANGE as a whole.
 
 It needs nothing but torch, because it runs in the program's own Python. The folder is NSYSPROF_STEPS_FOLDER. A step
 costs one event on the GPU and nothing waits for it before the end of the program.
@@ -11,10 +14,12 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import time
 from typing import Any
 
 STEPS = "NSYSPROF_STEPS_FOLDER"
+RANGE = "NSYSPROF_STEP_RANGE"
 _MOST_STEPS = 20_000
 
 
@@ -30,7 +35,12 @@ class _Steps:
     def take(self, optimizer: Any, _arguments: Any, _named: Any) -> None:
         if self.watched is None:
             self.watched = id(optimizer)
-        if id(optimizer) != self.watched or len(self.host_ns) >= _MOST_STEPS:
+        if id(optimizer) == self.watched:
+            self.mark()
+
+    def mark(self) -> None:
+        """Note that a step ends here."""
+        if len(self.host_ns) >= _MOST_STEPS:
             return
         self.host_ns.append(time.monotonic_ns())
         cuda = self.torch.cuda
@@ -67,11 +77,27 @@ class _Steps:
 def watch(torch: Any) -> None:
     """Begin to watch, in a process that has just imported torch."""
     steps, process = _Steps(torch), os.getpid()
+    name = os.environ.get(RANGE)
     with contextlib.suppress(ImportError, AttributeError):
-        from torch.optim.optimizer import register_optimizer_step_post_hook
+        if name:
+            _watch_ranges(torch.cuda.nvtx, re.compile(name), steps)
+        else:
+            from torch.optim.optimizer import register_optimizer_step_post_hook
 
-        register_optimizer_step_post_hook(steps.take)
+            register_optimizer_step_post_hook(steps.take)
     atexit.register(lambda: _write(steps, process))
+
+
+def _watch_ranges(nvtx: Any, pattern: re.Pattern[str], steps: _Steps) -> None:
+    """Mark a step at each beginning of a range with such a name. torch.cuda.nvtx.range pushes by the same function."""
+    push = nvtx.range_push
+
+    def range_push(msg: Any) -> Any:
+        if pattern.fullmatch(str(msg)):
+            steps.mark()
+        return push(msg)
+
+    nvtx.range_push = range_push
 
 
 def _write(steps: _Steps, process: int) -> None:
