@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -20,6 +21,9 @@ from nsysprof.trace.schema import GRAPH, PID_MASK, Bools, RecordedKinds, Tables
 _LEAST_BUSY_S = 1.0
 # A recording that knows of less than this share of what NVML saw is suspicious.
 _LEAST_SHARE = 0.3
+# SMs that were active for less (s) may have run what nsys itself needs.
+_LEAST_SAMPLED_S = 0.01
+_SM_ACTIVE = re.compile(r"^SMs? Active")
 _MOST_NAMED = 4
 Found = Iterator[tuple[Lost | None, Remark]]
 
@@ -45,6 +49,7 @@ def check_recording(tables: Tables, recorded: RecordedKinds, watched: WatchedGpu
         found += _launches(tables, launches, missing)
         found += _replays(tables)
     found += [*_processes(tables, watched), *_busy(tables, watched, is_known=not len(silent))]
+    found += _sampled(tables, watched)
     remarks = split_losses(remark for _, remark in found)
     opaque = len(silent) > 0 or bool((tables.work.kinds() == GRAPH).any())
     return RecordingCheck(
@@ -104,6 +109,17 @@ def _busy(tables: Tables, watched: WatchedGpu, *, is_known: bool) -> Found:
     known_s = float(union_ns(work.start_ns, work.duration_ns, device[work.variant]).sum()) / 1e9
     if known_s < _LEAST_SHARE * seen_s:
         yield None, make_note("busy-without-work", "some", seen=seen_s, known=known_s)
+
+
+def _sampled(tables: Tables, watched: WatchedGpu) -> Found:
+    """Yield what follows from sampled counters of SMs that worked while the trace has no work at all."""
+    metrics = tables.gpu_metrics
+    if metrics is None or watched.is_shared or len(tables.work):
+        return
+    series = [each for each in metrics.use if _SM_ACTIVE.search(each.metric)]
+    active_s = sum(float(each.use_pct.clip(0, 100).sum()) / 100 * each.period_ns / 1e9 for each in series)
+    if active_s >= _LEAST_SAMPLED_S:
+        yield Lost.KERNELS, make_loss("busy-without-work", "sampled", seen=active_s)
 
 
 def _named(names: list[str]) -> str:

@@ -73,3 +73,23 @@ def test_a_gpu_that_worked_though_the_trace_has_nothing(tmp_path):
         assert check(path, seen).lost == ()
     some = check(program(tmp_path).write(tmp_path / "t.sqlite"), WatchedGpu(busy_s=3.0, is_whole=True))
     assert (some.lost, codes(some)) == ((), ["busy-without-work"])
+
+
+def test_counters_that_show_work_though_the_trace_has_none(tmp_path):
+    def sampled(percent, *, kernel=False):
+        builder = TraceBuilder()
+        builder.sampled_gpu(0, cuda=0)
+        builder.metric_names()
+        for number in range(400):
+            builder.sample(100_000 * number, [1_000_000_000, percent, 5, 5])
+        if kernel:
+            builder.launch(1000, 1)
+        return builder.write(tmp_path / f"{percent}{kernel}.sqlite")
+
+    busy = sampled(50)
+    found = check(busy)
+    assert found.lost == (Lost.KERNELS,)
+    assert "about 0.02 s by the sampled counters" in found.remarks.losses[0].note.text
+    assert check(busy, WatchedGpu(is_shared=True)).lost == ()
+    assert check(sampled(1)).lost == ()
+    assert check(sampled(50, kernel=True)).lost == ()
