@@ -8,7 +8,7 @@ import textwrap
 from rich.cells import cell_len
 
 from nsysprof.notes import Note, Severity
-from nsysprof.report.document import Column, Gate, Lines, Notes, Paragraph, Part, Ranking, Report, Table
+from nsysprof.report.document import Code, Column, Gate, Lines, Notes, Paragraph, Part, Ranking, Report, Table
 from nsysprof.report.formats.cell_text import cell_text
 from nsysprof.report.formats.escape import clean
 from nsysprof.report.formats.table_layout import GAP, Layout, lay_out
@@ -45,6 +45,8 @@ def render_part(part: Part, width: int) -> str:
             lines = _list_lines(part)
         case Paragraph():
             lines = [clean(part.text, _LINE)]
+        case Code():
+            lines = [f"  {clean(line, _LINE)}" for line in part.text.split("\n")]
         case Notes():
             lines = [note_line(note) for note in part.notes if note.severity is not Severity.INFO]
         case Ranking():
