@@ -1,0 +1,50 @@
+import gzip
+import lzma
+
+import pytest
+
+from nsysprof.errors import OutputError, TraceDamagedError, TraceForeignError
+from nsysprof.trace.inputs import unpack as unpacking
+from nsysprof.trace.inputs.unpack import unpack, zstd
+
+PACKERS = {".xz": lzma.compress, ".gz": gzip.compress, ".zst": zstd.compress}
+DATA = b"SQLite format 3\0" * 1000
+
+
+@pytest.fixture(params=PACKERS)
+def packed(request, tmp_path):
+    path = tmp_path / f"t.sqlite{request.param}"
+    path.write_bytes(PACKERS[request.param](DATA))
+    return path
+
+
+@pytest.fixture
+def work(tmp_path):
+    (tmp_path / "work").mkdir()
+    return tmp_path / "work"
+
+
+def test_several_streams_in_one_file_are_one_trace(packed, work):
+    packed.write_bytes(packed.read_bytes() * 2)
+    assert unpack(packed, work).read_bytes() == DATA * 2
+
+
+def test_a_truncated_file_is_damaged(packed, work):
+    packed.write_bytes(packed.read_bytes()[:-6])
+    with pytest.raises(TraceDamagedError, match="damaged or truncated"):
+        unpack(packed, work)
+
+
+def test_more_than_any_trace_unpacks_to_is_refused_and_removed(packed, work, monkeypatch):
+    monkeypatch.setattr(unpacking, "MAX_FREE_BYTES", 100)
+    monkeypatch.setattr(unpacking, "MAX_RATIO", 2)
+    with pytest.raises(TraceForeignError, match="no trace does"):
+        unpack(packed, work)
+    assert list(work.iterdir()) == []
+
+
+def test_a_disk_that_is_too_small_is_not_filled(packed, work, monkeypatch):
+    monkeypatch.setattr(unpacking, "_SHARE_OF_DISK", 0.0)
+    with pytest.raises(OutputError, match="than the disk has room for"):
+        unpack(packed, work)
+    assert list(work.iterdir()) == []
