@@ -80,6 +80,14 @@ def test_migrations_of_managed_memory_are_counted_beside_the_ranges(figures):
     assert "cudaMemPrefetchAsync" in note.next_step
 
 
+def test_copies_between_gpus_belong_to_the_range_that_asked_for_them(figures):
+    analysis, ranges = figures("peer_copies")
+    # Ten rounds copy 4 MiB to the other GPU and back, and run a kernel that writes to the other GPU's memory.
+    assert ranges["", "peer access"] == (10, 10, 10, 0)
+    assert analysis.totals.memcpy_bytes["[CUDA memcpy Peer-to-Peer]"] == 2 * 10 * 4 * MIB
+    assert analysis.ranges.set_index("range").loc["peer copies", "memcpy_bytes"] == 2 * 10 * 4 * MIB
+
+
 def test_what_an_import_lost_is_said(figures):
     analysis, _ = figures("lost_import")
     assert [loss.note.code for loss in analysis.losses] == ["import-failed"]
