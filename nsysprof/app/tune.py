@@ -20,8 +20,11 @@ from nsysprof.files.result_folder import claim_folder
 
 if TYPE_CHECKING:
     from nsysprof.analysis.sampling.bench import BenchResults
+    from nsysprof.app.tuning.from_program import ProgramShapes
+    from nsysprof.attention.case import Case
     from nsysprof.capture.sampling.bench_plan import BenchPlan
     from nsysprof.capture.sampling.bench_run import BenchRun
+    from nsysprof.results.program_gain import ProgramGain
 
 SEARCHES = ("grid", "axes")
 _SAMPLE_SECONDS = 0.5
@@ -31,8 +34,12 @@ _ON_CPU = ("auto", "math", "flash")
 
 def plan_tuning(request: TuneRequest) -> BenchPlan:
     """Return the cells that `tune` would measure on this machine. Raise UsageError for what makes no sense."""
+    return _plan(request)[0]
+
+
+def _plan(request: TuneRequest) -> tuple[BenchPlan, ProgramShapes | None]:
+    from nsysprof.app.tuning.from_program import cases_of, read_program_shapes
     from nsysprof.capture.sampling.bench_plan import BenchPlan, check_plan
-    from nsysprof.capture.sampling.tune import axes_grid
 
     _check_numbers(request)
     grid = request.grid
@@ -40,9 +47,9 @@ def plan_tuning(request: TuneRequest) -> BenchPlan:
     require_torch("tune")
     device = settle_device(request.device)
     grid = replace(grid, backends=grid.backends or (_ON_GPU if device == "cuda" else _ON_CPU))
-    cases = grid.expand(default_dtype(device))
+    shapes = None if request.source is None else read_program_shapes(request.source, device)
     plan = BenchPlan(
-        cases=tuple(cases if request.search == "grid" else axes_grid(cases, grid.backends)),
+        cases=_cases(request, grid, device) if shapes is None else cases_of(shapes, grid.backends),
         device=device,
         processes=1,
         rounds=request.blocks,
@@ -56,19 +63,26 @@ def plan_tuning(request: TuneRequest) -> BenchPlan:
         case_timeout_s=request.case_timeout_s,
     )
     check_plan(plan)
-    return plan
+    return plan, shapes
+
+
+def _cases(request: TuneRequest, grid: Grid, device: str) -> tuple[Case, ...]:
+    from nsysprof.capture.sampling.tune import axes_grid
+
+    cases = grid.expand(default_dtype(device))
+    return tuple(cases if request.search == "grid" else axes_grid(cases, grid.backends))
 
 
 def tune(request: TuneRequest, progress: Progress = SILENT) -> TuneResult:
     """Search for winners, and write samples, winners, the policy and a report. A failure is part of the result."""
     from nsysprof.capture.sampling.bench import prepare_bench_folder
 
-    plan, folder = plan_tuning(request), request.out or dated_bench_folder("tune")
+    (plan, shapes), folder = _plan(request), request.out or dated_bench_folder("tune")
     run = _begin(plan, folder, request)
     with claim_folder(folder, BENCH, force=request.force, resume=request.resume) as claimed:
         prepare_bench_folder(claimed.path)
         progress.tell(f"seed {run.plan.seed}")
-        finished = _search(run, claimed.path, request, progress)
+        finished = _search(run, claimed.path, request, progress, shapes)
         results = summarize(run)
         told = "" if run.complete else f"Ended by its budget of {request.budget_s:g} s, or by hand; --resume goes on."
         tuning = write_tuning(
@@ -80,6 +94,7 @@ def tune(request: TuneRequest, progress: Progress = SILENT) -> TuneResult:
             price=request.gpu_hour_price,
             told=told,
             figures=request.figures,
+            shapes=shapes,
         )
         claimed.commit()
     if tuning.policy is not None:
@@ -129,9 +144,12 @@ def _begin(plan: BenchPlan, folder: Path, request: TuneRequest) -> BenchRun:
     return run
 
 
-def _search(run: BenchRun, folder: Path, request: TuneRequest, progress: Progress) -> bool:
+def _search(
+    run: BenchRun, folder: Path, request: TuneRequest, progress: Progress, shapes: ProgramShapes | None
+) -> bool:
     """Measure until every shape is settled or the budget is spent; return False when Ctrl-C ended it."""
     from nsysprof.analysis.sampling.tune import cells_to_measure
+    from nsysprof.app.tuning.from_program import cells_by_share
     from nsysprof.capture.folder import remove_work
     from nsysprof.capture.sampling.tune import run_tuning
 
@@ -144,7 +162,8 @@ def _search(run: BenchRun, folder: Path, request: TuneRequest, progress: Progres
                 "This machine is not the one that the tuning was begun on: its GPU, driver or torch differ.",
                 "Tune anew into another folder.",
             )
-        return cells_to_measure(current.plan.cells, current.blocks, request.blocks)
+        cells = cells_to_measure(current.plan.cells, current.blocks, request.blocks)
+        return cells if shapes is None else cells_by_share(shapes, current.plan.cells, cells, current.blocks)
 
     try:
         with progress.search(request.budget_s) as on_block:
@@ -158,6 +177,7 @@ class TuneRequest:
     """What to search and how.
 
     grid: without backends, those that suit the device.
+    source: a capture, trace or analysis of a program, whose shapes are tuned in place of the grid's; None for the grid.
     search: grid for every combination, axes for one dimension at a time from the first value of each.
     blocks: how many blocks of samples the best backends of a shape get.
     out: the folder; None for traces/tune-DATE-TIME.
@@ -167,6 +187,7 @@ class TuneRequest:
     """
 
     grid: Grid = field(default_factory=lambda: Grid(backends=(), seqs=(128, 256, 512, 1024, 2048)))
+    source: Path | None = None
     search: str = "grid"
     budget_s: float = 600.0
     blocks: int = 12
@@ -200,3 +221,8 @@ class TuneResult:
     folder: Path
     told: str
     failure: NsysprofError | None
+
+    @property
+    def program(self) -> ProgramGain | None:
+        """Return what the program saves, where its shapes were tuned."""
+        return self.tuning.program

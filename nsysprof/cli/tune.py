@@ -11,6 +11,7 @@ from nsysprof.app.inputs.request_limits import LEAST_TUNING_BLOCKS
 from nsysprof.cli import options
 from nsysprof.cli.measurement import run_measurement
 from nsysprof.cli.terminal.console import print_json
+from nsysprof.errors import UsageError
 from nsysprof.files.json_file import json_value
 
 if TYPE_CHECKING:
@@ -19,14 +20,24 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "nsysprof tune --seq 256,1024,4096 --head-dim 64,128",
     "nsysprof tune --backends auto,flash,cudnn --dtype bf16 --budget 1800 --out tuned",
+    "nsysprof tune --from traces/train --budget 300    # the shapes of a program: capture --attention",
     "nsysprof tune --resume --out tuned    # with the options of its first run",
 )
 _SEARCH = "Search"
+_OF_GRID = ("seq", "batch", "heads", "kv_heads", "head_dim", "dtype", "causal", "pass_", "search")
 
 Search = Annotated[
     Literal["grid", "axes"],
     typer.Option(
         help="grid: every combination; axes: one dimension at a time from the first of each list.",
+        rich_help_panel=_SEARCH,
+    ),
+]
+From = Annotated[
+    Path | None,
+    typer.Option(
+        "--from",
+        help="Tune the shapes of a program instead: a capture with --attention, or its analysis.",
         rich_help_panel=_SEARCH,
     ),
 ]
@@ -47,6 +58,8 @@ GpuHourPrice = Annotated[
 
 
 def tune(
+    context: typer.Context,
+    source: From = None,
     backends: options.Backends = "",
     seq: options.Seq = "128,256,512,1024,2048",
     batch: options.Batch = "1",
@@ -82,8 +95,11 @@ def tune(
     """
     from nsysprof.app import tune as use_case
 
+    if source is not None:
+        _check_options(context)
     request = use_case.TuneRequest(
         grid=options.parse_grid(backends, seq, batch, heads, kv_heads, head_dim, dtype, causal, pass_),
+        source=source,
         search=search,
         budget_s=budget,
         blocks=blocks,
@@ -105,6 +121,17 @@ def tune(
     run_measurement(
         request, use_case.tune, print_plan=_print_plan, print_result=_print, dry_run=dry_run, as_json=as_json
     )
+
+
+def _check_options(context: typer.Context) -> None:
+    """Raise UsageError for an option of the grid where a program gives the shapes."""
+    for parameter in context.command.params:
+        given = context.get_parameter_source(parameter.name or "")
+        if parameter.name in _OF_GRID and given is not None and given.name == "COMMANDLINE":
+            raise UsageError(
+                f"{parameter.opts[0]} is an option of the grid, and --from takes the shapes of a program.",
+                "Leave it out.",
+            )
 
 
 def _print_plan(request: TuneRequest, as_json: bool) -> None:

@@ -15,6 +15,7 @@ from nsysprof.results.findings.causes import DeviceIdle, Finding, Findings, What
 from nsysprof.results.gate_result import GateResult
 from nsysprof.results.optimization import Optimization
 from nsysprof.results.policy_use import PolicyUse
+from nsysprof.results.program_gain import ProgramGain
 from nsysprof.results.program_runs import ProgramComparison
 from nsysprof.results.rank_results import ClockFit, RankRow
 
@@ -241,10 +242,11 @@ def _export() -> Schema:
 def _tune() -> Schema:
     properties = {
         "folder": _TEXT, "seed": _WHOLE, "complete": _FLAG, "floor_pct": _NUMBER_OR_NULL, "insights": _TEXTS,
+        "program": _or_null(_ref(ProgramGain)),
         "winners": rows_schema(case_columns.WINNERS), "cases": rows_schema(case_columns.BENCH_RESULTS),
         "environment": _ANY_OBJECT, "notes": _list(_ref(Note)),
     }  # fmt: skip
-    return _of("nsysprof tune --json", properties, (Note,))
+    return _of("nsysprof tune --json", properties, (Note, ProgramGain))
 
 
 def _bench_program() -> Schema:

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from nsysprof.attention.backend_plugins import registered_backends
-from nsysprof.attention.case import is_callable_backend
+from nsysprof.attention.case import Case, is_callable_backend
 from nsysprof.workload.refusal import UnusableBackendError, WrongResultError
 
 Attention = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, bool], torch.Tensor]
@@ -60,6 +60,23 @@ def _load_callable(backend: str) -> Attention:
     if not callable(found):
         raise UnusableBackendError(f"{module}:{name} is of type {type(found).__name__}, which cannot be called.")
     return cast(Attention, found)
+
+
+def with_mask(attention: Attention, case: Case, mask: torch.Tensor | None) -> Attention:
+    """Return attention with a mask, which of all backends torch's own take; the same function without a mask.
+
+    Raises UnusableBackendError for a backend that takes none.
+    """
+    if mask is None:
+        return attention
+    if case.backend not in (*_SDPA_NAMES, "auto"):
+        raise UnusableBackendError(f"{case.backend} takes no mask.")
+
+    def masked(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool) -> torch.Tensor:
+        gqa = q.shape[1] != k.shape[1]
+        return F.scaled_dot_product_attention(q, k, v, mask, is_causal=is_causal, enable_gqa=gqa)
+
+    return masked
 
 
 def check_form(out: object, q: torch.Tensor, v: torch.Tensor) -> torch.Tensor:

@@ -213,7 +213,7 @@ def test_a_compiled_function_runs_the_tuned_backend(write):
 
 def test_blocks_of_several_threads_end_in_any_order(write):
     first = nsysprof.policy(write(RULE))
-    second = nsysprof.policy(write(replace(RULE, seq=64)))
+    second = nsysprof.policy(write(replace(RULE, seq=64, kv_seq=64)))
     first.__enter__()
     second.__enter__()
     F.scaled_dot_product_attention(*inputs(seq=64), is_causal=True)

@@ -111,9 +111,9 @@ class Choice:
     shape: Shape
     # `auto` leaves the shape to torch.
     backend: str
-    # "winner", "tie", "inconclusive" or "alone".
+    # "winner", "tie", "inconclusive", "alone" or "between".
     why: str
-    median_ns: float
+    median_ns: float | None
     over_auto: float | None
 
 

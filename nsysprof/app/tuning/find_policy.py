@@ -28,7 +28,7 @@ def write_choices(path: Path, run: BenchRun, choices: Sequence[Choice]) -> None:
                     choice.backend,
                     **asdict(choice.shape),
                     why=choice.why,
-                    median_ns=float(choice.median_ns),
+                    median_ns=None if choice.median_ns is None else float(choice.median_ns),
                     over_auto=choice.over_auto,
                 )
             )

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from nsysprof.analysis.sampling.bench import BenchResults
+    from nsysprof.app.tuning.from_program import ProgramShapes
     from nsysprof.capture.sampling.bench_run import BenchRun
+    from nsysprof.results.program_gain import ProgramGain
 
 POLICY = "policy.json"
 
@@ -30,6 +32,7 @@ def write_tuning(
     price: float | None = None,
     told: str = "",
     figures: bool = True,
+    shapes: ProgramShapes | None = None,
 ) -> Tuning:
     """Write everything that a tuning leaves beside its samples, and return it.
 
@@ -37,10 +40,13 @@ def write_tuning(
     title: of the report; empty for the folder's name.
     price: of an hour of the GPU, if costs are wanted.
     told: why the search ended, if that is worth saying.
+    shapes: the program for which was tuned.
     """
     from nsysprof.analysis.sampling.successive_halving import METHOD
     from nsysprof.analysis.sampling.tune import choose_backends, find_winners, insights
     from nsysprof.app.tuning.find_policy import write_choices
+    from nsysprof.app.tuning.from_program import fill_groups
+    from nsysprof.app.tuning.program_gain import compute_gain
     from nsysprof.files.output import write_whole
     from nsysprof.report.bench import write_bench
     from nsysprof.report.figures.png import can_draw
@@ -52,6 +58,11 @@ def write_tuning(
     winners = find_winners(results.table)
     choices = choose_backends(winners)
     lines = insights(results.table, winners, results.floor_pct)
+    gain = None
+    if shapes is not None:
+        gain = compute_gain(shapes.captured, shapes.chosen, {c.shape: c.backend for c in choices}, results.table)
+        choices = fill_groups(shapes, choices)
+        lines = [gain.text, *lines, *gain.refused]
     if figures and can_draw():
         _draw(winners, folder / "winners.png")
     write_whole(folder / WINNERS.name, render_csv(winners, WINNERS))
@@ -70,9 +81,9 @@ def write_tuning(
         extra=tuning_sections(winners, lines, price=price, policy=POLICY if choices else None, budget_note=told),
     )
     write_bench(report, folder, figures=figures)
-    data = _to_json(run, results, winners, lines)
+    data = _to_json(run, results, winners, lines, gain)
     write_whole(folder / "results.json", (json.dumps(data, indent=1) + "\n").encode())
-    return Tuning(winners, tuple(lines), folder / POLICY if choices else None, data)
+    return Tuning(winners, tuple(lines), folder / POLICY if choices else None, data, gain)
 
 
 def _draw(winners: pd.DataFrame, path: Path) -> None:
@@ -85,8 +96,11 @@ def _draw(winners: pd.DataFrame, path: Path) -> None:
         write_whole(path, png_bytes(figure))
 
 
-def _to_json(run: BenchRun, results: BenchResults, winners: pd.DataFrame, lines: list[str]) -> dict[str, Any]:
+def _to_json(
+    run: BenchRun, results: BenchResults, winners: pd.DataFrame, lines: list[str], gain: ProgramGain | None
+) -> dict[str, Any]:
     return {
+        "program": json_value(gain),
         "seed": run.plan.seed,
         "complete": run.complete,
         "floor_pct": results.floor_pct,
@@ -106,9 +120,11 @@ class Tuning:
     insights: what follows from the data, one sentence each.
     policy: the policy file; None where no shape has a choice.
     data: the content of results.json.
+    program: what the program saves, where its shapes were tuned.
     """
 
     winners: pd.DataFrame
     insights: tuple[str, ...]
     policy: Path | None
     data: dict[str, Any]
+    program: ProgramGain | None = None

@@ -30,8 +30,8 @@ def axes_grid(cases: Sequence[Case], backends: Sequence[str]) -> list[Case]:
 
 
 def _dimensions(case: Case) -> list[object]:
-    """Return the values that a sweep varies one at a time. kv_heads that equal the heads do not vary by themselves."""
-    shape = asdict(case.shape) | {"kv_heads": case.own_kv_heads}
+    """Return the values that a sweep varies one at a time; sizes of k that equal those of q do not vary alone."""
+    shape = asdict(case.shape) | {"kv_heads": case.own_kv_heads, "kv_seq": case.own_kv_seq}
     return list(shape.values())
 
 

@@ -32,11 +32,11 @@ import torch
 from nsysprof.attention.case import Case
 from nsysprof.workload.backends import Attention, check_form
 from nsysprof.workload.correctness.reference import Inputs, Piece, Rounding, reference_pieces, split_heads
+from nsysprof.workload.measuring.case_tensors import DTYPES, draw_gradient, draw_inputs, make_mask
 from nsysprof.workload.refusal import WrongResultError
 
 FACTOR = 4.0
 ROWS = 64  # rows of a block that is judged by itself
-_DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 _FEW = 16.0
 _FLOAT32_UNIT = 2.0**-24
 # Up to this much forward work (multiplications and additions) every query is checked. The reference takes up to about
@@ -93,7 +93,7 @@ def check_attention(attention: Attention, case: Case, device: str, whole_work: f
 
 def choose_rows(case: Case, whole_work: float) -> torch.Tensor:
     """Return the positions of the queries to compare: all of them, or the first, the last and random blocks between."""
-    work = 4.0 * case.batch * case.heads * case.seq * case.seq * case.head_dim / (2 if case.causal else 1)
+    work = 4.0 * case.batch * case.heads * case.seq * case.kv_seq * case.head_dim / (2 if case.causal else 1)
     blocks = -(-case.seq // ROWS)
     wanted = max(_LEAST_BLOCKS, int(blocks * whole_work / work))
     if wanted >= blocks:
@@ -109,7 +109,7 @@ def rounding_of(dtype: str, device: str) -> Rounding:
     """Return a function that rounds float64 to the format in which this device stores intermediates of the dtype."""
     if dtype == "fp32" and device == "cuda":
         return _cut_to_tf32
-    narrow = _DTYPES[dtype]
+    narrow = DTYPES[dtype]
     return lambda tensor: tensor.to(narrow).double()
 
 
@@ -120,20 +120,16 @@ def _cut_to_tf32(tensor: torch.Tensor) -> torch.Tensor:
 
 def _make_inputs(case: Case, device: str, rows: torch.Tensor) -> Inputs:
     generator = torch.Generator(device=device).manual_seed(_SEED)
-
-    def draw(heads: int) -> torch.Tensor:
-        shape = (case.batch, heads, case.seq, case.head_dim)
-        return torch.randn(shape, generator=generator, device=device, dtype=_DTYPES[case.dtype])
-
-    q, k, v = draw(case.heads), draw(case.kv_heads), draw(case.kv_heads)
+    q, k, v = draw_inputs(case, device, generator)
+    mask = make_mask(case, device)
     if case.pass_ == "fwd":
-        return Inputs(q, k, v, None, case.causal)
-    grad = draw(case.heads)
+        return Inputs(q, k, v, None, case.causal, mask)
+    grad = draw_gradient(case, device, generator)
     if len(rows) < case.seq:
         kept = torch.zeros_like(grad)
         kept[:, :, rows] = grad[:, :, rows]
         grad = kept
-    return Inputs(q, k, v, grad, case.causal)
+    return Inputs(q, k, v, grad, case.causal, mask)
 
 
 def _run(attention: Attention, inputs: Inputs, backward: bool) -> dict[str, torch.Tensor]:
@@ -217,8 +213,8 @@ def _size_of_terms(name: str, inputs: Inputs, rows: int) -> float:
 
 def _limit(comparison: _TensorComparison, case: Case, total: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
     """Return the largest permitted norm of the error, for the rows that `total` adds up."""
-    relative = (4 + 2 * math.sqrt(case.seq)) * _FLOAT32_UNIT
-    unit = torch.finfo(_DTYPES[case.dtype]).eps / 2
+    relative = (4 + 2 * math.sqrt(max(case.seq, case.kv_seq))) * _FLOAT32_UNIT
+    unit = torch.finfo(DTYPES[case.dtype]).eps / 2
     rows = total(torch.ones_like(comparison.reference))
     return (1 + _FEW / (rows * comparison.head_dim).sqrt()) * (
         FACTOR * total(comparison.yardstick).sqrt()

@@ -31,6 +31,8 @@ class Inputs:
     # The gradient of some loss with respect to the output, shaped like q. Without it, no gradients are computed.
     grad: torch.Tensor | None
     is_causal: bool
+    # What is added to the scores, or which of them count; it has four axes, some of size 1.
+    mask: torch.Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,8 @@ def _heads(inputs: Inputs, heads: slice, rows: torch.Tensor, height: int, round_
         # Keys that no query of the block sees are skipped.
         seen = slice(0, min(k.shape[2], int(block[-1]) + 1) if inputs.is_causal else k.shape[2])
         scores = _scores(q[:, :, block], k[:, :, seen], block if inputs.is_causal else None, round_)
+        if inputs.mask is not None:
+            _apply_mask(scores, _mask_of(inputs, heads)[:, :, block][..., seen])
         p = round_(torch.softmax(scores, dim=-1))
         del scores
         out = round_(p @ v[:, :, seen])
@@ -106,6 +110,22 @@ def _heads(inputs: Inputs, heads: slice, rows: torch.Tensor, height: int, round_
         yield Piece(heads, block, out=out, dq=round_(ds @ k[:, :, seen]))
     if dk is not None and dv is not None:
         yield Piece(heads, rows, dk=round_(dk), dv=round_(dv))
+
+
+def _mask_of(inputs: Inputs, heads: slice) -> torch.Tensor:
+    """Return the mask of some heads, of shape (heads of k, heads of q for each, queries, keys)."""
+    assert inputs.mask is not None
+    batch, count, keys = inputs.k.shape[0], inputs.k.shape[1], inputs.k.shape[2]
+    whole = inputs.mask.expand(batch, inputs.q.shape[1], inputs.q.shape[2], keys).unflatten(1, (count, -1))
+    chosen = range(*heads.indices(batch * count))
+    return torch.stack([whole[group // count, group % count] for group in chosen])
+
+
+def _apply_mask(scores: torch.Tensor, mask: torch.Tensor) -> None:
+    if mask.dtype is torch.bool:
+        scores.masked_fill_(~mask, float("-inf"))
+    else:
+        scores += mask.double()
 
 
 def _scores(q: torch.Tensor, k: torch.Tensor, positions: torch.Tensor | None, round_: Rounding) -> torch.Tensor:

@@ -10,9 +10,9 @@ import torch
 
 from nsysprof.environment import read_clocks
 from nsysprof.workload.loaded_libraries import collect_torch
+from nsysprof.workload.measuring.case_tensors import DTYPES
 from nsysprof.workload.measuring.measure import own_stream
 from nsysprof.workload.measuring.memory import release_memory
-from nsysprof.workload.measuring.prepared_call import DTYPES
 from nsysprof.workload.measuring.timing import Call, capture_graph, time_calls, warm_up
 
 _COPY_BYTES = {"cuda": 1 << 30, "cpu": 1 << 28}

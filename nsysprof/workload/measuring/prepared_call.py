@@ -10,13 +10,12 @@ from typing import Any
 import torch
 
 from nsysprof.attention.case import Case
-from nsysprof.workload.backends import Attention, check_form, load_attention
+from nsysprof.workload.backends import Attention, check_form, load_attention, with_mask
 from nsysprof.workload.correctness.check import check_attention
+from nsysprof.workload.measuring.case_tensors import draw_inputs, make_mask
 from nsysprof.workload.measuring.memory import PeakMemory
 from nsysprof.workload.measuring.timing import Call, synchronize
 from nsysprof.workload.refusal import WrongResultError, eligibility
-
-DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 
 
 @contextmanager
@@ -33,6 +32,7 @@ def prepared(case: Case, device: str, memory: PeakMemory | None = None) -> Itera
     """
     select, attention = load_attention(case.backend)
     q, k, v = _make_inputs(case, device)
+    attention = with_mask(attention, case, make_mask(case, device))
     grad = torch.randn_like(q) if case.pass_ != "fwd" else None
     if memory is not None:
         memory.mark_inputs()
@@ -46,6 +46,7 @@ def prepared(case: Case, device: str, memory: PeakMemory | None = None) -> Itera
 def check_case(case: Case, device: str) -> dict[str, Any]:
     """Return how far the results are from the float64 reference. Raises WrongResultError when that is too far."""
     select, attention = load_attention(case.backend)
+    attention = with_mask(attention, case, make_mask(case, device))
     with select, eligibility(case.backend):
         result = check_attention(attention, case, device)
     if not result.ok:
@@ -55,13 +56,8 @@ def check_case(case: Case, device: str) -> dict[str, Any]:
 
 def _make_inputs(case: Case, device: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     generator = torch.Generator(device=device).manual_seed(0)
-    made = [
-        torch.randn(
-            (case.batch, heads, case.seq, case.head_dim), generator=generator, device=device, dtype=DTYPES[case.dtype]
-        ).requires_grad_(case.pass_ != "fwd")
-        for heads in (case.heads, case.kv_heads, case.kv_heads)
-    ]
-    return made[0], made[1], made[2]
+    q, k, v = (tensor.requires_grad_(case.pass_ != "fwd") for tensor in draw_inputs(case, device, generator))
+    return q, k, v
 
 
 def _make_call(

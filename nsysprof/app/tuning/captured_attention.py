@@ -1,0 +1,125 @@
+"""Read which attention a program ran, from its capture or its analysis, as far as a tuning needs it."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nsysprof.errors import TraceError, UsageError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class CapturedUse:
+    """Calls of one shape in one pass, from one line of a program, that ran on one backend."""
+
+    # The columns of attention.csv; None where unknown.
+    row: dict[str, Any]
+
+    @property
+    def calls(self) -> int:
+        return int(self.row["calls"])
+
+    @property
+    def kernel_total_ns(self) -> int | None:
+        found = self.row["kernel_total_ns"]
+        return None if found is None else int(found)
+
+    @property
+    def share_pct(self) -> float | None:
+        found = self.row["share_pct"]
+        return None if found is None else float(found)
+
+
+@dataclass(frozen=True)
+class CapturedAttention:
+    """What a program ran."""
+
+    uses: tuple[CapturedUse, ...]
+    # The GPU of the capture; None for none, or unknown.
+    gpu_name: str | None
+    # The steps of the recorded part; None where they are not known.
+    steps: int | None
+
+    @property
+    def share_pct(self) -> float | None:
+        """Return the share of attention in the time of all kernels; None where the kernels are unknown."""
+        shares = [use.share_pct for use in self.uses if use.share_pct is not None]
+        return sum(shares) if shares else None
+
+
+def read_captured_attention(source: Path, nsys: Path | None = None) -> CapturedAttention:
+    """Return the attention of a capture folder, a trace or an analysis folder.
+
+    Raises UsageError where it has none, and TraceError for what cannot be read. nsys: exports a report.
+    """
+    if (source / "attention.csv").is_file():
+        table, gpu_name, steps = _read_analysis(source)
+    else:
+        table, gpu_name, steps = _analyze(source, nsys)
+    rows = [{str(name): _known(cell) for name, cell in row.items()} for row in table.to_dict("records")]
+    uses = tuple(CapturedUse(row) for row in rows if row["function"] is not None)
+    if uses:
+        return CapturedAttention(uses, gpu_name, steps)
+    if rows:
+        raise UsageError(
+            f"{source} has attention without shapes: {len(rows)} kinds of kernels, and no call of Python was recorded.",
+            "Record the program with nsysprof capture --attention; attention written by hand, or called by a C++ "
+            "extension, has no shapes.",
+        )
+    raise UsageError(
+        f"{source} has no attention at all.", "Record the program with nsysprof capture --attention -- PROGRAM."
+    )
+
+
+def _read_analysis(source: Path) -> tuple[pd.DataFrame, str | None, int | None]:
+    import json
+
+    import pandas as pd
+
+    from nsysprof.results.column_registry.analysis_columns import ATTENTION
+    from nsysprof.results.column_registry.csv_table import set_dtypes
+
+    try:
+        table = pd.read_csv(source / "attention.csv", dtype="string", keep_default_na=False, na_values=[""])
+        table = set_dtypes(table.reindex(columns=list(ATTENTION.names)), ATTENTION)
+        summary = json.loads((source / "summary.json").read_bytes())
+        names = {str(device["name"]) for device in summary["devices"]}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TraceError(f"{source} cannot be read: {error}.", "Analyze the capture again.") from error
+    return table, names.pop() if len(names) == 1 else None, _count_steps(source)
+
+
+def _count_steps(source: Path) -> int | None:
+    """Return the number of steps in an analysis, or None where it has none."""
+    import pandas as pd
+
+    try:
+        steps = int(pd.read_csv(source / "steps.csv", usecols=["step"])["step"].nunique())
+    except (OSError, ValueError):
+        return None
+    return steps if steps > 1 else None
+
+
+def _analyze(source: Path, nsys: Path | None) -> tuple[pd.DataFrame, str | None, int | None]:
+    from nsysprof.app.trace_analysis.analyze_trace import analyze_trace, resolve
+    from nsysprof.app.trace_analysis.join_attention import join_attention
+
+    with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
+        trace = resolve(source, nsys, Path(scratch), lambda _: None)
+        analysis = join_attention(analyze_trace(trace), source)
+    assert analysis.attention is not None
+    names = {device.name for device in analysis.devices}
+    times = analysis.step_times
+    steps = len(times.steps) if times is not None and times.are_steps else None
+    return analysis.attention, names.pop() if len(names) == 1 else None, steps
+
+
+def _known(cell: Any) -> Any:
+    import pandas as pd
+
+    return None if pd.isna(cell) else cell

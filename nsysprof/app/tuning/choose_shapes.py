@@ -1,0 +1,183 @@
+"""Choose which shapes of a program are tuned, by their share of its time, and say why others are not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from nsysprof.app.tuning.captured_attention import CapturedUse
+from nsysprof.attention.choices import DTYPES
+from nsysprof.attention.shape import Shape
+from nsysprof.attention.work_model import attention_flops
+
+# Together the tuned shapes have this share of the attention's time, where so many suffice.
+_ENOUGH = 0.98
+MOST_SHAPES = 24
+# Where more shapes than this differ in their lengths alone, they are put into groups whose ends are tuned.
+_MOST_LENGTHS = 6
+_SIZES = ("batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim")
+
+
+@dataclass(frozen=True)
+class ShapeUse:
+    """One shape, and what the program spends on it."""
+
+    shape: Shape
+    calls: int
+    # The time of its kernels, forward and backward (ns); None where the kernels are unknown.
+    kernel_total_ns: int | None
+    # Its share of the attention that can be tuned, from 0 to 1: of the time, or of the operations.
+    weight: float
+    # The shortest shape of its group and those between, which get what both ends of the group have in common.
+    between: tuple[Shape, ...] = ()
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Calls that are not tuned, and why."""
+
+    calls: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class ChosenShapes:
+    """What is tuned, the most expensive first, and what is not."""
+
+    chosen: tuple[ShapeUse, ...]
+    refused: tuple[Refused, ...]
+
+
+def choose_shapes(uses: Sequence[CapturedUse]) -> ChosenShapes:
+    """Return the shapes to tune. The pass of a shape with a backward pass is forward and backward together."""
+    refused: dict[str, int] = {}
+    found = []
+    for use in uses:
+        why = _why_not(use.row)
+        if why:
+            refused[why] = refused.get(why, 0) + use.calls
+        else:
+            found.append(use)
+    chosen: list[ShapeUse] = []
+    grouped = _group_lengths(_weigh(_merge(found)))
+    left = []
+    for shape in grouped:
+        known = sum(each.weight for each in chosen)
+        if len(chosen) < MOST_SHAPES and known < _ENOUGH:
+            chosen.append(shape)
+        else:
+            left.append(shape)
+    # The short end of a group is tuned with the long end, whatever it has of the time.
+    firsts = {use.between[0] for use in chosen if use.between}
+    chosen += [shape for shape in left if shape.shape in firsts]
+    for shape in left:
+        if shape.shape not in firsts:
+            reason = "the tuned shapes have nearly all of the time"
+            if len(chosen) >= MOST_SHAPES:
+                reason = f"{MOST_SHAPES} shapes with more time are tuned; pad lengths so that fewer shapes occur"
+            refused[reason] = refused.get(reason, 0) + shape.calls
+    return ChosenShapes(tuple(chosen), tuple(Refused(calls, reason) for reason, calls in refused.items()))
+
+
+def _why_not(row: dict[str, Any]) -> str:
+    """Return why calls cannot be tuned, or an empty text."""
+    mask, function = str(row["mask"] or "none"), row["function"]
+    if function != "sdpa":
+        return f"{function} is called, and a policy chooses for torch's scaled_dot_product_attention alone"
+    if row["dropout"]:
+        return "with dropout each backend draws other random numbers, so a policy leaves these calls to torch"
+    if mask.partition(":")[0] not in ("none", "bool", "float"):
+        return f"a mask of the kind {mask} cannot be made again"
+    if row["dtype"] not in DTYPES:
+        return f"the data type {row['dtype']} is not one of {', '.join(DTYPES)}"
+    known = all(row[name] is not None and row[name] > 0 for name in _SIZES)
+    return "" if known and row["heads"] % row["kv_heads"] == 0 else "the sizes are unknown, or none that torch computes"
+
+
+def shape_of_use(row: dict[str, Any], pass_: str) -> Shape:
+    """Return the shape in a row of attention.csv. Raises msgspec.ValidationError for what no program writes."""
+    names = {"seq": "seq_q", "kv_seq": "seq_kv"}
+    sizes = {
+        name: int(row[names.get(name, name)]) for name in ("seq", "kv_seq", "batch", "heads", "kv_heads", "head_dim")
+    }
+    others = {"dtype": row["dtype"], "causal": bool(row["causal"]), "pass": pass_}
+    optional = {"mask": row["mask"] or "none", "layout": row["layout"] or "bhsd"}
+    return msgspec.convert(sizes | others | optional, Shape)
+
+
+_Merged = tuple[Shape, int, int | None]
+
+
+def _merge(uses: Iterable[CapturedUse]) -> list[_Merged]:
+    """Return each shape with its calls and the time of its kernels. Of several layouts, the most frequent counts."""
+    calls: dict[Shape, dict[str, int]] = {}
+    times: dict[Shape, int | None] = {}
+    for use in uses:
+        shape = shape_of_use(use.row, "fwd")
+        per_pass = calls.setdefault(shape, {"fwd": 0, "bwd": 0})
+        per_pass[str(use.row["pass"])] += use.calls
+        before = times.get(shape, 0)
+        times[shape] = None if use.kernel_total_ns is None or before is None else before + use.kernel_total_ns
+    by_key: dict[Shape, list[_Merged]] = {}
+    for shape, count in calls.items():
+        whole = msgspec.structs.replace(shape, pass_="fwdbwd" if count["bwd"] else "fwd")
+        by_key.setdefault(msgspec.structs.replace(whole, layout="bhsd"), []).append(
+            (whole, max(count.values()), times[shape])
+        )
+    merged: list[_Merged] = []
+    for members in by_key.values():
+        known = [time for _, _, time in members if time is not None]
+        time = sum(known) if len(known) == len(members) else None
+        merged.append((max(members, key=lambda each: each[1])[0], sum(each[1] for each in members), time))
+    return merged
+
+
+def _weigh(merged: list[_Merged]) -> list[ShapeUse]:
+    """Return the shapes with their weights."""
+    timed = all(time is not None for _, _, time in merged)
+    amounts = [float(time or 0) if timed else count * attention_flops(shape) for shape, count, time in merged]
+    total = sum(amounts) or 1.0
+    return [ShapeUse(s, n, t, amount / total) for (s, n, t), amount in zip(merged, amounts, strict=True)]
+
+
+def _group_lengths(uses: list[ShapeUse]) -> list[ShapeUse]:
+    """Return the shapes, the heaviest first, with those of many lengths replaced by the ends of groups.
+
+    A group, such as a cache that grows makes it, holds lengths of k up to twice the shortest.
+    """
+    families: dict[Any, list[ShapeUse]] = {}
+    for use in uses:
+        shape = use.shape
+        sizes = (shape.batch, shape.heads, shape.kv_heads, shape.head_dim, shape.dtype, shape.seq == 1)
+        families.setdefault((*sizes, shape.pass_, shape.mask, shape.causal), []).append(use)
+    found = []
+    for members in families.values():
+        if len(members) <= _MOST_LENGTHS:
+            found += members
+            continue
+        ordered = sorted(members, key=lambda use: (use.shape.kv_seq, use.shape.seq))
+        while ordered:
+            group = [use for use in ordered if use.shape.kv_seq < 2 * ordered[0].shape.kv_seq]
+            ordered = ordered[len(group) :]
+            found += _ends(group)
+    return sorted(found, key=lambda use: -use.weight)
+
+
+def _ends(group: list[ShapeUse]) -> list[ShapeUse]:
+    """Return the shortest and the longest shape of a group. The longest carries what is spent on those between."""
+    if len(group) <= 2:
+        return group
+    first, last = group[0], group[-1]
+    times = [use.kernel_total_ns for use in group[1:]]
+    known = [time for time in times if time is not None]
+    carried = ShapeUse(
+        last.shape,
+        sum(use.calls for use in group[1:]),
+        sum(known) if len(known) == len(times) else None,
+        sum(use.weight for use in group[1:]),
+        tuple(use.shape for use in group[:-1]),
+    )
+    return [first, carried]

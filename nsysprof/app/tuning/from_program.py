@@ -1,0 +1,101 @@
+"""Tune for a program: its shapes in place of a grid, its budget by their share of the time, its saving at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nsysprof.app.tuning.captured_attention import CapturedAttention, read_captured_attention
+from nsysprof.app.tuning.choose_shapes import ChosenShapes, choose_shapes
+from nsysprof.attention.case import Case, make_case
+from nsysprof.attention.policy_file import AUTO
+from nsysprof.attention.shape import Shape
+from nsysprof.errors import UsageError
+from nsysprof.results.block import Block
+
+if TYPE_CHECKING:
+    from nsysprof.analysis.sampling.tune import Choice
+
+# A shape that had this many times the least budget for its share waits for the others.
+_AHEAD = 2.0
+_NS = 1e-9
+
+
+@dataclass(frozen=True)
+class ProgramShapes:
+    """What a program ran, and which of it is tuned."""
+
+    captured: CapturedAttention
+    chosen: ChosenShapes
+
+
+def read_program_shapes(source: Path, device: str) -> ProgramShapes:
+    """Return what the program in a capture or analysis ran. Raise UsageError where it cannot be tuned here.
+
+    device: where the tuning measures, "cuda" or "cpu".
+    """
+    captured = read_captured_attention(source)
+    _check_machine(captured, device)
+    chosen = choose_shapes(captured.uses)
+    if not chosen.chosen:
+        reasons = "; ".join(f"{each.calls:,} calls: {each.reason}" for each in chosen.refused)
+        raise UsageError(f"Nothing of the attention of {source} can be tuned: {reasons}.", "Change what is said there.")
+    return ProgramShapes(captured, chosen)
+
+
+def cases_of(shapes: ProgramShapes, backends: Sequence[str]) -> tuple[Case, ...]:
+    """Return the cases to measure, with torch's own choice among the backends."""
+    names = tuple(dict.fromkeys((AUTO, *backends)))
+    return tuple(make_case(backend, use.shape) for use in shapes.chosen.chosen for backend in names)
+
+
+def cells_by_share(
+    shapes: ProgramShapes, cells: Sequence[Case], wanted: Sequence[int], blocks: Sequence[Block]
+) -> list[int]:
+    """Return those cells that are measured next: of the shapes that have had the least time for their share.
+
+    wanted: the cells that need more blocks.
+    """
+    weights = {use.shape: max(use.weight, 1e-3) for use in shapes.chosen.chosen}
+    spent = dict.fromkeys(weights, 0.0)
+    for block in blocks:
+        spent[cells[block.cell].shape] += _NS * sum(block.values_ns)
+    had = {shape: spent[shape] / weight for shape, weight in weights.items()}
+    open_shapes = {cells[cell].shape for cell in wanted}
+    least = min((had[shape] for shape in open_shapes), default=0.0)
+    return [cell for cell in wanted if had[cells[cell].shape] <= _AHEAD * least or least == 0.0]
+
+
+def fill_groups(shapes: ProgramShapes, choices: Sequence[Choice]) -> list[Choice]:
+    """Return the choices with those for shapes between two tuned ones that have the same backend."""
+    from nsysprof.analysis.sampling.tune import Choice
+
+    by_shape: dict[Shape, Choice] = {choice.shape: choice for choice in choices}
+    found = list(choices)
+    for use in shapes.chosen.chosen:
+        last, first = by_shape.get(use.shape), by_shape.get(use.between[0]) if use.between else None
+        if last is None or first is None or last.backend != first.backend:
+            continue
+        found += [Choice(shape, last.backend, "between", None, None) for shape in use.between if shape not in by_shape]
+    return found
+
+
+def _check_machine(captured: CapturedAttention, device: str) -> None:
+    if captured.gpu_name is None:
+        return
+    if device == "cpu" and "NVIDIA" in captured.gpu_name:
+        raise UsageError(
+            f"The program ran on {captured.gpu_name}, and this tuning would measure on the CPU.",
+            "Tune on the machine of the program.",
+        )
+    if device == "cuda":
+        from nsysprof.environment import collect_gpus
+
+        here = {str(gpu["name"]) for gpu in collect_gpus()}
+        if here and captured.gpu_name not in here:
+            raise UsageError(
+                f"The program ran on {captured.gpu_name}, and this machine has {', '.join(sorted(here))}.",
+                "Tune on the machine of the program, or capture it here.",
+            )

@@ -1,0 +1,96 @@
+"""Compute what a tuning saves a program: the measured ratio of each shape, times what the program spends on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from nsysprof.attention.policy_file import AUTO
+from nsysprof.attention.shape import Shape, shape_of_row
+from nsysprof.results.program_gain import ProgramGain
+from nsysprof.units import format_ns
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from nsysprof.app.tuning.captured_attention import CapturedAttention
+    from nsysprof.app.tuning.choose_shapes import ChosenShapes
+
+
+def compute_gain(
+    captured: CapturedAttention, chosen: ChosenShapes, choices: Mapping[Shape, str], table: pd.DataFrame
+) -> ProgramGain:
+    """Return the expected saving.
+
+    choices: the backend of each tuned shape. table: of summarize_bench, with the medians of all cases.
+    """
+    rows: dict[tuple[Shape, str], dict[Any, Any]] = {
+        (shape_of_row(row), str(row["backend"])): row for row in table.to_dict("records")
+    }
+    spent = saved = low = high = 0.0
+    faster, known = 0, bool(chosen.chosen)
+    for use in chosen.chosen:
+        backend = choices.get(use.shape, AUTO)
+        known &= use.kernel_total_ns is not None
+        spent += use.kernel_total_ns or 0
+        ratios = None if backend == AUTO else _ratios(rows.get((use.shape, AUTO)), rows.get((use.shape, backend)))
+        if ratios is None or any(choices.get(shape) not in (None, backend) for shape in use.between):
+            continue
+        faster += 1
+        parts = [(use.kernel_total_ns or 0) * max(0.0, 1 - ratio) for ratio in ratios]
+        saved, low, high = saved + parts[0], low + parts[1], high + parts[2]
+    steps, whole = captured.steps or 1, _kernel_time(captured)
+    pct = 100 * saved / whole if known and whole else None
+    per = "step" if captured.steps else "recorded part"
+    figures = [each / steps if known else None for each in (spent, saved, low, high)]
+    return ProgramGain(
+        per=per,
+        baseline_ns=figures[0],
+        saved_ns=figures[1],
+        saved_low_ns=figures[2],
+        saved_high_ns=figures[3],
+        attention_share_pct=captured.share_pct,
+        saved_pct=pct,
+        faster_shapes=faster,
+        shapes=len(chosen.chosen),
+        text=_say(faster, len(chosen.chosen), figures, per, pct, captured.share_pct),
+        refused=tuple(f"{each.calls:,} calls are not tuned: {each.reason}." for each in chosen.refused),
+    )
+
+
+def _ratios(auto: Mapping[Any, Any] | None, best: Mapping[Any, Any] | None) -> tuple[float, float, float] | None:
+    """Return the time of the best over torch's choice: as measured, at least favourable, at most favourable."""
+    if auto is None or best is None:
+        return None
+    values = [[row[f"{part}_ns"] for part in ("median", "low", "high")] for row in (auto, best)]
+    if any(value is None or value != value or value <= 0 for each in values for value in each):  # noqa: PLR0124 - NaN
+        return None
+    (auto_mid, auto_low, auto_high), (mid, low, high) = values
+    return mid / auto_mid, high / auto_low, low / auto_high
+
+
+def _kernel_time(captured: CapturedAttention) -> float | None:
+    """Return the time of all kernels of the program (ns), from the shares of its attention."""
+    for use in captured.uses:
+        if use.kernel_total_ns and use.share_pct:
+            return 100.0 * use.kernel_total_ns / use.share_pct
+    return None
+
+
+def _say(
+    faster: int, shapes: int, figures: list[float | None], per: str, pct: float | None, share: float | None
+) -> str:
+    has = "" if share is None else f" Attention has {share:.1f} % of the time of all kernels."
+    if not shapes:
+        return f"Nothing of the program's attention can be tuned.{has}"
+    if not faster:
+        return f"The program gains nothing from another backend: torch's own choice is not beaten on its shapes.{has}"
+    spent, saved, low, high = figures
+    which = f"Another backend is faster for {faster} of the {shapes} tuned shapes of the program"
+    if spent is None or saved is None or low is None or high is None:
+        return f"{which}; what that saves is unknown, because the capture has no kernels."
+    amount = "" if pct is None else f", {pct:.2f} % of the time of all kernels"
+    return (
+        f"{which}: it saves {format_ns(round(saved))} [{format_ns(round(low))}, {format_ns(round(high))}] of "
+        f"{format_ns(round(spent))} of attention per {per}{amount}.{has}"
+    )

@@ -1,0 +1,30 @@
+"""ProgramGain: what a tuning expects a program to save, from what was captured of it and what was measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ProgramGain:
+    """The expected saving of GPU time, by the shapes for which another backend was shown to be faster."""
+
+    # "step", or "recorded part" where the program has no steps.
+    per: str
+    # The time of the attention that was tuned (ns); None where the kernels of the program are unknown.
+    baseline_ns: float | None
+    saved_ns: float | None
+    # The bounds of the saving: sums of those of each shape.
+    saved_low_ns: float | None
+    saved_high_ns: float | None
+    # The share of all attention in the time of all kernels (%); None where unknown.
+    attention_share_pct: float | None
+    # The saving as a share of the time of all kernels (%); None where unknown.
+    saved_pct: float | None
+    # Shapes with a faster backend, and those that were tuned.
+    faster_shapes: int
+    shapes: int
+    # What follows, in one sentence.
+    text: str
+    # Calls that were not tuned, with the reasons.
+    refused: tuple[str, ...] = ()

@@ -1,0 +1,74 @@
+"""The saving of a program is what it spends on a shape times what the measurement says of the shape."""
+
+import pandas as pd
+import pytest
+
+from nsysprof.analysis.sampling.tune import Choice
+from nsysprof.app.tuning.captured_attention import CapturedAttention, CapturedUse
+from nsysprof.app.tuning.choose_shapes import choose_shapes
+from nsysprof.app.tuning.from_program import ProgramShapes, cells_by_share, fill_groups
+from nsysprof.app.tuning.program_gain import compute_gain
+from nsysprof.attention.case import make_case, row_of_case
+from nsysprof.results.block import Block
+from tests.app.tuning.test_choose_shapes import ROW
+
+
+def program(*rows, steps=None):
+    captured = CapturedAttention(tuple(CapturedUse({**ROW, **row}) for row in rows), "GPU", steps)
+    return ProgramShapes(captured, choose_shapes(captured.uses))
+
+
+def measured(shape, **medians):
+    rows = []
+    for backend, (median, low, high) in medians.items():
+        row = row_of_case(make_case(backend, shape))
+        rows.append({**row, "median_ns": median, "low_ns": low, "high_ns": high})
+    return rows
+
+
+def test_a_winner_saves_its_share_with_bounds():
+    shapes = program({"kernel_total_ns": 8000, "share_pct": 8.0}, {"seq_q": 64, "kernel_total_ns": 2000}, steps=4)
+    one, two = (use.shape for use in shapes.chosen.chosen)
+    table = pd.DataFrame(measured(one, auto=(100, 98, 102), cudnn=(80, 79, 81)) + measured(two, auto=(10, 9, 11)))
+    gain = compute_gain(shapes.captured, shapes.chosen, {one: "cudnn", two: "auto"}, table)
+    assert (gain.per, gain.baseline_ns, gain.saved_ns) == ("step", 2500, pytest.approx(400))
+    assert gain.saved_low_ns == pytest.approx(2000 * (1 - 81 / 98))
+    assert gain.saved_high_ns == pytest.approx(2000 * (1 - 79 / 102))
+    assert gain.saved_pct == pytest.approx(1.6)
+    assert (gain.faster_shapes, gain.shapes) == (1, 2)
+    assert "1 of the 2 tuned shapes" in gain.text
+
+
+def test_nothing_is_gained_or_nothing_is_known():
+    shapes = program({"share_pct": 10.0})
+    (shape,) = (use.shape for use in shapes.chosen.chosen)
+    table = pd.DataFrame(measured(shape, auto=(100, 98, 102), flash=(80, 79, 81)))
+    gain = compute_gain(shapes.captured, shapes.chosen, {shape: "auto"}, table)
+    assert gain.text.startswith("The program gains nothing from another backend")
+    assert gain.saved_ns == 0
+    shapes = program({"kernel_total_ns": None, "share_pct": None})
+    gain = compute_gain(shapes.captured, shapes.chosen, {shape: "flash"}, table)
+    assert (gain.saved_ns, gain.saved_pct, gain.faster_shapes) == (None, None, 1)
+    assert "unknown, because the capture has no kernels" in gain.text
+
+
+def test_shapes_between_the_ends_of_a_group_follow_them_where_they_agree():
+    shapes = program(*({"seq_q": 1, "seq_kv": 100 + step, "mask": "none"} for step in range(10)))
+    last, first = (use.shape for use in shapes.chosen.chosen)
+    agree = [Choice(last, "flash", "winner", 1.0, 1.1), Choice(first, "flash", "winner", 1.0, 1.1)]
+    filled = fill_groups(shapes, agree)
+    assert sorted(choice.shape.kv_seq for choice in filled) == list(range(100, 110))
+    assert {choice.backend for choice in filled} == {"flash"}
+    assert len(fill_groups(shapes, [agree[0], Choice(first, "auto", "tie", 1.0, 1.0)])) == 2
+    table = pd.DataFrame(measured(last, auto=(10, 9, 11), flash=(5, 4, 6)) + measured(first, auto=(10, 9, 11)))
+    assert compute_gain(shapes.captured, shapes.chosen, {last: "flash", first: "auto"}, table).faster_shapes == 0
+
+
+def test_the_next_cells_are_those_that_had_little_for_their_share():
+    shapes = program({"kernel_total_ns": 9000}, {"seq_q": 64, "kernel_total_ns": 1000})
+    heavy, light = (use.shape for use in shapes.chosen.chosen)
+    cells = [make_case("auto", heavy), make_case("auto", light)]
+    assert cells_by_share(shapes, cells, [0, 1], []) == [0, 1]
+    blocks = [Block(cell, 0, 0, "ok", values_ns=(10**9,)) for cell in (0, 1)]
+    assert cells_by_share(shapes, cells, [0, 1], blocks) == [0]
+    assert cells_by_share(shapes, cells, [1], blocks) == [1]

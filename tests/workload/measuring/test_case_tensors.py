@@ -1,0 +1,58 @@
+"""Tensors of a case lie in memory as in the program, and no mask hides every key of a query."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from nsysprof.attention.case import Case  # noqa: E402
+from nsysprof.workload.backends import load_attention, with_mask  # noqa: E402
+from nsysprof.workload.correctness.check import check_attention  # noqa: E402
+from nsysprof.workload.measuring.case_tensors import draw_inputs, make_mask  # noqa: E402
+from nsysprof.workload.measuring.prepared_call import check_case, prepared  # noqa: E402
+from nsysprof.workload.program_start.attention_facts import facts_of  # noqa: E402
+from nsysprof.workload.refusal import UnusableBackendError  # noqa: E402
+
+pytestmark = pytest.mark.torch
+SHAPE = {
+    "seq": 12,
+    "kv_seq": 20,
+    "batch": 2,
+    "heads": 4,
+    "kv_heads": 2,
+    "head_dim": 8,
+    "dtype": "fp32",
+    "causal": False,
+}
+
+
+@pytest.mark.parametrize("layout", ["bhsd", "bshd", "sbhd", "bshd+", "bhsd+", "bshd,bhsd+,bhsd+"])
+@pytest.mark.parametrize("mask", ["none", "bool:b11k", "bool:b1qk", "float:11qk", "float:bhqk"])
+def test_a_call_with_these_tensors_is_described_as_the_case(layout, mask):
+    case = Case("math", **SHAPE, layout=layout, mask=mask)
+    q, k, v = draw_inputs(case, "cpu", torch.Generator().manual_seed(0))
+    facts = facts_of("sdpa", (q, k, v), {"attn_mask": make_mask(case, "cpu")}, None)
+    named = {"seq": "seq_q", "kv_seq": "seq_kv"}
+    wanted = {name: getattr(case, name) for name in (*SHAPE, "layout", "mask")}
+    assert {name: facts[named.get(name, name)] for name in wanted} == wanted
+
+
+@pytest.mark.parametrize("mask", ["bool:b11k", "bool:11qk", "float:bhqk"])
+@pytest.mark.parametrize("pass_", ["fwd", "fwdbwd"])
+def test_masked_calls_of_other_lengths_are_checked_and_run(mask, pass_):
+    case = Case("math", **SHAPE, mask=mask, pass_=pass_, layout="bshd")
+    assert check_case(case, "cpu")["errors"]
+    with prepared(case, "cpu") as call:
+        call()
+
+
+def test_a_forgotten_mask_is_found():
+    case = Case("math", **SHAPE, mask="bool:b11k")
+    result = check_attention(load_attention("math")[1], case, "cpu")
+    assert not result.ok
+
+
+def test_a_backend_without_masks_says_so():
+    case = Case("naive", **SHAPE, mask="bool:b11k")
+    with pytest.raises(UnusableBackendError, match="takes no mask"):
+        check_case(case, "cpu")
+    assert with_mask(load_attention("naive")[1], case, None) is load_attention("naive")[1]
