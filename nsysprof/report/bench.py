@@ -12,16 +12,11 @@ from nsysprof.report.figure_files import figure_paths, write_figures
 from nsysprof.report.figures.png import can_draw
 from nsysprof.report.formats.escape import clean
 from nsysprof.report.reports.bench_report import BenchReport, bench_report
+from nsysprof.report.sections.figure_texts import describe_bench, describe_scaling
 from nsysprof.report.write import write_report
 from nsysprof.results.column_registry.case_columns import BENCH_RESULTS
 from nsysprof.results.column_registry.column import Dtype
 from nsysprof.results.column_registry.csv_table import render_csv
-
-_ALTS = {
-    "latency": "Latency of each backend along the grid, with 95 % intervals",
-    "throughput": "FLOP/s by formula of each backend along the grid, below the measured ceiling",
-    "scaling": "How latency grows with the work, against proportional growth",
-}
 
 
 def write_bench(report: BenchReport, folder: Path, *, figures: bool) -> list[Path]:
@@ -49,6 +44,10 @@ def _write_figures(report: BenchReport, folder: Path) -> list[Figure]:
             "throughput": lambda: draw_throughput(report.table, report.ceilings),
             "scaling": lambda: draw_scaling(report.table),
         },
-        _ALTS,
+        {
+            "latency": lambda: describe_bench(report.table, "median_ns", "Median latency", "ns"),
+            "throughput": lambda: describe_bench(report.table, "flops_per_s", "Rate by formula", "FLOP/s"),
+            "scaling": lambda: describe_scaling(report.table),
+        },
         folder,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,12 @@ from nsysprof.report.document import Figure
 from nsysprof.report.figure_files import figure_paths, write_figures
 from nsysprof.report.figures.png import can_draw
 from nsysprof.report.reports.compare_report import compare_report
+from nsysprof.report.sections.figure_texts import describe_parts, describe_ratios
 from nsysprof.report.write import write_report
 from nsysprof.results.comparison import VersionComparison
 
 JSON = "compare.json"
 FORMAT_VERSION = 1  # of compare.json
-_ALTS = {
-    "ratios": "Latency of each case in the candidate over the baseline, with 95 % intervals and the noise floor",
-    "parts": "How the parts of each range's wall time changed",
-}
 
 
 def write_compare(found: VersionComparison, folder: Path, *, figures: bool) -> list[Path]:
@@ -33,7 +31,10 @@ def write_compare(found: VersionComparison, folder: Path, *, figures: bool) -> l
 def _write_figures(found: VersionComparison, folder: Path) -> list[Figure]:
     from nsysprof.report.figures.compare import draw_parts, draw_ratios
 
-    return write_figures({"ratios": lambda: draw_ratios(found), "parts": lambda: draw_parts(found)}, _ALTS, folder)
+    draw = {"ratios": partial(draw_ratios, found), "parts": partial(draw_parts, found)}
+    return write_figures(
+        draw, {"ratios": partial(describe_ratios, found), "parts": partial(describe_parts, found)}, folder
+    )
 
 
 def comparison_json(found: VersionComparison) -> dict[str, Any]:

@@ -10,14 +10,16 @@ from nsysprof.files.output import write_whole
 from nsysprof.report.document import Figure
 from nsysprof.report.figures.png import can_draw, png_bytes, svg_bytes
 from nsysprof.report.figures.style.dark import darken
+from nsysprof.report.formats.escape import clean
 
+_LONGEST_ALT = 1000
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawn
 
 
 def write_figures(
     draw: Mapping[str, Callable[[], Drawn | None]],
-    alts: Mapping[str, str],
+    alts: Mapping[str, Callable[[], str]],
     out: Path,
     *,
     svg: bool = False,
@@ -25,7 +27,8 @@ def write_figures(
 ) -> list[Figure]:
     """Write NAME.png of each figure that there is to draw, and return them; nothing without matplotlib.
 
-    draw: what draws each figure, by its name; None draws nothing. alts: what each shows.
+    draw: what draws each figure, by its name; None draws nothing. alts: what says what each
+    shows, in words.
     svg: whether to write NAME.svg too.
     """
     if not can_draw():
@@ -43,7 +46,8 @@ def write_figures(
         if svg:
             write_whole(out / f"{name}.svg", svg_bytes(drawn))
         darken(drawn)
-        found.append(Figure(f"{name}.png", alts[name], light, png_bytes(drawn)))
+        alt = clean(alts[name](), _LONGEST_ALT)  # it names ranges of the trace
+        found.append(Figure(f"{name}.png", alt, light, png_bytes(drawn)))
     return found
 
 

@@ -23,7 +23,7 @@ def write_history(
     names = {f"history-{number}": case for number, case in enumerate(drawn)}
     pictures = write_figures(
         {name: partial(draw_history, case) for name, case in names.items()},
-        {name: describe_history(case) for name, case in names.items()},
+        {name: partial(describe_history, case) for name, case in names.items()},
         folder,
         say=say,
     )

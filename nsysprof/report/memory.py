@@ -8,12 +8,11 @@ from nsysprof.files.json_file import encode_json, plain_json
 from nsysprof.files.output import write_whole
 from nsysprof.report.figure_files import figure_paths, write_figures
 from nsysprof.report.reports.memory_report import memory_comparison_report, memory_report
+from nsysprof.report.sections.figure_texts import describe_memory
 from nsysprof.report.write import write_report
 from nsysprof.results.allocator_memory import AllocatorMemory, MemoryComparison
 from nsysprof.results.column_registry.analysis_columns import MEMORY
 from nsysprof.results.column_registry.csv_table import render_csv
-
-_ALTS = {"memory": "Memory of torch's allocator over time, by owner"}
 
 
 def write_memory(memory: AllocatorMemory, folder: Path, *, figures: bool) -> list[Path]:
@@ -26,7 +25,7 @@ def write_memory(memory: AllocatorMemory, folder: Path, *, figures: bool) -> lis
         write_whole(folder / MEMORY.name, render_csv(memory.owners, MEMORY)),
     ]
     draw = {"memory": lambda: draw_memory(memory.over_time)} if figures else {}
-    pictures = write_figures(draw, _ALTS, folder)
+    pictures = write_figures(draw, {"memory": lambda: describe_memory(memory)}, folder)
     return [*written, *figure_paths(pictures, folder), *write_report(memory_report(memory, pictures), folder)]
 
 

@@ -16,6 +16,7 @@ from nsysprof.report.document import Figure
 from nsysprof.report.figure_files import figure_paths, write_figures
 from nsysprof.report.figures.png import can_draw
 from nsysprof.report.reports.ranks_report import ranks_report
+from nsysprof.report.sections.figure_texts import describe_heatmap, describe_ranks_timeline
 from nsysprof.report.write import write_report
 from nsysprof.results.column_registry import rank_columns
 from nsysprof.results.column_registry.column import TableFile
@@ -24,10 +25,6 @@ from nsysprof.results.rank_results import FORMAT_VERSION, RanksAnalysis
 from nsysprof.results.table_records import to_records
 
 JSON = "ranks.json"
-_ALTS = {
-    "heatmap": "Heat map: how far each rank's time in each range lies from the usual rank's",
-    "timeline": "Timeline of all ranks: computation and communication on one clock",
-}
 
 
 def write_ranks(
@@ -100,4 +97,5 @@ def _write_figures(found: RanksAnalysis, out: Path, svg: bool, say: Callable[[st
     from nsysprof.report.figures.ranks import draw_heatmap, draw_timeline
 
     draw = {"heatmap": lambda: draw_heatmap(found), "timeline": lambda: draw_timeline(found)}
-    return write_figures(draw, _ALTS, out, svg=svg, say=say)
+    alts = {"heatmap": lambda: describe_heatmap(found), "timeline": lambda: describe_ranks_timeline(found)}
+    return write_figures(draw, alts, out, svg=svg, say=say)

@@ -19,6 +19,7 @@ from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.formats.sarif import render_sarif
 from nsysprof.report.formats.timeline.timeline_data import timeline_data
 from nsysprof.report.reports.analysis_report import analysis_report
+from nsysprof.report.sections import figure_texts
 from nsysprof.results.analysis import Analysis, CaptureRecord, Device
 from nsysprof.results.checks.recording_cost import cost_table
 from nsysprof.results.column_registry.analysis_columns import (
@@ -54,14 +55,6 @@ if TYPE_CHECKING:
 FORMAT_VERSION = 1
 # A CSV file with more instances than this is slow to read.
 MOST_CSV_INSTANCES = 100_000
-_ALTS = {
-    "roofline": "Roofline: FLOP/s of each case against its FLOP per byte of DRAM traffic, below the measured ceilings",
-    "traffic": "DRAM traffic of each case against the least that its inputs and outputs need",
-    "timeline": "Timeline: ranges, CUDA API calls and the kernels of each stream",
-    "kernels": "Kernel time by category",
-    "vram": "Peak memory of each case or range",
-    "memory": "Memory of torch's allocator over time, by owner",
-}
 
 
 def write_analysis(
@@ -224,7 +217,16 @@ def _write_figures(
         "roofline": lambda: None if record is None else draw_roofline(record),
         "traffic": lambda: None if record is None else draw_traffic(record),
     }
-    return write_figures({name: draw[name] for name in _ALTS}, _ALTS, out, svg=svg, say=say)
+    alts: dict[str, Callable[[], str]] = {
+        "timeline": lambda: figure_texts.describe_timeline(analysis),
+        "kernels": lambda: figure_texts.describe_kernels(analysis),
+        "vram": lambda: figure_texts.describe_vram(analysis, record),
+        "memory": lambda: "" if analysis.allocator is None else figure_texts.describe_memory(analysis.allocator),
+        "roofline": lambda: "" if record is None else figure_texts.describe_roofline(record),
+        "traffic": lambda: "" if record is None else figure_texts.describe_traffic(record),
+    }
+    order = ("roofline", "traffic", "timeline", "kernels", "vram", "memory")
+    return write_figures({name: draw[name] for name in order}, alts, out, svg=svg, say=say)
 
 
 def _traced_calls(record: CaptureRecord | None) -> dict[str, int]:

@@ -23,11 +23,11 @@ from nsysprof.report.document import (
     make_table,
 )
 from nsysprof.report.sections.bench_tables import median_cell, shape_columns
+from nsysprof.report.sections.figure_texts import describe_winners
 from nsysprof.results.device_limits.roof import known
 
 _HOUR_NS = 3600e9
 _CSV = "winners.csv"
-WINNERS = Figure("winners.png", "The best backend of each shape, and how much longer the next slower one takes")
 
 
 def tuning_report(sections: Sequence[Section], notes: Sequence[Note]) -> Report:
@@ -46,7 +46,7 @@ def tuning_sections(
     lines = (*insights, *([budget_note] if budget_note else []))
     sections = [
         Section("What follows", (Lines(lines, terminal_lines=1000),)),
-        Section("", (WINNERS, winner_table(winners))),
+        Section("", (Figure("winners.png", describe_winners(winners)), winner_table(winners))),
     ]
     if price is not None:
         sections.append(Section("", (cost_table(winners, price),), in_terminal=False))
