@@ -103,7 +103,8 @@ def _busy(tables: Tables, watched: WatchedGpu, *, is_known: bool) -> Found:
         return
     seen_s, work = watched.busy_s or 0.0, tables.work
     if not len(work):
-        yield Lost.KERNELS, make_loss("busy-without-work", seen=seen_s)
+        if watched.processes:  # otherwise the work may have been another program's
+            yield Lost.KERNELS, make_loss("busy-without-work", seen=seen_s)
         return
     device = np.unique(work.device_of, return_inverse=True)[1].astype(np.int16)
     known_s = float(union_ns(work.start_ns, work.duration_ns, device[work.variant]).sum()) / 1e9

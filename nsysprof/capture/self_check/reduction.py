@@ -44,11 +44,21 @@ def reductions(
     knows_software_trace: whether this nsys has `--trace=cuda-sw`.
     """
     known = {each.option for kind in lost for each in find_known(nsys, driver, kind)}
-    found = [*_missed_processes(used, lost), *_lost_events(used, lost, knows_software_trace)]
+    found = [
+        *_without_ranges(used, lost), *_lost_events(used, lost, knows_software_trace), *_missed_processes(used, lost),
+    ]  # fmt: skip
     return tuple(
         Reduction(each.options, each.suspects, each.without, each.drops_metrics, bool(known & set(each.suspects)))
         for each in found
     )
+
+
+def _without_ranges(used: Mapping[str, str], lost: tuple[Lost, ...]) -> Iterator[Reduction]:
+    """Yield the recording without NVTX: nsys fails on strings of libraries' ranges and leaves out what came after."""
+    traced = used.get("--trace", "").removeprefix("--trace=")
+    left = ",".join(api for api in traced.split(",") if api != "nvtx")
+    if Lost.EVENTS in lost and left and left != traced:
+        yield Reduction((f"--trace={left}",), (used["--trace"],), "the NVTX ranges")
 
 
 def _missed_processes(used: Mapping[str, str], lost: tuple[Lost, ...]) -> Iterator[Reduction]:
@@ -80,10 +90,6 @@ def _lost_events(used: Mapping[str, str], lost: tuple[Lost, ...], knows_software
         lacks = ", ".join([*(["the memory of the GPU over time"] if memory else []), *without]) or "nothing"
         yield Reduction(tuple(options), tuple(suspects), lacks, drops_metrics=metrics)
     traced = used.get("--trace", "").removeprefix("--trace=")
-    without_ranges = ",".join(api for api in traced.split(",") if api != "nvtx")
-    if Lost.EVENTS in lost and without_ranges and without_ranges != traced:
-        # nsys fails on a string of a library's range, and then leaves out what came after it.
-        yield Reduction((f"--trace={without_ranges}",), (used["--trace"],), "the NVTX ranges")
     software = software_trace(traced)
     if knows_software_trace and software != traced:
         yield Reduction(

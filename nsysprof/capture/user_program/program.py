@@ -151,7 +151,7 @@ def _run_alone(run: ProgramRun) -> CapturedProgram:
 def _record_alone(run: ProgramRun) -> CapturedProgram:
     logs = run.folder / LOGS
     report = run.folder / NSYS_REPORT
-    watch = GpuWatch()
+    watch = GpuWatch(run.nsys)
     with watch:
         recorded = record_program(
             run.plan,

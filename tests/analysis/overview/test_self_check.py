@@ -68,9 +68,11 @@ def test_a_gpu_that_worked_though_the_trace_has_nothing(tmp_path):
     nothing = TraceBuilder()
     nothing.range(10, 20, "a")
     path = nothing.write(tmp_path / "n.sqlite")
-    assert check(path, WatchedGpu(busy_s=3.0, is_whole=True)).lost == (Lost.KERNELS,)
-    for seen in (WatchedGpu(busy_s=3.0, is_whole=True, is_shared=True), WatchedGpu(busy_s=0.2, is_whole=True)):
-        assert check(path, seen).lost == ()
+    ours = (CudaProcess(100, "main"),)
+    assert check(path, WatchedGpu(ours, busy_s=3.0, is_whole=True)).lost == (Lost.PROCESS, Lost.KERNELS)
+    assert check(path, WatchedGpu(busy_s=3.0, is_whole=True)).lost == (), "another program may have used it"
+    for seen in (WatchedGpu(ours, 3.0, is_whole=True, is_shared=True), WatchedGpu(ours, 0.2, is_whole=True)):
+        assert Lost.KERNELS not in check(path, seen).lost
     some = check(program(tmp_path).write(tmp_path / "t.sqlite"), WatchedGpu(busy_s=3.0, is_whole=True))
     assert (some.lost, codes(some)) == ((), ["busy-without-work"])
 

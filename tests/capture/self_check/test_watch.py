@@ -85,3 +85,22 @@ def test_a_process_that_ends_is_remembered(tmp_path):
     (proc / "7" / "environ").unlink()
     watch.look()
     assert watch.seen(is_whole=True).processes == (CudaProcess(7, "trainer"),)
+
+
+def test_what_belongs_to_nsys_is_not_the_program(tmp_path):
+    proc, tools = tmp_path / "proc", tmp_path / "nsys" / "target-linux-x64"
+    task = proc / "7" / "task" / "8"
+    task.mkdir(parents=True)
+    (tools / "bin").mkdir(parents=True)
+    (tmp_path / "nsys" / "bin").mkdir()
+    (tmp_path / "nsys" / "bin" / "nsys").touch()
+    watch = GpuWatch(tmp_path / "nsys" / "bin" / "nsys", proc=proc, devices=lambda: None)
+    (proc / "7" / "environ").write_bytes(f"NSYSPROF_WATCHED={watch.environment['NSYSPROF_WATCHED']}\0".encode())
+    (task / "comm").write_text("cuda00001800007\n")
+    (proc / "7" / "exe").symlink_to(tools / "bin" / "Other")
+    watch.look()
+    assert watch.seen(is_whole=True).processes == ()
+    (proc / "7" / "exe").unlink()
+    (proc / "7" / "exe").symlink_to("/usr/bin/python3")
+    watch.look()
+    assert len(watch.seen(is_whole=True).processes) == 1
