@@ -180,7 +180,7 @@ class _Session:
                     if self.runs[-1].status != OK:
                         return False
                 now = time.monotonic()
-                if now + (now - before) > began + self.request.budget_s:
+                if turn >= 1 and now + (now - before) > began + self.request.budget_s:
                     left = self.request.processes - turn - 1
                     if left:
                         self.notes.append(make_note("bench-budget", left=left, budget=f"{self.request.budget_s:g}"))

@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nsysprof.app.bench import dated_bench_folder
-from nsysprof.app.bench_program import ProgramBenchRequest, ProgramSide, bench_program, check_program_bench
+from nsysprof.app.bench_program import (
+    ProgramBenchRequest,
+    ProgramSide,
+    bench_program,
+    check_program_bench,
+    parse_program_side,
+)
 from nsysprof.app.capture_program import ProgramRequest, capture_program, plan_program_capture
 from nsysprof.app.optimizing.program_attention import ProgramFacts, allocates_in_loops, read_program, wants_tf32
 from nsysprof.app.optimizing.tune_uses import POLICY, TunedProgram, tune_uses
@@ -52,6 +58,9 @@ def plan_optimize(request: OptimizeRequest) -> list[str]:
         raise UsageError(f"--budget {request.budget_s:g} is too short.", f"Give at least {_LEAST_BUDGET_S:g} seconds.")
     if request.resume and request.out is None:
         raise UsageError("--resume needs the folder to go on with.", "Name it with --out.")
+    for text in request.tries or ():
+        if parse_program_side(text) == ProgramSide():
+            raise UsageError("--try is empty.", "Give settings NAME=VALUE, or a policy.json.")
     probe = ProgramSide((("NSYSPROF_OPTIMIZE", "1"),))
     check_program_bench(_bench_request(request, probe, request.out, request.budget_s))
     if request.captured is None:
@@ -219,7 +228,20 @@ class _Session:
                     'os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"  # before importing torch',
                 )
             )
-        return found
+        return [*found, *self._wanted()]
+
+    def _wanted(self) -> list[_Candidate]:
+        """Return what the user wants to be tried beside what findings suggest."""
+        return [
+            _Candidate(
+                f"attempt {number}",
+                "it was asked for with --try",
+                parse_program_side(text),
+                text,
+                f"# what the program does with {text}",
+            )
+            for number, text in enumerate(self.request.tries or (), 1)
+        ]
 
     def _try(self, candidate: _Candidate, budget_s: float) -> None:
         name = f"bench-{candidate.name.removeprefix('the ').replace(' ', '-').lower()}"
@@ -312,6 +334,7 @@ class OptimizeRequest:
 
     processes, step_pattern, step_range, value_pattern, value_tolerance_pct, warmup_steps, margin_pct: as in
         ProgramBenchRequest.
+    tries: more settings to try, each as a side of bench.
     captured: a capture of the program with its attention; None to make one.
     stdout_to_stderr: send the standard output of the recorded run to standard error.
     """
@@ -325,6 +348,7 @@ class OptimizeRequest:
     value_tolerance_pct: float = 1.0
     warmup_steps: int = 2
     margin_pct: float | None = None
+    tries: tuple[str, ...] | None = None
     captured: Path | None = None
     stdout_to_stderr: bool = False
     nsys: Path | None = None

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "nsysprof optimize -- python train.py",
     r"nsysprof optimize --budget 1800 --value-pattern 'loss ([-+.\deE]+)' -- python train.py --steps 50",
+    "nsysprof optimize --try ATTENTION=sdpa -- python train.py    # a setting that the program itself reads",
     "nsysprof optimize --resume --out tuned -- python train.py",
 )
 
@@ -32,6 +33,12 @@ Captured = Annotated[
         rich_help_panel=options.MEASUREMENT,
     ),
 ]
+Tries = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--try", help="Try these settings NAME=VALUE too; can be repeated.", rich_help_panel=options.MEASUREMENT
+    ),
+]
 
 
 def optimize(
@@ -44,6 +51,7 @@ def optimize(
     value_tolerance: options.ValueTolerance = 1.0,
     warmup_steps: options.WarmupSteps = 2,
     margin: options.Margin = None,
+    tries: Tries = None,
     captured: Captured = None,
     nsys: options.Nsys = None,
     out: Annotated[Path | None, options.out_option("Folder. Default: traces/optimize-DATE-TIME.")] = None,
@@ -70,6 +78,7 @@ def optimize(
             value_tolerance_pct=value_tolerance,
             warmup_steps=warmup_steps,
             margin_pct=margin,
+            tries=None if tries is None else tuple(tries),
             captured=captured,
             stdout_to_stderr=as_json,
             nsys=nsys,

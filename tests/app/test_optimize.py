@@ -67,6 +67,8 @@ def test_a_faster_program_with_other_values_is_not_better():
     ("fields", "says"),
     [
         ({"budget_s": 1.0}, "too short"),
+        ({"tries": ("",)}, "--try is empty"),
+        ({"tries": ("python3",)}, "not a valid side"),
         ({"resume": True}, "needs the folder"),
         ({"argv": ("no-such-program-here",)}, "was not found"),
         ({"value_pattern": "loss"}, "needs a group"),

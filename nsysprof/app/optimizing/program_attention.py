@@ -87,11 +87,8 @@ def _shape(row: dict[Any, Any], pass_: str) -> Shape | None:
     """Return the shape of a row; None where a size is unknown or of a kind that has no policy."""
     sizes = {name: _number(row[name]) for name in ("batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim")}
     mask = "none" if _is_unknown(row.get("mask")) else str(row["mask"])
-    fields: dict[str, Any] = {}
-    if mask != "none" or sizes["seq_q"] != sizes["seq_kv"] or (_number(row.get("dropout")) or 0.0) > 0:
-        if "kv_seq" not in Shape.__struct_fields__ or mask.partition(":")[0] not in ("none", "bool", "float"):
-            return None
-        fields = {"kv_seq": int(sizes["seq_kv"] or 0), "mask": mask, "dropout": _number(row.get("dropout")) or 0.0}
+    if mask.partition(":")[0] not in ("none", "bool", "float") or (_number(row.get("dropout")) or 0.0) > 0:
+        return None
     if any(size is None for size in sizes.values()) or row["dtype"] not in DTYPES or _is_unknown(row["causal"]):
         return None
     whole = {name: int(size) for name, size in sizes.items() if size is not None}
@@ -104,7 +101,8 @@ def _shape(row: dict[Any, Any], pass_: str) -> Shape | None:
         dtype=str(row["dtype"]),
         causal=bool(row["causal"]),
         pass_=pass_,
-        **fields,
+        kv_seq=whole["seq_kv"],
+        mask=mask,
     )
 
 

@@ -18,21 +18,14 @@ _REFUSED = ("No available kernel", "No viable backend")
 _FLAGS = threading.RLock()
 _C: Any = torch._C
 # How torch asks and sets whether each backend is allowed. torch.backends.cuda wraps these at twice the cost.
-_GETTERS: dict[str, Callable[[], bool]] = {
-    "math": _C._get_math_sdp_enabled,
-    "flash": _C._get_flash_sdp_enabled,
-    "efficient": _C._get_mem_efficient_sdp_enabled,
-    "cudnn": _C._get_cudnn_sdp_enabled,
-}
-_SETTERS: dict[str, Callable[[bool], None]] = {
-    "math": _C._set_sdp_use_math,
-    "flash": _C._set_sdp_use_flash,
-    "efficient": _C._set_sdp_use_mem_efficient,
-    "cudnn": _C._set_sdp_use_cudnn,
-}
-_FLAGS_OF = {
-    backend: tuple((_GETTERS[name], _SETTERS[name], name == backend) for name in _GETTERS) for backend in _GETTERS
-}
+_get_math, _set_math = _C._get_math_sdp_enabled, _C._set_sdp_use_math
+_get_flash, _set_flash = _C._get_flash_sdp_enabled, _C._set_sdp_use_flash
+_get_efficient, _set_efficient = _C._get_mem_efficient_sdp_enabled, _C._set_sdp_use_mem_efficient
+_get_cudnn, _set_cudnn = _C._get_cudnn_sdp_enabled, _C._set_sdp_use_cudnn
+_NAMES = ("math", "flash", "efficient", "cudnn")
+_WANTED = {name: tuple(name == each for each in _NAMES) for name in _NAMES}
+_TENSOR = torch.Tensor
+_grad_enabled, _autocast = torch.is_grad_enabled, torch.is_autocast_enabled
 NO_RULE = "A call does not match any rule of the policy and is left to torch."
 Say = Callable[[str], None]
 
@@ -53,6 +46,7 @@ class AppliedPolicy:
         self.left = 0
         # Forms of calls that torch.compile traced with a rule, however often they run then.
         self.compiled_forms: set[Any] = set()
+        self.has_said_no_rule = False
         self._say = say
         self._said: set[str] = set()
 
@@ -70,7 +64,7 @@ class AppliedPolicy:
     def retire(self) -> None:
         """Leave every call to torch from now on."""
         self.rules.clear()
-        self._said.add(NO_RULE)
+        self.has_said_no_rule = True
 
     def drop(self, key: Any, text: str) -> None:
         """Leave calls of this form to torch for good, and tell why."""
@@ -103,6 +97,8 @@ def end_policy(applied: AppliedPolicy) -> None:
 
 def make_function(original: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function that takes the place of torch's. `original` is called for whatever is left to torch."""
+    # Names that Python finds faster than attributes of modules: a call costs some microseconds with them.
+    is_compiling, active_policies = torch.compiler.is_compiling, _ACTIVE
 
     # No default is a float: the compiler would make an input of the graph of it.
     def scaled_dot_product_attention(
@@ -116,22 +112,24 @@ def make_function(original: Callable[..., Any]) -> Callable[..., Any]:
         **rest: Any,
     ) -> Any:
         dropout = 0.0 if dropout_p is None else dropout_p
-        active = _ACTIVE[-1] if _ACTIVE else None
-        if active is None:
-            return original(query, key, value, attn_mask, dropout, is_causal, scale=scale, **rest)
-        if torch.compiler.is_compiling():
+        if is_compiling():
             return _call_compiled(original, query, key, value, attn_mask, dropout, is_causal, scale, rest)
-        call = call_key(query, key, value, attn_mask, dropout, is_causal)
-        backend = active.rules.get(call)
-        if backend is None:
-            active.left += 1
-            active.say(NO_RULE)
-        elif backend != AUTO:
-            arguments = (query, key, value, attn_mask, dropout, is_causal)
-            with _FLAGS:
+        active = active_policies[-1] if active_policies else None
+        if active is not None:
+            call = call_key(query, key, value, attn_mask, dropout, is_causal)
+            backend = active.rules.get(call)
+            if backend is None:
+                active.left += 1
+                if not active.has_said_no_rule:
+                    active.has_said_no_rule = True
+                    active.say(NO_RULE)
+            elif backend == AUTO:
+                active.calls += 1
+            else:
+                arguments = (query, key, value, attn_mask, dropout, is_causal)
                 return _run(active, call, backend, original, arguments, scale, rest)
-        else:
-            active.calls += 1
+        if scale is None and not rest:
+            return original(query, key, value, attn_mask, dropout, is_causal)
         return original(query, key, value, attn_mask, dropout, is_causal, scale=scale, **rest)
 
     _register_with_script(scaled_dot_product_attention)
@@ -143,21 +141,20 @@ def call_key(query: Any, key: Any, value: Any, mask: Any, dropout: float, is_cau
 
     A scale does not count, because no backend is chosen by it.
     """
-    # A subclass (of nested or distributed tensors) has other kernels. A policy has one device.
-    if type(query) is not torch.Tensor or type(key) is not torch.Tensor or dropout:
+    # A subclass (of nested or distributed tensors) has other kernels.
+    if type(query) is not _TENSOR or type(key) is not _TENSOR or dropout:
         return None
     try:
         sizes = key.shape
         if value.shape != sizes:
             return None
-        wants = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
+        wants = _grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
         kind = None if mask is None else mask.dtype is torch.bool
-        is_cuda = query.is_cuda
-        dtype = query.dtype
-        if torch.is_autocast_enabled("cuda" if is_cuda else "cpu"):
+        dtype, is_cuda = query.dtype, query.is_cuda
+        if _autocast() if is_cuda else _autocast("cpu"):
             dtype = torch.get_autocast_dtype("cuda" if is_cuda else "cpu")  # in which autocast runs this call
         return (query.shape, sizes, dtype, kind, is_causal, wants, is_cuda)
-    except (RuntimeError, AttributeError):  # a nested tensor has no shape, and what is no tensor has none either
+    except (RuntimeError, AttributeError, IndexError):  # a nested tensor has no shape, nor has what is not a tensor
         return None
 
 
@@ -171,36 +168,47 @@ def _run(
     rest: dict[str, Any],
 ) -> Any:
     """Run a call with one backend alone and return its result; at its first call, check that first."""
-    if call not in active.proven and not _prove(active, call, backend, original, arguments, scale, rest):
-        active.left += 1
-        return original(*arguments, scale=scale, **rest)
-    changed = allow_only(backend)
+    # Acquired by hand: a with statement costs three times as much.
+    _FLAGS.acquire()
     try:
-        active.calls += 1
+        if call not in active.proven and not _prove(active, call, backend, original, arguments, scale, rest):
+            active.left += 1
+            return original(*arguments, scale=scale, **rest)
+        before, wanted = _allowed(), _WANTED[backend]
+        _set_allowed(before, wanted)
+        try:
+            active.calls += 1
+            if scale is None and not rest:
+                return original(*arguments)
+            return original(*arguments, scale=scale, **rest)
+        except RuntimeError as error:
+            if not any(words in str(error) for words in _REFUSED):
+                raise
+        finally:
+            _set_allowed(wanted, before)
+        active.calls -= 1
+        active.left += 1
+        active.drop(call, f"{backend} refused a call that it was tuned for; that shape is left to torch.")
         return original(*arguments, scale=scale, **rest)
-    except RuntimeError as error:
-        if not any(words in str(error) for words in _REFUSED):
-            raise
     finally:
-        for setter, was in changed:
-            setter(was)
-    active.calls -= 1
-    active.left += 1
-    active.drop(call, f"{backend} refused a call that it was tuned for; that shape is left to torch.")
-    return original(*arguments, scale=scale, **rest)
+        _FLAGS.release()
 
 
-def allow_only(backend: str) -> list[tuple[Callable[[bool], None], bool]]:
-    """Allow one backend alone, and return the setters and values with which the flags are as before.
+def _allowed() -> tuple[bool, bool, bool, bool]:
+    """Return whether math, flash, efficient and cudnn are allowed."""
+    return _get_math(), _get_flash(), _get_efficient(), _get_cudnn()
 
-    sdpa_kernel does the same through Python objects, at several times the cost of the call itself.
-    """
-    changed = []
-    for getter, setter, wanted in _FLAGS_OF[backend]:
-        if getter() is not wanted:
-            setter(wanted)
-            changed.append((setter, not wanted))
-    return changed
+
+def _set_allowed(now: tuple[bool, ...], wanted: tuple[bool, ...]) -> None:
+    """Set the flags that differ; sdpa_kernel does the same through Python objects, at several times the cost."""
+    if now[0] is not wanted[0]:
+        _set_math(wanted[0])
+    if now[1] is not wanted[1]:
+        _set_flash(wanted[1])
+    if now[2] is not wanted[2]:
+        _set_efficient(wanted[2])
+    if now[3] is not wanted[3]:
+        _set_cudnn(wanted[3])
 
 
 def _prove(
@@ -218,12 +226,13 @@ def _prove(
         return False
 
     def attend(alone: bool, *tensors: Any) -> Any:
-        changed = allow_only(backend) if alone else []
+        before = _allowed()
+        wanted = _WANTED[backend] if alone else before
+        _set_allowed(before, wanted)
         try:
             return original(*tensors, *arguments[3:], scale=scale, **rest)
         finally:
-            for setter, was in changed:
-                setter(was)
+            _set_allowed(wanted, before)
 
     checked = check_first_call(attend, arguments[:3], wants=call[5], backend=backend)
     active.checks.append(checked)

@@ -11,7 +11,6 @@ import torch.nn.functional as F  # noqa: E402
 from nsysprof.attention.policy_file import PolicyFile, PolicyRule  # noqa: E402
 from nsysprof.workload.applied_policy.apply_policy import (  # noqa: E402
     AppliedPolicy,
-    allow_only,
     begin_policy,
     end_policy,
     machine_differences,
@@ -74,23 +73,18 @@ def test_the_first_call_is_checked_and_a_wrong_backend_is_dropped(applied, monke
     policy = applied(PolicyRule("math", **SIZES))
     calls = []
 
-    def spoiled(backend):
-        calls.append(backend)
-        return [(spoil, None)]
-
     original = apply_policy._ORIGINAL[0]
     tensors = inputs()
     expected = original(*tensors, is_causal=True)
 
-    def spoil(_was):
-        pass
+    def spoil(_now, wanted):
+        calls.append(wanted != (True, True, True, True))
 
-    monkeypatch.setattr(apply_policy, "allow_only", spoiled)
+    monkeypatch.setattr(apply_policy, "_set_allowed", spoil)
     attend = apply_policy.make_function(
-        lambda q, *rest, **more: original(q * (1.5 if calls else 1.0), *rest, **more),
+        lambda q, *rest, **more: original(q * (1.5 if calls and calls[-1] else 1.0), *rest, **more),
     )
     attend(*tensors, is_causal=True)
-    calls.clear()
     torch.testing.assert_close(attend(*tensors, is_causal=True), expected)
     assert (policy.calls, policy.left) == (1, 1), "the second call is torch's own choice by the rule's new backend"
     assert "differs from torch's own choice" in policy.told[0]
@@ -146,16 +140,23 @@ def test_a_scripted_function_still_compiles(applied):
     assert scripted(inputs()[0]).shape == (2, 4, 32, 16)
 
 
-def test_flags_that_are_right_already_are_not_touched():
+def test_the_flags_are_set_for_the_call_alone(applied, monkeypatch):
     from torch.backends import cuda
 
-    changed = allow_only("flash")
-    assert cuda.flash_sdp_enabled()
-    assert not cuda.math_sdp_enabled()
-    assert allow_only("flash") == []
-    for setter, was in changed:
-        setter(was)
-    assert cuda.math_sdp_enabled()
+    from nsysprof.workload.applied_policy import apply_policy
+
+    applied(PolicyRule("math", **SIZES))
+    seen = []
+
+    def look(*arguments, **more):
+        seen.append((cuda.math_sdp_enabled(), cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled()))
+        return apply_policy._ORIGINAL[0](*arguments, **more)
+
+    attend = apply_policy.make_function(look)
+    for _ in range(2):
+        attend(*inputs(), is_causal=True)
+    assert seen[-1] == (True, False, False)
+    assert (cuda.math_sdp_enabled(), cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled()) == (True, True, True)
 
 
 def test_a_policy_of_a_gpu_does_not_hold_with_a_torch_without_cuda():
