@@ -107,7 +107,7 @@ class _Session:
         self.steps: list[OptimizeStep] = []
         self.notes: list[Note] = []
         self.facts = ProgramFacts((), None, 0.0, frozenset())
-        self.tuning = TunedProgram((), (), None, None)
+        self.tuning = TunedProgram()
         self.attempts: list[Attempt] = []
 
     @property
@@ -121,11 +121,18 @@ class _Session:
         with self._step("analyze"):
             self.facts = read_program(self._analyze())
             self._outcome(f"{len(self.facts.uses)} shapes of attention")
-        self.tuning = TunedProgram((), self.facts.uses, None, None)
+        self.tuning = TunedProgram(uses=self.facts.uses)
         if self.facts.uses:
             with self._step("tune"):
                 budget = _TUNING_PART * max(0.0, self.left_s)
-                self.tuning = tune_uses(self.facts.uses, self._below("tune"), budget, self.progress)
+                self.tuning = tune_uses(
+                    self.facts.uses,
+                    self.folder / "analysis",
+                    self._below("tune"),
+                    budget,
+                    self.progress,
+                    resume=self.request.resume,
+                )
                 won = sum(use.in_policy for use in self.tuning.tuned)
                 self._outcome(f"another backend won for {won} of {len(self.tuning.tuned)} tuned shapes")
         candidates = self._candidates()
@@ -273,6 +280,7 @@ class _Session:
             tuple(self.steps),
             tuple(self.notes),
             None if policy is None else str(policy),
+            self.tuning.remarks,
         )
 
     def write(self, found: Optimization) -> None:

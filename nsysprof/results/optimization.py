@@ -93,6 +93,8 @@ class Optimization:
     steps: tuple[OptimizeStep, ...]
     notes: tuple[Note, ...] = ()
     policy: str | None = None
+    # What tuning says of the whole program, of what it left out, and of why it ended.
+    remarks: tuple[str, ...] = ()
 
     @property
     def best(self) -> Attempt | None:

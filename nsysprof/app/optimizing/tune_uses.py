@@ -1,149 +1,128 @@
-"""Time the backends for each shape that a program calls, and make one policy of the shapes where one won."""
+"""Tune the shapes that a program calls, by `tune --from`, and make one policy of the shapes where a backend won."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import asdict
-
-from nsysprof.app.inputs.grid import Grid
 from nsysprof.app.progress import Progress
 from nsysprof.app.tune import TuneRequest, tune
 from nsysprof.attention.policy_file import AUTO, PolicyFile, PolicyRule, read_policy, write_policy
-from nsysprof.attention.shape import Shape
 from nsysprof.errors import InterruptedCaptureError, NsysprofError
 from nsysprof.results.optimization import AttentionUse, TunedUse
 
-POLICY = "policy.json"
-# No shape gets less than this (s), and none more.
-_LEAST_S, _MOST_S = 15.0, 120.0
-# Below this part of all kernels' time a shape is not worth the search.
-_LEAST_SHARE_PCT = 0.5
-_MOST_SHAPES = 8
+if TYPE_CHECKING:
+    from nsysprof.results.program_gain import ProgramGain
+
+POLICY, SAMPLES = "policy.json", "samples.json"
+# No search is shorter than this (s): the measured process has to import torch first.
+_LEAST_S = 15.0
+_WINS = ("winner", "between")
 
 
 @dataclass(frozen=True)
 class TunedProgram:
-    """What tuning found. policy: the file with the rules that won; None where none did."""
+    """What tuning found.
 
-    tuned: tuple[TunedUse, ...]
-    uses: tuple[AttentionUse, ...]
-    policy: Path | None
-    # How much shorter the time of all kernels should be (percent); None where shares are unknown.
-    predicted_pct: float | None
-
-
-def tune_uses(uses: Sequence[AttentionUse], folder: Path, budget_s: float, progress: Progress) -> TunedProgram:
-    """Time the backends for the shapes with the largest share within the budget, and write folder/policy.json.
-
-    A shape that cannot be tuned says why; it takes no other shape's turn.
+    policy: the file with the rules that won; None where none did.
+    predicted_pct: how much shorter the time of all kernels should be (percent); None where shares are unknown.
+    remarks: what was not tuned and why, and why the search ended.
     """
-    begun = time.monotonic()
-    told: list[AttentionUse] = []
-    tuned: list[TunedUse] = []
-    found: list[PolicyFile] = []
-    chosen = _choose(uses)
-    for number, use in enumerate(uses):
-        if number not in chosen or use.shape is None:
-            told.append(replace(use, not_tuned=use.not_tuned or _why_not(use)))
-            continue
-        left = budget_s - (time.monotonic() - begun)
-        share = max(_LEAST_S, min(_MOST_S, left / max(1, len(chosen) - len(tuned))))
-        if left < _LEAST_S:
-            told.append(replace(use, not_tuned="the budget was spent on shapes with a larger share"))
-            continue
-        progress.say(f"tune {use.shape.batch}x{use.shape.heads}x{use.shape.seq}x{use.shape.head_dim} {use.shape.pass_}")
-        try:
-            policy = _tune_one(use.shape, folder / f"shape{number}", share, progress)
-        except InterruptedCaptureError:
-            raise
-        except NsysprofError as error:
-            told.append(replace(use, not_tuned=error.text.rstrip(".")))
-            continue
-        told.append(use)
-        found.append(policy)
-        tuned += [_told(use, use.shape, rule) for rule in policy.rules]
-    return TunedProgram(tuple(tuned), tuple(told), _write(found, folder), _predict(tuned))
+
+    tuned: tuple[TunedUse, ...] = ()
+    uses: tuple[AttentionUse, ...] = ()
+    policy: Path | None = None
+    predicted_pct: float | None = None
+    remarks: tuple[str, ...] = ()
 
 
-def _choose(uses: Sequence[AttentionUse]) -> set[int]:
-    possible = [number for number, use in enumerate(uses) if not use.not_tuned and not _is_grid_unfit(use)]
-    worth = [number for number in possible if uses[number].share_pct is None or not _is_small(uses[number])]
-    return set(worth[:_MOST_SHAPES])
+def tune_uses(
+    uses: Sequence[AttentionUse], source: Path, folder: Path, budget_s: float, progress: Progress, *, resume: bool
+) -> TunedProgram:
+    """Time the backends for the shapes of the program within the budget, and write folder's policy of what won.
 
-
-def _is_small(use: AttentionUse) -> bool:
-    return use.share_pct is not None and use.share_pct < _LEAST_SHARE_PCT
-
-
-def _is_grid_unfit(use: AttentionUse) -> bool:
-    shape = {} if use.shape is None else asdict(use.shape)
-    if shape.get("kv_seq", shape.get("seq")) != shape.get("seq"):
-        return True
-    return shape.get("mask", "none") != "none" or bool(shape.get("dropout"))
-
-
-def _why_not(use: AttentionUse) -> str:
-    if _is_small(use):
-        return f"its share is below {_LEAST_SHARE_PCT:g} %"
-    if _is_grid_unfit(use):
-        return "it has a mask, dropout, or keys of another length than queries"
-    return f"only the {_MOST_SHAPES} shapes with the largest share are tuned"
-
-
-def _tune_one(shape: Shape, folder: Path, budget_s: float, progress: Progress) -> PolicyFile:
-    """Return what was found best for one shape; an earlier search of the same shape is kept."""
-    path = folder / POLICY
-    if path.is_file():
-        return read_policy(path)
-    grid = Grid(
-        backends=(),
-        seqs=(shape.seq,),
-        batches=(shape.batch,),
-        heads=(shape.heads,),
-        kv_heads=() if shape.kv_heads == shape.heads else (shape.kv_heads,),
-        head_dims=(shape.head_dim,),
-        dtypes=(shape.dtype,),
-        causals=(shape.causal,),
-        passes=(shape.pass_,),
-    )
+    source: the analysis of the program. A tuning that is impossible is a remark and no error.
+    """
+    if budget_s < _LEAST_S:
+        return TunedProgram(uses=_untuned(uses, {}), remarks=("No time was left to tune: give more --budget.",))
+    search = folder / "search"
     request = TuneRequest(
-        grid, budget_s=budget_s, blocks=6, warmup_seconds=0.2, out=folder, force=True, figures=False,
-        case_timeout_s=max(20.0, budget_s), command="nsysprof optimize",
+        source=source, budget_s=budget_s, warmup_seconds=0.2, out=search, force=True, figures=False,
+        resume=resume and (search / SAMPLES).is_file(), case_timeout_s=max(20.0, budget_s),
+        command="nsysprof optimize",
     )  # fmt: skip
-    result = tune(request, progress)
+    try:
+        result = tune(request, progress)
+    except InterruptedCaptureError:
+        raise
+    except NsysprofError as error:
+        return TunedProgram(uses=_untuned(uses, {}), remarks=(error.text,))
     if isinstance(result.failure, InterruptedCaptureError):
         raise result.failure
-    if result.tuning.policy is None:
-        raise result.failure or NsysprofError("No backend could be measured.")
-    return read_policy(path)
+    path, gain = result.tuning.policy, result.tuning.program
+    if path is None:
+        said = "Nothing could be measured." if result.failure is None else result.failure.text
+        return TunedProgram(uses=_untuned(uses, {}), remarks=(said,))
+    policy = read_policy(path)
+    rules = {_key(rule): rule for rule in policy.rules}
+    remarks = (*_remarks(gain), *([result.told] if result.told else []))
+    return TunedProgram(
+        tuple(_told(uses, rules)), _untuned(uses, rules), _write(policy, folder), _predicted(gain), remarks
+    )
 
 
-def _told(use: AttentionUse, shape: Shape, rule: PolicyRule) -> TunedUse:
-    return TunedUse(use.site, shape, rule.backend, rule.why, rule.over_auto, use.share_pct, _won(rule))
+def _untuned(uses: Sequence[AttentionUse], rules: dict[Any, PolicyRule]) -> tuple[AttentionUse, ...]:
+    """Return the uses, those without a rule with the reason that is known of them."""
+    return tuple(
+        use if use.not_tuned or (use.shape is not None and _key(use.shape) in rules) else
+        replace(use, not_tuned="it was not tuned")
+        for use in uses
+    )  # fmt: skip
+
+
+def _told(uses: Sequence[AttentionUse], rules: dict[Any, PolicyRule]) -> list[TunedUse]:
+    found = []
+    for use in uses:
+        rule = None if use.shape is None else rules.get(_key(use.shape))
+        if rule is not None and use.shape is not None:
+            found.append(
+                TunedUse(use.site, use.shape, rule.backend, rule.why, rule.over_auto, use.share_pct, _won(rule))
+            )
+    return found
+
+
+def _key(shape: Any) -> tuple[Any, ...]:
+    """Return what a call and a rule must agree in. The order in memory does not count."""
+    return (
+        shape.batch, shape.heads, shape.kv_heads, shape.seq, shape.kv_seq, shape.head_dim, shape.dtype, shape.causal,
+        shape.mask.partition(":")[0], shape.pass_,
+    )  # fmt: skip
 
 
 def _won(rule: PolicyRule) -> bool:
-    return rule.why == "winner" and rule.backend != AUTO and (rule.over_auto or 0.0) > 1.0
+    return rule.why in _WINS and rule.backend != AUTO and (rule.over_auto is None or rule.over_auto > 1.0)
 
 
-def _write(found: Sequence[PolicyFile], folder: Path) -> Path | None:
-    rules = {rule.shape: rule for policy in found for rule in policy.rules if _won(rule)}
-    if not rules:
+def _write(policy: PolicyFile, folder: Path) -> Path | None:
+    """Write the rules that won. The others leave the choice to torch, which says that they were looked at."""
+    if not any(_won(rule) for rule in policy.rules):
         return None
-    # A call without a rule would be reported; a rule that leaves the choice to torch says that it was looked at.
-    rest = {rule.shape: rule for policy in found for rule in policy.rules if not _won(rule)}
-    autos = tuple(PolicyRule(AUTO, **asdict(shape), why=rule.why) for shape, rule in rest.items() if shape not in rules)
-    write_policy(folder / POLICY, replace(found[0], rules=(*rules.values(), *autos)))
+    rules = tuple(rule if _won(rule) else _left_to_torch(rule) for rule in policy.rules)
+    write_policy(folder / POLICY, replace(policy, rules=rules))
     return folder / POLICY
 
 
-def _predict(tuned: Sequence[TunedUse]) -> float | None:
-    """Return the part of all kernels' time that the policy should save (percent)."""
-    won = [use for use in tuned if use.in_policy]
-    if any(use.share_pct is None or use.over_auto is None for use in won):
-        return None
-    return sum((use.share_pct or 0.0) * (1 - 1 / (use.over_auto or 1.0)) for use in won)
+def _left_to_torch(rule: PolicyRule) -> PolicyRule:
+    from msgspec.structs import replace as changed
+
+    return changed(rule, backend=AUTO, median_ns=None, over_auto=None)
+
+
+def _predicted(gain: ProgramGain | None) -> float | None:
+    return None if gain is None else gain.saved_pct
+
+
+def _remarks(gain: ProgramGain | None) -> tuple[str, ...]:
+    return () if gain is None else (gain.text, *gain.refused)

@@ -33,7 +33,7 @@ def optimize_report(found: Optimization) -> Report:
     sections = [
         Section("", (Paragraph(" ".join(found.program)), Lines(answer_lines(found), is_verdict=True))),
         *([_what_to_paste(found.best)] if found.best is not None else []),
-        Section("What ran", (Lines(_attention_lines(found)), _use_table(found))),
+        Section("What ran", (Lines((*_attention_lines(found), *found.remarks)), _use_table(found))),
     ]
     if found.attempts:
         sections.append(Section("What was tried", (_attempt_table(found), *_attempt_parts(found))))
@@ -135,7 +135,10 @@ def _name(use: AttentionUse) -> str:
         return "unknown"
     heads = f"{shape.heads}" if shape.kv_heads == shape.heads else f"{shape.heads}/{shape.kv_heads}"
     causal = "causal" if shape.causal else "full"
-    return f"B{shape.batch} H{heads} S{shape.seq} D{shape.head_dim} {shape.dtype} {causal} {shape.pass_}"
+    if shape.mask != "none":
+        causal = f"mask {shape.mask}"
+    length = f"{shape.seq}" if shape.kv_seq == shape.seq else f"{shape.seq}/{shape.kv_seq}"
+    return f"B{shape.batch} H{heads} S{length} D{shape.head_dim} {shape.dtype} {causal} {shape.pass_}"
 
 
 def _attempt_table(found: Optimization) -> Table:

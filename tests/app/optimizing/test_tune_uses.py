@@ -1,4 +1,4 @@
-"""Which shapes are tuned, and what becomes of the answers; the search itself is played by a stand-in."""
+"""What becomes of a tuning's answers; the search itself is played by a stand-in."""
 
 from types import SimpleNamespace
 
@@ -9,59 +9,68 @@ from nsysprof.app.optimizing.tune_uses import tune_uses
 from nsysprof.app.progress import SILENT
 from nsysprof.attention.policy_file import PolicyFile, PolicyRule, read_policy, write_policy
 from nsysprof.attention.shape import Shape
-from nsysprof.errors import CaptureFailedError
+from nsysprof.errors import InterruptedCaptureError, UsageError
 from nsysprof.results.optimization import AttentionUse
 
+GAIN = SimpleNamespace(saved_pct=8.0, text="It saves 8 %.", refused=("3 calls are not tuned: dropout.",))
 
-def use(seq, share, **fields):
-    return AttentionUse("train.py:8", Shape(seq=seq, pass_="fwdbwd", **fields), 12, "flash", 100, share)
+
+def use(seq, **fields):
+    return AttentionUse("train.py:8", Shape(seq=seq, pass_="fwdbwd", **fields), 12, "flash", 100, 40.0)
 
 
 @pytest.fixture
-def answers(monkeypatch):
-    """Play the search: a length has the answer (backend, why, over_auto), or raises what stands there."""
-    given, asked = {}, []
+def search(monkeypatch, tmp_path):
+    """Return a function that makes the search answer with these rules, or raise what is given, and runs it."""
 
-    def tune(request, _progress):
-        (seq,) = request.grid.seqs
-        asked.append(seq)
-        if isinstance(given[seq], Exception):
-            raise given[seq]
-        backend, why, over = given[seq]
-        rule = PolicyRule(backend, seq=seq, pass_="fwdbwd", why=why, over_auto=over)
-        request.out.mkdir()
-        write_policy(request.out / "policy.json", PolicyFile((rule,), "cuda", "GPU", "2.11", "9.1"))
-        return SimpleNamespace(failure=None, tuning=SimpleNamespace(policy=request.out / "policy.json"))
+    def run(uses, rules=(), error=None, budget_s=100.0):
+        def tune(request, _progress):
+            if error is not None:
+                raise error
+            request.out.mkdir(exist_ok=True)
+            path = request.out / "policy.json"
+            write_policy(path, PolicyFile(tuple(rules), "cuda", "GPU", "2.11", "9.1"))
+            return SimpleNamespace(failure=None, told="", tuning=SimpleNamespace(policy=path, program=GAIN))
 
-    monkeypatch.setattr(module, "tune", tune)
-    return SimpleNamespace(given=given, asked=asked)
+        monkeypatch.setattr(module, "tune", tune)
+        return tune_uses(uses, tmp_path, tmp_path, budget_s, SILENT, resume=False)
+
+    return run
 
 
-def test_only_winners_are_in_the_policy_and_the_gain_is_predicted(answers, tmp_path):
-    answers.given.update({64: ("cudnn", "winner", 1.25), 128: ("flash", "tie", 1.02), 256: ("auto", "winner", 1.0)})
-    found = tune_uses([use(64, 40.0), use(128, 20.0), use(256, 10.0)], tmp_path, 1000.0, SILENT)
-    rules = {rule.seq: rule.backend for rule in read_policy(found.policy).rules}
-    assert rules == {64: "cudnn", 128: "auto", 256: "auto"}
+def rule(backend, seq, why="winner", over=1.25, **fields):
+    return PolicyRule(backend, seq=seq, pass_="fwdbwd", why=why, over_auto=over, **fields)
+
+
+def test_only_winners_are_in_the_policy(search):
+    rules = [rule("cudnn", 64), rule("flash", 128, "tie", 1.02), rule("auto", 256, over=1.0)]
+    found = search([use(64), use(128), use(256), use(512)], rules)
+    assert {each.seq: each.backend for each in read_policy(found.policy).rules} == {
+        64: "cudnn",
+        128: "auto",
+        256: "auto",
+    }
     assert [each.in_policy for each in found.tuned] == [True, False, False]
-    assert found.predicted_pct == pytest.approx(40.0 * (1 - 1 / 1.25))
-    tune_uses([use(64, 40.0), use(128, 20.0), use(256, 10.0)], tmp_path, 1000.0, SILENT)
-    assert answers.asked == [64, 128, 256], "what an earlier search found is kept"
+    assert [each.not_tuned for each in found.uses] == ["", "", "", "it was not tuned"]
+    assert found.predicted_pct == 8.0
+    assert found.remarks == ("It saves 8 %.", "3 calls are not tuned: dropout.")
 
 
-def test_without_a_winner_there_is_no_policy(answers, tmp_path):
-    answers.given[64] = ("flash", "tie", 1.0)
-    found = tune_uses([use(64, 40.0)], tmp_path, 1000.0, SILENT)
-    assert (found.policy, found.predicted_pct) == (None, 0)
+def test_without_a_winner_there_is_no_policy(search):
+    assert search([use(64)], [rule("flash", 64, "tie", 1.0)]).policy is None
 
 
-def test_a_shape_that_cannot_be_tuned_takes_no_other_turn(answers, tmp_path):
-    answers.given.update({64: CaptureFailedError("CUDA out of memory."), 128: ("cudnn", "winner", 2.0)})
-    found = tune_uses([use(64, 40.0), use(128, 20.0), use(256, 0.1)], tmp_path, 1000.0, SILENT)
-    assert [each.not_tuned for each in found.uses] == ["CUDA out of memory", "", "its share is below 0.5 %"]
-    assert found.policy is not None
+def test_a_mask_counts_by_its_kind_and_the_order_in_memory_does_not(search):
+    found = search(
+        [use(64, mask="bool:b11k", layout="bshd", kv_seq=80)], [rule("cudnn", 64, mask="bool:b11k", kv_seq=80)]
+    )
+    assert [each.backend for each in found.tuned] == ["cudnn"]
+    assert search([use(64, mask="bool:b11k")], [rule("cudnn", 64)]).tuned == ()
 
 
-def test_no_time_is_no_search(answers, tmp_path):
-    found = tune_uses([use(64, 40.0)], tmp_path, 1.0, SILENT)
-    assert answers.asked == []
-    assert "budget" in found.uses[0].not_tuned
+def test_a_tuning_that_is_impossible_is_a_remark(search):
+    found = search([use(64)], error=UsageError("Nothing of the attention can be tuned: dropout.", "Change it."))
+    assert (found.policy, found.remarks) == (None, ("Nothing of the attention can be tuned: dropout.",))
+    assert search([use(64)], budget_s=1.0).remarks == ("No time was left to tune: give more --budget.",)
+    with pytest.raises(InterruptedCaptureError):
+        search([use(64)], error=InterruptedCaptureError("Interrupted."))
