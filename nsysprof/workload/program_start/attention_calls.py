@@ -202,8 +202,11 @@ class AttentionCalls:
         """Run a compiled kernel of flex_attention, whose first arguments are q, k and v."""
         began = self._begin()
         seen = None
-        if len(args) > 2 and all(type(each) is self._torch.Tensor and each.dim() == 4 for each in args[:3]):
-            given = dict(zip(("query", "key", "value"), args, strict=False)) | {"block_mask": True}
+        # The kernel takes a tensor once, even where it is q, k and v.
+        plain = [type(each) is self._torch.Tensor and each.dim() == 4 for each in args[:3]]
+        inputs = args[: [*plain, False].index(False)]
+        if inputs:
+            given = {"query": inputs[0], "key": inputs[:2][-1], "value": inputs[-1], "block_mask": True}
             seen = self._find("flex_attention", (), given, sys._getframe(2), which)
         if seen is None:
             return original(kernel, *args, **kwargs)
@@ -283,12 +286,22 @@ class AttentionCalls:
                 known = self._types[type(query)] = _is_plain(self._torch, query)
             if not known:
                 return None
-            place = self._caller(frame)
+            place = frame
+            code = self._codes.get(id(frame.f_code))
+            if code is None or code[1]:
+                place = self._caller(frame)
             dtype = query.dtype
             cast = self._autocast() if dtype is self._full else None
-            code = None if place is None else place.f_code
-            at = 0 if place is None else place.f_lasti
-            key = (function, id(code), at, cast, *_key_of(args, kwargs))
+            at = (0, 0) if place is None else (id(place.f_code), place.f_lasti)
+            if function == "sdpa" and len(args) == 3:  # the usual form, without a loop over the arguments
+                mask = kwargs.get("attn_mask")
+                if mask is None:
+                    key: Any = (at, query.shape, args[1].shape, dtype, cast, *kwargs.values())
+                else:
+                    others = (kwargs.get("dropout_p"), kwargs.get("is_causal"), kwargs.get("scale"))
+                    key = (at, query.shape, args[1].shape, dtype, cast, mask.shape, mask.dtype, *others)
+            else:
+                key = (function, at, cast, *_key_of(args, kwargs))
             found = self._seen.get(key)
             if found is None:
                 found = self._seen[key] = self._describe(function, args, kwargs, place, cast)

@@ -54,9 +54,11 @@ def test_a_compiled_kernel_of_flex_attention_has_a_range_and_is_saved_as_it_is(r
     kernel.precompile()
     q = torch.randn(1, 2, 16, 8)
     assert kernel.run(q, q, q, 1, stream=0) == ("ran", 1)
-    assert passes(events) == ["bwd", "end"]
+    assert kernel.run(q, torch.zeros(1, 2, 16), 1, stream=0) == ("ran", 1)
+    assert passes(events) == ["bwd", "end"] * 2
+    assert events[0].partition("::at=")[0] == events[2].partition("::at=")[0]
     assert pickle.loads(pickle.dumps(kernel)).run(q, q, q, 1, stream=0) == ("ran", 1)
-    assert passes(events) == ["bwd", "end"]
+    assert passes(events) == ["bwd", "end"] * 2
     other = Kernel("triton_poi_fused_add_1")
     other.precompile()
     assert "run" not in vars(other)
