@@ -20,7 +20,7 @@ from nsysprof.trace.schema import GRAPH, PID_MASK, Bools, RecordedKinds, Tables
 # NVML's share of busy time is coarse: less than this is not held against a recording (s).
 _LEAST_BUSY_S = 1.0
 # A recording that knows of less than this share of what NVML saw is suspicious.
-_LEAST_SHARE = 0.3
+_LEAST_SHARE, _LEAST_GAP_S = 0.3, 3.0
 # SMs that were active for less (s) may have run what nsys itself needs.
 _LEAST_SAMPLED_S = 0.01
 _SM_ACTIVE = re.compile(r"^SMs? Active")
@@ -108,7 +108,7 @@ def _busy(tables: Tables, watched: WatchedGpu, *, is_known: bool) -> Found:
         return
     device = np.unique(work.device_of, return_inverse=True)[1].astype(np.int16)
     known_s = float(union_ns(work.start_ns, work.duration_ns, device[work.variant]).sum()) / 1e9
-    if known_s < _LEAST_SHARE * seen_s:
+    if watched.processes and known_s < _LEAST_SHARE * seen_s and seen_s - known_s > _LEAST_GAP_S:
         yield None, make_note("busy-without-work", "some", seen=seen_s, known=known_s)
 
 

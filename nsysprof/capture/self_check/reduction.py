@@ -43,7 +43,9 @@ def reductions(
     nsys, driver: their versions.
     knows_software_trace: whether this nsys has `--trace=cuda-sw`.
     """
-    known = {each.option for kind in lost for each in find_known(nsys, driver, kind)}
+    # A process can be missing for other reasons than a fork, so that this is never more than a suspicion.
+    kinds = [kind for kind in lost if kind is not Lost.PROCESS]
+    known = {each.option for kind in kinds for each in find_known(nsys, driver, kind)}
     found = [
         *_without_ranges(used, lost), *_lost_events(used, lost, knows_software_trace), *_missed_processes(used, lost),
     ]  # fmt: skip

@@ -25,7 +25,7 @@ class GpuWatch:
     """Watches the processes that have `environment` in theirs, from entering to leaving.
 
     nsys: its own programs look at the GPUs too, and are not the program's.
-    devices: returns the share of time that each GPU works (0 to 1) and how many processes use them; None without NVML.
+    devices: returns the share of time that the GPU works (0 to 1) and how many processes use it; None where unknown.
     """
 
     def __init__(
@@ -63,6 +63,9 @@ class GpuWatch:
     ) -> None:
         self._over.set()
         self._thread.join()
+        # nsys has imported the recording meanwhile: a GPU that still works does so for somebody else.
+        after = self._devices()
+        self._is_shared = self._is_shared or (after is not None and after[0] > 0)
 
     def seen(self, *, is_whole: bool) -> WatchedGpu:
         """Return what was seen until now. is_whole: whether everything was to be recorded."""
@@ -125,18 +128,20 @@ def _name_of(process: Path) -> str:
 
 
 def _read_devices() -> tuple[float, int] | None:
-    """Return the shares of time that the GPUs work, added, and how many processes use them; None without NVML."""
+    """Return the share of time that the GPU works, and how many processes use it.
+
+    Return None without NVML, and where there are several GPUs, because it cannot be told whose work is the program's.
+    """
     try:
         import pynvml
     except ImportError:
         return None
     try:
         pynvml.nvmlInit()
-        share, users = 0.0, 0
-        for index in range(pynvml.nvmlDeviceGetCount()):
-            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            share += pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
-            users += len(pynvml.nvmlDeviceGetComputeRunningProcesses(handle))
+        if pynvml.nvmlDeviceGetCount() != 1:
+            return None
+        handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+        share = pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
+        return share, len(pynvml.nvmlDeviceGetComputeRunningProcesses(handle))
     except pynvml.NVMLError:
         return None
-    return share, users

@@ -78,8 +78,9 @@ class ProgramPlan:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether all that the program does is to be recorded."""
-        return self.capture_range == NO_RANGE and not self.delay_s and not self.duration_s
+        """Return whether all that the program does with CUDA is to be recorded."""
+        has_cuda = any(api.startswith("cuda") for api in self.trace.split(","))
+        return has_cuda and self.capture_range == NO_RANGE and not self.delay_s and not self.duration_s
 
     @property
     def profile_options(self) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ def test_counters_are_given_up():
 def test_forked_processes_are_followed_and_nothing_else_changes():
     assert options((Lost.PROCESS,)) == [("--trace-fork-before-exec=true",)]
     assert options((Lost.PROCESS,), "--trace-fork-before-exec=true") == []
+    assert not reductions(merge_options(()), (Lost.PROCESS,), nsys="2025.3.1", driver="580")[0].is_known
 
 
 def test_nothing_is_left_to_leave_out():

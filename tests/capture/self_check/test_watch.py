@@ -59,7 +59,7 @@ def test_only_the_process_with_a_context_counts_and_not_what_it_forked():
 
 
 def test_time_and_strangers_by_nvml():
-    reads = iter([(0.0, 0)] + [(0.5, 1)] * 5)
+    reads = iter([(0.0, 0)] + [(0.5, 1)] * 2)
     watch = GpuWatch(devices=lambda: next(reads, None))
     with watch:
         for _ in range(2):
@@ -68,6 +68,11 @@ def test_time_and_strangers_by_nvml():
     seen = watch.seen(is_whole=True)
     assert seen.busy_s == pytest.approx(1.0, abs=0.4)
     assert not seen.is_shared
+    reads = iter([(0.0, 0)])
+    watch = GpuWatch(devices=lambda: next(reads, (0.3, 0)))
+    with watch:
+        pass
+    assert watch.seen(is_whole=True).is_shared, "something uses the GPU after the program"
     watch = GpuWatch(devices=lambda: (0.2, 1))
     with watch:
         assert watch.seen(is_whole=True).is_shared, "something used the GPU before the program"
