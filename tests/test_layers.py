@@ -50,6 +50,9 @@ ALLOWED: dict[str, set[str]] = {
 }  # fmt: skip
 SEES_ALL = {"__main__"}
 MOST_TOP_MODULES = 8  # besides __init__ and __main__
+# How many folders and top modules know another. An import of one constant is no reason for one more: put the
+# constant where it belongs.
+MOST_ACQUAINTANCES = 99
 # What several commands share; every other module in cli/ is a command.
 OF_ALL_COMMANDS = {"measurement", "options"}
 HEAVY = (
@@ -118,6 +121,15 @@ def test_imports_stay_in_their_layer(module: str) -> None:
 def test_few_modules_lie_loose_at_the_top() -> None:
     loose = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__", "__main__"}
     assert len(loose) <= MOST_TOP_MODULES, f"give {sorted(loose)} a topic folder"
+
+
+def test_few_folders_know_each_other() -> None:
+    def room(module: str) -> str:
+        return ".".join(module.split(".")[:2])
+
+    pairs = {(room(module), room(name)) for module in MODULES for name in own_imports(module)}
+    known = {(one, other) for one, other in pairs if one != other}
+    assert len(known) <= MOST_ACQUAINTANCES, sorted(known)
 
 
 def test_no_two_public_classes_share_a_name() -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from nsysprof.api.size_text import parse_size
 from nsysprof.errors import NsysprofError, UsageError
 from nsysprof.results.findings.finding_codes import CODES
-from nsysprof.units import parse_size
 
 if TYPE_CHECKING:
     from nsysprof.results.analysis import Analysis

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -150,6 +151,20 @@ def _file_of(manifest: Manifest) -> _ManifestFile:
         missing=list(dict.fromkeys(manifest.missing)),
         program=UNSET if program is None else _Program(program.argv, program.exit_code),
         ranks=UNSET if program is None else program.ranks,
+    )
+
+
+def program_manifest(argv: tuple[str, ...], environment: dict[str, Any] | None = None) -> Manifest:
+    """Return the manifest of a recording of a program that begins now."""
+    return Manifest(
+        cases=(),
+        range_keys=(),
+        profiler="nsys",
+        traced_calls=0,
+        method="",
+        created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+        program=Program(argv),
+        environment={} if environment is None else environment,
     )
 
 

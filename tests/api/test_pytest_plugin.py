@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from nsysprof.api.traced_block import TracedBlock, UnknownNumberError, parse_size
+from nsysprof.api.traced_block import TracedBlock, UnknownNumberError
 from nsysprof.errors import UsageError
 from tests.builders.record_with_nsys import record_nvtx
 
@@ -190,13 +190,6 @@ def test_a_run_that_does_not_use_it_loads_nothing_heavy(pytester):
     )
     text = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120).stdout
     assert "loaded: [] True" in text
-
-
-@pytest.mark.parametrize(
-    ("text", "size"), [("64MiB", 64 << 20), ("1.5 KB", 1500), ("0B", 0), ("2GiB", 2 << 30)]
-)  # fmt: skip
-def test_sizes(text, size):
-    assert parse_size(text) == size
 
 
 def test_what_makes_no_sense_is_a_usage_error():

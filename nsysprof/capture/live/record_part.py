@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
 from nsysprof.capture.folder import NSYS_REPORT, remove_work
@@ -13,7 +12,7 @@ from nsysprof.capture.live.held_program import HOLD_PID, HeldProgram
 from nsysprof.capture.live.process_tree import SeenProcess, list_processes
 from nsysprof.capture.live.step_sources import ProgramStep, StepsTold
 from nsysprof.capture.machine import collect_machine
-from nsysprof.capture.manifest import NSYS_TRACE, Manifest, Program, write_manifest
+from nsysprof.capture.manifest import NSYS_TRACE, Manifest, program_manifest, write_manifest
 from nsysprof.capture.measured_process import LOGS
 from nsysprof.errors import NsysprofError, ToolFailedError
 from nsysprof.notes import Loss, Remarks
@@ -161,16 +160,7 @@ def _stop(held: HeldProgram, report: Path) -> None:
 def _finish(held: HeldProgram, part: RecordedPart, say: Say, inspect: Inspect) -> None:
     """Export the report, and write the manifest of the recording."""
     folder, nsys = part.folder, Path(held.nsys)
-    manifest = Manifest(
-        cases=(),
-        range_keys=(),
-        profiler="nsys",
-        traced_calls=0,
-        method="",
-        created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
-        program=Program(held.argv),
-        environment=collect_machine(nsys),
-    )
+    manifest = program_manifest(held.argv, collect_machine(nsys))
     manifest.steps.append(Step("record", ("nsys", "start", *held.start_options), 0, part.during_ns))
     report, trace = folder / NSYS_REPORT, folder / NSYS_TRACE
     say("export the recording")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 
 from nsysprof.capture.folder import remove_work
 from nsysprof.capture.live.held_program import FORMAT_VERSION, HOLD_PID, HeldProgram, publish, retract, started_ticks
 from nsysprof.capture.machine import collect_machine
-from nsysprof.capture.manifest import Manifest, Program, write_manifest
+from nsysprof.capture.manifest import Program, program_manifest, write_manifest
 from nsysprof.capture.measured_process import LOGS
 from nsysprof.capture.user_program.program_plan import ProgramPlan
 from nsysprof.capture.user_program.record_program import Say, Watchers, program_environment
@@ -39,16 +38,7 @@ def run_held(
     on_signal: what to do on signals that are not for the program.
     """
     logs, session = folder / LOGS, f"nsysprof-{os.getpid()}"
-    manifest = Manifest(
-        cases=(),
-        range_keys=(),
-        profiler="nsys",
-        traced_calls=0,
-        method="",
-        created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
-        program=Program(plan.argv),
-        environment=collect_machine(nsys),
-    )
+    manifest = program_manifest(plan.argv, collect_machine(nsys))
     write_manifest(folder, manifest)
     published: list[HeldProgram] = []
 

@@ -9,12 +9,11 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from nsysprof.capture.folder import NSYS_REPORT, remove_work
 from nsysprof.capture.machine import collect_machine
-from nsysprof.capture.manifest import NSYS_TRACE, Manifest, Program
+from nsysprof.capture.manifest import NSYS_TRACE, Program, program_manifest
 from nsysprof.capture.measured_process import LOGS, WORK
 from nsysprof.capture.rank import RankIdentity
 from nsysprof.capture.self_check.again import (
@@ -80,15 +79,7 @@ def run_program_capture(
 
     compare: says what recording cost, by the trace and that with the ranges alone.
     """
-    manifest = Manifest(
-        cases=(),
-        range_keys=(),
-        profiler="nsys",
-        traced_calls=0,
-        method="",
-        created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
-        program=Program(plan.argv),
-    )
+    manifest = program_manifest(plan.argv)
     run = ProgramRun(plan, folder, nsys, identity, watchers, say, inspect, manifest)
     try:
         manifest.environment = collect_machine(nsys)

@@ -22,7 +22,6 @@ from nsysprof.attention.constraints import Constraint, parse_refusal, plain_text
 from nsysprof.attention.eligibility import EligibilityAnswer, EligibilityQuestion, Ran
 from nsysprof.attention.nearest_supported_shape import CallVerdict, explain_refusal
 from nsysprof.environment import collect_host
-from nsysprof.units import format_bytes
 from nsysprof.workload.eligibility.attention_inputs import NoMemoryError, make_inputs
 from nsysprof.workload.eligibility.run_once import run_once
 from nsysprof.workload.refusal import IneligibleError
@@ -251,8 +250,8 @@ def _run(question: EligibilityQuestion, device: str, predicted: str | None) -> R
     if device == "cpu":
         least_bytes, memory_bytes = call.tensor_bytes, collect_host()["memory_bytes"]
         if memory_bytes is not None and least_bytes > memory_bytes:
-            needs, has = format_bytes(least_bytes), format_bytes(memory_bytes)
-            return Ran("out_of_memory", f"q, k, v and the output need {needs}, the machine has {has}")
+            said = f"q, k, v and the output need {least_bytes:,} bytes, the machine has {memory_bytes:,}"
+            return Ran("out_of_memory", said)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
