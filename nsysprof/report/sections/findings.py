@@ -21,7 +21,9 @@ def findings_sections(analysis: Analysis) -> list[Section]:
 def _findings(found: Findings) -> Section:
     of_trace = "the trace" if found.steps == 1 else "what the trace repeats"
     step = of_trace if found.per == "trace" else f"a step ({found.per})"
-    whole = f"{format_ns(found.recorded_ns)} for {step}; the GPU works for {format_ns(found.busy_ns)} of it"
+    busy_pct = 100 * found.busy_ns / found.recorded_ns if found.recorded_ns else None
+    share = "" if busy_pct is None else f" ({busy_pct:.{int(busy_pct < 10)}f} %)"
+    whole = f"{format_ns(found.recorded_ns)} for {step}; the GPU works for {format_ns(found.busy_ns)}{share} of it"
     if not found.items:
         text = f"Nothing was found above {100 * LEAST_SHARE:g} % ({whole})."
         return Section("Findings", (Lines((text,), is_verdict=True),))

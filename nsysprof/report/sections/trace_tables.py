@@ -33,6 +33,7 @@ def range_table(analysis: Analysis) -> Table:
         *(Column(kind, Unit.COUNT, drop=1) for kind in caused),
         Column(f"{words.device} total", Unit.NS),
         Column(f"{words.device} busy", Unit.NS, drop=7),
+        Column("of wall", Unit.SHARE, drop=8),
         Column("wall", Unit.NS),
         *([Column("steady median", Unit.NS, drop=3)] if settled else []),
         Column("copied", Unit.BYTES, drop=9),
@@ -64,6 +65,7 @@ def _range_cells(row: RangeRow, caused: Sequence[str], *, settled: bool, sampled
         *(numbers[f"{kind}_kernel_count"] for kind in caused),
         row.sum_of("kernel_total_ns"),
         row.busy_ns,
+        _share_of_wall(row),
         numbers["wall_ns"],
         *([numbers["steady_wall_med_ns"]] if settled else []),
         row.bytes_of("memcpy_bytes"),
@@ -71,6 +73,12 @@ def _range_cells(row: RangeRow, caused: Sequence[str], *, settled: bool, sampled
         numbers["peak_vram_bytes"],
         *(dram if sampled else ()),
     )
+
+
+def _share_of_wall(row: RangeRow) -> float | None:
+    """Return the busy time in percent of the range's own; more than 100 where its work goes on after it has ended."""
+    busy, wall = row.busy_ns, row.numbers["wall_ns"]
+    return None if busy is None or not wall else 100 * busy / wall
 
 
 def kernel_table(analysis: Analysis) -> Table:

@@ -1,3 +1,5 @@
+import pytest
+
 from nsysprof.report.sections.range_rows import range_rows
 from nsysprof.report.sections.trace_tables import range_table
 from tests.analysis.attribution.test_adoption import analyze, training
@@ -28,6 +30,7 @@ def test_the_table_adds_up_what_was_launched_and_adopted(tmp_path):
     rows = {row[0].value: dict(zip(titles, (cell.value for cell in row), strict=True)) for row in table.rows}
     assert (rows["backward"]["kernels"], rows["backward"]["adopted"], rows["backward"]["GPU total"]) == (27, 24, 1350)
     assert rows["backward"]["GPU busy"] == 1350
+    assert rows["backward"]["of wall"] == pytest.approx(100 * 1350 / rows["backward"]["wall"])
     assert "captured" not in titles and table.depths == (0, 1, 1)
 
 
