@@ -122,4 +122,4 @@ def _analyze(source: Path, nsys: Path | None) -> tuple[pd.DataFrame, str | None,
 def _known(cell: Any) -> Any:
     import pandas as pd
 
-    return None if pd.isna(cell) else cell
+    return None if pd.isna(cell) or cell == "" else cell

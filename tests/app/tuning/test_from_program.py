@@ -1,0 +1,65 @@
+"""`tune --from` reads an analysis or a capture, plans its shapes, and refuses with a reason what cannot be tuned."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from nsysprof.app.tune import TuneRequest, plan_tuning
+from nsysprof.app.tuning.from_program import read_program_shapes
+from nsysprof.errors import TraceError, UsageError
+from nsysprof.results.column_registry.analysis_columns import ATTENTION
+from tests.analysis.programs import US, Program
+from tests.app.tuning.test_choose_shapes import ROW
+
+pytestmark = pytest.mark.torch
+CALL = "attention::fwd::sdpa::B=1::H=4::KV=4::Q=16::K=32::D=8::dtype=fp32::causal=0::mask=none::layout=bshd::at=m.py:3"
+
+
+@pytest.fixture
+def analysis(tmp_path):
+    def write(*rows, gpu="GPU"):
+        table = pd.DataFrame([{**ROW, **row} for row in rows], columns=list(ATTENTION.names))
+        table.to_csv(tmp_path / "attention.csv", index=False)
+        (tmp_path / "summary.json").write_text(json.dumps({"devices": [{"name": gpu}] if gpu else []}))
+        return tmp_path
+
+    return write
+
+
+def test_the_plan_has_the_shapes_of_the_program_with_torchs_own_choice(analysis):
+    folder = analysis({"dtype": "fp32", "backend_ran": "flash"}, gpu=None)
+    plan = plan_tuning(TuneRequest(source=folder, device="cpu"))
+    assert [case.backend for case in plan.cases] == ["auto", "math", "flash"]
+    (shape,) = {case.shape for case in plan.cases}
+    assert (shape.kv_seq, shape.mask, shape.layout, shape.kv_heads) == (256, "bool:b11k", "bshd", 2)
+
+
+def test_a_trace_alone_is_enough(tmp_path):
+    program = Program()
+    begin = program.now
+    program.launch(10 * US, "pytorch_flash::flash_fwd_kernel<x>")
+    program.builder.range(begin, program.now, CALL)
+    (use,) = read_program_shapes(program.builder.write(tmp_path / "t.sqlite"), "cpu").chosen.chosen
+    assert (use.shape.kv_seq, use.kernel_total_ns, use.weight) == (32, 10 * US, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "gpu", "says"),
+    [
+        ([], None, "no attention at all"),
+        ([{"function": None}], None, "attention without shapes"),
+        ([{"dropout": 0.5}], None, "10 calls: with dropout"),
+        ([{}], "NVIDIA H200", "ran on NVIDIA H200"),
+    ],
+)
+def test_what_cannot_be_tuned_is_refused(analysis, rows, gpu, says):
+    with pytest.raises(UsageError, match=says):
+        plan_tuning(TuneRequest(source=analysis(*rows, gpu=gpu), device="cpu"))
+
+
+def test_a_damaged_analysis_is_an_error(analysis):
+    folder = analysis({})
+    (folder / "summary.json").write_text("{")
+    with pytest.raises(TraceError, match="Analyze the capture again|cannot be read"):
+        plan_tuning(TuneRequest(source=folder, device="cpu"))
