@@ -6,11 +6,12 @@ import sys
 import pytest
 
 from nsysprof.app.optimize import OptimizeRequest, is_better, optimize, plan_optimize
+from nsysprof.attention.shape import Shape
 from nsysprof.errors import UsageError
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.reports.optimize_report import answer_lines, optimize_report
 from nsysprof.results.comparison import LatencyChange, LatencyVerdict, SideOfCase
-from nsysprof.results.optimization import Attempt, AttentionUse, Optimization
+from nsysprof.results.optimization import Attempt, AttentionUse, Optimization, TunedUse
 from nsysprof.results.program_runs import ProgramComparison, ProgramSideSummary, Sameness, ValueComparison
 from tests.builders import run_command
 
@@ -36,9 +37,11 @@ def comparison(verdict, ratio=0.8, values=None):
     return ProgramComparison(("train.py",), summary, summary, "printed lines", change, values)
 
 
-def optimization(*attempts, share=12.0):
-    uses = (AttentionUse("train.py:8", None, 3, "flash", 5, share, "its sizes are unknown"),)
-    return Optimization(("train.py",), uses, share, (), attempts, (), ())
+def optimization(*attempts, share=12.0, why="tie"):
+    shape = Shape(seq=64)
+    uses = (AttentionUse("train.py:8", shape, 3, "flash", 5, share),)
+    tuned = () if why is None else (TunedUse("train.py:8", shape, "auto", why, None, share, False),)
+    return Optimization(("train.py",), uses, share, tuned, attempts, (), ())
 
 
 def attempt(found):
@@ -53,6 +56,8 @@ def test_the_answer_is_the_gain_or_that_there_is_none():
     assert "NSYSPROF_POLICY=p" in render_markdown(optimize_report(optimization(faster)))
     (none,) = answer_lines(optimization(attempt(comparison(LatencyVerdict.SAME, 1.0))))
     assert none == "Your program gains nothing from another backend; attention has 12.0 % of the kernels' time."
+    assert "could not be decided" in answer_lines(optimization(why="inconclusive"))[0]
+    assert "nothing is known" in answer_lines(optimization(why=None))[0]
     (still_open,) = answer_lines(optimization(attempt(comparison(LatencyVerdict.INCONCLUSIVE, 0.99))))
     assert "more turns would decide" in still_open
 

@@ -67,7 +67,13 @@ def answer_lines(found: Optimization) -> tuple[str, ...]:
     told = "its share of the time is unknown" if share is None else f"attention has {share:.1f} % of the kernels' time"
     if not found.uses:
         told = "no call of attention was seen"
-    if any(use.share_pct is not None for use in found.uses) or found.tuned:
+    undecided = sum(use.why == "inconclusive" for use in found.tuned)
+    if undecided:
+        shapes = count_of(undecided, "shape")
+        return (f"No backend was shown to be faster, but {shapes} could not be decided: give more --budget; {told}.",)
+    if found.uses and not found.tuned:
+        return (f"No shape of the program was tuned, so nothing is known of other backends; {told}.",)
+    if found.tuned:
         return (f"Your program gains nothing from another backend; {told}.",)
     return (f"Nothing was found that makes your program faster; {told}.",)
 

@@ -327,20 +327,16 @@ def _index(file: PolicyFile) -> dict[Any, str]:
     found: dict[Any, str] = {}
     is_cuda = file.device == "cuda"
     for rule in sorted(file.rules, key=lambda rule: rule.pass_ == "fwdbwd"):
-        for key in _keys_of(rule, is_cuda):
-            found[key] = rule.backend
+        found[_key_of(rule, is_cuda)] = rule.backend
     return found
 
 
-def _keys_of(rule: PolicyRule, is_cuda: bool) -> list[Any]:
-    kv_seq = getattr(rule, "kv_seq", 0) or rule.seq
-    mask = str(getattr(rule, "mask", "none")).partition(":")[0]
-    if getattr(rule, "dropout", 0.0):
-        return []  # another backend draws other random numbers, so nothing could be checked
+def _key_of(rule: PolicyRule, is_cuda: bool) -> Any:
+    """Return the key of the calls of a rule, as call_key makes it. Which axes of a mask are full does not count."""
     query = (rule.batch, rule.heads, rule.seq, rule.head_dim)
-    keys = (rule.batch, rule.kv_heads, kv_seq, rule.head_dim)
-    kind = {"none": None, "bool": True}.get(mask, False)
-    return [(query, keys, _DTYPES[rule.dtype], kind, rule.causal, rule.pass_ != "fwd", is_cuda)]
+    keys = (rule.batch, rule.kv_heads, rule.kv_seq, rule.head_dim)
+    kind = {"none": None, "bool": True}.get(rule.mask.partition(":")[0], False)
+    return (query, keys, _DTYPES[rule.dtype], kind, rule.causal, rule.pass_ != "fwd", is_cuda)
 
 
 def machine_differences(file: PolicyFile, *, with_gpu: bool = True) -> list[str]:

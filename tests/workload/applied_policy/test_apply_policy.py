@@ -66,6 +66,20 @@ def test_only_plain_tensors_of_four_dimensions_have_rules(applied):
     assert (policy.calls, policy.left) == (0, 2)
 
 
+def test_masks_and_keys_of_another_length_have_rules(applied):
+    """A mask counts by its kind: bool or float. Keys may be longer than queries."""
+    shape = {**SIZES, "causal": False, "kv_seq": 48}
+    policy = applied(PolicyRule("math", mask="bool:b11k", **shape), PolicyRule("math", **shape))
+    q, (k, v) = torch.randn(2, 4, 32, 16), (torch.randn(2, 4, 48, 16) for _ in range(2))
+    mask = torch.ones(2, 1, 1, 48, dtype=torch.bool)
+    F.scaled_dot_product_attention(q, k, v)
+    F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    assert (policy.calls, policy.left) == (2, 0)
+    F.scaled_dot_product_attention(q, k, v, attn_mask=mask.float())
+    F.scaled_dot_product_attention(q, k[:, :, :40], v[:, :, :40])
+    assert (policy.calls, policy.left) == (2, 2)
+
+
 def test_the_first_call_is_checked_and_a_wrong_backend_is_dropped(applied, monkeypatch):
     """The planted fault: what runs alone gets other inputs, as a kernel with a wrong scale would compute."""
     from nsysprof.workload.applied_policy import apply_policy
