@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -58,6 +59,8 @@ def test_the_answer_is_the_gain_or_that_there_is_none():
     assert none == "Your program gains nothing from another backend; attention has 12.0 % of the kernels' time."
     assert "could not be decided" in answer_lines(optimization(why="inconclusive"))[0]
     assert "nothing is known" in answer_lines(optimization(why=None))[0]
+    by_hand = replace(optimization(why=None), suggestions=("It is written out by hand (unfused-attention).",))
+    assert answer_lines(by_hand)[0].startswith("The program writes its attention out by hand")
     (still_open,) = answer_lines(optimization(attempt(comparison(LatencyVerdict.INCONCLUSIVE, 0.99))))
     assert "more turns would decide" in still_open
 

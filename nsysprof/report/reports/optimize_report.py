@@ -63,19 +63,27 @@ def answer_lines(found: Optimization) -> tuple[str, ...]:
     if open_ones:
         names = ", ".join(attempt.name for attempt in open_ones)
         return (f"Nothing is better for certain. Open: {names}; more turns would decide.",)
+    return (_answer_without_a_gain(found),)
+
+
+def _answer_without_a_gain(found: Optimization) -> str:
+    """Return why no attempt is better, as far as that is known."""
     share = found.attention_share_pct
     told = "its share of the time is unknown" if share is None else f"attention has {share:.1f} % of the kernels' time"
     if not found.uses:
         told = "no call of attention was seen"
+    if any("(unfused-attention)" in text for text in found.suggestions):
+        text = "The program writes its attention out by hand: a fused backend is the first thing to try"
+        return f"{text}; {told}. What to change stands below, and it was not tried from outside."
     undecided = sum(use.why == "inconclusive" for use in found.tuned)
     if undecided:
         shapes = count_of(undecided, "shape")
-        return (f"No backend was shown to be faster, but {shapes} could not be decided: give more --budget; {told}.",)
+        return f"No backend was shown to be faster, but {shapes} could not be decided: give more --budget; {told}."
     if found.uses and not found.tuned:
-        return (f"No shape of the program was tuned, so nothing is known of other backends; {told}.",)
+        return f"No shape of the program was tuned, so nothing is known of other backends; {told}."
     if found.tuned:
-        return (f"Your program gains nothing from another backend; {told}.",)
-    return (f"Nothing was found that makes your program faster; {told}.",)
+        return f"Your program gains nothing from another backend; {told}."
+    return f"Nothing was found that makes your program faster; {told}."
 
 
 def _shorter(ratio: float | None) -> str:
