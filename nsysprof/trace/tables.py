@@ -25,6 +25,7 @@ from nsysprof.trace.table_readers.work import read_work
 
 _RANGE_TYPES = {59: "PushPop", 60: "StartEnd", 70: "PushPop", 71: "StartEnd"}
 _DOMAIN_TYPE = 75
+_CUDA_BEGAN, _CUPTI_COUNTED = "CUDA injection initialized", "Number of CUPTI events produced"
 
 
 def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> Tables:
@@ -156,9 +157,20 @@ def read_diagnostics(trace: Trace) -> list[tuple[int, str]]:
 
 
 def _read_told(trace: Trace) -> list[tuple[int, tuple[int, str]]]:
-    """Return global pid, severity and text. One read, since of a damaged table two would return different rows."""
-    rows = read_rows(trace, "DIAGNOSTIC_EVENT", ("globalPid", "severity", "text"))
-    return [(_int(pid) or 0, (_int(severity) or 0, str(text))) for pid, severity, text in rows]
+    """Return global pid, severity and text. One read, since of a damaged table two would return different rows.
+
+    CUPTI counts what it produced since the process used CUDA. Where that was before the recording began, its count is of
+    more than the recording, so it is left out.
+    """
+    rows = read_rows(trace, "DIAGNOSTIC_EVENT", ("globalPid", "severity", "text", "timestamp"))
+    older = {
+        pid for pid, _, text, time in rows if isinstance(time, int) and time < 0 and str(text).startswith(_CUDA_BEGAN)
+    }
+    return [
+        (_int(pid) or 0, (_int(severity) or 0, str(text)))
+        for pid, severity, text, _ in rows
+        if not (pid in older and str(text).startswith(_CUPTI_COUNTED))
+    ]
 
 
 def _known_streams(trace: Trace) -> frozenset[tuple[int, int, int]]:

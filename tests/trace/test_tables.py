@@ -106,3 +106,15 @@ def test_metadata_of_old_and_new_exports(tmp_path):
     tables = read(builder, tmp_path)
     assert tables.export_facts["EXPORT_PRODUCT_VERSION"] == "2022.4.2.1"
     assert tables.capture_facts["NSYSPROF:TOOL"] == ["torch"]
+
+
+def test_what_cupti_produced_before_the_recording_is_not_held_against_it(tmp_path):
+    counted = "Number of CUPTI events produced: 12756, CUPTI buffers: 49 of 50."
+    for began, is_told in ((-7_000_000_000, False), (400_000_000, True)):
+        builder = TraceBuilder("2024.2")
+        builder.range(0, 1, "a")
+        texts = ((began, "CUDA injection initialized successfully."), (9, counted))
+        for time, text in texts:
+            builder.put("DIAGNOSTIC_EVENT", timestamp=time, severity=1, text=text, globalPid=PID)
+        assert ((1, counted) in read(builder, tmp_path).diagnostics) is is_told
+        (tmp_path / "t.sqlite").unlink()
