@@ -16,6 +16,7 @@ from nsysprof.files.folder_kinds import CAPTURE
 from nsysprof.files.result_folder import claim_folder
 
 if TYPE_CHECKING:
+    from nsysprof.app.capture_torch import TorchChoice
     from nsysprof.capture.rank import RankIdentity
     from nsysprof.capture.user_program.program_plan import ProgramPlan
     from nsysprof.capture.user_program.program_run import CapturedProgram
@@ -24,6 +25,15 @@ if TYPE_CHECKING:
 
 def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
     """Return how the program would be recorded here. Raise UsageError for what makes no sense."""
+    from nsysprof.app.capture_torch import choose_torch
+
+    plan, identity = _plan(request)
+    choice = choose_torch(request)
+    nsys = None if choice is not None else _find_nsys(request.nsys)
+    return PlannedProgram(plan, request.out or _default_folder(plan, identity), nsys, identity, choice)
+
+
+def _plan(request: ProgramRequest) -> tuple[ProgramPlan, RankIdentity | None]:
     from nsysprof.capture.rank import own_identity
     from nsysprof.capture.user_program.program_plan import is_torch_launcher, plan_program
 
@@ -51,6 +61,8 @@ def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
         measure_cost=request.measure_cost,
         max_bytes=request.max_bytes,
         keep_report=request.keep_report,
+        skip_steps=request.skip_steps,
+        steps=request.steps,
     )
     if plan.measure_cost and (launches or identity):
         raise UsageError("--measure-cost is for one trace, and this job has one per rank.", "Leave it out.")
@@ -61,19 +73,25 @@ def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
             f"The program {argv[0]} was not found, or cannot be run.",
             "Options of nsysprof come before the program: nsysprof capture [OPTIONS] -- PROGRAM [ARGUMENTS].",
         )
-    nsys = _find_nsys(request.nsys)
-    return PlannedProgram(plan, request.out or _default_folder(plan, identity), nsys, identity)
+    return plan, identity
 
 
 def capture_program(request: ProgramRequest, progress: Progress = SILENT) -> ProgramResult:
     """Record one program, and fill the capture folder; a failure is part of the result."""
+    from nsysprof.app.capture_torch import TorchChoice, capture_with_torch, may_use_torch, record_with_torch
     from nsysprof.app.trace_analysis.check_trace import check_trace
     from nsysprof.app.trace_analysis.join_recording_cost import cost_notes, read_costs
+    from nsysprof.capture.folder import prepare_folder
     from nsysprof.capture.user_program.program import run_program_capture
     from nsysprof.capture.user_program.rank_record import prepare_rank
     from nsysprof.capture.user_program.record_program import own_watchers
 
     planned = plan_program_capture(request)
+    if planned.torch is not None:
+        captured, folder = capture_with_torch(request, planned.plan, planned.torch, progress)
+        return ProgramResult(captured, folder, True, _failure(captured, folder), _size(captured.traces))
+    nsys = planned.nsys
+    assert nsys is not None
     say = (progress if planned.is_first else SILENT).tell
 
     def record(folder: Path) -> CapturedProgram:
@@ -81,7 +99,7 @@ def capture_program(request: ProgramRequest, progress: Progress = SILENT) -> Pro
         return run_program_capture(
             planned.plan,
             folder,
-            nsys=planned.nsys,
+            nsys=nsys,
             identity=planned.identity,
             watchers=watchers,
             say=say,
@@ -93,6 +111,10 @@ def capture_program(request: ProgramRequest, progress: Progress = SILENT) -> Pro
         with claim_folder(planned.folder, CAPTURE, force=request.force) as claimed:
             _prepare_alone(planned.plan, claimed.path)
             captured = record(claimed.path)
+            if _never_started(captured) and may_use_torch(request):
+                reason = captured.failure.text.rstrip(".") if captured.failure else "nsys did not start the program"
+                prepare_folder(claimed.path)
+                captured = record_with_torch(request, planned.plan, claimed.path, TorchChoice(reason), say)
             trace_bytes = _size(captured.traces)
             claimed.commit()
         captured = replace(captured, traces=claimed.final(captured.traces))
@@ -110,6 +132,12 @@ def capture_program(request: ProgramRequest, progress: Progress = SILENT) -> Pro
     return ProgramResult(captured, where, planned.is_first, _failure(captured, where), trace_bytes)
 
 
+def _never_started(captured: CapturedProgram) -> bool:
+    """Return whether nsys failed before the program ran, so that the program has done nothing yet."""
+    ended = captured.ended
+    return ended.exit_code is None and not ended.refused and ended.interrupted is None and not captured.traces
+
+
 def _size(traces: tuple[Path, ...]) -> int:
     return sum(path.stat().st_size for path in traces)
 
@@ -121,8 +149,8 @@ def _find_nsys(named: Path | None) -> Path:
     if found is None:
         raise MissingToolError(
             "A program is captured with nsys, and nsys was not found.",
-            "Install Nsight Systems, or name it with --nsys or NSYSPROF_NSYS; torch's own profiler cannot record "
-            "a program from outside.",
+            "Install Nsight Systems, or name it with --nsys or NSYSPROF_NSYS; --profiler torch records a "
+            "Python program without it.",
         )
     return found
 
@@ -200,6 +228,8 @@ class ProgramRequest:
     measure_cost: whether the program runs once more with its ranges recorded alone.
     max_bytes: how much nsys may write while it records; 0: as much as fits.
     keep_report: whether nsys' own reports stay beside the traces.
+    profiler: "nsys", "torch", or "auto": nsys where it can run.
+    skip_steps, steps: with torch's profiler, the steps of the optimizer to leave out, and how many to record.
     stdout_to_stderr: send the program's standard output to standard error.
     out: the capture folder; None for traces/DATE-TIME, or one that the ranks of a job share.
     """
@@ -222,6 +252,9 @@ class ProgramRequest:
     measure_cost: bool = False
     max_bytes: int = 0
     keep_report: bool = True
+    profiler: str = "auto"
+    skip_steps: int = 0
+    steps: int = 0
     stdout_to_stderr: bool = False
     nsys: Path | None = None
     out: Path | None = None
@@ -234,8 +267,10 @@ class PlannedProgram:
 
     plan: ProgramPlan
     folder: Path
-    nsys: Path
+    # None where torch's own profiler records.
+    nsys: Path | None
     identity: RankIdentity | None
+    torch: TorchChoice | None = None
 
     @property
     def is_first(self) -> bool:
@@ -244,11 +279,13 @@ class PlannedProgram:
 
     @property
     def nsys_argv(self) -> list[str]:
-        """Return the command line of nsys."""
+        """Return the command line of nsys; nothing where torch's own profiler records."""
         from nsysprof.capture.folder import NSYS_REPORT
         from nsysprof.capture.user_program.rank_record import report_of
         from nsysprof.nsight.nsys import profile_argv
 
+        if self.nsys is None:
+            return []
         report = self.folder / NSYS_REPORT
         if self.identity or self.plan.per_rank:
             report = report_of(self.folder, self.identity.rank if self.identity else 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,7 +50,8 @@ def plan_hold(request: ProgramRequest) -> PlannedHold:
     from nsysprof.nsight.nsys_session import launch_argv
 
     _check(request)
-    planned = plan_program_capture(request)
+    planned = plan_program_capture(replace(request, profiler="nsys"))
+    assert planned.nsys is not None
     if planned.identity is not None:
         raise UsageError(
             "--hold holds one program, and this process is a rank of a job.",
@@ -149,6 +150,8 @@ def _check(request: ProgramRequest) -> None:
         "--end-program": request.end_program,
         "--memory": request.memory,
         "--force": request.force,
+        "--profiler torch": request.profiler == "torch",
+        "--steps": bool(request.steps or request.skip_steps),
     }
     for option, given in wrong.items():
         if given:

@@ -24,10 +24,21 @@ EXAMPLES = (
     "nsysprof capture --out run -- python train.py --epochs 1",
     "nsysprof capture --attention --out run -- python train.py    # then: nsysprof tune --from run",
     "nsysprof capture --per-rank -- torchrun --nproc-per-node 8 train.py",
+    "nsysprof capture --profiler torch --skip-steps 5 --steps 20 -- python train.py",
     "nsysprof capture --hold --out server -- python serve.py    # then: nsysprof record --seconds 10",
 )
 _COUNTERS, _PROGRAM = "Hardware counters", "A program instead of the grid"
-_FOR_BOTH = ("program", "nsys", "gpu_metrics", "gpu_metrics_frequency", "out", "force", "dry_run", "as_json")
+_FOR_BOTH = (
+    "program",
+    "profiler",
+    "nsys",
+    "gpu_metrics",
+    "gpu_metrics_frequency",
+    "out",
+    "force",
+    "dry_run",
+    "as_json",
+)
 _FOR_PROGRAMS = (
     "per_rank",
     "ranks",
@@ -46,6 +57,8 @@ _FOR_PROGRAMS = (
     "max_size",
     "keep_report",
     "hold",
+    "skip_steps",
+    "steps",
 )
 
 Program = Annotated[
@@ -118,6 +131,12 @@ Stacks = Annotated[
 Attention = Annotated[
     bool,
     typer.Option("--attention", help="Record each call of attention as a range.", rich_help_panel=_PROGRAM),
+]
+SkipSteps = Annotated[
+    int, typer.Option(min=0, help="Optimizer steps to leave out (--profiler torch).", rich_help_panel=_PROGRAM)
+]
+Steps = Annotated[
+    int, typer.Option(min=0, help="Optimizer steps to record (--profiler torch).", rich_help_panel=_PROGRAM)
 ]
 Hold = Annotated[
     bool,
@@ -203,6 +222,8 @@ def capture(
     max_size: MaxSize = 0.0,
     keep_report: KeepReport = True,
     hold: Hold = False,
+    skip_steps: SkipSteps = 0,
+    steps: Steps = 0,
     nsys: options.Nsys = None,
     ncu: options.Ncu = None,
     out: Annotated[Path | None, options.out_option("Capture folder. Default: traces/DATE-TIME.")] = None,
@@ -241,6 +262,9 @@ def capture(
                 measure_cost=measure_cost,
                 max_bytes=int(max_size * 1e6),
                 keep_report=keep_report,
+                profiler=profiler,
+                skip_steps=skip_steps,
+                steps=steps,
                 stdout_to_stderr=as_json,
                 nsys=nsys,
                 out=out,

@@ -87,7 +87,7 @@ def _check_named(tool: Tool, source: str, path: Path) -> Path:
     program = path / tool.file_name if path.is_dir() else path
     if not _is_program(program):
         raise MissingToolError(f"{source} names {path}, which is not an {tool.name} program.", tool.hint)
-    return program
+    return program.absolute()  # a name without a slash would be looked for on PATH
 
 
 def _is_program(path: Path) -> bool:

@@ -159,8 +159,8 @@ def read_diagnostics(trace: Trace) -> list[tuple[int, str]]:
 def _read_told(trace: Trace) -> list[tuple[int, tuple[int, str]]]:
     """Return global pid, severity and text. One read, since of a damaged table two would return different rows.
 
-    CUPTI counts what it produced since the process used CUDA. Where that was before the recording began, its count is of
-    more than the recording, so it is left out.
+    CUPTI counts what it produced since the process used CUDA. Where that was before the recording began, its count is
+    of more than the recording, so it is left out.
     """
     rows = read_rows(trace, "DIAGNOSTIC_EVENT", ("globalPid", "severity", "text", "timestamp"))
     older = {

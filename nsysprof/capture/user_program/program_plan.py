@@ -59,6 +59,9 @@ class ProgramPlan:
     attention: bool = False
     # The ranks to record; empty: all.
     ranks: tuple[int, ...] = ()
+    # With torch's own profiler: the steps of the optimizer to leave out, and how many to record (0: no limit).
+    skip_steps: int = 0
+    steps: int = 0
     # Further options for nsys. An option of the same name replaces ours.
     nsys_options: tuple[str, ...] = ()
     # Options that a probe of this machine chose, because the usual ones lose data.

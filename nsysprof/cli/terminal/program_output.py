@@ -36,7 +36,7 @@ def print_program_plan(planned: PlannedProgram, *, as_json: bool) -> None:
         return
     each = "each worker of" if plan.per_rank else ""
     typer.echo(f"{each} {shlex.join(plan.argv)}, into {folder}".strip())
-    typer.echo(f"  {shlex.join(planned.nsys_argv)}")
+    typer.echo(f"  {shlex.join(planned.nsys_argv)}" if planned.nsys else "  recorded by torch's own profiler")
 
 
 def print_program_result(result: ProgramResult, *, as_json: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,31 @@ def convert_kineto_json(source: Path, target: Path, named: Path | None = None) -
     if rows == 0:
         raise _nothing(name, header)
     return target
+
+
+def merge_kineto_files(sources: Sequence[Path], target: Path) -> dict[Path, int]:
+    """Write the files of several processes as the one new SQLite file `target`; return how many rows each became.
+
+    Time zero is the first event of all. Raises what convert_kineto_json raises.
+    """
+    headers = {source: read_header(source) for source in sources}
+    firsts = {source: _until_first_time(read_events(source))[1] for source in sources}
+    device = "cuda" if any(_has_gpu_events(source) for source in sources) else "cpu"
+    origin_ns = min(headers[source].base_ns + firsts[source] for source in sources)
+    devices = next((found for source in sources if (found := _devices(headers[source]))), [])
+    rows = {}
+    try:
+        tables = TorchTables(target, device, VERSION)
+        try:
+            tables.describe(origin_ns, devices if device == "cuda" else (), None)
+            for source in sources:
+                shift_ns = headers[source].base_ns - origin_ns
+                rows[source] = tables.append(read_events(source), shift_ns, earlier_memory=True)
+        finally:
+            tables.close()
+    except sqlite3.Error as error:
+        raise OutputError(f"{target} cannot be written: {error}.", "Free space, or choose another --out.") from error
+    return rows
 
 
 def _convert(events: Iterator[Event], header: Header, device: str, target: Path) -> int:

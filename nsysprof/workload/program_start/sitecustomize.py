@@ -24,6 +24,7 @@ STACKS = "NSYSPROF_STACKS_FOLDER"
 POLICY = "NSYSPROF_POLICY"
 ATTENTION = "NSYSPROF_ATTENTION_FOLDER"
 STEPS = "NSYSPROF_STEPS_FOLDER"
+TORCH = "NSYSPROF_TORCH_FOLDER"
 # Libraries that use the GPU from Python; a process without any of them is a launcher or a helper.
 _OF_GPU = ("torch", "cupy", "jax", "cuda", "numba.cuda", "tensorflow", "pycuda")
 # Older events are overwritten; what is held at the end is known whatever its age.
@@ -110,13 +111,15 @@ def _import_the_next() -> None:
         sys.modules.setdefault(__name__, this)
 
 
-_OURS = (FOLDER, STACKS, POLICY, ATTENTION, STEPS)
+_OURS = (FOLDER, STACKS, POLICY, ATTENTION, STEPS, TORCH)
 if os.environ.get(POLICY):
     _attempt(lambda: _beside("policy_start").begin())
 if os.environ.get(ATTENTION):
     _attempt(lambda: _beside("attention_hook").AttentionHook(os.environ[ATTENTION]).start())
 if os.environ.get(STEPS):
     _attempt(lambda: _beside("policy_start").after_torch("steps", _beside("step_watch").watch))
+if os.environ.get(TORCH):
+    _attempt(lambda: _beside("policy_start").after_torch("torch", _beside("torch_recorder").begin))
 if os.environ.get(FOLDER) or os.environ.get(STACKS):
     sys.meta_path.insert(0, _WatchImports())
 if any(os.environ.get(name) for name in _OURS):

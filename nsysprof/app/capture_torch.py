@@ -1,0 +1,143 @@
+"""Run the use case `capture` for a program with torch's own profiler: because the user wants it, or nsys cannot run."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nsysprof.app.progress import Progress, Say
+from nsysprof.errors import UsageError
+from nsysprof.files.folder_kinds import CAPTURE
+from nsysprof.files.result_folder import claim_folder
+
+if TYPE_CHECKING:
+    from nsysprof.app.capture_program import ProgramRequest
+    from nsysprof.capture.user_program.program_plan import ProgramPlan
+    from nsysprof.capture.user_program.program_run import CapturedProgram
+
+PROFILERS = ("auto", "nsys", "torch")
+_STARTS_PYTHON = ("torchrun", "accelerate", "deepspeed", "pytest", "ipython", "uvicorn", "gunicorn", "vllm", "ray")
+
+
+@dataclass(frozen=True)
+class TorchChoice:
+    """That torch's profiler records, and why nsys does not; the reason is empty where the user wanted it so."""
+
+    reason: str = ""
+
+
+def choose_torch(request: ProgramRequest) -> TorchChoice | None:
+    """Return that torch's own profiler records the program, or None for nsys. Raise UsageError for what contradicts."""
+    from nsysprof.nsight.find_tool import NSYS, find_tool
+
+    if request.profiler not in PROFILERS:
+        raise UsageError(
+            f"--profiler {request.profiler} cannot record a program.", f"Known for a program: {', '.join(PROFILERS)}."
+        )
+    if request.profiler == "torch":
+        _refuse_options_of_nsys(request)
+        return TorchChoice()
+    if request.steps or request.skip_steps:
+        raise UsageError(
+            "--steps and --skip-steps count the steps of an optimizer, which nsys does not see.",
+            "Add --profiler torch, or use --capture-range.",
+        )
+    if request.profiler == "nsys" or find_tool(NSYS, request.nsys) is not None or not may_use_torch(request):
+        return None
+    return TorchChoice("nsys was not found")
+
+
+def may_use_torch(request: ProgramRequest) -> bool:
+    """Return whether torch's profiler could record in place of nsys: a Python program, and no option of nsys."""
+    return request.profiler == "auto" and not _options_of_nsys(request) and starts_python(request.argv[0])
+
+
+def capture_with_torch(request: ProgramRequest, plan: ProgramPlan, choice: TorchChoice, progress: Progress) -> tuple[
+    CapturedProgram, Path
+]:  # fmt: skip
+    """Record the program with torch's profiler; return the capture and its folder."""
+    from nsysprof.capture.folder import dated_folder, prepare_folder
+
+    folder = request.out or dated_folder()
+    with claim_folder(folder, CAPTURE, force=request.force) as claimed:
+        prepare_folder(claimed.path)
+        captured = record_with_torch(request, plan, claimed.path, choice, progress.tell)
+        claimed.commit()
+    return captured, folder
+
+
+def record_with_torch(
+    request: ProgramRequest, plan: ProgramPlan, folder: Path, choice: TorchChoice, say: Say
+) -> CapturedProgram:
+    """Record the program into a prepared folder."""
+    from nsysprof.app.trace_analysis.check_trace import check_trace
+    from nsysprof.capture.user_program.record_program import own_watchers
+    from nsysprof.capture.user_program.torch_capture import run_torch_capture
+    from nsysprof.trace.inputs.kineto_json import merge_kineto_files
+
+    if choice.reason:
+        say(f"{choice.reason}: torch's own profiler records in its place")
+    return run_torch_capture(
+        plan,
+        folder,
+        watchers=own_watchers(quiet_stdout=request.stdout_to_stderr),
+        say=say,
+        merge=merge_kineto_files,
+        inspect=check_trace,
+        instead_of_nsys=choice.reason,
+    )
+
+
+def starts_python(program: str) -> bool:
+    """Return whether a program is Python, or a script of it, as far as can be seen from its file."""
+    found = shutil.which(program)
+    if found is None:
+        return False
+    if Path(program).name.startswith(("python", "pypy", *_STARTS_PYTHON)):
+        return True
+    try:
+        with Path(found).open("rb") as file:
+            line = file.readline(200)
+    except OSError:
+        return False
+    return line.startswith(b"#!") and b"python" in line
+
+
+def _options_of_nsys(request: ProgramRequest) -> list[str]:
+    """Return the options that only nsys can follow."""
+    given = {
+        "--per-rank": request.per_rank,
+        "--ranks": bool(request.ranks),
+        "--trace": request.trace != "cuda,nvtx",
+        "--capture-range": request.capture_range != "none",
+        "--end-program": request.end_program,
+        "--gpu-metrics": bool(request.gpu_metrics_hz),
+        "--memory": request.memory,
+        "--stacks": request.stacks,
+        "--attention": request.attention,
+        "--nsys-option": bool(request.nsys_options),
+        "--measure-cost": request.measure_cost,
+    }
+    return [option for option, is_given in given.items() if is_given]
+
+
+def _refuse_options_of_nsys(request: ProgramRequest) -> None:
+    from nsysprof.capture.rank import own_identity
+
+    found = _options_of_nsys(request)
+    if found:
+        raise UsageError(
+            f"{found[0]} does not go with --profiler torch.", "Leave it out, or record with nsys (--profiler nsys)."
+        )
+    if own_identity() is not None:
+        raise UsageError(
+            "--profiler torch records one program, and this process is a rank of a job.",
+            "Start nsysprof once, around the launcher: its workers are recorded too.",
+        )
+    if request.steps < 0 or request.skip_steps < 0 or (request.skip_steps and not request.steps):
+        text = "--skip-steps needs --steps, and neither is below zero."
+        raise UsageError(text, "Give e.g. --skip-steps 5 --steps 20.")
+    if request.steps and (request.delay_s or request.duration_s):
+        raise UsageError("--steps does not go with --delay or --duration.", "Give one or the other.")

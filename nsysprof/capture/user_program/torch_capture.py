@@ -1,0 +1,145 @@
+"""Record a Python program with torch's own profiler, from outside, where nsys is not wanted or cannot run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from msgspec import json
+
+from nsysprof.capture.folder import remove_work
+from nsysprof.capture.machine import collect_machine
+from nsysprof.capture.manifest import TORCH_TRACE, Manifest, Program, write_manifest
+from nsysprof.capture.measured_process import LOGS, WORK
+from nsysprof.capture.user_program.program_hook import HOOK_FOLDER
+from nsysprof.capture.user_program.program_plan import ProgramPlan
+from nsysprof.capture.user_program.program_run import CapturedProgram, Inspect
+from nsysprof.capture.user_program.record_program import Say, Watchers, program_environment
+from nsysprof.capture.user_program.streamed import Ended, Streams, run_streamed
+from nsysprof.errors import NsysprofError, ToolFailedError
+from nsysprof.notes import make_note
+from nsysprof.nsight.run_tool import Step
+from nsysprof.results.checks.recording_check import NOT_WATCHED
+from nsysprof.results.missing_source import MissingSource
+
+# As in nsysprof.workload.program_start.torch_recorder, which is not imported: it imports torch.
+_FOLDER, _SCHEDULE = "NSYSPROF_TORCH_FOLDER", "NSYSPROF_TORCH_SCHEDULE"
+_RECORDED = "torch"
+PROCESSES = "processes"
+
+# Makes one trace of what several processes recorded.
+Merge = Callable[[Sequence[Path], Path], Mapping[Path, int]]
+
+
+def run_torch_capture(
+    plan: ProgramPlan,
+    folder: Path,
+    *,
+    watchers: Watchers,
+    say: Say,
+    merge: Merge,
+    inspect: Inspect,
+    instead_of_nsys: str,
+) -> CapturedProgram:
+    """Run the plan's program into the prepared `folder`, and make a trace of what its processes recorded.
+
+    Each process that recorded has a trace of its own where there are several.
+
+    instead_of_nsys: why nsys does not record; empty where the user asked for torch's profiler.
+    """
+    manifest = Manifest(
+        cases=(),
+        range_keys=(),
+        profiler="torch",
+        traced_calls=0,
+        method="",
+        created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+        program=Program(plan.argv),
+        environment=collect_machine(None),
+    )
+    if instead_of_nsys:
+        manifest.add_missing(MissingSource.NSYS, make_note("torch-in-place-of-nsys", reason=instead_of_nsys))
+    logs, work = folder / LOGS, folder / WORK / _RECORDED
+    work.mkdir(parents=True, exist_ok=True)
+    ended = run_streamed(
+        list(plan.argv),
+        Streams(logs / "stdout.log", logs / "stderr.log", logs / "torch.log", watchers.stdout, watchers.stderr),
+        program_environment() | _hook(plan, work),
+        say=say,
+    )
+    manifest.steps.append(Step("program", ended.argv, ended.exit_code, ended.duration_ns))
+    manifest.program = Program(plan.argv, ended.exit_code)
+    write_manifest(folder, manifest)
+    captured = _collect(manifest, folder, ended, work, merge, inspect, say)
+    manifest.complete = captured.failure is None and ended.interrupted is None
+    write_manifest(folder, manifest)
+    remove_work(folder)
+    return captured
+
+
+def _hook(plan: ProgramPlan, work: Path) -> dict[str, str]:
+    """Return the variables with which the program's Python records."""
+    path = [str(HOOK_FOLDER), *filter(None, [os.environ.get("PYTHONPATH", "")])]
+    schedule = {
+        "delay_s": plan.delay_s,
+        "duration_s": plan.duration_s,
+        "skip_steps": plan.skip_steps,
+        "steps": plan.steps,
+    }
+    return {
+        "PYTHONPATH": os.pathsep.join(path),
+        _FOLDER: str(work.resolve()),
+        _SCHEDULE: json.encode(schedule).decode(),
+    }
+
+
+def _collect(
+    manifest: Manifest, folder: Path, ended: Ended, work: Path, merge: Merge, inspect: Inspect, say: Say
+) -> CapturedProgram:
+    files = sorted(work.glob("*.json"))
+    lost = sorted(work.glob("*.json.part"))
+    if lost:
+        manifest.notes.append(make_note("torch-trace-cut", processes=", ".join(_process(path) for path in lost)))
+    if not files:
+        return CapturedProgram(manifest, ended, (), None if ended.refused else _nothing(ended))
+    trace = folder / TORCH_TRACE
+    say(f"convert what {len(files)} process{'' if len(files) == 1 else 'es'} recorded")
+    try:
+        rows = merge(files, trace)
+        with_rows = [path for path in files if rows[path]]
+        if len(with_rows) > 1:
+            (folder / PROCESSES).mkdir()
+            for path in with_rows:
+                merge([path], folder / PROCESSES / f"torch-{_process(path)}.sqlite")
+        check = inspect(trace, NOT_WATCHED)
+    except NsysprofError as error:
+        _keep(files, folder)
+        return CapturedProgram(manifest, ended, (), error)
+    except OSError as error:
+        _keep(files, folder)
+        failure = ToolFailedError(f"The trace could not be written: {error.strerror}.", "Free some space.")
+        return CapturedProgram(manifest, ended, (), failure)
+    manifest.notes += check.remarks.notes
+    return CapturedProgram(manifest, ended, (trace,), None, check.remarks.losses, check)
+
+
+def _keep(files: Sequence[Path], folder: Path) -> None:
+    """Keep what the profiler wrote when no trace could be made of it: analyze reads such a file too."""
+    for path in files:
+        shutil.move(path, folder / LOGS / f"torch-{path.name}")
+
+
+def _process(path: Path) -> str:
+    return path.name.partition(".")[0]
+
+
+def _nothing(ended: Ended) -> ToolFailedError:
+    how = f"it ended with {ended.exit_code}" if ended.exit_code else "it ended by itself"
+    return ToolFailedError(
+        f"Torch's profiler recorded nothing: no process of the program left a trace ({how}).",
+        "A process leaves one if its Python heeds PYTHONPATH, imports torch, on a GPU uses CUDA, and ends by itself, "
+        "by an exception or by SIGTERM; check the schedule (--delay, --skip-steps), and logs/stderr.log.",
+    )

@@ -1,0 +1,222 @@
+"""Record a program with torch's own profiler, from outside: it is started when the program imports torch or uses CUDA.
+
+It needs nothing but torch, because it runs in the program's own Python. The folder is NSYSPROF_TORCH_FOLDER, and
+NSYSPROF_TORCH_SCHEDULE holds, as JSON, when to record: `delay_s` and `duration_s`, or `skip_steps` and `steps` of an
+optimizer. Each process leaves PROCESS.json, in the format of export_chrome_trace. On a GPU the recording waits for CUDA
+to be initialised, so that a process that only forks workers, or only serves HTTP, is left alone.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import glob
+import importlib.util
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+FOLDER, SCHEDULE = "NSYSPROF_TORCH_FOLDER", "NSYSPROF_TORCH_SCHEDULE"
+
+
+class TorchRecorder:
+    """Torch's profiler over all threads of this process, once."""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self._process = os.getpid()
+        self._path = os.path.join(os.environ[FOLDER], f"{self._process}.json")  # noqa: PTH118
+        self._schedule: dict[str, Any] = json.loads(os.environ.get(SCHEDULE) or "{}")
+        self._lock = threading.RLock()
+        self._profiler: Any = None
+        self._is_over = False
+        self._steps = 0
+        self._optimizer: int | None = None
+
+    def arm(self) -> None:
+        """Wait for the moment at which the recording shall begin; without a schedule, that is now."""
+        atexit.register(lambda: attempt(self.stop))
+        _at_end_of_worker(self.stop)
+        if self._schedule.get("steps"):
+            from torch.optim.optimizer import register_optimizer_step_post_hook
+
+            register_optimizer_step_post_hook(lambda optimizer, _a, _k: attempt(lambda: self._step(optimizer)))
+            if not self._schedule.get("skip_steps"):
+                self.start()
+        elif self._schedule.get("delay_s"):
+            self._later(self._schedule["delay_s"], self.start)
+        else:
+            self.start()
+
+    def start(self) -> None:
+        """Start the profiler, and see to it that it stops in time."""
+        with self._lock:
+            if self._profiler is not None or self._is_over or os.getpid() != self._process:
+                return
+            _mark_ranges(self._torch)
+            self._profiler = _make_profiler(self._torch)
+            self._profiler.start()
+        _stop_at_sigterm(self.stop)
+        if self._schedule.get("duration_s"):
+            self._later(self._schedule["duration_s"], self.stop)
+
+    def stop(self) -> None:
+        """Stop the profiler and write what it recorded, unless this is a fork of the process that recorded."""
+        with self._lock:
+            profiler, self._profiler = self._profiler, None
+            if profiler is None or os.getpid() != self._process:
+                return
+            self._is_over = True
+            if self._torch.cuda.is_initialized():
+                with contextlib.suppress(Exception):  # the program may have broken its context
+                    self._torch.cuda.synchronize()
+            profiler.stop()
+            profiler.export_chrome_trace(f"{self._path}.part")
+            os.replace(f"{self._path}.part", self._path)  # noqa: PTH105
+
+    def _step(self, optimizer: Any) -> None:
+        """Count a step of the first optimizer that takes one: a second one (of a GAN) belongs to the same step."""
+        if self._optimizer is None:
+            self._optimizer = id(optimizer)
+        if id(optimizer) != self._optimizer:
+            return
+        self._steps += 1
+        skip = self._schedule.get("skip_steps") or 0
+        if self._steps == skip:
+            self.start()
+        elif self._steps == skip + self._schedule["steps"]:
+            self.stop()
+
+    def _later(self, seconds: float, action: Callable[[], None]) -> None:
+        timer = threading.Timer(seconds, lambda: attempt(action))
+        timer.daemon = True
+        timer.start()
+
+
+def begin(torch: ModuleType) -> None:
+    """Record this process and its forks, from when they use a GPU; where there is none, from now on."""
+    recorder = functools.cache(lambda _process: TorchRecorder(torch))
+
+    def arm() -> None:
+        attempt(lambda: recorder(os.getpid()).arm())
+
+    if torch.version.cuda and glob.glob("/dev/nvidia[0-9]*") and os.environ.get("CUDA_VISIBLE_DEVICES") != "":  # noqa: PTH207
+        torch.cuda._lazy_call(arm)
+    else:
+        arm()
+
+
+def attempt(action: Callable[[], None]) -> None:
+    """Do what a fault must not end the program."""
+    try:
+        action()
+    except Exception as error:  # noqa: BLE001
+        text = f"nsysprof: torch's profiler does not record this process: {type(error).__name__}: {error}"
+        print(text, file=sys.stderr)  # noqa: T201
+
+
+def _make_profiler(torch: Any) -> Any:
+    """Return a profiler of all threads. Before torch 2.6 it sees the operators of the thread alone that starts it."""
+    from torch.profiler import ProfilerActivity, profile
+
+    activities = [ProfilerActivity.CPU]
+    if torch.cuda.is_initialized() or (torch.cuda._is_in_bad_fork() is False and torch.version.cuda):
+        activities.append(ProfilerActivity.CUDA)
+    options: dict[str, Any] = {"activities": activities, "profile_memory": True}
+    for more in ({"acc_events": True, "experimental_config": True}, {"experimental_config": True}, {}):
+        extra: dict[str, Any] = dict(more)
+        try:
+            if extra.pop("experimental_config", None):
+                from torch._C._profiler import _ExperimentalConfig
+
+                extra["experimental_config"] = _ExperimentalConfig(profile_all_threads=True)
+            return profile(**options, **extra)
+        except (TypeError, ImportError):
+            continue
+    return profile(**options)
+
+
+def _mark_ranges(torch: Any) -> None:
+    """Have NVTX ranges of Python recorded as ranges of torch's profiler too, which knows nothing of NVTX."""
+    held = threading.local()
+
+    def push(name: Any) -> None:
+        stack = held.__dict__.setdefault("stack", [])
+        stack.append(torch.autograd.profiler.record_function(str(name)))
+        stack[-1].__enter__()
+
+    def pop() -> None:
+        stack = held.__dict__.get("stack")
+        if stack:
+            stack.pop().__exit__(None, None, None)
+
+    _replace(torch.cuda.nvtx, "range_push", "range_pop", push, pop)
+    if importlib.util.find_spec("nvtx") is not None:
+        import nvtx
+
+        _replace(nvtx, "push_range", "pop_range", push, pop)
+        _mark_annotations(nvtx.annotate, push, pop)
+
+
+def _mark_annotations(annotate: Any, push: Callable[[Any], None], pop: Callable[[], None]) -> None:
+    """Do so for the blocks and functions that nvtx.annotate marks; its C code does not tell their names later."""
+    make, enter, leave = annotate.__init__, annotate.__enter__, annotate.__exit__
+
+    def made(self: Any, message: Any = None, *arguments: Any, **named: Any) -> None:
+        self.nsysprof_message = message
+        make(self, message, *arguments, **named)
+
+    def entered(self: Any) -> Any:
+        push(getattr(self, "nsysprof_message", None) or "range")
+        return enter(self)
+
+    def left(self: Any, *raised: Any) -> Any:
+        pop()
+        return leave(self, *raised)
+
+    annotate.__init__, annotate.__enter__, annotate.__exit__ = made, entered, left
+
+
+def _replace(module: Any, push_name: str, pop_name: str, push: Callable[[Any], None], pop: Callable[[], None]) -> None:
+    own_push, own_pop = getattr(module, push_name), getattr(module, pop_name)
+
+    @functools.wraps(own_push)
+    def pushed(message: Any = "range", *arguments: Any, **named: Any) -> Any:
+        push(message)
+        return own_push(message, *arguments, **named)
+
+    @functools.wraps(own_pop)
+    def popped(*arguments: Any, **named: Any) -> Any:
+        pop()
+        return own_pop(*arguments, **named)
+
+    setattr(module, push_name, pushed)
+    setattr(module, pop_name, popped)
+
+
+def _stop_at_sigterm(stop: Callable[[], None]) -> None:
+    """Write what was recorded when SIGTERM comes, if the program does nothing about it itself."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        return
+
+    def end(number: int, _frame: Any) -> None:
+        attempt(stop)
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    signal.signal(signal.SIGTERM, end)
+
+
+def _at_end_of_worker(stop: Callable[[], None]) -> None:
+    """Write what a worker of multiprocessing recorded: a forked one ends without what `atexit` holds."""
+    import multiprocessing
+    import multiprocessing.util
+
+    if multiprocessing.parent_process() is not None:
+        multiprocessing.util.Finalize(None, attempt, args=(stop,), exitpriority=100)
