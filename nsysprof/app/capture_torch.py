@@ -41,7 +41,7 @@ def choose_torch(request: ProgramRequest) -> TorchChoice | None:
         return TorchChoice()
     if request.steps or request.skip_steps:
         raise UsageError(
-            "--steps and --skip-steps count the steps of an optimizer, which nsys does not see.",
+            "--optimizer-steps and --skip-steps count the steps of an optimizer, which nsys does not see.",
             "Add --profiler torch, or use --capture-range.",
         )
     if request.profiler == "nsys" or find_tool(NSYS, request.nsys) is not None or not may_use_torch(request):
@@ -119,6 +119,7 @@ def _options_of_nsys(request: ProgramRequest) -> list[str]:
         "--attention": request.attention,
         "--nsys-option": bool(request.nsys_options),
         "--measure-cost": request.measure_cost,
+        "--max-size": bool(request.max_bytes),
     }
     return [option for option, is_given in given.items() if is_given]
 
@@ -137,7 +138,7 @@ def _refuse_options_of_nsys(request: ProgramRequest) -> None:
             "Start nsysprof once, around the launcher: its workers are recorded too.",
         )
     if request.steps < 0 or request.skip_steps < 0 or (request.skip_steps and not request.steps):
-        text = "--skip-steps needs --steps, and neither is below zero."
-        raise UsageError(text, "Give e.g. --skip-steps 5 --steps 20.")
+        text = "--skip-steps needs --optimizer-steps, and neither is below zero."
+        raise UsageError(text, "Give e.g. --skip-steps 5 --optimizer-steps 20.")
     if request.steps and (request.delay_s or request.duration_s):
-        raise UsageError("--steps does not go with --delay or --duration.", "Give one or the other.")
+        raise UsageError("--optimizer-steps does not go with --delay or --duration.", "Give one or the other.")

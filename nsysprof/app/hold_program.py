@@ -151,7 +151,7 @@ def _check(request: ProgramRequest) -> None:
         "--memory": request.memory,
         "--force": request.force,
         "--profiler torch": request.profiler == "torch",
-        "--steps": bool(request.steps or request.skip_steps),
+        "--optimizer-steps": bool(request.steps or request.skip_steps),
     }
     for option, given in wrong.items():
         if given:

@@ -108,7 +108,7 @@ def record_held(held: HeldProgram, request: RecordRequest, progress: Progress) -
     if request.steps is not None and source is None:
         raise UsageError(
             "--steps needs to know when a step ends, and nothing tells it.",
-            "Give --pattern for lines of the output, hold the program with --step, or give --seconds.",
+            "Give --pattern for lines of the output, or give --seconds.",
         )
     root = Path(held.folder)
     try:
@@ -147,15 +147,13 @@ def _check(request: RecordRequest) -> None:
 
 
 def _source(held: HeldProgram, request: RecordRequest) -> StepsTold | None:
-    from nsysprof.capture.live.step_sources import HookSteps, OutputSteps
+    from nsysprof.capture.live.step_sources import OutputSteps
     from nsysprof.capture.measured_process import LOGS
 
     logs = Path(held.folder) / LOGS
-    if request.pattern:
-        return OutputSteps((logs / "stdout.log", logs / "stderr.log"), request.pattern)
-    if held.step:
-        return HookSteps(Path(held.steps_folder), held.step)
-    return None
+    if not request.pattern:
+        return None
+    return OutputSteps((logs / "stdout.log", logs / "stderr.log"), request.pattern)
 
 
 def _next_folder(root: Path) -> Path:
@@ -300,7 +298,7 @@ def _latency(part: RecordedPart, source: StepsTold | None) -> LatencyWindows:
     from nsysprof.analysis.sampling.latency_windows import compare_windows, summarize_window
 
     if source is None:
-        return LatencyWindows("", f"{_NO_STEPS}: give --pattern, or hold the program with --step.")
+        return LatencyWindows("", f"{_NO_STEPS}: give --pattern.")
     windows = [
         summarize_window([step.duration_ns for step in steps], wall_ns) if wall_ns else None
         for steps, wall_ns in (

@@ -24,7 +24,7 @@ EXAMPLES = (
     "nsysprof capture --out run -- python train.py --epochs 1",
     "nsysprof capture --attention --out run -- python train.py    # then: nsysprof tune --from run",
     "nsysprof capture --per-rank -- torchrun --nproc-per-node 8 train.py",
-    "nsysprof capture --profiler torch --skip-steps 5 --steps 20 -- python train.py",
+    "nsysprof capture --profiler torch --skip-steps 5 --optimizer-steps 20 -- python train.py",
     "nsysprof capture --hold --out server -- python serve.py    # then: nsysprof record --seconds 10",
 )
 _COUNTERS, _PROGRAM = "Hardware counters", "A program instead of the grid"
@@ -58,7 +58,7 @@ _FOR_PROGRAMS = (
     "keep_report",
     "hold",
     "skip_steps",
-    "steps",
+    "optimizer_steps",
 )
 
 Program = Annotated[
@@ -135,7 +135,7 @@ Attention = Annotated[
 SkipSteps = Annotated[
     int, typer.Option(min=0, help="Optimizer steps to leave out (--profiler torch).", rich_help_panel=_PROGRAM)
 ]
-Steps = Annotated[
+OptimizerSteps = Annotated[
     int, typer.Option(min=0, help="Optimizer steps to record (--profiler torch).", rich_help_panel=_PROGRAM)
 ]
 Hold = Annotated[
@@ -223,7 +223,7 @@ def capture(
     keep_report: KeepReport = True,
     hold: Hold = False,
     skip_steps: SkipSteps = 0,
-    steps: Steps = 0,
+    optimizer_steps: OptimizerSteps = 0,
     nsys: options.Nsys = None,
     ncu: options.Ncu = None,
     out: Annotated[Path | None, options.out_option("Capture folder. Default: traces/DATE-TIME.")] = None,
@@ -264,7 +264,7 @@ def capture(
                 keep_report=keep_report,
                 profiler=profiler,
                 skip_steps=skip_steps,
-                steps=steps,
+                steps=optimizer_steps,
                 stdout_to_stderr=as_json,
                 nsys=nsys,
                 out=out,

@@ -390,7 +390,7 @@ def test_without_nsys_no_program_can_be_captured(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", code], env=env, cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    fails(done, 5, "nsys was not found", "from outside")
+    fails(done, 5, "nsys was not found", "--profiler torch")
     assert not (tmp_path / "c").exists()
 
 
@@ -400,3 +400,24 @@ def test_the_plan_alone(capture, steps):
     assert not folder.exists()
     done, _folder = capture(["--dry-run", "--json"], steps())
     assert json.loads(done.stdout)["program"] == steps()
+
+
+@pytest.mark.slow
+def test_torchs_profiler_stands_in_where_nsys_is_not_permitted(tmp_path):
+    pytest.importorskip("torch")
+    refuses = tmp_path / "nsys"
+    refuses.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && echo "Version 2024.2.3" && exit 0\necho "Operation not permitted"; exit 1\n'
+    )
+    refuses.chmod(0o755)
+    program = tmp_path / "train.py"
+    program.write_text("import torch\nfor _ in range(3):\n    torch.ones(8, 8) @ torch.ones(8, 8)\n")
+    done = run("capture", "--nsys", "nsys", "--out", "c", "--", sys.executable, program, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "not permitted" in done.stderr
+    said = manifest(tmp_path / "c")
+    assert (said["profiler"], said["missing"]) == ("torch", ["nsys"])
+    analysed = run("analyze", tmp_path / "c", "--out", tmp_path / "a", "--json")
+    assert analysed.returncode == 0, analysed.stderr
+    kernels = {row["name"]: row["instances"] for row in json.loads(analysed.stdout)["kernels"]}
+    assert kernels["aten::mm"] == 3

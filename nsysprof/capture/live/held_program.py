@@ -39,9 +39,6 @@ class HeldProgram:
     start_options: tuple[str, ...]
     # Where nsys keeps its sessions: it finds those of the same TMPDIR alone.
     tmpdir: str | None
-    # What the program's processes count as a step, and the folder into which they do; empty where nothing counts.
-    step: str = ""
-    steps_folder: str = ""
 
     @property
     def environment(self) -> dict[str, str]:

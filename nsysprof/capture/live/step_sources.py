@@ -1,9 +1,8 @@
-"""Count the steps of a running program and take how long each took: from lines that it prints, or from its own hook."""
+"""Count the steps of a running program and take how long each took, from lines that it prints."""
 
 from __future__ import annotations
 
 import re
-import struct
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,8 +14,6 @@ from nsysprof.errors import UsageError
 # The names of groups in a pattern that hold a duration, and their nanoseconds.
 _UNITS = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
 _LONGEST_LINE = 10_000
-# The file of a process, as nsysprof.workload.program_start.step_counter writes it: a count, and a ring of times.
-_HEADER, _ENTRY = struct.Struct("<QQ"), struct.Struct("<QQ")
 
 
 @dataclass(frozen=True)
@@ -88,49 +85,6 @@ class OutputSteps:
         return ProgramStep(now, duration)
 
 
-class HookSteps:
-    """Steps that the program's processes count themselves, because it was held with --step."""
-
-    def __init__(self, folder: Path, what: str) -> None:
-        self._folder, self._what = folder, what
-        self._counts: dict[Path, int] = {}
-        self._leader: Path | None = None
-        self.poll()
-
-    @property
-    def told_by(self) -> str:
-        return f"times that the program's own process took of each {self._what}"
-
-    def poll(self) -> list[ProgramStep]:
-        """Return the new steps of the process that has made the most: the ranks of a job make the same steps."""
-        news: dict[Path, list[ProgramStep]] = {}
-        for path in sorted(self._folder.glob("*.steps")):
-            data = _read(path)
-            if len(data) < _HEADER.size:
-                continue
-            count, size = _HEADER.unpack_from(data)
-            before = self._counts.get(path, 0)
-            self._counts[path] = count
-            news[path] = _entries(data, before, count, size)
-        if not news:
-            return []
-        leader = max(news, key=lambda path: (self._counts[path], path == self._leader))
-        self._leader = leader
-        return news[leader]
-
-
-def _entries(data: bytes, before: int, count: int, size: int) -> list[ProgramStep]:
-    first = max(before, count - size)
-    steps = []
-    for number in range(first, count):
-        offset = _HEADER.size + (number % size) * _ENTRY.size
-        if offset + _ENTRY.size > len(data):
-            break
-        start, end = _ENTRY.unpack_from(data, offset)
-        steps.append(ProgramStep(end, end - start if 0 < start <= end else None))
-    return steps
-
-
 def _new_lines(path: Path, offset: list[int], rest: list[bytes]) -> list[str]:
     """Return the whole lines that the file has gained, and remember how far it was read."""
     try:
@@ -143,10 +97,3 @@ def _new_lines(path: Path, offset: list[int], rest: list[bytes]) -> list[str]:
     *lines, rest[0] = (rest[0] + data).split(b"\n")
     rest[0] = rest[0][-_LONGEST_LINE:]
     return [line.decode(errors="replace") for line in lines]
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import functools
 import glob
 import importlib.util
@@ -60,6 +61,7 @@ class TorchRecorder:
             if self._profiler is not None or self._is_over or os.getpid() != self._process:
                 return
             _mark_ranges(self._torch)
+            os.register_at_fork(after_in_child=_end_at_once)
             self._profiler = _make_profiler(self._torch)
             self._profiler.start()
         _stop_at_sigterm(self.stop)
@@ -211,6 +213,16 @@ def _stop_at_sigterm(stop: Callable[[], None]) -> None:
         os.kill(os.getpid(), number)
 
     signal.signal(signal.SIGTERM, end)
+
+
+def _end_at_once() -> None:
+    """Let a fork of a recorded process end as soon as Python has: torch's profiler would wait for threads it lacks.
+
+    The C library calls what was registered last first, and gives it the exit code; `_exit` takes just that.
+    """
+    with contextlib.suppress(AttributeError, OSError):  # not every C library has on_exit
+        library = ctypes.CDLL(None)
+        library.on_exit(library._exit, None)
 
 
 def _at_end_of_worker(stop: Callable[[], None]) -> None:

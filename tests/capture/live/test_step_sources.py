@@ -1,11 +1,10 @@
-"""Steps of a program from its output and from its own counters."""
+"""Steps of a program from its output."""
 
-import struct
 import time
 
 import pytest
 
-from nsysprof.capture.live.step_sources import HookSteps, OutputSteps
+from nsysprof.capture.live.step_sources import OutputSteps
 from nsysprof.errors import UsageError
 
 
@@ -56,32 +55,3 @@ def test_a_duration_that_is_not_a_number_is_unknown(log, text, duration):
 def test_patterns_that_make_no_sense(log, pattern):
     with pytest.raises(UsageError):
         OutputSteps((log,), pattern)
-
-
-def ring(path, size, steps):
-    slots = [(0, 0)] * size
-    for number, step in enumerate(steps):
-        slots[number % size] = step
-    path.write_bytes(struct.pack("<QQ", len(steps), size) + b"".join(struct.pack("<QQ", *slot) for slot in slots))
-
-
-def test_counters_of_processes_the_one_with_the_most_steps_speaks(tmp_path):
-    ring(tmp_path / "1.steps", 4, [(10, 20)])
-    source = HookSteps(tmp_path, "optimizer step")
-    assert source.poll() == []
-    ring(tmp_path / "1.steps", 4, [(10, 20), (20, 35)])
-    ring(tmp_path / "2.steps", 4, [(0, 30), (30, 40), (40, 42)])
-    assert [(step.end_ns, step.duration_ns) for step in source.poll()] == [(30, None), (40, 10), (42, 2)]
-
-
-def test_of_more_steps_than_the_ring_holds_the_last_are_known(tmp_path):
-    source = HookSteps(tmp_path, "step")
-    ring(tmp_path / "1.steps", 2, [(1, 2), (2, 4), (4, 7)])
-    assert [step.duration_ns for step in source.poll()] == [2, 3]
-
-
-@pytest.mark.parametrize("data", [b"", b"short", struct.pack("<QQ", 5, 2), struct.pack("<QQQQ", 1, 1, 9, 3)])
-def test_damaged_counters(tmp_path, data):
-    source = HookSteps(tmp_path, "step")
-    (tmp_path / "1.steps").write_bytes(data)
-    assert all(step.duration_ns is None for step in source.poll())

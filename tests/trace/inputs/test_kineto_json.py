@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.errors import NsysprofError, TraceDamagedError, TraceEmptyError, TraceError, TraceForeignError
 from nsysprof.torchprof import kineto_events
-from nsysprof.trace.inputs.kineto_json import convert_kineto_json
+from nsysprof.trace.inputs.kineto_json import convert_kineto_json, merge_kineto_files
 
 REAL = Path(__file__).parents[3] / "traces/inputs.json.gz"
 
@@ -236,3 +236,19 @@ def test_any_values_are_an_error_of_ours_or_a_result_that_adds_up(tmp_path, even
         return
     coverage = analysis.coverage
     assert coverage.kernels == coverage.attributed_kernels + sum(coverage.reasons.values())
+
+
+def test_files_of_several_processes_become_one_trace_on_one_clock(tmp_path):
+    one = write(tmp_path / "1.json", launch(1000, 3, "first(int)"), baseTimeNanoseconds=5_000_000)
+    second = [{**each, "pid": 200 if each["pid"] == 100 else each["pid"]} for each in launch(1000, 3, "second(int)")]
+    two = write(tmp_path / "2.json", second, baseTimeNanoseconds=7_000_000)
+    target = tmp_path / "both.sqlite"
+    assert merge_kineto_files([one, two], target) == {one: 2, two: 2}
+    with sqlite3.connect(target) as database:
+        kernels = database.execute(
+            "SELECT start, (globalPid >> 24) & 0xffffff, value FROM CUPTI_ACTIVITY_KIND_KERNEL "
+            "JOIN StringIds ON id = demangledName ORDER BY start"
+        ).fetchall()
+    database.close()
+    assert kernels == [(10_000, 100, "first(int)"), (2_010_000, 200, "second(int)")]
+    assert analyze_trace(target).kernels.set_index("name").instances.to_dict() == {"first(int)": 1, "second(int)": 1}
