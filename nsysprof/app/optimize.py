@@ -17,9 +17,10 @@ from nsysprof.app.bench_program import (
     check_program_bench,
     parse_program_side,
 )
-from nsysprof.app.capture_program import ProgramRequest, capture_program, plan_program_capture
+from nsysprof.app.capture_program import capture_program, plan_program_capture
 from nsysprof.app.optimizing.program_attention import ProgramFacts, allocates_in_loops, read_program, wants_tf32
 from nsysprof.app.optimizing.tune_uses import POLICY, TunedProgram, tune_uses
+from nsysprof.app.program_request import ProgramRequest
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError, UsageError
 from nsysprof.files.folder_kinds import OPTIMIZATION

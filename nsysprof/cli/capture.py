@@ -15,7 +15,7 @@ from nsysprof.files.json_file import json_value
 
 if TYPE_CHECKING:
     from nsysprof.app.capture import CaptureRequest, CaptureResult
-    from nsysprof.app.capture_program import ProgramRequest
+    from nsysprof.app.program_request import ProgramRequest
     from nsysprof.attention.case import Case
 
 EXAMPLES = (
@@ -239,7 +239,7 @@ def capture(
     _check_options(context, is_program=bool(program))
     metrics_hz = gpu_metrics_frequency if gpu_metrics else 0
     if program:
-        from nsysprof.app.capture_program import ProgramRequest
+        from nsysprof.app.program_request import ProgramRequest
         from nsysprof.cli.terminal.program_output import parse_ranks
 
         _capture_program(
