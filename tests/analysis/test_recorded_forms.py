@@ -80,6 +80,14 @@ def test_migrations_of_managed_memory_are_counted_beside_the_ranges(figures):
     assert "cudaMemPrefetchAsync" in note.next_step
 
 
+def test_two_processes_under_mps_keep_their_own_graphs(figures):
+    analysis, ranges = figures("mps")
+    # whole_graphs 20, twice at once, by node.
+    assert ranges["", "small"] == (40, 40, 80, 40)
+    assert ranges["", "large"] == (40, 40, 480, 40)
+    assert analysis.totals.kernel_count == 40 * (2 + 12 + 1)
+
+
 def test_copies_between_gpus_belong_to_the_range_that_asked_for_them(figures):
     analysis, ranges = figures("peer_copies")
     # Ten rounds copy 4 MiB to the other GPU and back, and run a kernel that writes to the other GPU's memory.

@@ -76,9 +76,12 @@ def _range_cells(row: RangeRow, caused: Sequence[str], *, settled: bool, sampled
 
 
 def _share_of_wall(row: RangeRow) -> float | None:
-    """Return the busy time in percent of the range's own; more than 100 where its work goes on after it has ended."""
+    """Return the busy time in percent of the range's own.
+
+    None where the work takes longer than the range, which only launches it: a share above 100 % is none.
+    """
     busy, wall = row.busy_ns, row.numbers["wall_ns"]
-    return None if busy is None or not wall else 100 * busy / wall
+    return None if busy is None or not wall or busy > wall else 100 * busy / wall
 
 
 def kernel_table(analysis: Analysis) -> Table:

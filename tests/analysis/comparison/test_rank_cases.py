@@ -3,7 +3,18 @@ import pytest
 
 from nsysprof.analysis.comparison.rank_cases import rank_cases
 
-SHAPE = dict(seq=1024, batch=1, heads=8, kv_heads=8, head_dim=64, dtype="fp16", causal=True)
+SHAPE = dict(
+    seq=1024,
+    kv_seq=1024,
+    batch=1,
+    heads=8,
+    kv_heads=8,
+    head_dim=64,
+    dtype="fp16",
+    causal=True,
+    mask="none",
+    layout="bhsd",
+)
 
 
 def results(*cases, **same):
