@@ -198,6 +198,7 @@ def bench(
 def tune(
     grid: Grid,
     *,
+    source: Source | None = None,
     search: Literal["grid", "axes"] = "grid",
     budget_s: float = 600.0,
     blocks: int = 12,
@@ -222,6 +223,7 @@ def tune(
     the same errors as bench.
 
     grid: such as nsysprof.Grid(backends=(), seqs=(256, 1024)). Without backends, those that suit the device are tried.
+    source: a capture, trace or analysis of a program: its shapes are tuned in place of the grid's.
     budget_s: the time limit, after which the search ends with what it has (s).
 
     The other options are those of `nsysprof tune`.
@@ -230,6 +232,7 @@ def tune(
 
     request = use_case.TuneRequest(
         grid=grid,
+        source=_path(source),
         search=search,
         budget_s=budget_s,
         blocks=blocks,

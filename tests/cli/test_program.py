@@ -358,7 +358,7 @@ def test_ranks_that_each_start_nsysprof_share_one_folder(nsys, steps, tmp_path):
     [
         ([], ["/no/such/program"], 2, "was not found"),
         (["--seq", "128"], ["true"], 2, "--seq is an option of the grid"),
-        (["--profiler", "nsys"], ["true"], 2, "--profiler is an option of the grid"),
+        (["--profiler", "nsys,ncu"], ["true"], 2, "--profiler"),
         (["--ranks", "0"], ["true"], 2, "--per-rank"),
         (["--per-rank", "--ranks", "3-1"], ["true"], 2, "'3-1' is not a valid rank"),
         (["--per-rank"], ["mpirun", "true"], 2, "mpirun"),
