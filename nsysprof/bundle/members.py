@@ -26,7 +26,9 @@ class Member:
     any_number: bool = False
 
 
-_CASE = ("range", "case", "backend", "dtype", "pass", "mask", "layout", "status", "reason", "dram_source", "limiter", "why")
+_CASE = (
+    "range", "case", "backend", "dtype", "pass", "mask", "layout", "status", "reason", "dram_source", "limiter", "why",
+)  # fmt: skip
 MEMBERS: tuple[Member, ...] = (
     Member("manifest.json"),
     Member("samples.json"),
