@@ -16,10 +16,10 @@ from nsysprof.app.inputs.grid import Grid
 from nsysprof.app.progress import SILENT, Progress
 
 if TYPE_CHECKING:
-    from nsysprof.app.bench import BenchResult
     from nsysprof.app.bundle import BundleResult
     from nsysprof.app.compare import CompareResult
     from nsysprof.app.export import ExportResult
+    from nsysprof.app.measuring.bench import BenchResult
     from nsysprof.app.trace_analysis.analyze_ranks import RanksResult
     from nsysprof.app.trace_analysis.analyze_snapshot import SnapshotResult
     from nsysprof.app.trace_analysis.analyze_trace import TraceResult
@@ -168,7 +168,7 @@ def bench(
 
     The other options are those of `nsysprof bench`.
     """
-    from nsysprof.app import bench as use_case
+    from nsysprof.app.measuring import bench as use_case
 
     request = use_case.BenchRequest(
         grid=grid,

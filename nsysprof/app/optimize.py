@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nsysprof.app.bench import dated_bench_folder
-from nsysprof.app.bench_program import (
+from nsysprof.app.measuring.bench import dated_bench_folder
+from nsysprof.app.measuring.bench_program import (
     ProgramBenchRequest,
     ProgramSide,
     bench_program,
     check_program_bench,
     parse_program_side,
 )
-from nsysprof.app.capture_program import capture_program, plan_program_capture
+from nsysprof.app.measuring.capture_program import capture_program, plan_program_capture
+from nsysprof.app.measuring.program_request import ProgramRequest
 from nsysprof.app.optimizing.program_attention import ProgramFacts, allocates_in_loops, read_program, wants_tf32
 from nsysprof.app.optimizing.tune_uses import POLICY, TunedProgram, tune_uses
-from nsysprof.app.program_request import ProgramRequest
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError, UsageError
 from nsysprof.files.folder_kinds import OPTIMIZATION
@@ -29,8 +29,8 @@ from nsysprof.files.output import write_whole
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import Note, make_note
 from nsysprof.results.comparison import LatencyVerdict
-from nsysprof.results.optimization import Attempt, Optimization, OptimizeStep
-from nsysprof.results.program_runs import ProgramComparison, Sameness
+from nsysprof.results.programs.optimization import Attempt, Optimization, OptimizeStep
+from nsysprof.results.programs.program_runs import ProgramComparison, Sameness
 
 if TYPE_CHECKING:
     from nsysprof.results.analysis import Analysis

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nsysprof.app.bench import dated_bench_folder, draw_seed, nothing_measured, summarize
 from nsysprof.app.inputs.grid import Grid
 from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device
 from nsysprof.app.inputs.request_limits import LEAST_TUNING_BLOCKS
+from nsysprof.app.measuring.bench import dated_bench_folder, draw_seed, nothing_measured, summarize
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.tuning.write_tuning import Tuning, write_tuning
 from nsysprof.attention.case import check_names
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nsysprof.attention.case import Case
     from nsysprof.capture.sampling.bench_plan import BenchPlan
     from nsysprof.capture.sampling.bench_run import BenchRun
-    from nsysprof.results.program_gain import ProgramGain
+    from nsysprof.results.programs.program_gain import ProgramGain
 
 SEARCHES = ("grid", "axes")
 _SAMPLE_SECONDS = 0.5

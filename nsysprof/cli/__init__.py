@@ -13,24 +13,8 @@ from typing import Any
 
 import typer
 
-from nsysprof.cli import (
-    analyze,
-    bench,
-    bundle,
-    capture,
-    compare,
-    demo,
-    doctor,
-    explain,
-    export,
-    mcp,
-    optimize,
-    record,
-    run,
-    tune,
-    view,
-    whatif,
-)
+from nsysprof.cli import analyze, bundle, compare, demo, doctor, explain, export, mcp, optimize, tune, view, whatif
+from nsysprof.cli.measuring import bench, capture, record, run
 from nsysprof.cli.terminal.standard_streams import ForgivingStream, forgive_streams, show_status
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError
 from nsysprof.files.written_by import VERSION

@@ -9,7 +9,7 @@ import typer
 
 from nsysprof.app.inputs.request_limits import LEAST_TUNING_BLOCKS
 from nsysprof.cli import options
-from nsysprof.cli.measurement import run_measurement
+from nsysprof.cli.measuring.measurement import run_measurement
 from nsysprof.cli.terminal.console import print_json
 from nsysprof.errors import UsageError
 from nsysprof.files.json_file import json_value
@@ -135,7 +135,7 @@ def _check_options(context: typer.Context) -> None:
 
 
 def _print_plan(request: TuneRequest, as_json: bool) -> None:
-    from nsysprof.app.bench import dated_bench_folder
+    from nsysprof.app.measuring.bench import dated_bench_folder
     from nsysprof.app.tune import plan_tuning
 
     plan, folder = plan_tuning(request), request.out or dated_bench_folder("tune")

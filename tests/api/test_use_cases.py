@@ -76,14 +76,15 @@ def test_a_bench_without_any_result_raises(monkeypatch, tmp_path):
     from types import SimpleNamespace
 
     failed = SimpleNamespace(failure=CaptureFailedError("None of 1 cases could be measured."))
-    monkeypatch.setattr("nsysprof.app.bench.bench", lambda _request, _progress: failed)
+    monkeypatch.setattr("nsysprof.app.measuring.bench.bench", lambda _request, _progress: failed)
     with pytest.raises(CaptureFailedError):
         nsysprof.bench(nsysprof.Grid(), out=tmp_path / "b")
 
 
 def test_every_function_passes_every_option_on():
     """A keyword of the function is a field of its request, with the same default."""
-    from nsysprof.app import analyze, bench, bundle, compare, export, tune
+    from nsysprof.app import analyze, bundle, compare, export, tune
+    from nsysprof.app.measuring import bench
 
     requests = (analyze.AnalyzeRequest, compare.CompareRequest, bench.BenchRequest, tune.TuneRequest,
                 export.ExportRequest, bundle.BundleRequest)  # fmt: skip

@@ -12,8 +12,8 @@ from nsysprof.errors import UsageError
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.reports.optimize_report import answer_lines, optimize_report
 from nsysprof.results.comparison import LatencyChange, LatencyVerdict, SideOfCase
-from nsysprof.results.optimization import Attempt, AttentionUse, Optimization, TunedUse
-from nsysprof.results.program_runs import ProgramComparison, ProgramSideSummary, Sameness, ValueComparison
+from nsysprof.results.programs.optimization import Attempt, AttentionUse, Optimization, TunedUse
+from nsysprof.results.programs.program_runs import ProgramComparison, ProgramSideSummary, Sameness, ValueComparison
 from tests.builders import run_command
 
 TRAINING = """

@@ -93,7 +93,8 @@ PARSED = {"metrics", "no_sync", "ranges", "copies", "heads", "kv_heads", "backen
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "mcp"])  # it has no request
 def test_an_option_has_the_default_of_its_request(name):
     """The request of a use case is where its defaults belong; a command may not have others of its own."""
-    module = importlib.import_module(f"nsysprof.app.{name}")
+    command = inspect.unwrap(COMMANDS[name].callback).__module__
+    module = importlib.import_module(command.replace("nsysprof.cli.", "nsysprof.app."))
     defaults = {
         field.name.removesuffix("_s").removesuffix("_pct"): field.default
         for request in vars(module).values()

@@ -50,9 +50,9 @@ from nsysprof.results.comparison import (
 from nsysprof.results.findings.causes import Finding, Findings, WhatIf, WhatIfAnswer
 from nsysprof.results.gate_result import GateFinding, GateResult, Outcome
 from nsysprof.results.latency_history import CaseHistory, HistoryPoint
-from nsysprof.results.optimization import Attempt, AttentionUse, Optimization, OptimizeStep, TunedUse
-from nsysprof.results.policy_use import PolicyUse
-from nsysprof.results.program_runs import ProgramComparison, ProgramSideSummary, Sameness, ValueComparison
+from nsysprof.results.programs.optimization import Attempt, AttentionUse, Optimization, OptimizeStep, TunedUse
+from nsysprof.results.programs.policy_use import PolicyUse
+from nsysprof.results.programs.program_runs import ProgramComparison, ProgramSideSummary, Sameness, ValueComparison
 from nsysprof.results.rank_results import ClockFit, RankRow, RanksAnalysis
 from tests.builders.allocator_snapshot import SnapshotBuilder, frames
 from tests.report import samples

@@ -14,18 +14,18 @@ from nsysprof.analysis.attribution.nesting import describe_places
 from nsysprof.analysis.attribution.warm_up import steady_medians
 from nsysprof.analysis.attribution.work_stretches import OrderedWork
 from nsysprof.analysis.overview.memory import DeviceMemory, peak_in_ranges
-from nsysprof.analysis.ranges.all_work import add_all_work
-from nsysprof.analysis.ranges.caused_kernels import add_caused
-from nsysprof.analysis.ranges.exclusive_kernels import count_exclusive
 from nsysprof.analysis.ranges.instances import InstanceWork, measure_instances, tabulate_instances
-from nsysprof.analysis.ranges.launched_work import LaunchedWork, sum_launched
 from nsysprof.analysis.ranges.range_api import range_api_table
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.analysis.ranges.range_launches import RangeLaunches, count_launches
 from nsysprof.analysis.ranges.range_traffic import add_traffic, gpu_use_table, number_families
 from nsysprof.analysis.ranges.range_tree import tabulate_tree
+from nsysprof.analysis.ranges.range_work.all_work import add_all_work
+from nsysprof.analysis.ranges.range_work.caused_kernels import add_caused
+from nsysprof.analysis.ranges.range_work.exclusive_kernels import count_exclusive
+from nsysprof.analysis.ranges.range_work.launched_work import LaunchedWork, sum_launched
+from nsysprof.analysis.ranges.range_work.unknown_work import blank_unknown, find_opaque
 from nsysprof.analysis.ranges.slow_instances import mark_slow_instances
-from nsysprof.analysis.ranges.unknown_work import blank_unknown, find_opaque
 from nsysprof.analysis.traffic.dram import DramTraffic
 from nsysprof.notes import Note
 from nsysprof.results.analysis import RANGE_COLUMNS, RANGE_INSTANCE_COLUMNS, RANGE_TREE_COLUMNS

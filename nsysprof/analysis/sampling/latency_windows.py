@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from nsysprof.results.latency_windows import LatencyWindow, LatencyWindows, Ratio
+from nsysprof.results.programs.latency_windows import LatencyWindow, LatencyWindows, Ratio
 
 _Z = 1.959964  # of a two-sided interval of 95 %
 _LEAST = 6  # with fewer values, the smallest and the largest do not enclose the median in 95 % of cases

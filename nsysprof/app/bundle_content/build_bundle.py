@@ -279,7 +279,7 @@ def _take_traces(shared: _Shared, stage: Stage, built: Built) -> None:
 
 
 def _report_bench(stage: Stage, built: Built) -> None:
-    from nsysprof.app.bench import report_of, summarize
+    from nsysprof.app.measuring.bench import report_of, summarize
     from nsysprof.app.tuning.write_tuning import write_tuning
     from nsysprof.capture.sampling.bench_run import SAMPLES, read_run
     from nsysprof.report.bench import write_bench

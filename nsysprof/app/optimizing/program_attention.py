@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nsysprof.attention.choices import DTYPES
 from nsysprof.attention.shape import Shape
-from nsysprof.results.optimization import AttentionUse
+from nsysprof.results.programs.optimization import AttentionUse
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,10 +11,10 @@ from nsysprof.app.progress import Progress
 from nsysprof.app.tune import TuneRequest, tune
 from nsysprof.attention.policy_file import AUTO, PolicyFile, PolicyRule, read_policy, write_policy
 from nsysprof.errors import InterruptedCaptureError, NsysprofError
-from nsysprof.results.optimization import AttentionUse, TunedUse
+from nsysprof.results.programs.optimization import AttentionUse, TunedUse
 
 if TYPE_CHECKING:
-    from nsysprof.results.program_gain import ProgramGain
+    from nsysprof.results.programs.program_gain import ProgramGain
 
 POLICY, SAMPLES = "policy.json", "samples.json"
 # No search is shorter than this (s): the measured process has to import torch first.

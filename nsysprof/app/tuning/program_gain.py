@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nsysprof.attention.policy_file import AUTO
 from nsysprof.attention.shape import Shape, shape_of_row
-from nsysprof.results.program_gain import ProgramGain
+from nsysprof.results.programs.program_gain import ProgramGain
 from nsysprof.units import format_ns
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nsysprof.app.bench import method_lines
+from nsysprof.app.measuring.bench import method_lines
 from nsysprof.files.json_file import json_value
 from nsysprof.results.table_records import to_records
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nsysprof.analysis.sampling.bench import BenchResults
     from nsysprof.app.tuning.from_program import ProgramShapes
     from nsysprof.capture.sampling.bench_run import BenchRun
-    from nsysprof.results.program_gain import ProgramGain
+    from nsysprof.results.programs.program_gain import ProgramGain
 
 POLICY = "policy.json"
 

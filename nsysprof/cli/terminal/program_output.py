@@ -12,8 +12,8 @@ from nsysprof.errors import UsageError
 from nsysprof.units import format_bytes
 
 if TYPE_CHECKING:
-    from nsysprof.app.capture_program import PlannedProgram, ProgramResult
-    from nsysprof.app.hold_program import HoldResult, PlannedHold
+    from nsysprof.app.measuring.capture_program import PlannedProgram, ProgramResult
+    from nsysprof.app.measuring.hold_program import HoldResult, PlannedHold
 
 
 def parse_ranks(text: str) -> tuple[int, ...]:

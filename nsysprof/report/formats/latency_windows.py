@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nsysprof.results.latency_windows import LatencyWindow, LatencyWindows, Ratio
+from nsysprof.results.programs.latency_windows import LatencyWindow, LatencyWindows, Ratio
 
 
 def render_latency_windows(latency: LatencyWindows) -> list[str]:

@@ -21,7 +21,7 @@ from nsysprof.report.document import (
 from nsysprof.report.reports.program_report import comparison_line, detail_lines
 from nsysprof.report.sections.wording import count_of
 from nsysprof.results.comparison import LatencyVerdict
-from nsysprof.results.optimization import Attempt, AttentionUse, Optimization
+from nsysprof.results.programs.optimization import Attempt, AttentionUse, Optimization
 
 # From this many shapes of one line on, they change from step to step.
 _MANY_SHAPES = 8

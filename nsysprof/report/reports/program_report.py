@@ -19,7 +19,7 @@ from nsysprof.report.document import (
     make_table,
 )
 from nsysprof.report.reports.compare_report import OUTCOMES
-from nsysprof.results.program_runs import ProgramComparison, ProgramSideSummary, Sameness, ValueComparison
+from nsysprof.results.programs.program_runs import ProgramComparison, ProgramSideSummary, Sameness, ValueComparison
 from nsysprof.units import format_bytes
 
 

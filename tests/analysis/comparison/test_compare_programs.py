@@ -3,7 +3,7 @@
 import pytest
 
 from nsysprof.analysis.comparison.compare_programs import compare_values
-from nsysprof.results.program_runs import OK, Sameness, TimedRun
+from nsysprof.results.programs.program_runs import OK, Sameness, TimedRun
 
 
 def runs(*turns):

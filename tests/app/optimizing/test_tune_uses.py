@@ -10,7 +10,7 @@ from nsysprof.app.progress import SILENT
 from nsysprof.attention.policy_file import PolicyFile, PolicyRule, read_policy, write_policy
 from nsysprof.attention.shape import Shape
 from nsysprof.errors import InterruptedCaptureError, UsageError
-from nsysprof.results.optimization import AttentionUse
+from nsysprof.results.programs.optimization import AttentionUse
 
 GAIN = SimpleNamespace(saved_pct=8.0, text="It saves 8 %.", refused=("3 calls are not tuned: dropout.",))
 

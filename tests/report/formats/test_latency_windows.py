@@ -1,7 +1,7 @@
 """The lines that say what a recording cost."""
 
 from nsysprof.report.formats.latency_windows import render_latency_windows
-from nsysprof.results.latency_windows import LatencyWindow, LatencyWindows
+from nsysprof.results.programs.latency_windows import LatencyWindow, LatencyWindows
 
 
 def test_windows_with_ratios_and_what_is_unknown():

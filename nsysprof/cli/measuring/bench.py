@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from nsysprof.cli import options
-from nsysprof.cli.measurement import run_measurement
+from nsysprof.cli.measuring.measurement import run_measurement
 from nsysprof.cli.terminal.console import GATE_EXIT_CODES, print_json
 from nsysprof.errors import UsageError
 from nsysprof.files.json_file import json_value
 
 if TYPE_CHECKING:
-    from nsysprof.app.bench import BenchRequest, BenchResult
-    from nsysprof.app.bench_program import ProgramBenchRequest, ProgramBenchResult
-    from nsysprof.app.bench_sides import SidesResult
+    from nsysprof.app.measuring.bench import BenchRequest, BenchResult
+    from nsysprof.app.measuring.bench_program import ProgramBenchRequest, ProgramBenchResult
+    from nsysprof.app.measuring.bench_sides import SidesResult
 
 _SIDES = "Two sides"
 EXAMPLES = (
@@ -126,11 +126,11 @@ def bench(
     Cases are interleaved in random order over several processes; a difference counts only beyond the machine's noise.
     With a PROGRAM: run it with --baseline and --candidate in turn, and compare its steps, its memory and its values.
     """
-    from nsysprof.app import bench as use_case
+    from nsysprof.app.measuring import bench as use_case
 
     options.check_program_options(context, _FOR_BOTH, _FOR_PROGRAMS, is_program=bool(program))
     if program:
-        from nsysprof.app.bench_program import ProgramBenchRequest, parse_program_side
+        from nsysprof.app.measuring.bench_program import ProgramBenchRequest, parse_program_side
 
         _bench_program(
             ProgramBenchRequest(
@@ -186,7 +186,7 @@ def bench(
 
 def _bench_program(request: ProgramBenchRequest, *, dry_run: bool, as_json: bool) -> None:
     """Run a program on two sides in turn and print the comparison; the exit code is the gate's answer."""
-    from nsysprof.app.bench_program import bench_program
+    from nsysprof.app.measuring.bench_program import bench_program
 
     run_measurement(
         request,
@@ -199,8 +199,8 @@ def _bench_program(request: ProgramBenchRequest, *, dry_run: bool, as_json: bool
 
 
 def _print_program_plan(request: ProgramBenchRequest, as_json: bool) -> None:
-    from nsysprof.app.bench import dated_bench_folder
-    from nsysprof.app.bench_program import check_program_bench
+    from nsysprof.app.measuring.bench import dated_bench_folder
+    from nsysprof.app.measuring.bench_program import check_program_bench
 
     check_program_bench(request)
     folder, sides = request.out or dated_bench_folder("bench"), (request.baseline.label, request.candidate.label)
@@ -235,7 +235,7 @@ def _bench_sides(
     as_json: bool,
 ) -> None:
     """Measure two sides in turn and print their comparison; the exit code is the gate's answer."""
-    from nsysprof.app.bench_sides import SidesRequest, bench_sides, parse_side
+    from nsysprof.app.measuring.bench_sides import SidesRequest, bench_sides, parse_side
 
     sides = SidesRequest(request, parse_side(baseline), parse_side(candidate), fail_on, margin)
     run_measurement(
@@ -265,7 +265,7 @@ def _print_sides(result: SidesResult, as_json: bool) -> None:
 
 
 def _print_plan(request: BenchRequest, as_json: bool) -> None:
-    from nsysprof.app.bench import dated_bench_folder, plan_bench
+    from nsysprof.app.measuring.bench import dated_bench_folder, plan_bench
 
     plan, folder = plan_bench(request), request.out or dated_bench_folder("bench")
     if as_json:
@@ -285,7 +285,7 @@ def _print(result: BenchResult, as_json: bool) -> None:
     if as_json:
         print_json(result.to_json())
         return
-    from nsysprof.app.bench import report_of
+    from nsysprof.app.measuring.bench import report_of
     from nsysprof.cli.terminal.console import print_report
     from nsysprof.report.reports.bench_report import bench_report
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.app.capture_torch import TorchChoice, choose_torch, may_use_torch, starts_python
-from nsysprof.app.program_request import ProgramRequest
+from nsysprof.app.measuring.capture_torch import TorchChoice, choose_torch, may_use_torch, starts_python
+from nsysprof.app.measuring.program_request import ProgramRequest
 from nsysprof.errors import UsageError
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="programs are captured on Linux alone")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from nsysprof.app.capture import noise_notes
+from nsysprof.app.measuring.capture import noise_notes
 
 
 def test_a_wide_interval_is_said_to_be_noise_and_a_narrow_one_is_not() -> None:

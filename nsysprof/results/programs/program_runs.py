@@ -12,7 +12,7 @@ from nsysprof.files.json_file import json_value
 from nsysprof.notes import Note
 from nsysprof.results.comparison import LatencyChange
 from nsysprof.results.gate_result import GateResult, Outcome
-from nsysprof.results.policy_use import PolicyUse
+from nsysprof.results.programs.policy_use import PolicyUse
 
 # History of the JSON. 1: first.
 FORMAT_VERSION = 1

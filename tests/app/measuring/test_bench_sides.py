@@ -6,9 +6,9 @@ import sys
 import pytest
 
 from nsysprof import __version__
-from nsysprof.app.bench import BenchRequest
-from nsysprof.app.bench_sides import SidesRequest, bench_sides, parse_side
 from nsysprof.app.inputs.grid import Grid
+from nsysprof.app.measuring.bench import BenchRequest
+from nsysprof.app.measuring.bench_sides import SidesRequest, bench_sides, parse_side
 from nsysprof.capture.measured_process import Setting
 from nsysprof.errors import UsageError
 

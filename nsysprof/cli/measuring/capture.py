@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from nsysprof.cli import options
-from nsysprof.cli.measurement import run_measurement
+from nsysprof.cli.measuring.measurement import run_measurement
 from nsysprof.cli.terminal.console import print_json
 from nsysprof.errors import UsageError
 from nsysprof.files.json_file import json_value
 
 if TYPE_CHECKING:
-    from nsysprof.app.capture import CaptureRequest, CaptureResult
-    from nsysprof.app.program_request import ProgramRequest
+    from nsysprof.app.measuring.capture import CaptureRequest, CaptureResult
+    from nsysprof.app.measuring.program_request import ProgramRequest
     from nsysprof.attention.case import Case
 
 EXAMPLES = (
@@ -239,7 +239,7 @@ def capture(
     _check_options(context, is_program=bool(program))
     metrics_hz = gpu_metrics_frequency if gpu_metrics else 0
     if program:
-        from nsysprof.app.program_request import ProgramRequest
+        from nsysprof.app.measuring.program_request import ProgramRequest
         from nsysprof.cli.terminal.program_output import parse_ranks
 
         _capture_program(
@@ -275,7 +275,7 @@ def capture(
             as_json=as_json,
         )
         return
-    from nsysprof.app import capture as use_case
+    from nsysprof.app.measuring import capture as use_case
 
     request = use_case.CaptureRequest(
         grid=options.parse_grid(backends, seq, batch, heads, kv_heads, head_dim, dtype, causal, pass_),
@@ -324,7 +324,7 @@ def _capture_program(request: ProgramRequest, *, hold: bool, dry_run: bool, as_j
     if hold:
         _hold_program(request, dry_run=dry_run, as_json=as_json)
         return
-    from nsysprof.app.capture_program import capture_program, plan_program_capture
+    from nsysprof.app.measuring.capture_program import capture_program, plan_program_capture
     from nsysprof.cli.terminal.program_output import end_with_program, print_program_plan, print_program_result
     from nsysprof.cli.terminal.progress import show_progress
 
@@ -337,7 +337,7 @@ def _capture_program(request: ProgramRequest, *, hold: bool, dry_run: bool, as_j
 
 
 def _hold_program(request: ProgramRequest, *, dry_run: bool, as_json: bool) -> None:
-    from nsysprof.app.hold_program import hold_program, plan_hold
+    from nsysprof.app.measuring.hold_program import hold_program, plan_hold
     from nsysprof.cli.terminal.program_output import end_with_held_program, print_hold_plan
     from nsysprof.cli.terminal.progress import show_progress
 
@@ -348,7 +348,7 @@ def _hold_program(request: ProgramRequest, *, dry_run: bool, as_json: bool) -> N
 
 
 def _print_plan(request: CaptureRequest, as_json: bool) -> None:
-    from nsysprof.app.capture import plan_capture
+    from nsysprof.app.measuring.capture import plan_capture
 
     planned = plan_capture(request)
     plan, folder = planned.plan, planned.folder

@@ -11,7 +11,7 @@ from nsysprof.cli import options
 from nsysprof.cli.terminal.console import print_json
 
 if TYPE_CHECKING:
-    from nsysprof.app.record import ProcessPart, RecordResult
+    from nsysprof.app.measuring.record import ProcessPart, RecordResult
 
 EXAMPLES = (
     "nsysprof record --seconds 10    # of the only program that `capture --hold` runs",
@@ -43,7 +43,7 @@ def record(
 
     The program runs on. Each recording is a capture of its own in the program's folder: recording-1, recording-2.
     """
-    from nsysprof.app import record as use_case
+    from nsysprof.app.measuring import record as use_case
     from nsysprof.cli.terminal.progress import show_progress
     from nsysprof.cli.terminal.standard_streams import mark_saved
 

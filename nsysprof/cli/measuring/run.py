@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nsysprof.cli import options
-from nsysprof.cli.measurement import run_measurement
+from nsysprof.cli.measuring.measurement import run_measurement
 from nsysprof.cli.terminal.console import print_json
 from nsysprof.errors import UsageError
 from nsysprof.files.json_file import json_value
 
 if TYPE_CHECKING:
-    from nsysprof.app.run import RunRequest, RunResult
+    from nsysprof.app.measuring.run import RunRequest, RunResult
 
 EXAMPLES = (
     "nsysprof run --policy policy.json -- python train.py",
@@ -37,7 +37,7 @@ def run(
     Works for every Python that the program starts, also under torchrun and torch.compile. Calls without a rule are left
     to torch, and so are all calls on another GPU or torch. The exit code is the program's.
     """
-    from nsysprof.app import run as use_case
+    from nsysprof.app.measuring import run as use_case
 
     if policy is None:
         raise UsageError("run needs a policy.", "Give --policy policy.json, the file that nsysprof tune wrote.")
@@ -52,7 +52,7 @@ def run(
 
 
 def _print_plan(request: RunRequest, as_json: bool) -> None:
-    from nsysprof.app.run import check_run
+    from nsysprof.app.measuring.run import check_run
 
     found = check_run(request)
     where = " with ".join(filter(None, (found.gpu_name or found.device, f"torch {found.torch_version}")))

@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from nsysprof.app.bench_program import ProgramBenchRequest, ProgramSide, bench_program, parse_program_side
+from nsysprof.app.measuring.bench_program import ProgramBenchRequest, ProgramSide, bench_program, parse_program_side
 from nsysprof.attention.policy_file import PolicyFile, PolicyRule, write_policy
 from nsysprof.errors import CaptureFailedError, PolicyError, UsageError
 from nsysprof.results.comparison import LatencyVerdict
-from nsysprof.results.program_runs import Sameness, StepSource
+from nsysprof.results.programs.program_runs import Sameness, StepSource
 
 PROGRAM = """
 import os, sys, time

@@ -15,7 +15,7 @@ from nsysprof.files.folder_kinds import CAPTURE
 from nsysprof.files.result_folder import claim_folder
 
 if TYPE_CHECKING:
-    from nsysprof.app.program_request import ProgramRequest
+    from nsysprof.app.measuring.program_request import ProgramRequest
     from nsysprof.capture.live.held_program import HeldProgram
     from nsysprof.capture.user_program.program_plan import ProgramPlan
     from nsysprof.capture.user_program.streamed import Ended
@@ -46,7 +46,7 @@ class HoldResult:
 
 def plan_hold(request: ProgramRequest) -> PlannedHold:
     """Return how the program would be held. Raise UsageError for what makes no sense."""
-    from nsysprof.app.capture_program import plan_program_capture
+    from nsysprof.app.measuring.capture_program import plan_program_capture
     from nsysprof.nsight.nsys_session import launch_argv
 
     _check(request)
@@ -124,7 +124,7 @@ class _Recorder:
             self._thread.join()
 
     def _record(self, held: HeldProgram) -> None:
-        from nsysprof.app.record import RecordRequest, record_held
+        from nsysprof.app.measuring.record import RecordRequest, record_held
 
         self._progress.tell(f"SIGUSR1: record {self._seconds:g} s")
         try:

@@ -13,7 +13,7 @@ from nsysprof.files.folder_kinds import CAPTURE
 from nsysprof.files.result_folder import claim_folder
 
 if TYPE_CHECKING:
-    from nsysprof.app.program_request import ProgramRequest
+    from nsysprof.app.measuring.program_request import ProgramRequest
     from nsysprof.capture.user_program.program_plan import ProgramPlan
     from nsysprof.capture.user_program.program_run import CapturedProgram
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nsysprof.app.bench import BenchRequest, dated_bench_folder, plan_bench, report_of, summarize
 from nsysprof.app.compare import CompareRequest, compare, parse_rules
+from nsysprof.app.measuring.bench import BenchRequest, dated_bench_folder, plan_bench, report_of, summarize
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.capture.measured_process import Setting
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, UsageError

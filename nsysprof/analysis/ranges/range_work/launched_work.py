@@ -13,8 +13,8 @@ from nsysprof.analysis.attribution.attribute import expand, merge
 from nsysprof.analysis.attribution.duration_statistics import summarize_durations
 from nsysprof.analysis.attribution.work_stretches import OrderedWork, add_up, parts_of_owners
 from nsysprof.analysis.kernel_names.variant_names import Names
-from nsysprof.analysis.ranges.name_kernels import name_kernels
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
+from nsysprof.analysis.ranges.range_work.name_kernels import name_kernels
 from nsysprof.errors import TraceForeignError
 from nsysprof.results.analysis import RANGE_KERNEL_COLUMNS
 from nsysprof.trace.schema import COPY, FILL, Int64s, Ints

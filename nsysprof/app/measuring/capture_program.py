@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nsysprof.app.program_request import ProgramRequest
+from nsysprof.app.measuring.program_request import ProgramRequest
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.errors import DataLossError, InterruptedCaptureError, MissingToolError, NsysprofError, UsageError
 from nsysprof.files.folder_kinds import CAPTURE
 from nsysprof.files.result_folder import claim_folder
 
 if TYPE_CHECKING:
-    from nsysprof.app.capture_torch import TorchChoice
+    from nsysprof.app.measuring.capture_torch import TorchChoice
     from nsysprof.capture.rank import RankIdentity
     from nsysprof.capture.user_program.program_plan import ProgramPlan
     from nsysprof.capture.user_program.program_run import CapturedProgram
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
     """Return how the program would be recorded here. Raise UsageError for what makes no sense."""
-    from nsysprof.app.capture_torch import choose_torch
+    from nsysprof.app.measuring.capture_torch import choose_torch
 
     plan, identity = _plan(request)
     choice = choose_torch(request)
@@ -79,7 +79,7 @@ def _plan(request: ProgramRequest) -> tuple[ProgramPlan, RankIdentity | None]:
 
 def capture_program(request: ProgramRequest, progress: Progress = SILENT) -> ProgramResult:
     """Record one program, and fill the capture folder; a failure is part of the result."""
-    from nsysprof.app.capture_torch import TorchChoice, capture_with_torch, may_use_torch, record_with_torch
+    from nsysprof.app.measuring.capture_torch import TorchChoice, capture_with_torch, may_use_torch, record_with_torch
     from nsysprof.app.trace_analysis.check_trace import check_trace
     from nsysprof.app.trace_analysis.join_recording_cost import cost_notes, read_costs
     from nsysprof.capture.folder import prepare_folder

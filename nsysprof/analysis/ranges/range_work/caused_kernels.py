@@ -7,8 +7,8 @@ import pandas as pd
 
 from nsysprof.analysis.attribution.caused_work import tabulate_caused
 from nsysprof.analysis.attribution.duration_statistics import sum_by
-from nsysprof.analysis.ranges.name_kernels import name_kernels
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
+from nsysprof.analysis.ranges.range_work.name_kernels import name_kernels
 from nsysprof.results.analysis import CAUSED_KERNEL_COLUMNS
 
 _OF_INSTANCES = ("adopted_kernel_count", "adopted_kernel_total_ns")

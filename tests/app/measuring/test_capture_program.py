@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nsysprof.app.capture_program import _failure
+from nsysprof.app.measuring.capture_program import _failure
 
 
 @pytest.mark.parametrize(
