@@ -1,5 +1,7 @@
-// Launch a known number of kernels from C++: on two streams, and in a graph that is replayed.
+// Launch a known number of kernels from C++: on two streams, and in a graph that is replayed. The number of launches
+// outside the graph may be given.
 #include <cstdio>
+#include <cstdlib>
 #include <cuda_runtime.h>
 
 __global__ void nsysprof_step(float *values) { values[threadIdx.x] += 1.0f; }
@@ -10,14 +12,15 @@ __global__ void nsysprof_step(float *values) { values[threadIdx.x] += 1.0f; }
         return 1;                                                                                                      \
     }
 
-int main() {
-    std::printf("EXPECT {\"nsysprof_step\": 220}\n");
+int main(int count, char **words) {
+    const int launches = count > 1 ? std::atoi(words[1]) : 120;
+    std::printf("EXPECT {\"nsysprof_step\": %d}\n", launches + 100);
     std::fflush(stdout);
     float *values;
     cudaStream_t streams[2];
     CHECK(cudaMalloc(&values, 256 * sizeof(float)));
     for (auto &stream : streams) CHECK(cudaStreamCreate(&stream));
-    for (int i = 0; i < 120; ++i) nsysprof_step<<<1, 256, 0, streams[i % 2]>>>(values);
+    for (int i = 0; i < launches; ++i) nsysprof_step<<<1, 256, 0, streams[i % 2]>>>(values);
     CHECK(cudaDeviceSynchronize());
     cudaGraph_t graph;
     cudaGraphExec_t ready;

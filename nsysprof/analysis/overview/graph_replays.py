@@ -1,4 +1,4 @@
-"""Compare the replays of each CUDA graph with one another: one that has fewer nodes than the others lost some."""
+"""Compare the replays of each CUDA graph with one another: one that lacks a node of the others lost it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nsysprof.notes import Remark, Severity, make_loss, make_note
-from nsysprof.trace.schema import PID_MASK, Tables
+from nsysprof.trace.schema import PID_MASK, Int64s, Tables
 
 # The upper half of a node's id is the graph. Files without it say nothing about graphs.
 _GRAPH_BITS = 32
@@ -30,7 +30,7 @@ class ShortReplays:
 
 
 def find_short_replays(tables: Tables) -> ShortReplays | None:
-    """Return what replays lack, judged by the longest replay of the same graph; None where nothing is missing."""
+    """Return what replays lack of the nodes that any replay of the same graph has; None where nothing is missing."""
     calls, work = tables.calls, tables.work
     rows = np.flatnonzero(work.in_graph_of[work.variant]) if work.in_graph_of.any() else np.zeros(0, dtype=np.int64)
     if calls is None or not len(rows):
@@ -50,18 +50,29 @@ def find_short_replays(tables: Tables) -> ShortReplays | None:
     pid = calls.tid_of[calls.variant[replays]] & PID_MASK
     graphs = np.stack((pid, least[replays] >> _GRAPH_BITS), axis=1)
     which = np.unique(graphs, axis=0, return_inverse=True)[1].reshape(-1)
-    longest = np.zeros(which.max() + 1, dtype=np.int64)
+    longest = _known_nodes(which, replays, call.astype(np.int64), node)
     np.maximum.at(longest, which, count[replays])
     lacking = longest[which] - count[replays]
     short = lacking > 0
     if not short.any():
         return None
     begins = calls.start_ns[replays]
-    are_last = all(
+    are_last = not short.all() and all(
         begins[short & (pid == each)].min() > begins[~short & (pid == each)].max(initial=-1)
         for each in np.unique(pid[short])
     )
     return ShortReplays(int(short.sum()), len(replays), int(lacking.sum()), are_last)
+
+
+def _known_nodes(which: Int64s, replays: Int64s, call: Int64s, node: Int64s) -> Int64s:
+    """Return how many different nodes the replays of each graph have together.
+
+    which: the graph of each replay. replays: their calls. call, node: of each piece of work.
+    """
+    place = np.searchsorted(replays, call)
+    known, number = np.unique(node, return_inverse=True)
+    pairs = np.unique(which[place] * len(known) + number.reshape(-1))
+    return np.bincount(pairs // len(known), minlength=which.max() + 1)
 
 
 def judge_short_replays(found: ShortReplays) -> Remark:

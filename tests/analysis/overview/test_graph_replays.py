@@ -30,6 +30,10 @@ def test_a_dropped_node_is_found_whichever_it_is(tmp_path, dropped):
     assert find(tmp_path, [(0, range(3)), (0, left), (0, range(3))]) == ShortReplays(1, 3, 1, are_last=False)
 
 
+def test_replays_that_each_lost_another_node_are_judged_by_all_of_them(tmp_path):
+    assert find(tmp_path, [(0, (1, 2)), (0, (0, 2)), (0, (0, 1))]) == ShortReplays(3, 3, 3, are_last=False)
+
+
 def test_the_last_replay_may_have_been_cut_off(tmp_path):
     assert find(tmp_path, [(0, range(3)), (0, range(3)), (0, range(1))]) == ShortReplays(1, 3, 2, are_last=True)
 

@@ -1,3 +1,11 @@
+import runpy
+import shutil
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
 from nsysprof.analysis.overview.self_check import check_recording
 from nsysprof.results.checks.recording_check import CudaProcess, Lost, WatchedGpu
 from nsysprof.trace.open import open_trace
@@ -29,6 +37,35 @@ def test_a_real_trace_has_lost_nothing(trace_path):
     assert (found.lost, found.kernels, found.launches) == ((), 1086, 1086)
     for name in ("graph_node", "graph_whole", "mp"):
         assert check(trace_path(name)).lost == (), name
+
+
+# What the stand-in of scripts/prove_captures plants, and by what it is found.
+PLANTED = {
+    "none": (),
+    "a third of the kernels": (Lost.KERNELS, Lost.GRAPH_NODES),
+    "one kernel in fifty": (Lost.KERNELS, Lost.GRAPH_NODES),
+    "all kernels": (Lost.KERNELS,),
+    "nodes of graphs": (Lost.GRAPH_NODES,),
+    "all nodes of graphs": (Lost.KERNELS,),
+    "the second half": (Lost.KERNELS,),
+    "kernels of a process": (Lost.KERNELS,),
+    "all of a process": (Lost.PROCESS,),
+    "all of CUDA": (Lost.PROCESS,),
+}
+
+
+@pytest.mark.parametrize("loss", PLANTED)
+def test_losses_that_are_planted_in_a_real_trace_are_found(trace_path, tmp_path, loss):
+    losses = runpy.run_path(str(Path(__file__).parents[3] / "scripts/planted/lossy_nsys"))["LOSSES"]
+    assert losses.keys() == PLANTED.keys()
+    shutil.copyfile(trace_path("graph_node"), tmp_path / "t.sqlite")
+    with closing(sqlite3.connect(tmp_path / "t.sqlite")) as database:
+        (pid,) = database.execute("SELECT (globalPid >> 24) & 16777215 FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchone()
+        for statement in losses[loss]:
+            with suppress(sqlite3.OperationalError):  # the trace has no such table
+                database.execute(statement)
+        database.commit()
+    assert check(tmp_path / "t.sqlite", WatchedGpu((CudaProcess(pid, "p"),), is_whole=True)).lost == PLANTED[loss]
 
 
 def test_what_older_versions_of_nsys_lost_on_a_new_driver(trace_path):

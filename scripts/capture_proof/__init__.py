@@ -1,0 +1,1 @@
+"""Programs that count their own kernels, what traces hold of them, and losses that are planted."""
