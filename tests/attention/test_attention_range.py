@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysprof.attention.attention_range import AttentionRange, parse_attention_range
-from nsysprof.workload.program_start.attention_calls import Seen
+from nsysprof.workload.program_start.attention_calls.seen_call import Seen
 
 FACTS = {
     "batch": 2, "heads": 32, "kv_heads": 8, "seq_q": 128, "seq_kv": 1024, "head_dim": 64, "head_dim_v": 64,

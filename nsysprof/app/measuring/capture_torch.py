@@ -23,7 +23,7 @@ _STARTS_PYTHON = ("torchrun", "accelerate", "deepspeed", "pytest", "ipython", "u
 
 @dataclass(frozen=True)
 class TorchChoice:
-    """That torch's profiler records, and why nsys does not; the reason is empty where the user wanted it so."""
+    """Say why torch's own profiler records in place of nsys; the reason is empty where the user wanted it so."""
 
     reason: str = ""
 

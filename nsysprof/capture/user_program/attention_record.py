@@ -11,8 +11,8 @@ from msgspec import DecodeError, json
 
 from nsysprof.notes import Note, make_note
 
-# The names of the hook's files in tracebacks.
-HOOK_FILES = ("attention_hook.py", "attention_calls.py", "attention_facts.py")
+# The names of the hook's files in tracebacks, and of its folder.
+HOOK_FILES = ("attention_hook.py", "attention_calls/", "attention_facts.py")
 # Fewer calls say nothing of a share of time.
 _LEAST_CALLS = 10
 

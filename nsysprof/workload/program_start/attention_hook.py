@@ -1,7 +1,7 @@
 """Watch a captured program's attention: wrap its functions as they are imported, and write what was called at its end.
 
 It needs nothing but the standard library, because it runs in the program's own Python. What a call is named, and how
-it becomes a range, is in attention_calls.py beside this file.
+it becomes a range, is in the folder attention_calls beside this file.
 """
 
 from __future__ import annotations
@@ -78,8 +78,9 @@ class AttentionHook:
                 self._calls.problem(f"{type(error).__name__}: {error}")
 
     def _wrap_torch(self, torch: Any) -> None:
-        calls = _load("attention_calls")
-        self._calls = calls.AttentionCalls(torch, _load("attention_facts"), calls.find_marker(torch))
+        calls = _load("attention_calls", "attention_calls")
+        marker = _load("attention_calls", "range_marker").find_marker(torch)
+        self._calls = calls.AttentionCalls(torch, _load("attention_facts"), marker)
         process = os.getpid()
         atexit.register(lambda: self._attempt(lambda: self._write(process)))
         os.register_at_fork(after_in_child=self._after_fork)
@@ -91,11 +92,12 @@ class AttentionHook:
         _keep_scriptable(wrapped)
         for name in _LAYERS:
             self._calls.wrap_in(torch, name)
+        compiled = _load("attention_calls", "compiled_calls")
         for name in _OPERATORS:
             for suffix in ("", "_backward"):
                 packet = getattr(torch.ops.aten, name + suffix, None)
                 if packet is not None:
-                    self._calls.wrap_operator(packet.default, is_backward=bool(suffix))
+                    compiled.wrap_operator(self._calls, packet.default, is_backward=bool(suffix))
 
     def _wrap_named(self, names: Sequence[str]) -> Callable[[Any], None]:
         """Return a function that wraps those of a module's functions that it has."""
@@ -107,7 +109,8 @@ class AttentionHook:
         return wrap
 
     def _wrap_compiled_flex(self, module: Any) -> None:
-        self._known_calls().wrap_triton(module.CachingAutotuner)
+        calls = self._known_calls()
+        _load("attention_calls", "compiled_calls").wrap_triton(calls, module.CachingAutotuner)
 
     def _known_calls(self) -> Any:
         if self._calls is None:
@@ -146,9 +149,18 @@ def _keep_scriptable(wrapped: Any) -> None:
         builtins._builtin_ops.append((wrapped, name))
 
 
-def _load(name: str) -> Any:
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py")  # noqa: PTH100, PTH118, PTH120
-    spec = importlib.util.spec_from_file_location(f"nsysprof_{name}", path)
+def _load(name: str, part: str = "") -> Any:
+    """Return a module of this folder, or a part of a folder in it, which the program's own path does not have."""
+    if part:
+        _load(name)
+        return importlib.import_module(f"nsysprof_{name}.{part}")
+    loaded = sys.modules.get(f"nsysprof_{name}")
+    if loaded is not None:
+        return loaded
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name)  # noqa: PTH100, PTH118, PTH120
+    folders = [path] if os.path.isdir(path) else None  # noqa: PTH112
+    file = os.path.join(path, "__init__.py") if folders else f"{path}.py"  # noqa: PTH118
+    spec = importlib.util.spec_from_file_location(f"nsysprof_{name}", file, submodule_search_locations=folders)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

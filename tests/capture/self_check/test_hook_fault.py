@@ -10,7 +10,7 @@ from nsysprof.capture.self_check.hook_fault import why_suspected
 from nsysprof.capture.user_program.streamed import Ended
 from tests.builders.run_command import run
 
-TRACEBACK = 'Traceback (most recent call last):\n  File "/x/attention_calls.py", line 3, in attention\nValueError\n'
+TRACEBACK = 'Traceback (most recent call last):\n  File "/x/attention_calls/call_key.py", line 3, in run\nValueError\n'
 
 
 def ended(code: int | None, *, interrupted: int | None = None) -> Ended:

@@ -1,0 +1,1 @@
+"""Turn each call of attention in a program into a range, and count the calls. The program imports this by its path."""

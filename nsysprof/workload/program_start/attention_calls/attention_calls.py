@@ -1,0 +1,276 @@
+"""Turn each call of attention into a range that is named after its shape, and count the calls.
+
+It needs nothing but the standard library and the program's torch. A name is
+
+    attention::<fwd|bwd>::<function>::B=..::H=..::KV=..::Q=..::K=..::D=..::dtype=..::causal=..::mask=..::...::at=FILE:LINE
+
+as nsysprof.attention.attention_range reads it. A call is described when it is first seen; later ones are looked up.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from .backward_nodes import measure_hooks, path_to_last
+from .call_key import autocast_of, is_plain, key_of
+from .seen_call import Seen, TimedCalls
+
+# One call in so many is timed: reading the clock takes longer than all else on some machines.
+_TIMED_EVERY = 16
+# More different calls than this share a name without a shape, because a program may change its shapes for ever.
+_MOST_CALLS = 20_000
+_MOST_PROBLEMS = 20
+_LONGEST_PROBLEM = 500
+_clock = time.perf_counter_ns
+# The folder of what runs in the user's program.
+_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
+
+
+class AttentionCalls:
+    """All calls of this process. facts: the module attention_facts."""
+
+    def __init__(self, torch: Any, facts: Any, marker: tuple[Any, Any, str]) -> None:
+        self.torch, self._facts = torch, facts
+        self._push, self._pop, self._marker = marker
+        # torch's folder and nsysprof's, whose policy may stand between the program and torch.
+        here = os.path.dirname(os.path.dirname(_FOLDER))  # noqa: PTH120
+        torch_folder = os.path.dirname(os.path.abspath(torch.__file__))  # noqa: PTH100, PTH120
+        self._inner = (torch_folder + os.sep, here + os.sep, "<")
+        # By the address of a code object, which is kept: whether it is torch's or made by torch.
+        self._codes: dict[int, tuple[Any, bool]] = {}
+        self.types: dict[type, bool] = {torch.Tensor: True, torch.nn.Parameter: True}
+        self._autocast = autocast_of(torch)
+        self._full = torch.float32
+        self.inside = threading.local()
+        self._problems: list[str] = []
+        self._pending: list[str] = []
+        # Called when the first call of a process is described.
+        self.on_first: Callable[[], None] = lambda: None
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all calls."""
+        self._seen: dict[Any, Seen] = {}
+        # The forward calls of compiled programs, by the sizes of their inputs.
+        self.by_sizes: dict[str, Seen] = {}
+        self._count = self._first_ns = self._described_ns = self._descriptions = 0
+        self._forward, self._backward = TimedCalls(), TimedCalls()
+
+    def problem(self, text: str) -> None:
+        """Keep why something is not recorded."""
+        if len(self._problems) < _MOST_PROBLEMS and text not in self._problems:
+            self._problems.append(text[:300])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all calls, and what it cost to record them (ns)."""
+        cuda = self.torch.cuda
+        gpu = cuda.get_device_name() if cuda.is_available() and cuda.is_initialized() else None
+        return {
+            "calls": [seen.to_json() for seen in dict.fromkeys(self._seen.values())],
+            "ranges": self._marker,
+            "own_ns": self._own_ns(),
+            "wall_ns": max(0, self._forward.end_ns - self._first_ns),
+            "count": self._forward.calls,
+            "problems": self._problems,
+            "torch_version": str(self.torch.__version__),
+            "gpu_name": gpu,
+        }
+
+    def _own_ns(self) -> int:
+        """Return what recording took up to the last call that was timed (ns): this code, and autograd's for calling it.
+
+        What autograd takes for a backward pass is measured here and now.
+        """
+        watched = sum(seen.backward for seen in self._seen.values() if seen.training)
+        engine = watched * measure_hooks(self.torch) if watched else 0
+        return (
+            self._described_ns + self._forward.total_ns(self._forward.calls) + self._backward.total_ns(watched) + engine
+        )
+
+    def wrap_function(self, original: Callable[..., Any], function: str) -> Callable[..., Any]:
+        """Return a function that does what `original` does, within a range. function: its name in the range."""
+        is_compiling = getattr(getattr(self.torch, "compiler", None), "is_compiling", lambda: False)
+        run = self._run if function == "sdpa" else self._run_alone
+
+        @functools.wraps(original)
+        def attention(*args: Any, **kwargs: Any) -> Any:
+            if is_compiling():  # the compiler sees the original function alone
+                return original(*args, **kwargs)
+            return run(original, function, args, kwargs)
+
+        return attention
+
+    def wrap_in(self, module: Any, function: str) -> None:
+        """Wrap a function of a module, where it has one."""
+        original = getattr(module, function, None)
+        if original is not None:
+            setattr(module, function, self.wrap_function(original, function))
+
+    def run_part(self, seen: Seen, which: str, began: int, original: Any, args: Any, kwargs: Any) -> Any:
+        """Run one pass of a compiled call in a range. A mode of the program may run the same operator within."""
+        self.inside.depth = True
+        self._push(seen.names[which])
+        called = _clock() if began else 0
+        try:
+            return original(*args, **kwargs)
+        finally:
+            returned = _clock() if began else 0
+            self._pop()
+            self.inside.depth = False
+            if which == "bwd":
+                seen.backward += 1
+            else:
+                seen.forward += 1
+            if began:
+                self._spent(began, called, returned)
+
+    def _run_alone(self, original: Any, function: str, args: Any, kwargs: Any) -> Any:
+        """Run a function that is written in Python, whose own calls of operators have no ranges."""
+        inside = self.inside
+        if getattr(inside, "depth", False):
+            return original(*args, **kwargs)
+        inside.depth = True
+        try:
+            return self._run(original, function, args, kwargs, 3)
+        finally:
+            inside.depth = False
+
+    def _run(self, original: Any, function: str, args: Any, kwargs: Any, depth: int = 2) -> Any:
+        began = self.begin()
+        seen = self.find(function, args, kwargs, sys._getframe(depth), "fwd")
+        if seen is None:
+            out = original(*args, **kwargs)
+            self._problems += self._pending  # a call that failed has no need to be recorded
+            self._pending = []
+            return out
+        self._push(seen.names["fwd"])
+        called = _clock() if began else 0
+        try:
+            out = original(*args, **kwargs)
+        finally:
+            returned = _clock() if began else 0
+            self._pop()
+            seen.forward += 1
+        node = getattr(out[0] if type(out) is tuple else out, "grad_fn", None)
+        if node is not None:
+            self._watch_backward(seen, node, args, kwargs)
+        if began:
+            self._spent(began, called, returned)
+        return out
+
+    def begin(self) -> int:
+        """Return when a call began, where it is one of those that are timed; else 0."""
+        self._count += 1
+        if self._count % _TIMED_EVERY != 2:
+            return 0
+        self._before = self._descriptions
+        return _clock()
+
+    def _spent(self, began: int, called: int, returned: int) -> None:
+        end = _clock()
+        if self._before == self._descriptions:  # descriptions are counted by themselves
+            self._forward.add(called - began + end - returned, end, self._count)
+
+    def find(self, function: str, args: Any, kwargs: Any, frame: Any, which: str) -> Seen | None:
+        """Return what a call is counted under; None for one that is not recorded."""
+        try:
+            query = args[0] if args else next(iter(kwargs.values()))
+            known = self.types.get(type(query))
+            if known is None:
+                known = self.types[type(query)] = is_plain(self.torch, query)
+            if not known:
+                return None
+            place = frame
+            code = self._codes.get(id(frame.f_code))
+            if code is None or code[1]:
+                place = self._caller(frame)
+            dtype = query.dtype
+            cast = self._autocast() if dtype is self._full else None
+            at = (0, 0) if place is None else (id(place.f_code), place.f_lasti)
+            if function == "sdpa" and len(args) == 3:  # the usual form, without a loop over the arguments
+                mask = kwargs.get("attn_mask")
+                if mask is None:
+                    key: Any = (at, query.shape, args[1].shape, dtype, cast, *kwargs.values())
+                else:
+                    others = (kwargs.get("dropout_p"), kwargs.get("is_causal"), kwargs.get("scale"))
+                    key = (at, query.shape, args[1].shape, dtype, cast, mask.shape, mask.dtype, *others)
+            else:
+                key = (function, at, cast, *key_of(args, kwargs))
+            found = self._seen.get(key)
+            if found is None:
+                found = self._seen[key] = self._describe(function, args, kwargs, place, cast)
+            return found
+        except Exception as error:  # noqa: BLE001 - a call that cannot be described runs all the same
+            text = f"{function}: {type(error).__name__}: {error}"[:_LONGEST_PROBLEM]
+            if len(self._problems) < _MOST_PROBLEMS and text not in self._problems:
+                self._pending = [text]
+            return None
+
+    def _describe(self, function: str, args: Any, kwargs: Any, place: Any, cast: Any) -> Seen:
+        if len(self._seen) >= _MOST_CALLS:
+            self.problem("more different calls than are told apart")
+            return self._seen.setdefault(function, Seen(function, {}, ""))
+        began = _clock()
+        if not self._seen:
+            self._first_ns = began
+            self.on_first()
+        facts = self._facts.facts_of(function, args, kwargs, cast)
+        site = "" if place is None else f"{self._facts.shorten_path(place.f_code.co_filename)}:{place.f_lineno}"
+        seen = Seen(function, facts, site)
+        self._prepare_hooks(seen)
+        self._descriptions += 1
+        self._described_ns += _clock() - began
+        return seen
+
+    def _caller(self, frame: Any) -> Any:
+        """Return the innermost frame that is neither torch's own nor code that torch wrote."""
+        codes = self._codes
+        while frame is not None:
+            code = frame.f_code
+            known = codes.get(id(code))
+            if known is None:
+                path = code.co_filename
+                inner = path.startswith(self._inner) and path not in ("<string>", "<stdin>")
+                known = codes[id(code)] = (code, inner or "torchinductor_" in path or path.endswith("contextlib.py"))
+            if not known[1]:
+                return frame
+            frame = frame.f_back
+        return None
+
+    def _watch_backward(self, seen: Seen, node: Any, args: Any, kwargs: Any) -> None:
+        """Have a range open while the nodes of this call run in the backward pass."""
+        try:
+            seen.training += 1
+            path = seen.paths.get(type(node))
+            if path is None:
+                path = seen.paths[type(node)] = path_to_last(node, [*args, *kwargs.values()])
+            last = node
+            for place in path:
+                last = last.next_functions[place][0]
+            node.register_prehook(seen.before)
+            last.register_hook(seen.after)
+        except Exception as error:  # noqa: BLE001
+            self.problem(f"backward of {seen.function}: {type(error).__name__}: {error}")
+
+    def _prepare_hooks(self, seen: Seen) -> None:
+        push, pop, name, samples = self._push, self._pop, seen.names["bwd"], self._backward
+
+        def before(gradients: Any) -> None:
+            seen.backward += 1
+            if seen.backward % _TIMED_EVERY == 2:
+                began = _clock()
+                push(name)
+                samples.add(2 * (_clock() - began), 0, 0)  # opening a range and closing it
+            else:
+                push(name)
+
+        def after(results: Any, gradients: Any) -> None:
+            pop()
+
+        seen.before, seen.after = before, after

@@ -1,0 +1,61 @@
+"""Define what is counted of calls of attention: the shape and the line that they share, and how long some took."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_LONGEST_NAME = 500
+_KEYS = {
+    "batch": "B", "heads": "H", "kv_heads": "KV", "seq_q": "Q", "seq_kv": "K", "head_dim": "D", "head_dim_v": "DV",
+    "dtype": "dtype", "causal": "causal", "mask": "mask", "dropout": "p", "layout": "layout",
+}  # fmt: skip
+
+
+class Seen:
+    """Calls of one shape from one line of the program."""
+
+    __slots__ = ("after", "backward", "before", "facts", "forward", "function", "names", "paths", "site", "training")
+
+    def __init__(self, function: str, facts: dict[str, Any], site: str) -> None:
+        self.function, self.facts, self.site = function, facts, site
+        self.forward = self.backward = self.training = 0
+        self.names = {which: self._name(which) for which in ("fwd", "bwd")}
+        # The way from the node of the result to the last node of the backward pass, by the type of the former.
+        self.paths: dict[type, tuple[int, ...]] = {}
+        self.before: Any = None
+        self.after: Any = None
+
+    def _name(self, which: str) -> str:
+        facts = {
+            key: int(value) if isinstance(value, bool) else value
+            for name, key in _KEYS.items()
+            if (value := self.facts.get(name)) is not None
+        }
+        if facts.get("DV") == facts.get("D"):
+            facts.pop("DV", None)
+        if not facts.get("p"):
+            facts.pop("p", None)
+        words = ["attention", which, self.function, *(f"{key}={value}" for key, value in facts.items())]
+        name = "::".join(words)
+        return f"{name}::at={self.site[-(_LONGEST_NAME - len(name)) :]}" if self.site else name
+
+    def to_json(self) -> dict[str, Any]:
+        counts = {"forward": self.forward, "backward": self.backward, "training": self.training}
+        return {"function": self.function, "site": self.site, **self.facts, **counts}
+
+
+class TimedCalls:
+    """Calls that were timed."""
+
+    def __init__(self) -> None:
+        self.number = self.sum_ns = self.end_ns = self.calls = 0
+
+    def add(self, spent_ns: int, end_ns: int, calls: int) -> None:
+        """Add one call, which ended at end_ns as the one of number `calls`."""
+        self.number += 1
+        self.sum_ns += spent_ns
+        self.end_ns, self.calls = end_ns, calls
+
+    def total_ns(self, calls: int) -> int:
+        """Return what so many calls took, by the mean of those that were timed."""
+        return self.sum_ns * calls // self.number if self.number else 0
