@@ -20,7 +20,7 @@ from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.analysis.ranges.range_launches import RangeLaunches, count_launches
 from nsysprof.analysis.ranges.range_traffic import add_traffic, gpu_use_table, number_families
 from nsysprof.analysis.ranges.range_tree import tabulate_tree
-from nsysprof.analysis.ranges.range_work.all_work import add_all_work
+from nsysprof.analysis.ranges.range_work.all_work import add_all_work, sum_all_work
 from nsysprof.analysis.ranges.range_work.caused_kernels import add_caused
 from nsysprof.analysis.ranges.range_work.exclusive_kernels import count_exclusive
 from nsysprof.analysis.ranges.range_work.launched_work import LaunchedWork, sum_launched
@@ -76,6 +76,7 @@ def summarize_ranges(evidence: RangeEvidence, *, unfold: bool = False) -> RangeS
         work = sum_launched(evidence, ordered, pool)
         structure.result()
     each, launches = measured.result(), counted.result()
+    all_work = sum_all_work(evidence, ordered, work.sums["gpu_busy_ns"])
     del ordered  # running sums as large as the columns of the trace
     wall = (ranges["end_ns"] - ranges["start_ns"]).to_numpy(dtype=np.int64)
     table = _tabulate(evidence, work, each, launches, wall)
@@ -85,7 +86,7 @@ def summarize_ranges(evidence: RangeEvidence, *, unfold: bool = False) -> RangeS
     hidden = opaque[0] | opaque[1]
     tree = _tabulate_tree(evidence, each, hidden, launches.is_lost_instance, unfold=unfold)
     caused = add_caused(table, instances, evidence)
-    add_all_work(table, instances, evidence)
+    add_all_work(table, instances, evidence, all_work)
     slow = mark_slow_instances(instances, evidence, each)
     blank_unknown(table, instances, evidence, opaque, launches)
     table["peak_vram_bytes"] = _peaks(evidence)

@@ -10,11 +10,17 @@ import pandas as pd
 from nsysprof.analysis.attribution.attribute import expand, merge
 from nsysprof.analysis.attribution.caused_work import CausedWork
 from nsysprof.analysis.attribution.intervals import union_ns
+from nsysprof.analysis.attribution.work_stretches import OrderedWork, add_up
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.trace.schema import COPY, FILL, Int64s, Rows, Work
 
-_OF_RANGES = ("all_busy_ns", "caused_memcpy_bytes", "caused_memset_bytes")
+_BYTES = (("caused_memcpy_bytes", COPY), ("caused_memset_bytes", FILL))
+_OF_RANGES = ("all_busy_ns", *(name for name, _ in _BYTES))
 _OF_INSTANCES = ("captured_kernel_count", "captured_kernel_total_ns")
+# Only ranges of a thread wait for another thread.
+_WAITING = "PushPop"
+# Owners, and from which place up to which other one each has the work of an order.
+Stretches = tuple[Int64s, Int64s, Int64s]
 
 
 @dataclass(frozen=True)
@@ -43,39 +49,120 @@ class _Lists:
         return np.concatenate([self.values[:0], *(self.get(key) for key in keys.tolist())])
 
 
-def add_all_work(table: pd.DataFrame, instances: pd.DataFrame, evidence: RangeEvidence) -> None:
-    """Write into both tables the busy time of all work of a range, and the copies, fills and kernels that it caused.
+@dataclass(frozen=True)
+class AllWork:
+    """What ranges launched and caused: by column, a number for each group, or for each instance. Empty if not asked."""
+
+    of_ranges: dict[str, Int64s]
+    of_instances: dict[str, Int64s]
+
+
+def sum_all_work(evidence: RangeEvidence, ordered: dict[str, OrderedWork], busy_ns: Int64s) -> AllWork:
+    """Return the busy time of all work of each range, and the copies, fills and kernels that it caused.
 
     A piece of work counts once in a range, whether it launched, adopted or captured it.
+
+    busy_ns: the busy time of what each group launched. A group that caused nothing more has no other busy time.
     """
     caused = evidence.caused
     columns = {name: np.zeros(evidence.groups, dtype=np.int64) for name in _OF_RANGES}
     of_instances = {name: np.zeros(len(evidence.group), dtype=np.int64) for name in _OF_INSTANCES}
     if caused is not None:
-        columns["all_busy_ns"] = table["gpu_busy_ns"].fillna(0).to_numpy(dtype=np.int64).copy()
-        _sum_groups(columns, evidence, caused)
+        columns["all_busy_ns"] = busy_ns.copy()
+        creators = _Lists.of(evidence.group[caused.creators[0]], caused.creators[1])
+        adopted = _adopted_stretches(evidence, caused)
+        _sum_adopted(columns, evidence, adopted, creators.keys, ordered)
+        if len(creators.keys):
+            _sum_captured(columns, evidence, adopted, creators, caused)
         _sum_instances(of_instances, evidence, caused)
-    for name, values in columns.items():
-        table[name] = pd.arrays.IntegerArray(values, np.full(len(values), caused is None))
-    for name, values in of_instances.items():
-        instances[name] = pd.arrays.IntegerArray(values[evidence.listed], np.full(len(values), caused is None))
+    return AllWork(columns, of_instances)
 
 
-def _sum_groups(columns: dict[str, Int64s], evidence: RangeEvidence, caused: CausedWork) -> None:
-    owner, row = caused.all_adopted_pairs(evidence.attributed.structure.parent)
-    adopted = _Lists.of(evidence.group[owner], row)
-    creators = _Lists.of(evidence.group[caused.creators[0]], caused.creators[1])
-    nodes = _rows_of_nodes(caused)
-    if len(adopted.keys) == len(creators.keys) == 0:
+def add_all_work(table: pd.DataFrame, instances: pd.DataFrame, evidence: RangeEvidence, found: AllWork) -> None:
+    """Write into both tables what sum_all_work found; unknown where only launches are asked for."""
+    unknown = evidence.caused is None
+    for name, values in found.of_ranges.items():
+        table[name] = pd.arrays.IntegerArray(values, np.full(len(values), unknown))
+    for name, values in found.of_instances.items():
+        instances[name] = pd.arrays.IntegerArray(values[evidence.listed], np.full(len(values), unknown))
+
+
+def _adopted_stretches(evidence: RangeEvidence, caused: CausedWork) -> Stretches:
+    """Return what the ranges of each group adopted, in the order of the calls of each thread: group, low, high.
+
+    A helper launches its work in one go, so that there are few stretches of much work.
+    """
+    none = np.zeros(0, dtype=np.int64)
+    rows = np.concatenate((caused.adopted_row, caused.other_row))
+    if len(rows) == 0:
+        return none, none, none
+    order = evidence.attributed.segments[_WAITING].order
+    place = np.zeros(len(evidence.work), dtype=np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    at = place[rows]
+    by_place = np.argsort(at, kind="stable")
+    at, owner = at[by_place], np.concatenate((caused.adopted_owner, caused.other_owner))[by_place]
+    fresh = np.ones(len(at), dtype=np.bool_)
+    fresh[1:] = (owner[1:] != owner[:-1]) | (at[1:] != at[:-1] + 1)
+    begins = np.flatnonzero(fresh)
+    owner, low = owner[begins], at[begins].astype(np.int64)
+    high = low + np.diff(np.append(begins, len(at)))
+    found = []
+    while len(owner):
+        found.append((evidence.group[owner], low, high))
+        above = evidence.attributed.structure.parent[owner]
+        known = above >= 0
+        owner, low, high = above[known], low[known], high[known]
+    group, low, high = (np.concatenate(column) for column in zip(*found, strict=True))
+    return merge(group, low, high)
+
+
+def _sum_adopted(
+    columns: dict[str, Int64s],
+    evidence: RangeEvidence,
+    adopted: Stretches,
+    creators: Int64s,
+    ordered: dict[str, OrderedWork],
+) -> None:
+    """Sum up all work of the groups that adopted some and captured none, from running sums."""
+    groups = np.setdiff1d(adopted[0], creators)
+    if len(groups) == 0:
         return
+    work, segments = ordered[_WAITING], evidence.attributed.segments[_WAITING]
+    launched = evidence.group[segments.instance], segments.low, segments.high
+    own = merge(*_of_groups(launched, groups))
+    every = merge(*(np.concatenate(pair) for pair in zip(own, _of_groups(adopted, groups), strict=True)))
+    busy = np.zeros(evidence.groups, dtype=np.int64)
+    for device in work.devices:
+        group, low, high = every
+        busy += device.busy(group, *device.stretches(low, high), evidence.groups)
+    columns["all_busy_ns"][groups] = busy[groups]
+    for name, kind in _BYTES:
+        columns[name] += add_up(every[0], work.bytes_of(kind, *every[1:]), evidence.groups)
+        columns[name] -= add_up(own[0], work.bytes_of(kind, *own[1:]), evidence.groups)
+
+
+def _of_groups(stretches: Stretches, groups: Int64s) -> Stretches:
+    """Return the stretches of some groups."""
+    group, low, high = stretches
+    mine = np.isin(group, groups)
+    return group[mine], low[mine], high[mine]
+
+
+def _sum_captured(
+    columns: dict[str, Int64s], evidence: RangeEvidence, adopted: Stretches, creators: _Lists, caused: CausedWork
+) -> None:
+    """Sum up all work of the groups that captured some, piece by piece."""
+    nodes = _rows_of_nodes(caused)
     launched = _Launched(evidence)
-    for group in np.union1d(adopted.keys, creators.keys).tolist():
+    order = evidence.attributed.segments[_WAITING].order
+    for group in creators.keys.tolist():
         own = launched.of_group(group)
-        more = np.concatenate((adopted.get(group), nodes.get_all(np.unique(creators.get(group)))))
-        more = np.setdiff1d(more, own)
+        helped = _rows([(order, *adopted)], group)
+        more = np.setdiff1d(np.concatenate((helped, nodes.get_all(np.unique(creators.get(group))))), own)
         if len(more):
             columns["all_busy_ns"][group] = _busy(evidence.work, np.concatenate((own, more)))
-            for name, kind in (("caused_memcpy_bytes", COPY), ("caused_memset_bytes", FILL)):
+            for name, kind in _BYTES:
                 columns[name][group] = _bytes(evidence.work, more, kind)
 
 

@@ -64,6 +64,14 @@ def test_copies_of_replays_and_of_helpers_are_in_the_totals(tmp_path):
     assert found["forward"]["all_busy_ns"] == found["forward"]["gpu_busy_ns"] > 0
 
 
+def test_adopted_work_inside_nested_ranges_of_one_name_counts_once(tmp_path):
+    builder = training(TraceBuilder(), steps=2)
+    builder.range(3_110, 7_990, "step")  # around `backward`, and inside another `step`
+    found = rows(analyze_adopted(builder, tmp_path))
+    assert found["step"]["all_busy_ns"] == found["forward"]["all_busy_ns"] + found["backward"]["all_busy_ns"]
+    assert found["backward"]["all_busy_ns"] == 18 * 50  # 9 kernels of 50 ns in each of two steps, one after the other
+
+
 def test_launched_only_leaves_it_unknown(tmp_path):
     found = rows(analyze_adopted(training(TraceBuilder()), tmp_path, launched_only=True))
     assert pd.isna(found["backward"]["all_busy_ns"])
