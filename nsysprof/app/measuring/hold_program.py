@@ -57,7 +57,7 @@ def plan_hold(request: ProgramRequest) -> PlannedHold:
             "--hold holds one program, and this process is a rank of a job.",
             "Hold the launcher: nsysprof capture --hold -- LAUNCHER.",
         )
-    argv = launch_argv(planned.nsys, "SESSION", list(planned.plan.argv), _options(planned.plan))
+    argv = launch_argv(planned.nsys, "SESSION", list(planned.plan.argv), planned.plan.session_options)
     return PlannedHold(planned.plan, planned.folder, planned.nsys, tuple(argv))
 
 
@@ -93,7 +93,6 @@ def _run(planned: PlannedHold, request: ProgramRequest, folder: Path, progress: 
         folder,
         planned.nsys,
         own_watchers(quiet_stdout=request.stdout_to_stderr),
-        options=_options(planned.plan),
         announce=announce,
         on_signal={signal.SIGUSR1: recorder.begin},
         say=progress.tell,
@@ -135,10 +134,6 @@ class _Recorder:
         if result.failure is not None:
             self._progress.tell(f"{result.failure.text} -> {result.failure.next_step}")
         self._progress.tell(f"recording in {result.folder}; next: nsysprof analyze {result.folder}")
-
-
-def _options(plan: ProgramPlan) -> tuple[str, ...]:
-    return (f"--trace={plan.trace}", *plan.nsys_options)
 
 
 def _check(request: ProgramRequest) -> None:

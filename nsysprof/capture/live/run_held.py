@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from nsysprof.capture.folder import remove_work
@@ -11,6 +12,7 @@ from nsysprof.capture.live.held_program import FORMAT_VERSION, HOLD_PID, HeldPro
 from nsysprof.capture.machine import collect_machine
 from nsysprof.capture.manifest import Program, program_manifest, write_manifest
 from nsysprof.capture.measured_process import LOGS
+from nsysprof.capture.self_check.settle import settle_options
 from nsysprof.capture.user_program.program_plan import ProgramPlan
 from nsysprof.capture.user_program.record_program import Say, Watchers, program_environment
 from nsysprof.capture.user_program.streamed import Ended, Streams, run_streamed
@@ -27,7 +29,6 @@ def run_held(
     nsys: Path,
     watchers: Watchers,
     *,
-    options: tuple[str, ...],
     announce: Callable[[HeldProgram], None],
     on_signal: Mapping[int, Callable[[], None]],
     say: Say,
@@ -39,6 +40,11 @@ def run_held(
     """
     logs, session = folder / LOGS, f"nsysprof-{os.getpid()}"
     manifest = program_manifest(plan.argv, collect_machine(nsys))
+    settled, notes = settle_options(nsys, manifest.environment, say, may_try=plan.probe)
+    manifest.notes += notes
+    for note in notes:
+        say(note.text)
+    options = replace(plan, settled=settled).session_options
     write_manifest(folder, manifest)
     published: list[HeldProgram] = []
 

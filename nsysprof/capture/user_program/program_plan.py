@@ -86,10 +86,19 @@ class ProgramPlan:
         return has_cuda and self.capture_range == NO_RANGE and not self.delay_s and not self.duration_s
 
     @property
+    def session_options(self) -> tuple[str, ...]:
+        """Return the options for a session of nsys that records when it is told to."""
+        return (*self.settled, self._trace_option, *self.nsys_options)
+
+    @property
+    def _trace_option(self) -> str:
+        software = f"--trace={SOFTWARE_TRACE}" in self.settled
+        return f"--trace={software_trace(self.trace) if software else self.trace}"
+
+    @property
     def profile_options(self) -> tuple[str, ...]:
         """Return the options for `nsys profile`, without those for GPU metrics."""
-        software = f"--trace={SOFTWARE_TRACE}" in self.settled
-        options = [f"--trace={software_trace(self.trace) if software else self.trace}"]
+        options = [self._trace_option]
         if self.capture_range != NO_RANGE:
             kind, _, name = self.capture_range.partition(":")
             options += [f"--capture-range={kind}", *([f"--nvtx-capture={name}"] if name else [])]
