@@ -215,7 +215,7 @@ def _trace_with_less(run: CaptureRun, skip: tuple[int, ...], options: tuple[str,
     """Trace again with less where the trace lost data, until nothing is lost. The first stays where all lost data."""
     assert run.nsys is not None
     assert run.inspect is not None
-    environment, kept = run.manifest.environment, KeptRecording(run.folder)
+    environment, kept = run.manifest.environment, KeptRecording(run.folder, run.folder, "nsys.*")
     ways = reductions(
         merge_options(options),
         first.lost,

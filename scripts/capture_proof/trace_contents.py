@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import re
 import sqlite3
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -72,6 +73,17 @@ def read_contents(trace: Path) -> TraceContents:
             },
             cpu_samples=rows("COMPOSITE_EVENTS") + rows("SCHED_EVENTS"),
         )
+
+
+def add_up(traces: Iterable[TraceContents]) -> TraceContents:
+    """Return what several traces of one program hold together, as far as the proof needs it."""
+    found = list(traces)
+    if len(found) == 1:
+        return found[0]
+    kernels: Counter[str] = Counter()
+    for each in found:
+        kernels.update(each.kernels)
+    return TraceContents(kernels=dict(kernels))
 
 
 def matching(names: Mapping[str, int], patterns: Mapping[str, int]) -> int:

@@ -58,6 +58,7 @@ def check_recording(tables: Tables, recorded: RecordedKinds, watched: WatchedGpu
         kernels=None if opaque else tables.work.kernels,
         launches=None if tables.calls is None else int(launches.sum()),
         gpu_work=len(tables.work),
+        processes=_recorded(tables),
     )
 
 
@@ -86,12 +87,17 @@ def _processes(tables: Tables, watched: WatchedGpu) -> Found:
     """Yield the processes that had a CUDA context and are not in the trace."""
     if not watched.is_whole:
         return
-    pids = set() if tables.calls is None else set((tables.calls.tid_of & PID_MASK).tolist())
-    pids |= set(tables.work.pid_of.tolist())
-    recorded = {(int(pid) >> 24) & 0xFFFFFF for pid in pids}
+    recorded = _recorded(tables)
     gone = [each for each in watched.processes if each.pid not in recorded]
     if gone:
         yield Lost.PROCESS, make_loss("process-lost", processes=_named([f"{each.name} ({each.pid})" for each in gone]))
+
+
+def _recorded(tables: Tables) -> tuple[int, ...]:
+    """Return the processes that the trace has calls or work of."""
+    pids = set() if tables.calls is None else set((tables.calls.tid_of & PID_MASK).tolist())
+    pids |= set(tables.work.pid_of.tolist())
+    return tuple(sorted({(int(pid) >> 24) & 0xFFFFFF for pid in pids}))
 
 
 def _busy(tables: Tables, watched: WatchedGpu, *, is_known: bool) -> Found:

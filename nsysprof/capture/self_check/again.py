@@ -9,11 +9,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from nsysprof.capture.folder import RANKS
 from nsysprof.capture.measured_process import WORK
 from nsysprof.capture.self_check.reduction import SHORT_S, Reduction
 from nsysprof.capture.user_program.program_plan import ProgramPlan
 from nsysprof.capture.user_program.program_run import CapturedProgram, ProgramRun
 from nsysprof.capture.user_program.streamed import Ended
+from nsysprof.files.folder_exchange import remove_path
 from nsysprof.notes import Loss, Note, make_note
 
 # How often a program is recorded again.
@@ -48,23 +50,33 @@ def _reads_what_is_gone() -> bool:
 
 
 class KeptRecording:
-    """The best recording so far, put aside while another is made: everything called `nsys.*`."""
+    """The best recording so far, put aside while another is made.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._aside = folder, folder / WORK / "earlier"
+    place, pattern: where it lies and what belongs to it: everything called `nsys.*`, or the folder of the ranks.
+    """
+
+    def __init__(self, folder: Path, place: Path, pattern: str) -> None:
+        self._place, self._pattern, self._aside = place, pattern, folder / WORK / "earlier"
+
+    @staticmethod
+    def of(run: ProgramRun) -> KeptRecording:
+        """Return the recording of a capture."""
+        if run.plan.per_rank:
+            return KeptRecording(run.folder, run.folder / RANKS, "*")
+        return KeptRecording(run.folder, run.folder, "nsys.*")
 
     def put_aside(self) -> None:
         """Move the recording out of the way of the next."""
         self._aside.mkdir(parents=True, exist_ok=True)
-        for path in self._folder.glob("nsys.*"):
+        for path in self._place.glob(self._pattern):
             path.replace(self._aside / path.name)
 
     def put_back(self) -> None:
         """Bring the earlier recording back, in the place of the later one."""
-        for path in self._folder.glob("nsys.*"):
-            path.unlink()
+        for path in self._place.glob(self._pattern):
+            remove_path(path)
         for path in self._aside.iterdir():
-            path.replace(self._folder / path.name)
+            path.replace(self._place / path.name)
 
     def forget(self) -> None:
         shutil.rmtree(self._aside, ignore_errors=True)
@@ -82,7 +94,7 @@ def record_with_less(
     notes: those from before the first recording.
     record: records once.
     """
-    best, kept, times, plan, metrics = first, KeptRecording(run.folder), 1, run.plan, run.metrics
+    best, kept, times, plan, metrics = first, KeptRecording.of(run), 1, run.plan, run.metrics
     for way in ways[:MOST_ATTEMPTS]:
         run.say(f"{best.losses[0].note.text} Recording again without {' '.join(way.suspects)}.")
         before = list(run.manifest.notes), list(run.manifest.missing), run.manifest.program
@@ -132,6 +144,7 @@ def recovered_note(way: Reduction, loss: Loss) -> Note:
 def suspect_note(way: Reduction, plan: ProgramPlan, folder: Path) -> Note:
     """Return the note that names the suspected options and the command that records without them."""
     options = [f"--nsys-option={option}" for option in (*plan.nsys_options, *way.options)]
-    command = ["nsysprof", "capture", "--force", "--out", str(folder), *options, "--", *plan.argv]
+    ranks = ["--per-rank"] if plan.per_rank else []
+    command = ["nsysprof", "capture", "--force", "--out", str(folder), *ranks, *options, "--", *plan.argv]
     how = "known" if way.is_known else "suspected"
     return make_note("suspect-option", suspects=" ".join(way.suspects), how=how, command=shlex.join(command))

@@ -32,7 +32,7 @@ def record_without_hook(
         run.manifest.notes.append(make_note("attention-hook-suspected", code=code, why=why))
         return first
     run.say(f"The program ended with exit code {code} ({why}). Recording it again without --attention.")
-    kept = KeptRecording(run.folder)
+    kept = KeptRecording.of(run)
     kept.put_aside()
     kept.forget()
     run.manifest.notes, run.manifest.missing = list(notes), []

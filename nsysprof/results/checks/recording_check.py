@@ -57,3 +57,5 @@ class RecordingCheck:
     launches: int | None = None
     # Pieces of GPU work of any kind.
     gpu_work: int = 0
+    # Processes with calls of CUDA or GPU work.
+    processes: tuple[int, ...] = ()

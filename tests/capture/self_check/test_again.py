@@ -130,3 +130,44 @@ def test_dropped_graph_nodes_are_recorded_as_whole_graphs(capture, tmp_path):
     assert "1 of 4 replays of CUDA graphs lack 1 nodes" in done.stderr
     assert "--cuda-graph-trace=graph" in recordings[-1]
     assert codes(folder)[-1] == "recorded-again"
+
+
+# Starts two workers as torch's launcher does: by the Python that PYTHON_EXEC names.
+LAUNCHER = """\
+import os, subprocess, sys
+python = os.environ.get("PYTHON_EXEC", sys.executable)
+ranks = [{"RANK": str(each), "LOCAL_RANK": str(each), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"} for each in (0, 1)]
+started = [subprocess.Popen([python, "-c", "print('worked')"], env={**os.environ, **rank}) for rank in ranks]
+sys.exit(max(each.wait() for each in started))
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--no-retry",)])
+def test_workers_of_a_launcher_whose_traces_lost_data_are_recorded_again(capture, traces, options):
+    good, bad = traces
+    choices = [("--cuda-memory-usage=true", bad), ("", good)]
+    done, folder, recordings = capture(choices, "--per-rank", *options, program=[sys.executable, "-c", LAUNCHER])
+    ranks = [folder / "ranks" / f"rank{number:05d}.sqlite" for number in (0, 1)]
+    if options:
+        fails(done, 12, "Rank 0")
+        assert len(recordings) == 2
+        assert "suspect-option" in codes(folder)
+        assert [each.read_bytes() == bad.read_bytes() for each in ranks] == [True, True]
+        return
+    assert done.returncode == 0, done.stderr
+    assert ["--cuda-memory-usage=true" in each for each in recordings] == [True, True, False, False]
+    assert [each.read_bytes() == good.read_bytes() for each in ranks] == [True, True]
+    said = json.loads((folder / "manifest.json").read_text())
+    assert codes(folder) == ["recorded-again"]
+    assert (said["complete"], [each["exit_code"] for each in said["ranks"]]) == (True, [0, 0])
+    assert not (folder / ".work").exists()
+
+
+@pytest.mark.slow
+def test_what_every_recording_of_the_workers_lost_keeps_the_first(capture, traces):
+    done, folder, recordings = capture([("", traces[1])], "--per-rank", program=[sys.executable, "-c", LAUNCHER])
+    fails(done, 12, "launches and not one kernel")
+    assert len(recordings) == 6
+    assert "still-lost" in codes(folder)
+    assert (folder / "ranks" / "rank00001.sqlite").read_bytes() == traces[1].read_bytes()
+    assert json.loads((folder / "manifest.json").read_text())["complete"]

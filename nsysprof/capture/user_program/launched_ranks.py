@@ -1,0 +1,187 @@
+"""Record the ranks of a job into a trace each: those of a launcher that runs here, or this process alone."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nsysprof.capture.manifest import Program
+from nsysprof.capture.measured_process import LOGS, WORK
+from nsysprof.capture.rank import RankIdentity
+from nsysprof.capture.self_check.watch import GpuWatch
+from nsysprof.capture.user_program.export_recording import export_recording
+from nsysprof.capture.user_program.program_run import CapturedProgram, ProgramRun
+from nsysprof.capture.user_program.rank_launch import VARIABLE, RankJob, write_launcher
+from nsysprof.capture.user_program.rank_record import (
+    RankRecord,
+    claim_rank,
+    logs_of,
+    report_of,
+    trace_of,
+    with_files,
+    write_record,
+)
+from nsysprof.capture.user_program.record_program import program_environment, record_program
+from nsysprof.capture.user_program.streamed import Ended, Streams, run_streamed
+from nsysprof.errors import NsysprofError, ToolFailedError
+from nsysprof.notes import Loss, Note, Remarks, make_loss, make_note, split_losses
+from nsysprof.nsight.run_tool import Step
+from nsysprof.results.checks.recording_check import NOT_WATCHED, Lost, RecordingCheck, WatchedGpu
+
+_FINISH_S = 120.0  # how long nsys may write the report of a worker that the launcher killed
+_POLL_S = 0.5
+_MOST_NAMED = 4
+
+
+def run_rank(run: ProgramRun, identity: RankIdentity) -> CapturedProgram:
+    """Record and export this rank, and write the manifest with all ranks that are there by now."""
+    streams = logs_of(run.folder, identity.rank)
+    if not run.plan.is_recorded(identity.rank):
+        ended = run_streamed(
+            list(run.plan.argv), Streams(*streams, run.watchers.stdout, run.watchers.stderr), dict(os.environ)
+        )
+        return CapturedProgram(run.manifest, ended, (), None)
+    record = claim_rank(run.folder, identity, run.job, run.starter)
+    recorded = record_program(
+        run.plan,
+        run.nsys,
+        report_of(run.folder, identity.rank),
+        streams,
+        run.watchers,
+        metrics=run.metrics if identity.is_first_of_host else (),
+        environment=program_environment(),
+        say=run.say,
+    )
+    record = replace(record, trace=replace(record.trace, exit_code=recorded.ended.exit_code))
+    record = replace(record, recorded=True, steps=recorded.steps, notes=recorded.notes, missing=recorded.missing)
+    write_record(run.folder, with_files(run.folder, record))
+    done = _finish_records(run, [record], recorded.ended)
+    run.manifest.complete = recorded.ended.interrupted is None
+    return CapturedProgram(run.manifest, recorded.ended, done.traces, recorded.failure or done.failure, done.losses)
+
+
+def run_launcher(run: ProgramRun) -> CapturedProgram:
+    """Run torch's launcher, or a program that starts it. Each of its workers runs under an nsys of its own."""
+    plan, logs, work = run.plan, run.folder / LOGS, run.folder / WORK
+    python = os.environ.get(VARIABLE)
+    job = RankJob(str(run.folder.resolve()), run.job, run.starter, str(run.nsys.absolute()), plan, run.metrics, python)
+    launcher = write_launcher(job, work)
+    name = f"node{run.starter:05d}." if run.identity else ""
+    streams = Streams(
+        logs / f"{name}stdout.log", logs / f"{name}stderr.log", logs / f"{name}nsys.log", run.watchers.stdout,
+        run.watchers.stderr,
+    )  # fmt: skip
+    watch = GpuWatch(run.nsys)
+    environment = program_environment() | watch.environment | {VARIABLE: str(launcher)}
+    with watch:
+        ended = run_streamed(list(plan.argv), streams, environment, say=run.say)
+    run.manifest.steps.append(Step("launcher", ended.argv, ended.exit_code, ended.duration_ns))
+    run.manifest.program = Program(plan.argv, ended.exit_code)
+    run.save()
+    mine = [record for record in run.records if record.starter == run.starter]
+    for record in mine:
+        if not record.recorded:
+            _await_report(report_of(run.folder, record.trace.rank))
+    done = _finish_records(run, mine, ended)
+    is_whole = plan.is_whole and not plan.ranks and ended.interrupted is None
+    check = _check_together(done, watch.seen(is_whole=is_whole))
+    run.manifest.notes += [loss.note for loss in check.remarks.losses if loss not in done.losses]
+    run.manifest.complete = ended.interrupted is None
+    failure = done.failure
+    if not mine and not ended.refused and ended.interrupted is None:
+        failure = ToolFailedError(
+            "The program started no worker through torch's launcher, so nothing was recorded.",
+            "Leave out --per-rank for one trace of all, or start nsysprof once per rank: LAUNCHER nsysprof capture "
+            "--out FOLDER -- PROGRAM.",
+        )
+    losses = tuple(check.remarks.losses)
+    return CapturedProgram(run.manifest, ended, done.traces, failure, losses, check if mine else None)
+
+
+def _finish_records(run: ProgramRun, records: list[RankRecord], ended: Ended) -> _Finished:
+    """Export the reports of these ranks, several at a time."""
+
+    def finish(record: RankRecord) -> tuple[NsysprofError | None, Path, RecordingCheck]:
+        rank = record.trace.rank
+        report, trace, log = report_of(run.folder, rank), trace_of(run.folder, rank), logs_of(run.folder, rank)[2]
+        failure: NsysprofError | None = ToolFailedError(f"Rank {rank} left no report.", f"See {log}.")
+        check = RecordingCheck(split_losses(()))
+        if report.is_file():
+            step, failure, check = export_recording(run, report, trace, log.with_suffix(".export.log"), NOT_WATCHED)
+            record = replace(record, steps=(*record.steps, step))
+        notes = [_of_rank(note, rank) for note in check.remarks.notes]
+        if failure is not None:
+            notes.append(make_note("rank-without-trace", rank=rank, problem=failure.text, next_step=failure.next_step))
+        record = replace(record, notes=(*record.notes, *notes), environment=run.manifest.environment)
+        if failure is None and not run.plan.keep_report:
+            report.unlink(missing_ok=True)
+        record = replace(record, ended=True, interrupted=ended.interrupted is not None)
+        write_record(run.folder, with_files(run.folder, record))
+        losses = tuple(Loss(_of_rank(loss.note, rank)) for loss in check.remarks.losses)
+        return failure, trace, replace(check, remarks=Remarks(check.remarks.notes, losses))
+
+    with ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2)) as pool:
+        done = list(pool.map(finish, records))
+    return _Finished(
+        next((failure for failure, _, _ in done if failure), None),
+        tuple(trace for failure, trace, _ in done if failure is None),
+        tuple(check for _, _, check in done),
+    )
+
+
+@dataclass(frozen=True)
+class _Finished:
+    """The traces of some ranks. failure: why one of them is missing, or None."""
+
+    failure: NsysprofError | None
+    traces: tuple[Path, ...]
+    checks: tuple[RecordingCheck, ...]
+
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        return tuple(loss for check in self.checks for loss in check.remarks.losses)
+
+
+def _check_together(finished: _Finished, watched: WatchedGpu) -> RecordingCheck:
+    """Return what the traces of all ranks lost together, and which process of the job is in none of them."""
+    checks = finished.checks
+    recorded = {pid for check in checks for pid in check.processes}
+    gone = [each for each in watched.processes if each.pid not in recorded] if watched.is_whole else []
+    lost = [kind for check in checks for kind in check.lost]
+    remarks = list(finished.losses)
+    if gone:
+        names = ", ".join(f"{each.name} ({each.pid})" for each in gone[:_MOST_NAMED])
+        more = f" and {len(gone) - _MOST_NAMED} more" if len(gone) > _MOST_NAMED else ""
+        remarks.append(make_loss("process-lost", processes=names + more))
+        lost.append(Lost.PROCESS)
+    return RecordingCheck(
+        split_losses(remarks),
+        tuple(dict.fromkeys(lost)),
+        kernels=_sum(check.kernels for check in checks),
+        launches=_sum(check.launches for check in checks),
+        gpu_work=sum(check.gpu_work for check in checks),
+        processes=tuple(sorted(recorded)),
+    )
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    found = list(counts)
+    return None if None in found else sum(count for count in found if count is not None)
+
+
+def _of_rank(note: Note, rank: int) -> Note:
+    return replace(note, text=f"Rank {rank}: {note.text}")
+
+
+def _await_report(report: Path) -> None:
+    """Wait until the report of a killed rank stops growing, because nsys outlives the rank."""
+    deadline, size = time.monotonic() + _FINISH_S, -1
+    while time.monotonic() < deadline:
+        before, size = size, report.stat().st_size if report.exists() else -1
+        if size == before and size > 0:
+            return
+        time.sleep(_POLL_S)
