@@ -15,6 +15,7 @@ from nsysprof.bundle.verification.verify import SecretLeakError, verify_sanitize
 from nsysprof.errors import OutputError, TraceDamagedError, TraceForeignError
 from tests.bundle.hostile import HOME, MAIN_TID, TOKEN, write_trace
 from tests.conftest import REPOSITORY
+from tests.trace.table_readers.test_native_stacks import trace_with_stacks
 
 KEEP_NAMES = SanitizeOptions(NameTokens(keep=True))
 REAL_TRACES = sorted(path.name.removesuffix(".sqlite.xz") for path in (REPOSITORY / "traces").glob("*.sqlite.xz"))
@@ -231,3 +232,11 @@ def test_that_something_was_lost_is_not_lost_and_whose_it_was_is(tmp_path: Path)
             2,
         ),
     ]
+
+
+def test_native_stacks_go_because_they_name_functions_and_files(tmp_path: Path) -> None:
+    source = trace_with_stacks(tmp_path / "t.sqlite")
+    report = sanitize_trace(source, tmp_path / "shared.sqlite")
+    assert "CUDA_CALLCHAINS" in report.dropped_tables
+    assert report.dropped_columns["CUPTI_ACTIVITY_KIND_RUNTIME"] == ["callchainId"]
+    assert b"/w/train" not in (tmp_path / "shared.sqlite").read_bytes()

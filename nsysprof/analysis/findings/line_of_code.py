@@ -1,4 +1,4 @@
-"""Find the line of Python that is behind a finding, by the stacks that were sampled during its calls."""
+"""Find the line of Python, or else the native function, behind a finding, by stacks taken during its calls."""
 
 from __future__ import annotations
 
@@ -18,10 +18,16 @@ _LEAST_SAMPLES, _LEAST_SHARE = 3, 0.4
 def locate(samples: StackSamples | None, situation: Situation, tid: Int64s, calls: Bools) -> str:
     """Return FILE:LINE with most samples in these calls and in the host's time before them; "" where none stands out.
 
+    Where no line of Python does, return the native function that most stacks of the calls show.
+
     tid: the thread of each call of the graph.
     """
     if samples is None or not calls.any():
         return ""
+    return _most(samples, situation, tid, calls) or locate(samples.native, situation, tid, calls)
+
+
+def _most(samples: StackSamples, situation: Situation, tid: Int64s, calls: Bools) -> str:
     before = np.maximum(situation.graph.gap_ns[calls], 0)
     start = situation.call_start_ns[calls] - before
     end = situation.call_start_ns[calls] + situation.call_ns[calls]

@@ -1,8 +1,10 @@
-"""Read the stacks that a captured program's processes sampled, by the clock of their trace."""
+"""Read the stacks that a captured program's processes sampled and nsys took, by the clock of their trace."""
 
 from __future__ import annotations
 
 import os
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from nsysprof.results.findings.stack_samples import StackSamples
 
 _LARGEST_BYTES = 512 << 20
+_LONGEST_FUNCTION = 160
 _Text = Annotated[str, Meta(max_length=4096)]
 _Number = Annotated[int, Meta(ge=0, lt=2**62)]
 _Id = Annotated[int, Meta(ge=0, lt=2**24)]
@@ -28,11 +31,62 @@ class _Stacks(FileHeader, kw_only=True):
     samples: list[tuple[_Number, _Id, _Number]]
 
 
-def read_stacks(source: Path, trace: Path) -> StackSamples | None:
-    """Return the samples of a capture folder; None where it has none, or the trace does not say when its clock began.
+# Files whose functions are not the program's: of CUDA, of the system, and of Python and its libraries for the GPU.
+_NOT_OWN_FILE = re.compile(
+    r"(^|/)(lib(cuda|cudart|cupti|cublas|cudnn|cufft|nv|nccl|c|m|dl|rt|pthread|stdc\+\+|gcc_s|gomp|c10|torch|shm|jax|python)"
+    r"|ld-linux|ld-2|python3?[\d.]*$|_C\.|_XLAC|xla_extension|libToolsInjection|vdso)|^\[|^$"
+)
+_OPERATOR = re.compile(r"at::_ops::(\w+)::(call|redispatch)")
 
-    Raises TraceError for a file that is damaged. trace: the SQLite file of the capture.
+
+def read_stacks(source: Path, trace: Path) -> StackSamples | None:
+    """Return the samples of a capture folder, and the native stacks in its trace; None where it has neither.
+
+    Samples are left out where the trace does not say when its clock began. Raises TraceError for a file that is
+    damaged. trace: the SQLite file of the capture.
     """
+    native = _read_native(trace)
+    sampled = _read_samples(source, trace)
+    if sampled is None:
+        return native
+    return sampled if native is None else replace(sampled, native=native)
+
+
+def _read_native(trace: Path) -> StackSamples | None:
+    """Return the native stacks of slow calls as samples in the middle of each call; None without any."""
+    from nsysprof.trace.table_readers.native_stacks import read_native_stacks
+
+    found = read_native_stacks(trace)
+    if found is None:
+        return None
+    import numpy as np
+
+    from nsysprof.results.findings.stack_samples import StackSamples
+
+    lines: dict[str, int] = {}
+    of_stack = [_function_of(stack.frames) for stack in found.stacks]
+    number = [lines.setdefault(line, len(lines)) if line else -1 for line in of_stack]
+    rows = [((start + end) // 2, tid & ((1 << 48) - 1), number[stack]) for start, end, tid, stack in found.calls]
+    table = np.array(sorted(rows), dtype=np.int64).reshape(-1, 3)
+    return StackSamples(table[:, 0], table[:, 1], table[:, 2], tuple(lines))
+
+
+def _function_of(frames: tuple[tuple[str, str], ...]) -> str:
+    """Return the innermost function of the program's own, or else torch's operator that made the call."""
+    for symbol, module in frames:
+        if _NOT_OWN_FILE.search(module) is None:
+            return f"{_plain(symbol)} ({module.rpartition('/')[2]})"
+    operators = (_OPERATOR.search(symbol) for symbol, _ in frames)
+    return next((f"aten::{found[1]}" for found in operators if found is not None), "")
+
+
+def _plain(symbol: str) -> str:
+    """Return a function's name without its parameters."""
+    return symbol.partition("(")[0][:_LONGEST_FUNCTION] or symbol[:_LONGEST_FUNCTION]
+
+
+def _read_samples(source: Path, trace: Path) -> StackSamples | None:
+    """Return what the hook sampled in a capture folder; None where there is nothing that can be placed."""
     from nsysprof.capture.user_program.program_hook import find_recorded
 
     paths = find_recorded(source, "stacks") if source.is_dir() else {}

@@ -24,6 +24,14 @@ _TORCH_LAUNCHERS = ("torchrun", "accelerate", "torchx")
 _TORCH_MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
 
 
+# With --stacks, calls of CUDA that take longer than this (ns) have the stack of native functions that led to them. nsys
+# takes none while it samples no processor.
+NATIVE_STACKS_NS = 80_000
+NATIVE_STACKS = (
+    "--sample=process-tree",
+    "--cudabacktrace=" + ",".join(f"{kind}:{NATIVE_STACKS_NS}" for kind in ("kernel", "memory", "sync", "other")),
+)
+
 # What a probe records where CUDA is traced in software alone.
 SOFTWARE_TRACE = "cuda-sw,nvtx"
 
@@ -53,7 +61,7 @@ class ProgramPlan:
     gpu_metrics_hz: int = 0
     # Whether torch's CUDA allocator records who allocates.
     memory: bool = False
-    # Whether the stacks of Python are sampled.
+    # Whether the stacks of Python are sampled, and native ones taken in slow calls.
     stacks: bool = False
     # Whether each call of attention becomes a range.
     attention: bool = False
@@ -107,7 +115,8 @@ class ProgramPlan:
             options.append(f"--delay={self.delay_s}")
         if self.duration_s:
             options.append(f"--duration={self.duration_s}")
-        return (*self.settled, *options, *self.nsys_options, *self.less)
+        native = NATIVE_STACKS if self.stacks else ()
+        return (*self.settled, *options, *native, *self.nsys_options, *self.less)
 
     @property
     def environment(self) -> dict[str, str]:

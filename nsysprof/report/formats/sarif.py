@@ -24,12 +24,15 @@ def render_sarif(found: Findings | None, artifact: str) -> dict[str, Any]:
 
 def _result(finding: Finding, artifact: str) -> dict[str, Any]:
     path, _, line = finding.location.rpartition(":")
-    place: dict[str, Any] = {"artifactLocation": {"uri": path or artifact}}
-    if path and line.isdigit():
+    is_line = bool(path) and line.isdigit()
+    place: dict[str, Any] = {"artifactLocation": {"uri": path if is_line else artifact}}
+    if is_line:
         place["region"] = {"startLine": int(line)}
     location: dict[str, Any] = {"physicalLocation": place}
-    if finding.range:
-        location["logicalLocations"] = [{"name": finding.range, "kind": "function"}]
+    native = "" if is_line else finding.location
+    names = [{"name": name, "kind": "function"} for name in (finding.range, native) if name]
+    if names:
+        location["logicalLocations"] = names
     return {
         "ruleId": finding.code,
         "ruleIndex": CODES.index(finding.code),

@@ -257,7 +257,7 @@ FINDINGS = TableFile("analysis", "findings.csv", "One row per finding, the large
     integer("rank", "", "Place in the order of findings, from 1."),
     text("code", "Stable code of the finding, such as `pageable-copy`."),
     text("range", "Range in which it was found.", nullable=True),
-    text("location", "Python file and line, where stacks were recorded.", nullable=True),
+    text("location", "Python file and line, or else the native function, where stacks were recorded.", nullable=True),
     integer("count", "", "How often it occurs."),
     integer("idle_ns", "ns", "Idle GPU time that it explains.", nullable=True),
     integer("saving_ns", "ns", "Expected saving.", nullable=True),

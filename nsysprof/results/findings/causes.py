@@ -56,7 +56,7 @@ class Finding:
     code: str
     # Where it happens; "" outside every range.
     range: str
-    # The file and line of the program where call stacks were recorded, else "".
+    # Where call stacks were recorded: FILE:LINE of Python, or else a native FUNCTION (FILE) or aten::OPERATOR; else "".
     location: str
     # These numbers are per step where there is a step range, and otherwise for the whole trace. `count` is rounded up.
     count: int

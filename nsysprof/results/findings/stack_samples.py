@@ -18,5 +18,7 @@ class StackSamples:
     thread: npt.NDArray[np.int64]
     # Position in `lines`; -1 where no line of the program is in the stack.
     line: npt.NDArray[np.int64]
-    # The innermost line that is not of torch or of Python's library: FILE:LINE.
+    # The innermost line that is not of torch or of Python's library: FILE:LINE; of native stacks FUNCTION (FILE).
     lines: tuple[str, ...]
+    # Native stacks, which name a place where the others name none: one in the middle of each call that has one.
+    native: StackSamples | None = None

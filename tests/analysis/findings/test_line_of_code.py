@@ -87,3 +87,16 @@ def test_memory_that_is_given_back_in_the_loop_is_on_the_line_that_gives_it_back
         (allocated.time_ns, allocated.thread, allocated.line), (freed.time_ns, freed.thread, freed.line), strict=True
     ))  # fmt: skip
     assert location(tmp_path, program.builder, StackSamples(*both, LINES), "alloc-in-loop") == "train.py:12"
+
+
+def test_a_native_function_is_named_where_no_line_of_python_is(tmp_path):
+    builder, waits = training()
+    middle = np.array([(start + end) // 2 for start, end in waits])
+    native = StackSamples(
+        middle, np.full(len(middle), TID & THREAD_BITS), np.zeros(len(middle), np.int64), ("f (app)",)
+    )
+    without = StackSamples(middle[:0], middle[:0], middle[:0], (), native)
+    assert location(tmp_path, builder, without) == "f (app)"
+    lines = sampled(waits, 1)
+    both = StackSamples(lines.time_ns, lines.thread, lines.line, LINES, native)
+    assert location(tmp_path, builder, both) == "train.py:12"

@@ -1,13 +1,15 @@
 """Stacks of a capture are read by the clock of the trace, and damaged files are refused."""
 
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from nsysprof.app.trace_analysis.read_stacks import read_stacks
 from nsysprof.errors import TraceError
-from tests.builders.build_trace import TraceBuilder
+from tests.builders.build_trace import TID, TraceBuilder
+from tests.trace.table_readers.test_native_stacks import trace_with_stacks
 
 EPOCH_NS = 1_790_000_000_000_000_000
 STACK = [["/v/lib/python3.11/site-packages/torch/_tensor.py", 5, "item"], ["/w/train.py", 7, "step"]]
@@ -55,4 +57,30 @@ def test_a_damaged_file_is_refused(tmp_path: Path, data: object) -> None:
 
 
 def test_a_folder_without_stacks(tmp_path: Path) -> None:
-    assert read_stacks(tmp_path, tmp_path / "nsys.sqlite") is None
+    builder = TraceBuilder()
+    builder.launch(1, 1)
+    assert read_stacks(tmp_path, builder.write(tmp_path / "nsys.sqlite")) is None
+
+
+def test_native_stacks_name_the_programs_own_function_or_the_operator_of_torch(tmp_path: Path) -> None:
+    path = trace_with_stacks(tmp_path / "t.sqlite")
+    found = read_stacks(path, path)
+    assert found is not None
+    assert (found.lines, found.time_ns.tolist()) == (("main (train)",), [550, 550])
+    assert found.thread.tolist() == [TID & ((1 << 48) - 1)] * 2
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE StringIds SET value = '/v/torch/lib/libtorch_cpu.so' WHERE value = '/w/train'")
+        name = "at::_ops::_local_scalar_dense::call(at::Tensor const&)"
+        connection.execute("UPDATE StringIds SET value = ? WHERE value = 'main'", (name,))
+    found = read_stacks(path, path)
+    assert found is not None
+    assert found.lines == ("aten::_local_scalar_dense",)
+
+
+def test_samples_of_python_come_with_the_native_stacks_of_the_same_trace(tmp_path: Path) -> None:
+    data = {"format_version": 1, "process": 77, "stacks": [STACK], "samples": [[EPOCH_NS + 9, 80, 0]]}
+    folder = capture(tmp_path / "run", data)
+    found = read_stacks(folder, trace_with_stacks(tmp_path / "t.sqlite", epoch_ns=EPOCH_NS))
+    assert found is not None
+    assert found.native is not None
+    assert (found.lines, found.native.lines) == (("/w/train.py:7",), ("main (train)",))

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from nsysprof.report.formats.sarif import render_sarif
 from tests.report import fixed_results
 
@@ -17,3 +19,12 @@ def test_unknown_is_not_nothing():
     (run,) = render_sarif(None, "t.sqlite")["runs"]
     assert run["results"] == []
     assert run["invocations"][0]["executionSuccessful"] is False
+
+
+def test_a_native_function_is_no_file():
+    found = fixed_results.findings()
+    native = replace(found, items=(replace(found.items[0], location="train::step (trainer)"),))
+    ((result,),) = (run["results"] for run in render_sarif(native, "t.sqlite")["runs"])
+    (location,) = result["locations"]
+    assert location["physicalLocation"] == {"artifactLocation": {"uri": "t.sqlite"}}
+    assert "train::step (trainer)" in [each["name"] for each in location["logicalLocations"]]

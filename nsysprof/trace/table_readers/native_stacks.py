@@ -1,0 +1,85 @@
+"""Read the stacks of native functions that nsys took in slow calls of CUDA (`--cudabacktrace`)."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+
+from nsysprof.trace.columns import table_sql
+from nsysprof.trace.open import Trace, open_trace, quote
+from nsysprof.trace.table_readers.long_names import cut_name
+
+_CHAINS, _CALLS = "CUDA_CALLCHAINS", "CUPTI_ACTIVITY_KIND_RUNTIME"
+# More than nsys records of one call; and a bound on what a foreign file can make us hold.
+_MOST_FRAMES, _MOST_CALLS = 128, 2_000_000
+
+
+@dataclass(frozen=True)
+class NativeStack:
+    """Functions and the files they are in, the innermost first. Functions without a symbol are left out."""
+
+    frames: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class NativeStacks:
+    """The calls of CUDA that have a stack."""
+
+    # Start and end (ns), globalTid and position in `stacks` of each.
+    calls: tuple[tuple[int, int, int, int], ...]
+    stacks: tuple[NativeStack, ...]
+
+
+def read_native_stacks(path: Path) -> NativeStacks | None:
+    """Return the stacks of a trace; None where it has none, or where they cannot be read.
+
+    They only add places to findings, so a damaged table of them spoils nothing else.
+    """
+    with open_trace(path) as trace:
+        try:
+            return _read(trace)
+        except (sqlite3.DatabaseError, UnicodeDecodeError, OverflowError) as error:
+            trace.explain(error)
+            return None
+
+
+def _read(trace: Trace) -> NativeStacks | None:
+    chains, calls, strings = (trace.find(name) for name in (_CHAINS, _CALLS, "StringIds"))
+    if chains is None or calls is None or strings is None:
+        return None
+    chain, call = ({name.lower(): quote(name) for name in trace.columns[table]} for table in (chains, calls))
+    if not {"id", "symbol", "module", "stackdepth"} <= chain.keys():
+        return None
+    if not {"start", "end", "globaltid", "callchainid"} <= call.keys():
+        return None
+    unresolved = f"AND NOT coalesce({chain['unresolved']}, 0)" if "unresolved" in chain else ""
+    frames: dict[int, list[tuple[str, str]]] = {}
+    query = (
+        f"SELECT c.{chain['id']}, s.value, m.value FROM {_aliased(trace, chains, 'c')} "
+        f"JOIN {_aliased(trace, strings, 's')} ON s.id = c.{chain['symbol']} "
+        f"LEFT JOIN {_aliased(trace, strings, 'm')} ON m.id = c.{chain['module']} "
+        f"WHERE typeof(s.value) = 'text' AND c.{chain['stackdepth']} < {_MOST_FRAMES} {unresolved} "
+        f"ORDER BY c.{chain['id']}, c.{chain['stackdepth']}"
+    )
+    for number, symbol, module in trace.connection.execute(query):
+        if isinstance(number, int):
+            own = frames.setdefault(number, [])
+            own.append((cut_name(symbol), cut_name(module) if isinstance(module, str) else ""))
+    query = (
+        f"SELECT {call['start']}, {call['end']}, {call['globaltid']}, {call['callchainid']} "
+        f"FROM {table_sql(trace, calls)} WHERE {call['callchainid']} IS NOT NULL LIMIT {_MOST_CALLS}"
+    )
+    place: dict[NativeStack, int] = {}
+    rows = []
+    for row in trace.connection.execute(query):
+        start, end, tid, number = row
+        if all(isinstance(cell, int) for cell in row) and number in frames:
+            rows.append((start, end, tid, place.setdefault(NativeStack(tuple(frames[number])), len(place))))
+    return NativeStacks(tuple(rows), tuple(place)) if rows else None
+
+
+def _aliased(trace: Trace, table: str, alias: str) -> str:
+    """Return the table as SQL under another name; it is checked as table_sql does."""
+    table_sql(trace, table)
+    return f"{quote(table)} AS {alias}"
