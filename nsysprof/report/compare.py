@@ -55,6 +55,7 @@ def comparison_json(found: VersionComparison) -> dict[str, Any]:
         "latency": json_value(found.latency),
         "ranges": ranges,
         "findings": json_value(found.findings),
+        "memory": json_value(found.memory),
         "gate": json_value(found.gate),
         "notes": json_value(found.notes),
         "method": list(found.method),

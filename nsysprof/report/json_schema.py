@@ -196,14 +196,14 @@ def _capture() -> Schema:
 def _compare() -> Schema:
     types = (
         comparison.Side, comparison.Difference, comparison.LatencyComparison, comparison.RangeChange,
-        comparison.FindingChange, GateResult, Note,
+        comparison.FindingChange, GateResult, Note, allocator_memory.MemoryComparison,
     )  # fmt: skip
-    side, difference, latency, ranges, findings, gate, note = map(_ref, types)
+    side, difference, latency, ranges, findings, gate, note, memory = map(_ref, types)
     properties = {
         "format_version": _WHOLE, "outcome": _TEXT_OR_NULL, "baseline": side, "candidate": side,
         "differences": _list(difference), "forced": _FLAG, "latency": latency, "ranges": _list(ranges),
-        "findings": _list(findings), "gate": _list(gate), "notes": _list(note), "method": _TEXTS,
-        "folder": _TEXT_OR_NULL,
+        "findings": _list(findings), "memory": _or_null(memory), "gate": _list(gate), "notes": _list(note),
+        "method": _TEXTS, "folder": _TEXT_OR_NULL,
     }  # fmt: skip
     return _of("nsysprof compare --json", properties, types)
 

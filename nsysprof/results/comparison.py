@@ -9,6 +9,7 @@ from typing import Any
 
 from nsysprof.attention.case import Case
 from nsysprof.notes import Loss, Note
+from nsysprof.results.allocator_memory import AllocatorMemory, MemoryComparison
 from nsysprof.results.gate_result import GateResult, Outcome
 
 # The parts that the wall time of a range is made of. They add up to it, to the nanosecond.
@@ -105,6 +106,7 @@ class Input:
 
     session: equal on both sides of one bench that measured them in turn; else empty.
     savings: what each finding of a trace, by code and range, would save in a step (ns); None where that is unknown.
+    memory: who owned torch's memory, where the capture recorded it.
     """
 
     name: str
@@ -121,6 +123,7 @@ class Input:
     digest: str = ""
     session: str = ""
     savings: dict[tuple[str, str], int] | None = None
+    memory: AllocatorMemory | None = None
 
 
 @dataclass(frozen=True)
@@ -301,6 +304,8 @@ class VersionComparison:
     forced: bool = False
     method: tuple[str, ...] = ()
     findings: tuple[FindingChange, ...] = ()
+    # The lines behind the difference of the peaks of torch's memory, where both sides recorded them.
+    memory: MemoryComparison | None = None
 
     @property
     def outcome(self) -> Outcome | None:

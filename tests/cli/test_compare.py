@@ -50,6 +50,7 @@ def test_a_capture_with_itself_is_never_a_difference(base):
     data = result(base, base, "--fail-on", f"{GATE},kernels:+1,bytes:+1B,busy:1%,gaps:1%,wall:1%")
     assert data["outcome"] == "pass"
     assert {change["verdict"] for change in data["latency"]["changes"]} == {"SAME"}
+    assert [(each["code"], each["how"]) for each in data["findings"]] == [("unfused-attention", "both")]
     assert len(data["ranges"]) == 15
     for change in data["ranges"]:
         assert change["how"] == "both"

@@ -14,6 +14,7 @@ from nsysprof.analysis.comparison.compare_environments import (
 )
 from nsysprof.analysis.comparison.compare_findings import compare_findings
 from nsysprof.analysis.comparison.compare_latency import METHOD, Settings, compare_latencies
+from nsysprof.analysis.comparison.compare_owners import compare_owners
 from nsysprof.analysis.comparison.compare_ranges import compare_ranges
 from nsysprof.analysis.comparison.compare_turns import METHOD as TURNS_METHOD
 from nsysprof.analysis.comparison.compare_turns import UNIT, compare_in_turn
@@ -23,6 +24,7 @@ from nsysprof.analysis.comparison.range_facts import WHOLE
 from nsysprof.attention.case import Case
 from nsysprof.errors import NotComparableError
 from nsysprof.notes import Note, Severity, make_note
+from nsysprof.results.allocator_memory import MemoryComparison
 from nsysprof.results.comparison import (
     WHOLE_TRACE,
     Input,
@@ -97,7 +99,17 @@ def compare_inputs(
         force,
         tuple(method),
         findings or (),
+        _memory(baseline, candidate),
     )
+
+
+def _memory(baseline: Sequence[Input], candidate: Sequence[Input]) -> MemoryComparison | None:
+    """Return the lines behind the difference of the peaks, of the first input of each side that knows them."""
+    sides = [next((each for each in side if each.memory is not None), None) for side in (baseline, candidate)]
+    old, new = sides
+    if old is None or new is None or old.memory is None or new.memory is None:
+        return None
+    return replace(compare_owners(old.memory, new.memory), baseline=old.name, candidate=new.name)
 
 
 def measured_in_turn(baseline: Sequence[Input], candidate: Sequence[Input]) -> bool:

@@ -161,6 +161,8 @@ def _read_capture(source: Path, nsys: Path | None, say: Say, *, launched_only: b
             ranges=trace.ranges,
             notes=(*notes, *trace.notes),
             losses=trace.losses,
+            savings=trace.savings,
+            memory=trace.memory,
             digest=f"{found.digest} {trace.digest}",
         )
     environment["nsys_version"] = _short_version(environment.get("nsys_version"))
@@ -187,11 +189,13 @@ def _read_trace(source: Path, calls: Mapping[str, int], nsys: Path | None, say: 
         with open_trace(path, identity_of(source, path)) as trace:
             from nsysprof.analysis.comparison.range_facts import WHOLE, collect_range_facts
             from nsysprof.analysis.overview.summarize import summarize
+            from nsysprof.app.trace_analysis.join_memory import read_capture_memory
             from nsysprof.trace.tables import read_tables
 
             tables = read_tables(trace)
             analysis = summarize(tables, launched_only=launched_only)
             ranges = collect_range_facts(tables, analysis, calls, launched_only=launched_only)
+            memory = read_capture_memory(source, path, analysis.timeline.nvtx)
     if (source / MANIFEST).exists():
         del ranges[WHOLE]  # warm-up and allocation, which are not what was asked to be measured
     info = analysis.trace
@@ -212,6 +216,7 @@ def _read_trace(source: Path, calls: Mapping[str, int], nsys: Path | None, say: 
         losses=analysis.losses,
         digest=info.sha256,
         savings=None if found is None else _savings(found),
+        memory=memory,
     )
 
 

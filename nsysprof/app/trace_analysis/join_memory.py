@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
+    from nsysprof.results.allocator_memory import AllocatorMemory
     from nsysprof.results.analysis import Analysis
 
     RangeAt = Callable[[npt.NDArray[np.int64]], Sequence[str]]
@@ -20,21 +21,31 @@ if TYPE_CHECKING:
 def join_memory(analysis: Analysis, source: Path, trace: Path) -> Analysis:
     """Return the analysis with the owners of torch's memory, where the capture in `source` recorded them.
 
-    Of several processes, the one that held most counts. trace: the SQLite file, which says when its clock began.
+    trace: the SQLite file, which says when its clock began.
+    """
+    most = read_capture_memory(source, trace, analysis.timeline.nvtx)
+    if most is None:
+        return analysis
+    return replace(analysis, memory_owners=most.owners, allocator=most, notes=(*analysis.notes, *most.notes))
+
+
+def read_capture_memory(source: Path, trace: Path, ranges: pd.DataFrame) -> AllocatorMemory | None:
+    """Return who owned torch's memory in the capture in `source`; None where it recorded no snapshot.
+
+    Of several processes, the one that held most counts. ranges: the instances of NVTX ranges.
     """
     from nsysprof.app.trace_analysis.analyze_snapshot import read_memory
     from nsysprof.capture.user_program.program_hook import find_recorded
 
     snapshots = find_recorded(source, "memory") if source.is_dir() else {}
     if not snapshots:
-        return analysis
+        return None
     start_ns = session_start_ns(trace)
     found = [
-        read_memory(path, None if start_ns is None else _ranges_of(analysis.timeline.nvtx, process, start_ns))
+        read_memory(path, None if start_ns is None else _ranges_of(ranges, process, start_ns))
         for process, path in snapshots.items()
     ]
-    most = max(found, key=lambda memory: max((use.peak_bytes for use in memory.devices), default=0))
-    return replace(analysis, memory_owners=most.owners, allocator=most, notes=(*analysis.notes, *most.notes))
+    return max(found, key=lambda memory: max((use.peak_bytes for use in memory.devices), default=0))
 
 
 def _ranges_of(ranges: pd.DataFrame, process: int, start_ns: int) -> RangeAt:

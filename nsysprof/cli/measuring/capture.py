@@ -126,7 +126,7 @@ Memory = Annotated[
 ]
 Stacks = Annotated[
     bool,
-    typer.Option("--stacks", help="Stacks of Python and of slow CUDA calls: findings name lines.", rich_help_panel=_PROGRAM),
+    typer.Option("--stacks", help="Take stacks: findings name lines of code.", rich_help_panel=_PROGRAM),
 ]
 Attention = Annotated[
     bool,

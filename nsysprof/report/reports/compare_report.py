@@ -21,6 +21,7 @@ from nsysprof.report.document import (
     make_table,
 )
 from nsysprof.report.reports.analysis_report import figure_sections
+from nsysprof.report.reports.memory_report import memory_comparison_parts
 from nsysprof.report.sections.compare_tables import (
     difference_lines,
     finding_lines,
@@ -49,6 +50,8 @@ def compare_report(found: VersionComparison, figures: Sequence[Figure] = ()) -> 
     changed = finding_lines(found.findings)
     if changed:
         sections.append(Section("Findings", (Lines(tuple(changed)),)))
+    if found.memory is not None:
+        sections.append(Section("Memory of torch's allocator", memory_comparison_parts(found.memory)))
     sections += figure_sections(figures)
     tables = (latency_table(found), range_table(found), part_table(found), kernel_table(found))
     floor = floor_lines(found)

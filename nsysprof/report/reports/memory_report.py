@@ -10,6 +10,7 @@ from nsysprof.report.document import (
     Figure,
     Lines,
     Notes,
+    Part,
     Report,
     Section,
     Unit,
@@ -37,6 +38,11 @@ def memory_report(memory: AllocatorMemory, figures: Sequence[Figure] = ()) -> Re
 
 def memory_comparison_report(found: MemoryComparison) -> Report:
     """Return the peaks of both sides, and the lines behind their difference."""
+    return Report(f"{found.baseline} against {found.candidate}", (Section("Memory", memory_comparison_parts(found)),))
+
+
+def memory_comparison_parts(found: MemoryComparison) -> tuple[Part, ...]:
+    """Return the verdict on the peaks of both sides, and the lines behind their difference."""
     change = found.candidate_peak_bytes - found.baseline_peak_bytes
     verdict = (
         f"The peak is {format_bytes(found.candidate_peak_bytes)}, and was {format_bytes(found.baseline_peak_bytes)}: "
@@ -58,7 +64,4 @@ def memory_comparison_report(found: MemoryComparison) -> Report:
         Column("difference", Unit.BYTES),
     )  # fmt: skip
     table = make_table("Lines behind the difference", columns, rows, is_kept_empty=True)
-    return Report(
-        f"{found.baseline} against {found.candidate}",
-        (Section("Memory", (Lines((verdict,), is_verdict=True), table)),),
-    )
+    return Lines((verdict,), is_verdict=True), table

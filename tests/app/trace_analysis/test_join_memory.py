@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from nsysprof.app.compare import CompareRequest, compare
 from nsysprof.app.progress import SILENT
 from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
 from nsysprof.app.trace_analysis.analyze_trace import analyze_one
@@ -51,3 +52,17 @@ def test_owners_are_lines_in_ranges(tmp_path: Path) -> None:
 def test_without_the_time_of_day_ranges_are_unknown(tmp_path: Path) -> None:
     found = owners(capture(tmp_path / "run", epoch=False), tmp_path / "out")
     assert found == {("w/model.py:3 forward", None): 4 << 20}
+
+
+def test_compare_names_the_lines_behind_the_difference_of_two_captures(tmp_path: Path) -> None:
+    folders = [capture(tmp_path / name) for name in ("before", "after")]
+    torch = SnapshotBuilder(start_us=EPOCH_US)
+    torch.alloc(3 << 20, frames("/w/model.py", 3, "forward"))
+    torch.alloc(8 << 20, frames("/w/cache.py", 9, "grow"))
+    torch.write(folders[1] / f"nsys.memory-{NUMBER}.pickle")
+    found = compare(CompareRequest((folders[0],), (folders[1],), ignore_conditions=True)).comparison.memory
+    assert found is not None
+    assert (found.baseline, found.candidate) == ("before", "after")
+    changes = {change.owner: change.difference_bytes for change in found.changes}
+    assert changes == {"w/cache.py:9 grow": 8 << 20, "w/model.py:3 forward": -(1 << 20)}
+    assert found.candidate_peak_bytes - found.baseline_peak_bytes == sum(changes.values())
