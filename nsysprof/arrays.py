@@ -1,7 +1,8 @@
-"""Name the types of arrays, and group the rows of a table by a key without a second table in memory."""
+"""Name the types of arrays, merge spans, and group the rows of a table by a key without a second table in memory."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -22,3 +23,14 @@ def rows_by_key(keys: pd.Series, rows: Int64s | None = None) -> list[tuple[Any, 
     edges = np.searchsorted(codes[order], np.arange(len(unique) + 1))
     ordered = order if rows is None else rows[order]
     return [(key, ordered[edges[number] : edges[number + 1]]) for number, key in enumerate(unique)]
+
+
+def merge_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the spans (start, end) in order, with those that overlap or touch joined into one."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged

@@ -1,7 +1,7 @@
 import numpy as np
 import pandas as pd
 
-from nsysprof.arrays import rows_by_key
+from nsysprof.arrays import merge_spans, rows_by_key
 
 
 def listed(groups):
@@ -21,3 +21,8 @@ def test_categories_without_rows_are_no_groups():
     keys = pd.Series(pd.Categorical(["b", "a"], categories=["a", "b", "c"]))
     assert listed(rows_by_key(keys)) == [("a", [1]), ("b", [0])]
     assert rows_by_key(keys.iloc[:0]) == []
+
+
+def test_spans_that_overlap_or_touch_become_one():
+    assert merge_spans([(8, 9), (0, 5), (1, 2), (5, 7)]) == [(0, 7), (8, 9)]
+    assert merge_spans([]) == []

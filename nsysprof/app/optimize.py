@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from nsysprof.app.measuring.bench import dated_bench_folder
 from nsysprof.app.measuring.bench_program import (
     ProgramBenchRequest,
     ProgramSide,
+    ProgramTiming,
     bench_program,
     check_program_bench,
     parse_program_side,
@@ -321,42 +322,20 @@ def _capture_request(request: OptimizeRequest, out: Path, *, attention: bool) ->
 def _bench_request(
     request: OptimizeRequest, side: ProgramSide, out: Path | None, budget_s: float
 ) -> ProgramBenchRequest:
-    return ProgramBenchRequest(
-        request.argv,
-        ProgramSide(),
-        side,
-        processes=request.processes,
-        step_pattern=request.step_pattern,
-        step_range=request.step_range,
-        value_pattern=request.value_pattern,
-        value_tolerance_pct=request.value_tolerance_pct,
-        warmup_steps=request.warmup_steps,
-        budget_s=budget_s,
-        margin_pct=request.margin_pct,
-        out=out,
-    )
+    timing = {field.name: getattr(request, field.name) for field in fields(ProgramTiming)}
+    return ProgramBenchRequest(**timing, candidate=side, budget_s=budget_s, out=out)
 
 
 @dataclass(frozen=True)
-class OptimizeRequest:
-    """A program, the time that its optimization may take, and how to tell its steps and values.
+class OptimizeRequest(ProgramTiming):
+    """A program, and the time that its optimization may take.
 
-    processes, step_pattern, step_range, value_pattern, value_tolerance_pct, warmup_steps, margin_pct: as in
-        ProgramBenchRequest.
     tries: more settings to try, each as a side of bench.
     captured: a capture of the program with its attention; None to make one.
     stdout_to_stderr: send the standard output of the recorded run to standard error.
     """
 
-    argv: tuple[str, ...]
     budget_s: float = 600.0
-    processes: int = 3
-    step_pattern: str = ""
-    step_range: str = ""
-    value_pattern: str = ""
-    value_tolerance_pct: float = 1.0
-    warmup_steps: int = 2
-    margin_pct: float | None = None
     tries: tuple[str, ...] | None = None
     captured: Path | None = None
     stdout_to_stderr: bool = False

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from nsysprof.arrays import merge_spans
 from nsysprof.errors import UsageError
 from nsysprof.trace.open import quote
 
@@ -80,7 +81,7 @@ def plan_crop(source: sqlite3.Connection, patterns: Iterable[str]) -> Crop:
         raise UsageError(
             f"No range of the trace is named {' or '.join(wanted)}.", "nsysprof analyze lists the names; * and ? match."
         )
-    merged = {process: _merge(found) for process, found in windows.items()}
+    merged = {process: merge_spans(found) for process, found in windows.items()}
     crop = Crop(merged, frozenset(), max(window[-1][1] for window in merged.values()))
     launched: set[tuple[int, int]] = set()
     if {"start", "end", "globalTid", "correlationId"} <= _columns(source, "CUPTI_ACTIVITY_KIND_RUNTIME"):
@@ -110,16 +111,6 @@ def _windows(source: sqlite3.Connection, patterns: list[str]) -> dict[int, list[
         if kind in _RANGES and whole and isinstance(name, str) and any(fnmatchcase(name, p) for p in patterns):
             windows.setdefault(thread & _PROCESS, []).append((start, end))
     return windows
-
-
-def _merge(windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    merged: list[tuple[int, int]] = []
-    for start, end in sorted(windows):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((start, end))
-    return merged
 
 
 def _columns(source: sqlite3.Connection, table: str) -> set[str]:

@@ -319,29 +319,38 @@ def _write(found: ProgramComparison, session: _Session, folder: Path) -> None:
 
 
 @dataclass(frozen=True)
-class ProgramBenchRequest:
-    """A program, its two sides, and how to tell steps and values.
+class ProgramTiming:
+    """A program that is run with two settings in turn, and how to tell its steps and values.
 
     processes: the number of turns.
     step_pattern, step_range, value_pattern, warmup_steps: as in TimedProgram; empty patterns are None there.
     value_tolerance_pct: how far values of both sides may be apart, relative to the value.
-    budget_s: no turn begins that would not end within it, once two have been run.
-    fail_on, margin_pct: as in CompareRequest.
+    margin_pct: as in CompareRequest.
     """
 
     argv: tuple[str, ...]
-    baseline: ProgramSide
-    candidate: ProgramSide
     processes: int = 3
     step_pattern: str = ""
     step_range: str = ""
     value_pattern: str = ""
     value_tolerance_pct: float = 1.0
     warmup_steps: int = 2
+    margin_pct: float | None = None
+
+
+@dataclass(frozen=True)
+class ProgramBenchRequest(ProgramTiming):
+    """A program and its two sides.
+
+    budget_s: no turn begins that would not end within it, once two have been run.
+    fail_on: as in CompareRequest.
+    """
+
+    baseline: ProgramSide = ProgramSide()
+    candidate: ProgramSide = ProgramSide()
     run_timeout_s: float = 3600.0
     budget_s: float = float("inf")
     fail_on: str = ""
-    margin_pct: float | None = None
     out: Path | None = None
     force: bool = False
     resume: bool = False

@@ -10,7 +10,6 @@ import typer
 from nsysprof.cli import options
 from nsysprof.cli.measuring.measurement import run_measurement
 from nsysprof.cli.terminal.console import print_json
-from nsysprof.errors import UsageError
 from nsysprof.files.json_file import json_value
 
 if TYPE_CHECKING:
@@ -236,7 +235,7 @@ def capture(
     Latency and torch's peak memory come from the untraced pass; kernels, launches and copies from the traced one.
     With a PROGRAM: record it under nsys instead, in one trace or one a rank, and keep its output and exit status.
     """
-    _check_options(context, is_program=bool(program))
+    options.check_program_options(context, _FOR_BOTH, _FOR_PROGRAMS, is_program=bool(program))
     metrics_hz = gpu_metrics_frequency if gpu_metrics else 0
     if program:
         from nsysprof.app.measuring.program_request import ProgramRequest
@@ -300,24 +299,6 @@ def capture(
     run_measurement(
         request, use_case.capture, print_plan=_print_plan, print_result=_print_result, dry_run=dry_run, as_json=as_json
     )
-
-
-def _check_options(context: typer.Context, *, is_program: bool) -> None:
-    """Raise UsageError for an option of the grid with a program, or of a program without one."""
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        source = context.get_parameter_source(name)
-        if source is None or source.name != "COMMANDLINE" or name in _FOR_BOTH:
-            continue
-        if is_program and name not in _FOR_PROGRAMS:
-            raise UsageError(
-                f"{parameter.opts[0]} is an option of the grid, and a program was given.",
-                "Leave it out; options of the program follow its name.",
-            )
-        if not is_program and name in _FOR_PROGRAMS:
-            raise UsageError(
-                f"{parameter.opts[0]} is for a program, and none was given.", "Add -- PROGRAM [ARGUMENTS]."
-            )
 
 
 def _capture_program(request: ProgramRequest, *, hold: bool, dry_run: bool, as_json: bool) -> None:

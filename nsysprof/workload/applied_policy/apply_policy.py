@@ -174,24 +174,36 @@ def _run(
         if call not in active.proven and not _prove(active, call, backend, original, arguments, scale, rest):
             active.left += 1
             return original(*arguments, scale=scale, **rest)
-        before, wanted = _allowed(), _WANTED[backend]
-        _set_allowed(before, wanted)
         try:
+            found = _call_alone(backend, original, arguments, scale, rest)
             active.calls += 1
-            if scale is None and not rest:
-                return original(*arguments)
-            return original(*arguments, scale=scale, **rest)
+            return found
         except RuntimeError as error:
             if not any(words in str(error) for words in _REFUSED):
                 raise
-        finally:
-            _set_allowed(wanted, before)
-        active.calls -= 1
         active.left += 1
         active.drop(call, f"{backend} refused a call that it was tuned for; that shape is left to torch.")
         return original(*arguments, scale=scale, **rest)
     finally:
         _FLAGS.release()
+
+
+def _call_alone(
+    backend: str,
+    original: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    scale: float | None,
+    rest: dict[str, Any],
+) -> Any:
+    """Return the result of a call with one backend alone; what was allowed before is allowed again after it."""
+    before, wanted = _allowed(), _WANTED[backend]
+    _set_allowed(before, wanted)
+    try:
+        if scale is None and not rest:
+            return original(*arguments)
+        return original(*arguments, scale=scale, **rest)
+    finally:
+        _set_allowed(wanted, before)
 
 
 def _allowed() -> tuple[bool, bool, bool, bool]:
@@ -226,13 +238,8 @@ def _prove(
         return False
 
     def attend(alone: bool, *tensors: Any) -> Any:
-        before = _allowed()
-        wanted = _WANTED[backend] if alone else before
-        _set_allowed(before, wanted)
-        try:
-            return original(*tensors, *arguments[3:], scale=scale, **rest)
-        finally:
-            _set_allowed(wanted, before)
+        whole = (*tensors, *arguments[3:])
+        return _call_alone(backend, original, whole, scale, rest) if alone else original(*whole, scale=scale, **rest)
 
     checked = check_first_call(attend, arguments[:3], wants=call[5], backend=backend)
     active.checks.append(checked)

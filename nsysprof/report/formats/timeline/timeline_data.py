@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nsysprof.arrays import Int64s
+from nsysprof.arrays import Int64s, merge_spans
 from nsysprof.attention.range_name import parse_range
 from nsysprof.report.figures.occupancy import busy_shares
 from nsysprof.report.figures.style.palette import CATEGORY_COLORS
@@ -156,7 +156,7 @@ def _windows(lanes: list[Lane], places: list[tuple[int, int]], origin: int) -> l
             break
         windows.append((start, end))
         rows += count
-    return _merged(windows)
+    return merge_spans(windows)
 
 
 def _rows_in(lanes: list[Lane], start_ns: int, end_ns: int) -> int:
@@ -167,16 +167,6 @@ def _rows_in(lanes: list[Lane], start_ns: int, end_ns: int) -> int:
 def _inside(lane: Lane, start_ns: int, end_ns: int) -> npt.NDArray[np.bool_]:
     inside: npt.NDArray[np.bool_] = (lane.start_ns < end_ns) & (lane.end_ns > start_ns)
     return inside
-
-
-def _merged(windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    merged: list[tuple[int, int]] = []
-    for start, end in sorted(windows):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((start, end))
-    return merged
 
 
 def _chosen(lane: Lane, origin: int, windows: list[tuple[int, int]], *, whole: bool) -> Int64s:
