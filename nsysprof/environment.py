@@ -22,7 +22,10 @@ def collect_host() -> dict[str, Any]:
 
 
 def collect_gpus() -> list[dict[str, Any]]:
-    """Return name, UUID, memory and driver of every GPU that NVML sees; none without driver or nvidia-ml-py."""
+    """Return name, UUID, memory, driver and power limit of every GPU that NVML sees.
+
+    The list is empty without driver or nvidia-ml-py.
+    """
     try:
         import pynvml
     except ImportError:
@@ -44,11 +47,22 @@ def collect_gpus() -> list[dict[str, Any]]:
                     "uuid": _text(pynvml.nvmlDeviceGetUUID(handle)),
                     "memory_bytes": int(memory.total),
                     "driver_version": driver,
+                    "power_limit_w": _power_limit_w(handle),
                 }
             )
         return gpus
     finally:
         pynvml.nvmlShutdown()
+
+
+def _power_limit_w(handle: Any) -> int | None:
+    """Return the power limit that holds for a GPU (W); None where NVML does not tell."""
+    import pynvml
+
+    try:
+        return round(int(pynvml.nvmlDeviceGetEnforcedPowerLimit(handle)) / 1000)
+    except pynvml.NVMLError:
+        return None
 
 
 def driver_cuda_version() -> tuple[int, int] | None:

@@ -66,6 +66,7 @@ _FIELDS = (
     "plan processes rounds sample_seconds warmup_seconds seed flush graph check copies case_timeout_s "
     "ceilings bytes_per_s l2_bytes_per_s flops blocks "
     "cell process round status reason started_ns values_ns offsets_ns graph_ns "
+    "other_caches_ns empty_ns sustained locked_clock_mhz power_limit_w clocks_locked "
     "graph_reason launch_share warmup_calls stable throttled peak_bytes errors case time_ns "
     "session least_samples input_bytes peak_reserved_bytes peak_beyond_inputs_bytes"
 )

@@ -9,6 +9,7 @@ from typing import Any
 from nsysprof.attention.case import row_of_case
 from nsysprof.capture.plan import CapturePlan
 from nsysprof.results.block import OK, Block
+from nsysprof.results.named_times import named_times, steady_samples
 from nsysprof.results.samples import median_interval
 from nsysprof.workload.job import TRACED
 
@@ -90,6 +91,15 @@ def result_rows(progress: CaseProgress) -> list[dict[str, Any]]:
                 "peak_reserved_bytes": block.peak_reserved_bytes,
                 "peak_beyond_inputs_bytes": block.peak_beyond_inputs_bytes,
                 "traced_calls": outcome.calls if outcome.traced == OK else None,
+                **_by_name(block, flush=progress.plan.untraced.flush),
             }
         )
     return rows
+
+
+def _by_name(block: Block, *, flush: bool) -> dict[str, Any]:
+    """Return the columns of the times that have the same names in a bench."""
+    if block.status != OK:
+        return {}
+    graph = statistics.median(steady_samples(block.graph_ns)) if block.graph_ns else None
+    return {**named_times([block], flush=flush), "graph_median_ns": graph, "graph_reason": block.graph_reason}

@@ -104,6 +104,7 @@ def merge_environment(
         **known,
         "gpu_count": len(gpus),
         "driver_version": mine["driver_version"] if mine else None,
+        "power_limit_w": mine.get("power_limit_w") if mine else None,
         "nsys_version": None,  # the pass is untraced
     }
     return {**environment, "comparable_hash": comparable_hash(environment)}

@@ -21,6 +21,7 @@ def collect_machine(nsys: Path | None) -> dict[str, Any]:
         "gpu_name": ", ".join(sorted({gpu["name"] for gpu in gpus})) or None,
         "gpu_count": len(gpus),
         "driver_version": gpus[0]["driver_version"] if gpus else None,
+        "power_limit_w": gpus[0].get("power_limit_w") if gpus else None,
         "nsys_version": None if nsys is None else tool_version(nsys),
     }
     return {**environment, "comparable_hash": comparable_hash(environment)}

@@ -75,7 +75,6 @@ class CapturePlan:
             sample_seconds=self.sample_seconds,
             warmup_calls=self.warmup,
             flush=False,
-            graph="never",
             check=self.check,
             case_timeout_s=self.case_timeout_s,
             ceilings=self.device == "cuda" and (self.counting is not None or self.gpu_metrics_hz > 0),

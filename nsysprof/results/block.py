@@ -39,6 +39,13 @@ class Block(Struct, frozen=True, omit_defaults=True):
     # The duration of each sample, and its start after the first one's.
     values_ns: tuple[Duration, ...] = ()
     offsets_ns: tuple[Count, ...] = ()
+    # Samples of the same call with the caches in the other state: warm where the plan empties them before each sample,
+    # and emptied where it does not.
+    other_caches_ns: tuple[Duration, ...] = ()
+    # What the clock gives for no call at all: the median time between two events with nothing in between.
+    empty_ns: Count | None = None
+    # The GPU's SM clock at the end of a sustained load (MHz).
+    sm_clock_mhz: Count | None = None
     # Samples (ns) of the same call, replayed as a CUDA graph; empty when that was not measured, and graph_reason
     # says why.
     graph_ns: tuple[Duration, ...] = ()

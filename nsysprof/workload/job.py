@@ -47,9 +47,11 @@ class Job:
     # Calls of the warm-up. None: until the times are stable, for at most warmup_seconds.
     warmup_calls: int | None = None
     warmup_seconds: float = 1.0
+    # Whether each block follows a load of the same calls until the clocks are those that the GPU can hold.
+    sustained: bool = False
     # Whether the caches are emptied before each sample.
     flush: bool = True
-    # Whether CUDA graphs are timed too: "auto", "always" or "never".
+    # Whether CUDA graphs are timed too: "auto" (the first block of a case in a process), "always" or "never".
     graph: str = "auto"
     # Whether each backend's results are first compared with the reference.
     check: bool = True

@@ -7,6 +7,7 @@ ends with REPLACE_ME, and the supervisor starts another one for the rest.
 
 from __future__ import annotations
 
+import gc
 import math
 import sqlite3
 import sys
@@ -30,6 +31,8 @@ def main(arguments: list[str]) -> int:
     from nsysprof.workload.loaded_libraries import collect_torch
 
     append_event(job.events_path, "environment", facts=collect_torch(job.device))
+    gc.collect()
+    gc.freeze()  # what imports left lives on; without it, freeing memory before each block takes a tenth of a second
     if job.ceilings:
         _measure_ceilings(job)
     try:
@@ -40,6 +43,7 @@ def main(arguments: list[str]) -> int:
         return 0
     failed: set[Case] = set()
     checks: dict[Case, Any] = {}
+    seen: set[Case] = set()
     try:
         for index in indices:
             if job.is_stopped():
@@ -48,7 +52,8 @@ def main(arguments: list[str]) -> int:
                 append_event(job.events_path, "done", case=index, status="skipped", reason="")
                 continue
             append_event(job.events_path, "start", case=index)
-            outcome, poisoned = _measure(job, job.cases[index], recorder, checks)
+            outcome, poisoned = _measure(job, job.cases[index], recorder, checks, first=job.cases[index] not in seen)
+            seen.add(job.cases[index])
             append_event(job.events_path, "done", case=index, **outcome)
             if outcome["status"] != "ok":
                 failed.add(job.cases[index])
@@ -100,17 +105,23 @@ class _Recorder:
             self._trace.close()
 
 
-def _measure(job: Job, case: Case, recorder: _Recorder, checks: dict[Case, Any]) -> tuple[dict[str, Any], bool]:
+def _measure(
+    job: Job, case: Case, recorder: _Recorder, checks: dict[Case, Any], *, first: bool
+) -> tuple[dict[str, Any], bool]:
     """Return the report on one case, and whether this process can no longer be used."""
     try:
-        return {"status": "ok", "reason": "", **_run_case(job, case, recorder, checks)}, False
+        return {"status": "ok", "reason": "", **_run_case(job, case, recorder, checks, first=first)}, False
     except Exception as error:  # noqa: BLE001 - the user's own kernel may raise anything; it must cost one case
         poisoned = any(words in _words(error) for words in ("CUDA error", "Triton Error [CUDA]"))
         return _judge(error), job.device == "cuda" and poisoned
 
 
-def _run_case(job: Job, case: Case, recorder: _Recorder, checks: dict[Case, Any]) -> dict[str, Any]:
-    """Return what the pass measures for one case. checks: the results of this process' comparisons so far."""
+def _run_case(job: Job, case: Case, recorder: _Recorder, checks: dict[Case, Any], *, first: bool) -> dict[str, Any]:
+    """Return what the pass measures for one case.
+
+    checks: the results of this process' comparisons so far.
+    first: whether this is the case's first block in this process.
+    """
     if job.pass_name != TIMED:
         return {"calls": recorder.run(case)}
     from nsysprof.workload.measuring.measure import measure_block
@@ -120,7 +131,7 @@ def _run_case(job: Job, case: Case, recorder: _Recorder, checks: dict[Case, Any]
         checks[case] = check_case(case, job.device)
     errors = checks[case]["errors"] if case in checks else {}
     finite = {name: error for name, error in errors.items() if math.isfinite(error)}  # infinite relative to zero
-    return {"measured": {**measure_block(case, job), "errors": finite}}
+    return {"measured": {**measure_block(case, job, first=first), "errors": finite}}
 
 
 def _judge(error: Exception) -> dict[str, Any]:

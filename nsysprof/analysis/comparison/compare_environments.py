@@ -50,7 +50,8 @@ def told_differences(
 def unknown_facts(environments: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return the COMPARABLE_FIELDS that no input knows."""
     # The nsys of an untraced measurement and the cuDNN of one on the CPU are not there to be known.
-    asked = [fact for fact in COMPARABLE_FIELDS if fact != "nsys_version"]
+    # That clocks were locked is known only where they were.
+    asked = [fact for fact in COMPARABLE_FIELDS if fact not in ("nsys_version", "clocks_locked")]
     if any(each.get("device") == "cpu" for each in environments):
         asked = ["torch_version", "device", "cpu_model"]
     return tuple(fact for fact in asked if all(each.get(fact) is None for each in environments))

@@ -14,12 +14,13 @@ from dataclasses import replace
 import numpy as np
 
 from nsysprof.analysis.comparison.compare_latency import Settings, describe_side, unmeasured_case
-from nsysprof.analysis.sampling.process_model import Estimate, estimate, fit, steady_samples
+from nsysprof.analysis.sampling.process_model import Estimate, estimate, fit
 from nsysprof.analysis.sampling.significance import ALPHA, LEAST_PCT
 from nsysprof.analysis.sampling.student_t import nct_sf, t_isf
 from nsysprof.arrays import Floats
 from nsysprof.attention.case import Case
 from nsysprof.results.comparison import LatencyChange, LatencyComparison, LatencyVerdict, Measured
+from nsysprof.results.named_times import steady_samples
 
 POWER = 0.8
 METHOD = (

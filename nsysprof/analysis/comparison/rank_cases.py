@@ -43,7 +43,7 @@ def _timed(rows: Sequence[Mapping[Any, Any]], on_gpu: bool) -> list[RankedCase]:
         total, calls = known(row["kernel_total_ns"]), known(row["traced_calls"])
         kernel_ns = None if total is None or not calls else total / calls
         times_best = median / rows[0]["latency_median_ns"]
-        bound = on_gpu and is_launch_bound(kernel_ns, median)
+        bound = on_gpu and is_launch_bound(kernel_ns, median, known(row.get("event_over_graph")))
         cases.append(RankedCase(row["position"], row["backend"], median, low, high, times_best, kernel_ns, bound))
     return cases
 

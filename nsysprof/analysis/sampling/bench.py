@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from nsysprof.analysis.sampling.latency import block_medians, summarize_latency
-from nsysprof.analysis.sampling.process_model import Turns, dropped_samples, fit, process_levels, turns_of
+from nsysprof.analysis.sampling.process_model import Turns, fit, process_levels, turns_of
 from nsysprof.analysis.sampling.significance import (
     CaseVerdict,
     PairDifference,
@@ -27,6 +27,7 @@ from nsysprof.attention.work_model import attention_flops, least_bytes
 from nsysprof.notes import Note, make_note
 from nsysprof.results.block import LEAST_BLOCKS, OK, Block
 from nsysprof.results.device_limits.datasheet import Peak, find_peak
+from nsysprof.results.named_times import dropped_samples, named_times
 
 _TOP_STATUS = ("wrong", "ineligible", "out_of_memory", "timeout", "crashed", "error")
 _FEW_PAIRS = 5
@@ -54,10 +55,12 @@ def summarize_bench(
     environment: Mapping[str, Any],
     *,
     copies: int = 1,
+    flush: bool = True,
 ) -> BenchResults:
     """Return the statistics and the verdict of every cell.
 
     copies: how many cells in a row are the same case (`bench --self-check`), which are not ranked.
+    flush: whether the caches were emptied before each sample.
     """
     by_cell: list[list[Block]] = [[] for _ in cells]
     for block in blocks:
@@ -68,7 +71,10 @@ def summarize_bench(
     peak = find_peak(environment.get("gpu_name"))
     turns = [turns_of(own) for own in by_cell]
     prior = fit([process_levels(each) for each in turns])
-    rows = [_row(case, name, own, ceilings, peak, prior) for case, name, own in zip(cells, names, by_cell, strict=True)]
+    rows = [
+        _row(case, name, own, ceilings, peak, prior) | named_times(_good(own), flush=flush)
+        for case, name, own in zip(cells, names, by_cell, strict=True)
+    ]
     if copies == 1:
         _rank(rows, turns, medians)
     table = pd.DataFrame(rows)
@@ -120,7 +126,7 @@ def _row(
     row: dict[str, Any] = {"case": name, **shape, "status": status, "reason": reason}
     facts = asdict(latency) if latency is not None else {}
     row |= {column: facts.get(column) for column in _LATENCY}
-    good = [block for block in blocks if block.status == OK]
+    good = _good(blocks)
     shares = sorted(block.launch_share for block in good if block.launch_share is not None)
     row |= {
         "graph_median_ns": replayed.median_ns if replayed else None,
@@ -136,6 +142,10 @@ def _row(
     return row | _reached(case, row["median_ns"], ceilings, peak) | {
         "rank": None, "verdict": "", "against_best": None, "against_best_low": None, "against_best_high": None,
     }  # fmt: skip
+
+
+def _good(blocks: Sequence[Block]) -> list[Block]:
+    return [block for block in blocks if block.status == OK]
 
 
 def _throttled(block: Block) -> int:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nsysprof.analysis.sampling.process_model import estimate, process_levels, steady_samples, turns_of
+from nsysprof.analysis.sampling.process_model import estimate, process_levels, turns_of
 from nsysprof.analysis.sampling.rank_tests import kendall_p, theil_sen_slope
 from nsysprof.analysis.sampling.variance_shrinkage import NO_PRIOR, Prior
 from nsysprof.arrays import Floats
 from nsysprof.results.block import OK, Block
+from nsysprof.results.named_times import steady_samples
 
 METHOD = (
     "median of all samples but the first of each block; its 95 % interval is a t interval of the processes' log "

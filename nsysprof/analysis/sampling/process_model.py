@@ -19,13 +19,12 @@ from nsysprof.analysis.sampling.student_t import t_isf, t_sf
 from nsysprof.analysis.sampling.variance_shrinkage import Prior, fit_prior
 from nsysprof.arrays import Floats
 from nsysprof.results.block import OK, Block
+from nsysprof.results.named_times import steady_samples
 
 # A turn is one round of one process; the value is the log of the block's median, in log ns.
 Turns = Mapping[tuple[int, int], float]
 
 CONFIDENCE = 0.95
-# The first sample of a block finds cold caches and a cold clock: where there are enough others it is left out.
-_LEAST_TO_DROP = 5
 _LEAST_PROCESSES = 2
 # A sum of very many degrees of freedom is a normal distribution.
 _MOST_FREEDOM = 1e6
@@ -53,16 +52,6 @@ class Estimate:
     def reach(self, confidence: float = CONFIDENCE) -> float:
         """Return half the width of the interval."""
         return self.error * t_isf(0.5 - confidence / 2, self.freedom)
-
-
-def steady_samples(values_ns: Sequence[int]) -> Sequence[int]:
-    """Return the samples of a block without its first, where at least four others are left."""
-    return values_ns[dropped_samples(len(values_ns)) :]
-
-
-def dropped_samples(count: int) -> int:
-    """Return how many samples at the beginning of a block of `count` do not count."""
-    return 1 if count >= _LEAST_TO_DROP else 0
 
 
 def turns_of(blocks: Sequence[Block], *, graph: bool = False) -> dict[tuple[int, int], float]:

@@ -7,25 +7,35 @@ from collections.abc import Sequence
 
 from nsysprof.results.block import Block
 from nsysprof.results.device_limits.launch_bound import LAUNCH_BOUND_SHARE
+from nsysprof.results.named_times import event_over_graph
 
 # Launching that a flush of the L2 cache hides does not show in the samples: they scatter less than this part of a mean.
 _SCATTER = 0.1
 
 
-def is_launch_bound(kernel_ns: float | None, latency_ns: float | None) -> bool:
-    """Return whether kernels fill so little of a call that its latency is the CPU's launching; False where unknown.
+def is_launch_bound(kernel_ns: float | None, latency_ns: float | None, event_over_graph: float | None = None) -> bool:
+    """Return whether the latency of a call is the CPU's launching; False where unknown.
 
-    kernel_ns: the time of the call's kernels.
+    kernel_ns: the time of the call's kernels, which decides where there was no graph.
     latency_ns: the time of the whole call, untraced.
+    event_over_graph: the latency over that of a replay as a CUDA graph; None where it was not measured.
     """
+    if event_over_graph is not None:
+        return event_over_graph > 1 / LAUNCH_BOUND_SHARE
     return kernel_ns is not None and bool(latency_ns) and kernel_ns < LAUNCH_BOUND_SHARE * (latency_ns or 0)
 
 
 def is_bench_launch_bound(blocks: Sequence[Block]) -> bool:
-    """Return whether launching takes most of a call and the samples scatter by it; False where no share is known.
+    """Return whether the samples of a case time the CPU's launching; False where nothing is known of it.
+
+    A replay as a CUDA graph decides. Where there is none: whether launching takes most of a call, and the samples
+    scatter by it.
 
     blocks: the blocks of one case that have samples; at least one.
     """
+    ratio = event_over_graph(blocks)
+    if ratio is not None:
+        return ratio > 1 / LAUNCH_BOUND_SHARE
     shares = [block.launch_share for block in blocks if block.launch_share is not None]
     if not shares or statistics.median(shares) < LAUNCH_BOUND_SHARE:
         return False

@@ -98,7 +98,7 @@ def find_limit(row: Mapping[Any, Any], launches: pd.DataFrame | None, roof: Roof
         each = None if count is None else count / calls
         launched = "" if each is None else f" of {each:g} launch{'' if each == 1 else 'es'}"
         idle = f"kernels{launched} fill {format_ns(busy)} of {format_ns(latency)}"
-        if is_launch_bound(busy, latency):
+        if is_launch_bound(busy, latency, known(row.get("event_over_graph"))):
             return LAUNCH, f"{idle}: the GPU waits for the CPU for {_percent(100 * (1 - share))} of a call"
     detail = None if launches is None else launches[launches["run"] == Run.DETAIL.value]
     if detail is None or not len(detail):

@@ -97,7 +97,9 @@ def summarize(run: BenchRun) -> BenchResults:
 
     plan = run.plan
     names = [plan.name_of(cell) for cell in range(len(plan.cells))]
-    return summarize_bench(plan.cells, names, run.blocks, run.ceilings, run.environment, copies=plan.copies)
+    return summarize_bench(
+        plan.cells, names, run.blocks, run.ceilings, run.environment, copies=plan.copies, flush=plan.flush
+    )
 
 
 def self_check(run: BenchRun) -> SelfCheck | None:

@@ -212,6 +212,7 @@ def _write_job(run: BenchRun, folder: Path, process: int, order: list[int]) -> t
         sample_seconds=plan.sample_seconds,
         warmup_calls=plan.warmup_calls,
         warmup_seconds=plan.warmup_seconds,
+        sustained=plan.sustained,
         flush=plan.flush,
         graph=plan.graph,
         check=plan.check and not any(block.process < process for block in run.blocks),

@@ -40,7 +40,11 @@ class BenchPlan:
     seed: int = 0
     # Whether the caches are emptied before each sample.
     flush: bool = True
-    # Whether CUDA graphs are timed too: one of GRAPHS.
+    # Whether each block follows a load that lasts until the clocks have settled.
+    sustained: bool = False
+    # The SM clock at which the GPU is locked while it is measured (MHz); None: its clocks are left alone.
+    locked_clock_mhz: Annotated[int, Meta(ge=1, le=100_000)] | None = None
+    # Whether CUDA graphs are timed too: one of GRAPHS; auto times the first block of a case in each process.
     graph: str = "auto"
     # Whether results are compared with the reference before they are timed.
     check: bool = True

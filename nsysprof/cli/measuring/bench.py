@@ -50,7 +50,7 @@ Rounds = Annotated[
 Graph = Annotated[
     Literal["auto", "always", "never"],
     typer.Option(
-        help="Whether to time CUDA graphs too; auto: where launching dominates.",
+        help="Time CUDA graphs too; auto: the first block of a case in each process.",
         rich_help_panel=options.MEASUREMENT,
     ),
 ]

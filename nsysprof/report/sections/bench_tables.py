@@ -9,7 +9,7 @@ import pandas as pd
 
 from nsysprof.attention.shape import varied_columns
 from nsysprof.report.document import Cell, Column, Table, Unit, make_table
-from nsysprof.report.sections.case_tables import Row
+from nsysprof.report.sections.case_tables import Row, time_name
 from nsysprof.report.sections.wording import join_names, latency_text, times_as_long
 from nsysprof.results.device_limits.roof import known
 
@@ -42,10 +42,13 @@ def median_cell(row: Row, prefix: str = "") -> Cell:
 
 def latency_table(table: pd.DataFrame) -> Table:
     """Return one row for each case with its verdict, the best first within equal work."""
+    own, other = _named(table)
+    on_gpu = bool(table["peak_bytes"].notna().any())
     columns = (
         Column("case", Unit.NAME),
-        Column("median [95 %]", Unit.NS),
+        Column(f"{time_name(own, on_gpu=on_gpu)} [95 %]", Unit.NS),
         Column("verdict"),
+        Column(time_name(other, on_gpu=on_gpu), Unit.NS, drop=5),
         Column("as CUDA graph", Unit.NS, drop=2),
         Column("CV", Unit.PERCENT, drop=4),
         Column("p99 (p95)", Unit.NS, drop=3),
@@ -54,16 +57,24 @@ def latency_table(table: pd.DataFrame) -> Table:
         Column("least bytes", Unit.BYTES_PER_S, drop=8),
         Column("peak memory", Unit.BYTES, drop=6),
     )
-    rows = [_latency_row(row) for row in _in_order(table)]
+    rows = [_latency_row(row, other) for row in _in_order(table)]
     return make_table("Latency", columns, rows, source=_CSV, terminal_rows=1000, document_rows=30)
 
 
-def _latency_row(row: Row) -> tuple[Any, ...]:
+def _named(table: pd.DataFrame) -> tuple[str, str]:
+    """Return which column of the named times is the one that was judged, and which the other."""
+    is_warm = "warm_ns" in table and bool((table["warm_ns"] == table["median_ns"]).any())
+    is_cold = "cold_ns" in table and bool((table["cold_ns"] == table["median_ns"]).any())
+    return ("warm_ns", "cold_ns") if is_warm and not is_cold else ("cold_ns", "warm_ns")
+
+
+def _latency_row(row: Row, other: str) -> tuple[Any, ...]:
     p99 = known(row["p99_ns"])
     return (
         row["case"],
         median_cell(row),
         _verdict(row),
+        known(row.get(other)),
         median_cell(row, "graph_"),
         known(row["cv_pct"]),
         known(row["p95_ns"]) if p99 is None else p99,

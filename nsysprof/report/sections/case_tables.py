@@ -21,6 +21,11 @@ def case_name(row: Row) -> str:
     return str(row["range"]).removeprefix("RUN::")
 
 
+def time_name(column: str, *, on_gpu: bool) -> str:
+    """Return the name of a column of times, which is the same in captures and benches."""
+    return {"cold_ns": "cold GPU time" if on_gpu else "cold time", "warm_ns": "warm end-to-end"}[column]
+
+
 def latency_cell(row: Row) -> Cell:
     """Return the untraced median with its 95 % interval, or why there is none."""
     median, low, high = (known(row[f"latency_{part}_ns"]) for part in ("median", "ci_low", "ci_high"))
@@ -46,6 +51,8 @@ def case_table(record: CaptureRecord, words: Words) -> Table:
             (
                 case_name(row),
                 latency_cell(row),
+                known(row["cold_ns"]),
+                known(row["graph_median_ns"]),
                 per_call(row, "launch_count"),
                 per_call(row, "kernel_count"),
                 per_call(row, "kernel_total_ns"),
@@ -55,9 +62,12 @@ def case_table(record: CaptureRecord, words: Words) -> Table:
                 row["status"],
             )
         )
+    on_gpu = record.environment.get("device") == "cuda"
     columns = (
         Column("case", Unit.NAME),
-        Column("untraced latency [95 %]", Unit.NS),
+        Column(f"{time_name('warm_ns', on_gpu=on_gpu)} [95 %]", Unit.NS),
+        Column(time_name("cold_ns", on_gpu=on_gpu), Unit.NS, drop=3),
+        Column("as CUDA graph", Unit.NS, drop=3),
         Column(words.launches, Unit.COUNT, drop=1),
         Column(words.works, Unit.COUNT, drop=2),
         Column(f"{words.work} time", Unit.NS),

@@ -18,10 +18,15 @@ COMPARABLE_FIELDS = (
     "device",
     "cpu_model",
     "nsys_version",
+    "power_limit_w",
+    "clocks_locked",
 )
+# Facts that older measurements did not record: unknown, they leave the hash as it was.
+_LATER = ("power_limit_w", "clocks_locked")
 
 
 def comparable_hash(environment: dict[str, Any]) -> str:
     """Return twelve hex digits over COMPARABLE_FIELDS. Equal hashes mean comparable captures."""
     subset = {key: environment.get(key) for key in COMPARABLE_FIELDS}
+    subset = {key: value for key, value in subset.items() if value is not None or key not in _LATER}
     return hashlib.sha256(json.dumps(subset, sort_keys=True).encode()).hexdigest()[:12]

@@ -27,6 +27,17 @@ _BACKEND = text("backend", "Name of the attention backend.")
 _REASON = text("reason", "Why the case failed, or why its traced run did; else empty.", **_UNKNOWN)
 
 
+_BY_NAME = (
+    number("cold_ns", "ns", "Cold GPU time: median between two events around a call, after the caches were emptied.",
+           **_UNKNOWN),
+    number("warm_ns", "ns", "Warm end-to-end time: the same with calls back to back and warm caches, so that the time "
+           "to launch counts where the GPU waits for it.", **_UNKNOWN),
+    number("event_over_graph", "", "Median latency over the median as a CUDA graph, both with the same caches; above "
+           "1.33 the case is launch-bound.", **_UNKNOWN),
+    number("empty_ns", "ns", "What the clock of the samples gives for no call at all.", **_UNKNOWN),
+)  # fmt: skip
+
+
 def _shape(*names: str) -> tuple[FileColumn, ...]:
     return tuple(_OF_SHAPE[name] for name in names)
 
@@ -89,6 +100,9 @@ CAPTURE_RESULTS = TableFile("capture", "results.csv", "One row per case.", (
     text("limiter", "What limits the case: `launch-bound`, `memory-bound` and so on.", **_UNKNOWN),
     text("why", "The numbers behind `limiter`.", **_UNKNOWN),
     *_shape("kv_seq", "mask", "layout"),
+    *_BY_NAME,
+    number("graph_median_ns", "ns", "Median latency of a replay as a CUDA graph, with warm caches.", **_UNKNOWN),
+    text("graph_reason", "Why there is no measurement as a CUDA graph.", **_UNKNOWN),
 ))  # fmt: skip
 # Version 0.1.0 wrote these columns; the rest came with hardware counters.
 FIRST_CAPTURE_RESULTS = CAPTURE_RESULTS.names[: CAPTURE_RESULTS.names.index("sampled_read_bytes")]
@@ -142,6 +156,7 @@ BENCH_RESULTS = TableFile("bench", "results.csv", "One row per case.", (
     number("against_best", "", "Median over the median of the fastest.", **_UNKNOWN),
     number("against_best_low", "", "Lower end of the 95 % interval of that ratio.", **_UNKNOWN),
     number("against_best_high", "", "Upper end of the 95 % interval of that ratio.", **_UNKNOWN),
+    *_BY_NAME,
 ))  # fmt: skip
 WINNERS = TableFile("tune", "winners.csv", "One row per shape.", (
     *_shape("seq", "batch", "heads", "kv_heads", "head_dim", "dtype", "causal", "pass", "kv_seq", "mask", "layout"),

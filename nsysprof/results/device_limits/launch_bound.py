@@ -2,5 +2,6 @@
 
 from __future__ import annotations
 
-# A call is launch-bound when the CPU's launching takes at least this part of it, or the GPU's kernels fill less.
+# A call is launch-bound when a replay as a CUDA graph, which the CPU launches at once, takes less than this part of it.
+# Where that was not measured: when the GPU's kernels fill less than this part.
 LAUNCH_BOUND_SHARE = 0.75

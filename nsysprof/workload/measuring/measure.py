@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from nsysprof.attention.case import Case
-from nsysprof.results.device_limits.launch_bound import LAUNCH_BOUND_SHARE
 from nsysprof.workload.job import Job
 from nsysprof.workload.measuring.memory import PeakMemory, release_memory
 from nsysprof.workload.measuring.prepared_call import prepared
+from nsysprof.workload.measuring.sustained_load import sustain
 from nsysprof.workload.measuring.timing import (
     Call,
     WarmUp,
@@ -22,18 +22,23 @@ from nsysprof.workload.measuring.timing import (
     run_calls,
     synchronize,
     time_calls,
+    time_nothing,
     warm_up,
 )
 
 _MOST_CALLS = 2000
+_OTHER_SAMPLES = 6
 
 
-def measure_block(case: Case, job: Job) -> dict[str, Any]:
-    """Return the measured fields of a Block: latencies, peak memory, and how the warm-up went."""
+def measure_block(case: Case, job: Job, *, first: bool = True) -> dict[str, Any]:
+    """Return the measured fields of a Block: latencies, peak memory, and how the warm-up went.
+
+    first: whether this is the first block of the case in this process.
+    """
     flush = make_flush(job.device) if job.flush else None  # before the peak is measured, without its buffer
     memory = PeakMemory(job.device)
     with own_stream(job.device), prepared(case, job.device, memory) as call:
-        warm = _warm_up(call, job)
+        warm, clock_mhz = _warm_up(call, job)
         count = sample_count(job, warm.call_s)
         if flush is not None:
             flush()
@@ -42,12 +47,17 @@ def measure_block(case: Case, job: Job) -> dict[str, Any]:
         timed = time_calls(call, job.device, count, flush)
         peaks = memory.read()
         share = warm.launch_s / warm.call_s if job.device == "cuda" and warm.call_s else None
-        graph_ns, graph_reason = _time_graph(call, job, count, flush, share)
+        graph_ns, graph_reason = _time_graph(call, job, count, flush, first=first)
+        other_ns = _time_other_caches(call, job, count)
+        empty_ns = time_nothing(job.device)
     release_memory()
     return {
         "started_ns": started_ns,
         "values_ns": timed.values_ns,
         "offsets_ns": timed.offsets_ns,
+        "other_caches_ns": other_ns,
+        "empty_ns": empty_ns,
+        "sm_clock_mhz": clock_mhz,
         "graph_ns": graph_ns,
         "graph_reason": graph_reason,
         "launch_share": None if share is None else round(share, 3),
@@ -89,28 +99,41 @@ def sample_count(job: Job, call_s: float) -> int:
     return min(job.samples, max(job.least_samples, int(job.sample_seconds / max(call_s, 1e-9))))
 
 
-def _warm_up(call: Call, job: Job) -> WarmUp:
-    """Warm up until the times are stable, or with the number of calls that the job gives, and return how it went."""
+def _warm_up(call: Call, job: Job) -> tuple[WarmUp, int | None]:
+    """Warm up by the job's rule, and return how it went and, after a sustained load, the SM clock (MHz)."""
+    if job.sustained:
+        return sustain(call, job.device)
     if job.warmup_calls is None:
-        return warm_up(call, job.device, job.warmup_seconds)
+        return warm_up(call, job.device, job.warmup_seconds), None
     first = run_calls(call, job.device, 1)  # the second call in all: plans exist, clocks may still be low
     most = max(2, int(job.sample_seconds / max(first.call_s, 1e-9)))
     warm = run_calls(call, job.device, min(job.warmup_calls, most))
-    return warm._replace(calls=warm.calls + 1)
+    return warm._replace(calls=warm.calls + 1), None
 
 
-def _time_graph(
-    call: Call, job: Job, count: int, flush: Call | None, share: float | None
-) -> tuple[tuple[int, ...], str]:
+def _time_other_caches(call: Call, job: Job, count: int) -> tuple[int, ...]:
+    """Return latencies with warm caches where the job empties them, and the other way round (ns); few will do."""
+    few = min(count, _OTHER_SAMPLES)
+    try:
+        other = None if job.flush else make_flush(job.device)
+    except (RuntimeError, MemoryError):  # a case that fills the memory leaves no room for the buffer
+        return ()
+    call()
+    return time_calls(call, job.device, few, other).values_ns
+
+
+def _time_graph(call: Call, job: Job, count: int, flush: Call | None, *, first: bool) -> tuple[tuple[int, ...], str]:
     """Return the latencies of the call as a CUDA graph (ns), or none and the reason."""
-    if job.graph == "never" or share is None:
-        return (), "not asked for" if job.device == "cuda" else "there are no CUDA graphs on a CPU"
-    if job.graph == "auto" and share < LAUNCH_BOUND_SHARE:
-        return (), f"launching takes {share:.0%} of a call, so it is not the bottleneck"
+    if job.device != "cuda":
+        return (), "there are no CUDA graphs on a CPU"
+    if job.graph == "never":
+        return (), "not asked for"
+    if job.graph == "auto" and not first:
+        return (), "timed once in each process"
     try:
         replay = capture_graph(call)
         warm_up(replay, job.device, job.warmup_seconds)
         return time_calls(replay, job.device, count, flush).values_ns, ""
     except RuntimeError as error:
-        first = (str(error).splitlines() or [""])[0]
-        return (), f"it cannot be captured: {first[:200]}"
+        reason = (str(error).splitlines() or [""])[0]
+        return (), f"it cannot be captured: {reason[:200]}"

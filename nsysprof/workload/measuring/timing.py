@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -15,6 +16,7 @@ Call = Callable[[], object]
 _LARGEST_WINDOW = 50
 _CPU_CACHE_BYTES = 64 << 20
 _GRAPH_WARMUP = 3
+_EMPTY_SAMPLES = 21
 
 
 class WarmUp(NamedTuple):
@@ -71,6 +73,16 @@ def _spread(values: Sequence[float]) -> float:
     """Return the largest distance from the median, as a fraction of the median."""
     middle = sorted(values)[len(values) // 2]
     return max(abs(value - middle) for value in values) / middle if middle else 0.0
+
+
+def time_nothing(device: str) -> int:
+    """Return the median time that the clock of samples gives for no call at all (ns)."""
+
+    def nothing() -> None:
+        return None
+
+    values = time_calls(nothing, device, _EMPTY_SAMPLES, None).values_ns
+    return int(statistics.median(values[1:]))
 
 
 def make_flush(device: str) -> Call:

@@ -29,3 +29,11 @@ def test_kernels_that_fill_too_little_of_a_call(kernel_ns, latency_ns, bound):
 def test_launching_that_takes_most_of_a_call_and_shows(shares, values, bound):
     blocks = [Block(0, i, 0, OK, values_ns=values, launch_share=share) for i, share in enumerate(shares)]
     assert is_bench_launch_bound(blocks) is bound
+
+
+def test_a_replay_as_a_graph_decides_where_there_is_one():
+    assert is_launch_bound(99, 100, 1.34)
+    assert not is_launch_bound(1, 100, 1.33)
+    blocks = [Block(0, 0, 0, OK, values_ns=STEADY, graph_ns=(70, 70), launch_share=0.1)]
+    assert is_bench_launch_bound(blocks)
+    assert not is_bench_launch_bound([Block(0, 0, 0, OK, values_ns=SCATTERED, graph_ns=(90,), launch_share=0.9)])

@@ -21,6 +21,10 @@ def test_raw_samples_of_every_pass(pass_):
     assert len(measured["values_ns"]) == len(measured["offsets_ns"]) == 12
     assert min(measured["values_ns"]) > 0
     assert measured["warmup_calls"] == 3, "one, and then as many as asked for"
+    assert len(measured["other_caches_ns"]) == 6
+    assert min(measured["other_caches_ns"]) > 0
+    assert 0 <= measured["empty_ns"] < min(measured["values_ns"]), "no call takes less than any call"
+    assert measured["graph_reason"] == "there are no CUDA graphs on a CPU"
     assert measured["peak_bytes"] is None, "torch counts no CPU memory: unknown, not zero"
 
 
