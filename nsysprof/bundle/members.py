@@ -54,7 +54,7 @@ _ENVIRONMENT_KEYS_WORDS = (
     "os python_version cpu_model cpu_count memory_bytes git_commit torch_version cuda_version device gpu_name "
     "gpu_memory_bytes compute_capability sdpa_flags tf32_matmul torch_threads cudnn_loaded_version cudnn_loaded_from "
     "cublas_loaded_version cublas_loaded_from gpu_count driver_version nsys_version ncu_version clocks comparable_hash "
-    "cudnn_version triton_version nsysprof_version ceilings"
+    "cudnn_version triton_version nsysprof_version ceilings power_limit_w clocks_locked"
 )
 ENVIRONMENT_KEYS = frozenset(_ENVIRONMENT_KEYS_WORDS.split())
 _FIELDS = (
@@ -66,7 +66,7 @@ _FIELDS = (
     "plan processes rounds sample_seconds warmup_seconds seed flush graph check copies case_timeout_s "
     "ceilings bytes_per_s l2_bytes_per_s flops blocks "
     "cell process round status reason started_ns values_ns offsets_ns graph_ns "
-    "other_caches_ns empty_ns sustained locked_clock_mhz power_limit_w clocks_locked "
+    "other_caches_ns empty_ns sustained locked_clock_mhz "
     "graph_reason launch_share warmup_calls stable throttled peak_bytes errors case time_ns "
     "session least_samples input_bytes peak_reserved_bytes peak_beyond_inputs_bytes"
 )
