@@ -18,7 +18,7 @@ def is_launch_bound(kernel_ns: float | None, latency_ns: float | None, event_ove
 
     kernel_ns: the time of the call's kernels, which decides where there was no graph.
     latency_ns: the time of the whole call, untraced.
-    event_over_graph: the latency over that of a replay as a CUDA graph; None where it was not measured.
+    event_over_graph: the latency over the time of a replay as a CUDA graph; None where there was none.
     """
     if event_over_graph is not None:
         return event_over_graph > 1 / LAUNCH_BOUND_SHARE
