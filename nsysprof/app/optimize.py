@@ -20,9 +20,12 @@ from nsysprof.app.measuring.bench_program import (
 )
 from nsysprof.app.measuring.capture_program import capture_program, plan_program_capture
 from nsysprof.app.measuring.program_request import ProgramRequest
-from nsysprof.app.optimizing.program_attention import ProgramFacts, allocates_in_loops, read_program, wants_tf32
+from nsysprof.app.optimizing.predict_gain import predict_gain
+from nsysprof.app.optimizing.program_attention import ProgramFacts, read_program
+from nsysprof.app.optimizing.trials import Trial, list_suggestions, list_trials
 from nsysprof.app.optimizing.tune_uses import POLICY, TunedProgram, tune_uses
 from nsysprof.app.progress import SILENT, Progress
+from nsysprof.app.trace_analysis.join_attention import read_libraries
 from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError, UsageError
 from nsysprof.files.folder_kinds import OPTIMIZATION
 from nsysprof.files.json_file import encode_json
@@ -30,7 +33,7 @@ from nsysprof.files.output import write_whole
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import Note, make_note
 from nsysprof.results.comparison import LatencyVerdict
-from nsysprof.results.programs.optimization import Attempt, Optimization, OptimizeStep
+from nsysprof.results.programs.optimization import Attempt, Optimization, OptimizeStep, PredictedGain
 from nsysprof.results.programs.program_runs import ProgramComparison, Sameness
 
 if TYPE_CHECKING:
@@ -40,18 +43,6 @@ RESULT = "optimize.json"
 # How much of the budget that is left after the capture tuning may take.
 _TUNING_PART = 0.4
 _LEAST_BUDGET_S = 10.0
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """Something to try on the whole program."""
-
-    name: str
-    why: str
-    side: ProgramSide
-    setting: str
-    paste: str
-    predicted_pct: float | None = None
 
 
 def plan_optimize(request: OptimizeRequest) -> list[str]:
@@ -108,8 +99,9 @@ class _Session:
         self.begun = time.monotonic()
         self.steps: list[OptimizeStep] = []
         self.notes: list[Note] = []
-        self.facts = ProgramFacts((), None, 0.0, frozenset())
+        self.facts = ProgramFacts((), None, 0.0, {})
         self.tuning = TunedProgram()
+        self.predicted: PredictedGain | None = None
         self.attempts: list[Attempt] = []
 
     @property
@@ -121,7 +113,8 @@ class _Session:
         with self._step("capture"):
             self._capture()
         with self._step("analyze"):
-            self.facts = read_program(self._analyze())
+            captured = self.request.captured or self.folder / "capture"
+            self.facts = replace(read_program(self._analyze()), libraries=read_libraries(captured))
             self._outcome(f"{len(self.facts.uses)} shapes of attention")
         self.tuning = TunedProgram(uses=self.facts.uses)
         if self.facts.uses:
@@ -136,7 +129,8 @@ class _Session:
                     resume=self.request.resume,
                 )
                 won = sum(use.in_policy for use in self.tuning.tuned)
-                self._outcome(f"another backend won for {won} of {len(self.tuning.tuned)} tuned shapes")
+                text = f"another backend won for {won} of {len(self.tuning.tuned)} tuned shapes"
+                self._outcome(text + self._predict())
         candidates = self._candidates()
         for number, candidate in enumerate(candidates):
             with self._step(f"try {candidate.name}"):
@@ -203,56 +197,23 @@ class _Session:
         )
         return analyze_one(request, self.progress).analysis
 
-    def _candidates(self) -> list[_Candidate]:
-        found = []
-        if self.tuning.policy is not None:
-            name = f"{self.request.out or self.folder}/tune/{POLICY}"
-            found.append(
-                _Candidate(
-                    "the policy",
-                    "another backend won for shapes of this program",
-                    ProgramSide(policy=self.tuning.policy),
-                    f"NSYSPROF_POLICY={name}",
-                    f'import nsysprof\n\nwith nsysprof.policy("{name}"):\n    ...  # the training or serving loop',
-                    self.tuning.predicted_pct,
-                )
-            )
-        if wants_tf32(self.facts):
-            found.append(
-                _Candidate(
-                    "TF32",
-                    f"{self.facts.fp32_share_pct:.0f} % of the time of all kernels are matrix products in plain fp32",
-                    ProgramSide((("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1"),)),
-                    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1",
-                    'torch.set_float32_matmul_precision("high")',
-                )
-            )
-        if allocates_in_loops(self.facts):
-            found.append(
-                _Candidate(
-                    "expandable segments",
-                    "findings speak of allocations in the loop, or of fragmented memory",
-                    ProgramSide((("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),)),
-                    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
-                    'os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"  # before importing torch',
-                )
-            )
-        return [*found, *self._wanted()]
+    def _candidates(self) -> list[Trial]:
+        name = f"{self.request.out or self.folder}/tune/{POLICY}"
+        return list_trials(self.facts, self.tuning, name, self.predicted, self.request.tries or ())
 
-    def _wanted(self) -> list[_Candidate]:
-        """Return what the user wants to be tried beside what findings suggest."""
-        return [
-            _Candidate(
-                f"attempt {number}",
-                "it was asked for with --try",
-                parse_program_side(text),
-                text,
-                f"# what the program does with {text}",
-            )
-            for number, text in enumerate(self.request.tries or (), 1)
-        ]
+    def _predict(self) -> str:
+        """Predict what the policy saves, before it is tried, and return that in words."""
+        self.predicted = None
+        if self.tuning.policy is None:
+            return ""
+        source = self.request.captured or self.folder / "capture"
+        self.predicted = predict_gain(source, self.request.nsys, self.tuning.ratios, self.progress)
+        if self.predicted is None:
+            return "; what that saves a step cannot be predicted, because the trace cannot be replayed"
+        found = self.predicted
+        return f"; a {found.per} should be {found.pct:.1f} % shorter [{found.low_pct:.1f}, {found.high_pct:.1f}]"
 
-    def _try(self, candidate: _Candidate, budget_s: float) -> None:
+    def _try(self, candidate: Trial, budget_s: float) -> None:
         name = f"bench-{candidate.name.removeprefix('the ').replace(' ', '-').lower()}"
         target = self.folder / name
         request = _bench_request(self.request, candidate.side, target, budget_s)
@@ -265,7 +226,7 @@ class _Session:
         self._outcome(f"{found.change.verdict or 'no verdict'}{'' if better else ', not used'}")
         self.attempts.append(
             Attempt(
-                candidate.name, candidate.why, candidate.setting, candidate.paste, candidate.predicted_pct, found,
+                candidate.name, candidate.why, candidate.setting, candidate.paste, candidate.predicted, found,
                 better, name,
             )
         )  # fmt: skip
@@ -278,7 +239,7 @@ class _Session:
             self.facts.attention_share_pct,
             self.tuning.tuned,
             tuple(self.attempts),
-            _suggestions(self.facts),
+            list_suggestions(self.facts),
             tuple(self.steps),
             tuple(self.notes),
             None if policy is None else str(policy),
@@ -297,19 +258,6 @@ def is_better(found: ProgramComparison) -> bool:
     """Return whether the candidate is faster for certain and prints no other values."""
     different = found.values is not None and found.values.verdict is Sameness.DIFFERENT
     return found.change.verdict is LatencyVerdict.FASTER and not different
-
-
-def _suggestions(facts: ProgramFacts) -> tuple[str, ...]:
-    found = []
-    if "unfused-attention" in facts.findings:
-        found.append(
-            "The program writes its attention out by hand (unfused-attention). With transformers, give "
-            'attn_implementation="sdpa" to from_pretrained or the config: no environment variable sets it, so it was '
-            "not tried from outside. Elsewhere, call torch.nn.functional.scaled_dot_product_attention."
-        )
-    if "unfused-optimizer" in facts.findings:
-        found.append("The optimizer launches many small kernels (unfused-optimizer): give it fused=True.")
-    return tuple(found)
 
 
 def _capture_request(request: OptimizeRequest, out: Path, *, attention: bool) -> ProgramRequest:

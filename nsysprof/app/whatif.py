@@ -29,7 +29,7 @@ def what_if(request: WhatIfRequest, progress: Progress = SILENT) -> WhatIfResult
     from nsysprof.trace.open import open_trace
 
     questions = _questions(request)
-    if not questions:
+    if not questions and not request.ranges:
         raise UsageError("Nothing is to be changed.", "Name a change, such as --pin-copies or --no-sync all.")
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
         path = resolve(request.source, request.nsys, Path(scratch), progress.say)
@@ -39,8 +39,10 @@ def what_if(request: WhatIfRequest, progress: Progress = SILENT) -> WhatIfResult
             from nsysprof.trace.tables import read_tables
 
             tables = read_tables(trace, progress=progress.say)
-            found = attribute(tables)
-            return WhatIfResult(ask(tables, tables.launch, found.attributed.ranges, questions))
+            ranges = attribute(tables).attributed.ranges
+            names = [str(name) for name in ranges["name"].unique()]
+            questions = (*questions, *(_of_ranges(names, text, factor) for text, factor in request.ranges))
+            return WhatIfResult(ask(tables, tables.launch, ranges, questions))
 
 
 def _questions(request: WhatIfRequest) -> tuple[WhatIfQuestion, ...]:
@@ -54,6 +56,16 @@ def _questions(request: WhatIfRequest) -> tuple[WhatIfQuestion, ...]:
     return tuple(questions)
 
 
+def _of_ranges(names: list[str], text: str, factor: float) -> WhatIfQuestion:
+    """Return the question for work that is launched in ranges with a text in their names."""
+    from nsysprof.results.findings.causes import WhatIfQuestion
+
+    chosen = tuple((name, (factor,) * 3) for name in names if text in name)
+    if not chosen:
+        raise UsageError(f"No range has {text!r} in its name.", "See ranges.csv for names.")
+    return WhatIfQuestion(f"--range {text}={factor:g}", "", range_factors=chosen)
+
+
 @dataclass(frozen=True)
 class WhatIfRequest:
     """A trace and what to change in it.
@@ -61,6 +73,7 @@ class WhatIfRequest:
     flags: changes such as --pin-copies.
     no_sync: ranges in which to remove waits for the GPU; "all" for everywhere.
     kernels: texts in names of kernels, and the factors for their times.
+    ranges: texts in names of ranges, and the factors for the times of what they launch.
     """
 
     source: Path
@@ -68,6 +81,7 @@ class WhatIfRequest:
     no_sync: tuple[str, ...] = ()
     kernels: tuple[tuple[str, float], ...] = ()
     nsys: Path | None = None
+    ranges: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ EXAMPLES = (
     "nsysprof whatif train.sqlite --pin-copies --no-sync all",
     "nsysprof whatif train.sqlite --no-sync optimizer --graph-launches",
     "nsysprof whatif train.sqlite --kernel softmax=0.5",
+    "nsysprof whatif train.sqlite --range attention::=0.8",
 )
 _CHANGES = "Changes"
 
@@ -56,6 +57,15 @@ Kernel = Annotated[
         rich_help_panel=_CHANGES,
     ),
 ]
+RangeFactor = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--range",
+        metavar="TEXT=FACTOR",
+        help="What ranges with a text in their names launch takes FACTOR times as long.",
+        rich_help_panel=_CHANGES,
+    ),
+]
 
 
 def whatif(
@@ -69,6 +79,7 @@ def whatif(
     fuse_optimizer: FuseOptimizer = False,
     no_stream_waits: NoStreamWaits = False,
     kernel: Kernel = None,
+    range_factor: RangeFactor = None,
     nsys: options.Nsys = None,
     as_json: options.Json = False,
 ) -> None:
@@ -88,20 +99,21 @@ def whatif(
         source=source,
         flags=tuple(option for option, wanted in flags.items() if wanted),
         no_sync=tuple(no_sync or ()),
-        kernels=tuple(map(_parse_kernel, kernel or ())),
+        kernels=tuple(_parse_factor("--kernel", "softmax", text) for text in kernel or ()),
+        ranges=tuple(_parse_factor("--range", "attention::", text) for text in range_factor or ()),
         nsys=nsys,
     )
     _print(use_case.what_if(request, show_progress(quiet=as_json)), as_json)
 
 
-def _parse_kernel(text: str) -> tuple[str, float]:
+def _parse_factor(option: str, example: str, text: str) -> tuple[str, float]:
     name, _, factor = text.rpartition("=")
     try:
         value = float(factor)
     except ValueError:
         value = -1.0
     if not name or not 0 <= value <= 1000:
-        raise UsageError(f"--kernel {text!r} is not a text and a factor.", "Write for example --kernel softmax=0.5.")
+        raise UsageError(f"{option} {text!r} is not a text and a factor.", f"Write for example {option} {example}=0.5.")
     return name, value
 
 

@@ -12,7 +12,7 @@ from nsysprof.errors import UsageError
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.reports.optimize_report import answer_lines, optimize_report
 from nsysprof.results.comparison import LatencyChange, LatencyVerdict, SideOfCase
-from nsysprof.results.programs.optimization import Attempt, AttentionUse, Optimization, TunedUse
+from nsysprof.results.programs.optimization import Attempt, AttentionUse, Optimization, PredictedGain, TunedUse
 from nsysprof.results.programs.program_runs import ProgramComparison, ProgramSideSummary, Sameness, ValueComparison
 from tests.builders import run_command
 
@@ -45,9 +45,9 @@ def optimization(*attempts, share=12.0, why="tie"):
     return Optimization(("train.py",), uses, share, tuned, attempts, (), ())
 
 
-def attempt(found):
+def attempt(found, predicted=None):
     return Attempt(
-        "the policy", "it won", "NSYSPROF_POLICY=p", "with it", 10.0, found, is_better(found), "bench-policy"
+        "the policy", "it won", "NSYSPROF_POLICY=p", "with it", predicted, found, is_better(found), "bench-policy"
     )
 
 
@@ -63,6 +63,21 @@ def test_the_answer_is_the_gain_or_that_there_is_none():
     assert answer_lines(by_hand)[0].startswith("The program writes its attention out by hand")
     (still_open,) = answer_lines(optimization(attempt(comparison(LatencyVerdict.INCONCLUSIVE, 0.99))))
     assert "more turns would decide" in still_open
+
+
+@pytest.mark.parametrize(
+    ("bounds", "says"),
+    [
+        ((15.0, 19.0), "shorter; the measured interval meets that"),
+        ((10.0, 17.5), "the measured gain is more than that"),
+        ((23.0, 29.0), "the measured gain is less than that"),
+    ],
+)
+def test_what_was_predicted_stands_beside_what_was_measured(bounds, says):
+    predicted = PredictedGain(17.0, *bounds, "step", "the finding unfused-attention")
+    page = render_markdown(optimize_report(optimization(attempt(comparison(LatencyVerdict.FASTER), predicted))))
+    assert says in page
+    assert "Before it was tried, the finding unfused-attention predicted a step to be 17.0 %" in page
 
 
 def test_a_faster_program_with_other_values_is_not_better():

@@ -50,7 +50,14 @@ from nsysprof.results.comparison import (
 from nsysprof.results.findings.causes import Finding, Findings, WhatIf, WhatIfAnswer
 from nsysprof.results.gate_result import GateFinding, GateResult, Outcome
 from nsysprof.results.latency_history import CaseHistory, HistoryPoint
-from nsysprof.results.programs.optimization import Attempt, AttentionUse, Optimization, OptimizeStep, TunedUse
+from nsysprof.results.programs.optimization import (
+    Attempt,
+    AttentionUse,
+    Optimization,
+    OptimizeStep,
+    PredictedGain,
+    TunedUse,
+)
 from nsysprof.results.programs.policy_use import PolicyUse
 from nsysprof.results.programs.program_runs import ProgramComparison, ProgramSideSummary, Sameness, ValueComparison
 from nsysprof.results.rank_results import ClockFit, RankRow, RanksAnalysis
@@ -353,7 +360,7 @@ def optimize() -> Report:
     tuned = (TunedUse("model.py:77", shape, "flash", "winner", 2.4, 25.0, True),)
     attempt = Attempt(
         "the policy", "attention in model.py:77", "NSYSPROF_POLICY=policy.json", 'with nsysprof.policy("policy.json"):',
-        20.0, program_runs(), True, "policy",
+        PredictedGain(20.0, 17.5, 22.0, "step", "a replay of the trace"), program_runs(), True, "policy",
     )  # fmt: skip
     steps = (OptimizeStep("record", 12.5, "3 steps"), OptimizeStep("tune", 61.0, "1 shape"))
     return optimize_report(

@@ -17,6 +17,7 @@ from nsysprof.analysis.idle_time.call_classes import classify_calls
 from nsysprof.analysis.replay.execution_graph import ExecutionGraph, build_graph
 from nsysprof.analysis.replay.replay import ReplayChange, combine, no_change, replay
 from nsysprof.analysis.steps.find_steps import find_steps
+from nsysprof.arrays import Floats
 from nsysprof.errors import UsageError
 from nsysprof.results.findings.causes import WhatIf, WhatIfAnswer, WhatIfQuestion
 from nsysprof.trace.schema import Bools, Ints, Tables
@@ -39,10 +40,10 @@ def ask(tables: Tables, launch: Ints, ranges: pd.DataFrame, questions: tuple[Wha
     for each in (*list_candidates(situation), *list_host_candidates(situation), *list_kernel_candidates(situation)):
         known.setdefault(each.code, []).append(each)
     answers, all_of = [], [no_change(graph)] * 3
-    # Kernels last, since a combination takes the shorter of two times.
-    for question in sorted(questions, key=lambda each: bool(each.kernel)):
-        if question.kernel:
-            changes = [_scaled(situation, no_change(graph), question)] * 3
+    # Factors last, since a combination takes the shorter of two times.
+    for question in sorted(questions, key=_has_factor):
+        if _has_factor(question):
+            changes = _scaled(situation, [no_change(graph)] * 3, question)
         elif question.code in known:
             changes = [
                 _within(graph, reduce(combine, parts), question, situation)
@@ -50,8 +51,8 @@ def ask(tables: Tables, launch: Ints, ranges: pd.DataFrame, questions: tuple[Wha
             ]
         else:
             raise UsageError(f"The steps have nothing that {question.option} would change.", "Leave it out.")
-        if question.kernel:  # which may become slower
-            all_of = [_scaled(situation, each, question) for each in all_of]
+        if _has_factor(question):  # which may become slower
+            all_of = _scaled(situation, all_of, question)
         else:
             all_of = [combine(one, other) for one, other in zip(all_of, changes, strict=True)]
         answers.append(_answer(question.option, changes, situation))
@@ -101,11 +102,35 @@ def _within(
     )
 
 
-def _scaled(situation: Situation, change: ReplayChange, question: WhatIfQuestion) -> ReplayChange:
-    """Return the change in which kernels whose name contains the text take `factor` times their time."""
+def _has_factor(question: WhatIfQuestion) -> bool:
+    return bool(question.kernel or question.range_factors)
+
+
+def _scaled(situation: Situation, changes: list[ReplayChange], question: WhatIfQuestion) -> list[ReplayChange]:
+    """Return the changes with the time of kernels, or of what ranges launch, multiplied."""
+    read = _factors_of_ranges if question.range_factors else _factors_of_kernels
+    return [
+        replace(change, duration_ns=(change.duration_ns * factor).astype(np.int64))
+        for change, factor in zip(changes, read(situation, question), strict=True)
+    ]
+
+
+def _factors_of_kernels(situation: Situation, question: WhatIfQuestion) -> list[Floats]:
+    """Return three times the factor of each piece of work: of kernels whose name contains the text."""
     names, code = np.unique(situation.kernel_name.astype(str), return_inverse=True)
     chosen = np.array([question.kernel in name for name in names], dtype=bool)[code]
     if not chosen.any():
         raise UsageError(f"No kernel of the steps has {question.kernel!r} in its name.", "See kernels.csv for names.")
-    scaled = (change.duration_ns * question.factor).astype(np.int64)
-    return replace(change, duration_ns=np.where(chosen, scaled, change.duration_ns))
+    return [np.where(chosen, question.factor, 1.0)] * 3
+
+
+def _factors_of_ranges(situation: Situation, question: WhatIfQuestion) -> list[Floats]:
+    """Return the factor of each piece of work: the best estimate, and its bounds."""
+    factors = dict(question.range_factors)
+    names, code = np.unique(situation.range_of.astype(str), return_inverse=True)
+    if not any(name in factors for name in names.tolist()):
+        raise UsageError(
+            f"No work of the steps was launched in the ranges of {question.option}.", "See ranges.csv for names."
+        )
+    table = np.array([factors.get(name, (1.0, 1.0, 1.0)) for name in names.tolist()])
+    return [table[code, which][situation.call] for which in range(3)]

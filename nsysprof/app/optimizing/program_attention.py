@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nsysprof.attention.choices import DTYPES
 from nsysprof.attention.shape import Shape
-from nsysprof.results.programs.optimization import AttentionUse
+from nsysprof.results.programs.optimization import AttentionUse, PredictedGain
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from nsysprof.results.analysis import Analysis
+    from nsysprof.results.findings.causes import Findings
 
 _PLAIN_FP32 = re.compile(r"sgemm|f32f32_f32f32|simt_sgemm|_ffma_", re.IGNORECASE)
 # From this part of all kernels' time on, matrix products in fp32 are worth an attempt with TF32.
@@ -30,9 +31,10 @@ class ProgramFacts:
     attention_share_pct: float | None
     # How much of all kernels' time are matrix products in plain fp32 (percent).
     fp32_share_pct: float
-    # Codes of findings.
-    findings: frozenset[str]
-    allocations: str = ""
+    # What each finding would save, by its code; None where its share of a step is unknown.
+    findings: Mapping[str, PredictedGain | None]
+    # Libraries that the program had loaded at its end, as far as they matter here.
+    libraries: frozenset[str] = frozenset()
 
 
 def read_program(analysis: Analysis) -> ProgramFacts:
@@ -40,9 +42,26 @@ def read_program(analysis: Analysis) -> ProgramFacts:
     rows = [] if analysis.attention is None else analysis.attention.to_dict("records")
     shares = [_number(row["share_pct"]) for row in rows]
     known = [share for share in shares if share is not None]
-    findings = frozenset(item.code for item in analysis.findings.items) if analysis.findings else frozenset()
     uses = sorted(_uses(rows), key=lambda use: (-(use.share_pct or 0.0), -use.calls, use.site))
+    findings = {} if analysis.findings is None else _savings(analysis.findings)
     return ProgramFacts(tuple(uses), sum(known) if known else None, _fp32_share(analysis.kernels), findings)
+
+
+def _savings(found: Findings) -> dict[str, PredictedGain | None]:
+    """Return what the findings of each kind save together, in percent of a step."""
+    per = "recorded part" if found.per == "trace" and found.steps <= 1 else "step"
+    if not found.replayed_ns:
+        return dict.fromkeys((item.code for item in found.items), None)
+    saved: dict[str, list[float]] = {}
+    for item in found.items:
+        times = saved.setdefault(item.code, [0.0, 0.0, 0.0])
+        for place, value in enumerate((item.saving_ns, item.saving_low_ns, item.saving_high_ns)):
+            times[place] += value
+    part = 100.0 / found.replayed_ns
+    return {
+        code: PredictedGain(part * best, part * low, part * high, per, f"the finding {code}")
+        for code, (best, low, high) in saved.items()
+    }
 
 
 def _uses(rows: Sequence[dict[Any, Any]]) -> list[AttentionUse]:

@@ -14,7 +14,7 @@ from nsysprof.errors import InterruptedCaptureError, NsysprofError
 from nsysprof.results.programs.optimization import AttentionUse, TunedUse
 
 if TYPE_CHECKING:
-    from nsysprof.results.programs.program_gain import ProgramGain
+    from nsysprof.results.programs.program_gain import ProgramGain, ShapeRatio
 
 POLICY, SAMPLES = "policy.json", "samples.json"
 # No search is shorter than this (s): the measured process has to import torch first.
@@ -27,14 +27,16 @@ class TunedProgram:
     """What tuning found.
 
     policy: the file with the rules that won; None where none did.
-    predicted_pct: how much shorter the time of all kernels should be (percent); None where shares are unknown.
+    saved_pct: how much shorter the time of all kernels should be (percent); None where shares are unknown.
+    ratios: what the backends that won take of the time of torch's own choice.
     remarks: what was not tuned and why, and why the search ended.
     """
 
     tuned: tuple[TunedUse, ...] = ()
     uses: tuple[AttentionUse, ...] = ()
     policy: Path | None = None
-    predicted_pct: float | None = None
+    saved_pct: float | None = None
+    ratios: tuple[ShapeRatio, ...] = ()
     remarks: tuple[str, ...] = ()
 
 
@@ -69,7 +71,12 @@ def tune_uses(
     rules = {_key(rule): rule for rule in policy.rules}
     remarks = (*_remarks(gain), *([result.told] if result.told else []))
     return TunedProgram(
-        tuple(_told(uses, rules)), _untuned(uses, rules), _write(policy, folder), _predicted(gain), remarks
+        tuple(_told(uses, rules)),
+        _untuned(uses, rules),
+        _write(policy, folder),
+        None if gain is None else gain.saved_pct,
+        () if gain is None else gain.ratios,
+        remarks,
     )
 
 
@@ -118,10 +125,6 @@ def _left_to_torch(rule: PolicyRule) -> PolicyRule:
     from msgspec.structs import replace as changed
 
     return changed(rule, backend=AUTO, median_ns=None, over_auto=None)
-
-
-def _predicted(gain: ProgramGain | None) -> float | None:
-    return None if gain is None else gain.saved_pct
 
 
 def _remarks(gain: ProgramGain | None) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 from msgspec import Meta
 
 from nsysprof.files.json_file import FileHeader, read_json
@@ -27,6 +28,7 @@ class _Calls(FileHeader, kw_only=True):
     count: _Number = 0
     torch_version: _Text | None = None
     gpu_name: _Text | None = None
+    libraries: dict[_Text, _Text] = msgspec.field(default_factory=dict)
 
 
 def join_attention(analysis: Analysis, source: Path) -> Analysis:
@@ -53,17 +55,28 @@ def join_attention(analysis: Analysis, source: Path) -> Analysis:
     return replace(analysis, attention=table)
 
 
-def recorded_rows(source: Path) -> list[dict[str, Any]]:
-    """Return a row of attention.csv for each shape, line and pass that the processes counted, without its kernels."""
+def read_libraries(source: Path) -> frozenset[str]:
+    """Return the names of the libraries that processes of a capture recorded beside their attention."""
+    return frozenset(name for found in _recorded(source) for name in found.libraries)
+
+
+def _recorded(source: Path) -> list[_Calls]:
     from nsysprof.capture.user_program.program_hook import find_recorded
 
     paths = find_recorded(source, "attention") if source.is_dir() else {}
-    rows = []
-    for path in paths.values():
-        found = read_json(
+    return [
+        read_json(
             path, _Calls, kind="a file of attention", advice="Remove it, and analyze again.", newest=1,
             largest_bytes=_LARGEST_BYTES,
-        )  # fmt: skip
+        )
+        for path in paths.values()
+    ]  # fmt: skip
+
+
+def recorded_rows(source: Path) -> list[dict[str, Any]]:
+    """Return a row of attention.csv for each shape, line and pass that the processes counted, without its kernels."""
+    rows = []
+    for found in _recorded(source):
         for call in found.calls:
             facts = {name: call.get(name) for name in _COLUMNS} | {"range": call.get("site") or None}
             counts = {"fwd": call.get("forward"), "bwd": call.get("backward")}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nsysprof.attention.policy_file import AUTO
 from nsysprof.attention.shape import Shape, shape_of_row
-from nsysprof.results.programs.program_gain import ProgramGain
+from nsysprof.results.programs.program_gain import ProgramGain, ShapeRatio
 from nsysprof.units import format_ns
 
 if TYPE_CHECKING:
@@ -18,17 +18,23 @@ if TYPE_CHECKING:
 
 
 def compute_gain(
-    captured: CapturedAttention, chosen: ChosenShapes, choices: Mapping[Shape, str], table: pd.DataFrame
+    captured: CapturedAttention,
+    chosen: ChosenShapes,
+    choices: Mapping[Shape, str],
+    table: pd.DataFrame,
+    undecided: int = 0,
 ) -> ProgramGain:
     """Return the expected saving.
 
     choices: the backend of each tuned shape. table: of summarize_bench, with the medians of all cases.
+    undecided: how many shapes need more measurements for an answer.
     """
     rows: dict[tuple[Shape, str], dict[Any, Any]] = {
         (shape_of_row(row), str(row["backend"])): row for row in table.to_dict("records")
     }
     spent = saved = low = high = 0.0
     faster, known = 0, bool(chosen.chosen)
+    found: list[ShapeRatio] = []
     for use in chosen.chosen:
         backend = choices.get(use.shape, AUTO)
         known &= use.kernel_total_ns is not None
@@ -37,6 +43,8 @@ def compute_gain(
         if ratios is None or any(choices.get(shape) not in (None, backend) for shape in use.between):
             continue
         faster += 1
+        # The bounds are given as the least and the most favourable.
+        found += [ShapeRatio(shape, ratios[0], ratios[2], ratios[1]) for shape in (use.shape, *use.between)]
         parts = [(use.kernel_total_ns or 0) * max(0.0, 1 - ratio) for ratio in ratios]
         saved, low, high = saved + parts[0], low + parts[1], high + parts[2]
     steps, whole = captured.steps or 1, _kernel_time(captured)
@@ -53,8 +61,9 @@ def compute_gain(
         saved_pct=pct,
         faster_shapes=faster,
         shapes=len(chosen.chosen),
-        text=_say(faster, len(chosen.chosen), figures, per, pct, captured.share_pct),
+        text=_say(faster, len(chosen.chosen), undecided, figures, per, pct, captured.share_pct),
         refused=tuple(f"{each.calls:,} calls are not tuned: {each.reason}." for each in chosen.refused),
+        ratios=tuple(found),
     )
 
 
@@ -78,11 +87,19 @@ def _kernel_time(captured: CapturedAttention) -> float | None:
 
 
 def _say(
-    faster: int, shapes: int, figures: list[float | None], per: str, pct: float | None, share: float | None
+    faster: int,
+    shapes: int,
+    undecided: int,
+    figures: list[float | None],
+    per: str,
+    pct: float | None,
+    share: float | None,
 ) -> str:
     has = "" if share is None else f" Attention has {share:.1f} % of the time of all kernels."
     if not shapes:
         return f"Nothing of the program's attention can be tuned.{has}"
+    if not faster and undecided:
+        return f"No backend was shown to be faster; {undecided} of {shapes} shapes need a longer --budget.{has}"
     if not faster:
         return f"The program gains nothing from another backend: torch's own choice is not beaten on its shapes.{has}"
     spent, saved, low, high = figures

@@ -43,7 +43,7 @@ def write_tuning(
     shapes: the program for which was tuned.
     """
     from nsysprof.analysis.sampling.successive_halving import METHOD
-    from nsysprof.analysis.sampling.tune import choose_backends, find_winners, insights
+    from nsysprof.analysis.sampling.tune import OPEN, UNKNOWN, choose_backends, find_winners, insights
     from nsysprof.app.tuning.find_policy import write_choices
     from nsysprof.app.tuning.from_program import fill_groups
     from nsysprof.app.tuning.program_gain import compute_gain
@@ -60,7 +60,9 @@ def write_tuning(
     lines = insights(results.table, winners, results.floor_pct)
     gain = None
     if shapes is not None:
-        gain = compute_gain(shapes.captured, shapes.chosen, {c.shape: c.backend for c in choices}, results.table)
+        undecided = int(winners["verdict"].isin((OPEN, UNKNOWN)).sum())
+        backends = {choice.shape: choice.backend for choice in choices}
+        gain = compute_gain(shapes.captured, shapes.chosen, backends, results.table, undecided)
         choices = fill_groups(shapes, choices)
         lines = [gain.text, *lines, *gain.refused]
     if figures and can_draw():

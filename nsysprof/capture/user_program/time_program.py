@@ -26,6 +26,8 @@ from nsysprof.results.programs.program_runs import FAILED, OK, TIMED_OUT, StepSo
 
 # As in nsysprof.workload.program_start.step_watch, which works inside the program.
 STEPS, RANGE = "NSYSPROF_STEPS_FOLDER", "NSYSPROF_STEP_RANGE"
+# As in nsysprof.workload.program_start.transformers_attention.
+ATTN_IMPLEMENTATION = "NSYSPROF_ATTN_IMPLEMENTATION"
 UNITS_NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 _LONGEST_LINE = 1 << 16
 _POLL_S = 0.05
@@ -120,7 +122,7 @@ def run_timed(
 
 def _watching(program: TimedProgram, environment: Mapping[str, str], work: Path) -> dict[str, str]:
     found = {REPORT: str(work)}
-    if not program.is_watched and not environment.get(POLICY):
+    if not program.is_watched and not environment.get(POLICY) and not environment.get(ATTN_IMPLEMENTATION):
         return found
     rest = [part for part in environment.get("PYTHONPATH", "").split(os.pathsep) if part and part != str(HOOK_FOLDER)]
     found["PYTHONPATH"] = os.pathsep.join([str(HOOK_FOLDER), *rest])

@@ -163,12 +163,15 @@ def _attempt_table(found: Optimization) -> Table:
         low = None if change.high is None else 100 * (1 - change.high)
         high = None if change.low is None else 100 * (1 - change.low)
         verdict = change.verdict.value if change.verdict else change.candidate.status
-        predicted = Cell(attempt.predicted_pct, reason="not predicted")
+        expected = attempt.predicted
+        predicted = Cell(None, reason="not predicted")
+        if expected is not None:
+            predicted = Cell(expected.pct, low=expected.low_pct, high=expected.high_pct)
         rows.append((attempt.name, attempt.why, predicted, Cell(measured, low=low, high=high), verdict))
     columns = (
         Column("what", Unit.NAME),
         Column("why", Unit.PROSE, drop=1),
-        Column("predicted gain", Unit.PERCENT),
+        Column("predicted gain [bounds]", Unit.PERCENT),
         Column("measured gain [95 %]", Unit.PERCENT),
         Column("verdict"),
     )
@@ -179,8 +182,24 @@ def _attempt_parts(found: Optimization) -> list[Part]:
     parts: list[Part] = []
     for attempt in found.attempts:
         first = f"{attempt.name}: {comparison_line(attempt.comparison)}"
-        parts.append(Lines((first, *detail_lines(attempt.comparison))))
+        parts.append(Lines((first, *_prediction_lines(attempt), *detail_lines(attempt.comparison))))
     return parts
+
+
+def _prediction_lines(attempt: Attempt) -> tuple[str, ...]:
+    """Return what was predicted before the attempt, and whether the measurement agrees."""
+    expected, change = attempt.predicted, attempt.comparison.change
+    if expected is None:
+        return ()
+    bounds = f"{expected.pct:.1f} % [{expected.low_pct:.1f}, {expected.high_pct:.1f}]"
+    text = f"Before it was tried, {expected.by} predicted a {expected.per} to be {bounds} shorter"
+    if change.low is None or change.high is None:
+        return (f"{text}; nothing was measured to compare it with.",)
+    low, high = 100 * (1 - change.high), 100 * (1 - change.low)
+    if low <= expected.high_pct and high >= expected.low_pct:
+        return (f"{text}; the measured interval meets that.",)
+    missed = "more" if low > expected.high_pct else "less"
+    return (f"{text}; the measured gain is {missed} than that.",)
 
 
 def _step_table(found: Optimization) -> Table:

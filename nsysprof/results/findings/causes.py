@@ -110,6 +110,8 @@ class WhatIfQuestion:
     # Alternatively, kernels with this text in their names take `factor` times their time.
     kernel: str = ""
     factor: float = 1.0
+    # Or work that is launched in ranges of these names takes so many times its time: the best estimate, and its bounds.
+    range_factors: tuple[tuple[str, tuple[float, float, float]], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -60,18 +60,32 @@ class OptimizeStep(Struct, frozen=True):
 
 
 @dataclass(frozen=True)
+class PredictedGain:
+    """How much shorter a step should be (percent), stated before it was tried."""
+
+    pct: float
+    # Bounds of the same.
+    low_pct: float
+    high_pct: float
+    # "step", or "recorded part" where the trace has no steps.
+    per: str
+    # What predicts it, in words.
+    by: str
+
+
+@dataclass(frozen=True)
 class Attempt:
     """One thing that was tried on the whole program.
 
     setting: what to set in the environment, as for `env`. paste: what to write into the program instead.
-    predicted_pct: how much shorter a step should be, in percent; None where nothing predicts it.
+    predicted: how much shorter a step should be; None where nothing predicts it.
     """
 
     name: str
     why: str
     setting: str
     paste: str
-    predicted_pct: float | None
+    predicted: PredictedGain | None
     comparison: ProgramComparison
     # Whether it is better and its values are not different.
     is_better: bool

@@ -4,6 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nsysprof.attention.shape import Shape
+
+
+@dataclass(frozen=True)
+class ShapeRatio:
+    """What the faster backend of a shape takes of the time of torch's own choice: as measured, and its bounds."""
+
+    shape: Shape
+    ratio: float
+    low: float
+    high: float
+
 
 @dataclass(frozen=True)
 class ProgramGain:
@@ -28,3 +40,5 @@ class ProgramGain:
     text: str
     # Calls that were not tuned, with the reasons.
     refused: tuple[str, ...] = ()
+    # The shapes with a faster backend, and those between two of them.
+    ratios: tuple[ShapeRatio, ...] = ()

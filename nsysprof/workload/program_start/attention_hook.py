@@ -26,6 +26,8 @@ _FLASH_ATTN = (
     "flash_attn_func", "flash_attn_qkvpacked_func", "flash_attn_kvpacked_func", "flash_attn_varlen_func",
     "flash_attn_varlen_qkvpacked_func", "flash_attn_varlen_kvpacked_func", "flash_attn_with_kvcache",
 )  # fmt: skip
+# Whether a program uses one of these decides what `optimize` tries.
+_LIBRARIES = {"transformers"}
 _LAYERS = ("_native_multi_head_attention", "_transformer_encoder_layer_fwd")
 
 
@@ -132,7 +134,8 @@ class AttentionHook:
         """Write what was called, unless this is a fork of the process, or nothing was called."""
         if os.getpid() != process:
             return
-        data = {"format_version": 1, "process": process, **self._calls.to_json()}
+        libraries = {name: str(getattr(sys.modules[name], "__version__", "")) for name in _LIBRARIES & {*sys.modules}}
+        data = {"format_version": 1, "process": process, "libraries": libraries, **self._calls.to_json()}
         path = os.path.join(self._folder, f"{process}.json")  # noqa: PTH118
         with open(f"{path}.part", "w", encoding="utf-8") as file:  # noqa: PTH123
             json.dump(data, file, separators=(",", ":"))

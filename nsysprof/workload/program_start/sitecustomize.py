@@ -25,6 +25,7 @@ POLICY = "NSYSPROF_POLICY"
 ATTENTION = "NSYSPROF_ATTENTION_FOLDER"
 STEPS = "NSYSPROF_STEPS_FOLDER"
 TORCH = "NSYSPROF_TORCH_FOLDER"
+ATTN_IMPLEMENTATION = "NSYSPROF_ATTN_IMPLEMENTATION"
 # Libraries that use the GPU from Python; a process without any of them is a launcher or a helper.
 _OF_GPU = ("torch", "cupy", "jax", "cuda", "numba.cuda", "tensorflow", "pycuda")
 # Older events are overwritten; what is held at the end is known whatever its age.
@@ -111,11 +112,13 @@ def _import_the_next() -> None:
         sys.modules.setdefault(__name__, this)
 
 
-_OURS = (FOLDER, STACKS, POLICY, ATTENTION, STEPS, TORCH)
+_OURS = (FOLDER, STACKS, POLICY, ATTENTION, STEPS, TORCH, ATTN_IMPLEMENTATION)
 if os.environ.get(POLICY):
     _attempt(lambda: _beside("policy_start").begin())
 if os.environ.get(ATTENTION):
     _attempt(lambda: _beside("attention_hook").AttentionHook(os.environ[ATTENTION]).start())
+if os.environ.get(ATTN_IMPLEMENTATION):
+    _attempt(lambda: _beside("transformers_attention").begin())
 if os.environ.get(STEPS):
     _attempt(lambda: _beside("policy_start").after_torch("steps", _beside("step_watch").watch))
 if os.environ.get(TORCH):

@@ -42,6 +42,16 @@ def test_kernels_of_another_time(answer):
     assert found.together.step_ns == pytest.approx(clean_ns + 20 * 200 * US, rel=0.01)
 
 
+def test_what_a_range_launches_takes_another_time_with_bounds(answer):
+    builder, clean_ns = train()
+    question = WhatIfQuestion("step", "", range_factors=(("step", (0.5, 0.75, 0.25)),))
+    found = answer(builder, question).together
+    assert found.step_ns == pytest.approx(clean_ns - 20 * 100 * US, rel=0.02)
+    assert found.low_ns < found.step_ns < found.high_ns < clean_ns
+    with pytest.raises(UsageError, match="No work of the steps was launched in the ranges of x"):
+        answer(builder, WhatIfQuestion("x", "", range_factors=(("nowhere", (2.0, 2.0, 2.0)),)))
+
+
 def test_several_changes_are_one_more_replay(answer):
     builder, _ = train(faults=("sync", "sleeping-loader"))
     questions = WhatIfQuestion("--no-sync all", "sync"), WhatIfQuestion("--no-host-work", "host-bound")

@@ -19,7 +19,12 @@ def analysis(*rows, kernels=(), codes=()):
     return SimpleNamespace(
         attention=pd.DataFrame(rows) if rows else None,
         kernels=pd.DataFrame(list(kernels), columns=["name", "share_pct"]),
-        findings=SimpleNamespace(items=[SimpleNamespace(code=code) for code in codes]),
+        findings=SimpleNamespace(
+            items=[SimpleNamespace(code=code, saving_ns=30, saving_low_ns=20, saving_high_ns=40) for code in codes],
+            per="step",
+            steps=9,
+            replayed_ns=200,
+        ),
     )
 
 
@@ -55,3 +60,9 @@ def test_reasons_to_try_settings():
     assert not wants_tf32(read_program(analysis(kernels=plain[1:])))
     assert allocates_in_loops(read_program(analysis(codes=["alloc-in-loop"])))
     assert not allocates_in_loops(read_program(analysis(codes=["sync"])))
+
+
+def test_a_finding_says_what_its_remedy_should_save():
+    found = read_program(analysis(codes=["sync", "unfused-attention", "sync"])).findings
+    assert (found["sync"].pct, found["sync"].low_pct, found["sync"].high_pct, found["sync"].per) == (30, 20, 40, "step")
+    assert found["unfused-attention"].pct == 15.0

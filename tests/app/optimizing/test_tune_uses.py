@@ -12,7 +12,7 @@ from nsysprof.attention.shape import Shape
 from nsysprof.errors import InterruptedCaptureError, UsageError
 from nsysprof.results.programs.optimization import AttentionUse
 
-GAIN = SimpleNamespace(saved_pct=8.0, text="It saves 8 %.", refused=("3 calls are not tuned: dropout.",))
+GAIN = SimpleNamespace(saved_pct=8.0, text="It saves 8 %.", refused=("3 calls are not tuned: dropout.",), ratios=())
 
 
 def use(seq, **fields):
@@ -52,7 +52,7 @@ def test_only_winners_are_in_the_policy(search):
     }
     assert [each.in_policy for each in found.tuned] == [True, False, False]
     assert [each.not_tuned for each in found.uses] == ["", "", "", "it was not tuned"]
-    assert found.predicted_pct == 8.0
+    assert found.saved_pct == 8.0
     assert found.remarks == ("It saves 8 %.", "3 calls are not tuned: dropout.")
 
 

@@ -47,6 +47,8 @@ def test_nothing_is_gained_or_nothing_is_known():
     assert gain.text.startswith("The program gains nothing from another backend")
     assert gain.saved_ns == 0
     shapes = program({"kernel_total_ns": None, "share_pct": None})
+    gain = compute_gain(shapes.captured, shapes.chosen, {shape: "auto"}, table, undecided=1)
+    assert gain.text.startswith("No backend was shown to be faster; 1 of 1 shapes need a longer --budget.")
     gain = compute_gain(shapes.captured, shapes.chosen, {shape: "flash"}, table)
     assert (gain.saved_ns, gain.saved_pct, gain.faster_shapes) == (None, None, 1)
     assert "unknown, because the capture has no kernels" in gain.text

@@ -1,0 +1,91 @@
+"""Predict what a policy saves a step: replay the captured steps with the ratios that tuning measured."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nsysprof.app.progress import Progress
+from nsysprof.app.trace_analysis.analyze_trace import resolve
+from nsysprof.attention.attention_range import parse_attention_range
+from nsysprof.errors import NsysprofError
+from nsysprof.results.programs.optimization import PredictedGain
+
+if TYPE_CHECKING:
+    from nsysprof.results.findings.causes import WhatIf
+    from nsysprof.results.programs.program_gain import ShapeRatio
+
+_Factors = tuple[float, float, float]
+_BY = "a replay of the trace with the times that tuning measured"
+
+
+def predict_gain(
+    source: Path, nsys: Path | None, ratios: Sequence[ShapeRatio], progress: Progress
+) -> PredictedGain | None:
+    """Return what a step of the capture in `source` saves; None where its trace cannot be replayed.
+
+    nsys: exports a report. ratios: of the shapes for which the policy has another backend.
+    """
+    from nsysprof.trace.inputs.resolve_input import identity_of
+    from nsysprof.trace.open import open_trace
+
+    if not ratios:
+        return None
+    try:
+        with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
+            path = resolve(source, nsys, Path(scratch), progress.say)
+            with open_trace(path, identity_of(source, path)) as trace:
+                from nsysprof.analysis.findings.what_if import ask
+                from nsysprof.analysis.overview.trace_overview import attribute
+                from nsysprof.results.findings.causes import WhatIfQuestion
+                from nsysprof.trace.tables import read_tables
+
+                tables = read_tables(trace, progress=progress.say)
+                ranges = attribute(tables).attributed.ranges
+                factors = range_factors((str(name) for name in ranges["name"].unique()), ratios)
+                if not factors:
+                    return None
+                question = WhatIfQuestion("the policy", "", range_factors=factors)
+                return gain_of(ask(tables, tables.launch, ranges, (question,)))
+    except NsysprofError:  # no calls, or no work within these ranges
+        return None
+
+
+def range_factors(names: Iterable[str], ratios: Sequence[ShapeRatio]) -> tuple[tuple[str, _Factors], ...]:
+    """Return by how much the work in each range of attention becomes shorter: best, least and most favourable.
+
+    A shape that was tuned with its backward pass counts for the ranges of both passes.
+    """
+    found: dict[Any, _Factors] = {}
+    for each in sorted(ratios, key=lambda ratio: ratio.shape.pass_ == "fwdbwd"):
+        shape = each.shape
+        key = (
+            shape.batch, shape.heads, shape.kv_heads, shape.seq, shape.kv_seq, shape.head_dim, shape.dtype,
+            shape.causal, shape.mask.partition(":")[0],
+        )  # fmt: skip
+        found[key] = (each.ratio, each.high, each.low)
+    result = []
+    for name in names:
+        call = parse_attention_range(name)
+        if call is None or call.function != "sdpa" or call.dropout:
+            continue
+        mask = (call.mask or "none").partition(":")[0]
+        sizes = call.batch, call.heads, call.kv_heads, call.seq_q, call.seq_kv, call.head_dim
+        factors = found.get((*sizes, call.dtype, call.causal, mask))
+        if factors is not None:
+            result.append((name, factors))
+    return tuple(result)
+
+
+def gain_of(found: WhatIf) -> PredictedGain | None:
+    """Return the gain in percent of a step, or of the recorded part where the program has no steps."""
+    whole, answer = found.replayed_ns, found.together
+    if not whole:
+        return None
+    saved, low, high = (
+        100.0 * (whole - time_ns) / whole for time_ns in (answer.step_ns, answer.high_ns, answer.low_ns)
+    )
+    per = "recorded part" if found.per == "trace" and found.steps <= 1 else "step"
+    return PredictedGain(saved, low, high, per, _BY)

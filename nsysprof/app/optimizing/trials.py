@@ -1,0 +1,128 @@
+"""List what is worth a try on a whole program: the policy, settings for which its trace gives a reason, and wishes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nsysprof.app.measuring.bench_program import ProgramSide, parse_program_side
+from nsysprof.app.optimizing.program_attention import ProgramFacts, allocates_in_loops, wants_tf32
+from nsysprof.app.optimizing.tune_uses import TunedProgram
+from nsysprof.capture.user_program.time_program import ATTN_IMPLEMENTATION
+from nsysprof.results.programs.optimization import PredictedGain
+
+_UNFUSED = "unfused-attention"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Something to try on the whole program. setting, paste, predicted: as in Attempt."""
+
+    name: str
+    why: str
+    side: ProgramSide
+    setting: str
+    paste: str
+    predicted: PredictedGain | None = None
+
+
+def list_trials(
+    facts: ProgramFacts,
+    tuning: TunedProgram,
+    policy_name: str,
+    predicted: PredictedGain | None,
+    tries: Sequence[str],
+) -> list[Trial]:
+    """Return what to try, in this order.
+
+    policy_name: where the user finds the policy. predicted: what it should save. tries: what the user wants.
+    """
+    found = []
+    if tuning.policy is not None:
+        found.append(
+            Trial(
+                "the policy",
+                "another backend won for shapes of this program",
+                ProgramSide(policy=tuning.policy),
+                f"NSYSPROF_POLICY={policy_name}",
+                f'import nsysprof\n\nwith nsysprof.policy("{policy_name}"):\n    ...  # the training or serving loop',
+                predicted,
+            )
+        )
+    return [*found, *_settings(facts), *_wanted(tries)]
+
+
+def _settings(facts: ProgramFacts) -> list[Trial]:
+    """Return the settings for which the trace gives a reason."""
+    found = []
+    if wants_sdpa(facts):
+        found.append(
+            Trial(
+                "sdpa in transformers",
+                "transformers computes this program's attention step by step (unfused-attention)",
+                ProgramSide(((ATTN_IMPLEMENTATION, "sdpa"),)),
+                f"{ATTN_IMPLEMENTATION}=sdpa",
+                'model = AutoModel.from_pretrained(NAME, attn_implementation="sdpa")  # or in the config',
+                facts.findings.get(_UNFUSED),
+            )
+        )
+    if wants_tf32(facts):
+        found.append(
+            Trial(
+                "TF32",
+                f"{facts.fp32_share_pct:.0f} % of the time of all kernels are matrix products in plain fp32",
+                ProgramSide((("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1"),)),
+                "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1",
+                'torch.set_float32_matmul_precision("high")',
+            )
+        )
+    if allocates_in_loops(facts):
+        found.append(
+            Trial(
+                "expandable segments",
+                "findings speak of allocations in the loop, or of fragmented memory",
+                ProgramSide((("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),)),
+                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+                'os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"  # before importing torch',
+            )
+        )
+    return found
+
+
+def _wanted(tries: Sequence[str]) -> list[Trial]:
+    """Return what the user wants to be tried beside what findings suggest."""
+    return [
+        Trial(
+            f"attempt {number}",
+            "it was asked for with --try",
+            parse_program_side(text),
+            text,
+            f"# what the program does with {text}",
+        )
+        for number, text in enumerate(tries, 1)
+    ]
+
+
+def wants_sdpa(facts: ProgramFacts) -> bool:
+    """Return whether transformers wrote attention out that its own sdpa may fuse."""
+    return _UNFUSED in facts.findings and "transformers" in facts.libraries
+
+
+def list_suggestions(facts: ProgramFacts) -> tuple[str, ...]:
+    """Return what findings suggest that was not tried from outside."""
+    found = []
+    if _UNFUSED in facts.findings and not wants_sdpa(facts):
+        found.append(
+            "The program writes its attention out by hand (unfused-attention): call "
+            f"torch.nn.functional.scaled_dot_product_attention.{_worth(facts.findings[_UNFUSED])}"
+        )
+    if "unfused-optimizer" in facts.findings:
+        worth = _worth(facts.findings["unfused-optimizer"])
+        found.append(f"The optimizer launches many small kernels (unfused-optimizer): give it fused=True.{worth}")
+    return tuple(found)
+
+
+def _worth(gain: PredictedGain | None) -> str:
+    if gain is None:
+        return ""
+    return f" A replay predicts {gain.pct:.1f} % [{gain.low_pct:.1f}, {gain.high_pct:.1f}] of a {gain.per}."

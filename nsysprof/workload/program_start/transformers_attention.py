@@ -1,0 +1,71 @@
+"""Give the models of transformers another attn_implementation, without a change of the program.
+
+NSYSPROF_ATTN_IMPLEMENTATION names it. transformers has no variable of its own for it: what the program's code or config
+says is replaced when a model is made, where its class supports that. It needs nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+IMPLEMENTATION = "NSYSPROF_ATTN_IMPLEMENTATION"
+_MODULE = "transformers.modeling_utils"
+
+
+class _WatchTransformers:
+    """A finder that leaves the search to others, and acts once the module of transformers' models is imported."""
+
+    nsysprof_action = "attn_implementation"
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
+        if name != _MODULE:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            try:
+                wrap_models(module, os.environ[IMPLEMENTATION])
+            except Exception as error:  # noqa: BLE001 - the program runs on as it is
+                _say(f"not applied ({type(error).__name__}: {error}).")
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def begin() -> None:
+    """Act once transformers is imported, unless this waits for it already."""
+    waiting = (getattr(finder, "nsysprof_action", "") for finder in sys.meta_path)
+    if _MODULE not in sys.modules and _WatchTransformers.nsysprof_action not in waiting:
+        sys.meta_path.insert(0, _WatchTransformers())
+
+
+def wrap_models(module: Any, wanted: str) -> None:
+    """Let each model that is made from now on have `wanted` for its attention, where its class supports that."""
+    original, told = module.PreTrainedModel.__init__, set()
+
+    def __init__(self: Any, config: Any, *inputs: Any, **named: Any) -> None:
+        name, before = type(self).__name__, getattr(config, "_attn_implementation", None)
+        if before != wanted:
+            supported = wanted == "eager" or getattr(self, f"_supports_{wanted}", True)
+            if supported:
+                config._attn_implementation = wanted
+            if name not in told:
+                told.add(name)
+                _say(f"{name} has {wanted} in place of {before}." if supported else f"{name} has no {wanted}.")
+        original(self, config, *inputs, **named)
+
+    module.PreTrainedModel.__init__ = __init__
+
+
+def _say(text: str) -> None:
+    print(f"nsysprof attn_implementation: {text}", file=sys.stderr)  # noqa: T201

@@ -1,0 +1,46 @@
+"""Train blocks of a Swin transformer: windows of 49 tokens, with a learned bias on the scores of every head."""
+
+import sys
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+steps = int(([*sys.argv[1:], "15"])[0])
+torch.manual_seed(0)
+SIDE, WINDOW, WIDTH, HEADS, BATCH = 56, 7, 128, 4, 64
+
+
+class Block(nn.Module):
+    def __init__(self, shift: int) -> None:
+        super().__init__()
+        self.shift = shift
+        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.mlp = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
+        self.norms = nn.ModuleList([nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)])
+        self.table = nn.Parameter(torch.randn((2 * WINDOW - 1) ** 2, HEADS) * 0.02)
+        places = torch.stack(torch.meshgrid(torch.arange(WINDOW), torch.arange(WINDOW), indexing="ij")).flatten(1)
+        apart = places[:, :, None] - places[:, None, :] + WINDOW - 1
+        self.register_buffer("index", apart[0] * (2 * WINDOW - 1) + apart[1])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.roll(self.norms[0](x), (-self.shift, -self.shift), (1, 2))
+        many = SIDE // WINDOW
+        y = y.view(BATCH, many, WINDOW, many, WINDOW, WIDTH).transpose(2, 3).reshape(-1, WINDOW * WINDOW, WIDTH)
+        q, k, v = self.qkv(y).unflatten(-1, (3, HEADS, -1)).permute(2, 0, 3, 1, 4)
+        bias = self.table[self.index].permute(2, 0, 1)[None]
+        y = self.out(F.scaled_dot_product_attention(q, k, v, attn_mask=bias).transpose(1, 2).flatten(2))
+        y = y.view(BATCH, many, many, WINDOW, WINDOW, WIDTH).transpose(2, 3).reshape(x.shape)
+        x = x + torch.roll(y, (self.shift, self.shift), (1, 2))
+        return x + self.mlp(self.norms[1](x))
+
+
+model = nn.Sequential(*[Block(number % 2 * (WINDOW // 2)) for number in range(4)]).to("cuda", torch.bfloat16)
+optimizer = torch.optim.AdamW(model.parameters(), 1e-4, fused=True)
+x = torch.randn(BATCH, SIDE, SIDE, WIDTH, device="cuda", dtype=torch.bfloat16)
+for step in range(steps):
+    loss = model(x).float().pow(2).mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    print("step", step, "loss", loss.item(), flush=True)

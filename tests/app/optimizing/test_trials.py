@@ -1,0 +1,43 @@
+"""What is tried on a program, and what is only suggested."""
+
+from pathlib import Path
+
+from nsysprof.app.optimizing.program_attention import ProgramFacts
+from nsysprof.app.optimizing.trials import list_suggestions, list_trials
+from nsysprof.app.optimizing.tune_uses import TunedProgram
+from nsysprof.results.programs.optimization import PredictedGain
+
+GAIN = PredictedGain(30.0, 25.0, 33.0, "step", "the finding unfused-attention")
+
+
+def facts(*codes, libraries=(), fp32=0.0):
+    return ProgramFacts((), 10.0, fp32, dict.fromkeys(codes, GAIN), frozenset(libraries))
+
+
+def names(found):
+    return [candidate.name for candidate in found]
+
+
+def test_transformers_is_given_its_own_sdpa_with_the_gain_that_the_finding_predicts():
+    program = facts("unfused-attention", libraries=["transformers"])
+    (found,) = list_trials(program, TunedProgram(), "p.json", None, ())
+    assert (found.setting, found.predicted) == ("NSYSPROF_ATTN_IMPLEMENTATION=sdpa", GAIN)
+    assert 'attn_implementation="sdpa"' in found.paste
+    assert list_suggestions(program) == ()
+
+
+def test_attention_by_hand_elsewhere_is_a_suggestion_with_the_same_gain():
+    program = facts("unfused-attention", "unfused-optimizer")
+    assert list_trials(program, TunedProgram(), "p.json", None, ()) == []
+    by_hand, optimizer = list_suggestions(program)
+    assert "A replay predicts 30.0 % [25.0, 33.0] of a step." in by_hand
+    assert "fused=True" in optimizer
+
+
+def test_the_policy_goes_first_and_wishes_last():
+    tuning = TunedProgram(policy=Path("tune/policy.json"))
+    program = facts("alloc-in-loop", fp32=40.0)
+    found = list_trials(program, tuning, "out/tune/policy.json", GAIN, ("A=1",))
+    assert names(found) == ["the policy", "TF32", "expandable segments", "attempt 1"]
+    assert (found[0].setting, found[0].predicted) == ("NSYSPROF_POLICY=out/tune/policy.json", GAIN)
+    assert found[3].side.variables == (("A", "1"),)
