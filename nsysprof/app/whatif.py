@@ -63,7 +63,7 @@ def _of_ranges(names: list[str], text: str, factor: float) -> WhatIfQuestion:
     chosen = tuple((name, (factor,) * 3) for name in names if text in name)
     if not chosen:
         raise UsageError(f"No range has {text!r} in its name.", "See ranges.csv for names.")
-    return WhatIfQuestion(f"--range {text}={factor:g}", "", range_factors=chosen)
+    return WhatIfQuestion(f"--launched-in {text}={factor:g}", "", range_factors=chosen)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ EXAMPLES = (
     "nsysprof whatif train.sqlite --pin-copies --no-sync all",
     "nsysprof whatif train.sqlite --no-sync optimizer --graph-launches",
     "nsysprof whatif train.sqlite --kernel softmax=0.5",
-    "nsysprof whatif train.sqlite --range attention::=0.8",
+    "nsysprof whatif train.sqlite --launched-in attention::=0.8",
 )
 _CHANGES = "Changes"
 
@@ -57,10 +57,10 @@ Kernel = Annotated[
         rich_help_panel=_CHANGES,
     ),
 ]
-RangeFactor = Annotated[
+LaunchedIn = Annotated[
     list[str] | None,
     typer.Option(
-        "--range",
+        "--launched-in",
         metavar="TEXT=FACTOR",
         help="What ranges with a text in their names launch takes FACTOR times as long.",
         rich_help_panel=_CHANGES,
@@ -79,7 +79,7 @@ def whatif(
     fuse_optimizer: FuseOptimizer = False,
     no_stream_waits: NoStreamWaits = False,
     kernel: Kernel = None,
-    range_factor: RangeFactor = None,
+    launched_in: LaunchedIn = None,
     nsys: options.Nsys = None,
     as_json: options.Json = False,
 ) -> None:
@@ -100,7 +100,7 @@ def whatif(
         flags=tuple(option for option, wanted in flags.items() if wanted),
         no_sync=tuple(no_sync or ()),
         kernels=tuple(_parse_factor("--kernel", "softmax", text) for text in kernel or ()),
-        ranges=tuple(_parse_factor("--range", "attention::", text) for text in range_factor or ()),
+        ranges=tuple(_parse_factor("--launched-in", "attention::", text) for text in launched_in or ()),
         nsys=nsys,
     )
     _print(use_case.what_if(request, show_progress(quiet=as_json)), as_json)
