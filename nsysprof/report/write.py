@@ -40,6 +40,7 @@ from nsysprof.results.column_registry.analysis_columns import (
     RANGES,
     RECORDING_COST,
     STEPS,
+    STREAMS,
 )
 from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
 from nsysprof.results.column_registry.column import TableFile
@@ -157,6 +158,7 @@ def analysis_tables(analysis: Analysis, record: CaptureRecord | None) -> list[tu
         (MEMOPS, analysis.memops),
         (RANGE_API, analysis.range_api),
         (GPU_USE, analysis.gpu_use),
+        (STREAMS, analysis.streams),
         (RANGE_INSTANCES, analysis.range_instances),
         (IDLE, empty_table(IDLE) if idle is None else idle.table),
         (IDLE_INSTANCES, empty_table(IDLE_INSTANCES) if idle is None else idle.instances),

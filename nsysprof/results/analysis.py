@@ -181,6 +181,7 @@ class Analysis:
     range_api: pd.DataFrame
     memops: pd.DataFrame
     gpu_use: pd.DataFrame
+    streams: pd.DataFrame
     timeline: Timeline
     notes: tuple[Note, ...]
     idle: Idle | None = None

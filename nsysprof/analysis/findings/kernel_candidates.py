@@ -139,7 +139,7 @@ def _storms(situation: Situation) -> tuple[Bools, int]:
     kinds = [*map(str, situation.names.texts), ""]
     plain = [bool(_OPTIMIZER.search(name)) and not _MULTI_TENSOR.search(name) for name in kinds]
     simple = np.array(plain, dtype=bool)[code]
-    simple &= ~np.isin(situation.category, ("gemm", "attention", "softmax", "nccl"))
+    simple &= ~np.isin(situation.category, ("gemm", "attention", "fft", "softmax", "nccl", "wait"))
     particular = np.array([bool(_PARTICULAR.search(name)) for name in kinds], dtype=bool)[code]
     runs = 0
     for number in np.unique(situation.graph.stream).tolist():

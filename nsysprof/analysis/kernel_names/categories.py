@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-CATEGORIES = ("attention", "gemm", "softmax", "reduction", "elementwise", "copy", "fill", "nccl", "other")
+CATEGORIES = (
+    "attention", "gemm", "fft", "softmax", "reduction", "elementwise", "copy", "fill", "nccl", "wait", "other",
+)  # fmt: skip
 
 # First match wins: an attention kernel built on CUTLASS has "gemm" in its template arguments.
 _PATTERNS = tuple(
@@ -13,12 +15,15 @@ _PATTERNS = tuple(
         ("nccl", r"\bnccl"),
         ("attention", r"flash|fmha|attention|sdpa|cudnn_generated_fort_native|AttentionKernel|dot_do_o|convert_dq"),
         ("softmax", r"softmax"),
+        # They only pass time: torch.cuda._sleep, and what XLA's tuning holds a stream back with.
+        ("wait", r"DelayKernel|\bspin(_kernel)?\b|\bsleep(_kernel)?\b|busy_?wait"),
         ("graph", r"^\[CUDA graph"),
         (
             "gemm",
             r"gemm|gemv|cutlass|xmma|wgmma|nvjet|cublas|aten::(add|b)?mm\b|aten::bmm|aten::baddbmm|splitKreduce|"
             r"fusion_dot",
         ),
+        ("fft", r"fft|bluestein"),
         ("elementwise", r"masked_fill|where"),
         (
             "reduction",
@@ -35,7 +40,9 @@ _PATTERNS = tuple(
         (
             "elementwise",
             r"elementwise|triu|tril|aten::(add|sub|mul|div|where|masked_fill|exp|isneginf)|pointwise|"
-            r"multi_tensor_apply|triton_poi|^(loop_|wrapped_|input_)?\w*fusion(_\d+)?$|^wrapped_|^cupy_|dropout|distribution_",
+            r"multi_tensor_apply|triton_poi|^(loop_|wrapped_|input_)?\w*fusion(_\d+)?$|^wrapped_|^cupy_|dropout|distribution_|"
+            # What people call kernels of their own: BLAS 1, and grids whose cells are made of their neighbours.
+            r"\b[sdchz]?(axpy|axpby|scal)\b|\b(vector_?)?(add|mul|scale|shift)(_?kernel)?\(|stencil|jacobi|laplac",
         ),
     )
 )

@@ -24,6 +24,7 @@ from nsysprof.analysis.kernel_names.variant_names import (
     plain_call_name,
 )
 from nsysprof.analysis.overview.memory_owners import list_owners
+from nsysprof.analysis.overview.streams import tabulate_streams
 from nsysprof.analysis.overview.timeline import make_timeline
 from nsysprof.analysis.overview.trace_overview import (
     Attribution,
@@ -105,6 +106,7 @@ def summarize(
         api=api.result(),
         range_api=summary.range_api,
         gpu_use=summary.gpu_use,
+        streams=tabulate_streams(tables),
         memops=_memops(tables.work),
         timeline=make_timeline(tables, names, attributed.ranges, found.memory, caused),
         notes=(*whole.notes, *summary.slow, *(() if ledger is None else ledger.notes)),

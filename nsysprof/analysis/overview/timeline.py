@@ -61,7 +61,7 @@ def _gpu(tables: Tables, names: Names, caused: CausedWork | None) -> pd.DataFram
             "device_id": work.device_of[variant],
             "context_id": work.streams_of[variant, 2],
             "stream_id": work.streams_of[variant, 3],
-            "stream": _texts(variant, _stream_labels(work)),
+            "stream": _texts(variant, stream_labels(work)),
             "global_pid": work.pid_of[variant],
         }
     )
@@ -101,7 +101,7 @@ def _texts(codes: Ints, texts: list[str]) -> pd.Categorical:
     return pd.Categorical.from_codes(number[codes], categories=pd.Index(unique, dtype=object))
 
 
-def _stream_labels(work: Work) -> list[str]:
+def stream_labels(work: Work) -> list[str]:
     """Return `stream 7` for each variant, with process, device and context where the number alone is not unique."""
     of_variant = pd.DataFrame(work.streams_of, columns=["global_pid", "device_id", "context_id", "stream_id"])
     streams = of_variant[work.kind_of != MIGRATION].drop_duplicates()

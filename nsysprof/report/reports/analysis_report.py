@@ -25,6 +25,7 @@ from nsysprof.report.sections.trace_tables import (
     memop_table,
     range_api_table,
     range_table,
+    stream_table,
 )
 from nsysprof.report.sections.vocabulary import KERNELS, OPERATORS, Words, words_for
 from nsysprof.results.analysis import Analysis, CaptureRecord
@@ -112,8 +113,8 @@ def figure_sections(figures: Sequence[Figure]) -> list[Section]:
 
 def _trace_section(analysis: Analysis, tier: str) -> Section:
     tables = (
-        range_table(analysis), kernel_table(analysis), kernel_counter_table(analysis), gpu_use_table(analysis),
-        memop_table(analysis), api_table(analysis), range_api_table(analysis),
+        range_table(analysis), stream_table(analysis), kernel_table(analysis), kernel_counter_table(analysis),
+        gpu_use_table(analysis), memop_table(analysis), api_table(analysis), range_api_table(analysis),
     )  # fmt: skip
     return Section("", tuple(with_tier(table, tier) for table in tables if table is not None))
 

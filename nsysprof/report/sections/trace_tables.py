@@ -48,7 +48,7 @@ def range_table(analysis: Analysis) -> Table:
         cells,
         total_rows=len(analysis.range_tree),
         source="range_tree.csv",
-        is_kept_empty=True,
+        is_kept_empty=stream_table(analysis) is None,  # streams carry the report of a program without ranges
         terminal_rows=40,
         depths=tuple(row.depth for row in rows[:MOST_ROWS]),
     )
@@ -167,8 +167,28 @@ def memop_table(analysis: Analysis) -> Table:
     return _from_frame("Copies and fills", analysis.memops, columns, "memops.csv", terminal_rows=0, document_rows=20)
 
 
+def stream_table(analysis: Analysis) -> Table | None:
+    """Return what each stream ran; None where that is not a trace of a GPU. The terminal has it without ranges."""
+    if words_for(analysis.trace).device != "GPU" or not len(analysis.streams):
+        return None
+    several = analysis.streams["device_id"].nunique() > 1
+    columns = {
+        **({"device_id": Column("device", drop=4)} if several else {}),
+        "stream": Column("stream", Unit.NAME),
+        "threads": Column("threads", Unit.COUNT, drop=3),
+        "kernel_count": Column("kernels", Unit.COUNT),
+        "kernel_total_ns": Column("kernel total", Unit.NS, drop=2),
+        "memcpy_bytes": Column("copied", Unit.BYTES),
+        "memset_bytes": Column("set", Unit.BYTES, drop=1),
+        "busy_ns": Column("busy", Unit.NS),
+        "span_ns": Column("first to last work", Unit.NS, drop=5),
+    }
+    rows = 0 if len(analysis.ranges) else 12
+    return _from_frame("Streams", analysis.streams, columns, "streams.csv", terminal_rows=rows, document_rows=15)
+
+
 def api_table(analysis: Analysis) -> Table:
-    """Return the API calls with the most total time."""
+    """Return the API calls with the most total time. The terminal has them where no range has any."""
     columns = {
         "name": Column("call", Unit.NAME),
         "calls": Column("calls", Unit.COUNT),
@@ -176,7 +196,8 @@ def api_table(analysis: Analysis) -> Table:
         "med_ns": Column("median", Unit.NS),
         "max_ns": Column("max", Unit.NS),
     }
-    return _from_frame("API calls", analysis.api, columns, "api.csv", terminal_rows=0, document_rows=15)
+    rows = 0 if len(analysis.range_api) else 8
+    return _from_frame("API calls", analysis.api, columns, "api.csv", terminal_rows=rows, document_rows=15)
 
 
 def range_api_table(analysis: Analysis) -> Table | None:

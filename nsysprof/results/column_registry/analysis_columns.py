@@ -155,6 +155,19 @@ RANGE_API = TableFile("analysis", "range_api.csv", "One row per range and CUDA A
     number("wall_pct", "%", "That sum in percent of the wall time of the range; empty for start/end ranges, whose "
            "calls may overlap.", nullable=True),
 ))  # fmt: skip
+STREAMS = TableFile("analysis", "streams.csv", "One row per CUDA stream that ran anything, the busiest first.", (
+    integer("device_id", "", "Number of the GPU on the machine."),
+    text("stream", "The stream's number, with its GPU, process and context where the number alone is not unique."),
+    integer("threads", "", "How many threads of the program gave work to it.", nullable=True),
+    integer("kernel_count", "", "Number of kernels, those of replayed graphs included where nodes were recorded."),
+    integer("kernel_total_ns", "ns", "Sum of their durations."),
+    integer("memcpy_count", "", "Number of copies."),
+    integer("memcpy_bytes", "B", "Bytes copied."),
+    integer("memset_count", "", "Number of fills."),
+    integer("memset_bytes", "B", "Bytes filled."),
+    integer("busy_ns", "ns", "Union of all of its work, graphs that were recorded as wholes included."),
+    integer("span_ns", "ns", "From the start of its first work to the end of its last."),
+))  # fmt: skip
 GPU_USE = TableFile("analysis", "gpu_use.csv", "One row per range and sampled unit of the GPU; without `range`, the "
                     "whole trace from its first to its last work.", (
     text("range", "Name of the range, counters folded; empty for the whole trace.", nullable=True),
@@ -230,7 +243,7 @@ IDLE_INSTANCES = TableFile(
 # Every kind of work of a GPU. Where several run at once, the time counts for the first of them, so that communication
 # and copies count only where nothing else hides them.
 WORK_CATEGORIES = (
-    "attention", "gemm", "softmax", "reduction", "elementwise", "graph", "other", "fill", "copy", "nccl",
+    "attention", "gemm", "fft", "softmax", "reduction", "elementwise", "graph", "other", "fill", "copy", "nccl", "wait",
 )  # fmt: skip
 
 
@@ -316,6 +329,7 @@ FILES = (
     CAUSED_KERNELS,
     RANGE_TREE,
     API,
+    STREAMS,
     RANGE_API,
     GPU_USE,
     MEMOPS,

@@ -38,7 +38,7 @@ REAL = [
     ("loop_multiply_tanh_fusion", "loop_multiply_tanh_fusion", "elementwise"),
     ("gemm_fusion_dot_7", "gemm_fusion_dot_7", "gemm"),
     ("void cub::CUB_300102_SM_750::detail::reduce::DeviceReduceKernel<cub::CUB_300102_SM_750::detail::reduce::policy_hub<float, unsigned int>::Policy1000, float *>(T2)", "cub Reduce<float>", "reduction"),
-    ("saxpy(int, float, const float *, float *)", "saxpy", "other"),
+    ("saxpy(int, float, const float *, float *)", "saxpy", "elementwise"),
     ("aten::add", "aten::add", "elementwise"),
     ("", "", "other"),
 ]  # fmt: skip

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 CATEGORY_COLORS = {
     "attention": "#0072B2",
     "gemm": "#D55E00",
+    "fft": "#8C6D31",
     "softmax": "#CC79A7",
     "reduction": "#56B4E9",
     "elementwise": "#009E73",
@@ -18,6 +19,7 @@ CATEGORY_COLORS = {
     "fill": "#F0E442",
     "nccl": "#7B3294",
     "graph": "#4B5563",
+    "wait": "#C9CDD3",
     "other": "#999999",
 }
 # Why a GPU was idle; greys, so that work stands out.
