@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -219,6 +220,46 @@ def test_a_recording_that_grows_too_large_is_stopped_and_the_program_goes_on(cap
     assert "range" in ranges(folder / "nsys.sqlite")
     assert not (folder / "nsys.nsys-rep").exists()
     assert manifest(folder)["complete"]
+
+
+def test_a_daemon_that_the_program_leaves_is_recorded_until_ctrl_c(nsys, tmp_path):
+    work = "import time\nfrom nsysprof.workload.recording.nvtx_ranges import annotate\n"
+    work += "for step in range(2000):\n    with annotate('daemon'): time.sleep(0.02)"
+    start = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {work!r}], start_new_session=True)"
+    options = ["--trace", "nvtx", "--out", "c", "--", sys.executable, "-c", start]
+    argv = [sys.executable, "-m", "nsysprof", "capture", *options]
+    process = subprocess.Popen(
+        argv, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env={**os.environ, "NSYSPROF_NSYS": str(nsys)}
+    )
+    said = next(line for line in process.stderr if "runs on" in line)
+    process.send_signal(signal.SIGINT)
+    rest = process.communicate(timeout=60)[1]
+    pid = int(re.search(r"python\S* \((\d+)\) runs on", said)[1])
+    os.kill(pid, signal.SIGKILL)  # it is still there
+    assert process.returncode == 130, rest
+    assert "left-running" in [note["code"] for note in manifest(tmp_path / "c")["notes"]]
+    assert len(ranges(tmp_path / "c" / "nsys.sqlite")) > 20
+
+
+@pytest.mark.slow
+def test_the_entry_point_of_a_container_records_and_keeps_what_it_has_at_sigterm(nsys, tmp_path):
+    inside = ["unshare", "--pid", "--fork", "--mount-proc"]
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*inside, "true"], check=False, capture_output=True).returncode
+    ):
+        pytest.skip("this user may not make a PID namespace")
+    work = "import os, time\nfrom nsysprof.workload.recording.nvtx_ranges import annotate\n"
+    work += "print(os.getppid(), flush=True)\nwhile True:\n    with annotate('inside'): time.sleep(0.02)"
+    argv = [*inside, sys.executable, "-m", "nsysprof", "capture", "--trace", "nvtx", "--out", "c", "--", sys.executable]
+    environment = {**os.environ, "NSYSPROF_NSYS": str(nsys)}
+    process = subprocess.Popen([*argv, "-c", work], cwd=tmp_path, stdout=subprocess.PIPE, env=environment)
+    assert process.stdout.readline()
+    time.sleep(1)
+    first = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True).stdout
+    os.kill(int(first), signal.SIGTERM)  # as a container's runtime ends its process 1
+    assert process.wait(60) == 130
+    assert ranges(tmp_path / "c" / "nsys.sqlite").count("inside") > 20
 
 
 def test_an_option_that_nsys_does_not_know(capture, steps):

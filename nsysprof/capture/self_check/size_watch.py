@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from nsysprof.capture.self_check.marked_processes import PROC, MarkedProcesses
+from nsysprof.capture.self_check.nsys_tools import NsysTools, name_of
 
 MARK = "NSYSPROF_RECORDING"
 _EVERY_S = 0.5
@@ -46,6 +47,14 @@ class SizeWatch:
     def environment(self) -> dict[str, str]:
         """Return the variable that marks the processes whose files count."""
         return self._processes.environment
+
+    def running(self, tools: NsysTools) -> list[str]:
+        """Return the name and number of each process of the program that runs. tools: those of nsys are none of it."""
+        return [
+            f"{name_of(process)} ({process.name})"
+            for process in self._processes.look()
+            if not tools.has(process) and _has_not_ended(process)
+        ]
 
     @contextlib.contextmanager
     def watching(self, stop: Callable[[], None]) -> Iterator[None]:
@@ -87,6 +96,14 @@ class SizeWatch:
                             status = link.stat()
                             found[status.st_dev, status.st_ino] = status.st_blocks * _BLOCK_BYTES
         return sum(found.values())
+
+
+def _has_not_ended(process: Path) -> bool:
+    """Return whether a process still has a command line, which a dead one that nobody has waited for lacks."""
+    try:
+        return bool((process / "cmdline").read_bytes())
+    except OSError:
+        return False
 
 
 def _is_of_recording(path: str) -> bool:

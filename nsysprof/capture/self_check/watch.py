@@ -11,11 +11,11 @@ from pathlib import Path
 from types import TracebackType
 
 from nsysprof.capture.self_check.marked_processes import PROC, MarkedProcesses
+from nsysprof.capture.self_check.nsys_tools import NsysTools, name_of
 from nsysprof.results.checks.recording_check import CudaProcess, WatchedGpu
 
 # A variable that every process of the program inherits; its value tells one capture from another.
 MARK = "NSYSPROF_WATCHED"
-_OWN_TOOLS = ("nsys", "CudaGpuInfoDump")
 _OFTEN_S, _SELDOM_S, _AT_FIRST_S = 0.25, 1.0, 10.0
 # The driver starts threads of these names with a process's first context. A forked process does not inherit threads.
 _CUDA_THREAD = re.compile(r"cuda(-EvtHandlr|[0-9a-f]{8})")
@@ -36,7 +36,7 @@ class GpuWatch:
         devices: Callable[[], tuple[float, int] | None] | None = None,
     ) -> None:
         self._processes = MarkedProcesses(MARK, proc)
-        self._tools = None if nsys is None else _tool_folder(nsys)
+        self._tools = NsysTools(nsys)
         self._devices = devices or _read_devices
         self._found: dict[int, CudaProcess] = {}
         self._busy_s: float | None = None
@@ -82,8 +82,8 @@ class GpuWatch:
         now = time.monotonic()
         for process in self._processes.look():
             pid = int(process.name)
-            if pid not in self._found and _uses_cuda(process) and not self._is_tool(process):
-                self._found[pid] = CudaProcess(pid, _name_of(process))
+            if pid not in self._found and _uses_cuda(process) and not self._tools.has(process):
+                self._found[pid] = CudaProcess(pid, name_of(process))
         read = self._devices()
         if read is not None:
             share, users = read
@@ -93,25 +93,6 @@ class GpuWatch:
             self._is_shared = self._is_shared or self._strangers >= 4
         self._last = now
 
-    def _is_tool(self, process: Path) -> bool:
-        if _name_of(process).startswith(_OWN_TOOLS):
-            return True
-        try:
-            return self._tools is not None and self._tools in (process / "exe").readlink().parents
-        except OSError:
-            return False
-
-
-def _tool_folder(nsys: Path) -> Path | None:
-    """Return the folder of nsys' own programs; None where it is not laid out as NVIDIA does."""
-    for place in nsys.resolve().parents[:3]:
-        if place.name.startswith("target-linux"):
-            return place
-        found = next(place.glob("target-linux*"), None)
-        if found is not None:
-            return found
-    return None
-
 
 def _uses_cuda(process: Path) -> bool:
     with contextlib.suppress(OSError):
@@ -119,12 +100,6 @@ def _uses_cuda(process: Path) -> bool:
             if _CUDA_THREAD.match((task / "comm").read_text(encoding="utf-8", errors="replace")):
                 return True
     return False
-
-
-def _name_of(process: Path) -> str:
-    with contextlib.suppress(OSError):
-        return (process / "comm").read_text(encoding="utf-8", errors="replace").strip()
-    return "?"
 
 
 def _read_devices() -> tuple[float, int] | None:

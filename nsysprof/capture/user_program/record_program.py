@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import secrets
 import sys
@@ -12,7 +13,9 @@ from pathlib import Path
 from typing import IO
 
 from nsysprof.capture.measured_process import tail
+from nsysprof.capture.self_check.nsys_tools import NsysTools
 from nsysprof.capture.self_check.size_watch import SizeWatch, StopReason
+from nsysprof.capture.user_program.left_running import WAIT_S, LeftRunning
 from nsysprof.capture.user_program.program_hook import collect_recorded, hook_environment
 from nsysprof.capture.user_program.program_plan import NO_RANGE, ProgramPlan
 from nsysprof.capture.user_program.streamed import Ended, Streams, run_streamed
@@ -75,13 +78,16 @@ def record_program(
     """
     streams = Streams(*logs, watchers.stdout, watchers.stderr)
     steps, notes, missing = [], [], []
+    tools = NsysTools(nsys)
     size, session = SizeWatch(plan.max_bytes, report.parent), f"nsysprof-{os.getpid()}-{secrets.token_hex(3)}"
     usual = (*plan.profile_options, f"--session-new={session}")
     for options in ((*usual, *metrics), usual):
         recording_of(report).unlink(missing_ok=True)
         own = hook_environment(report, environment, plan.recorded_kinds)
         every = environment | plan.environment | own | size.environment
-        with size.watching(lambda: _stop_early(nsys, session, every, say)):  # noqa: B023
+        stop = functools.partial(_stop_early, nsys, session, every)
+        left = LeftRunning(lambda: size.running(tools), stop, say, wait_s=max(WAIT_S, float(plan.duration_s)))
+        with size.watching(lambda: _say_and_stop(stop, say)):  # noqa: B023
             ended = run_streamed(
                 list(plan.argv),
                 streams,
@@ -89,6 +95,7 @@ def record_program(
                 wrap=lambda argv, options=options: profile_argv(nsys, report.with_suffix(""), argv, options),  # type: ignore[misc]
                 end_with_tool=plan.end_program,
                 say=say,
+                left=left,
             )
         steps.append(Step("program", ended.argv, ended.exit_code, ended.duration_ns))
         if ended.exit_code is not None or ended.interrupted or not metrics:
@@ -102,14 +109,20 @@ def record_program(
     has_report = report.is_file() and report.stat().st_size > 0
     failure = None if has_report or ended.refused else _why_no_report(plan, ended, tail(logs[2]))
     notes += collect_recorded(report, plan.recorded_kinds)
+    if left.left and failure is None:
+        notes.append(make_note("left-running", processes=left.names))
     if size.stopped is not None and failure is None:
         notes.append(_stopped_note(size, plan))
     return Recorded(ended, failure, tuple(steps), tuple(notes), tuple(missing), size.stopped)
 
 
-def _stop_early(nsys: Path, session: str, environment: dict[str, str], say: Say) -> None:
-    """Let nsys write what it has, while the program goes on."""
+def _say_and_stop(stop: Callable[[], None], say: Say) -> None:
     say("the recording is stopped now; the program goes on")
+    stop()
+
+
+def _stop_early(nsys: Path, session: str, environment: dict[str, str]) -> None:
+    """Let nsys write what it has, while the program goes on."""
     with contextlib.suppress(ToolFailedError):  # the program has ended meanwhile, and the recording with it
         stop_recording(nsys, session, environment)
 

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
+from nsysprof.capture.user_program.left_running import LeftRunning
+
 _POLL_S = 0.1
 _GRACE_S = 10.0  # the time from a signal to the next, stronger one
 FINISH_S = 600.0  # how long nsys may write a large report after the program's end
@@ -69,12 +71,14 @@ def run_streamed(
     on_start: OnStart = lambda _pid: None,
     on_signal: Mapping[int, Callable[[], None]] | None = None,
     finish_s: float = FINISH_S,
+    left: LeftRunning | None = None,
 ) -> Ended:
     """Run `program`, and return how it ended once `wrap`'s tool has finished too.
 
     end_with_tool: whether to end the program when the tool ends, that is, when its recording is over.
     on_signal: what to do on a signal in place of passing it on to the program.
     finish_s: how long the tool may go on after the program's end (s).
+    left: waits for what the program leaves behind; None where the tool does not.
     """
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as work, _Signals() as signals:
         status = Path(work) / "status.json"
@@ -94,7 +98,7 @@ def run_streamed(
                 start_new_session=True,
                 env=environment,
             )
-            run = _Running(tool, status, signals, end_with_tool, say, on_signal or {}, finish_s)
+            run = _Running(tool, status, signals, end_with_tool, say, on_signal or {}, finish_s, left)
             is_known = False
             while not run.is_over():
                 forward()
@@ -127,9 +131,10 @@ class _Running:
         say: Say,
         on_signal: Mapping[int, Callable[[], None]],
         finish_s: float,
+        left: LeftRunning | None,
     ) -> None:
         self._tool, self._status, self._signals = tool, status, signals
-        self._on_signal, self._finish_s = on_signal, finish_s
+        self._on_signal, self._finish_s, self._left = on_signal, finish_s, left
         self._end_with_tool, self._say = end_with_tool, say
         self._facts: dict[str, Any] = {}
         self._finish_by: float | None = None
@@ -155,15 +160,18 @@ class _Running:
         if tool_ended and self._end_with_tool and not self.ended_by_us:
             self.ended_by_us = True
             self._end_soon(signal.SIGTERM)
-        if program_ended and facts and not tool_ended:
+        if program_ended and facts and not tool_ended and not (self._left and self._left.is_waited_for()):
             self._finish_by = self._finish_by or time.monotonic() + self._finish_s
-            if time.monotonic() > self._finish_by:
+            if time.monotonic() > self._finish_by or (self._left and self._left.is_written):
                 self._kill_tool()
         return False
 
     def _pass_on(self, number: int) -> None:
         if number in self._on_signal:
             self._on_signal[number]()
+            return
+        if self._left is not None and "exit_code" in self.facts():
+            self._left.end()
             return
         if number not in _INTERRUPTS:
             self._send(number)
