@@ -12,11 +12,19 @@ from nsysprof.analysis.kernel_names.categories import categorize
 from nsysprof.analysis.sampling.student_t import t_isf
 from nsysprof.notes import Note
 from nsysprof.ranks.collective_waits.clocks import arrivals, fit_clocks
+from nsysprof.ranks.collective_waits.collectives import Collectives
 from nsysprof.ranks.collective_waits.stragglers import choose_evidence, find_late, name_ranges, typical, uneven_ranges
 from nsysprof.ranks.distributions import ROUNDING_ERROR, Distributions, Key
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Partial
 from nsysprof.ranks.rank_notes import rank_notes
-from nsysprof.results.rank_results import OUTLIER_ALPHA, OUTLIER_PCT, OUTLIER_RANKS, RankRow, RanksAnalysis
+from nsysprof.results.rank_results import (
+    OUTLIER_ALPHA,
+    OUTLIER_PCT,
+    OUTLIER_RANKS,
+    RankCollectives,
+    RankRow,
+    RanksAnalysis,
+)
 from nsysprof.trace.schema import Floats
 
 QUANTILES = {"p05": 0.05, "q25": 0.25, "med": 0.5, "q75": 0.75, "p95": 0.95, "p99": 0.99}
@@ -51,7 +59,8 @@ def overview(
     rows = tuple(sorted(partial.rows, key=lambda row: (row.rank or 0, row.position)))
     number = {row.position: row.rank for row in rows}
     totals: Totals = {}
-    frames, collectives, lanes = [], {}, {}
+    frames, lanes = [], {}
+    collectives: dict[int, Collectives | None] = {}
     for row, detail, mine in details:
         rank = number[row.position]
         assert rank is not None
@@ -85,7 +94,20 @@ def overview(
         lanes=lanes,
         notes=(*notes, *rank_notes(rows, clocks, rank_ranges, uneven, durations)),
         engine=engine,
+        collectives=_by_rank(collectives, number),
     )
+
+
+def _by_rank(
+    collectives: Mapping[int, Collectives | None], number: Mapping[int, int | None]
+) -> dict[int, RankCollectives]:
+    """Return what reports show of the collectives of each rank. collectives: by position."""
+    found = {}
+    for position, mine in collectives.items():
+        rank = number[position]
+        if mine is not None and rank is not None:
+            found[rank] = RankCollectives(mine.names, mine.of, mine.ordinal, mine.start_ns, mine.end_ns)
+    return found
 
 
 def _rank_ranges(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:

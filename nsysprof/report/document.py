@@ -183,9 +183,16 @@ class Figure:
 
 @dataclass(frozen=True)
 class Chart:
-    """The interactive timeline of a page; data: what its script draws."""
+    """The interactive timeline of a page.
+
+    data: what its script draws.
+    alt: what it shows, for those who do not see it.
+    hint: what a reader can do with it, apart from moving and zooming.
+    """
 
     data: Mapping[str, Any]
+    alt: str = "Timeline of ranges, API calls, streams and memory."
+    hint: str = "A click on a range lights what it launched, adopted and captured."
 
 
 @dataclass(frozen=True)

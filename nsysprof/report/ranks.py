@@ -15,6 +15,7 @@ from nsysprof.files.written_by import VERSION
 from nsysprof.report.document import Figure
 from nsysprof.report.figure_files import figure_paths, write_figures
 from nsysprof.report.figures.png import can_draw
+from nsysprof.report.formats.timeline.ranks_timeline import ranks_timeline_data
 from nsysprof.report.reports.ranks_report import ranks_report
 from nsysprof.report.sections.figure_texts import describe_heatmap, describe_ranks_timeline
 from nsysprof.report.write import write_report
@@ -36,11 +37,15 @@ def write_ranks(
         (out / JSON).unlink(missing_ok=True)
         written = [write_whole(out / file.name, render_csv(table, file)) for file, table in _tables(found)]
         pictures = _write_figures(found, out, svg, progress) if figures and can_draw() else []
-        written += [*figure_paths(pictures, out, svg=svg), *write_report(ranks_report(found, pictures), out)]
+        written += [*figure_paths(pictures, out, svg=svg), *_write_report(found, pictures, out)]
         text = plain_json(ranks_json(found))
         return [*written, write_whole(out / JSON, text.encode("utf-8", "replace"))]
     except OSError as error:
         raise output_error(out, error) from error
+
+
+def _write_report(found: RanksAnalysis, figures: list[Figure], out: Path) -> list[Path]:
+    return write_report(ranks_report(found, figures, timeline=ranks_timeline_data(found)), out)
 
 
 def ranks_json(found: RanksAnalysis) -> dict[str, Any]:

@@ -109,6 +109,19 @@ class Lanes:
 
 
 @dataclass(frozen=True)
+class RankCollectives:
+    """The collectives of one rank that all ranks leave together. Times are in ns since its session's start."""
+
+    # One per sequence of a kernel on a stream.
+    names: tuple[str, ...]
+    # One per collective: its sequence, and its number within the sequence.
+    of: npt.NDArray[np.int64]
+    ordinal: npt.NDArray[np.int64]
+    start_ns: npt.NDArray[np.int64]
+    end_ns: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
 class RanksAnalysis:
     """Everything about a set of traces. docs/files.md lists the tables' columns."""
 
@@ -129,6 +142,8 @@ class RanksAnalysis:
     lanes: Mapping[int, Lanes]
     notes: tuple[Note, ...]
     engine: Mapping[str, Any] = field(default_factory=dict)
+    # By rank; of long sequences some stretches.
+    collectives: Mapping[int, RankCollectives] = field(default_factory=dict)
 
     @property
     def read(self) -> list[RankRow]:

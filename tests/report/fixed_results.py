@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.comparison.compare_owners import compare_owners
@@ -18,6 +19,7 @@ from nsysprof.attention.eligibility import EligibilityAnswer, Ran
 from nsysprof.attention.shape import Shape
 from nsysprof.notes import Note, Severity
 from nsysprof.report.document import Figure, Report
+from nsysprof.report.formats.timeline.ranks_timeline import ranks_timeline_data
 from nsysprof.report.reports.analysis_report import analysis_report, capture_report
 from nsysprof.report.reports.bench_report import BenchReport, bench_report
 from nsysprof.report.reports.bundle_report import Shared, bundle_report
@@ -60,7 +62,7 @@ from nsysprof.results.programs.optimization import (
 )
 from nsysprof.results.programs.policy_use import PolicyUse
 from nsysprof.results.programs.program_runs import ProgramComparison, ProgramSideSummary, Sameness, ValueComparison
-from nsysprof.results.rank_results import ClockFit, RankRow, RanksAnalysis
+from nsysprof.results.rank_results import ClockFit, Lanes, RankCollectives, RankRow, RanksAnalysis
 from tests.builders.allocator_snapshot import SnapshotBuilder, frames
 from tests.report import samples
 
@@ -210,6 +212,12 @@ def ranks() -> Report:
     return ranks_report(ranks_analysis())
 
 
+def ranks_page() -> Report:
+    """Return the same with its timeline, whose compressed columns no snapshot can hold."""
+    found = ranks_analysis()
+    return ranks_report(found, timeline=ranks_timeline_data(found))
+
+
 def ranks_analysis() -> RanksAnalysis:
     """Return three ranks."""
     busy = {"compute_ns": 72 * MS, "comm_ns": 30 * MS, "overlap_ns": 10 * MS, "exposed_comm_ns": 20 * MS, "idle_ns": MS}
@@ -254,9 +262,25 @@ def ranks_analysis() -> RanksAnalysis:
         straggler_evidence="collectives",
         outliers={1: "24.00 ms more compute"},
         imbalance_pct=14.3,
-        lanes={},
+        lanes={rank: _lanes(rank) for rank in (0, 1)},
         notes=(WARNING,),
+        collectives={rank: _collectives(rank) for rank in (0, 1)},
     )
+
+
+def _lanes(rank: int) -> Lanes:
+    """Return that a rank computes except while rank 0 waits in NCCL, on a clock of its own."""
+    waits = np.arange(40) % 10 > 6
+    share = np.where(waits & (rank == 0), 0, 1).astype(np.float32)
+    return Lanes(37 * MS * rank, 5 * MS, share, 1 - share)
+
+
+def _collectives(rank: int) -> RankCollectives:
+    """Return four collectives that both ranks leave together, to which rank 1 comes 14 ms later."""
+    number = np.arange(4)
+    end = 37 * MS * rank + 50 * MS * (number + 1)
+    begin = end - (15 - 14 * rank) * MS
+    return RankCollectives(("ncclDevKernel_AllReduce_Sum_f32_RING_LL#0",), np.zeros(4, np.int64), number, begin, end)
 
 
 def explain() -> Report:

@@ -105,7 +105,7 @@ def test_the_page_of_an_analysis_breaks_no_rule_of_accessibility(page, capture_p
 
 
 @pytest.mark.parametrize(
-    "report", [fixed_results.comparison, fixed_results.bench, fixed_results.tune, fixed_results.ranks]
+    "report", [fixed_results.comparison, fixed_results.bench, fixed_results.tune, fixed_results.ranks_page]
 )
 def test_every_command_has_a_page_that_opens_and_breaks_no_rule(page, tmp_path, report):
     path = tmp_path / "report.html"
@@ -370,4 +370,19 @@ def test_a_range_lights_its_work_and_a_marked_stretch_is_summed(page, tmp_path):
     drag.move_by_offset(300, 0).release().key_up(Keys.SHIFT).perform()
     time.sleep(0.4)
     assert at(page, "#sums").text.startswith("Marked: ")
+    assert complaints(page) == []
+
+
+def test_a_collective_is_lit_on_all_ranks_and_says_who_came_last(page, tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text(render_html(fixed_results.ranks_page()), encoding="utf-8")
+    open_page(page, path)
+    assert view(page) == (0, 200_000_000)
+    Select(at(page, "#places")).select_by_index(1)
+    assert "rank 0 came first and rank 1 last, 14.00 ms later, of 2 ranks" in at(page, "#told").text
+    low, high = view(page)
+    assert high - low < 20_000_000
+    press(page, "later")
+    assert at(page, "#instance").text.startswith("2 of 2: AllReduce")
+    assert "slices" in at(page, "#detail").text
     assert complaints(page) == []

@@ -54,6 +54,27 @@ class FindingsFile(msgspec.Struct):
     findings: list[ListedFinding] | None = None
 
 
+class ListedRank(msgspec.Struct):
+    """What is read of a rank; null is unknown, and a rank that could not be read has no kernels."""
+
+    kernel_count: int | None = None
+
+
+class ListedStraggler(msgspec.Struct):
+    """What is read of a rank that holds up the others, and of one range in which it falls behind."""
+
+    rank: int
+    cost_ns: int | None = None
+    range: str | None = None
+
+
+class RanksFile(msgspec.Struct):
+    """What is read of ranks.json."""
+
+    ranks: list[ListedRank] = []
+    stragglers: list[ListedStraggler] = []
+
+
 @dataclass(frozen=True)
 class FolderOverview:
     """busy_pct: the share of their spans in which the GPUs were busy (percent); None is unknown."""
@@ -68,12 +89,28 @@ def read_overview(folder: Path | None) -> FolderOverview:
     if folder is None:
         return FolderOverview()
     try:
+        if (folder / "ranks.json").is_file():
+            return _of_ranks(_read(folder / "ranks.json", RanksFile))
         summary = _read(folder / "summary.json", SummaryFile)
         found = _read(folder / "findings.json", FindingsFile).findings or []
     except NsysprofError:
         return FolderOverview()
     first = tuple(ViewFinding(each.code, each.range, each.saving_ns, each.per, each.text) for each in found)
     return FolderOverview(_busy_pct(summary), summary.totals.kernel_count, first[:_FIRST_FINDINGS])
+
+
+def _of_ranks(found: RanksFile) -> FolderOverview:
+    """Return the kernels of all ranks, and what each straggler costs the job."""
+    counts = [rank.kernel_count for rank in found.ranks if rank.kernel_count is not None]
+    first = {straggler.rank: straggler for straggler in reversed(found.stragglers)}
+    listed = tuple(
+        ViewFinding(
+            "straggler", f"rank {rank}", one.cost_ns, "job", f"It falls behind in {one.range}." if one.range else ""
+        )
+        for rank, one in sorted(first.items())
+        if one.cost_ns is not None
+    )
+    return FolderOverview(None, sum(counts) if counts else None, listed[:_FIRST_FINDINGS])
 
 
 def _busy_pct(summary: SummaryFile) -> float | None:

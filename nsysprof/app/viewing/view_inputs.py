@@ -13,6 +13,7 @@ from nsysprof.errors import NsysprofError, TraceError
 from nsysprof.report.formats.escape import clean
 
 HISTORY = "results database"
+RANKS = "ranks"
 _REPORT = "report.html"
 _MOST_INPUTS = 500
 # Result folders by the file that each kind has, the most telling first.
@@ -31,7 +32,7 @@ class ViewInput:
     """One row of the page.
 
     name: what the user is shown, unique on the page.
-    kind: trace, capture, bench, results database or the kind of result folder.
+    kind: trace, capture, bench, ranks (a folder with a trace of each), results database or the kind of result folder.
     error: why it cannot be read; None where that is not known yet.
     """
 
@@ -85,7 +86,18 @@ def _find(source: Path) -> Iterator[Path]:
             f"{source} holds no trace, no capture and no report.",
             "Give a trace, a folder of traces, or a folder that nsysprof wrote.",
         )
+    if are_ranks(source, shown):
+        yield source
     yield from shown
+
+
+def are_ranks(folder: Path, shown: Sequence[Path]) -> bool:
+    """Return whether what a folder holds are the traces of one job: each is named after a rank of its own."""
+    from nsysprof.app.trace_analysis.analyze_ranks import is_many
+    from nsysprof.ranks.identity import rank_in_name
+
+    ranks = [rank_in_name(path) for path in shown]
+    return len(ranks) > 1 and None not in ranks and len(set(ranks)) == len(ranks) and is_many([folder])
 
 
 def _is_shown(folder: Path) -> bool:
@@ -98,7 +110,11 @@ def _is_shown_file(path: Path) -> bool:
 
 def _kind(path: Path) -> str:
     if path.is_dir():
-        return next((kind for name, kind in _KINDS.items() if (path / name).is_file()), "trace")
+        known = next((kind for name, kind in _KINDS.items() if (path / name).is_file()), "")
+        if known:
+            return known
+        traces = [each for each in sorted(path.iterdir()) if not each.name.startswith(".") and _is_shown_file(each)]
+        return RANKS if are_ranks(path, traces) else "trace"
     if is_results_database(path):
         return HISTORY
     return "bench" if path.name.startswith("samples.json") else "trace"

@@ -26,6 +26,14 @@ def busy_shares(start: npt.NDArray[np.int64], end: npt.NDArray[np.int64], span: 
     return shares
 
 
+def resample_shares(share: npt.NDArray[np.float32], start_ns: int, slice_ns: int, edges: Floats) -> Floats:
+    """Return the mean share (0 to 1) between neighbouring edges (ns). share: of equal slices from start_ns."""
+    whole = np.concatenate(([0.0], np.cumsum(np.asarray(share, dtype=float)))) * slice_ns
+    at = np.interp(edges, start_ns + slice_ns * np.arange(len(share) + 1.0), whole)
+    found: Floats = np.clip(np.diff(at) / np.diff(edges), 0, 1)
+    return found
+
+
 def category_shares(
     start: npt.NDArray[np.int64], end: npt.NDArray[np.int64], category: npt.NDArray[np.int64], span: float, bins: int
 ) -> dict[int, Floats]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from nsysprof.report.figures.occupancy import resample_shares
 from nsysprof.report.figures.style.palette import CATEGORY_COLORS, INK, new_figure
 from nsysprof.report.figures.style.scale import NS_PER_S, label_seconds
 from nsysprof.report.formats.escape import clean, escape_mathtext
-from nsysprof.results.rank_results import Lanes, RanksAnalysis
+from nsysprof.results.rank_results import RanksAnalysis
 from nsysprof.units import format_ns
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def draw_timeline(found: RanksAnalysis) -> Figure | None:
     for row, rank in enumerate(ranks):
         lane = found.lanes[rank]
         for half, name in enumerate(("compute", "comm")):
-            share = _resample(lane, getattr(lane, name), edges - offsets[rank])[:, None]
+            share = resample_shares(getattr(lane, name), lane.start_ns, lane.slice_ns, edges - offsets[rank])[:, None]
             pixels[2 * row + half] = share * colors[name] + (1 - share) * colors["idle"]
     figure = new_figure(1.6 + min(9.0, 0.3 * len(ranks)))
     axes = figure.subplots()
@@ -125,14 +125,6 @@ def draw_timeline(found: RanksAnalysis) -> Figure | None:
 
 def _reference(found: RanksAnalysis) -> int:
     return next((fit.rank for fit in found.clocks if fit.how == "reference"), 0)
-
-
-def _resample(lane: Lanes, share: npt.NDArray[np.float32], edges: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the mean share between neighbouring edges, by integrating over the lane's slices."""
-    whole = np.concatenate(([0.0], np.cumsum(np.asarray(share, dtype=float)))) * lane.slice_ns
-    at = np.interp(edges, lane.start_ns + lane.slice_ns * np.arange(len(share) + 1.0), whole)
-    found: npt.NDArray[np.float64] = np.clip(np.diff(at) / np.diff(edges), 0, 1)
-    return found
 
 
 def _label_ranks(axes: Axes, ranks: list[int], found: RanksAnalysis) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from nsysprof.files.written_by import VERSION
-from nsysprof.report.document import Figure, Lines, Notes, Paragraph, Report, Section
+from nsysprof.report.document import Chart, Figure, Lines, Notes, Paragraph, Report, Section
+from nsysprof.report.formats.timeline.ranks_timeline import ALT, HINT
 from nsysprof.report.reports.analysis_report import figure_sections
 from nsysprof.report.sections.method import facts_table
 from nsysprof.report.sections.ranks_tables import (
@@ -52,14 +54,22 @@ _METHOD = (
 )
 
 
-def ranks_report(found: RanksAnalysis, figures: Sequence[Figure] = ()) -> Report:
-    """Return the report of many traces. figures: those that were drawn, in their order."""
+def ranks_report(
+    found: RanksAnalysis, figures: Sequence[Figure] = (), *, timeline: Mapping[str, Any] | None = None
+) -> Report:
+    """Return the report of many traces.
+
+    figures: those that were drawn, in their order.
+    timeline: what ranks_timeline_data made, None for a report without an interactive timeline.
+    """
+    chart = [] if timeline is None else [Section("Timeline", (Chart(timeline, ALT, HINT),), in_terminal=False)]
     tables = (
         range_table(found), kernel_table(found), api_table(found), memop_table(found), clock_table(found),
     )  # fmt: skip
     read = f"{len(found.read)} of {len(found.rows)} traces were read."
     sections = [
         Section("", (Lines(headline(found), is_verdict=True), straggler_table(found), rank_table(found))),
+        *chart,
         *figure_sections(figures),
         Section("", tables),
         Section("Notes", (Notes(found.notes),)),

@@ -212,15 +212,20 @@
 
   function refresh() {
     const pixel = (view[1] - view[0]) / Math.max(100, element.clientWidth - plotLeft());
-    const pick = held() ? rowsInView : slicesInView;
-    items = lanes.flatMap((lane, number) => pick(lane, number, pixel));
+    // A lane without rows of its own is always drawn by how busy its slices were.
+    const pick = (lane, number) => held()
+      ? [...(lane.busy && data.whole ? slicesInView(lane, number, pixel) : []), ...rowsInView(lane, number, pixel)]
+      : slicesInView(lane, number, pixel);
+    items = lanes.flatMap(pick);
     palette = new Map(items.map((item) => [item, colorOf(item)]));
     chart.setOption({ series: [{ id: "rows", data: items.map((item) => [item.lane, item.start, item.end]) }] });
     element.dataset.items = items.length;
     element.dataset.view = view.join(" ");
     const count = data.rows.toLocaleString("en");
     const left = data.lanesLeftOut ? ` ${data.lanesLeftOut} less busy lanes are left out.` : "";
-    if (data.whole) {
+    if (data.detail) {
+      say("detail", data.detail);
+    } else if (data.whole) {
       say("detail", `All ${count} rows are here.${left}`);
     } else if (held()) {
       say("detail", `Every row of this stretch.${left}`);
@@ -258,7 +263,10 @@
   const whenOf = (item) => `at ${duration(Math.round(item.start))}, ${lanes[item.lane].label}`;
   function tell(item) {
     const lane = lanes[item.lane];
-    if (item.row < 0) {
+    if (item.row < 0 && data.ofRanks) {
+      say("told", `${lane.label}: ${categories[item.leading]} ${Math.round(100 * item.share)} % of ` +
+        `${duration(Math.round(item.end - item.start))} at ${duration(Math.round(item.start))}`);
+    } else if (item.row < 0) {
       const of = lane.kind === "work" ? `, most of it ${categories[item.leading]}` : "";
       say("told", `${Math.round(100 * item.share)} % busy for ${duration(Math.round(item.end - item.start))} ${whenOf(item)}${of}`);
     } else if (item.rows > 1) {
@@ -292,6 +300,19 @@
       `${part(sums.launched, "launched")}${caused}. The rest is pale; Escape ends that.`);
     refresh();
   }
+  /** Lights a collective on all ranks, and says which came first and which last. */
+  function lightCollective(item) {
+    const found = [];
+    lit = new Uint8Array(rows.start.length);
+    for (let row = 0; row < rows.start.length; row++) if (rows.name[row] === item.name) { lit[row] = 1; found.push(row); }
+    found.sort((one, other) => rows.start[one] - rows.start[other]);
+    const of = (row) => lanes[rows.item(row).lane].label.match(/^rank \d+/)[0], [first, last] = [found[0], found.at(-1)];
+    const apart = duration(Math.round(rows.start[last] - rows.start[first]));
+    say("told", `${data.names[item.name]}: ${duration(item.end - item.start)} ${whenOf(item)}. ` + (found.length > 1
+      ? `${of(first)} came first and ${of(last)} last, ${apart} later, of ${found.length} ranks. ` : "") +
+      "The rest is pale; Escape ends that.");
+    refresh();
+  }
   function unlight() {
     if (lit) { lit = null; refresh(); }
   }
@@ -300,7 +321,10 @@
   chart.on("click", { seriesId: "rows" }, (at) => {
     const item = items[at.dataIndex];
     tell(item);
-    if (item.row >= 0 && item.rows === 1 && lanes[item.lane].kind === "range") light(item); else unlight();
+    if (item.row < 0 || item.rows > 1) unlight();
+    else if (data.ofRanks) lightCollective(item);
+    else if (lanes[item.lane].kind === "range") light(item);
+    else unlight();
   });
 
   // Sums of what is in view, or of the stretch that was marked with the shift key
@@ -311,7 +335,7 @@
     summing = setTimeout(() => {
       if (!held()) { say("sums", ""); return; }
       const [low, high] = selected ?? view, { busy, byCategory } = rows.sums(low, high);
-      const share = busy === null ? "" : `, the GPU busy for ${(100 * busy / (high - low)).toPrecision(3)} % (${duration(Math.round(busy))})`;
+      const share = busy === null || data.ofRanks ? "" : `, the GPU busy for ${(100 * busy / (high - low)).toPrecision(3)} % (${duration(Math.round(busy))})`;
       const parts = byCategory.map(([category, [ns, count]]) => `${category} ${duration(Math.round(ns))} in ${count.toLocaleString("en")}`);
       say("sums", `${selected ? "Marked" : "In view"}: ${duration(Math.round(high - low))}${share}${parts.length ? ": " : ""}${parts.join(", ")}.`);
     }, 150);
@@ -343,7 +367,7 @@
 
   // Tables: from a row to its place here, and back
 
-  const tables = ["ranges-rows", "top-kernels-rows", "top-operators-rows", "api-calls-rows"]
+  const tables = (data.ofRanks ? [] : ["ranges-rows", "top-kernels-rows", "top-operators-rows", "api-calls-rows"])
     .map((id) => document.getElementById(id)).filter(Boolean);
   const textOf = (row) => {
     const cell = row.cells[0], whole = cell.querySelector("details p");
@@ -448,6 +472,7 @@
     const margin = data.whole ? (item.end - item.start) * 0.03 : 0;
     const within = data.windows.find(([low, high]) => low <= item.start && item.start < high) ?? [0, span];
     show(item.start - margin, Math.min(item.end, within[1]) + margin);
+    if (data.ofRanks) lightCollective(item);
     say("instance", `${(instance + 1).toLocaleString("en")} of ${instances.length.toLocaleString("en")}: ` +
       `${data.names[item.name]}, ${duration(item.end - item.start)}`);
   }

@@ -140,7 +140,7 @@ const timelineRows = async (data) => {
   function instances(names) {
     const wanted = new Set(names), found = [];
     for (const lane of lanes) {
-      if (lane.kind !== "range") continue;
+      if (lane.kind !== "range" && !data.ofRanks) continue;
       for (let row = 0; row < lane.rows; row++) if (wanted.has(lane.name[row])) found.push(lane.first + row);
     }
     return found.sort((one, other) => start[one] - start[other]);

@@ -23,6 +23,19 @@ def test_the_share_is_over_all_gpus_and_three_findings_are_kept(tmp_path):
     assert (seen.busy_pct, seen.kernels, len(seen.findings)) == (25.0, 3, 3)
 
 
+def test_of_ranks_the_stragglers_are_listed_once_with_what_they_cost(tmp_path):
+    late = {"rank": 1, "cost_ns": 20, "range": "backward"}
+    ranks = [{"kernel_count": 3}, {"kernel_count": 4}, {"kernel_count": None, "reason": "it is damaged"}]
+    (tmp_path / "ranks.json").write_text(
+        json.dumps({"ranks": ranks, "stragglers": [late, {**late, "range": "forward"}]})
+    )
+    seen = read_overview(tmp_path)
+    assert (seen.busy_pct, seen.kernels) == (None, 7)
+    assert [(each.where, each.saving_ns, each.text) for each in seen.findings] == [
+        ("rank 1", 20, "It falls behind in backward.")
+    ]
+
+
 @pytest.mark.parametrize(
     "devices", [[], [{"gpu_span_ns": None, "gpu_busy_ns": None}], [{"gpu_span_ns": 0, "gpu_busy_ns": 0}]]
 )

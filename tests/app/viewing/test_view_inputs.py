@@ -39,6 +39,17 @@ def test_a_folder_stands_for_what_is_in_it(tmp_path):
     assert [each.path.name for each in list_inputs([tmp_path])] == ["a", "b.sqlite"]
 
 
+def test_the_traces_of_one_job_are_shown_together_and_each_alone(tmp_path):
+    job, versions = tmp_path / "job", tmp_path / "versions"
+    for path in (job / "rank0.sqlite", job / "rank1.sqlite", versions / "before.sqlite", versions / "after.sqlite"):
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    assert [(each.path.name, each.kind) for each in list_inputs([job])] == [
+        ("job", "ranks"), ("rank0.sqlite", "trace"), ("rank1.sqlite", "trace")
+    ]  # fmt: skip
+    assert {each.kind for each in list_inputs([versions])} == {"trace"}
+
+
 def test_what_is_not_there_does_not_stop_the_others(tmp_path):
     (tmp_path / "b.sqlite").touch()
     lost, url, empty, found = list_inputs(

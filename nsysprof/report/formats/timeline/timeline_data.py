@@ -7,7 +7,6 @@ slices of time was, lane by lane, and as all rows of the stretches that a reader
 from __future__ import annotations
 
 import base64
-import gzip
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from nsysprof.attention.range_name import parse_range
 from nsysprof.report.figures.occupancy import busy_shares
 from nsysprof.report.figures.style.palette import CATEGORY_COLORS
 from nsysprof.report.formats.escape import clean
+from nsysprof.report.formats.timeline.packed_column import pack_column
 from nsysprof.report.formats.timeline.timeline_lanes import Lane, list_lanes
 from nsysprof.report.sections.vocabulary import words_for
 from nsysprof.results.analysis import Analysis
@@ -214,25 +214,21 @@ def _pack(analysis: Analysis, lanes: list[Lane], chosen: list[Int64s], origin: i
     gpu = analysis.timeline.gpu
     links = {"call": ("api", gpu["call"]), "cause": ("range", gpu["caused_by"])}
     columns = {"start": np.concatenate(starts), "length": np.concatenate(lengths)}
-    packed = {name: _packed(column, "<f8") for name, column in columns.items()}
-    packed["name"] = _packed(np.concatenate(numbers), "<u4")
+    packed = {name: pack_column(column, "<f8") for name, column in columns.items()}
+    packed["name"] = pack_column(np.concatenate(numbers), "<u4")
     for name, (kind, target) in links.items():
         of_work = place[kind][target.to_numpy(dtype=np.int64)]
         linked = [
             of_work[lane.row[rows]] if lane.kind == "work" else np.zeros(len(rows), dtype=np.int64)
             for lane, rows in zip(lanes, chosen, strict=True)
         ]
-        packed[name] = _packed(np.diff(np.concatenate(linked), prepend=0), "<i4")
+        packed[name] = pack_column(np.diff(np.concatenate(linked), prepend=0), "<i4")
     return packed
 
 
 def _row_numbers(table: pd.DataFrame) -> Int64s:
     """Return room for a number of each row; the last place, which -1 finds, is for none and stays 0."""
     return np.zeros(len(table) + 1, dtype=np.int64)
-
-
-def _packed(column: Int64s, dtype: str) -> str:
-    return base64.b64encode(gzip.compress(column.astype(dtype).tobytes(), 6, mtime=0)).decode()
 
 
 def _slices(lane: Lane, origin: int, span: int, bins: int) -> dict[str, str]:
