@@ -253,12 +253,12 @@ def test_the_entry_point_of_a_container_records_and_keeps_what_it_has_at_sigterm
     work += "print(os.getppid(), flush=True)\nwhile True:\n    with annotate('inside'): time.sleep(0.02)"
     argv = [*inside, sys.executable, "-m", "nsysprof", "capture", "--trace", "nvtx", "--out", "c", "--", sys.executable]
     environment = {**os.environ, "NSYSPROF_NSYS": str(nsys)}
-    process = subprocess.Popen([*argv, "-c", work], cwd=tmp_path, stdout=subprocess.PIPE, env=environment)
-    assert process.stdout.readline()
-    time.sleep(1)
-    first = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True).stdout
-    os.kill(int(first), signal.SIGTERM)  # as a container's runtime ends its process 1
-    assert process.wait(60) == 130
+    with subprocess.Popen([*argv, "-c", work], cwd=tmp_path, stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stdout.readline()
+        time.sleep(1)
+        first = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True).stdout
+        os.kill(int(first), signal.SIGTERM)  # as a container's runtime ends its process 1
+        assert process.wait(60) == 130
     assert ranges(tmp_path / "c" / "nsys.sqlite").count("inside") > 20
 
 

@@ -1,7 +1,8 @@
-"""Compare the ranges of a recording with those of the same program when NVTX alone was recorded."""
+"""Compare the ranges of a recording with those of the same program when NVTX alone, or nothing, was recorded."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from statistics import median
 
@@ -9,10 +10,12 @@ import pandas as pd
 
 from nsysprof.analysis.attribution.range_names import name_families
 from nsysprof.analysis.comparison.median_ratio import LEAST_INSTANCES, ratio_of_medians
-from nsysprof.results.checks.recording_cost import HOST_FINDINGS, RangeCost
+from nsysprof.results.checks.recording_cost import HOST_FINDINGS, STEPS, RangeCost
 from nsysprof.results.findings.causes import Findings
 from nsysprof.trace.schema import Int64s
 
+# The begin and the length (ns) of each instance of a range.
+Walls = Mapping[str, list[tuple[int, int]]]
 # Ranges with a smaller part of the time of all instances are left out of the comparison (ns).
 _LEAST_NS = 1_000
 # No program has times beyond this; a range without an end lies there too.
@@ -24,27 +27,36 @@ def compare_with_plain(recorded: pd.DataFrame, plain: pd.DataFrame) -> tuple[Ran
 
     recorded, plain: the ranges as the reader of traces gives them.
     """
-    ours, theirs = _walls(recorded), _walls(plain)
-    names = list(dict.fromkeys((*ours, *theirs)))
+    return compare_walls(_walls(recorded), _walls(plain))
+
+
+def compare_walls(recorded: Walls, plain: Walls) -> tuple[RangeCost, ...]:
+    """Return what recording costs each range, counters folded, that both sides have, the most time first."""
+    names = list(dict.fromkeys((*recorded, *plain)))
     family = dict(zip(names, name_families(names), strict=True))
-    old, new = _folded(theirs, family), _folded(ours, family)
-    costs = []
-    for name in new:
-        before, after = _steady(old.get(name, [])), _steady(new[name])
-        if not before or not after or min(sum(before) / len(before), sum(after) / len(after)) < _LEAST_NS:
-            continue
-        slowdown, low, high = ratio_of_medians(sorted(before), sorted(after))
-        costs.append(
-            RangeCost(name, len(after), len(before), round(median(after)), round(median(before)), slowdown, low, high)
-        )
-    return tuple(sorted(costs, key=lambda cost: -cost.wall_med_ns * cost.instances))
+    old, new = _folded(plain, family), _folded(recorded, family)
+    found = (cost_of(name, old.get(name, []), new[name]) for name in new)
+    return tuple(sorted((each for each in found if each), key=lambda cost: -cost.wall_med_ns * cost.instances))
+
+
+def cost_of(name: str, plain: list[int], recorded: list[int]) -> RangeCost | None:
+    """Return what recording costs one range, by the lengths (ns) of its instances in time; None where one is too short.
+
+    The first instance of each side is left out where enough are left.
+    """
+    before, after = _steady(plain), _steady(recorded)
+    if not before or not after or min(sum(before) / len(before), sum(after) / len(after)) < _LEAST_NS:
+        return None
+    slowdown, low, high = ratio_of_medians(sorted(before), sorted(after))
+    return RangeCost(name, len(after), len(before), round(median(after)), round(median(before)), slowdown, low, high)
 
 
 def without_distorted(found: Findings, costs: tuple[RangeCost, ...]) -> tuple[Findings, tuple[str, ...]]:
     """Return the findings without those on the CPU's side of ranges that recording slows, and the codes of these."""
     slowed = {cost.range for cost in costs if cost.is_distorted}
     is_out = [
-        item.code in HOST_FINDINGS and bool({item.range, name_of(item.range, slowed), found.per} & slowed)
+        item.code in HOST_FINDINGS
+        and (STEPS in slowed or bool({item.range, name_of(item.range, slowed), found.per} & slowed))
         for item in found.items
     ]
     kept = [item for item, out in zip(found.items, is_out, strict=True) if not out]
@@ -87,7 +99,7 @@ def _walls(ranges: pd.DataFrame) -> dict[str, list[tuple[int, int]]]:
     return found
 
 
-def _folded(walls: dict[str, list[tuple[int, int]]], family: dict[str, str]) -> dict[str, list[int]]:
+def _folded(walls: Walls, family: dict[str, str]) -> dict[str, list[int]]:
     folded: dict[str, list[tuple[int, int]]] = {}
     for name, found in walls.items():
         folded.setdefault(family[name], []).extend(found)

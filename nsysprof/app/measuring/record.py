@@ -127,6 +127,7 @@ def record_held(held: HeldProgram, request: RecordRequest, progress: Progress) -
                     inspect=_inspect,
                 )
                 processes, notes, failure = _by_process(part)
+                notes += _keep_costs(part)
                 claimed.commit()
     except OutputError as error:
         if "Another run" in error.text:
@@ -205,6 +206,28 @@ def _by_process(part: RecordedPart) -> tuple[list[ProcessPart], list[Note], Nsys
         [make_note("process-not-seen", name=_title(row), reason=row.unseen) for row in rows if row.unseen],
         None,
     )
+
+
+def _keep_costs(part: RecordedPart) -> list[Note]:
+    """Write what recording cost into the recording's folder, by ranges or else by steps; return what is said of it."""
+    from nsysprof.analysis.overview.recording_cost import compare_walls, cost_of
+    from nsysprof.app.trace_analysis.join_recording_cost import cost_notes
+    from nsysprof.files.json_file import encode_json
+    from nsysprof.files.output import write_whole
+    from nsysprof.results.checks.recording_cost import COSTS, STEPS, CostsInOneRun
+
+    costs = compare_walls(part.ranges.recorded, part.ranges.plain)
+    if not costs:
+        plain, recorded = (
+            [step.duration_ns for step in steps if step.duration_ns is not None]
+            for steps in ([*part.before, *part.after], part.during)
+        )
+        of_steps = cost_of(STEPS, plain, recorded)
+        costs = (of_steps,) if of_steps else ()
+    if not costs or part.trace is None:
+        return []
+    write_whole(part.folder / COSTS, encode_json(CostsInOneRun(1, costs)))
+    return cost_notes(costs, in_one_run=True)
 
 
 def _rows(seen: dict[int, SeenProcess], events: dict[int, ProcessEvents], traces: dict[int, Path]) -> list[ProcessPart]:

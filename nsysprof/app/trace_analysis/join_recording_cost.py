@@ -1,4 +1,4 @@
-"""Join what recording costs, where a capture has the same program with NVTX recorded alone."""
+"""Join what recording costs, where a capture has the same program with less recorded, or unrecorded."""
 
 from __future__ import annotations
 
@@ -17,17 +17,34 @@ def join_recording_cost(analysis: Analysis, source: Path, trace: Path) -> Analys
     from nsysprof.analysis.overview.recording_cost import without_distorted
     from nsysprof.capture.self_check.ranges_alone import RANGES_ALONE
 
-    plain = source / RANGES_ALONE
-    if not source.is_dir() or not plain.is_file():
+    costs = _costs_of(source, trace)
+    if costs is None:
         return analysis
-    costs = read_costs(trace, plain)
+    in_one_run = not (source / RANGES_ALONE).is_file()
     found = analysis.findings
     gone: tuple[str, ...] = ()
     if found is not None:
         found, gone = without_distorted(found, costs)
     return replace(
-        analysis, recording_cost=costs, findings=found, notes=(*analysis.notes, *cost_notes(costs, left_out=gone))
+        analysis,
+        recording_cost=costs,
+        findings=found,
+        notes=(*analysis.notes, *cost_notes(costs, left_out=gone, in_one_run=in_one_run)),
     )
+
+
+def _costs_of(source: Path, trace: Path) -> tuple[RangeCost, ...] | None:
+    """Return what recording cost, as a capture folder has it; None where nobody measured it."""
+    from nsysprof.capture.self_check.ranges_alone import RANGES_ALONE
+    from nsysprof.files.json_file import read_json
+    from nsysprof.results.checks.recording_cost import COSTS, CostsInOneRun
+
+    if source.is_dir() and (source / RANGES_ALONE).is_file():
+        return read_costs(trace, source / RANGES_ALONE)
+    if source.is_dir() and (source / COSTS).is_file():
+        advice = "Record the part again."
+        return read_json(source / COSTS, CostsInOneRun, kind="the cost of a recording", advice=advice, newest=1).costs
+    return None
 
 
 def read_costs(trace: Path, plain: Path) -> tuple[RangeCost, ...]:
@@ -44,17 +61,21 @@ def read_costs(trace: Path, plain: Path) -> tuple[RangeCost, ...]:
     return () if recorded is None or alone is None else compare_with_plain(recorded, alone)
 
 
-def cost_notes(costs: tuple[RangeCost, ...], *, left_out: tuple[str, ...] = ()) -> list[Note]:
-    """Return the notes on what recording cost. left_out: the codes of findings that are worthless therefore."""
+def cost_notes(costs: tuple[RangeCost, ...], *, left_out: tuple[str, ...] = (), in_one_run: bool = False) -> list[Note]:
+    """Return the notes on what recording cost.
+
+    left_out: the codes of findings that are worthless therefore.
+    in_one_run: whether the program was compared with itself while it was not recorded.
+    """
     from nsysprof.notes import make_note
 
     if not costs:
         return [make_note("recording-cost", "unknown")]
     first = costs[0]
     interval = "" if first.slowdown_low is None else f" [{first.slowdown_low:.2f}, {first.slowdown_high:.2f}]"
-    notes = [
-        make_note("recording-cost", range=first.range, slowdown=first.slowdown, interval=interval, count=len(costs))
-    ]
+    variant = "in-one-run" if in_one_run else ""
+    slowdown, count = first.slowdown, len(costs)
+    notes = [make_note("recording-cost", variant, range=first.range, slowdown=slowdown, interval=interval, count=count)]
     slowed = [cost.range for cost in costs if cost.is_distorted]
     if slowed:
         more = f" and {len(slowed) - 3} more" if len(slowed) > 3 else ""

@@ -10,6 +10,7 @@ from pathlib import Path
 from nsysprof.capture.folder import NSYS_REPORT, remove_work
 from nsysprof.capture.live.held_program import HOLD_PID, HeldProgram
 from nsysprof.capture.live.process_tree import SeenProcess, list_processes
+from nsysprof.capture.live.range_windows import Moments, RangeSwitch, RangeWindows
 from nsysprof.capture.live.step_sources import ProgramStep, StepsTold
 from nsysprof.capture.machine import collect_machine
 from nsysprof.capture.manifest import NSYS_TRACE, Manifest, program_manifest, write_manifest
@@ -56,6 +57,8 @@ class RecordedPart:
     start_ns: int = 0
     stop_ns: int = 0
     processes: tuple[SeenProcess, ...] = ()
+    # The program's ranges in the recording, and before and after it, where it notes them.
+    ranges: RangeWindows = field(default_factory=lambda: RangeWindows({}, {}))
     # Whether the program ran on after the recording.
     survived: bool = False
     # Whether the end was reached as asked for: the steps, or the seconds.
@@ -81,37 +84,46 @@ def record_part(
     """Record a part of the program into the prepared `folder`, which becomes a capture folder.
 
     source: what tells the program's steps; None where nothing does.
-    watch_s: how long the steps are watched before and after the recording (s).
+    watch_s: how long the steps and ranges are watched before and after the recording (s).
     """
-    part = RecordedPart(folder)
-    nsys, environment = Path(held.nsys), held.environment
-    if source is not None and watch_s:
-        say(f"watch the program for {watch_s:g} s")
-        part.before_ns = _watch(held, source, watch_s, part.before)
-    begun = time.monotonic_ns()
-    start_recording(nsys, held.session, (folder / NSYS_REPORT).with_suffix(""), held.start_options, environment)
-    part.start_ns = time.monotonic_ns() - begun
+    part, switch = RecordedPart(folder), RangeSwitch(Path(held.folder))
+    is_watched = bool(watch_s) and (source is not None or switch.is_there)
+    with switch.on():
+        if is_watched:
+            say(f"watch the program for {watch_s:g} s")
+            part.before_ns = _watch(held, source, watch_s, part.before)
+        moments = _record(held, part, until, source, say)
+        part.survived = held.is_alive()
+        if is_watched and part.survived and not part.is_interrupted:
+            _take(source)
+            part.after_ns = _watch(held, source, watch_s, part.after)
+            part.survived = held.is_alive()
+    part.ranges = switch.read(moments)
+    _finish(held, part, say, inspect)
+    return part
+
+
+def _record(held: HeldProgram, part: RecordedPart, until: Until, source: StepsTold | None, say: Say) -> Moments:
+    """Record, and return when that was."""
+    nsys, report = Path(held.nsys), part.folder / NSYS_REPORT
+    asked = time.monotonic_ns()
+    start_recording(nsys, held.session, report.with_suffix(""), held.start_options, held.environment)
+    began = time.monotonic_ns()
+    part.start_ns = began - asked
     say("recording")
-    begun = time.monotonic_ns()
     try:
         _take(source)
         part.is_full = _await_end(held, until, source, part.during)
     except KeyboardInterrupt:
         part.is_interrupted = True
     finally:
-        part.during_ns = time.monotonic_ns() - begun
+        part.during_ns = time.monotonic_ns() - began
         part.processes = list_processes(held.program_pid, held.argv, f"{HOLD_PID}={held.holder_pid}")
         say("stop the recording")
-        begun = time.monotonic_ns()
-        _stop(held, folder / NSYS_REPORT)
-        part.stop_ns = time.monotonic_ns() - begun
-    part.survived = held.is_alive()
-    if source is not None and watch_s and part.survived and not part.is_interrupted:
-        _take(source)
-        part.after_ns = _watch(held, source, watch_s, part.after)
-        part.survived = held.is_alive()
-    _finish(held, part, say, inspect)
-    return part
+        ended = time.monotonic_ns()
+        _stop(held, report)
+        part.stop_ns = time.monotonic_ns() - ended
+    return Moments(asked, began, ended, ended + part.stop_ns)
 
 
 def _await_end(held: HeldProgram, until: Until, source: StepsTold | None, steps: list[ProgramStep]) -> bool:
@@ -131,10 +143,10 @@ def _await_end(held: HeldProgram, until: Until, source: StepsTold | None, steps:
         time.sleep(_POLL_S)
 
 
-def _watch(held: HeldProgram, source: StepsTold, seconds: float, steps: list[ProgramStep]) -> int:
+def _watch(held: HeldProgram, source: StepsTold | None, seconds: float, steps: list[ProgramStep]) -> int:
     """Collect the steps of some seconds; return how long that took (ns)."""
     begun = time.monotonic_ns()
-    source.poll()
+    _take(source)
     _await_end(held, Until(seconds), source, steps)
     return time.monotonic_ns() - begun
 

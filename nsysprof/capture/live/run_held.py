@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from nsysprof.capture.folder import remove_work
 from nsysprof.capture.live.held_program import FORMAT_VERSION, HOLD_PID, HeldProgram, publish, retract, started_ticks
+from nsysprof.capture.live.range_windows import FOLDER, RANGE_TIMES
 from nsysprof.capture.machine import collect_machine
 from nsysprof.capture.manifest import Program, program_manifest, write_manifest
 from nsysprof.capture.measured_process import LOGS
 from nsysprof.capture.self_check.settle import settle_options
+from nsysprof.capture.user_program.program_hook import HOOK_FOLDER
 from nsysprof.capture.user_program.program_plan import ProgramPlan
 from nsysprof.capture.user_program.record_program import Say, Watchers, program_environment
 from nsysprof.capture.user_program.streamed import Ended, Streams, run_streamed
@@ -69,7 +72,7 @@ def run_held(
         ended = run_streamed(
             list(plan.argv),
             Streams(logs / "stdout.log", logs / "stderr.log", logs / "nsys.log", watchers.stdout, watchers.stderr),
-            {**program_environment(), HOLD_PID: str(os.getpid())},
+            {**program_environment(), HOLD_PID: str(os.getpid()), **_note_ranges(plan, folder)},
             wrap=lambda argv: launch_argv(nsys, session, argv, options),
             say=say,
             on_start=start,
@@ -79,9 +82,19 @@ def run_held(
     finally:
         for held in published:
             retract(held)
+        shutil.rmtree(folder / RANGE_TIMES, ignore_errors=True)
     manifest.steps.append(Step("program", ended.argv, ended.exit_code, ended.duration_ns))
     manifest.program = Program(plan.argv, ended.exit_code)
     manifest.complete = True
     write_manifest(folder, manifest)
     remove_work(folder)
     return ended
+
+
+def _note_ranges(plan: ProgramPlan, folder: Path) -> dict[str, str]:
+    """Return the variables with which the program's Python notes how long its ranges take, where that is asked for."""
+    if not plan.measure_cost:
+        return {}
+    (folder / RANGE_TIMES).mkdir()
+    path = [str(HOOK_FOLDER), *filter(None, [os.environ.get("PYTHONPATH", "")])]
+    return {"PYTHONPATH": os.pathsep.join(path), FOLDER: str((folder / RANGE_TIMES).resolve())}

@@ -163,7 +163,7 @@ Probe = Annotated[
 MeasureCost = Annotated[
     bool,
     typer.Option(
-        "--measure-cost", help="Run it again with NVTX alone: what recording costs.", rich_help_panel=_PROGRAM
+        "--measure-cost", help="What recording costs: by a second run, or while held.", rich_help_panel=_PROGRAM
     ),
 ]
 MaxSize = Annotated[

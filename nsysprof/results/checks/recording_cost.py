@@ -11,6 +11,10 @@ from nsysprof.results.column_registry.analysis_columns import RECORDING_COST
 
 # A range that recording slows by more than this part says little about the CPU.
 MOST_COST = 0.10
+# The program's steps as a whole, where its output tells them and not its ranges.
+STEPS = "(all steps)"
+# The file of a recording whose program was compared with itself, recorded and not, in one run.
+COSTS = "recording_cost.json"
 # Findings about the time that the CPU takes, which recording prolongs.
 HOST_FINDINGS = ("launch-bound", "host-bound", "small-copies")
 
@@ -34,6 +38,14 @@ class RangeCost:
     def is_distorted(self) -> bool:
         """Return whether recording made it slower by more than MOST_COST, and not by chance."""
         return self.slowdown > 1 + MOST_COST and self.slowdown_low is not None and self.slowdown_low > 1
+
+
+@dataclass(frozen=True)
+class CostsInOneRun:
+    """The content of COSTS: what recording cost each range, against the same run while it was not recorded."""
+
+    format_version: int
+    costs: tuple[RangeCost, ...]
 
 
 def cost_table(costs: Sequence[RangeCost]) -> pd.DataFrame:

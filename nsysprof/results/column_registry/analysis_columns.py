@@ -314,9 +314,9 @@ MEMORY = TableFile("analysis", "memory.csv", "One row per owner of memory at the
 RECORDING_COST = TableFile("analysis", "recording_cost.csv", "One row per range that both runs have.", (
     text("range", "Range, counters folded."),
     integer("instances", "", "Number of instances in the recording, without the first."),
-    integer("plain_instances", "", "The same where NVTX alone was recorded."),
+    integer("plain_instances", "", "The same where NVTX alone, or nothing, was recorded."),
     integer("wall_med_ns", "ns", "Median time of an instance in the recording."),
-    integer("plain_wall_med_ns", "ns", "The same where NVTX alone was recorded."),
+    integer("plain_wall_med_ns", "ns", "The same where NVTX alone, or nothing, was recorded."),
     number("slowdown", "", "The first median divided by the second."),
     number("slowdown_low", "", "Lower bound of its 95 % interval; empty for fewer than six instances.", nullable=True),
     number("slowdown_high", "", "Upper bound of its 95 % interval.", nullable=True),

@@ -26,6 +26,7 @@ ATTENTION = "NSYSPROF_ATTENTION_FOLDER"
 STEPS = "NSYSPROF_STEPS_FOLDER"
 TORCH = "NSYSPROF_TORCH_FOLDER"
 ATTN_IMPLEMENTATION = "NSYSPROF_ATTN_IMPLEMENTATION"
+RANGES = "NSYSPROF_RANGES_FOLDER"
 # Libraries that use the GPU from Python; a process without any of them is a launcher or a helper.
 _OF_GPU = ("torch", "cupy", "jax", "cuda", "numba.cuda", "tensorflow", "pycuda")
 # Older events are overwritten; what is held at the end is known whatever its age.
@@ -112,7 +113,7 @@ def _import_the_next() -> None:
         sys.modules.setdefault(__name__, this)
 
 
-_OURS = (FOLDER, STACKS, POLICY, ATTENTION, STEPS, TORCH, ATTN_IMPLEMENTATION)
+_OURS = (FOLDER, STACKS, POLICY, ATTENTION, STEPS, TORCH, ATTN_IMPLEMENTATION, RANGES)
 if os.environ.get(POLICY):
     _attempt(lambda: _beside("policy_start").begin())
 if os.environ.get(ATTENTION):
@@ -123,6 +124,8 @@ if os.environ.get(STEPS):
     _attempt(lambda: _beside("policy_start").after_torch("steps", _beside("step_watch").watch))
 if os.environ.get(TORCH):
     _attempt(lambda: _beside("policy_start").after_torch("torch", _beside("torch_recorder").begin))
+if os.environ.get(RANGES):
+    _attempt(lambda: _beside("policy_start").after_torch("ranges", _beside("range_times").watch))
 if os.environ.get(FOLDER) or os.environ.get(STACKS):
     sys.meta_path.insert(0, _WatchImports())
 if any(os.environ.get(name) for name in _OURS):

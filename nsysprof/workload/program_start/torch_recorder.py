@@ -158,48 +158,18 @@ def _mark_ranges(torch: Any) -> None:
         if stack:
             stack.pop().__exit__(None, None, None)
 
-    _replace(torch.cuda.nvtx, "range_push", "range_pop", push, pop)
-    if importlib.util.find_spec("nvtx") is not None:
-        import nvtx
-
-        _replace(nvtx, "push_range", "pop_range", push, pop)
-        _mark_annotations(nvtx.annotate, push, pop)
+    _range_times().mark_ranges(torch, push, pop)
 
 
-def _mark_annotations(annotate: Any, push: Callable[[Any], None], pop: Callable[[], None]) -> None:
-    """Do so for the blocks and functions that nvtx.annotate marks; its C code does not tell their names later."""
-    make, enter, leave = annotate.__init__, annotate.__enter__, annotate.__exit__
-
-    def made(self: Any, message: Any = None, *arguments: Any, **named: Any) -> None:
-        self.nsysprof_message = message
-        make(self, message, *arguments, **named)
-
-    def entered(self: Any) -> Any:
-        push(getattr(self, "nsysprof_message", None) or "range")
-        return enter(self)
-
-    def left(self: Any, *raised: Any) -> Any:
-        pop()
-        return leave(self, *raised)
-
-    annotate.__init__, annotate.__enter__, annotate.__exit__ = made, entered, left
-
-
-def _replace(module: Any, push_name: str, pop_name: str, push: Callable[[Any], None], pop: Callable[[], None]) -> None:
-    own_push, own_pop = getattr(module, push_name), getattr(module, pop_name)
-
-    @functools.wraps(own_push)
-    def pushed(message: Any = "range", *arguments: Any, **named: Any) -> Any:
-        push(message)
-        return own_push(message, *arguments, **named)
-
-    @functools.wraps(own_pop)
-    def popped(*arguments: Any, **named: Any) -> Any:
-        pop()
-        return own_pop(*arguments, **named)
-
-    setattr(module, push_name, pushed)
-    setattr(module, pop_name, popped)
+def _range_times() -> Any:
+    """Return the module beside this one that knows how Python marks ranges; the program's own path does not have it."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "range_times.py")  # noqa: PTH100, PTH118, PTH120
+    spec = importlib.util.spec_from_file_location("nsysprof_range_times", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _stop_at_sigterm(stop: Callable[[], None]) -> None:

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from nsysprof.analysis.overview.recording_cost import compare_with_plain, without_distorted
-from nsysprof.results.checks.recording_cost import RangeCost, cost_table
+from nsysprof.analysis.overview.recording_cost import compare_walls, compare_with_plain, without_distorted
+from nsysprof.results.checks.recording_cost import STEPS, RangeCost, cost_table
 from nsysprof.results.findings.causes import Finding, Findings
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_ranges, read_strings
@@ -86,3 +86,12 @@ def test_advice_on_the_cpu_is_left_out_where_recording_slows_it():
     assert without_distorted(found, (fine,)) == (found, ())
     whole, gone = without_distorted(found, (replace(slow, range="step#"),))
     assert [item.code for item in whole.items] == ["sync"], "the steps themselves are slowed"
+    of_steps, gone = without_distorted(found, (replace(slow, range=STEPS),))
+    assert [item.code for item in of_steps.items] == ["sync"], "so are steps that the output tells, and all in them"
+
+
+def test_ranges_of_one_run_by_whether_they_were_recorded():
+    plain = {f"step{number}": [(number, 10_000 + number)] for number in range(10)}
+    recorded = {f"step{number}": [(number, 13_000 + number)] for number in range(10, 20)} | {"alone": [(1, 5_000)]}
+    (cost,) = compare_walls(recorded, plain)
+    assert (cost.range, cost.instances, cost.plain_instances, cost.is_distorted) == ("step#", 9, 9, True)

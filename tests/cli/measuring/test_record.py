@@ -132,8 +132,11 @@ def test_parts_of_a_program_that_runs_on(hold, tmp_path):
     assert second.returncode == 0, second.stderr
     assert "latency changed is unknown" in second.stdout
     assert "nsysprof analyze" in second.stdout
-    analysed = run("analyze", held.folder / "recording-2", "--out", tmp_path / "a")
+    analysed = run("analyze", held.folder / "recording-1", "--out", tmp_path / "a")
     assert analysed.returncode == 0, analysed.stderr
+    assert "before and after it in the same run" in (tmp_path / "a" / "report.md").read_text()
+    assert (tmp_path / "a" / "recording_cost.csv").read_text().splitlines()[1].startswith("(all steps),")
+    assert not (held.folder / "recording-2" / "recording_cost.json").exists(), "nothing told its steps"
 
     fails(record(held, tmp_path, "--steps", "3"), 2, "nothing tells it")
     out, err = held.end()
