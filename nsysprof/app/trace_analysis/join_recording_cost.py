@@ -73,9 +73,14 @@ def cost_notes(costs: tuple[RangeCost, ...], *, left_out: tuple[str, ...] = (), 
         return [make_note("recording-cost", "unknown")]
     first = costs[0]
     interval = "" if first.slowdown_low is None else f" [{first.slowdown_low:.2f}, {first.slowdown_high:.2f}]"
-    variant = "in-one-run" if in_one_run else ""
     slowdown, count = first.slowdown, len(costs)
-    notes = [make_note("recording-cost", variant, range=first.range, slowdown=slowdown, interval=interval, count=count)]
+    if in_one_run:
+        note = make_note(
+            "recording-cost", "in-one-run", range=first.range, slowdown=slowdown, interval=interval, count=count
+        )
+    else:
+        note = make_note("recording-cost", range=first.range, slowdown=slowdown, interval=interval, count=count)
+    notes = [note]
     slowed = [cost.range for cost in costs if cost.is_distorted]
     if slowed:
         more = f" and {len(slowed) - 3} more" if len(slowed) > 3 else ""
