@@ -260,6 +260,8 @@ class RangeChange:
     wall_ratio: float | None = None
     wall_ratio_low: float | None = None
     wall_ratio_high: float | None = None
+    # The verdict on its time; None where it has too few instances, or is not among the ranges with the most time.
+    wall_verdict: LatencyChange | None = None
 
     @property
     def label(self) -> str:

@@ -20,6 +20,8 @@ from nsysprof.analysis.comparison.compare_turns import METHOD as TURNS_METHOD
 from nsysprof.analysis.comparison.compare_turns import UNIT, compare_in_turn
 from nsysprof.analysis.comparison.gate.gate import judge
 from nsysprof.analysis.comparison.gate.gate_spec import GateRule
+from nsysprof.analysis.comparison.judge_walls import METHOD as WALL_METHOD
+from nsysprof.analysis.comparison.judge_walls import judge_walls
 from nsysprof.analysis.comparison.range_facts import WHOLE
 from nsysprof.attention.case import Case
 from nsysprof.errors import NotComparableError
@@ -77,6 +79,8 @@ def compare_inputs(
             else compare_latencies(old_cases, new_cases, names, settings)
         )
     ranges = compare_ranges(old_traces, new_traces) if old_traces and new_traces else ()
+    ranges = judge_walls(ranges, old_traces, new_traces, settings)
+    judged = any(change.wall_verdict for change in ranges)
     if any(WHOLE not in each for each in (*old_traces, *new_traces)):
         ranges = tuple(change for change in ranges if change.range != WHOLE_TRACE)
     _refuse_strangers(baseline, candidate, latency, ranges, force=force)
@@ -86,7 +90,8 @@ def compare_inputs(
         findings = compare_findings([each.savings for each in baseline], [each.savings for each in candidate])
     environments = [each.environment for each in baseline], [each.environment for each in candidate]
     latency_method = TURNS_METHOD if latency.unit == UNIT else METHOD
-    method = [*(latency_method if latency.changes else ()), *(_TRACE_METHOD if ranges else ())]
+    method = [*(latency_method if latency.changes else METHOD if judged else ()), *(_TRACE_METHOD if ranges else ())]
+    method += WALL_METHOD if judged else ()
     method += [_GATE_METHOD] if rules else []
     return VersionComparison(
         _side(baseline),

@@ -17,6 +17,7 @@ from nsysprof.results.comparison import Measured
 # where it is the CPU that is timed. On H200s, 1.8 % were seen, and 5 % (once 36 %) in cases bound by launching.
 RUN_FLOOR_PCT, HOST_RUN_FLOOR_PCT = 2.0, 10.0
 _LEAST_STRETCH = 5
+_FEWEST = 8
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,22 @@ def cut_stretches(values: Sequence[int]) -> list[Sequence[int]]:
     A stretch is as long as the square root of the number of samples, or twice the integrated autocorrelation time
     (Geyer's initial positive sequence), whichever is longer. The rest goes to the last stretch.
     """
+    return _cut(values, max(_LEAST_STRETCH, int(np.sqrt(len(values))), int(np.ceil(2 * _autocorrelation_time(values)))))
+
+
+def cut_shortest_stretches(values: Sequence[int], most: int) -> list[Sequence[int]]:
+    """Return consecutive samples cut into 8 to `most` stretches, each of twice their autocorrelation time if it can be.
+
+    It is for samples that are few and long, such as steps of a training, and not for thousands of calls back to back.
+    Of a dozen samples the autocorrelation is little more than a guess, so that it may not leave too few stretches for a
+    test; what runs differ by is asked for beside it.
+    """
+    length = min(int(np.ceil(2 * _autocorrelation_time(values))), len(values) // _FEWEST)
+    return _cut(values, max(1, length, -(-len(values) // most)))
+
+
+def _cut(values: Sequence[int], length: int) -> list[Sequence[int]]:
     count = len(values)
-    length = max(_LEAST_STRETCH, int(np.sqrt(count)), int(np.ceil(2 * _autocorrelation_time(values))))
     pieces = max(1, count // length)
     edges = [index * length for index in range(pieces)] + [count]
     return [values[first:last] for first, last in pairwise(edges)]

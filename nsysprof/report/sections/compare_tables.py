@@ -80,7 +80,8 @@ def _side_cell(side: SideOfCase) -> Cell:
 def open_questions(found: VersionComparison) -> tuple[str, ...]:
     """Return why cases have no verdict and what to do, cases of one reason together."""
     groups: dict[tuple[str, str], list[str]] = {}
-    for change in found.latency.changes:
+    of_ranges = [change.wall_verdict for change in found.ranges if change.wall_verdict is not None]
+    for change in (*found.latency.changes, *of_ranges):
         if change.verdict is LatencyVerdict.INCONCLUSIVE:
             groups.setdefault((change.reason, change.next_step), []).append(change.case)
     return tuple(
@@ -96,12 +97,25 @@ def range_table(found: VersionComparison) -> Table:
         changed = any(_has_changed(change.metrics[name]) for change in found.ranges)
         drop = _DROP[name] + (0 if changed or not _DROP[name] else _UNCHANGED)
         columns.append(Column(METRICS[name].title, _UNITS[METRICS[name].unit], drop))
+    judged = any(change.wall_verdict for change in found.ranges)
+    columns += [Column("wall [95 %]", Unit.QUOTIENT, drop=_DROP["launches"]), Column("verdict")] if judged else []
     rows: list[tuple[Any, ...]] = [
-        (_range_label(change), *(_metric_cell(change, name) for name in shown))
+        (
+            _range_label(change),
+            *(_metric_cell(change, name) for name in shown),
+            *(_wall_verdict_cells(change) if judged else ()),
+        )
         for change in sorted(found.ranges, key=lambda change: change.how == "both")
     ]
     title = "Ranges (the candidate's numbers per call or instance, and the change)"
     return make_table(title, columns, rows, source=_JSON)
+
+
+def _wall_verdict_cells(change: RangeChange) -> tuple[Any, ...]:
+    """Return the ratio of the range's time with its interval, and the verdict on it."""
+    found = change.wall_verdict
+    ratio = Cell(change.wall_ratio, low=change.wall_ratio_low, high=change.wall_ratio_high)
+    return ratio, "" if found is None or found.verdict is None else found.verdict.value
 
 
 def _range_label(change: RangeChange) -> str:

@@ -1,0 +1,76 @@
+"""Judge whether the time of a range differs between two sides: each instance after the warm-up is a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import cast
+
+from nsysprof.analysis.comparison.compare_latency import Settings, compare_latencies
+from nsysprof.analysis.comparison.measured_units import cut_shortest_stretches
+from nsysprof.analysis.comparison.median_ratio import LEAST_INSTANCES
+from nsysprof.attention.case import Case
+from nsysprof.results.comparison import WHOLE_TRACE, LatencyChange, Measured, RangeChange, RangeFacts
+
+# More ranges are not judged: each costs a bootstrap, and makes every other verdict harder (Holm).
+MOST_JUDGED = 40
+# Stretches of an instance's series that stand for blocks; more make the bootstrap slow and decide nothing.
+_MOST_STRETCHES = 200
+Key = tuple[str, str]
+
+METHOD = (
+    "the time of a range is judged as a case's latency is: stretches of its instances after the warm-up, twice as long "
+    "as their autocorrelation but at least eight of them, are blocks, a trace is a process (a run, where a side has "
+    f"several): the {MOST_JUDGED} ranges with the most time with at least {LEAST_INSTANCES} instances on each side",
+)
+
+
+def judge_walls(
+    changes: Sequence[RangeChange],
+    baseline: Sequence[Mapping[Key, RangeFacts]],
+    candidate: Sequence[Mapping[Key, RangeFacts]],
+    settings: Settings,
+) -> tuple[RangeChange, ...]:
+    """Return the changes with the verdict on the time of each range; None where it has too few instances.
+
+    changes: what compare_ranges returned for these sides.
+    """
+    chosen = _chosen(changes)
+    sides = [[_samples(each, chosen) for each in side] for side in (baseline, candidate)]
+    # A key only has to tell one range from another.
+    old, new = (cast("list[dict[Case, Measured]]", side) for side in sides)
+    names = cast("dict[Case, str]", dict(chosen))
+    judged = compare_latencies(old, new, names, settings) if chosen else None
+    if judged is None:
+        return tuple(changes)
+    by_key: dict[Key, LatencyChange] = dict(zip(_order(old, new), judged.changes, strict=True))
+    return tuple(_with_verdict(change, by_key.get((change.range, change.domain))) for change in changes)
+
+
+def _chosen(changes: Sequence[RangeChange]) -> dict[Key, str]:
+    """Return the labels of the ranges to judge, by range and domain."""
+    able = [change for change in changes if change.how == "both" and change.wall_ratio is not None]
+    able = [change for change in able if change.range != WHOLE_TRACE]
+    able.sort(key=lambda change: -(change.metrics["wall"].baseline or 0) * change.baseline_calls)
+    return {(change.range, change.domain): change.label for change in able[:MOST_JUDGED]}
+
+
+def _samples(facts: Mapping[Key, RangeFacts], chosen: Mapping[Key, str]) -> dict[Key, Measured]:
+    found = {}
+    for key in chosen:
+        walls = tuple(wall for wall in facts[key].walls_ns if wall > 0) if key in facts else ()
+        if walls:
+            stretches = tuple(map(tuple, cut_shortest_stretches(walls, _MOST_STRETCHES)))
+            found[key] = Measured("ok", processes=(stretches,), host_bound=True)
+    return found
+
+
+def _order(old: Sequence[Mapping[Case, Measured]], new: Sequence[Mapping[Case, Measured]]) -> list[Key]:
+    """Return the keys in the order in which compare_latencies returns their changes."""
+    return cast("list[Key]", list(dict.fromkeys(key for each in (*old, *new) for key in each)))
+
+
+def _with_verdict(change: RangeChange, found: LatencyChange | None) -> RangeChange:
+    if found is None or found.verdict is None:
+        return change
+    return replace(change, wall_verdict=found)

@@ -1,0 +1,56 @@
+"""Instances of ranges as samples: verdicts on the time of a range, on noise of a known size."""
+
+import numpy as np
+import pytest
+
+from nsysprof.analysis.comparison.compare_latency import Settings
+from nsysprof.analysis.comparison.compare_ranges import compare_ranges
+from nsysprof.analysis.comparison.judge_walls import MOST_JUDGED, judge_walls
+from nsysprof.results.comparison import METRICS, LatencyVerdict, RangeFacts
+
+
+def trace(seed, **medians_ns):
+    """Return the facts of a trace whose ranges have 20 instances each, with 1 % of noise."""
+    random = np.random.default_rng(seed)
+    return {(name, ""): facts(random.normal(median, 0.01 * median, 20)) for name, median in medians_ns.items()}
+
+
+def facts(values):
+    walls = tuple(int(value) for value in values)
+    metrics = dict.fromkeys(METRICS, 0) | {"wall": sum(walls)}
+    return RangeFacts(len(walls), None, metrics, None, {}, walls_ns=walls)
+
+
+def verdicts(baseline, candidate, **settings):
+    changes = judge_walls(compare_ranges(baseline, candidate), baseline, candidate, Settings(**settings))
+    return {change.range: change.wall_verdict and change.wall_verdict.verdict for change in changes}
+
+
+def test_a_large_change_is_seen_in_one_trace_of_each_side_and_a_small_one_is_not():
+    found = verdicts([trace(1, step=50e6, load=1e6)], [trace(2, step=70e6, load=1.04e6)])
+    assert found == {"step": LatencyVerdict.SLOWER, "load": LatencyVerdict.INCONCLUSIVE}
+
+
+def test_with_several_traces_a_small_change_is_seen_and_what_is_the_same_is_called_so():
+    old, new = (
+        [trace(seed + number, step=wall, load=1e6) for number in range(6)] for seed, wall in ((1, 5e7), (9, 4.7e7))
+    )
+    assert verdicts(old, new) == {"step": LatencyVerdict.FASTER, "load": LatencyVerdict.SAME}
+
+
+def test_a_noise_floor_that_the_user_knows_counts():
+    sides = [trace(1, step=50e6)], [trace(2, step=52.5e6)]
+    assert verdicts(*sides)["step"] is LatencyVerdict.INCONCLUSIVE
+    assert verdicts(*sides, floor_pct=2.0)["step"] is LatencyVerdict.SLOWER
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_a_range_with_few_instances_has_no_verdict(count):
+    side = [{("step", ""): facts([5e7] * count)}]
+    assert verdicts(side, side) == {"step": None}
+
+
+def test_the_ranges_with_the_most_time_are_judged():
+    walls = {f"r{number:03}": 1e6 * (number + 1) for number in range(MOST_JUDGED + 5)}
+    found = verdicts([trace(1, **walls)], [trace(2, **walls)])
+    assert [name for name, verdict in found.items() if verdict is None] == ["r000", "r001", "r002", "r003", "r004"]
