@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from nsysprof.analysis.comparison.kernel_roles import kernel_role, pair_kernels
 from nsysprof.analysis.comparison.median_ratio import LEAST_INSTANCES, ratio_of_medians
@@ -68,7 +69,7 @@ def _compare(key: Key, baseline: Sequence[RangeFacts], candidate: Sequence[Range
     )
 
 
-def _wall_ratio(baseline: Sequence[RangeFacts], candidate: Sequence[RangeFacts]) -> dict[str, float]:
+def _wall_ratio(baseline: Sequence[RangeFacts], candidate: Sequence[RangeFacts]) -> dict[str, Any]:
     """Return the ratio of the median instances with its 95 % interval, of all traces of a side together."""
     old, new = (sorted(wall for facts in side for wall in facts.walls_ns if wall > 0) for side in (baseline, candidate))
     if min(len(old), len(new)) < LEAST_INSTANCES:
