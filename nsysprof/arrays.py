@@ -19,6 +19,8 @@ def rows_by_key(keys: pd.Series, rows: Int64s | None = None) -> list[tuple[Any, 
     rows: the row of each key; None means 0, 1, 2 and so on.
     """
     codes, unique = pd.factorize(keys, sort=True)
+    # Numbers of few bits are sorted by counting, not by comparing.
+    codes = codes.astype(np.int16 if len(unique) < 1 << 15 else np.int64)
     order = np.argsort(codes, kind="stable")
     edges = np.searchsorted(codes[order], np.arange(len(unique) + 1))
     ordered = order if rows is None else rows[order]

@@ -39,25 +39,29 @@ def export(request: ExportRequest, progress: Progress = SILENT) -> ExportResult:
         _check_targets(targets, request.source, force=request.force)  # another run may have ended meanwhile
         scratch = claimed.enter_context(tempfile.TemporaryDirectory(prefix="nsysprof-"))
         trace_path = resolve(request.source, request.nsys, Path(scratch), progress.say)
-        content = read_content(request.source, trace_path, progress.say)
+        # Perfetto's file does not say which range adopted or captured what another thread launched.
+        content = read_content(request.source, trace_path, progress.say, launched_only=set(targets) == {"perfetto"})
         written = tuple(_write(name, content, path, progress, force=request.force) for name, path in targets.items())
     return ExportResult(written, content.analysis.notes)
 
 
-def read_content(source: Path, trace_path: Path, say: Say) -> Content:
-    """Return what there is to export of the SQLite file `trace_path`, which is `source` or was made from it."""
+def read_content(source: Path, trace_path: Path, say: Say, *, launched_only: bool = False) -> Content:
+    """Return what there is to export of the SQLite file `trace_path`, which is `source` or was made from it.
+
+    launched_only: as list_rows takes it.
+    """
     from nsysprof.trace.inputs.resolve_input import identity_of
     from nsysprof.trace.open import open_trace
 
     with open_trace(trace_path, identity_of(source, trace_path)) as trace:
-        from nsysprof.analysis.overview.summarize import summarize
+        from nsysprof.analysis.overview.summarize import list_rows
         from nsysprof.export.content import Content
         from nsysprof.trace.table_readers.devices import read_gpus
         from nsysprof.trace.table_readers.metric_samples import read_metric_samples
         from nsysprof.trace.tables import read_tables
 
-        analysis = summarize(read_tables(trace, progress=say))
-        return Content(analysis, tuple(read_metric_samples(trace, read_gpus(trace))))
+        rows = list_rows(read_tables(trace, progress=say), launched_only=launched_only)
+        return Content(rows, tuple(read_metric_samples(trace, read_gpus(trace))))
 
 
 def _write(name: str, content: Content, path: Path, progress: Progress, *, force: bool) -> Exported:

@@ -1,4 +1,4 @@
-"""Hold what is exported: an analysis with the samples of its GPU metrics, and counts of what was written."""
+"""Hold what is exported: the rows of a trace with the samples of its GPU metrics, and counts of what was written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from nsysprof.files.json_file import json_value
-from nsysprof.results.analysis import Analysis
+from nsysprof.results.analysis import Analysis, TraceRows
 from nsysprof.trace.gpu_metrics_schema import MetricSeries
 
 # Called with the number of further rows that have been written.
@@ -19,9 +19,9 @@ CHUNK_ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class Content:
-    """What is exported: an analysis, whose timeline holds the rows, and the samples of every GPU metric."""
+    """What is exported: a trace, whose timeline holds the rows, and the samples of every GPU metric."""
 
-    analysis: Analysis
+    analysis: Analysis | TraceRows
     metrics: tuple[MetricSeries, ...] = ()
 
     @cached_property

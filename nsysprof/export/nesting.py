@@ -9,41 +9,98 @@ import numpy as np
 
 from nsysprof.arrays import Int64s
 
-_CHUNK = 1 << 16
+_ROWS_AT_ONCE = 1 << 17
 
 
 def sort_for_nesting(start: Int64s, end: Int64s) -> Int64s:
     """Return the order in which an enclosing interval comes before those that it encloses."""
+    ahead, later = slice(None, -1), slice(1, None)
+    if bool(((start[ahead] < start[later]) | ((start[ahead] == start[later]) & (end[ahead] >= end[later]))).all()):
+        return np.arange(len(start))
     return np.lexsort((-end, start))
 
 
-def walk(start: Int64s, end: Int64s, left_over: list[int]) -> Iterator[tuple[int, int]]:
-    """Yield (time, row) where a slice begins and (time, -1) where the innermost one ends, in order of time.
-
-    A viewer would end a slice too early that overlaps an open one without being enclosed by it. Such rows are added to
-    `left_over`, for another track.
+def closed_parts(start: Int64s, end: Int64s) -> Iterator[slice]:
+    """Yield parts of the intervals, in order, so that no interval of a part reaches into the next part.
 
     start, end: times (ns) in the order of sort_for_nesting.
     """
+    begin, reached = 0, np.iinfo(np.int64).min
+    for low in range(0, len(start), _ROWS_AT_ONCE):
+        some = slice(low, low + _ROWS_AT_ONCE)
+        before = np.maximum.accumulate(np.append(reached, end[some]))
+        reached = before[-1]
+        closed = np.flatnonzero(start[some] >= before[:-1])
+        if len(closed) and low + int(closed[-1]) > begin:
+            yield slice(begin, low + int(closed[-1]))
+            begin = low + int(closed[-1])
+    if begin < len(start):
+        yield slice(begin, len(start))
+
+
+def find_crossing(start: Int64s, end: Int64s) -> Int64s:
+    """Return the rows that overlap an earlier one without being enclosed by it, for another track.
+
+    A viewer would end such a slice too early. Intervals that only nest within one other need no look at each.
+
+    start, end: times (ns) in the order of sort_for_nesting.
+    """
+    if len(start) == 0:
+        return np.zeros(0, dtype=np.int64)
+    reached = np.maximum.accumulate(end)
+    first = np.flatnonzero(np.append(True, start[1:] >= reached[:-1]))
+    size = np.diff(np.append(first, len(start)))
+    group = np.repeat(np.arange(len(first)), size)
+    inner = np.ones(len(start), dtype=np.bool_)
+    inner[first] = False
+    # The plain form: one interval, and in it others side by side.
+    plain = end <= end[first][group]
+    plain[1:] &= (start[1:] >= end[:-1]) | ~inner[:-1]
+    wrong = np.unique(group[inner & ~plain])
+    found: list[int] = []
+    for number in wrong.tolist():
+        _find_in_group(start, end, int(first[number]), int(first[number] + size[number]), found)
+    return np.array(found, dtype=np.int64)
+
+
+def _find_in_group(start: Int64s, end: Int64s, low: int, high: int, found: list[int]) -> None:
     stack: list[int] = []
-    for low in range(0, len(start), _CHUNK):
-        pairs = zip(start[low : low + _CHUNK].tolist(), end[low : low + _CHUNK].tolist(), strict=True)
-        for row, (begin, finish) in enumerate(pairs, start=low):
-            while stack and stack[-1] <= begin:
-                yield stack.pop(), -1
-            if stack and finish > stack[-1]:
-                left_over.append(row)
-                continue
+    for row, (begin, finish) in enumerate(zip(start[low:high].tolist(), end[low:high].tolist(), strict=True), low):
+        while stack and stack[-1] <= begin:
+            stack.pop()
+        if stack and finish > stack[-1]:
+            found.append(row)
+        else:
             stack.append(finish)
-            yield begin, row
-    while stack:
-        yield stack.pop(), -1
+
+
+def begins_and_ends(start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
+    """Return times and rows in order: the row where a slice begins, and -1 where the innermost one ends.
+
+    start, end: times (ns) in the order of sort_for_nesting, of intervals that do not cross.
+    """
+    count = len(start)
+    ends = np.sort(end)
+    # An end comes before a begin at the same time, apart from a slice without length, which ends after its own begin.
+    before = np.searchsorted(ends, start, "right")
+    empty = end == start
+    if empty.any():
+        times, rows = start[empty], np.flatnonzero(empty)
+        earlier = np.searchsorted(rows, np.arange(count))
+        before -= np.searchsorted(times, start, "right") - np.maximum(np.searchsorted(times, start, "left"), earlier)
+    at = np.arange(count) + before
+    row = np.full(2 * count, -1, dtype=np.int64)
+    row[at] = np.arange(count)
+    time = np.empty(2 * count, dtype=np.int64)
+    time[at] = start
+    time[row < 0] = ends
+    return time, row
 
 
 def disjoint_lanes(start: Int64s, end: Int64s) -> Int64s:
     """Return a lane for each interval, so that no two intervals of a lane overlap.
 
-    This is fast even for many intervals that all overlap, where `walk` needs one pass per lane.
+    This is fast even for many intervals that all overlap, where find_crossing needs one pass per lane.
 
     start, end: times (ns) in order of start.
     """

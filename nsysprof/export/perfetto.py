@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
@@ -14,8 +13,9 @@ import pandas as pd
 from nsysprof.arrays import Int64s, rows_by_key
 from nsysprof.errors import MissingToolError
 from nsysprof.export.content import CHUNK_ROWS, Advance, Content, Counts
-from nsysprof.export.nesting import disjoint_lanes, sort_for_nesting, walk
+from nsysprof.export.nesting import begins_and_ends, closed_parts, disjoint_lanes, find_crossing, sort_for_nesting
 from nsysprof.export.processes import Numbers, device_ids, device_name, device_of, number_processes, thread_id
+from nsysprof.export.slice_packets import InternedTexts, Slices, encode_slices
 from nsysprof.files.output import open_whole
 
 _SEQUENCE = 1
@@ -23,15 +23,13 @@ _PID_MASK = ~0xFFFFFF
 # After this many passes over overlapping slices, the rest is laid out at once.
 _MOST_NESTING_TRACKS = 8
 _NONE = np.zeros(0, dtype=np.int64)
-# Fills an event with the data of a row of its table.
-Fill = Callable[[Any, int], None]
 _UNIT = re.compile(r"\[(?:Throughput )?([^\]]*)\]\s*$")
 
 
 def write_perfetto(content: Content, path: Path, advance: Advance) -> Counts:
-    """Write the trace to `path` packet by packet, and return how many rows of each kind were written.
+    """Write the trace to `path` piece by piece, and return how many rows of each kind were written.
 
-    Memory does not grow with the trace. Raises OutputError, and MissingToolError without the perfetto package.
+    Raises OutputError, and MissingToolError without the perfetto package.
     """
     try:
         import perfetto.trace_builder.proto_builder  # noqa: F401
@@ -76,6 +74,12 @@ class _Packets:
         self._stream.write(self._builder.serialize())
         self._builder = self._make()
         self._pending = 0
+
+    def write_slices(self, slices: Slices, track: int, time_ns: Int64s, row: Int64s) -> None:
+        """Write begins and ends on a track, after everything that was added before."""
+        self.flush()
+        flags = self.protos.TracePacket.SEQ_NEEDS_INCREMENTAL_STATE
+        self._stream.write(encode_slices(slices, _SEQUENCE, flags, track, time_ns, row))
 
     def intern(self, kind: str, text: str) -> int:
         """Return the number of a text, for a field of InternedData; a new text is sent first."""
@@ -132,8 +136,12 @@ class _Trace:
         self._head()
         for device in device_ids(self._content):
             self._device(device)
+        self._count_work()
         for global_pid, pid in self._numbers.pids.items():
             self._process(global_pid, pid)
+        self.counts.add("range", len(self._timeline.nvtx))
+        if self._has_calls:
+            self.counts.add("api", len(self._timeline.api))
         self._packets.flush()
 
     def _head(self) -> None:
@@ -174,26 +182,28 @@ class _Trace:
             self._slices(gpu, rows, str(stream), group, 2, self._work)
 
     @cached_property
-    def _work(self) -> Fill:
+    def _work(self) -> Slices:
         gpu = self._timeline.gpu
-        names, kinds = self._numbers_of(gpu["name"], "event_names"), self._numbers_of(gpu["kind"], "event_categories")
-        roles = self._numbers_of(gpu["category"], "debug_annotation_string_values")
-        role, size = (self._packets.intern("debug_annotation_names", name) for name in ("role", "bytes"))
-        kind_of, sizes, calls = gpu["kind"].to_numpy(), gpu["bytes"].to_numpy(), gpu["call"].to_numpy()
+        size_iid = self._packets.intern("debug_annotation_names", "bytes")
+        into = None
+        if self._has_calls:
+            into = np.where(gpu["call"].to_numpy() >= 0, np.arange(1, len(gpu) + 1, dtype=np.int32), np.int32(0))
+        return Slices(
+            name=self._texts(gpu["name"], "event_names"),
+            category=self._texts(gpu["kind"], "event_categories"),
+            role_iid=self._packets.intern("debug_annotation_names", "role"),
+            role=self._texts(gpu["category"], "debug_annotation_string_values"),
+            size_iid=size_iid,
+            sized=gpu["kind"].isin(["memcpy", "memset"]).to_numpy(dtype=bool),
+            size=gpu["bytes"].to_numpy(dtype=np.int64),
+            into=into,
+        )
 
-        def fill(event: Any, row: int) -> None:
-            kind = kind_of[row]
-            event.name_iid = names(row)
-            event.category_iids.append(kinds(row))
-            event.debug_annotations.add(name_iid=role, string_value_iid=roles(row))
-            if kind in ("memcpy", "memset"):
-                event.debug_annotations.add(name_iid=size, uint_value=int(sizes[row]))
-            if self._has_calls and calls[row] >= 0:
-                event.terminating_flow_ids.append(row + 1)
-                self.counts.add("flow")
-            self.counts.add(kind)
-
-        return fill
+    def _count_work(self) -> None:
+        for kind, number in self._timeline.gpu["kind"].value_counts().items():
+            self.counts.add(str(kind), int(number))
+        if self._has_calls:
+            self.counts.add("flow", int((self._timeline.gpu["call"].to_numpy() >= 0).sum()))
 
     # Processes
 
@@ -234,75 +244,65 @@ class _Trace:
         return dict(rows_by_key(pids))
 
     @cached_property
-    def _range(self) -> Fill:
-        names = self._numbers_of(self._timeline.nvtx["name"], "event_names")
-        category = self._packets.intern("event_categories", "nvtx")
-
-        def fill(event: Any, row: int) -> None:
-            event.name_iid = names(row)
-            event.category_iids.append(category)
-            self.counts.add("range")
-
-        return fill
+    def _range(self) -> Slices:
+        return Slices(self._texts(self._timeline.nvtx["name"], "event_names"), self._same("nvtx", self._timeline.nvtx))
 
     @cached_property
-    def _call(self) -> Fill:
-        names = self._numbers_of(self._timeline.api["name"], "event_names")
-        category = self._packets.intern("event_categories", "cuda_api")
-        calls = self._timeline.gpu["call"].to_numpy()
-        launched = np.argsort(calls, kind="stable")
-        edges = np.searchsorted(calls[launched], np.arange(len(self._timeline.api) + 1))
+    def _call(self) -> Slices:
+        api, calls = self._timeline.api, self._timeline.gpu["call"].to_numpy()
+        # The work of each call, in the order of the calls; work without a call comes first.
+        without = int((calls < 0).sum())
+        launched = np.argsort(calls, kind="stable")[without:].astype(np.int32) + np.int32(1)
+        edges = np.zeros(len(api) + 1, dtype=np.int32)
+        np.cumsum(np.bincount(calls[calls >= 0], minlength=len(api)), out=edges[1:])
+        names = self._texts(api["name"], "event_names")
+        return Slices(names, self._same("cuda_api", api), out=launched, edges=edges)
 
-        def fill(event: Any, row: int) -> None:
-            event.name_iid = names(row)
-            event.category_iids.append(category)
-            if edges[row + 1] > edges[row]:
-                event.flow_ids.extend((launched[edges[row] : edges[row + 1]] + 1).tolist())
-            self.counts.add("api")
-
-        return fill
-
-    def _numbers_of(self, texts: pd.Series, kind: str) -> Callable[[int], int]:
-        """Return a function from a row to the number of its text.
-
-        All texts are sent now, before any event that refers to them.
-        """
-        codes, unique = pd.factorize(texts)
+    def _texts(self, texts: pd.Series, kind: str) -> InternedTexts:
+        """Return the numbers of a column's texts. All of them are sent now, before any event that refers to them."""
+        if isinstance(texts.dtype, pd.CategoricalDtype):
+            codes, unique = texts.cat.codes.to_numpy(), texts.cat.categories
+        else:
+            codes, unique = pd.factorize(texts)
         numbers = [self._packets.intern(kind, str(text)) for text in unique]
-        return lambda row: numbers[codes[row]]
+        return InternedTexts(np.array(numbers, dtype=np.int64), codes)
+
+    def _same(self, category: str, table: pd.DataFrame) -> InternedTexts:
+        """Return the number of a category that all rows of a table have."""
+        number = self._packets.intern("event_categories", category)
+        return InternedTexts(np.array([number], dtype=np.int64), np.zeros(len(table), dtype=np.int8))
 
     # Both
 
-    def _slices(self, table: pd.DataFrame, rows: Int64s, name: str, parent: int, rank: int, fill: Fill) -> None:
+    def _slices(self, table: pd.DataFrame, rows: Int64s, name: str, parent: int, rank: int, slices: Slices) -> None:
         """Write the rows to a track. Rows that overlap without nesting go to tracks of the same name, shown as one."""
-        shift = self._content.shift_ns
         start_ns, end_ns = (table[column].to_numpy(dtype=np.int64)[rows] for column in ("start_ns", "end_ns"))
         order = sort_for_nesting(start_ns, end_ns)
-        rows, start_ns, end_ns = rows[order], start_ns[order] + shift, end_ns[order] + shift
+        rows, start_ns, end_ns = rows[order], start_ns[order], end_ns[order]
         for _ in range(_MOST_NESTING_TRACKS):
             track, _ = self._packets.track(name, parent, rank)
-            rest = self._fill_track(track, rows, start_ns, end_ns, fill)
+            rest = self._fill_track(track, rows, start_ns, end_ns, slices)
             rows, start_ns, end_ns = rows[rest], start_ns[rest], end_ns[rest]
             if len(rows) == 0:
                 return
         for _, part in rows_by_key(pd.Series(disjoint_lanes(start_ns, end_ns))):
             track, _ = self._packets.track(name, parent, rank)
-            self._fill_track(track, rows[part], start_ns[part], end_ns[part], fill)
+            self._fill_track(track, rows[part], start_ns[part], end_ns[part], slices)
 
-    def _fill_track(self, track: int, rows: Int64s, start_ns: Int64s, end_ns: Int64s, fill: Fill) -> list[int]:
+    def _fill_track(self, track: int, rows: Int64s, start_ns: Int64s, end_ns: Int64s, slices: Slices) -> Int64s:
         """Write the slices that nest, and return the positions of the others."""
-        begin, end = self._types.TYPE_SLICE_BEGIN, self._types.TYPE_SLICE_END
-        left_over: list[int] = []
-        done = 0
-        for time_ns, row in walk(start_ns, end_ns, left_over):
-            event = self._packets.event(end if row < 0 else begin, track, time_ns)
-            if row >= 0:
-                fill(event, int(rows[row]))
-                done += 1
-                if done % CHUNK_ROWS == 0:
-                    self._advance(CHUNK_ROWS)
-        self._advance(done % CHUNK_ROWS)
-        return left_over
+        shift = self._content.shift_ns
+        left_over = []
+        for part in closed_parts(start_ns, end_ns):
+            start, end, row = start_ns[part] + shift, end_ns[part] + shift, rows[part]
+            crossing = find_crossing(start, end)
+            if len(crossing):
+                left_over.append(crossing + part.start)
+                start, end, row = (np.delete(each, crossing) for each in (start, end, row))
+            time, which = begins_and_ends(start, end)
+            self._packets.write_slices(slices, track, time, np.where(which >= 0, row[which], -1))
+            self._advance(len(row))
+        return np.concatenate(left_over) if left_over else _NONE
 
     def _counter(self, name: str, parent: int, rank: int, *, is_bytes: bool = False) -> int:
         """Add a track for a counter. Its unit is bytes, or else what the name has in brackets."""

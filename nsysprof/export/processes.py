@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nsysprof.export.content import Content
-from nsysprof.results.analysis import Analysis
+from nsysprof.results.analysis import Analysis, TraceRows
 from nsysprof.trace.gpu_metrics_schema import MetricSeries
 
 _ID_BITS = 0xFFFFFF
@@ -48,7 +48,7 @@ def device_of(series: MetricSeries) -> int:
     return series.gpu if series.device_id is None else series.device_id
 
 
-def device_name(analysis: Analysis, device_id: int) -> str:
+def device_name(analysis: Analysis | TraceRows, device_id: int) -> str:
     """Return a name such as `GPU 0: NVIDIA H200`. The CPU of an operator trace is `cpu`."""
     name = next((device.name for device in analysis.devices if device.device_id == device_id), None)
     if analysis.trace.work_kind == "operator":

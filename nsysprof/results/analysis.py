@@ -154,6 +154,16 @@ class Timeline:
 
 
 @dataclass(frozen=True)
+class TraceRows:
+    """The rows of a trace with what is known of it as a whole, without sums or verdicts."""
+
+    trace: TraceInfo
+    devices: tuple[Device, ...]
+    timeline: Timeline
+    notes: tuple[Note, ...]
+
+
+@dataclass(frozen=True)
 class Analysis:
     """Everything `analyze` knows about one trace. docs/files.md lists the columns of the tables.
 

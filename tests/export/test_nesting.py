@@ -1,8 +1,10 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof.export.nesting import disjoint_lanes, sort_for_nesting, walk
+from nsysprof.export import nesting
+from nsysprof.export.nesting import begins_and_ends, closed_parts, disjoint_lanes, find_crossing, sort_for_nesting
 
 SPANS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 6)), max_size=25)
 
@@ -14,17 +16,19 @@ def lanes(spans):
     rows = sort_for_nesting(start, end)
     found = []
     while len(rows):
-        left_over, stack, lane, last = [], [], [], -1
-        for time, row in walk(start[rows], end[rows], left_over):
+        crossing = find_crossing(start[rows], end[rows])
+        kept = np.delete(rows, crossing)
+        stack, lane, last = [], [], -1
+        for time, row in zip(*begins_and_ends(start[kept], end[kept]), strict=True):
             assert time >= last
             last = time
             if row < 0:
                 lane.append((*stack.pop(), time))
             else:
-                stack.append((int(rows[row]), time))
+                stack.append((int(kept[row]), time))
         assert not stack
         found.append(lane)
-        rows = rows[left_over]
+        rows = rows[crossing]
     return found
 
 
@@ -32,6 +36,19 @@ def lanes(spans):
 def test_every_interval_comes_back_with_its_own_ends(spans):
     found = sorted(slice_ for lane in lanes(spans) for slice_ in lane)
     assert found == [(row, start, start + length) for row, (start, length) in enumerate(spans)]
+
+
+@given(SPANS)
+def test_parts_are_closed_and_lack_nothing(spans):
+    start = np.array([a for a, _ in spans], dtype=np.int64)
+    end = start + np.array([length for _, length in spans], dtype=np.int64)
+    rows = sort_for_nesting(start, end)
+    start, end = start[rows], end[rows]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nesting, "_ROWS_AT_ONCE", 3)
+        parts = list(closed_parts(start, end))
+    assert [row for part in parts for row in range(part.start, part.stop)] == list(range(len(spans)))
+    assert all(end[: part.start].max(initial=0) <= start[part.start] for part in parts)
 
 
 @given(SPANS)

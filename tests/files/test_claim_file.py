@@ -67,11 +67,11 @@ def test_what_another_run_wrote_meanwhile_is_not_replaced(
     out = tmp_path / "out"
     real = export.__globals__["read_content"]
 
-    def slow(*arguments: object) -> object:
+    def slow(*arguments: object, **options: bool) -> object:
         with monkeypatch.context() as patch:
             patch.setattr("nsysprof.app.export.read_content", real)
             export(ExportRequest(trace, parquet=out))
-        return real(*arguments)
+        return real(*arguments, **options)
 
     monkeypatch.setattr("nsysprof.app.export.read_content", slow)
     with pytest.raises(OutputError, match="already holds an export"):

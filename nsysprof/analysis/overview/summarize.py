@@ -44,6 +44,7 @@ from nsysprof.results.analysis import (
     MEMOP_COLUMNS,
     Analysis,
     Coverage,
+    TraceRows,
 )
 from nsysprof.results.column_registry.analysis_columns import RANGE_INSTANCES, RANGE_TREE, RANGES
 from nsysprof.results.findings.stack_samples import StackSamples
@@ -118,6 +119,19 @@ def summarize(
         attention=list_attention(tables, tables.launch, attributed.ranges),
         memory_owners=list_owners(found.memory, attributed.ranges),
     )
+
+
+def list_rows(tables: Tables, *, launched_only: bool = False) -> TraceRows:
+    """Return the rows of a trace and the notes about it as a whole, without summing up what its ranges hold.
+
+    launched_only: leave unknown which range adopted or captured work.
+    """
+    found = attribute(tables)
+    ranges = found.attributed.ranges
+    caused = None if launched_only else find_caused(tables, ranges, found.attributed.structure)
+    whole = outline(tables, found, count_totals(tables, found), live_metrics(tables))
+    timeline = make_timeline(tables, kernel_names(tables), ranges, found.memory, caused)
+    return TraceRows(whole.trace, whole.devices, timeline, whole.notes)
 
 
 def _make_work_unknown(summary: RangeSummary, *, knows_launches: bool) -> None:
