@@ -25,12 +25,16 @@ _EVERYWHERE = "all"
 
 def what_if(request: WhatIfRequest, progress: Progress = SILENT) -> WhatIfResult:
     """Return what the steps would take with each change alone and with all of them."""
+    from nsysprof.attention.policy_file import read_policy
     from nsysprof.trace.inputs.resolve_input import identity_of
     from nsysprof.trace.open import open_trace
 
     questions = _questions(request)
+    if request.like_peers is not None:
+        return WhatIfResult(_with_a_rank_like_its_peers(request, questions, progress))
     if not questions and not request.ranges:
         raise UsageError("Nothing is to be changed.", "Name a change, such as --pin-copies or --no-sync all.")
+    policy = None if request.policy is None else read_policy(request.policy)
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
         path = resolve(request.source, request.nsys, Path(scratch), progress.say)
         with open_trace(path, identity_of(request.source, path)) as trace:
@@ -42,13 +46,51 @@ def what_if(request: WhatIfRequest, progress: Progress = SILENT) -> WhatIfResult
             ranges = attribute(tables).attributed.ranges
             names = [str(name) for name in ranges["name"].unique()]
             questions = (*questions, *(_of_ranges(names, text, factor) for text, factor in request.ranges))
-            return WhatIfResult(ask(tables, tables.launch, ranges, questions))
+            return WhatIfResult(ask(tables, tables.launch, ranges, questions, policy))
+
+
+def _with_a_rank_like_its_peers(
+    request: WhatIfRequest, questions: tuple[WhatIfQuestion, ...], progress: Progress
+) -> WhatIf:
+    """Return what a job of several ranks would take if one rank were like the typical other one."""
+    from nsysprof.app.trace_analysis.analyze_ranks import is_many
+    from nsysprof.nsight.find_tool import NSYS, find_tool
+    from nsysprof.ranks.collective_waits.stragglers import replay_like_peers
+    from nsysprof.ranks.identity import find_sources
+    from nsysprof.ranks.read_arrivals import read_arrivals
+    from nsysprof.results.findings.causes import WhatIf, WhatIfAnswer
+
+    rank = request.like_peers
+    if questions or request.ranges:
+        raise UsageError("--like-peers is about a whole job, and other changes are about one trace.", "Ask one by one.")
+    if not request.source.exists() or not is_many([request.source]):
+        raise UsageError(
+            f"{request.source} does not hold the traces of several ranks.", "Record with capture --per-rank."
+        )
+    sources = find_sources([request.source], find_tool(NSYS, request.nsys))
+    with tempfile.TemporaryDirectory(prefix="nsysprof-") as work, progress.traces(len(sources)) as advance:
+        arrived, rows = read_arrivals(sources, Path(work), advance)
+    if rank not in {row.rank for row in rows}:
+        known = ", ".join(str(row.rank) for row in rows[:12])
+        raise UsageError(f"The job has no rank {rank}.", f"Its ranks: {known}.")
+    found = None
+    if arrived is not None and rank in arrived.ranks:
+        found = replay_like_peers(arrived, arrived.ranks.index(rank))
+    if found is None:
+        raise UsageError(
+            "The job cannot be replayed: its ranks share too few collectives on one clock.",
+            "nsysprof analyze of the folder says what is known of each rank.",
+        )
+    answer = WhatIfAnswer(f"--like-peers {rank}", found.job_ns, found.low_ns, found.high_ns)
+    return WhatIf("job", 1, found.recorded_ns, found.replayed_ns, (answer,), answer)
 
 
 def _questions(request: WhatIfRequest) -> tuple[WhatIfQuestion, ...]:
     from nsysprof.results.findings.causes import WhatIfQuestion
 
     questions = [WhatIfQuestion(option, KNOWN_CHANGES[option]) for option in request.flags]
+    if request.policy is not None:
+        questions.append(WhatIfQuestion(f"--policy {request.policy.name}", "attention-backend"))
     for name in request.no_sync:
         questions.append(WhatIfQuestion(f"--no-sync {name}", "sync", range="" if name == _EVERYWHERE else name))
     for text, factor in request.kernels:
@@ -74,6 +116,8 @@ class WhatIfRequest:
     no_sync: ranges in which to remove waits for the GPU; "all" for everywhere.
     kernels: texts in names of kernels, and the factors for their times.
     ranges: texts in names of ranges, and the factors for the times of what they launch.
+    policy: a policy.json of tune; attention runs on the backends that it measured to be faster.
+    like_peers: a rank of a job, which is to be like the typical other one. The source then is a folder of ranks.
     """
 
     source: Path
@@ -82,6 +126,8 @@ class WhatIfRequest:
     kernels: tuple[tuple[str, float], ...] = ()
     nsys: Path | None = None
     ranges: tuple[tuple[str, float], ...] = ()
+    policy: Path | None = None
+    like_peers: int | None = None
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,12 @@ EXAMPLES = (
     "nsysprof whatif train.sqlite --no-sync optimizer --graph-launches",
     "nsysprof whatif train.sqlite --kernel softmax=0.5",
     "nsysprof whatif train.sqlite --launched-in attention::=0.8",
+    "nsysprof whatif train.sqlite --policy policy.json",
+    "nsysprof whatif job --like-peers 3    # a folder of ranks",
 )
 _CHANGES = "Changes"
 
-Source = Annotated[Path, typer.Argument(metavar="TRACE", help="A trace or capture, as analyze takes it.")]
+Source = Annotated[Path, typer.Argument(metavar="TRACE", help="A trace or capture, or a folder of ranks.")]
 PinCopies = Annotated[
     bool, typer.Option("--pin-copies", help="Copy from pinned memory, asynchronously.", rich_help_panel=_CHANGES)
 ]
@@ -48,6 +50,17 @@ FuseOptimizer = Annotated[
 ]
 NoStreamWaits = Annotated[
     bool, typer.Option("--no-stream-waits", help="Let no stream wait for another.", rich_help_panel=_CHANGES)
+]
+Policy = Annotated[
+    Path | None,
+    typer.Option(
+        help="Run attention on the backends that this policy.json of tune measured to be faster.",
+        rich_help_panel=_CHANGES,
+    ),
+]
+LikePeers = Annotated[
+    int | None,
+    typer.Option(metavar="RANK", min=0, help="Let a rank of a job be like the others.", rich_help_panel=_CHANGES),
 ]
 Kernel = Annotated[
     list[str] | None,
@@ -80,6 +93,8 @@ def whatif(
     no_stream_waits: NoStreamWaits = False,
     kernel: Kernel = None,
     launched_in: LaunchedIn = None,
+    policy: Policy = None,
+    like_peers: LikePeers = None,
     nsys: options.Nsys = None,
     as_json: options.Json = False,
 ) -> None:
@@ -102,6 +117,8 @@ def whatif(
         kernels=tuple(_parse_factor("--kernel", "softmax", text) for text in kernel or ()),
         ranges=tuple(_parse_factor("--launched-in", "attention::", text) for text in launched_in or ()),
         nsys=nsys,
+        policy=policy,
+        like_peers=like_peers,
     )
     _print(use_case.what_if(request, show_progress(quiet=as_json)), as_json)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from nsysprof.analysis.findings.attention_shapes import CallShape, causal_of, shapes_at
-from nsysprof.analysis.findings.candidates import Candidate, counted, each_step
+from nsysprof.analysis.findings.candidates import Candidate, counted, each_step, per_step
 from nsysprof.analysis.findings.situation import Situation
 from nsysprof.analysis.kernel_names.variant_names import Texts
 from nsysprof.analysis.replay.replay import no_change
@@ -43,24 +43,106 @@ def find_attention_alternative(
         return
     names = [str(text) for text in situation.names.texts]
     family = {number: _family_of(name) for number, name in enumerate(names)}
-    ran = np.array([family.get(number, "") for number in situation.kernel_number.tolist()], dtype=object)
-    work = np.flatnonzero(ran != "")
+    main = {number: "" if _NOT_MAIN.search(names[number]) else name for number, name in family.items()}
+    work = np.flatnonzero([family.get(number, "") != "" for number in situation.kernel_number.tolist()])
+    ran = np.array([main.get(number, "") for number in situation.kernel_number.tolist()], dtype=object)
     if len(work) == 0:
         return
     call = situation.call[work]
     shapes = shapes_at(ranges, tid[call], situation.call_start_ns[call])
     texts = [names[situation.kernel_number[row]] for row in work.tolist()]
     rules = {rule.shape: rule for rule in policy.rules}
+    yield from _of_recorded_calls(situation, work, shapes, rules)
+    shapes = [None if shape is None or shape.pass_ is not None else shape for shape in shapes]
     better = [
-        None if shape is None else _rule_for(rules, shape, causal, str(ran[row]))
+        None if shape is None or not ran[row] else _rule_for(rules, shape, causal, str(ran[row]))
         for row, shape, causal in zip(work.tolist(), shapes, causal_of(texts), strict=True)
     ]
     yield from _candidates(situation, work, ran, better)
 
 
+def _of_recorded_calls(
+    situation: Situation, work: Int64s, shapes: list[CallShape | None], rules: dict[Shape, PolicyRule]
+) -> Iterator[Candidate]:
+    """Yield what another backend would save in calls of `capture --attention`, forward and backward together.
+
+    All kernels of a shape are shortened alike, so that a call takes what the policy's was measured to take.
+    """
+    graph = situation.graph
+    found: dict[tuple[str, str], list[_Faster]] = {}
+    for shape in {replace(each, pass_=None) for each in shapes if each is not None and each.pass_ is not None}:
+        mine = [each is not None and each.pass_ is not None and replace(each, pass_=None) == shape for each in shapes]
+        rows = work[np.array(mine, dtype=np.bool_)]
+        passes = [each.pass_ for each, is_mine in zip(shapes, mine, strict=True) if each is not None and is_mine]
+        texts = [str(situation.names.texts[number]) for number in situation.kernel_number[rows].tolist()]
+        is_main = [which == "fwd" and not _NOT_MAIN.search(text) for which, text in zip(passes, texts, strict=True)]
+        rule = _recorded_rule(rules, shape, "fwdbwd" if "bwd" in passes else "fwd")
+        calls, ran = sum(is_main), Counter(_family_of(text) for text in texts).most_common(1)[0][0]
+        if not calls or rule is None or rule.median_ns is None or rule.backend in (ran, AUTO, "math"):
+            continue
+        each_ns = float(graph.duration_ns[rows].sum()) / calls
+        if rule.median_ns < (1 - _LEAST_GAIN) * each_ns:
+            found.setdefault((ran, rule.backend), []).append(_Faster(rows, calls, each_ns, rule.median_ns))
+    for (old, new), parts in found.items():
+        yield _recorded_candidate(situation, old, new, parts)
+
+
+@dataclass(frozen=True)
+class _Faster:
+    """The kernels of one shape, how many calls they are, and how long a call takes and was measured to take (ns)."""
+
+    rows: Int64s
+    calls: int
+    each_ns: float
+    measured_ns: float
+
+
+def _recorded_rule(rules: dict[Shape, PolicyRule], shape: CallShape, pass_: str) -> PolicyRule | None:
+    """Return the rule for a recorded call; the order in memory makes little difference where it was not measured."""
+    for layout in (shape.layout, "bhsd"):
+        try:
+            wanted = Shape(
+                seq=shape.seq_q, kv_seq=shape.seq_kv, batch=shape.batch, heads=shape.heads, kv_heads=shape.kv_heads,
+                head_dim=shape.head_dim, dtype=shape.dtype or "", causal=bool(shape.causal), pass_=pass_,
+                mask=shape.mask, layout=layout,
+            )  # fmt: skip
+        except (ValueError, TypeError):
+            return None
+        if wanted in rules:
+            return rules[wanted]
+    return None
+
+
+def _recorded_candidate(situation: Situation, old: str, new: str, parts: list[_Faster]) -> Candidate:
+    graph = situation.graph
+    base, chosen = no_change(graph), np.zeros(len(graph.duration_ns), dtype=np.bool_)
+    best, low, high = (graph.duration_ns.astype(np.float64) for _ in range(3))
+    for part in parts:
+        chosen[part.rows] = True
+        factor, least = (max(0.0, ns) / part.each_ns for ns in (part.measured_ns, part.measured_ns - _LAUNCH_NS))
+        for duration, by in ((best, factor), (low, (1 + factor) / 2), (high, least)):
+            duration[part.rows] *= by
+    change, less, more = (replace(base, duration_ns=duration.astype(np.int64)) for duration in (best, low, high))
+    calls = sum(part.calls for part in parts)
+    most = max(parts, key=lambda part: part.calls * part.each_ns)
+    text = (
+        f"Attention runs on {old} in {per_step(situation, calls)} calls a step, "
+        f"{format_ns(each_step(situation, graph.duration_ns[chosen].sum()))} with their backward passes; most of it is "
+        f"in calls of {format_ns(most.each_ns)}, and for the same shape on this GPU {new} was measured at "
+        f"{format_ns(most.measured_ns)}."
+    )
+    return Candidate("attention-backend", change, less, more, situation.calls_of(chosen), calls, text, _step(new))
+
+
+def _step(backend: str) -> str:
+    return (
+        f"with torch.nn.attention.sdpa_kernel(SDPBackend.{_SDPA[backend]}): ..., or with nsysprof.policy(POLICY): ..."
+    )
+
+
 def _family_of(name: str) -> str:
     found = kernel_family([name]) or ""
-    return found if found in _FUSED and not _NOT_MAIN.search(name) else ""
+    return found if found in _FUSED else ""
 
 
 def _rule_for(rules: dict[Shape, PolicyRule], shape: CallShape, causal: bool | None, ran: str) -> PolicyRule | None:
@@ -124,11 +206,15 @@ def _candidates(situation: Situation, work: Int64s, ran: Texts, better: list[Pol
             f"{format_ns(int(np.median(before)))} each, {format_ns(each_step(situation, before.sum()))} in all; for "
             f"the same shape on this GPU, {new} was measured at {format_ns(float(np.median(measured)))}."
         )
-        step = (
-            f"with torch.nn.attention.sdpa_kernel(SDPBackend.{_SDPA[new]}): ..., or with nsysprof.policy(POLICY): ..."
-        )
         yield Candidate(
-            "attention-backend", changes[0], changes[1], changes[2], situation.calls_of(chosen), len(rows), text, step
+            "attention-backend",
+            changes[0],
+            changes[1],
+            changes[2],
+            situation.calls_of(chosen),
+            len(rows),
+            text,
+            _step(new),
         )
 
 

@@ -1,4 +1,4 @@
-"""Find the shapes of attention calls that torch's emit_nvtx(record_shapes=True) or our own range names record."""
+"""Find the shapes of attention calls that our own range names, or torch's emit_nvtx(record_shapes=True), record."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from nsysprof.analysis.ranges.open_range import innermost_codes
+from nsysprof.attention.attention_range import PREFIX, parse_attention_range
 from nsysprof.attention.range_name import parse_range
 from nsysprof.trace.schema import Int64s
 
@@ -19,6 +20,9 @@ _HEADS_FIRST = re.compile(r"aten::_?(?:fused_)?scaled_dot_product_\w*attention|a
 _LENGTH_FIRST = re.compile(r"aten::_(?:flash|efficient)_attention_forward")
 # The flash kernels' own arguments follow those of their traits; whether splitkv has dropout is not among them.
 _CAUSAL = re.compile(r"flash_fwd_(?:splitkv_kernel<.*?>>, |kernel<.*?>>, \(bool\)[01], )\(bool\)([01])")
+
+_CALL_SIZES = ("batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim")
+_MASKS = ("none", "bool", "float")
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,10 @@ class CallShape:
     # None where neither the range nor the kernel says it.
     causal: bool | None = None
     dtype: str | None = None
+    # Of a call that capture --attention recorded: the pass ("fwd" or "bwd"), mask and order in memory.
+    pass_: str | None = None
+    mask: str = "none"
+    layout: str = "bhsd"
 
 
 def shapes_at(ranges: pd.DataFrame, tid: Int64s, time: Int64s) -> list[CallShape | None]:
@@ -66,13 +74,28 @@ def causal_of(kernels: Iterable[str]) -> list[bool | None]:
 def _shape_of(name: str, sizes: str) -> CallShape | None:
     match = _SIZES.match(sizes)
     if match is None:
-        return _shape_of_our_range(name)
+        return _shape_of_recorded_call(name) if name.startswith(PREFIX) else _shape_of_our_range(name)
     q, k = tuple(map(int, match.groups()[:4])), tuple(map(int, match.groups()[4:]))
     if _LENGTH_FIRST.fullmatch(name):
         q, k = (q[0], q[2], q[1], q[3]), (k[0], k[2], k[1], k[3])
     elif not _HEADS_FIRST.fullmatch(name):
         return None
     return CallShape(q[0], q[1], k[1], q[2], k[2], q[3])
+
+
+def _shape_of_recorded_call(name: str) -> CallShape | None:
+    """Return the shape of a call of torch's attention that a policy can choose a backend for."""
+    call = parse_attention_range(name)
+    if call is None or call.function != "sdpa" or call.dropout or call.head_dim_v not in (None, call.head_dim):
+        return None
+    batch, heads, kv_heads, seq_q, seq_kv, head_dim = (getattr(call, name) or 0 for name in _CALL_SIZES)
+    mask = call.mask or "none"
+    if not all((batch, heads, kv_heads, seq_q, seq_kv, head_dim)) or mask.partition(":")[0] not in _MASKS:
+        return None
+    return CallShape(
+        batch, heads, kv_heads, seq_q, seq_kv, head_dim, bool(call.causal), call.dtype, call.pass_, mask,
+        call.layout or "bhsd",
+    )  # fmt: skip
 
 
 def _shape_of_our_range(name: str) -> CallShape | None:

@@ -14,7 +14,7 @@ from nsysprof.analysis.findings.candidates import Candidate, list_candidates
 from nsysprof.analysis.findings.host_candidates import list_host_candidates
 from nsysprof.analysis.findings.kernel_candidates import list_kernel_candidates
 from nsysprof.analysis.findings.line_of_code import locate
-from nsysprof.analysis.findings.situation import Situation, look_at
+from nsysprof.analysis.findings.situation import Situation, look_at, threads_of_calls
 from nsysprof.analysis.findings.tracing_cost import estimate_tracing_cost, without_tracing
 from nsysprof.analysis.idle_time.blame import HOST
 from nsysprof.analysis.idle_time.intervals_within import measure, union_of_groups
@@ -102,13 +102,7 @@ def find_causes(
 def _alternatives(
     tables: Tables, situation: Situation, ranges: pd.DataFrame, policy: PolicyFile | None
 ) -> Iterator[Candidate]:
-    yield from find_attention_alternative(situation, _threads(tables, situation), ranges, policy)
-
-
-def _threads(tables: Tables, situation: Situation) -> Int64s:
-    """Return the thread of each call of the graph."""
-    assert tables.calls is not None
-    return tables.calls.tid_of[tables.calls.variant[situation.graph.row]].astype(np.int64)
+    yield from find_attention_alternative(situation, threads_of_calls(tables, situation.graph), ranges, policy)
 
 
 def _with_lines(
@@ -121,7 +115,7 @@ def _with_lines(
     """Return the findings with the lines that most samples show. held: their candidates, in the same order."""
     if stacks is None:
         return items
-    tid = _threads(tables, situation)
+    tid = threads_of_calls(tables, situation.graph)
     none = np.zeros(len(tid), dtype=np.bool_)
     calls = (
         (item.calls if item.named_by is None else item.named_by) | (none if item.gaps is None else item.gaps)

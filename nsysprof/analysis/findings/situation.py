@@ -91,6 +91,12 @@ class Situation:
         return found
 
 
+def threads_of_calls(tables: Tables, graph: ExecutionGraph) -> Int64s:
+    """Return the thread (globalTid) of each call of a graph."""
+    assert tables.calls is not None
+    return tables.calls.tid_of[tables.calls.variant[graph.row]].astype(np.int64)
+
+
 def look_at(
     tables: Tables, graph: ExecutionGraph, classes: CallClasses, ranges: pd.DataFrame, steps: Steps
 ) -> Situation:

@@ -8,25 +8,40 @@ from functools import reduce
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.findings.attention_alternative import find_attention_alternative
 from nsysprof.analysis.findings.candidates import Candidate, list_candidates
 from nsysprof.analysis.findings.host_candidates import list_host_candidates
 from nsysprof.analysis.findings.kernel_candidates import list_kernel_candidates
-from nsysprof.analysis.findings.situation import Situation, look_at
+from nsysprof.analysis.findings.situation import Situation, look_at, threads_of_calls
 from nsysprof.analysis.findings.tracing_cost import estimate_tracing_cost, without_tracing
 from nsysprof.analysis.idle_time.call_classes import classify_calls
 from nsysprof.analysis.replay.execution_graph import ExecutionGraph, build_graph
 from nsysprof.analysis.replay.replay import ReplayChange, combine, no_change, replay
 from nsysprof.analysis.steps.find_steps import find_steps
 from nsysprof.arrays import Floats
+from nsysprof.attention.policy_file import PolicyFile
 from nsysprof.errors import UsageError
 from nsysprof.results.findings.causes import WhatIf, WhatIfAnswer, WhatIfQuestion
 from nsysprof.trace.schema import Bools, Ints, Tables
 
+_ADVICE = {
+    "attention-backend": "The policy must be of the trace's GPU and have a faster backend for a shape that the trace "
+    "has: record with capture --attention, and tune --from that capture."
+}
 
-def ask(tables: Tables, launch: Ints, ranges: pd.DataFrame, questions: tuple[WhatIfQuestion, ...]) -> WhatIf:
+
+def ask(
+    tables: Tables,
+    launch: Ints,
+    ranges: pd.DataFrame,
+    questions: tuple[WhatIfQuestion, ...],
+    policy: PolicyFile | None = None,
+) -> WhatIf:
     """Return what the steps of a trace would take with each change alone and with all of them.
 
     Raises UsageError for a trace that cannot be replayed, and for a change of something that it does not have.
+
+    policy: which attention backends were measured to be the fastest; None for nothing known.
     """
     steps = find_steps(tables, launch, ranges)
     classes = classify_calls(tables, launch)
@@ -37,7 +52,10 @@ def ask(tables: Tables, launch: Ints, ranges: pd.DataFrame, questions: tuple[Wha
         )
     situation = look_at(tables, graph, classes, ranges, steps)
     known: dict[str, list[Candidate]] = {}
-    for each in (*list_candidates(situation), *list_host_candidates(situation), *list_kernel_candidates(situation)):
+    others = find_attention_alternative(situation, threads_of_calls(tables, graph), ranges, policy)
+    for each in (
+        *list_candidates(situation), *list_host_candidates(situation), *list_kernel_candidates(situation), *others,
+    ):  # fmt: skip
         known.setdefault(each.code, []).append(each)
     answers, all_of = [], [no_change(graph)] * 3
     # Factors last, since a combination takes the shorter of two times.
@@ -50,7 +68,8 @@ def ask(tables: Tables, launch: Ints, ranges: pd.DataFrame, questions: tuple[Wha
                 for parts in zip(*((each.change, each.low, each.high) for each in known[question.code]), strict=True)
             ]
         else:
-            raise UsageError(f"The steps have nothing that {question.option} would change.", "Leave it out.")
+            advice = _ADVICE.get(question.code, "Leave it out.")
+            raise UsageError(f"The steps have nothing that {question.option} would change.", advice)
         if _has_factor(question):  # which may become slower
             all_of = _scaled(situation, all_of, question)
         else:

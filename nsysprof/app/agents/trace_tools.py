@@ -126,6 +126,9 @@ class TraceTools:
 
     def _analysis(self, trace: str) -> Analysis:
         from nsysprof.app.trace_analysis.analyze_trace import analyze_trace, resolve
+        from nsysprof.app.trace_analysis.join_attention import join_attention
+        from nsysprof.app.trace_analysis.join_memory import join_memory
+        from nsysprof.app.trace_analysis.read_stacks import read_stacks
 
         path = self._path(trace)
         status = path.stat()
@@ -134,7 +137,9 @@ class TraceTools:
             self._kept.move_to_end(key)
             return self._kept[key]
         with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
-            analysis = analyze_trace(resolve(path, self._nsys, Path(scratch), lambda _text: None))
+            plain = resolve(path, self._nsys, Path(scratch), lambda _text: None)
+            analysis = analyze_trace(plain, stacks=read_stacks(path, plain))
+            analysis = join_attention(join_memory(analysis, path, plain), path)
         self._kept[key] = analysis
         while len(self._kept) > _MOST_KEPT:
             self._kept.popitem(last=False)

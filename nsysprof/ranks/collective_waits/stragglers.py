@@ -55,6 +55,38 @@ class Late:
     cost_pct: float | None = None
 
 
+@dataclass(frozen=True)
+class LikePeers:
+    """What the judged part of a job would take with one rank like the typical other one (ns), with the 95 % interval.
+
+    recorded_ns, replayed_ns: what it took, and what its unchanged replay takes.
+    """
+
+    recorded_ns: int
+    replayed_ns: int
+    job_ns: int
+    low_ns: int
+    high_ns: int
+
+
+def replay_like_peers(arrived: Arrivals, rank: int) -> LikePeers | None:
+    """Return what the job would take with this rank like its peers; None where it cannot be replayed.
+
+    rank: a position in arrived.ranks.
+    """
+    waits = arrived.begin_ns.max(axis=0) - arrived.begin_ns
+    waited_for = np.bincount(np.argmax(arrived.begin_ns, axis=0), weights=waits.sum(axis=0), minlength=len(waits))
+    replayed = sorted({*_choose(waited_for.astype(float)), rank})
+    job = read_job(arrived, replayed)
+    gains = None if job is None else _gains(job, waits[replayed].sum(axis=1))
+    if gains is None:
+        return None
+    gain = gains.of_rank[replayed.index(rank)]
+    saved, error = float(gain.sum()), _half_width(gain)
+    job_ns, low, high = (round(gains.replayed_ns - each) for each in (saved, saved + error, saved - error))
+    return LikePeers(round(gains.recorded_ns), round(gains.replayed_ns), max(0, job_ns), max(0, low), high)
+
+
 def typical(values: Sequence[float]) -> float:
     """Return the lower median. Of two ranks it is the smaller value, because one of them may be the straggler."""
     return float(np.sort(np.asarray(values, dtype=float))[(len(values) - 1) // 2])
@@ -117,9 +149,9 @@ def _late_by_arrival(arrived: Arrivals) -> tuple[str, list[Late]]:
     if gains is None:
         return NOT_REPLAYED, []
     found = []
-    for number, (rank, gain) in enumerate(zip(replayed, gains[0], strict=True)):
-        others = np.median(np.delete(gains[0], number, axis=0), axis=0)
-        share = 100 * gain.sum() / gains[1]
+    for number, (rank, gain) in enumerate(zip(replayed, gains.of_rank, strict=True)):
+        others = np.median(np.delete(gains.of_rank, number, axis=0), axis=0)
+        share = 100 * gain.sum() / gains.recorded_ns
         if share < STRAGGLER_COST_PCT or not _persists(gain - others, len(arrived.ranks)):
             continue
         mine = last == rank
@@ -144,8 +176,17 @@ def _choose(waited_for: Floats) -> list[int]:
     return order[:_JUDGED] + rest[:: -(-len(rest) // (_REPLAYED - _JUDGED))]
 
 
-def _gains(job: RecordedJob, waited: Int64s) -> tuple[Floats, float] | None:
-    """Return what the job would gain with each rank like the typical other one: (ranks, parts), and the time judged.
+@dataclass(frozen=True)
+class _Gains:
+    """What a job would gain with each rank like the typical other one (ns): (ranks, parts), and the time judged."""
+
+    of_rank: Floats
+    recorded_ns: float
+    replayed_ns: float
+
+
+def _gains(job: RecordedJob, waited: Int64s) -> _Gains | None:
+    """Return what the job would gain with each rank like the typical other one.
 
     None where the job is too short, or where its replay does not give the recorded time. waited: how long each rank
     waited in all; the typical rank is the one in the middle.
@@ -159,13 +200,15 @@ def _gains(job: RecordedJob, waited: Int64s) -> tuple[Floats, float] | None:
         like[rank, rank] = others[np.argsort(waited[others], kind="stable")[(len(others) - 1) // 2]]
     unchanged = replay(job, job.chains, np.arange(ranks)[None, :])[0]
     recorded = np.diff(job.end_ns[edges[[0, -1]]])[0]
-    if recorded <= 0 or abs(np.diff(unchanged[edges[[0, -1]]])[0] - recorded) > REPLAY_ERROR_PCT / 100 * recorded:
+    replayed = np.diff(unchanged[edges[[0, -1]]])[0]
+    if recorded <= 0 or abs(replayed - recorded) > REPLAY_ERROR_PCT / 100 * recorded:
         return None
     changed = replay(job, job.uncontended, like)
     # Where only stretches of a long job were kept, they stand for the rest.
     steps = np.diff(job.end_ns)[edges[0] : edges[-1]]
     seen = steps[~job.fresh[edges[0] + 1 : edges[-1] + 1]].sum()
-    return np.diff((unchanged - changed)[:, edges], axis=1) * (recorded / max(1.0, seen)), float(recorded)
+    gained = np.diff((unchanged - changed)[:, edges], axis=1) * (recorded / max(1.0, seen))
+    return _Gains(gained, float(recorded), float(replayed))
 
 
 def judged_parts(count: int) -> Int64s:

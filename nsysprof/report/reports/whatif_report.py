@@ -7,13 +7,14 @@ from nsysprof.results.findings.causes import WhatIf, WhatIfAnswer
 from nsysprof.units import format_ns
 
 _COLUMNS = (Column("change", Unit.PROSE), Column("would take", Unit.NS), Column("saved", Unit.PERCENT))
+_WHOLE = {"trace": "the trace", "job": "the job without its first sixteenth"}
 # Each change was asked for, so no format leaves any out.
 _ALL = 1000
 
 
 def whatif_report(found: WhatIf) -> Report:
     """Return the time as recorded and as replayed, and a row for each change and, for several, one for all of them."""
-    of = "the trace" if found.per == "trace" else f"a step ({found.per})"
+    of = _WHOLE.get(found.per, f"a step ({found.per})")
     text = f"{format_ns(found.recorded_ns)} for {of} as recorded, {format_ns(found.replayed_ns)} replayed."
     answers = found.answers if len(found.answers) == 1 else (*found.answers, found.together)
     rows = [_row(answer, found.replayed_ns) for answer in answers]

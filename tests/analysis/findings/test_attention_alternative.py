@@ -5,8 +5,12 @@ import pandas as pd
 import pytest
 
 from nsysprof.analysis.findings.attention_shapes import CallShape, causal_of, shapes_at
+from nsysprof.analysis.findings.what_if import ask
 from nsysprof.analysis.overview.summarize import summarize
+from nsysprof.analysis.overview.trace_overview import attribute
 from nsysprof.attention.policy_file import PolicyFile, PolicyRule
+from nsysprof.errors import UsageError
+from nsysprof.results.findings.causes import WhatIfQuestion
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.analysis.programs import MS, US, Program
@@ -110,3 +114,55 @@ def test_flash_kernels_say_their_mask():
         True,
         None,
     ]
+
+
+CALL = "B=2::H=16::KV=4::Q=4096::K=4096::D=64::dtype=bf16::causal=1::mask=none::at=train.py:7"
+BACKWARD = "pytorch_flash::flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<" + TRAITS.format(dtype="bfloat16_t") + ">"
+
+
+def recorded(call=CALL):
+    """Return steps in which a recorded call of attention takes 1 ms forward and 2 ms backward."""
+    program = Program()
+    program.builder.gpu()
+    for _ in range(6):
+        begin = program.now
+        program.launch(2 * MS)
+        for which, kernel, duration in (("fwd", CAUSAL, 1 * MS), ("bwd", BACKWARD, 2 * MS)):
+            start = program.now
+            program.launch(duration, kernel)
+            program.builder.range(start - 1, program.now + 1, f"attention::{which}::sdpa::{call}")
+        program.wait()
+        program.step(begin)
+    return program.builder
+
+
+def test_recorded_calls_take_with_their_backward_what_the_policy_measured(tmp_path):
+    (item,) = found(tmp_path, recorded(), rule(median_ns=1_500 * US, pass_="fwdbwd"))
+    assert item.saving_ns == pytest.approx(1_500 * US, rel=0.02)
+    assert item.saving_low_ns == pytest.approx(750 * US, rel=0.05)
+    assert item.count == 1
+    assert "in calls of 3.000 ms" in item.text
+    assert "cudnn was measured at 1.500 ms" in item.text
+    # The forward pass alone is another call.
+    assert found(tmp_path, recorded(), rule(median_ns=1_500 * US)) == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [CALL.replace("mask=none", "mask=bool:b11k"), CALL.replace("::at", "::p=0.1::at"), CALL.replace("K=4", "K=8")],
+)
+def test_recorded_calls_of_another_kind_are_no_finding(tmp_path, other):
+    assert found(tmp_path, recorded(other), rule(median_ns=1_500 * US, pass_="fwdbwd")) == []
+
+
+def test_what_if_takes_the_measured_time_of_a_policy(tmp_path):
+    policy = PolicyFile((rule(median_ns=1_500 * US, pass_="fwdbwd"),), "cuda", "NVIDIA H200", None, None)
+    question = WhatIfQuestion("--policy policy.json", "attention-backend")
+    with open_trace(recorded().write(tmp_path / "t.sqlite")) as trace:
+        tables = read_tables(trace)
+        ranges = attribute(tables).attributed.ranges
+        answer = ask(tables, tables.launch, ranges, (question,), policy)
+        assert answer.together.step_ns == pytest.approx(answer.replayed_ns - 1_500 * US, rel=0.01)
+        with pytest.raises(UsageError, match="nothing that --policy") as refused:
+            ask(tables, tables.launch, ranges, (question,), None)
+    assert "capture --attention" in refused.value.next_step

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from nsysprof.ranks.collective_waits.stragglers import COLLECTIVES, find_late
+from nsysprof.ranks.collective_waits.stragglers import COLLECTIVES, find_late, replay_like_peers
 from tests.builders.simulated_job import SimulatedJob
 
 EVEN = {
@@ -53,3 +53,17 @@ def test_what_computation_hides_costs_nothing() -> None:
     arrived, slow = (job := SimulatedJob(2, waits=False, jitter=0.0, slow_host_ns=[0, 1_000_000.0])).run(0)
     assert slow == pytest.approx(replace(job, slow_host_ns=()).run(0)[1], rel=1e-3)
     assert find_late(COLLECTIVES, arrived, []) == (COLLECTIVES, [])
+
+
+@pytest.mark.parametrize("job", SLOW.values(), ids=SLOW)
+def test_a_job_with_the_straggler_like_its_peers_is_the_quick_one(job: SimulatedJob) -> None:
+    arrived, slow = job.run(0)
+    _, quick = replace(job, slow_host_ns=(), slow_gpu_ns=()).run(0)
+    found = replay_like_peers(arrived, arrived.ranks.index(2))
+    assert found is not None
+    assert found.replayed_ns == pytest.approx(found.recorded_ns, rel=0.01)
+    assert found.low_ns <= found.job_ns <= found.high_ns
+    assert found.replayed_ns - found.job_ns == pytest.approx((slow - quick) * 15 / 16, rel=0.2)
+    other = replay_like_peers(arrived, arrived.ranks.index(0))
+    assert other is not None
+    assert other.replayed_ns - other.job_ns < 0.2 * (found.replayed_ns - found.job_ns)

@@ -1,0 +1,42 @@
+"""What a job of several ranks would take with one of them like the others, and what cannot be asked."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from nsysprof.app.whatif import WhatIfRequest, what_if
+from nsysprof.errors import UsageError
+from tests.conftest import REPOSITORY
+
+TRACES = REPOSITORY / "traces/h200-programs"
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("job")
+    for rank in range(2):
+        shutil.copy(TRACES / f"fsdp-slow0_rank{rank}.sqlite.xz", folder / f"rank{rank}.sqlite.xz")
+    return folder
+
+
+def test_a_recorded_job_without_its_slow_rank(job: Path) -> None:
+    found = what_if(WhatIfRequest(job, like_peers=0)).found
+    (answer,) = found.answers
+    assert (found.per, answer.option) == ("job", "--like-peers 0")
+    assert answer.low_ns < answer.step_ns < answer.high_ns < found.replayed_ns
+    # It sleeps for 30 ms in each of 16 steps.
+    assert found.replayed_ns - answer.step_ns > 15 * 30e6
+
+
+def test_questions_that_a_job_or_one_trace_cannot_answer(job: Path) -> None:
+    for request, says in (
+        (WhatIfRequest(job, like_peers=5), "no rank 5"),
+        (WhatIfRequest(job, ("--pin-copies",), like_peers=0), "other changes are about one trace"),
+        (WhatIfRequest(job / "rank0.sqlite.xz", like_peers=0), "several ranks"),
+        (WhatIfRequest(job / "nowhere", like_peers=0), "several ranks"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            what_if(request)
