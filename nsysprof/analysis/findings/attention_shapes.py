@@ -38,7 +38,7 @@ class CallShape:
     # None where neither the range nor the kernel says it.
     causal: bool | None = None
     dtype: str | None = None
-    # Of a call that capture --attention recorded: the pass ("fwd" or "bwd"), mask and order in memory.
+    # What capture --attention recorded of a call: the pass ("fwd" or "bwd"), mask and order in memory.
     pass_: str | None = None
     mask: str = "none"
     layout: str = "bhsd"
