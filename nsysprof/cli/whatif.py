@@ -51,13 +51,6 @@ FuseOptimizer = Annotated[
 NoStreamWaits = Annotated[
     bool, typer.Option("--no-stream-waits", help="Let no stream wait for another.", rich_help_panel=_CHANGES)
 ]
-Policy = Annotated[
-    Path | None,
-    typer.Option(
-        help="Run attention on the backends that this policy.json of tune measured to be faster.",
-        rich_help_panel=_CHANGES,
-    ),
-]
 LikePeers = Annotated[
     int | None,
     typer.Option(metavar="RANK", min=0, help="Let a rank of a job be like the others.", rich_help_panel=_CHANGES),
@@ -93,7 +86,7 @@ def whatif(
     no_stream_waits: NoStreamWaits = False,
     kernel: Kernel = None,
     launched_in: LaunchedIn = None,
-    policy: Policy = None,
+    policy: options.Policy = None,
     like_peers: LikePeers = None,
     nsys: options.Nsys = None,
     as_json: options.Json = False,
