@@ -146,6 +146,8 @@ def bench(
     sample_seconds: float = 1.0,
     warmup_seconds: float = 1.0,
     seed: int | None = None,
+    sustained: bool = False,
+    locked_clock_mhz: int | None = None,
     flush: bool = True,
     graph: Literal["auto", "always", "never"] = "auto",
     check: bool = True,
@@ -165,6 +167,8 @@ def bench(
 
     grid: such as nsysprof.Grid(backends=("math", "flash"), seqs=(1024, 4096)).
     copies: how often each case is in the grid; more than one measures a case against itself.
+    sustained: whether the GPU is loaded before each block until its clock has settled.
+    locked_clock_mhz: the SM clock at which the GPU is locked meanwhile (MHz), as root; None leaves it alone.
 
     The other options are those of `nsysprof bench`.
     """
@@ -178,6 +182,8 @@ def bench(
         sample_seconds=sample_seconds,
         warmup_seconds=warmup_seconds,
         seed=seed,
+        sustained=sustained,
+        locked_clock_mhz=locked_clock_mhz,
         flush=flush,
         graph=graph,
         check=check,

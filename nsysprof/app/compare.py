@@ -65,11 +65,13 @@ def _compare(
 ) -> VersionComparison:
     from nsysprof.analysis.comparison.compare import compare_inputs, measured_in_turn
     from nsysprof.analysis.comparison.compare_latency import Settings
-    from nsysprof.analysis.sampling.significance import MARGIN_PCT
+    from nsysprof.analysis.sampling.significance import ALPHA, MARGIN_PCT
     from nsysprof.app.inputs.compare_inputs import case_names
 
     gate = next((rule.limit for rule in rules if rule.metric == "slower"), MARGIN_PCT)
-    settings = Settings(gate if request.margin_pct is None else request.margin_pct, request.floor_pct)
+    settings = Settings(
+        gate if request.margin_pct is None else request.margin_pct, request.floor_pct, request.alpha or ALPHA
+    )
     names = case_names((*baseline, *candidate))
     # What the sides of one session differ in is what was asked about.
     ignored = request.ignore_conditions or measured_in_turn(baseline, candidate)
@@ -117,6 +119,7 @@ class CompareRequest:
     floor_pct: the noise floor of the machine (percent); None for what the inputs tell.
     ignore_conditions: whether to compare sides that were measured under other conditions too.
     launched_only: whether to leave out what ranges adopted or captured.
+    alpha: the level of tests and intervals of sides measured in turn; None for the usual one.
     out: a folder for report, tables and figure.
     force: whether to replace an older comparison there.
     markdown, junit: further files to write.
@@ -129,6 +132,7 @@ class CompareRequest:
     floor_pct: float | None = None
     ignore_conditions: bool = False
     launched_only: bool = False
+    alpha: float | None = None
     nsys: Path | None = None
     out: Path | None = None
     force: bool = False

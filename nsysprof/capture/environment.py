@@ -89,12 +89,16 @@ def check_ceilings(ceilings: Mapping[str, Any]) -> None:
 
 
 def merge_environment(
-    facts: Mapping[str, Any], host: Mapping[str, Any], gpus: Sequence[Mapping[str, Any]]
+    facts: Mapping[str, Any],
+    host: Mapping[str, Any],
+    gpus: Sequence[Mapping[str, Any]],
+    locked_clock_mhz: int | None = None,
 ) -> dict[str, Any]:
     """Return the facts of a measurement, with a hash of those that must match before two are compared.
 
     facts: what the measured process reported about torch and its GPU.
     host, gpus: what can be known from outside.
+    locked_clock_mhz: the SM clock at which the GPU was locked meanwhile (MHz); None where it was left alone.
     """
     known = dict(facts)
     uuid = known.pop("gpu_uuid", None)
@@ -106,6 +110,7 @@ def merge_environment(
         "driver_version": mine["driver_version"] if mine else None,
         "power_limit_w": mine.get("power_limit_w") if mine else None,
         "nsys_version": None,  # the pass is untraced
+        **({"clocks_locked": "no" if locked_clock_mhz is None else f"{locked_clock_mhz} MHz"} if mine else {}),
     }
     return {**environment, "comparable_hash": comparable_hash(environment)}
 

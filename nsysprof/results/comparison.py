@@ -16,6 +16,8 @@ from nsysprof.results.gate_result import GateResult, Outcome
 PARTS = ("before_ns", "kernels_ns", "copies_ns", "fills_ns", "graphs_ns", "gaps_ns", "after_ns")
 WHOLE_TRACE = "(whole trace)"
 SAME_SAMPLES = "the same samples on both sides"
+# How the reason begins of a verdict that was taken back because one side was throttled more than the other.
+THROTTLED = "throttled unequally"
 
 
 class LatencyVerdict(StrEnum):
@@ -43,6 +45,8 @@ class Measured:
     host_bound: bool = False
     # From torch's allocator.
     peak_bytes: int | None = None
+    # The share of the samples during which the GPU was throttled, from 0 to 1.
+    throttled: float = 0.0
 
 
 @dataclass(frozen=True)

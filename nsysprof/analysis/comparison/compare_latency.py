@@ -15,6 +15,8 @@ import numpy as np
 
 from nsysprof.analysis.comparison.measured_units import MeasuredPair, MeasuredUnits, run_floor, units_of
 from nsysprof.analysis.comparison.rank_sum import LEAST_BLOCKS, LEAST_DELTA, compare_medians
+from nsysprof.analysis.comparison.throttled_sides import METHOD as THROTTLED_METHOD
+from nsysprof.analysis.comparison.throttled_sides import doubt_throttled
 from nsysprof.analysis.comparison.units_needed import MEDIAN_COST, MOST_FREEDOM, MOST_UNITS, NORMAL_95, units_needed
 from nsysprof.analysis.sampling.significance import ALPHA, MARGIN_PCT, holm, noise_floor
 from nsysprof.analysis.sampling.student_t import t_isf, t_sf
@@ -45,6 +47,7 @@ METHOD = (
     "CPU bounds) is assumed, unless a floor is given",
     "a capture's samples are calls back to back in one process: they are cut into stretches as long as their "
     "autocorrelation asks for, and a stretch stands for a block",
+    THROTTLED_METHOD,
     "how many more: two-sided t test at the level that Holm's first step asks for, and beyond the noise floor; power "
     "80 % to find a difference of the margin, with the variance between processes (runs) that was seen and, where each "
     "side is one run, the assumed difference between runs, which more processes do not lessen",
@@ -61,6 +64,8 @@ class Settings:
     margin_pct: float = MARGIN_PCT
     # The noise floor, where the user knows it.
     floor_pct: float | None = None
+    # The level of tests and intervals of sides measured in turn.
+    alpha: float = ALPHA
 
 
 def compare_latencies(
@@ -97,7 +102,8 @@ def compare_latencies(
             same = LatencyChange(names[key], LatencyVerdict.SAME, old, new, SAME_SAMPLES, ratio=1.0, low=1.0, high=1.0)
             changes.append(replace(same, margin_pct=settings.margin_pct))
         else:
-            changes.append(replace(found, case=names[key], baseline=old, candidate=new))
+            named = replace(found, case=names[key], baseline=old, candidate=new)
+            changes.append(doubt_throttled(named, _throttled(key, baseline), _throttled(key, candidate)))
     return LatencyComparison(tuple(changes), floor, origin, unit)
 
 
@@ -121,6 +127,11 @@ def describe_side(key: Case, inputs: Sequence[Mapping[Case, Measured]]) -> SideO
         len(mine),
         max(peaks, default=None),
     )
+
+
+def _throttled(key: Case, inputs: Sequence[Mapping[Case, Measured]]) -> float:
+    """Return the mean share of throttled samples over the inputs that measured a case."""
+    return float(np.mean([each[key].throttled for each in inputs if key in each]))
 
 
 def _samples(key: Case, inputs: Sequence[Mapping[Case, Measured]]) -> list[object]:

@@ -14,6 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from nsysprof.analysis.comparison.compare_latency import Settings, describe_side, unmeasured_case
+from nsysprof.analysis.comparison.throttled_sides import METHOD as THROTTLED_METHOD
+from nsysprof.analysis.comparison.throttled_sides import doubt_throttled
 from nsysprof.analysis.sampling.process_model import Estimate, estimate, fit
 from nsysprof.analysis.sampling.significance import ALPHA, LEAST_PCT
 from nsysprof.analysis.sampling.student_t import nct_sf, t_isf
@@ -23,6 +25,9 @@ from nsysprof.results.comparison import LatencyChange, LatencyComparison, Latenc
 from nsysprof.results.named_times import steady_samples
 
 POWER = 0.8
+# At the looks before the last, a bench in turn ends only where every case is decided at this level: then all looks
+# together call few of the unchanged cases different.
+EARLY_ALPHA = 0.01
 METHOD = (
     "both sides were measured in turn, one fresh process of each: a turn's difference is taken between the mean log "
     "medians of the blocks of its two processes (the first sample of a block does not count)",
@@ -30,7 +35,10 @@ METHOD = (
     f"(Smyth's empirical Bayes), against a difference of {LEAST_PCT:g} % gives p < {ALPHA:g} after the correction of "
     "Benjamini and Hochberg over all cases; SAME needs the whole interval of the ratio within the margin; everything "
     "else is INCONCLUSIVE",
+    "without a given number of turns, a bench takes 3, 6, 12 or 24: it ends where every case is decided at p < "
+    f"{EARLY_ALPHA:g}, by intervals of that level, and is then judged as above",
     "the interval of the ratio is the t interval of the turns' differences; 95 %, for each case by itself",
+    THROTTLED_METHOD,
     "how many more: the turns with which that test finds a difference of the margin with a power of 80 %, given the "
     "variance between turns that was seen",
 )
@@ -60,7 +68,8 @@ def compare_in_turn(
         change = LatencyChange(
             names[key], LatencyVerdict.INCONCLUSIVE, old, new, unit=UNIT, margin_pct=settings.margin_pct
         )
-        changes.append(_judge(change, found[key], raw.get(key), corrected.get(key), len(raw)))
+        judged = _judge(change, found[key], raw.get(key), corrected.get(key), len(raw), settings.alpha)
+        changes.append(doubt_throttled(judged, baseline[key].throttled, candidate[key].throttled))
     return LatencyComparison(tuple(changes), None, "", UNIT)
 
 
@@ -112,12 +121,12 @@ def _levels(side: Measured) -> dict[int, float]:
 
 
 def _judge(
-    change: LatencyChange, found: Estimate | None, p: float | None, corrected: float | None, tests: int
+    change: LatencyChange, found: Estimate | None, p: float | None, corrected: float | None, tests: int, alpha: float
 ) -> LatencyChange:
     if found is None or p is None or corrected is None:
         reason = "fewer than two turns measured both sides"
         return replace(change, reason=reason, next_step="Give more --processes.")
-    reach, margin = found.reach(), float(np.log1p((change.margin_pct or 0) / 100))
+    reach, margin = found.reach(1 - alpha), float(np.log1p((change.margin_pct or 0) / 100))
     low, high = found.value - reach, found.value + reach
     change = replace(
         change,
@@ -127,7 +136,7 @@ def _judge(
         p_units=p,
         p=corrected,
     )
-    if corrected < ALPHA:
+    if corrected < alpha:
         return replace(change, verdict=LatencyVerdict.SLOWER if found.value > 0 else LatencyVerdict.FASTER)
     if -margin <= low and high <= margin:
         return replace(change, verdict=LatencyVerdict.SAME, reason=f"within {change.margin_pct:.2g} %")

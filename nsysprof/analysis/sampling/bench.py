@@ -11,6 +11,7 @@ import pandas as pd
 from nsysprof.analysis.sampling.latency import block_medians, summarize_latency
 from nsysprof.analysis.sampling.process_model import Turns, fit, process_levels, turns_of
 from nsysprof.analysis.sampling.significance import (
+    THROTTLE_GAP,
     CaseVerdict,
     PairDifference,
     compare_shape,
@@ -217,7 +218,15 @@ def _rank(rows: list[dict[str, Any]], turns: Sequence[Turns], medians: Sequence[
             rows[index]["against_best"] = rows[index]["median_ns"] / rows[best]["median_ns"]
             if found is not None:
                 rows[index]["against_best_low"], rows[index]["against_best_high"] = found.low, found.high
-            rows[index]["verdict"] = _verdict(found, medians[best], medians[index])
+            verdict = _verdict(found, medians[best], medians[index])
+            rows[index]["verdict"] = _doubted(verdict, rows[best], rows[index])
+
+
+def _doubted(verdict: str, best: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """Return the verdict, or `inconclusive` where one of the two was throttled more, and that may have made it."""
+    gap = (other["throttled_samples"] or 0) / other["samples"] - (best["throttled_samples"] or 0) / best["samples"]
+    unsound = {CaseVerdict.SAME.value, *((CaseVerdict.SLOWER.value,) if gap > 0 else ())}
+    return CaseVerdict.INCONCLUSIVE.value if abs(gap) > THROTTLE_GAP and verdict in unsound else verdict
 
 
 def _verdict(found: PairDifference | None, best: Floats, other: Floats) -> str:

@@ -21,12 +21,14 @@ MARGIN_PCT = 3.0
 # Copies of one case in the same processes differed by up to this much in the same direction in all of them (on an H200,
 # analysis/h200-self-check): memory is placed alike in each process, and repeating processes does not average it out.
 LEAST_PCT = 0.5
+# Shares of throttled samples that are this far apart may be the difference between two sides, or hide one.
+THROTTLE_GAP = 0.1
 METHOD = (
     "backends of one shape are compared process by process, in the rounds that both were measured in: a t test of the "
     "mean log ratio of the processes, whose variance is drawn towards the variance of all pairs (Smyth's empirical "
     f"Bayes), against a difference of {LEAST_PCT:g} %, corrected by Holm over all pairs of the shape, at "
     f"p < {ALPHA:g}; a tie is shown by the whole 95 % interval of the ratio lying within ±{MARGIN_PCT:g} %; everything "
-    "else is inconclusive"
+    "else is inconclusive, and so is a backend that was throttled in over 10 % more of its samples than the fastest"
 )
 _FLOOR_QUANTILE = 0.95
 _LEAST_PAIRS = 20

@@ -104,6 +104,7 @@ def _read_bench(source: Path, path: Path) -> Input:
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as work:
         run = read_run(_unpack(path, Path(work)) if path.suffix == ".xz" else path)
     caches = "caches emptied before each call" if run.plan.flush else "caches warm"
+    caches += ", after a sustained load" if run.plan.sustained else ""
     notes = () if run.complete else (_incomplete(source),)
     return Input(
         source.resolve().name,
@@ -132,6 +133,7 @@ def _measured_by_bench(run: BenchRun, case: Case) -> Measured:
         turns=tuple(processes),
         host_bound=run.plan.device == "cpu" or is_bench_launch_bound(good),
         peak_bytes=max(peaks, default=None),
+        throttled=sum(len(block.throttled) for block in good) / sum(len(block.values_ns) for block in good),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from nsysprof.app.inputs.grid import Grid
 from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device
 from nsysprof.app.progress import SILENT, Progress
-from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError
+from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError, UsageError
 from nsysprof.files.folder_kinds import BENCH
 from nsysprof.files.json_file import json_value
 from nsysprof.files.result_folder import claim_folder
@@ -40,6 +41,8 @@ def plan_bench(request: BenchRequest) -> BenchPlan:
         sample_seconds=request.sample_seconds,
         warmup_seconds=request.warmup_seconds,
         seed=draw_seed() if request.seed is None else request.seed,
+        sustained=request.sustained,
+        locked_clock_mhz=request.locked_clock_mhz,
         flush=request.flush,
         check=request.check,
         graph=request.graph,
@@ -47,7 +50,16 @@ def plan_bench(request: BenchRequest) -> BenchPlan:
         case_timeout_s=request.case_timeout_s,
     )
     check_plan(plan)
+    if device == "cpu" and (request.sustained or request.locked_clock_mhz is not None):
+        raise UsageError("The clocks of a CPU are left alone.", "Leave out --sustained and --lock-clocks.")
     return plan
+
+
+def hold_clock(plan: BenchPlan) -> AbstractContextManager[None]:
+    """Return the context in which a plan is measured: with the SM clock locked, if the plan says so."""
+    from nsysprof.capture.locked_clocks import locked_clocks, measured_gpu
+
+    return nullcontext() if plan.locked_clock_mhz is None else locked_clocks(measured_gpu(), plan.locked_clock_mhz)
 
 
 def bench(request: BenchRequest, progress: Progress = SILENT) -> BenchResult:
@@ -67,7 +79,8 @@ def bench(request: BenchRequest, progress: Progress = SILENT) -> BenchResult:
         run = new_run(plan)
         progress.tell(f"seed {plan.seed}")
         try:
-            with progress.blocks(plan.processes * plan.rounds * len(plan.cells)) as on_block:
+            count = plan.processes * plan.rounds * len(plan.cells)
+            with hold_clock(plan), progress.blocks(count) as on_block:
                 finished = run_bench(run, claimed.path, on_block)
         finally:
             remove_work(claimed.path)
@@ -144,12 +157,21 @@ def method_lines(plan: BenchPlan, results: BenchResults) -> list[str]:
     return [
         f"Untraced; {clock}; {caches}; cases interleaved, in an order drawn from seed {plan.seed}; "
         f"{plan.processes} processes, {plan.rounds} rounds in each, up to {plan.samples} samples a round.",
-        f"Warm-up before each round: {WARMUP_RULE.format(seconds=plan.warmup_seconds)}.",
+        f"Warm-up before each round: {_warmup_of(plan)}.",
         f"{latency.METHOD[0].upper()}{latency.METHOD[1:]}.",
         f"{significance.METHOD[0].upper()}{significance.METHOD[1:]}.",
         f"Noise floor: {floor}; the difference that 95 % of pairs of the same code stay below.",
         f"{CONVENTION}.",
     ]
+
+
+def _warmup_of(plan: BenchPlan) -> str:
+    """Return in words how a block is prepared, and at which clock it runs."""
+    if plan.sustained:
+        text = "calls back to back until ten readings of the SM clock agree within 1 %, for 2 to 20 s"
+    else:
+        text = WARMUP_RULE.format(seconds=plan.warmup_seconds)
+    return text if plan.locked_clock_mhz is None else f"{text}; the SM clock is locked at {plan.locked_clock_mhz} MHz"
 
 
 def self_check_lines(found: SelfCheck | None) -> list[str]:
@@ -190,6 +212,8 @@ class BenchRequest:
     """What to measure and how. Numbers are as in BenchPlan.
 
     seed: None for a random one.
+    sustained: whether the GPU is loaded before each block until its clock has settled.
+    locked_clock_mhz: the SM clock at which the GPU is locked while it is measured (MHz); None leaves it alone.
     copies: how often each case is in the grid; more than one is a self-check.
     out: the folder; None for traces/bench-DATE-TIME.
     db: a SQLite database to which the results are appended.
@@ -203,6 +227,8 @@ class BenchRequest:
     sample_seconds: float = 1.0
     warmup_seconds: float = 1.0
     seed: int | None = None
+    sustained: bool = False
+    locked_clock_mhz: int | None = None
     flush: bool = True
     graph: str = "auto"
     check: bool = True

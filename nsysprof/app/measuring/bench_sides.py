@@ -8,12 +8,14 @@ import shlex
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nsysprof.app.compare import CompareRequest, compare, parse_rules
-from nsysprof.app.measuring.bench import BenchRequest, dated_bench_folder, plan_bench, report_of, summarize
+from nsysprof.app.measuring.bench import BenchRequest, dated_bench_folder, hold_clock, plan_bench, report_of, summarize
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.capture.measured_process import Setting
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, UsageError
@@ -81,7 +83,7 @@ def bench_sides(request: SidesRequest, progress: Progress = SILENT) -> SidesResu
     from nsysprof.report.bench import write_bench
     from nsysprof.report.compare import write_compare
 
-    own = request.bench
+    own = turns_of_sides(request)
     _check(request)
     plan, folder = plan_bench(own), own.out or dated_bench_folder("bench")
     session = secrets.token_hex(8)
@@ -95,7 +97,9 @@ def bench_sides(request: SidesRequest, progress: Progress = SILENT) -> SidesResu
         try:
             with progress.blocks(2 * plan.processes * plan.rounds * len(plan.cells)) as on_block:
                 turns = [(runs[name], folders[name], sides[name]) for name in sides]
-                finished = run_in_turn(turns[0], turns[1], on_block)
+                is_decided = partial(_is_decided, request, folders) if request.until_decided else None
+                with hold_clock(plan):
+                    finished = run_in_turn(turns[0], turns[1], on_block, is_decided)
         finally:
             for each in folders.values():
                 remove_work(each)
@@ -112,6 +116,28 @@ def bench_sides(request: SidesRequest, progress: Progress = SILENT) -> SidesResu
             f"Interrupted: what was measured is kept in {folder}.", f"It is compared in {folder / 'report.md'}."
         )
     return SidesResult(found, folder, plan.seed, failure)
+
+
+def turns_of_sides(request: SidesRequest) -> BenchRequest:
+    """Return the bench of each side, with the number of turns that it takes at most."""
+    from nsysprof.capture.sampling.bench import MOST_TURNS
+
+    return replace(request.bench, processes=MOST_TURNS) if request.until_decided else request.bench
+
+
+def _is_decided(request: SidesRequest, folders: Mapping[str, Path]) -> bool:
+    """Return whether every case is decided by what both folders hold, at the level of a look before the last."""
+    from nsysprof.analysis.comparison.compare_turns import EARLY_ALPHA
+    from nsysprof.results.comparison import LatencyVerdict
+    from nsysprof.results.gate_result import Outcome
+
+    sides = (folders[BASELINE],), (folders[CANDIDATE],)
+    found = compare(
+        CompareRequest(*sides, request.fail_on, margin_pct=request.margin_pct, alpha=EARLY_ALPHA)
+    ).comparison
+    if request.fail_on:
+        return found.outcome is not Outcome.INCONCLUSIVE
+    return all(change.verdict is not LatencyVerdict.INCONCLUSIVE for change in found.latency.changes)
 
 
 def _check(request: SidesRequest) -> None:
@@ -133,6 +159,7 @@ class SidesRequest:
     """Two sides to measure in turn.
 
     bench: the grid and how to measure it; `processes` is the number of turns.
+    until_decided: take as many turns as decide every case, 3 to 24, in place of `processes`.
     fail_on, margin_pct: as in CompareRequest.
     """
 
@@ -141,6 +168,7 @@ class SidesRequest:
     candidate: Setting
     fail_on: str = ""
     margin_pct: float | None = None
+    until_decided: bool = False
 
 
 @dataclass(frozen=True)

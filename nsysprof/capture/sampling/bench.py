@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from bisect import bisect_right
@@ -75,15 +76,21 @@ def run_bench(run: BenchRun, folder: Path, on_block: OnBlock) -> bool:
 
 
 Side = tuple[BenchRun, Path, Setting]
+# After how many turns a bench in turn asks whether they are enough, and how many it takes at most.
+LOOKS = (3, 6, 12)
+MOST_TURNS = 24
 
 
-def run_in_turn(baseline: Side, candidate: Side, on_block: OnBlock) -> bool:
+def run_in_turn(
+    baseline: Side, candidate: Side, on_block: OnBlock, is_decided: Callable[[], bool] | None = None
+) -> bool:
     """Measure two runs of one plan in turn; return False when Ctrl-C ended it early.
 
     A turn is one process of each side over the same cells in the same order. Which side begins alternates, and the seed
     says which begins first.
 
     baseline, candidate: the run, its prepared folder, and what its processes run in.
+    is_decided: asked after each number of turns in LOOKS whether they are enough; None takes all turns of the plan.
     """
     plan = baseline[0].plan
     cells, finished = list(range(len(plan.cells))), False
@@ -98,7 +105,12 @@ def run_in_turn(baseline: Side, candidate: Side, on_block: OnBlock) -> bool:
                 if ended is not None and ended.interrupted:
                     break
             else:
-                continue
+                done = turn + 1
+                if is_decided is None or done not in LOOKS or done == plan.processes or not is_decided():
+                    continue
+                for run, _, _ in (baseline, candidate):
+                    run.plan = dataclasses.replace(plan, processes=done)
+                finished = True
             break
         else:
             finished = True
@@ -171,7 +183,7 @@ class _Seen:
         for event in events:
             kind = event.pop("event")
             if kind == "environment":
-                self._run.environment.update(merge_environment(event["facts"], collect_host(), collect_gpus()))
+                self._run.environment.update(self._environment(event["facts"]))
             elif kind == "ceilings":
                 self._run.ceilings = event
             elif kind == "clocks":
@@ -180,6 +192,9 @@ class _Seen:
                 self.current = self._order[event["case"]]
             elif kind == "done":
                 self._finish(event)
+
+    def _environment(self, facts: dict[str, Any]) -> dict[str, Any]:
+        return merge_environment(facts, collect_host(), collect_gpus(), self._run.plan.locked_clock_mhz)
 
     def _finish(self, event: dict[str, Any]) -> None:
         self.left -= 1

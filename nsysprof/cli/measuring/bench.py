@@ -17,7 +17,7 @@ from nsysprof.files.json_file import json_value
 if TYPE_CHECKING:
     from nsysprof.app.measuring.bench import BenchRequest, BenchResult
     from nsysprof.app.measuring.bench_program import ProgramBenchRequest, ProgramBenchResult
-    from nsysprof.app.measuring.bench_sides import SidesResult
+    from nsysprof.app.measuring.bench_sides import SidesRequest, SidesResult
 
 _SIDES = "Two sides"
 EXAMPLES = (
@@ -51,6 +51,23 @@ Graph = Annotated[
     Literal["auto", "always", "never"],
     typer.Option(
         help="Time CUDA graphs too; auto: the first block of a case in each process.",
+        rich_help_panel=options.MEASUREMENT,
+    ),
+]
+Sustained = Annotated[
+    bool,
+    typer.Option(
+        "--sustained",
+        help="Load the GPU before each block until its clock has settled.",
+        rich_help_panel=options.MEASUREMENT,
+    ),
+]
+LockClocks = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="MHZ",
+        help="Lock the SM clock while measuring, which needs root; it is given back however that ends.",
         rich_help_panel=options.MEASUREMENT,
     ),
 ]
@@ -97,6 +114,8 @@ def bench(
     sample_seconds: options.SampleSeconds = 1.0,
     warmup_seconds: options.WarmupSeconds = 1.0,
     seed: options.Seed = None,
+    sustained: Sustained = False,
+    lock_clocks: LockClocks = None,
     flush: options.Flush = True,
     graph: Graph = "auto",
     check: options.Check = True,
@@ -162,6 +181,8 @@ def bench(
         sample_seconds=sample_seconds,
         warmup_seconds=warmup_seconds,
         seed=seed,
+        sustained=sustained,
+        locked_clock_mhz=lock_clocks,
         flush=flush,
         graph=graph,
         check=check,
@@ -175,7 +196,18 @@ def bench(
         command=options.command_line(),
     )
     if baseline or candidate:
-        _bench_sides(request, baseline, candidate, fail_on, margin, dry_run=dry_run, as_json=as_json)
+        from nsysprof.app.measuring.bench_sides import SidesRequest, parse_side
+
+        given = context.get_parameter_source("processes")
+        sides = SidesRequest(
+            request,
+            parse_side(baseline),
+            parse_side(candidate),
+            fail_on,
+            margin,
+            until_decided=given is None or given.name != "COMMANDLINE",
+        )
+        _bench_sides(sides, dry_run=dry_run, as_json=as_json)
         return
     if fail_on or margin is not None:
         raise UsageError("--fail-on and --margin compare two sides.", "Give --baseline or --candidate too.")
@@ -224,24 +256,14 @@ def _print_program(result: ProgramBenchResult, as_json: bool) -> None:
         raise typer.Exit(GATE_EXIT_CODES[found.outcome])
 
 
-def _bench_sides(
-    request: BenchRequest,
-    baseline: str,
-    candidate: str,
-    fail_on: str,
-    margin: float | None,
-    *,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+def _bench_sides(sides: SidesRequest, *, dry_run: bool, as_json: bool) -> None:
     """Measure two sides in turn and print their comparison; the exit code is the gate's answer."""
-    from nsysprof.app.measuring.bench_sides import SidesRequest, bench_sides, parse_side
+    from nsysprof.app.measuring.bench_sides import bench_sides, turns_of_sides
 
-    sides = SidesRequest(request, parse_side(baseline), parse_side(candidate), fail_on, margin)
     run_measurement(
         sides,
         bench_sides,
-        print_plan=lambda sides, as_json: _print_plan(sides.bench, as_json),
+        print_plan=lambda sides, as_json: _print_plan(turns_of_sides(sides), as_json),
         print_result=_print_sides,
         dry_run=dry_run,
         as_json=as_json,

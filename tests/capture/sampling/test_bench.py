@@ -201,3 +201,27 @@ def test_samples_beside_a_throttled_reading_are_marked():
 def test_no_thread_is_left_behind(tmp_path):
     run(tmp_path, ["naive"], processes=1, rounds=1)
     assert threading.active_count() <= 2
+
+
+def test_turns_end_where_every_case_is_decided_and_the_plan_says_how_many_there_were(tmp_path, monkeypatch):
+    """The processes are left out: only when the question is asked, and what its answer does, is tested."""
+    from nsysprof.capture.measured_process import HERE
+    from nsysprof.capture.sampling import bench
+
+    turns: list[int] = []
+    monkeypatch.setattr(bench, "run_bench_process", lambda run, folder, turn, *rest, **more: turns.append(turn))
+    plan = BenchPlan((Case("math", seq=16),), "cpu", processes=bench.MOST_TURNS)
+    for decided_at, taken in ((6, 6), (99, bench.MOST_TURNS)):
+        turns.clear()
+        sides = [(new_run(plan), tmp_path, HERE) for _ in range(2)]
+        asked: list[int] = []
+
+        def is_decided(asked=asked, decided_at=decided_at):
+            asked.append(1 + max(turns))
+            return asked[-1] >= decided_at
+
+        assert bench.run_in_turn(*sides, lambda *_: None, is_decided)
+        assert [side[0].plan.processes for side in sides] == [taken, taken]
+        assert (1 + max(turns), len(turns)) == (taken, 2 * taken)
+        assert asked == [look for look in bench.LOOKS if look <= decided_at]
+        assert all(side[0].complete for side in sides)

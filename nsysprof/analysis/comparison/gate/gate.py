@@ -8,6 +8,7 @@ from nsysprof.analysis.comparison.gate.gate_spec import ANY_FINDING, FINDING, LA
 from nsysprof.results.comparison import (
     METRICS,
     SAME_SAMPLES,
+    THROTTLED,
     FindingChange,
     LatencyChange,
     LatencyComparison,
@@ -83,7 +84,7 @@ def _judge_latency(rule: GateRule, change: LatencyChange) -> GateFinding:
         return failed
     if change.reason == SAME_SAMPLES:
         return GateFinding(change.case, Outcome.PASS, change.reason)
-    if change.ratio is None or change.low is None or change.high is None:
+    if change.ratio is None or change.low is None or change.high is None or change.reason.startswith(THROTTLED):
         return GateFinding(change.case, Outcome.INCONCLUSIVE, change.reason, change.next_step)
     low, high, verdict = change.low, change.high, LatencyVerdict.SLOWER
     if rule.metric == "faster":

@@ -1,0 +1,71 @@
+"""Lock the SM clock of the measured GPU while it is measured, and give it back however that ends."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from nsysprof.capture.hold_clocks import LOCKED
+from nsysprof.errors import MissingToolError
+
+_STARTUP_S = 60.0
+_RESTORE_S = 30.0
+_ASK_UUID = "import torch; print(torch.cuda.get_device_properties(0).uuid)"
+
+
+@contextmanager
+def locked_clocks(uuid: str, mhz: int) -> Iterator[None]:
+    """Hold a GPU's SM clock at `mhz` (MHz) inside the context.
+
+    Another process holds the clock and gives it back as soon as this one leaves the context, or ends in any way.
+    Raises MissingToolError where that is not permitted, or where the clock could not be given back.
+
+    uuid: of the GPU, as NVML names it.
+    """
+    argv = [sys.executable, "-m", "nsysprof.capture.hold_clocks", uuid, str(mhz)]
+    keeper = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert keeper.stdin is not None
+    assert keeper.stdout is not None
+    try:
+        said = keeper.stdout.readline().strip()
+        if said != LOCKED:
+            raise MissingToolError(
+                f"The clock cannot be locked at {mhz} MHz: {said or 'the process that holds it died'}.",
+                "Locking needs the rights of root. --sustained measures at the clock that the GPU holds by itself.",
+            )
+        yield
+    finally:
+        keeper.stdin.close()
+        code = _end_of(keeper)
+        keeper.stdout.close()
+    if code != 0:
+        raise MissingToolError(
+            "The clock was locked, and could not be given back.", "Run nvidia-smi --reset-gpu-clocks as root."
+        )
+
+
+def measured_gpu() -> str:
+    """Return the UUID of the GPU that a measured process uses. Raises MissingToolError where there is none."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _ASK_UUID], capture_output=True, text=True, timeout=_STARTUP_S, check=False
+        )
+        uuid = done.stdout.strip() if done.returncode == 0 else ""
+    except subprocess.TimeoutExpired:
+        uuid = ""
+    if not uuid:
+        raise MissingToolError("--lock-clocks found no GPU to lock.", "Leave it out, or see nsysprof doctor.")
+    return uuid if uuid.startswith("GPU-") else f"GPU-{uuid}"
+
+
+def _end_of(keeper: subprocess.Popen[str]) -> int:
+    """Return how the keeper ended; a second Ctrl-C does not end the wait."""
+    while True:
+        try:
+            return keeper.wait(_RESTORE_S)
+        except KeyboardInterrupt:
+            continue
+        except subprocess.TimeoutExpired:
+            return 1

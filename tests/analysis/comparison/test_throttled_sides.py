@@ -1,0 +1,41 @@
+import pytest
+
+from nsysprof.analysis.comparison.gate.gate import judge
+from nsysprof.analysis.comparison.gate.gate_spec import parse_gate
+from nsysprof.analysis.comparison.throttled_sides import doubt_throttled
+from nsysprof.results.comparison import LatencyChange, LatencyComparison, LatencyVerdict, SideOfCase
+from nsysprof.results.gate_result import Outcome
+
+
+def change(verdict):
+    sides = SideOfCase("ok", median_ns=1.0), SideOfCase("ok", median_ns=1.0)
+    return LatencyChange("case", LatencyVerdict(verdict), *sides, ratio=1.2, low=1.1, high=1.3)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "shares", "kept"),
+    [
+        ("SLOWER", (0.0, 0.5), False),
+        ("SLOWER", (0.5, 0.0), True),  # it is slower although the other side was held back
+        ("FASTER", (0.5, 0.0), False),
+        ("FASTER", (0.0, 0.5), True),
+        ("SAME", (0.5, 0.0), False),
+        ("SAME", (0.0, 0.5), False),
+        ("SLOWER", (0.5, 0.6), True),  # both alike
+        ("INCONCLUSIVE", (0.0, 1.0), True),
+    ],
+)
+def test_a_verdict_that_throttling_may_have_made_is_taken_back(verdict, shares, kept):
+    found = doubt_throttled(change(verdict), *shares)
+    assert (found == change(verdict)) is kept
+    if not kept:
+        assert found.verdict is LatencyVerdict.INCONCLUSIVE
+        assert f"{shares[1]:.0%} of the candidate's" in found.reason
+
+
+def test_the_gate_neither_fails_nor_passes_on_it():
+    latency = LatencyComparison((doubt_throttled(change("SLOWER"), 0.0, 0.5),), None, "", "turn")
+    (result,) = judge(parse_gate("slower:3%"), latency, (), ())
+    assert result.outcome is Outcome.INCONCLUSIVE
+    (result,) = judge(parse_gate("slower:3%"), LatencyComparison((change("SLOWER"),), None, "", "turn"), (), ())
+    assert result.outcome is Outcome.REGRESSION
