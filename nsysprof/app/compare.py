@@ -35,6 +35,15 @@ def compare(request: CompareRequest, progress: Progress = SILENT) -> CompareResu
     return CompareResult(found, out)
 
 
+def look_early(request: CompareRequest, alpha: float) -> VersionComparison:
+    """Return what two sides that are measured in turn show so far, and write nothing.
+
+    alpha: the level of tests and intervals.
+    """
+    sides = [_read_side(side, request, SILENT.say) for side in (request.baseline, request.candidate)]
+    return _compare(sides[0], sides[1], parse_rules(request), request, alpha)
+
+
 def parse_rules(request: CompareRequest) -> tuple[GateRule, ...]:
     """Return the rules of the gate. Raise UsageError for what is not valid in the request."""
     from nsysprof.analysis.comparison.gate.gate_spec import parse_gate
@@ -61,7 +70,11 @@ def _read_side(sources: Sequence[Path], request: CompareRequest, say: Say) -> li
 
 
 def _compare(
-    baseline: list[Input], candidate: list[Input], rules: Sequence[GateRule], request: CompareRequest
+    baseline: list[Input],
+    candidate: list[Input],
+    rules: Sequence[GateRule],
+    request: CompareRequest,
+    alpha: float | None = None,
 ) -> VersionComparison:
     from nsysprof.analysis.comparison.compare import compare_inputs, measured_in_turn
     from nsysprof.analysis.comparison.compare_latency import Settings
@@ -69,9 +82,7 @@ def _compare(
     from nsysprof.app.inputs.compare_inputs import case_names
 
     gate = next((rule.limit for rule in rules if rule.metric == "slower"), MARGIN_PCT)
-    settings = Settings(
-        gate if request.margin_pct is None else request.margin_pct, request.floor_pct, request.alpha or ALPHA
-    )
+    settings = Settings(gate if request.margin_pct is None else request.margin_pct, request.floor_pct, alpha or ALPHA)
     names = case_names((*baseline, *candidate))
     # What the sides of one session differ in is what was asked about.
     ignored = request.ignore_conditions or measured_in_turn(baseline, candidate)
@@ -119,7 +130,6 @@ class CompareRequest:
     floor_pct: the noise floor of the machine (percent); None for what the inputs tell.
     ignore_conditions: whether to compare sides that were measured under other conditions too.
     launched_only: whether to leave out what ranges adopted or captured.
-    alpha: the level of tests and intervals of sides measured in turn; None for the usual one.
     out: a folder for report, tables and figure.
     force: whether to replace an older comparison there.
     markdown, junit: further files to write.
@@ -132,7 +142,6 @@ class CompareRequest:
     floor_pct: float | None = None
     ignore_conditions: bool = False
     launched_only: bool = False
-    alpha: float | None = None
     nsys: Path | None = None
     out: Path | None = None
     force: bool = False

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nsysprof.app.compare import CompareRequest, compare, parse_rules
+from nsysprof.app.compare import CompareRequest, compare, look_early, parse_rules
 from nsysprof.app.measuring.bench import BenchRequest, dated_bench_folder, hold_clock, plan_bench, report_of, summarize
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.capture.measured_process import Setting
@@ -132,9 +132,7 @@ def _is_decided(request: SidesRequest, folders: Mapping[str, Path]) -> bool:
     from nsysprof.results.gate_result import Outcome
 
     sides = (folders[BASELINE],), (folders[CANDIDATE],)
-    found = compare(
-        CompareRequest(*sides, request.fail_on, margin_pct=request.margin_pct, alpha=EARLY_ALPHA)
-    ).comparison
+    found = look_early(CompareRequest(*sides, request.fail_on, margin_pct=request.margin_pct), EARLY_ALPHA)
     if request.fail_on:
         return found.outcome is not Outcome.INCONCLUSIVE
     return all(change.verdict is not LatencyVerdict.INCONCLUSIVE for change in found.latency.changes)

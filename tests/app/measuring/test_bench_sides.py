@@ -86,3 +86,30 @@ def test_a_planted_difference_is_found_in_turn_and_none_where_nothing_differs(tm
     assert (begin[0][0] > begin[1][0], begin[0][1] < begin[1][1]) == (True, True), "who begins alternates"
     assert "SLOWER" in (tmp_path / "out/report.md").read_text()
     assert not (tmp_path / "out/baseline/.work").exists()
+
+
+def test_what_the_turns_so_far_decide_is_judged_at_the_stricter_level(tmp_path):
+    """The folders are made up: four turns whose difference is certain, and four in which it is not."""
+    from nsysprof.app.compare import CompareRequest, compare
+    from nsysprof.app.measuring.bench_sides import _is_decided
+    from nsysprof.attention.case import Case
+    from nsysprof.capture.sampling.bench_plan import BenchPlan
+    from nsysprof.capture.sampling.bench_run import new_run
+    from nsysprof.results.block import Block
+
+    plan = BenchPlan((Case("math", seq=16), Case("flash", seq=16)), "cpu")
+    # The interval of the second kind is within 3 % at 95 %, and not at 99 %.
+    for name, noise, wanted in (("certain", 0, True), ("open", 8, False)):
+        folders = {side: tmp_path / name / side for side in ("baseline", "candidate")}
+        for side, folder in folders.items():
+            folder.mkdir(parents=True)
+            run = new_run(plan, session="ab")
+            for process in range(4):
+                moved = noise if process % 2 else -noise
+                took = 1000 + (moved if side == "candidate" else 0)
+                run.blocks += [Block(cell, process, 0, "ok", values_ns=(took, took)) for cell in (0, 1)]
+            run.save(folder)
+        request = SidesRequest(BenchRequest(), Setting(), Setting("other"), fail_on="slower:2%", until_decided=True)
+        sides = (folders["baseline"],), (folders["candidate"],)
+        assert compare(CompareRequest(*sides, "slower:2%")).comparison.outcome == "pass"
+        assert _is_decided(request, folders) is wanted
