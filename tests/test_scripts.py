@@ -264,7 +264,7 @@ def test_what_a_new_user_does_first_shows_what_it_should(tmp_path: Path) -> None
     command = [sys.executable, REPOSITORY / "scripts/play_first_tasks", "--nsysprof", program]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "10 of 10 tasks" in done.stdout
+    assert "11 of 11 tasks" in done.stdout
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from nsysprof.notes import Note
 from nsysprof.report.document import Chart, Figure, Lines, Notes, Paragraph, Part, Report, Section
 from nsysprof.report.sections.case_tables import case_table, counter_table, limit_lines, reason_lines
 from nsysprof.report.sections.case_verdicts import comparison_table, verdict_lines
-from nsysprof.report.sections.findings import findings_sections
+from nsysprof.report.sections.findings import findings_sections, idle_sections
 from nsysprof.report.sections.memory_parts import memory_parts
 from nsysprof.report.sections.method import coverage_line, environment_table, method_lines
 from nsysprof.report.sections.missing_sources import tier_of, with_tier
@@ -50,8 +50,11 @@ def analysis_report(
     words, tier = words_for(analysis.trace), tier_of(record)
     # The cases of a grid are not a program: what they share of the GPU's time says nothing about any of them.
     is_grid = record is not None and record.has_cases
-    first = case_sections(record, words) if record is not None and is_grid else overview_sections(analysis)
-    sections = [*first, *findings_sections(analysis)]
+    if record is not None and is_grid:
+        sections = [*verdict_sections(record), *findings_sections(analysis), *case_sections(record, words)]
+    else:
+        sections = [*overview_sections(analysis), *findings_sections(analysis)]
+    sections += idle_sections(analysis)
     sections += figure_sections(figures)
     sections += [Section("Timeline", (Chart(timeline),), in_terminal=False)] if timeline is not None else []
     sections.append(_trace_section(analysis, tier))
@@ -67,7 +70,9 @@ def analysis_report(
 
 def first_report(analysis: Analysis) -> Report:
     """Return what comes first: what the program does with the GPU, and what to change."""
-    return Report(analysis.trace.path_name, (*overview_sections(analysis), *findings_sections(analysis)))
+    return Report(
+        analysis.trace.path_name, (*overview_sections(analysis), *findings_sections(analysis), *idle_sections(analysis))
+    )
 
 
 def demo_report(analysis: Analysis, about: str) -> Report:
@@ -87,19 +92,23 @@ def capture_report(results: pd.DataFrame, environment: Mapping[str, Any], notes:
     return Report(record.title, (Section("", tuple(parts)),))
 
 
+def verdict_sections(record: CaptureRecord) -> Sequence[Section]:
+    """Return which backends are the fastest; nothing where no case can be compared."""
+    verdicts = verdict_lines(record)
+    return [Section("Fastest backends", (Lines(verdicts, is_verdict=True),))] if verdicts else []
+
+
 def case_sections(record: CaptureRecord, words: Words) -> Sequence[Section]:
-    """Return the verdicts, the cases and what limits them."""
+    """Return the cases and what limits them."""
     tier = tier_of(record)
     traffic = counter_table(record)
-    verdicts = verdict_lines(record)
     parts: list[Part] = [
         with_tier(case_table(record, words), tier),
         Lines(reason_lines(record)),
         with_tier(comparison_table(record, words), tier),
         *([] if traffic is None else [with_tier(traffic, tier)]),
     ]
-    sections = [Section("Fastest backends", (Lines(verdicts, is_verdict=True),))] if verdicts else []
-    sections.append(Section("", tuple(parts)))
+    sections = [Section("", tuple(parts))]
     limits = limit_lines(record)
     if limits:
         sections.append(Section("What limits each case", (Lines(limits, terminal_lines=_MOST_LIMITS),)))

@@ -88,8 +88,13 @@ def describe_traffic(record: CaptureRecord) -> str:
     if not len(ratio):
         return f"{text}."
     ends = dict.fromkeys(((ratio.index[0], float(ratio.iloc[0])), (ratio.index[-1], float(ratio.iloc[-1]))))
-    names = [f"{rows['range'].loc[place]} {format_factor(times)}" for place, times in ends]
+    names = [f"{rows['range'].loc[place]} {_least(times)}" for place, times in ends]
     return f"{text}: from {' to '.join(names)}."
+
+
+def _least(times: float) -> str:
+    """Return a factor, of which a small one is not rounded to nothing."""
+    return format_factor(times) if times >= 0.01 else "less than 0.01x" if times > 0 else "none"
 
 
 def describe_bench(table: pd.DataFrame, column: str, what: str, unit: str) -> str:

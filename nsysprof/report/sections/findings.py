@@ -9,13 +9,13 @@ from nsysprof.units import format_ns
 
 
 def findings_sections(analysis: Analysis) -> list[Section]:
-    """Return the findings, the most worthwhile one first, and the idle time by cause; what is unknown is left out."""
-    sections = []
-    if analysis.findings is not None:
-        sections.append(_findings(analysis.findings))
-    if analysis.idle is not None:
-        sections.append(Section("", (idle_table(analysis.idle),)))
-    return sections
+    """Return the findings, the most worthwhile one first; nothing where they are unknown."""
+    return [] if analysis.findings is None else [_findings(analysis.findings)]
+
+
+def idle_sections(analysis: Analysis) -> list[Section]:
+    """Return the idle time by cause; nothing where it is unknown."""
+    return [] if analysis.idle is None else [Section("", (idle_table(analysis.idle),))]
 
 
 def _findings(found: Findings) -> Section:

@@ -69,7 +69,7 @@ def test_counts_are_per_call_and_covered(tmp_path, kind):
     text = render(kind, analysis, samples.record(analysis))
     assert "22 kernels: 22 inside ranges" in text
     assert "hot" in text and "wait" in text, "the capture's own notes are shown"
-    assert "untraced latency" in text
+    assert "warm end-to-end" in text
 
 
 def test_the_capture_prints_its_cases_and_the_reasons_of_the_failed(tmp_path):
