@@ -52,6 +52,7 @@ ALLOWED: dict[str, set[str]] = {
 SEES_ALL = {"__main__"}
 MOST_TOP_MODULES = 8  # besides __init__ and __main__
 MOST_MODULES = 17  # in one folder: what has more is split by topic
+MOST_LINES = 60  # in the body of a function
 # How many folders and top modules know another. An import of one constant is no reason for one more: put the
 # constant where it belongs.
 MOST_ACQUAINTANCES = 99
@@ -129,6 +130,19 @@ def test_no_folder_is_crowded() -> None:
     folders = Counter(path.parent for path in MODULES.values() if path.name != "__init__.py")
     crowded = {str(folder.relative_to(PACKAGE)): count for folder, count in folders.items() if count > MOST_MODULES}
     assert not crowded, "split by topic"
+
+
+def test_functions_are_short() -> None:
+    """The signature, which lists a command's options, and the docstring do not count."""
+    long = {}
+    for module, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
+                has_docstring = ast.get_docstring(node, clean=False) is not None and len(node.body) > 1
+                lines = node.end_lineno - node.body[1 if has_docstring else 0].lineno + 1
+                if lines > MOST_LINES:
+                    long[f"{module}.{node.name}"] = lines
+    assert not long
 
 
 def test_few_folders_know_each_other() -> None:

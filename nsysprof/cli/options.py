@@ -160,14 +160,19 @@ def out_option(what: str) -> OptionInfo:
     return option
 
 
+def is_given(context: typer.Context, name: str) -> bool:
+    """Return whether the user typed an option, so that its value is not just the default."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def check_program_options(
     context: typer.Context, for_both: tuple[str, ...], for_programs: tuple[str, ...], *, is_program: bool
 ) -> None:
     """Raise UsageError for an option of the grid with a program, or of a program without one."""
     for parameter in context.command.params:
         name = parameter.name or ""
-        source = context.get_parameter_source(name)
-        if source is None or source.name != "COMMANDLINE" or name in for_both:
+        if not is_given(context, name) or name in for_both:
             continue
         if is_program and name not in for_programs:
             raise UsageError(

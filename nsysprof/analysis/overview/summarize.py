@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from nsysprof.analysis.attribution.duration_statistics import summarize_duration
 from nsysprof.analysis.attribution.gpu_time import kernels_and_graphs
 from nsysprof.analysis.findings.attention_calls import list_attention
 from nsysprof.analysis.findings.find_causes import find_causes
-from nsysprof.analysis.idle_time.ledger import keep_ledger
+from nsysprof.analysis.idle_time.ledger import Ledger, keep_ledger
 from nsysprof.analysis.kernel_names.variant_names import (
     FILL_NAME,
     Names,
@@ -47,7 +47,9 @@ from nsysprof.results.analysis import (
     TraceRows,
 )
 from nsysprof.results.column_registry.analysis_columns import RANGE_INSTANCES, RANGE_TREE, RANGES
+from nsysprof.results.findings.causes import Findings
 from nsysprof.results.findings.stack_samples import StackSamples
+from nsysprof.results.step_times import StepTimes
 from nsysprof.trace.schema import COPY, FILL, MIGRATION, Calls, Ints, Tables, Work
 
 
@@ -86,13 +88,7 @@ def summarize(
     # Without calls, no work has a range.
     if not whole.is_counted or (tables.calls is None and len(tables.work)):
         _make_work_unknown(summary, knows_launches=bool(whole.totals.launch_count))
-    ledger = findings = step_times = None
-    if whole.is_counted and not len(found.replays[1]):
-        lost = None if tables.calls is None else found.launches & ~found.launching
-        ledger = keep_ledger(tables, tables.launch, attributed.ranges, lost)
-        steps = find_steps(tables, tables.launch, attributed.ranges)
-        findings = find_causes(tables, tables.launch, attributed.ranges, ledger, steps, policy, stacks)
-        step_times = time_steps(tables, steps, ledger)
+    why = _explain(tables, found, policy, stacks) if whole.is_counted and not len(found.replays[1]) else _Explained()
     return Analysis(
         trace=whole.trace,
         devices=whole.devices,
@@ -110,10 +106,10 @@ def summarize(
         streams=tabulate_streams(tables),
         memops=_memops(tables.work),
         timeline=make_timeline(tables, names, attributed.ranges, found.memory, caused),
-        notes=(*whole.notes, *summary.slow, *(() if ledger is None else ledger.notes)),
-        idle=None if ledger is None else ledger.idle,
-        findings=findings,
-        step_times=step_times,
+        notes=(*whole.notes, *summary.slow, *(() if why.ledger is None else why.ledger.notes)),
+        idle=None if why.ledger is None else why.ledger.idle,
+        findings=why.findings,
+        step_times=why.step_times,
         losses=whole.losses,
         lost_kernels=whole.is_lost,
         attention=list_attention(tables, tables.launch, attributed.ranges),
@@ -132,6 +128,24 @@ def list_rows(tables: Tables, *, launched_only: bool = False) -> TraceRows:
     whole = outline(tables, found, count_totals(tables, found), live_metrics(tables))
     timeline = make_timeline(tables, kernel_names(tables), ranges, found.memory, caused)
     return TraceRows(whole.trace, whole.devices, timeline, whole.notes)
+
+
+@dataclass(frozen=True)
+class _Explained:
+    """Where the time went in which the GPU did nothing, what to change, and how long steps took; None is unknown."""
+
+    ledger: Ledger | None = None
+    findings: Findings | None = None
+    step_times: StepTimes | None = None
+
+
+def _explain(tables: Tables, found: Attribution, policy: PolicyFile | None, stacks: StackSamples | None) -> _Explained:
+    ranges = found.attributed.ranges
+    lost = None if tables.calls is None else found.launches & ~found.launching
+    ledger = keep_ledger(tables, tables.launch, ranges, lost)
+    steps = find_steps(tables, tables.launch, ranges)
+    findings = find_causes(tables, tables.launch, ranges, ledger, steps, policy, stacks)
+    return _Explained(ledger, findings, time_steps(tables, steps, ledger))
 
 
 def _make_work_unknown(summary: RangeSummary, *, knows_launches: bool) -> None:

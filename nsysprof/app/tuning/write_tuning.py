@@ -49,7 +49,6 @@ def write_tuning(
     from nsysprof.app.tuning.program_gain import compute_gain
     from nsysprof.files.output import write_whole
     from nsysprof.report.bench import write_bench
-    from nsysprof.report.figures.png import can_draw
     from nsysprof.report.reports.bench_report import BenchReport
     from nsysprof.report.reports.tune_report import tuning_sections
     from nsysprof.results.column_registry.case_columns import WINNERS
@@ -65,7 +64,7 @@ def write_tuning(
         gain = compute_gain(shapes.captured, shapes.chosen, backends, results.table, undecided)
         choices = fill_groups(shapes, choices)
         lines = [gain.text, *lines, *gain.refused]
-    if figures and can_draw():
+    if figures:
         _draw(winners, folder / "winners.png")
     write_whole(folder / WINNERS.name, render_csv(winners, WINNERS))
     if choices:
@@ -90,10 +89,10 @@ def write_tuning(
 
 def _draw(winners: pd.DataFrame, path: Path) -> None:
     from nsysprof.files.output import write_whole
-    from nsysprof.report.figures.png import png_bytes
+    from nsysprof.report.figures.png import can_draw, png_bytes
     from nsysprof.report.figures.winners import draw_winners
 
-    figure = draw_winners(winners)
+    figure = draw_winners(winners) if can_draw() else None
     if figure is not None:
         write_whole(path, png_bytes(figure))
 

@@ -151,27 +151,24 @@ def bench(
     if program:
         from nsysprof.app.measuring.bench_program import ProgramBenchRequest, parse_program_side
 
-        _bench_program(
-            ProgramBenchRequest(
-                argv=tuple(program),
-                baseline=parse_program_side(baseline),
-                candidate=parse_program_side(candidate),
-                processes=processes,
-                step_pattern=step_pattern,
-                step_range=step_range,
-                value_pattern=value_pattern,
-                value_tolerance_pct=value_tolerance,
-                warmup_steps=warmup_steps,
-                run_timeout_s=case_timeout,
-                fail_on=fail_on,
-                margin_pct=margin,
-                out=out,
-                force=force,
-                resume=resume,
-            ),
-            dry_run=dry_run,
-            as_json=as_json,
+        program_request = ProgramBenchRequest(
+            argv=tuple(program),
+            baseline=parse_program_side(baseline),
+            candidate=parse_program_side(candidate),
+            processes=processes,
+            step_pattern=step_pattern,
+            step_range=step_range,
+            value_pattern=value_pattern,
+            value_tolerance_pct=value_tolerance,
+            warmup_steps=warmup_steps,
+            run_timeout_s=case_timeout,
+            fail_on=fail_on,
+            margin_pct=margin,
+            out=out,
+            force=force,
+            resume=resume,
         )
+        _bench_program(program_request, dry_run=dry_run, as_json=as_json)
         return
     request = use_case.BenchRequest(
         grid=options.parse_grid(backends, seq, batch, heads, kv_heads, head_dim, dtype, causal, pass_),
@@ -198,15 +195,9 @@ def bench(
     if baseline or candidate:
         from nsysprof.app.measuring.bench_sides import SidesRequest, parse_side
 
-        given = context.get_parameter_source("processes")
-        sides = SidesRequest(
-            request,
-            parse_side(baseline),
-            parse_side(candidate),
-            fail_on,
-            margin,
-            until_decided=given is None or given.name != "COMMANDLINE",
-        )
+        until_decided = not options.is_given(context, "processes")
+        both = (parse_side(baseline), parse_side(candidate))
+        sides = SidesRequest(request, *both, fail_on, margin, until_decided=until_decided)
         _bench_sides(sides, dry_run=dry_run, as_json=as_json)
         return
     if fail_on or margin is not None:
