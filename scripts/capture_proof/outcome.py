@@ -63,8 +63,9 @@ class Outcome:
 class Planted:
     """A loss that was planted, and what capture did about it.
 
-    expects: "caught": it ends with 12; "recovered": it records again and loses nothing; "said": a note says it;
-    "silent": nothing was lost, and nothing is said; "honest": nothing was lost, or a note says it.
+    expects: "caught": it ends with 12; "recovered": it records again and loses nothing; "again": it records again
+        without what was lost, here whole graphs in place of their kernels; "silent": nothing was lost, and nothing is said;
+        "honest": nothing was lost, or a note says it.
     """
 
     loss: str
@@ -84,8 +85,8 @@ class Planted:
             return self.exit_code == DATA_LOSS and said
         if self.expects == "recovered":
             return self.exit_code == 0 and AGAIN in self.notes and self.kernels == self.expected
-        if self.expects == "said":
-            return said
+        if self.expects == "again":
+            return self.exit_code == 0 and AGAIN in self.notes
         if self.expects == "honest" and said:
             return True
         return self.exit_code == 0 and not said and AGAIN not in self.notes and self.kernels == self.expected

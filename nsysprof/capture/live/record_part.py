@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -107,7 +108,12 @@ def _record(held: HeldProgram, part: RecordedPart, until: Until, source: StepsTo
     """Record, and return when that was."""
     nsys, report = Path(held.nsys), part.folder / NSYS_REPORT
     asked = time.monotonic_ns()
-    start_recording(nsys, held.session, report.with_suffix(""), held.start_options, held.environment)
+    try:
+        start_recording(nsys, held.session, report.with_suffix(""), held.start_options, held.environment)
+    except KeyboardInterrupt:
+        with contextlib.suppress(ToolFailedError):  # nsys may record already, or not yet
+            stop_recording(nsys, held.session, held.environment)
+        raise
     began = time.monotonic_ns()
     part.start_ns = began - asked
     say("recording")

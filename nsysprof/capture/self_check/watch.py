@@ -25,6 +25,7 @@ class GpuWatch:
     """Watches the processes that have `environment` in theirs, from entering to leaving.
 
     nsys: its own programs look at the GPUs too, and are not the program's.
+    only_with: a variable; processes without it are not to be recorded, as torch's launcher beside its workers is not.
     devices: returns the share of time that the GPU works (0 to 1) and how many processes use it; None where unknown.
     """
 
@@ -32,11 +33,12 @@ class GpuWatch:
         self,
         nsys: Path | None = None,
         *,
+        only_with: str = "",
         proc: Path = PROC,
         devices: Callable[[], tuple[float, int] | None] | None = None,
     ) -> None:
         self._processes = MarkedProcesses(MARK, proc)
-        self._tools = NsysTools(nsys)
+        self._tools, self._only_with = NsysTools(nsys), only_with
         self._devices = devices or _read_devices
         self._found: dict[int, CudaProcess] = {}
         self._busy_s: float | None = None
@@ -82,7 +84,12 @@ class GpuWatch:
         now = time.monotonic()
         for process in self._processes.look():
             pid = int(process.name)
-            if pid not in self._found and _uses_cuda(process) and not self._tools.has(process):
+            if (
+                pid not in self._found
+                and _uses_cuda(process)
+                and not self._tools.has(process)
+                and self._counts(process)
+            ):
                 self._found[pid] = CudaProcess(pid, name_of(process))
         read = self._devices()
         if read is not None:
@@ -92,6 +99,15 @@ class GpuWatch:
             self._strangers = self._strangers + 1 if users > len(self._found) else 0
             self._is_shared = self._is_shared or self._strangers >= 4
         self._last = now
+
+    def _counts(self, process: Path) -> bool:
+        if not self._only_with:
+            return True
+        try:
+            environment = (process / "environ").read_bytes()
+        except OSError:
+            return False
+        return any(each.startswith(f"{self._only_with}=".encode()) for each in environment.split(b"\0"))
 
 
 def _uses_cuda(process: Path) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 from nsysprof.capture.manifest import Program
 from nsysprof.capture.measured_process import LOGS, WORK
 from nsysprof.capture.rank import RankIdentity
+from nsysprof.capture.self_check.size_watch import MARK as RECORDING
 from nsysprof.capture.self_check.watch import GpuWatch
 from nsysprof.capture.user_program.export_recording import export_recording
 from nsysprof.capture.user_program.program_run import CapturedProgram, ProgramRun
@@ -75,7 +76,7 @@ def run_launcher(run: ProgramRun) -> CapturedProgram:
         logs / f"{name}stdout.log", logs / f"{name}stderr.log", logs / f"{name}nsys.log", run.watchers.stdout,
         run.watchers.stderr,
     )  # fmt: skip
-    watch = GpuWatch(run.nsys)
+    watch = GpuWatch(run.nsys, only_with=RECORDING)
     environment = program_environment() | watch.environment | {VARIABLE: str(launcher)}
     with watch:
         ended = run_streamed(list(plan.argv), streams, environment, say=run.say)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "nsysprof record --seconds 10    # of the only program that `capture --hold` runs",
     "nsysprof record traces/server --steps 50 --pattern 'Decode batch'    # lines that the program prints",
+    "nsysprof record --seconds 30 --keep 10    # again and again until Ctrl-C; the last ten parts are kept",
 )
 
 Folder = Annotated[
@@ -30,6 +31,11 @@ Pattern = Annotated[
 ]
 Watch = Annotated[float, typer.Option(help="Seconds to watch the steps before and after, to compare. 0: do not.")]
 
+Keep = Annotated[
+    int | None,
+    typer.Option(help="Record part after part until Ctrl-C, and keep the last so many.", show_default=False),
+]
+
 
 def record(
     folder: Folder = None,
@@ -37,6 +43,7 @@ def record(
     steps: Steps = None,
     pattern: Pattern = "",
     watch: Watch = 5.0,
+    keep: Keep = None,
     as_json: options.Json = False,
 ) -> None:
     """Record a part of a running program that was started with `nsysprof capture --hold -- PROGRAM`.
@@ -44,18 +51,28 @@ def record(
     The program runs on. Each recording is a capture of its own in the program's folder: recording-1, recording-2.
     """
     from nsysprof.app.measuring import record as use_case
+    from nsysprof.app.measuring.record_windows import record_windows
     from nsysprof.cli.terminal.progress import show_progress
     from nsysprof.cli.terminal.standard_streams import mark_saved
 
     request = use_case.RecordRequest(folder, seconds, steps, pattern, watch)
-    result = use_case.record(request, show_progress(quiet=as_json))
-    mark_saved()
+    progress = show_progress(quiet=as_json)
+    if keep is not None:
+        failure = record_windows(request, keep, lambda result: _show(result, as_json=as_json), progress)
+    else:
+        result = use_case.record(request, progress)
+        mark_saved()
+        _show(result, as_json=as_json)
+        failure = result.failure
+    if failure is not None:
+        raise failure
+
+
+def _show(result: RecordResult, *, as_json: bool) -> None:
     if as_json:
         print_json(_json(result))
     else:
         _print(result)
-    if result.failure is not None:
-        raise result.failure
 
 
 def _json(result: RecordResult) -> dict[str, object]:

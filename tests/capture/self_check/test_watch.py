@@ -27,8 +27,8 @@ time.sleep(60)
 """
 
 
-def start(watch, *arguments):
-    environment = {**os.environ, **watch.environment}
+def start(watch, *arguments, **variables):
+    environment = {**os.environ, **watch.environment, **variables}
     process = subprocess.Popen(
         [sys.executable, "-c", THREAD, *arguments], env=environment, stdout=subprocess.PIPE, process_group=0
     )
@@ -56,6 +56,18 @@ def test_only_the_process_with_a_context_counts_and_not_what_it_forked():
     (found,) = seen.processes
     assert found.pid == processes[0].pid
     assert seen.busy_s is None
+
+
+def test_a_launcher_with_a_context_beside_its_workers_does_not_count():
+    watch = GpuWatch(devices=lambda: None, only_with="NSYSPROF_RECORDING")
+    processes = [start(watch, "cuda"), start(watch, "cuda", NSYSPROF_RECORDING="1")]
+    try:
+        watch.look()
+        seen = watch.seen(is_whole=True)
+    finally:
+        for process in processes:
+            end(process)
+    assert [each.pid for each in seen.processes] == [processes[1].pid]
 
 
 def test_time_and_strangers_by_nvml():

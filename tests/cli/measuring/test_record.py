@@ -148,6 +148,24 @@ def test_parts_of_a_program_that_runs_on(hold, tmp_path):
 
 
 @pytest.mark.slow
+def test_the_last_parts_of_a_program_are_kept_until_it_ends(hold, tmp_path):
+    held = hold("plain", 0)
+    argv = [sys.executable, "-m", "nsysprof", "record", held.folder, "--seconds", "0.3", "--keep", "2"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        lines = [next(line for line in process.stdout if line.startswith("recording in")) for _ in range(3)]
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        assert process.wait(60) in (0, 130)
+    left = sorted(path.name for path in held.folder.glob("recording-*"))
+    assert "recording-3" in lines[-1]
+    assert "recording-1" not in left
+    assert len(left) <= 3
+    for name in left[:2]:
+        assert ranges(held.folder / name / "nsys.sqlite")
+
+
+@pytest.mark.slow
 def test_the_program_asks_for_its_own_recording(hold, tmp_path):
     held = hold("asks", 0, "--duration", "1")
     deadline = time.monotonic() + 60

@@ -1,0 +1,54 @@
+"""Run the use case `record --keep`: one part of a held program after another, of which the last ones are kept."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from nsysprof.app.measuring.record import RecordRequest, RecordResult, record
+from nsysprof.app.progress import SILENT, Progress
+from nsysprof.errors import DataLossError, InterruptedCaptureError, NsysprofError, UsageError
+from nsysprof.files.folder_exchange import remove_path
+from nsysprof.files.output import output_error
+
+_MOST_KEPT = 10_000
+
+
+def record_windows(
+    request: RecordRequest, keep: int, show: Callable[[RecordResult], None], progress: Progress = SILENT
+) -> NsysprofError | None:
+    """Record until the program or the user (Ctrl-C) ends it; return what went wrong, or None.
+
+    keep: how many of the parts are kept; older ones of this call are deleted.
+    show: is called with each part once it is recorded.
+    """
+    if not 1 <= keep <= _MOST_KEPT:
+        raise UsageError(f"--keep {keep} is out of range.", f"Give 1 to {_MOST_KEPT}.")
+    if request.watch_s:
+        request = replace(request, watch_s=0.0)  # the parts follow each other, so nothing lies between to compare with
+    kept: deque[Path] = deque()
+    lost: NsysprofError | None = None
+    while True:
+        try:
+            result = record(request, progress)
+        except KeyboardInterrupt:  # between two parts
+            return lost
+        kept.append(result.folder)
+        if len(kept) > keep:
+            _delete(kept.popleft())
+        show(result)
+        if isinstance(result.failure, DataLossError):
+            lost = lost or result.failure
+        elif isinstance(result.failure, InterruptedCaptureError) or not result.survived:
+            return lost
+        elif result.failure is not None:
+            return result.failure
+
+
+def _delete(folder: Path) -> None:
+    try:
+        remove_path(folder)
+    except OSError as error:
+        raise output_error(folder, error) from error
