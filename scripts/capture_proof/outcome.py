@@ -64,8 +64,8 @@ class Planted:
     """A loss that was planted, and what capture did about it.
 
     expects: "caught": it ends with 12; "recovered": it records again and loses nothing; "again": it records again
-        without what was lost, here whole graphs in place of their kernels; "silent": nothing was lost, and nothing is said;
-        "honest": nothing was lost, or a note says it.
+        without what was lost, here whole graphs in place of their kernels; "silent": nothing was lost, and nothing
+        is said; "honest": nothing was lost, or a note says it.
     """
 
     loss: str

@@ -5,11 +5,12 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from nsysprof.capture.folder import RANKS
+from nsysprof.capture.manifest import NSYS_TRACE
 from nsysprof.capture.measured_process import WORK
 from nsysprof.capture.self_check.reduction import SHORT_S, Reduction
 from nsysprof.capture.user_program.program_plan import ProgramPlan
@@ -18,6 +19,8 @@ from nsysprof.capture.user_program.streamed import Ended
 from nsysprof.files.folder_exchange import remove_path
 from nsysprof.notes import Loss, Note, make_note
 
+# The trace of the first recording, where a later one has the kernels and not the ranges.
+FIRST_TRACE = "first_recording.sqlite"
 # How often a program is recorded again.
 MOST_ATTEMPTS = 3
 
@@ -78,6 +81,13 @@ class KeptRecording:
         for path in self._aside.iterdir():
             path.replace(self._place / path.name)
 
+    def keep_trace(self) -> bool:
+        """Keep the earlier trace under another name, and return whether there is one."""
+        earlier = self._aside / NSYS_TRACE
+        if earlier.is_file():
+            earlier.replace(self._place / FIRST_TRACE)
+        return (self._place / FIRST_TRACE).is_file()
+
     def forget(self) -> None:
         shutil.rmtree(self._aside, ignore_errors=True)
 
@@ -103,8 +113,9 @@ def record_with_less(
         run.plan, run.metrics = replace(plan, less=way.options), () if way.drops_metrics else metrics
         captured, times = record(run), times + 1
         if _is_sound(captured):
+            has_ranges = way.drops_ranges and kept.keep_trace()
             kept.forget()
-            run.manifest.notes.append(recovered_note(way, first.losses[0]))
+            run.manifest.notes.append(recovered_note(way, first.losses[0], has_ranges=has_ranges))
             return captured
         if _work(captured) > _work(best) and captured.ended.exit_code == 0:
             kept.forget()
@@ -129,22 +140,29 @@ def _work(captured: CapturedProgram) -> int:
     return -1 if captured.check is None else captured.check.gpu_work
 
 
-def recovered_note(way: Reduction, loss: Loss) -> Note:
-    """Return the note that a recording with less lost nothing."""
-    options = " ".join(f"--nsys-option={option}" for option in way.options)
+def recovered_note(way: Reduction, loss: Loss, *, has_ranges: bool = False) -> Note:
+    """Return the note that a recording with less lost nothing.
+
+    has_ranges: whether the first trace is kept, because it has the NVTX ranges.
+    """
     return make_note(
         "recorded-again",
         suspects=" ".join(way.suspects),
         why=loss.note.text,
-        without=way.without,
-        options=options,
+        without=f"{way.without}, which {FIRST_TRACE} has" if has_ranges else way.without,
+        options=shlex.join(_given(way.options)),
     )
 
 
 def suspect_note(way: Reduction, plan: ProgramPlan, folder: Path) -> Note:
     """Return the note that names the suspected options and the command that records without them."""
-    options = [f"--nsys-option={option}" for option in (*plan.nsys_options, *way.options)]
     ranks = ["--per-rank"] if plan.per_rank else []
+    options = _given((*plan.nsys_options, *way.options))
     command = ["nsysprof", "capture", "--force", "--out", str(folder), *ranks, *options, "--", *plan.argv]
     how = "known" if way.is_known else "suspected"
     return make_note("suspect-option", suspects=" ".join(way.suspects), how=how, command=shlex.join(command))
+
+
+def _given(options: Sequence[str]) -> list[str]:
+    """Return options of nsys as they are given to capture, which has one of its own for what is traced."""
+    return [each if each.startswith("--trace=") else f"--nsys-option={each}" for each in options]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nsysprof.capture.self_check.known_losses import MEMORY_USAGE, NODE_TRACE, find_known
 from nsysprof.capture.user_program.program_plan import software_trace
@@ -25,6 +25,8 @@ class Reduction:
     without: str
     # Whether counters are not sampled.
     drops_metrics: bool = False
+    # Whether NVTX ranges are not recorded.
+    drops_ranges: bool = False
     # Whether this loss of these versions is known.
     is_known: bool = False
 
@@ -49,10 +51,7 @@ def reductions(
     found = [
         *_without_ranges(used, lost), *_lost_events(used, lost, knows_software_trace), *_missed_processes(used, lost),
     ]  # fmt: skip
-    return tuple(
-        Reduction(each.options, each.suspects, each.without, each.drops_metrics, bool(known & set(each.suspects)))
-        for each in found
-    )
+    return tuple(replace(each, is_known=bool(known & set(each.suspects))) for each in found)
 
 
 def _without_ranges(used: Mapping[str, str], lost: tuple[Lost, ...]) -> Iterator[Reduction]:
@@ -60,7 +59,7 @@ def _without_ranges(used: Mapping[str, str], lost: tuple[Lost, ...]) -> Iterator
     traced = used.get("--trace", "").removeprefix("--trace=")
     left = ",".join(api for api in traced.split(",") if api != "nvtx")
     if Lost.EVENTS in lost and left and left != traced:
-        yield Reduction((f"--trace={left}",), (used["--trace"],), "the NVTX ranges")
+        yield Reduction((f"--trace={left}",), (used["--trace"],), "the NVTX ranges", drops_ranges=True)
 
 
 def _missed_processes(used: Mapping[str, str], lost: tuple[Lost, ...]) -> Iterator[Reduction]:

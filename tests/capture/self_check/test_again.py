@@ -58,6 +58,23 @@ def test_the_option_that_loses_kernels_is_left_out(capture, traces):
     assert not (folder / ".work").exists()
 
 
+def test_the_ranges_of_a_first_recording_that_lost_the_kernels_are_kept(capture, traces, tmp_path):
+    said = "Error when processing events: Source ID=\nCannot find string for an exterior index"
+    builder = TraceBuilder("2025.3")
+    builder.range(1, 5, "xla")
+    builder.call(1, 2, 1)
+    builder.put("DIAGNOSTIC_EVENT", timestamp=1, timestampType=1, source=1, severity=2, text=said, globalPid=1)
+    lossy = builder.write(tmp_path / "lossy.sqlite")
+    done, folder, recordings = capture([("--trace=cuda,nvtx", lossy), ("", traces[0])])
+    assert done.returncode == 0, done.stderr
+    assert "--trace=cuda " in recordings[-1] + " "
+    assert (folder / "nsys.sqlite").read_bytes() == traces[0].read_bytes()
+    assert (folder / "first_recording.sqlite").read_bytes() == lossy.read_bytes()
+    (note,) = json.loads((folder / "manifest.json").read_text())["notes"]
+    assert "the NVTX ranges, which first_recording.sqlite has" in note["text"]
+    assert "Give --trace=cuda to record" in note["next_step"], "an option that capture takes"
+
+
 def test_what_is_lost_each_time_ends_with_12_and_the_best_is_kept(capture, traces):
     done, folder, recordings = capture([("", traces[1])])
     fails(done, 12, "launches and not one kernel")
