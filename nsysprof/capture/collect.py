@@ -26,6 +26,8 @@ class CaseOutcome:
     traced_reason: str = ""
     # The number of calls inside its range in the traced pass.
     calls: int | None = None
+    # How long single calls took under the profiler (ns), where they were timed.
+    traced_ns: tuple[int, ...] = ()
     counted: str = NOT_RUN
     counted_reason: str = ""
 
@@ -62,6 +64,7 @@ class CaseProgress:
             if pass_name == TRACED:
                 outcome.traced, outcome.traced_reason = event["status"], event["reason"]
                 outcome.calls = event.get("calls", self.plan.traced_calls)
+                outcome.traced_ns = tuple(event.get("traced_ns", ()))
             else:
                 outcome.counted, outcome.counted_reason = event["status"], event["reason"]
 

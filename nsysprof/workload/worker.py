@@ -85,8 +85,8 @@ class _Recorder:
 
             self._trace = TorchTrace(job.torch_trace_path, time.time_ns(), job.device)
 
-    def run(self, case: Case) -> int:
-        """Record one case; return the number of calls inside its range."""
+    def run(self, case: Case) -> dict[str, Any]:
+        """Record one case; return the number of calls inside its range, and how long others took that were timed."""
         from nsysprof.workload.measuring.measure import run_traced
         from nsysprof.workload.measuring.memory import release_memory
         from nsysprof.workload.recording.nvtx_ranges import annotate
@@ -96,7 +96,8 @@ class _Recorder:
         release_memory()
         with nullcontext() if self._trace is None else self._trace.record():
             try:
-                return run_traced(case, self._job, mark)
+                found = run_traced(case, self._job, mark)
+                return {"calls": found.calls, "traced_ns": found.values_ns}
             finally:
                 release_memory()  # inside the session, so that the frees are recorded too
 
@@ -123,7 +124,7 @@ def _run_case(job: Job, case: Case, recorder: _Recorder, checks: dict[Case, Any]
     first: whether this is the case's first block in this process.
     """
     if job.pass_name != TIMED:
-        return {"calls": recorder.run(case)}
+        return recorder.run(case)
     from nsysprof.workload.measuring.measure import measure_block
     from nsysprof.workload.measuring.prepared_call import check_case
 

@@ -170,8 +170,27 @@ def capture(request: CaptureRequest, progress: Progress = SILENT) -> CaptureResu
                 inspect=partial(check_grid, cases=len(planned.plan.cases)) if planned.plan.device == "cuda" else None,
             )
         losses = _add_trace(captured, claimed.path)
+        _keep_costs(captured, claimed.path)
         claimed.commit()
     return CaptureResult(captured.manifest, read_results(folder), folder, _failure(captured, folder, losses))
+
+
+def _keep_costs(captured: Captured, folder: Path) -> None:
+    """Write how much longer a call of each case takes while it is recorded, for `analyze`."""
+    from nsysprof.analysis.overview.recording_cost import cost_of
+    from nsysprof.files.json_file import encode_json
+    from nsysprof.files.output import write_whole
+    from nsysprof.results.checks.recording_cost import COSTS, CostsInOneRun
+
+    plan, outcomes = captured.progress.plan, captured.progress.outcomes
+    costs = [
+        cost_of(plan.range_of(case), list(outcome.block.values_ns), list(outcome.traced_ns))
+        for case, outcome in zip(plan.cases, outcomes, strict=True)
+        if outcome.block is not None and outcome.traced_ns and captured.trace is not None
+    ]
+    found = tuple(cost for cost in costs if cost is not None)
+    if found:
+        write_whole(folder / COSTS, encode_json(CostsInOneRun(1, found)))
 
 
 def _split_profilers(request: CaptureRequest) -> tuple[str, CountingPlan | None]:

@@ -1,4 +1,4 @@
-"""Run the use case `record --keep`: one part of a held program after another, of which the last ones are kept."""
+"""Run the use case `record --keep`: one part of a held program after another, and keep the last ones."""
 
 from __future__ import annotations
 

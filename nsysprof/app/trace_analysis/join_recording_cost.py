@@ -76,7 +76,7 @@ def cost_notes(costs: tuple[RangeCost, ...], *, left_out: tuple[str, ...] = (), 
     slowdown, count = first.slowdown, len(costs)
     if in_one_run:
         note = make_note(
-            "recording-cost", "in-one-run", range=first.range, slowdown=slowdown, interval=interval, count=count
+            "recording-cost", "unrecorded", range=first.range, slowdown=slowdown, interval=interval, count=count
         )
     else:
         note = make_note("recording-cost", range=first.range, slowdown=slowdown, interval=interval, count=count)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import time
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from nsysprof.attention.case import Case
-from nsysprof.workload.job import Job
+from nsysprof.workload.job import TRACED, Job
 from nsysprof.workload.measuring.memory import PeakMemory, release_memory
 from nsysprof.workload.measuring.prepared_call import prepared
 from nsysprof.workload.measuring.sustained_load import sustain
@@ -28,6 +28,15 @@ from nsysprof.workload.measuring.timing import (
 
 _MOST_CALLS = 2000
 _OTHER_SAMPLES = 6
+# How many calls are timed while they are recorded, outside their range, and for how long at most (s).
+_LEAST_TIMED, _MOST_TIMED, _TIMED_S = 6, 20, 0.5
+
+
+class TracedCalls(NamedTuple):
+    """The calls in the range of a case, and the times of others under the same profiler, each alone (ns)."""
+
+    calls: int
+    values_ns: tuple[int, ...]
 
 
 def measure_block(case: Case, job: Job, *, first: bool = True) -> dict[str, Any]:
@@ -67,8 +76,8 @@ def measure_block(case: Case, job: Job, *, first: bool = True) -> dict[str, Any]
     }
 
 
-def run_traced(case: Case, job: Job, annotated: AbstractContextManager[None]) -> int:
-    """Warm up the case, run its calls inside `annotated`, and return how many they were.
+def run_traced(case: Case, job: Job, annotated: AbstractContextManager[None]) -> TracedCalls:
+    """Warm up the case, run its calls inside `annotated`, and return how many they were and what recording costs.
 
     There are traced_calls of them, or as many as take traced_seconds. The range ends when the device is idle again.
     """
@@ -81,7 +90,10 @@ def run_traced(case: Case, job: Job, annotated: AbstractContextManager[None]) ->
             for _ in range(count):
                 call()
             synchronize(job.device)
-    return count
+        few = 0
+        if job.pass_name == TRACED and job.profiler == "nsys" and call_s * _LEAST_TIMED <= _TIMED_S:
+            few = min(_MOST_TIMED, int(_TIMED_S / max(call_s, 1e-9)))
+        return TracedCalls(count, time_calls(call, job.device, few, None).values_ns if few else ())
 
 
 def own_stream(device: str) -> AbstractContextManager[Any]:

@@ -134,7 +134,7 @@ def test_parts_of_a_program_that_runs_on(hold, tmp_path):
     assert "nsysprof analyze" in second.stdout
     analysed = run("analyze", held.folder / "recording-1", "--out", tmp_path / "a")
     assert analysed.returncode == 0, analysed.stderr
-    assert "before and after it in the same run" in (tmp_path / "a" / "report.md").read_text()
+    assert "as it takes unrecorded" in (tmp_path / "a" / "report.md").read_text()
     assert (tmp_path / "a" / "recording_cost.csv").read_text().splitlines()[1].startswith("(all steps),")
     assert not (held.folder / "recording-2" / "recording_cost.json").exists(), "nothing told its steps"
 
