@@ -41,6 +41,8 @@ class Unit(StrEnum):
     BYTES_PER_S = "bytes/s"
     TOKENS_PER_S = "tokens/s"
     PER_S = "1/s"
+    JOULES = "J"
+    WATTS = "W"
 
     @property
     def is_text(self) -> bool:

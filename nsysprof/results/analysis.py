@@ -192,6 +192,7 @@ class Analysis:
     memops: pd.DataFrame
     gpu_use: pd.DataFrame
     streams: pd.DataFrame
+    energy: pd.DataFrame
     timeline: Timeline
     notes: tuple[Note, ...]
     idle: Idle | None = None

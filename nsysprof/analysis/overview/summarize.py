@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -37,6 +38,7 @@ from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.analysis.ranges.summarize_ranges import RangeSummary, summarize_ranges
 from nsysprof.analysis.steps.find_steps import find_steps
 from nsysprof.analysis.steps.step_times import time_steps
+from nsysprof.analysis.traffic.energy import by_device
 from nsysprof.attention.policy_file import PolicyFile
 from nsysprof.results.analysis import (
     API_COLUMNS,
@@ -49,6 +51,7 @@ from nsysprof.results.analysis import (
 from nsysprof.results.column_registry.analysis_columns import RANGE_INSTANCES, RANGE_TREE, RANGES
 from nsysprof.results.findings.causes import Findings
 from nsysprof.results.findings.stack_samples import StackSamples
+from nsysprof.results.power_samples import GpuEnergy
 from nsysprof.results.step_times import StepTimes
 from nsysprof.trace.schema import COPY, FILL, MIGRATION, Calls, Ints, Tables, Work
 
@@ -60,6 +63,7 @@ def summarize(
     policy: PolicyFile | None = None,
     stacks: StackSamples | None = None,
     unfold: bool = False,
+    power: Sequence[GpuEnergy] = (),
 ) -> Analysis:
     """Count and attribute everything. All counts come from the rows of one table each, never from a join.
 
@@ -67,6 +71,7 @@ def summarize(
     policy: which attention backends were measured to be the fastest, for the finding attention-backend.
     stacks: what the program's threads did, which gives findings their lines.
     unfold: as summarize_ranges takes it.
+    power: what the GPUs' counters of energy said meanwhile.
     """
     # Sorting and gathering release the GIL, so independent parts run in parallel.
     with ThreadPoolExecutor(1, thread_name_prefix="totals") as pool:
@@ -80,7 +85,15 @@ def summarize(
         sampled = live_metrics(tables)
         summary = summarize_ranges(
             RangeEvidence(
-                tables, attributed, names, found.memory, found.replays, found.launch_calls, sampled[0], caused
+                tables,
+                attributed,
+                names,
+                found.memory,
+                found.replays,
+                found.launch_calls,
+                sampled[0],
+                caused,
+                by_device(power, tables.devices),
             ),
             unfold=unfold,
         )
@@ -104,6 +117,7 @@ def summarize(
         range_api=summary.range_api,
         gpu_use=summary.gpu_use,
         streams=tabulate_streams(tables),
+        energy=summary.energy,
         memops=_memops(tables.work),
         timeline=make_timeline(tables, names, attributed.ranges, found.memory, caused),
         notes=(*whole.notes, *summary.slow, *(() if why.ledger is None else why.ledger.notes)),

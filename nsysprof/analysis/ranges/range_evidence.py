@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +13,7 @@ from nsysprof.analysis.attribution.caused_work import CausedWork, adopted_of_ins
 from nsysprof.analysis.kernel_names.variant_names import Names
 from nsysprof.analysis.overview.memory import DeviceMemory
 from nsysprof.analysis.ranges.range_launches import LaunchCalls
+from nsysprof.results.power_samples import GpuEnergy
 from nsysprof.trace.gpu_metrics_schema import GpuMetrics
 from nsysprof.trace.schema import Int64s, Tables, Work
 
@@ -35,6 +37,8 @@ class RangeEvidence:
     metrics: GpuMetrics | None
     # What ranges adopted and captured; None where only their own launches are asked for.
     caused: CausedWork | None
+    # The energy of GPUs by their number on the machine; empty where it was not sampled.
+    power: Mapping[int, GpuEnergy] = field(default_factory=dict)
 
     @property
     def work(self) -> Work:

@@ -56,15 +56,25 @@ def gpu_use_table(evidence: RangeEvidence, first_ns: Int64s, last_ns: Int64s) ->
     end = np.full(len(pids), (work.start_ns + work.duration_ns).max())
     whole = unit_use_in_groups(metrics, begin, end, np.zeros(len(pids), np.int64), 1, pids, used)
     tables = [_use_rows(pd.DataFrame({"range": [None], "style": [None], "domain": [None]}), whole)]
+    keys, (start, end, pid), group = chosen_instances(evidence, first_ns, last_ns)
+    if len(keys):
+        tables.append(_use_rows(keys, unit_use_in_groups(metrics, start, end, group, len(keys), pid, used)))
+    return pd.concat([each for each in tables if len(each)] or [empty_table(GPU_USE)], ignore_index=True)
+
+
+def chosen_instances(
+    evidence: RangeEvidence, first_ns: Int64s, last_ns: Int64s
+) -> tuple[pd.DataFrame, tuple[Int64s, Int64s, Int64s], Int64s]:
+    """Return the names of families that have settled work; of each such instance its span and process, and its family.
+
+    first_ns, last_ns: when the work of each instance began and ended.
+    """
     first_ns, last_ns = _spans(evidence, first_ns, last_ns)
     keys, number = number_families(evidence)
     chosen = np.flatnonzero((last_ns > first_ns) & _settled(evidence, number))
-    if len(chosen):
-        present, group = np.unique(number[evidence.group[chosen]], return_inverse=True)
-        pid = evidence.attributed.ranges["global_pid"].to_numpy(dtype=np.int64)[chosen]
-        found = unit_use_in_groups(metrics, first_ns[chosen], last_ns[chosen], group, len(present), pid, used)
-        tables.append(_use_rows(keys.iloc[present], found))
-    return pd.concat([each for each in tables if len(each)] or [empty_table(GPU_USE)], ignore_index=True)
+    present, group = np.unique(number[evidence.group[chosen]], return_inverse=True)
+    pid = evidence.attributed.ranges["global_pid"].to_numpy(dtype=np.int64)[chosen]
+    return keys.iloc[present].reset_index(drop=True), (first_ns[chosen], last_ns[chosen], pid), group.astype(np.int64)
 
 
 def number_families(evidence: RangeEvidence) -> tuple[pd.DataFrame, Int64s]:

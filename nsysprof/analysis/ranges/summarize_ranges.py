@@ -16,6 +16,7 @@ from nsysprof.analysis.attribution.work_stretches import OrderedWork
 from nsysprof.analysis.overview.memory import DeviceMemory, peak_in_ranges
 from nsysprof.analysis.ranges.instances import InstanceWork, measure_instances, tabulate_instances
 from nsysprof.analysis.ranges.range_api import range_api_table
+from nsysprof.analysis.ranges.range_energy import energy_table
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.analysis.ranges.range_launches import RangeLaunches, count_launches
 from nsysprof.analysis.ranges.range_traffic import add_traffic, gpu_use_table, number_families
@@ -52,9 +53,10 @@ class RangeSummary:
     slow: tuple[Note, ...]
     # The traffic of the ranges that have work; None without DRAM counters.
     traffic: DramTraffic | None
-    # The rows of gpu_use.csv and of range_api.csv.
+    # The rows of gpu_use.csv, of range_api.csv and of energy.csv.
     gpu_use: pd.DataFrame
     range_api: pd.DataFrame
+    energy: pd.DataFrame
 
 
 def summarize_ranges(evidence: RangeEvidence, *, unfold: bool = False) -> RangeSummary:
@@ -101,6 +103,7 @@ def summarize_ranges(evidence: RangeEvidence, *, unfold: bool = False) -> RangeS
         traffic,
         gpu_use_table(evidence, each.first_ns, each.last_ns),
         range_api_table(evidence, number_families(evidence)),
+        energy_table(evidence, each.first_ns, each.last_ns),
     )
 
 

@@ -60,11 +60,14 @@ def _plan(request: ProgramRequest) -> tuple[ProgramPlan, RankIdentity | None]:
         retry=request.retry,
         probe=request.probe,
         measure_cost=request.measure_cost,
+        power=request.power,
         max_bytes=request.max_bytes,
         keep_report=request.keep_report,
         skip_steps=request.skip_steps,
         steps=request.steps,
     )
+    if plan.power and (launches or identity):
+        raise UsageError("--power is for one trace, and this job has one per rank.", "Leave it out.")
     if plan.measure_cost and (launches or identity):
         raise UsageError("--measure-cost is for one trace, and this job has one per rank.", "Leave it out.")
     if plan.ranks and not (launches or identity):

@@ -18,6 +18,7 @@ class ProgramRequest:
     retry: whether the program is recorded again with less where data was lost; None: where it is short.
     probe: whether options of nsys are tried first where nothing is known of this machine.
     measure_cost: whether the program runs once more with its ranges recorded alone.
+    power: whether the energy that the GPUs use is sampled.
     max_bytes: how much nsys may write while it records; 0: as much as fits.
     keep_report: whether nsys' own reports stay beside the traces.
     profiler: "nsys", "torch", or "auto": nsys where it can run.
@@ -42,6 +43,7 @@ class ProgramRequest:
     retry: bool | None = None
     probe: bool = True
     measure_cost: bool = False
+    power: bool = False
     max_bytes: int = 0
     keep_report: bool = True
     profiler: str = "auto"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from nsysprof.attention.policy_file import PolicyFile
     from nsysprof.results.analysis import Analysis, CaptureRecord
     from nsysprof.results.findings.stack_samples import StackSamples
+    from nsysprof.results.power_samples import GpuEnergy
 
 
 def analyze_one(request: AnalyzeRequest, progress: Progress) -> TraceResult:
@@ -27,6 +29,7 @@ def analyze_one(request: AnalyzeRequest, progress: Progress) -> TraceResult:
     from nsysprof.app.trace_analysis.join_counters import complete_analysis
     from nsysprof.app.trace_analysis.join_memory import join_memory
     from nsysprof.app.trace_analysis.join_recording_cost import join_recording_cost
+    from nsysprof.app.trace_analysis.read_power import read_power
     from nsysprof.app.trace_analysis.read_stacks import read_stacks
     from nsysprof.attention.policy_file import read_policy
     from nsysprof.trace.inputs.resolve_input import identity_of
@@ -50,6 +53,7 @@ def analyze_one(request: AnalyzeRequest, progress: Progress) -> TraceResult:
                 policy=policy,
                 stacks=read_stacks(source, trace),
                 unfold=request.unfold,
+                power=read_power(source, trace),
             )
             analysis, record = complete_analysis(
                 analysis, record, trace, folder=source, report=request.counters, ncu=request.ncu
@@ -74,12 +78,13 @@ def analyze_trace(
     policy: PolicyFile | None = None,
     stacks: StackSamples | None = None,
     unfold: bool = False,
+    power: Sequence[GpuEnergy] = (),
 ) -> Analysis:
     """Read and summarise one SQLite trace.
 
     identity: the file that the user named, as open_trace takes it.
     launched_only: leave out what ranges adopted or captured.
-    policy, stacks, unfold: as summarize takes them.
+    policy, stacks, unfold, power: as summarize takes them.
     """
     from nsysprof.trace.open import open_trace
 
@@ -89,7 +94,12 @@ def analyze_trace(
         from nsysprof.trace.tables import read_tables
 
         return summarize(
-            read_tables(trace, progress=say), launched_only=launched_only, policy=policy, stacks=stacks, unfold=unfold
+            read_tables(trace, progress=say),
+            launched_only=launched_only,
+            policy=policy,
+            stacks=stacks,
+            unfold=unfold,
+            power=power,
         )
 
 

@@ -13,6 +13,7 @@ from nsysprof.capture.folder import NSYS_REPORT, remove_work
 from nsysprof.capture.machine import collect_machine
 from nsysprof.capture.manifest import NSYS_TRACE, Program, program_manifest
 from nsysprof.capture.measured_process import LOGS, WORK
+from nsysprof.capture.power_watch import PowerWatch
 from nsysprof.capture.rank import RankIdentity
 from nsysprof.capture.self_check.again import may_run_again, record_with_less, suspect_note
 from nsysprof.capture.self_check.hook_fault import record_without_hook
@@ -40,6 +41,7 @@ from nsysprof.notes import Note, make_note
 from nsysprof.nsight.nsys import gpu_metrics_options, knows_software_trace, merge_options
 from nsysprof.results.checks.recording_check import RecordingCheck
 from nsysprof.results.missing_source import MissingSource
+from nsysprof.results.power_samples import POWER_FILE
 from nsysprof.units import format_bytes
 
 _LITTLE_SPACE = 2 << 30
@@ -137,8 +139,8 @@ def _again_if_lost(
 def _record_alone(run: ProgramRun) -> CapturedProgram:
     logs = run.folder / LOGS
     report = run.folder / NSYS_REPORT
-    watch = GpuWatch(run.nsys)
-    with watch:
+    watch, power = GpuWatch(run.nsys), PowerWatch() if run.plan.power else None
+    with watch, power or contextlib.nullcontext():
         recorded = record_program(
             run.plan,
             run.nsys,
@@ -153,6 +155,8 @@ def _record_alone(run: ProgramRun) -> CapturedProgram:
     run.manifest.steps += recorded.steps
     run.manifest.notes += recorded.notes
     run.manifest.missing += recorded.missing
+    if power is not None and not power.write(run.folder / POWER_FILE):
+        run.manifest.notes.append(make_note("no-power"))
     run.manifest.program = Program(run.plan.argv, recorded.ended.exit_code)
     run.save()
     failure: NsysprofError | None = recorded.failure

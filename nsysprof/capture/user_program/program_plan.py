@@ -84,6 +84,8 @@ class ProgramPlan:
     keep_report: bool = True
     # Whether to run the program once more with its ranges recorded alone, to measure what recording costs.
     measure_cost: bool = False
+    # Whether the energy that the GPUs use is sampled.
+    power: bool = False
     # Whether to record again with less where data was lost; None: where the program ends by itself and soon.
     retry: bool | None = None
 

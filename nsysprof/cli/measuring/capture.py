@@ -53,6 +53,7 @@ _FOR_PROGRAMS = (
     "retry",
     "probe",
     "measure_cost",
+    "power",
     "max_size",
     "keep_report",
     "hold",
@@ -166,6 +167,10 @@ MeasureCost = Annotated[
         "--measure-cost", help="What recording costs: by a second run, or while held.", rich_help_panel=_PROGRAM
     ),
 ]
+Power = Annotated[
+    bool,
+    typer.Option("--power", help="Sample the energy that the GPUs use, by range.", rich_help_panel=_PROGRAM),
+]
 MaxSize = Annotated[
     float,
     typer.Option(
@@ -218,6 +223,7 @@ def capture(
     retry: Retry = None,
     probe: Probe = True,
     measure_cost: MeasureCost = False,
+    power: Power = False,
     max_size: MaxSize = 0.0,
     keep_report: KeepReport = True,
     hold: Hold = False,
@@ -258,6 +264,7 @@ def capture(
             retry=retry,
             probe=probe,
             measure_cost=measure_cost,
+            power=power,
             max_bytes=int(max_size * 1e6),
             keep_report=keep_report,
             profiler=profiler,

@@ -121,5 +121,7 @@ _FORMATS: dict[Unit, Callable[[float], str]] = {
     Unit.FLOPS: lambda value: format_rate(value, "FLOP/s"),
     Unit.BYTES_PER_S: lambda value: format_rate(value, "B/s"),
     Unit.TOKENS_PER_S: lambda value: format_rate(value, "tokens/s"),
+    Unit.JOULES: lambda value: format_rate(value, "J"),
+    Unit.WATTS: lambda value: f"{value:.0f} W",
     Unit.PER_S: lambda value: f"{format_count(round(value))}/s",
 }

@@ -152,6 +152,32 @@ def gpu_use_table(analysis: Analysis) -> Table | None:
     )
 
 
+def energy_table(analysis: Analysis) -> Table | None:
+    """Return the energy of each range; None where it was not sampled."""
+    found = analysis.energy
+    if not len(found):
+        return None
+    several = found["device_id"].nunique() > 1
+    columns = [Column("range", Unit.NAME), *([Column("device", drop=3)] if several else [])]
+    columns += [
+        Column("n", Unit.COUNT, drop=2),
+        Column("energy", Unit.JOULES),
+        Column("mean power", Unit.WATTS),
+        Column("of the time", Unit.NS, drop=1),
+    ]
+    rows = []
+    for row in found.to_dict("records"):
+        name = _WHOLE_TRACE if row["range"] is None else row["range"]
+        label = f"{row['domain']}:{name}" if row["domain"] else name
+        energy = Cell(known(row["energy_j"]), error=known(row["error_j"]), reason=row["reason"])
+        device = [row["device_id"]] if several else []
+        rows.append((label, *device, row["instances"], energy, known(row["mean_w"]), row["covered_ns"]))
+    shown = rows[:MOST_ROWS]
+    return make_table(
+        "Energy of the board while work ran", columns, shown, total_rows=len(rows), source="energy.csv", terminal_rows=8
+    )
+
+
 def memop_table(analysis: Analysis) -> Table:
     """Return copies and fills by operation."""
     columns = {

@@ -155,6 +155,21 @@ RANGE_API = TableFile("analysis", "range_api.csv", "One row per range and CUDA A
     number("wall_pct", "%", "That sum in percent of the wall time of the range; empty for start/end ranges, whose "
            "calls may overlap.", nullable=True),
 ))  # fmt: skip
+ENERGY = TableFile("analysis", "energy.csv", "One row per range and GPU, of a capture with `--power`; without `range`, "
+                   "from the first to the last work of the trace.", (
+    text("range", "Name of the range, counters folded; empty for the whole trace.", nullable=True),
+    text("style", "`PushPop` or `StartEnd`.", nullable=True),
+    text("domain", "NVTX domain; empty for the default one.", nullable=True),
+    integer("device_id", "", "Number of the GPU on the machine."),
+    integer("instances", "", "How many instances after the warm-up it is of."),
+    integer("covered_ns", "ns", "The time from the first to the last work of each instance, each moment once."),
+    number("energy_j", "J", "What the whole board used in that time, by its own counter.", nullable=True),
+    number("error_j", "J", "Bound on the distance of the truth from `energy_j`, if the counter is right: between two "
+           "changes of the counter only the sum is known.", nullable=True),
+    number("mean_w", "W", "`energy_j` by `covered_ns`.", nullable=True),
+    integer("period_ns", "ns", "How often the counter changed."),
+    text("reason", "Why the energy is unknown; empty where it is known."),
+))  # fmt: skip
 STREAMS = TableFile("analysis", "streams.csv", "One row per CUDA stream that ran anything, the busiest first.", (
     integer("device_id", "", "Number of the GPU on the machine."),
     text("stream", "The stream's number, with its GPU, process and context where the number alone is not unique."),
@@ -330,6 +345,7 @@ FILES = (
     RANGE_TREE,
     API,
     STREAMS,
+    ENERGY,
     RANGE_API,
     GPU_USE,
     MEMOPS,

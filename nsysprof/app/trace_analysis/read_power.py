@@ -1,0 +1,62 @@
+"""Read the energy that the GPUs of a captured program used, by the clock of its trace."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nsysprof.errors import TraceError
+from nsysprof.results.power_samples import POWER_COLUMNS, POWER_FILE
+
+if TYPE_CHECKING:
+    from nsysprof.results.power_samples import GpuEnergy
+
+_LARGEST_BYTES = 512 << 20
+_LARGEST = 2**62
+
+
+def read_power(source: Path, trace: Path) -> Sequence[GpuEnergy]:
+    """Return the samples of a capture folder, one entry a GPU; none without samples, or without a clock to place them.
+
+    Raises TraceError for a file that is damaged. trace: the SQLite file of the capture.
+    """
+    path = source / POWER_FILE
+    if not source.is_dir() or not path.is_file():
+        return ()
+    from nsysprof.app.trace_analysis.join_memory import session_start_ns
+
+    start_ns = session_start_ns(trace)
+    return () if start_ns is None else parse_power(path, start_ns)
+
+
+def parse_power(path: Path, start_ns: int) -> Sequence[GpuEnergy]:
+    """Return the samples of a file. start_ns: when the clock of the session began (ns since 1970)."""
+    import numpy as np
+
+    from nsysprof.results.power_samples import GpuEnergy
+
+    damaged = TraceError(f"{path} is damaged: it is not a table of energy.", "Remove it, and analyze again.")
+    found: dict[str, list[tuple[int, int]]] = {}
+    try:
+        if path.stat().st_size > _LARGEST_BYTES:
+            raise damaged
+        with path.open(encoding="ascii", newline="") as file:
+            rows = csv.reader(file)
+            if tuple(next(rows, ())) != POWER_COLUMNS:
+                raise damaged
+            for at, gpu, energy in rows:
+                if not (0 <= int(at) < _LARGEST and 0 <= int(energy) < _LARGEST and len(gpu) < 100):
+                    raise damaged
+                found.setdefault(gpu, []).append((int(at) - start_ns, int(energy)))
+    except (ValueError, csv.Error, UnicodeError) as error:
+        raise damaged from error
+    series = []
+    for index, (gpu, samples) in enumerate(found.items()):
+        table = np.array(samples, dtype=np.int64)
+        if (np.diff(table, axis=0) < 0).any():  # another driver, or a clock that was set back
+            raise damaged
+        kept = np.concatenate([[True], np.diff(table[:, 0]) > 0])
+        series.append(GpuEnergy(gpu, index, table[kept, 0], table[kept, 1]))
+    return series

@@ -1,0 +1,104 @@
+"""Sample the energy that the GPUs use while a program runs, from their own counters (NVML)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+
+from nsysprof.files.output import write_whole
+from nsysprof.results.power_samples import POWER_COLUMNS
+
+# The counters of H200s change less often than this.
+_EVERY_S = 0.01
+# Four days of changes of one board's counter.
+_MOST_CHANGES = 4_000_000
+ReadEnergy = Callable[[], Mapping[str, int]]
+
+
+class PowerWatch:
+    """Samples the energy of every GPU from entering to leaving, and keeps the moments at which a counter changed.
+
+    read: returns the energy of each GPU (mJ) by its name; None where NVML cannot tell.
+    """
+
+    def __init__(self, read: ReadEnergy | None = None) -> None:
+        self._read = read or find_counters()
+        self._changes: list[tuple[int, str, int]] = []
+        self._last: dict[str, int] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="nsysprof-power", daemon=True)
+
+    @property
+    def can_read(self) -> bool:
+        """Return whether the GPUs have counters that can be read."""
+        return self._read is not None
+
+    def __enter__(self) -> PowerWatch:
+        if self._read is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _at: TracebackType | None
+    ) -> None:
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def write(self, path: Path) -> bool:
+        """Write the samples as CSV; return whether there were any. Raises OutputError."""
+        if not self._changes:
+            return False
+        lines = [",".join(POWER_COLUMNS), *(f"{at},{gpu},{energy}" for at, gpu, energy in self._changes), ""]
+        write_whole(path, "\n".join(lines).encode())
+        return True
+
+    def look(self) -> None:
+        """Look once at every counter."""
+        before = time.time_ns()
+        found = {} if self._read is None else self._read()
+        at = (before + time.time_ns()) // 2
+        for gpu, energy in found.items():
+            if self._last.get(gpu) != energy and len(self._changes) < _MOST_CHANGES:
+                self._last[gpu] = energy
+                self._changes.append((at, gpu, energy))
+
+    def _watch(self) -> None:
+        self.look()
+        while not self._over.wait(_EVERY_S):
+            self.look()
+        self.look()
+
+
+def find_counters() -> ReadEnergy | None:
+    """Return a function that reads the energy of every GPU by UUID; None without NVML or without such a counter."""
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    try:
+        pynvml.nvmlInit()
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        names = [_text(pynvml.nvmlDeviceGetUUID(handle)) for handle in handles]
+        for handle in handles:
+            pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
+    except pynvml.NVMLError:
+        return None
+
+    def read() -> Mapping[str, int]:
+        found = {}
+        for name, handle in zip(names, handles, strict=True):
+            try:
+                found[name] = int(pynvml.nvmlDeviceGetTotalEnergyConsumption(handle))
+            except pynvml.NVMLError:  # a board that was lost meanwhile
+                continue
+        return found
+
+    return read if names else None
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,49 @@
+"""The energy of ranges, from the counter of a board whose power is known in every millisecond."""
+
+import numpy as np
+import pytest
+
+from nsysprof.analysis.overview.summarize import summarize
+from nsysprof.analysis.ranges.range_energy import NOT_SAMPLED, TOO_SHORT
+from nsysprof.results.power_samples import GpuEnergy
+from nsysprof.trace.open import open_trace
+from nsysprof.trace.tables import read_tables
+from tests.builders.build_trace import TraceBuilder
+
+MS = 1_000_000
+
+
+def energy_of(tmp_path, last_ms=4000):
+    """Return energy.csv by range: `hard` works for a second at 700 W, `rest` for one at 100 W, `short` for 1 ms."""
+    builder = TraceBuilder()
+    builder.gpu()
+    for number, (name, at, length) in enumerate((("hard", 0, 1000), ("rest", 1000, 1000), ("short", 2000, 1))):
+        builder.range(at * MS, (at + length) * MS, name)
+        builder.call(at * MS, at * MS + 10, number + 1)
+        builder.kernel(at * MS, (at + length) * MS, number + 1)
+    power = [700] * 1000 + [100] * 1000 + [400] * 2000
+    energy = np.concatenate([[0], np.cumsum(power)])
+    at = np.arange(0, last_ms + 1, 100)
+    samples = GpuEnergy("GPU-0", 0, at * MS, energy[at].astype(np.int64))
+    with open_trace(builder.write(tmp_path / "t.sqlite")) as trace:
+        return summarize(read_tables(trace), power=[samples]).energy.set_index("range", drop=False)
+
+
+def test_ranges_have_the_energy_of_the_time_of_their_work(tmp_path):
+    found = energy_of(tmp_path)
+    assert found.loc["hard", ["energy_j", "mean_w"]].tolist() == [
+        pytest.approx(700, rel=1e-3),
+        pytest.approx(700, rel=1e-3),
+    ]
+    assert found.loc["rest", "energy_j"] == pytest.approx(100, rel=1e-3)
+    assert (found["error_j"].dropna() < 1).all()
+    assert found.loc["short", ["energy_j", "error_j"]].isna().all()
+    assert found.loc["short", "reason"] == TOO_SHORT
+    assert found.iloc[0]["range"] is None
+    assert found.iloc[0]["period_ns"] == 100 * MS
+
+
+def test_energy_is_unknown_where_sampling_ended_early(tmp_path):
+    found = energy_of(tmp_path, last_ms=1500)
+    assert found.loc["hard", "energy_j"] == pytest.approx(700, rel=1e-3)
+    assert found.loc["rest", "reason"] == NOT_SAMPLED
