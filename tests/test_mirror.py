@@ -9,6 +9,7 @@ PACKAGE = Path(__file__).parents[1] / "nsysprof"
 ACROSS = {
     "analysis/test_parity.py": "every number against nsys stats",
     "analysis/test_recorded_forms.py": "figures of programs whose source says every launch",
+    "analysis/test_training_ranges.py": "what backward adopts in real trainings",
     "analysis/test_random_programs.py": "every number of traces whose truth is known",
     "analysis/attribution/test_many_pairs.py": "as many pairs of ranges and launches as no program has",
     "capture/test_counted_gpu.py": "ncu over a grid",

@@ -193,6 +193,7 @@ class Analysis:
     gpu_use: pd.DataFrame
     streams: pd.DataFrame
     energy: pd.DataFrame
+    collectives: pd.DataFrame
     timeline: Timeline
     notes: tuple[Note, ...]
     idle: Idle | None = None

@@ -197,6 +197,9 @@ class Tables:
     graph_nodes: pd.DataFrame | None = None
     # What nsys says of processes that use no CUDA, where another one does; severity and text.
     helper_diagnostics: list[tuple[int, str]] = field(default_factory=list)
+    # What NCCL's ranges say of their calls, with the columns of collective_payloads, NULL for what they do not say;
+    # None: no range of the trace has such a payload.
+    payloads: pd.DataFrame | None = None
     # Process id, context and stream of every stream whose creation was recorded.
     known_streams: frozenset[tuple[int, int, int]] = frozenset()
 

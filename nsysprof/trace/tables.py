@@ -14,6 +14,7 @@ from nsysprof.trace.open import Trace
 from nsysprof.trace.schema import KERNEL, NULL, PID_MASK, Calls, Int64s, Tables, Work
 from nsysprof.trace.sqlite.compiled_reader_check import compiled_reader_problem, slow_reader_note
 from nsysprof.trace.table_readers.calls import read_calls
+from nsysprof.trace.table_readers.collective_payloads import read_collective_payloads
 from nsysprof.trace.table_readers.devices import read_gpus
 from nsysprof.trace.table_readers.gpu_metrics import read_gpu_metrics
 from nsysprof.trace.table_readers.graph_nodes import read_graph_nodes
@@ -46,7 +47,7 @@ def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> 
             ranges, memory = read_ranges(trace, strings), read_memory(trace, gpus)
             metrics = read_gpu_metrics(trace, gpus)
             syncs, overheads = read_syncs(trace), read_overheads(trace)
-            nodes = read_graph_nodes(trace)
+            nodes, payloads = read_graph_nodes(trace), read_collective_payloads(trace)
             (calls, call_ids), (work, work_ids, recorded) = reading_calls.result(), reading_work.result()
         except BaseException:
             trace.limits.cancelled.set()  # the pool waits for tasks that have begun
@@ -80,6 +81,7 @@ def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> 
         syncs=match_table(syncs, calls, call_ids),
         overheads=overheads,
         graph_nodes=nodes,
+        payloads=payloads,
     )
 
 

@@ -21,7 +21,7 @@ _UPDATES = re.compile(r"^(cuda|cu)GraphExec(Update|\w*NodeSetParams)")
 
 RESOLVED, NOT_RECORDED, NO_NODES, UPDATED = range(4)
 UNRESOLVED = {
-    NOT_RECORDED: "whose nodes were created while nothing was recorded",
+    NOT_RECORDED: "of graphs whose nodes were created while nothing was recorded",
     NO_NODES: "of graphs whose nodes' creators this nsys does not record",
     UPDATED: "of graphs that may have been updated since their nodes were created",
 }

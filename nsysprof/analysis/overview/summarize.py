@@ -38,6 +38,7 @@ from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.analysis.ranges.summarize_ranges import RangeSummary, summarize_ranges
 from nsysprof.analysis.steps.find_steps import find_steps
 from nsysprof.analysis.steps.step_times import time_steps
+from nsysprof.analysis.traffic.collectives import tabulate_collectives
 from nsysprof.analysis.traffic.energy import by_device
 from nsysprof.attention.policy_file import PolicyFile
 from nsysprof.results.analysis import (
@@ -94,7 +95,7 @@ def summarize(
                 sampled[0],
                 caused,
                 by_device(power, tables.devices),
-            ),
+            ),  # fmt: skip
             unfold=unfold,
         )
     whole = outline(tables, found, totals.result(), sampled, summary.traffic)
@@ -102,6 +103,7 @@ def summarize(
     if not whole.is_counted or (tables.calls is None and len(tables.work)):
         _make_work_unknown(summary, knows_launches=bool(whole.totals.launch_count))
     why = _explain(tables, found, policy, stacks) if whole.is_counted and not len(found.replays[1]) else _Explained()
+    collectives, of_collectives = tabulate_collectives(tables, names)
     return Analysis(
         trace=whole.trace,
         devices=whole.devices,
@@ -118,9 +120,10 @@ def summarize(
         gpu_use=summary.gpu_use,
         streams=tabulate_streams(tables),
         energy=summary.energy,
+        collectives=collectives,
         memops=_memops(tables.work),
         timeline=make_timeline(tables, names, attributed.ranges, found.memory, caused),
-        notes=(*whole.notes, *summary.slow, *(() if why.ledger is None else why.ledger.notes)),
+        notes=(*whole.notes, *summary.slow, *of_collectives, *(() if why.ledger is None else why.ledger.notes)),
         idle=None if why.ledger is None else why.ledger.idle,
         findings=why.findings,
         step_times=why.step_times,

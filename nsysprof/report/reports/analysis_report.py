@@ -19,6 +19,7 @@ from nsysprof.report.sections.overview import overview_sections
 from nsysprof.report.sections.recording_cost import recording_cost_table
 from nsysprof.report.sections.trace_tables import (
     api_table,
+    collective_table,
     energy_table,
     gpu_use_table,
     kernel_counter_table,
@@ -124,7 +125,8 @@ def figure_sections(figures: Sequence[Figure]) -> list[Section]:
 def _trace_section(analysis: Analysis, tier: str) -> Section:
     tables = (
         range_table(analysis), stream_table(analysis), kernel_table(analysis), kernel_counter_table(analysis),
-        gpu_use_table(analysis), energy_table(analysis), memop_table(analysis), api_table(analysis),
+        collective_table(analysis), gpu_use_table(analysis),
+        energy_table(analysis), memop_table(analysis), api_table(analysis),
         range_api_table(analysis),
     )  # fmt: skip
     return Section("", tuple(with_tier(table, tier) for table in tables if table is not None))

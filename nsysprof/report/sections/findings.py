@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nsysprof.report.document import Cell, Column, Item, Lines, Ranking, Section, Table, Unit, make_table
+from nsysprof.report.sections.range_labels import range_label
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.findings.causes import LEAST_SHARE, Finding, Findings, Idle
 from nsysprof.units import format_ns
@@ -20,7 +21,7 @@ def idle_sections(analysis: Analysis) -> list[Section]:
 
 def _findings(found: Findings) -> Section:
     of_trace = "the trace" if found.steps == 1 else "what the trace repeats"
-    step = of_trace if found.per == "trace" else f"a step ({found.per})"
+    step = of_trace if found.per == "trace" else f"a step ({range_label(found.per)})"
     busy_pct = 100 * found.busy_ns / found.recorded_ns if found.recorded_ns else None
     share = "" if busy_pct is None else f" ({busy_pct:.{int(busy_pct < 10)}f} %)"
     whole = f"{format_ns(found.recorded_ns)} for {step}; the GPU works for {format_ns(found.busy_ns)}{share} of it"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nsysprof.report.document import Bars, Lines, Part, Section, Segment, StackedBar
+from nsysprof.report.sections.range_labels import range_label
 from nsysprof.report.sections.vocabulary import IDLE_WORDS, words_for
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.step_times import StepPart, StepTimes
@@ -28,7 +29,13 @@ def overview_sections(analysis: Analysis) -> list[Section]:
     parts: list[Part] = []
     if times.are_steps:
         lines += [_step_line(times), *_slow_lines(times)]
-    of = f"of a step ({times.per})" if times.per and times.are_steps else "of a step" if times.are_steps else ""
+    of = (
+        f"of a step ({range_label(times.per)})"
+        if times.per and times.are_steps
+        else "of a step"
+        if times.are_steps
+        else ""
+    )
     for device in devices:
         title = f"Where the time {of or 'of the trace'} goes"
         parts.append(StackedBar(title + (f", device {device}" if len(devices) > 1 else ""), _segments(times, device)))

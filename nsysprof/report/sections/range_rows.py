@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from nsysprof.report.sections.range_labels import range_label
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.device_limits.roof import known
 
@@ -32,6 +33,8 @@ class RangeRow:
     """A place of the tree. numbers: by the names of columns of range_tree.csv and ranges.csv, None for unknown."""
 
     name: str
+    # The range's own name, which `name` may shorten.
+    full: str
     depth: int
     numbers: Mapping[str, Any]
 
@@ -76,7 +79,9 @@ def range_rows(analysis: Analysis) -> list[RangeRow]:
     above: list[int] = []  # the row of each open place, by depth
     for cells in tree.to_dict("records"):
         more = by_name.get(_key(cells), {}) if places[_key(cells)] == 1 else {}
-        place = RangeRow(_label(cells), int(cells["depth"]), {**_unknown(), **more, **_known(cells)})
+        place = RangeRow(
+            _label(cells), str(cells["range"]), int(cells["depth"]), {**_unknown(), **more, **_known(cells)}
+        )
         del above[place.depth :]
         children.setdefault(above[-1] if above else -1, []).append(place)
         above += [len(rows)] * (place.depth + 1 - len(above))
@@ -119,7 +124,9 @@ def _unknown() -> dict[str, Any]:
 
 
 def _label(row: Mapping[Any, Any]) -> str:
-    return f"{row['domain']}:{row['range']}" if row["domain"] else str(row["range"])
+    name = str(row["range"])
+    label = range_label(name)
+    return f"{row['domain']}:{label}" if row["domain"] and label == name else label
 
 
 def _known(row: Mapping[Any, Any]) -> dict[str, Any]:
@@ -132,7 +139,7 @@ def _folded(rows: list[RangeRow]) -> RangeRow:
     for name in _ADDED:
         values = [row.numbers[name] for row in rows]
         numbers[name] = None if None in values else sum(values)
-    return RangeRow(f"({len(rows):,} more)", rows[0].depth, numbers)
+    return RangeRow(f"({len(rows):,} more)", "", rows[0].depth, numbers)
 
 
 def _of_names(ranges: pd.DataFrame) -> list[dict[Any, Any]]:

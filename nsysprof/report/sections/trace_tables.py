@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from nsysprof.report.document import Cell, Column, Table, Unit, make_table
+from nsysprof.report.sections.range_labels import range_label
 from nsysprof.report.sections.range_rows import RangeRow, range_rows
 from nsysprof.report.sections.vocabulary import words_for
 from nsysprof.results.analysis import Analysis
@@ -58,7 +59,7 @@ def _range_cells(row: RangeRow, caused: Sequence[str], *, settled: bool, sampled
     numbers = row.numbers
     dram = [Cell(numbers[f"dram_{way}_bytes"], error=numbers[f"dram_{way}_error_bytes"]) for way in ("read", "write")]
     return (
-        row.name,
+        Cell(row.name, full=row.full if range_label(row.full) != row.full else ""),
         numbers["instances"],
         numbers["launch_count"],
         row.sum_of("kernel_count"),
@@ -152,6 +153,43 @@ def gpu_use_table(analysis: Analysis) -> Table | None:
     )
 
 
+def collective_table(analysis: Analysis) -> Table | None:
+    """Return NCCL's collectives with their bus bandwidth; None without any."""
+    if not len(analysis.collectives):
+        return None
+    found = analysis.collectives
+    several = found["device_id"].nunique() > 1
+    columns = [
+        Column("operation", Unit.NAME),
+        *([Column("device", drop=6)] if several else []),
+        Column("ranks", Unit.COUNT, drop=5),
+        Column("message", Unit.BYTES),
+        Column("n", Unit.COUNT, drop=3),
+        Column("total", Unit.NS),
+        Column("median", Unit.NS, drop=2),
+        Column("bus bandwidth", Unit.BYTES_PER_S),
+        Column("its best", Unit.BYTES_PER_S, drop=1),
+    ]
+    rows = []
+    for row in found.head(MOST_ROWS).to_dict("records"):
+        size, rate = known(row["message_bytes"]), known(row["bus_bytes_per_s"])
+        rows.append((
+            row["operation"],
+            *([row["device_id"]] if several else []),
+            known(row["ranks"]),
+            Cell(size, reason="unknown" if size is None else ""),
+            row["kernel_count"],
+            row["kernel_total_ns"],
+            row["kernel_med_ns"],
+            Cell(rate, reason="unknown" if rate is None else ""),
+            known(row["most_bus_bytes_per_s"]),
+        ))  # fmt: skip
+    title = "Collectives of NCCL (times include waiting for other ranks)"
+    return make_table(
+        title, columns, rows, total_rows=len(found), source="collectives.csv", terminal_rows=10, document_rows=20
+    )
+
+
 def energy_table(analysis: Analysis) -> Table | None:
     """Return the energy of each range; None where it was not sampled."""
     found = analysis.energy
@@ -238,7 +276,8 @@ def range_api_table(analysis: Analysis) -> Table | None:
         "wall_pct": Column("of wall", Unit.SHARE),
     }
     title = "API calls by range"
-    return _from_frame(title, analysis.range_api, columns, "range_api.csv", terminal_rows=8, document_rows=20)
+    named = analysis.range_api.assign(range=[range_label(str(name)) for name in analysis.range_api["range"]])
+    return _from_frame(title, named, columns, "range_api.csv", terminal_rows=8, document_rows=20)
 
 
 def _from_frame(title: str, frame: pd.DataFrame, columns: Mapping[str, Column], source: str, **fields: Any) -> Table:

@@ -155,6 +155,23 @@ RANGE_API = TableFile("analysis", "range_api.csv", "One row per range and CUDA A
     number("wall_pct", "%", "That sum in percent of the wall time of the range; empty for start/end ranges, whose "
            "calls may overlap.", nullable=True),
 ))  # fmt: skip
+COLLECTIVES = TableFile("analysis", "collectives.csv", "One row per GPU, operation of NCCL, number of ranks and size "
+                        "of message.", (
+    integer("device_id", "", "Number of the GPU on the machine."),
+    text("operation", "`AllReduce`, `AllGather` and so on, as in the kernel's name."),
+    integer("ranks", "", "Ranks of the communicator.", nullable=True),
+    integer("message_bytes", "B", "Size of a message as NCCL says it: of a gathering or scattering operation, one "
+            "rank's part; of sends and receives that were launched together, the larger sum.", nullable=True),
+    integer("kernel_count", "", "Number of kernels."),
+    integer("total_bytes", "B", "`message_bytes` of all of them.", nullable=True),
+    integer("kernel_total_ns", "ns", "Sum of the durations of the kernels, waiting for other ranks included."),
+    integer("kernel_med_ns", "ns", "Their median."),
+    integer("kernel_min_ns", "ns", "The shortest."),
+    number("bus_bytes_per_s", "B/s", "Median over the kernels of the bandwidth over the slowest link, as NVIDIA's "
+           "nccl-tests define it (`busbw`).", nullable=True),
+    number("most_bus_bytes_per_s", "B/s", "The same of the kernel that waited least.", nullable=True),
+    text("reason", "Why a size or a bandwidth is unknown; empty where both are known."),
+))  # fmt: skip
 ENERGY = TableFile("analysis", "energy.csv", "One row per range and GPU, of a capture with `--power`; without `range`, "
                    "from the first to the last work of the trace.", (
     text("range", "Name of the range, counters folded; empty for the whole trace.", nullable=True),
@@ -345,6 +362,7 @@ FILES = (
     RANGE_TREE,
     API,
     STREAMS,
+    COLLECTIVES,
     ENERGY,
     RANGE_API,
     GPU_USE,

@@ -89,7 +89,7 @@ def test_nodes_that_were_created_before_the_recording_have_that_reason(tmp_path)
     replay(builder, 9_000, 3, 900)
     analysis = analyze(builder, tmp_path)
     assert captured(analysis)["layer0"] == 4
-    assert analysis.coverage.graph_reasons == {"whose nodes were created while nothing was recorded": 3}
+    assert analysis.coverage.graph_reasons == {"of graphs whose nodes were created while nothing was recorded": 3}
 
 
 def test_a_trace_without_node_events_says_so(tmp_path):
@@ -114,7 +114,7 @@ def test_a_ring_of_copies_ends(tmp_path):
     create(builder, 11, 201, 200)
     replay(builder, 5_000, 1, 200)
     assert analyze(builder, tmp_path).coverage.graph_reasons == {
-        "whose nodes were created while nothing was recorded": 3
+        "of graphs whose nodes were created while nothing was recorded": 3
     }
 
 

@@ -1,0 +1,226 @@
+"""Compute the bytes and the bus bandwidth of NCCL's collectives, from the sizes that NCCL says in its NVTX payloads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.analysis.kernel_names.variant_names import Names
+from nsysprof.notes import Note, make_note
+from nsysprof.results.column_registry.analysis_columns import COLLECTIVES
+from nsysprof.results.column_registry.csv_table import empty_table
+from nsysprof.trace.schema import NULL, PID_MASK, Int64s, Tables
+
+DOMAIN = "NCCL"
+NO_PAYLOADS = "the trace has no NVTX payloads of NCCL"
+IN_GRAPH = "its kernel is of a CUDA graph"
+GROUPED = "several calls were launched together"
+NO_CALL = "no call of NCCL that launched it is in the trace"
+NO_RANKS = "its communicator was made before the recording"
+
+
+def _all_ranks_factor(ranks: int) -> float:
+    return float(ranks - 1)
+
+
+# By the calls of NCCL: the name in kernels, and how many bytes go over the slowest link for each byte of the message,
+# by the number of ranks, as in NVIDIA's nccl-tests ("bus bandwidth"). NCCL says the bytes of one rank's part for the
+# operations that gather or scatter.
+_OPERATIONS: Mapping[str, tuple[str, Callable[[int], float] | None]] = {
+    "ncclAllReduce": ("AllReduce", lambda ranks: 2 * (ranks - 1) / ranks),
+    "ncclAllGather": ("AllGather", _all_ranks_factor),
+    "ncclReduceScatter": ("ReduceScatter", _all_ranks_factor),
+    "ncclBroadcast": ("Broadcast", None),
+    "ncclBcast": ("Broadcast", None),
+    "ncclReduce": ("Reduce", None),
+    "ncclAlltoAll": ("SendRecv", _all_ranks_factor),
+    "ncclSend": ("SendRecv", None),
+    "ncclRecv": ("SendRecv", None),
+}
+_KERNEL_OPERATIONS = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "SendRecv", "Reduce")
+
+
+@dataclass(frozen=True)
+class _Collective:
+    """What one kernel of NCCL moved. bus_bytes: over the slowest link; None is unknown, for the reason."""
+
+    operation: str
+    message_bytes: int | None = None
+    ranks: int | None = None
+    bus_bytes: float | None = None
+    reason: str = ""
+
+
+def tabulate_collectives(tables: Tables, names: Names) -> tuple[pd.DataFrame, list[Note]]:
+    """Return the rows of collectives.csv, and a note where sizes are unknown."""
+    work = tables.work
+    rows = np.flatnonzero((names.category == "nccl")[names.numbers(work.variant[: work.kernels])])
+    if len(rows) == 0:
+        return empty_table(COLLECTIVES), []
+    texts = names.texts[names.numbers(work.variant[rows])]
+    found = _collectives(tables, rows, [_operation_of(str(text)) for text in texts])
+    table = pd.DataFrame(
+        {
+            "device_id": work.device_of[work.variant[rows]],
+            "operation": [each.operation for each in found],
+            "ranks": pd.array([each.ranks for each in found], dtype="Int64"),
+            "message_bytes": pd.array([each.message_bytes for each in found], dtype="Int64"),
+            "reason": [each.reason for each in found],
+            "duration_ns": work.duration_ns[rows].astype(np.int64),
+            "rate": [np.nan if each.bus_bytes is None else each.bus_bytes for each in found],
+        }
+    )
+    table["rate"] = table["rate"] / (table["duration_ns"].clip(lower=1) / 1e9)
+    return _sum_up(table), _notes(found)
+
+
+def _sum_up(table: pd.DataFrame) -> pd.DataFrame:
+    """Return one row for each device, operation, number of ranks, size and reason; those with the most time first."""
+    keys = ["device_id", "operation", "ranks", "message_bytes", "reason"]
+    grouped = table.groupby(keys, sort=False, dropna=False)
+    found = grouped.agg(
+        kernel_count=("duration_ns", "size"),
+        kernel_total_ns=("duration_ns", "sum"),
+        kernel_med_ns=("duration_ns", "median"),
+        kernel_min_ns=("duration_ns", "min"),
+        bus_bytes_per_s=("rate", "median"),
+        most_bus_bytes_per_s=("rate", "max"),
+    ).reset_index()
+    found["total_bytes"] = found["message_bytes"] * found["kernel_count"]
+    found["kernel_med_ns"] = found["kernel_med_ns"].round().astype("int64")
+    return found.sort_values("kernel_total_ns", ascending=False, kind="stable")[list(COLLECTIVES.names)].reset_index(
+        drop=True
+    )
+
+
+def _operation_of(kernel: str) -> str:
+    """Return the operation in the name of a kernel."""
+    low = kernel.lower()
+    return next((each for each in _KERNEL_OPERATIONS if each.lower() in low), "other")
+
+
+def _notes(found: Sequence[_Collective]) -> list[Note]:
+    unknown = [each.reason for each in found if each.message_bytes is None]
+    if not unknown:
+        return []
+    reasons = list(dict.fromkeys(unknown))
+    return [make_note("collective-sizes-unknown", count=len(unknown), all=len(found), reasons="; ".join(reasons))]
+
+
+def _collectives(tables: Tables, rows: Int64s, operations: Sequence[str]) -> list[_Collective]:
+    """Return what each of the kernels moved. operations: by the kernels' names."""
+    launch, calls, work = tables.launch[rows], tables.calls, tables.work
+    in_graph = work.in_graph_of[work.variant[rows]]
+    usual = NO_PAYLOADS if tables.payloads is None else NO_CALL
+    found = [
+        _Collective(operation, reason=IN_GRAPH if graph else usual)
+        for operation, graph in zip(operations, in_graph, strict=True)
+    ]
+    if tables.payloads is None or calls is None or tables.ranges is None:
+        return found
+    of_thread, ranks = _calls_of_threads(tables.ranges, tables.payloads), _ranks(tables.payloads)
+    own = np.flatnonzero((launch >= 0) & ~in_graph)
+    own = own[np.argsort(calls.start_ns[launch[own]], kind="stable")]
+    thread = calls.tid_of[calls.variant[launch[own]]]
+    for tid in np.unique(thread).tolist():
+        mine = own[thread == tid]
+        made = of_thread.get(tid, [])
+        for row, group in zip(mine.tolist(), _assign(calls.start_ns[launch[mine]], made), strict=True):
+            found[row] = _combine(operations[row], group, ranks, tid & PID_MASK)
+    return found
+
+
+@dataclass(frozen=True)
+class _NcclCall:
+    """A call of NCCL on one thread; NULL where its payload does not say."""
+
+    name: str
+    start_ns: int
+    end_ns: int
+    message_bytes: int
+    communicator: int
+    peer: int
+
+
+def _calls_of_threads(ranges: pd.DataFrame, payloads: pd.DataFrame) -> dict[int, list[_NcclCall]]:
+    """Return NCCL's calls that move data, by thread and in order of start."""
+    own = ranges[((ranges["domain"] == DOMAIN) & ranges["name"].isin(list(_OPERATIONS))).to_numpy(dtype=bool)]
+    said = payloads.drop_duplicates(["start_ns", "global_tid"])
+    joined = own.merge(said, on=["start_ns", "global_tid"], how="left").sort_values("start_ns", kind="stable")
+    fields = joined[["message_bytes", "communicator", "peer"]].fillna(NULL).astype("int64")
+    found: dict[int, list[_NcclCall]] = {}
+    places = zip(joined["global_tid"], joined["name"], joined["start_ns"], joined["end_ns"], strict=True)
+    for (tid, name, start, end), cells in zip(places, fields.itertuples(index=False, name=None), strict=True):
+        found.setdefault(int(tid), []).append(_NcclCall(str(name), int(start), int(end), *cells))
+    return found
+
+
+def _ranks(payloads: pd.DataFrame) -> dict[tuple[int, int], tuple[int, int]]:
+    """Return the number of ranks and the own rank in each communicator, by process and communicator."""
+    made = payloads[(payloads["ranks"] > 0).to_numpy(dtype=bool)]
+    keys = zip(made["global_tid"] & PID_MASK, made["communicator"], strict=True)
+    return dict(zip(keys, zip(made["ranks"], made["rank"], strict=True), strict=True))
+
+
+def _assign(launched_ns: Int64s, made: Sequence[_NcclCall]) -> list[list[_NcclCall] | None]:
+    """Return the calls behind each kernel of a thread; None where several could be.
+
+    A kernel is launched inside its call or, of calls that are grouped, when the group ends.
+
+    launched_ns: when each kernel was launched, ascending. made: the calls of the thread, in order.
+    """
+    starts = np.array([call.start_ns for call in made], dtype=np.int64)
+    last = (np.searchsorted(starts, launched_ns, side="right") - 1).tolist()
+    found: list[list[_NcclCall] | None] = []
+    used, at = -1, 0
+    while at < len(last):
+        number = last[at]
+        if number >= 0 and launched_ns[at] <= made[number].end_ns:
+            found.append([made[number]])
+            used, at = number, at + 1
+            continue
+        together = at
+        while together < len(last) and last[together] == number:
+            together += 1
+        waiting = list(made[used + 1 : number + 1])
+        if together - at == 1:
+            found.append(waiting)
+        elif together - at == len(waiting):
+            found += [[call] for call in waiting]
+        else:
+            found += [None] * (together - at)
+        used, at = max(used, number), together
+    return found
+
+
+def _combine(
+    operation: str, group: Sequence[_NcclCall] | None, ranks: Mapping[tuple[int, int], tuple[int, int]], pid: int
+) -> _Collective:
+    """Return what the kernel of these calls moved. operation: in the kernel's name."""
+    own = [call for call in group or () if _OPERATIONS[call.name][0] == operation]
+    names = {call.name for call in own}
+    is_exchange = names <= {"ncclSend", "ncclRecv"}
+    reason = GROUPED if group is None or (len(names) > 1 and not is_exchange) else NO_CALL if not own else ""
+    reason = reason or (NO_PAYLOADS if any(call.message_bytes < 0 for call in own) else "")
+    if reason:
+        return _Collective(operation, reason=reason)
+    count, rank = ranks.get((pid, own[0].communicator), (None, None))
+    if is_exchange:
+        size = _exchanged(own, rank)
+        return _Collective(operation, size, count, float(size))
+    size, factor = sum(call.message_bytes for call in own), _OPERATIONS[own[0].name][1]
+    if factor is not None and count is None:
+        return _Collective(operation, size, reason=NO_RANKS)
+    return _Collective(operation, size, count, float(size) if factor is None else size * factor(count or 1))
+
+
+def _exchanged(calls: Sequence[_NcclCall], rank: int | None) -> int:
+    """Return the larger sum of what was sent and received, because both directions of a link work at once.
+
+    What a rank sends to itself leaves no board.
+    """
+    away = [call for call in calls if call.peer < 0 or call.peer != rank]
+    return max(sum(call.message_bytes for call in away if call.name == name) for name in ("ncclSend", "ncclRecv"))

@@ -1,0 +1,21 @@
+"""Shorten the names of ranges that compilers write for machines to what a person looks for in them."""
+
+from __future__ import annotations
+
+import re
+
+# XLA: `Thunk:#name=jit(step)/jvp()/dot_general,hlo_op=command_buffer_1,unique_hlo_op_id=3#`.
+_XLA = re.compile(r"(\w+):#(.*)#$", re.DOTALL)
+_FIELD = re.compile(r"(?:^|,)(hlo_module|hlo_op|name|module)=([^,]+)")
+# The first of these that a range has is its label.
+_TELLING = ("hlo_op", "hlo_module", "name", "module")
+
+
+def range_label(name: str) -> str:
+    """Return the name of a range, or the kind and the subject of one that XLA annotated (`Thunk command_buffer_1`)."""
+    found = _XLA.match(name)
+    if found is None:
+        return name
+    fields = dict(_FIELD.findall(found[2]))
+    telling = next((fields[key] for key in _TELLING if key in fields), None)
+    return name if telling is None else f"{found[1]} {telling}"
