@@ -29,7 +29,7 @@ _PATTERNS = tuple(
             "reduction",
             r"reduc|norm(?!al)|GammaBeta|aten::(sum|mean|all|any|max|amax)\b|triton_(per|red)_|cub::.*Device\w*Kernel|"
             r"scan_(inner|outer)most|cumsum|embedding_backward|compute_grad_weight|sum_and_scatter|partial(s_per)?_segment|"
-            r"topk|sort|xla_fp_comparison",
+            r"topk|sort|xla_fp_comparison|\bresidual\b",
         ),
         (
             "copy",

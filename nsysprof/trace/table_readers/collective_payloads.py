@@ -61,12 +61,16 @@ def read_collective_payloads(trace: Trace) -> pd.DataFrame | None:
 def _read_schemas(trace: Trace) -> _Schemas:
     """Return the fields of the payloads that are known here, by domain and schema."""
     found: _Schemas = {}
+    seen = set()  # every process registers its own
     names = ("domainId", "schemaId", "name", "type", "offset")
     for domain, schema, name, kind, offset in read_rows(trace, "NVTX_PAYLOAD_SCHEMA_ENTRIES", names):
         known = _FIELDS.get(name) if isinstance(name, str) else None
         code = _TYPES.get(kind) if isinstance(kind, int) else None
         if known and code and isinstance(domain, int) and isinstance(schema, int):
             at = offset if isinstance(offset, int) else 0
+            if (domain, schema, known) in seen:
+                continue
+            seen.add((domain, schema, known))
             found.setdefault((domain, schema), []).append(_Field(known, at, struct.Struct(f"<{code}")))
     return found
 
