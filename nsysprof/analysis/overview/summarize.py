@@ -95,7 +95,7 @@ def summarize(
                 sampled[0],
                 caused,
                 by_device(power, tables.devices),
-            ),  # fmt: skip
+            ),
             unfold=unfold,
         )
     whole = outline(tables, found, totals.result(), sampled, summary.traffic)
