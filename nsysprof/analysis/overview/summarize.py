@@ -54,6 +54,7 @@ from nsysprof.results.findings.causes import Findings
 from nsysprof.results.findings.stack_samples import StackSamples
 from nsysprof.results.power_samples import GpuEnergy
 from nsysprof.results.step_times import StepTimes
+from nsysprof.trace.gpu_metrics_schema import GpuMetrics
 from nsysprof.trace.schema import COPY, FILL, MIGRATION, Calls, Ints, Tables, Work
 
 
@@ -84,20 +85,7 @@ def summarize(
         caused = None if launched_only else find_caused(tables, attributed.ranges, attributed.structure)
         coverage = pool.submit(_coverage, tables, found, caused)
         sampled = live_metrics(tables)
-        summary = summarize_ranges(
-            RangeEvidence(
-                tables,
-                attributed,
-                names,
-                found.memory,
-                found.replays,
-                found.launch_calls,
-                sampled[0],
-                caused,
-                by_device(power, tables.devices),
-            ),
-            unfold=unfold,
-        )
+        summary = summarize_ranges(_evidence(tables, found, names, caused, sampled[0], power), unfold=unfold)
     whole = outline(tables, found, totals.result(), sampled, summary.traffic)
     # Without calls, no work has a range.
     if not whole.is_counted or (tables.calls is None and len(tables.work)):
@@ -131,6 +119,20 @@ def summarize(
         lost_kernels=whole.is_lost,
         attention=list_attention(tables, tables.launch, attributed.ranges),
         memory_owners=list_owners(found.memory, attributed.ranges),
+    )
+
+
+def _evidence(
+    tables: Tables,
+    found: Attribution,
+    names: Names,
+    caused: CausedWork | None,
+    metrics: GpuMetrics | None,
+    power: Sequence[GpuEnergy],
+) -> RangeEvidence:
+    energy = by_device(power, tables.devices)
+    return RangeEvidence(
+        tables, found.attributed, names, found.memory, found.replays, found.launch_calls, metrics, caused, energy
     )
 
 

@@ -10,6 +10,7 @@ import typer
 from nsysprof.cli import options
 from nsysprof.cli.measuring.measurement import run_measurement
 from nsysprof.cli.terminal.console import print_json
+from nsysprof.cli.terminal.program_output import parse_ranks
 from nsysprof.files.json_file import json_value
 
 if TYPE_CHECKING:
@@ -245,7 +246,6 @@ def capture(
     metrics_hz = gpu_metrics_frequency if gpu_metrics else 0
     if program:
         from nsysprof.app.measuring.program_request import ProgramRequest
-        from nsysprof.cli.terminal.program_output import parse_ranks
 
         program_request = ProgramRequest(
             argv=tuple(program),
