@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-_CUDNN_PARTS = ("sdpa", "fprop", "bprop", "mha")
+# Not fprop and bprop alone: convolutions have them too.
+_CUDNN_PARTS = ("sdpa", "mha", "flash")
 _FUSED = (
     ("efficient", re.compile(r"fmha_cutlass|AttentionKernel|AttentionBackwardKernel")),
     ("flex", re.compile(r"flex_attention|flex_decoding")),

@@ -16,21 +16,21 @@ FACTS = {
 def test_what_the_hook_names_is_read_back():
     seen = Seen("sdpa", {**FACTS, "device": "cuda", "scale": None}, "a::b/model.py:77")
     expected = {**FACTS, "head_dim_v": None}
-    assert parse_attention_range(seen.names["bwd"]) == AttentionRange(
+    assert parse_attention_range(seen.backward_name) == AttentionRange(
         "sdpa", "bwd", **expected, site="a::b/model.py:77"
     )
 
 
 def test_unknown_facts_are_left_out():
     seen = Seen("flash_attn_varlen_func", {"batch": 3, "mask": "varlen"}, "")
-    assert seen.names["fwd"] == "attention::fwd::flash_attn_varlen_func::B=3::mask=varlen"
-    assert parse_attention_range(seen.names["fwd"]) == AttentionRange(
+    assert seen.forward_name == "attention::fwd::flash_attn_varlen_func::B=3::mask=varlen"
+    assert parse_attention_range(seen.forward_name) == AttentionRange(
         "flash_attn_varlen_func", "fwd", batch=3, mask="varlen"
     )
 
 
 def test_a_long_path_keeps_its_end():
-    name = Seen("sdpa", FACTS, "x" * 600 + "/model.py:77").names["fwd"]
+    name = Seen("sdpa", FACTS, "x" * 600 + "/model.py:77").forward_name
     found = parse_attention_range(name)
     assert found is not None
     assert found.site.endswith("x/model.py:77")

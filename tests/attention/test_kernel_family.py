@@ -43,3 +43,10 @@ def test_the_operator_that_torch_handed_the_call_to():
     assert operator_family(dispatched_operator(names)) == "cudnn"
     assert dispatched_operator(["aten::bmm"]) is None
     assert operator_family(None) is None
+
+
+def test_a_convolution_of_cudnn_is_not_attention():
+    name = (
+        "void cutlass__5x_cudnn::Kernel<cutlass_tensorop_bf16_s16816fprop_optimized_bf16_128x128_32x5_nhwc_align8>(P)"
+    )
+    assert kernel_family([name]) == "other"

@@ -17,9 +17,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .backward_nodes import measure_hooks, path_to_last
+from .backward_nodes import NodeHooks, path_to_last
 from .call_key import autocast_of, is_plain, key_of
+from .recording_cost import cost_of_recording
 from .seen_call import Seen, TimedCalls
+from .usual_call import wrap_sdpa
 
 # One call in so many is timed: reading the clock takes longer than all else on some machines.
 _TIMED_EVERY = 16
@@ -37,7 +39,7 @@ class AttentionCalls:
 
     def __init__(self, torch: Any, facts: Any, marker: tuple[Any, Any, str]) -> None:
         self.torch, self._facts = torch, facts
-        self._push, self._pop, self._marker = marker
+        self.push, self.pop, self._marker = marker
         # torch's folder and nsysprof's, whose policy may stand between the program and torch.
         here = os.path.dirname(os.path.dirname(_FOLDER))  # noqa: PTH120
         torch_folder = os.path.dirname(os.path.abspath(torch.__file__))  # noqa: PTH100, PTH120
@@ -50,17 +52,21 @@ class AttentionCalls:
         self.inside = threading.local()
         self._problems: list[str] = []
         self._pending: list[str] = []
+        self._hooks = NodeHooks(torch)
+        # Calls of sdpa from the program's own lines, by what wrap_sdpa tells them apart by.
+        self.usual: dict[Any, Seen] = {}
         # Called when the first call of a process is described.
         self.on_first: Callable[[], None] = lambda: None
         self.clear()
 
     def clear(self) -> None:
         """Forget all calls."""
+        self.usual.clear()
         self._seen: dict[Any, Seen] = {}
         # The forward calls of compiled programs, by the sizes of their inputs.
         self.by_sizes: dict[str, Seen] = {}
-        self._count = self._first_ns = self._described_ns = self._descriptions = 0
-        self._forward, self._backward = TimedCalls(), TimedCalls()
+        self.count = self._first_ns = self._described_ns = self.described = 0
+        self.forward, self._backward = TimedCalls(), TimedCalls()
 
     def problem(self, text: str) -> None:
         """Keep why something is not recorded."""
@@ -75,34 +81,43 @@ class AttentionCalls:
             "calls": [seen.to_json() for seen in dict.fromkeys(self._seen.values())],
             "ranges": self._marker,
             "own_ns": self._own_ns(),
-            "wall_ns": max(0, self._forward.end_ns - self._first_ns),
-            "count": self._forward.calls,
+            "wall_ns": max(0, self.forward.end_ns - self._first_ns),
+            "count": self.forward.calls,
             "problems": self._problems,
             "torch_version": str(self.torch.__version__),
             "gpu_name": gpu,
         }
 
     def _own_ns(self) -> int:
-        """Return what recording took up to the last call that was timed (ns): this code, and autograd's for calling it.
+        """Return what recording took up to the last call that was timed (ns): this code, and torch's for calling it.
 
-        What autograd takes for a backward pass is measured here and now.
+        What no call can time of itself is measured here and now.
         """
-        watched = sum(seen.backward for seen in self._seen.values() if seen.training)
-        engine = watched * measure_hooks(self.torch) if watched else 0
-        return (
-            self._described_ns + self._forward.total_ns(self._forward.calls) + self._backward.total_ns(watched) + engine
-        )
+        calls, mean_ns = self.forward.calls, self.forward.mean_ns()
+        if not calls:
+            return self._described_ns
+        watched = min(calls, sum(seen.backward for seen in self._seen.values() if seen.training))
+        own = calls * mean_ns + watched * self._backward.mean_ns()
+        own += (calls - watched) * cost_of_recording(self._silent(), mean_ns)
+        if watched:
+            own += watched * cost_of_recording(self._silent(), mean_ns, is_training=True)
+        return self._described_ns + int(own)
+
+    def _silent(self) -> AttentionCalls:
+        """Return the same without calls and ranges."""
+        return AttentionCalls(self.torch, self._facts, ((lambda name: None), (lambda: None), "none"))
 
     def wrap_function(self, original: Callable[..., Any], function: str) -> Callable[..., Any]:
         """Return a function that does what `original` does, within a range. function: its name in the range."""
+        if function == "sdpa":
+            return wrap_sdpa(self, original)
         is_compiling = getattr(getattr(self.torch, "compiler", None), "is_compiling", lambda: False)
-        run = self._run if function == "sdpa" else self._run_alone
 
         @functools.wraps(original)
         def attention(*args: Any, **kwargs: Any) -> Any:
             if is_compiling():  # the compiler sees the original function alone
                 return original(*args, **kwargs)
-            return run(original, function, args, kwargs)
+            return self._run_alone(original, function, args, kwargs)
 
         return attention
 
@@ -115,13 +130,13 @@ class AttentionCalls:
     def run_part(self, seen: Seen, which: str, began: int, original: Any, args: Any, kwargs: Any) -> Any:
         """Run one pass of a compiled call in a range. A mode of the program may run the same operator within."""
         self.inside.depth = True
-        self._push(seen.names[which])
+        self.push(seen.backward_name if which == "bwd" else seen.forward_name)
         called = _clock() if began else 0
         try:
             return original(*args, **kwargs)
         finally:
             returned = _clock() if began else 0
-            self._pop()
+            self.pop()
             self.inside.depth = False
             if which == "bwd":
                 seen.backward += 1
@@ -137,45 +152,49 @@ class AttentionCalls:
             return original(*args, **kwargs)
         inside.depth = True
         try:
-            return self._run(original, function, args, kwargs, 3)
+            return self._run(original, function, args, kwargs)
         finally:
             inside.depth = False
 
-    def _run(self, original: Any, function: str, args: Any, kwargs: Any, depth: int = 2) -> Any:
+    def run_unseen(self, original: Any, args: Any, kwargs: Any) -> Any:
+        """Run a call that is not recorded. One that fails has no need to be, so its problem is not told."""
+        out = original(*args, **kwargs)
+        self._problems += self._pending
+        self._pending = []
+        return out
+
+    def _run(self, original: Any, function: str, args: Any, kwargs: Any) -> Any:
         began = self.begin()
-        seen = self.find(function, args, kwargs, sys._getframe(depth), "fwd")
+        seen = self.find(function, args, kwargs, sys._getframe(3), "fwd")
         if seen is None:
-            out = original(*args, **kwargs)
-            self._problems += self._pending  # a call that failed has no need to be recorded
-            self._pending = []
-            return out
-        self._push(seen.names["fwd"])
+            return self.run_unseen(original, args, kwargs)
+        self.push(seen.forward_name)
         called = _clock() if began else 0
         try:
             out = original(*args, **kwargs)
         finally:
             returned = _clock() if began else 0
-            self._pop()
+            self.pop()
             seen.forward += 1
         node = getattr(out[0] if type(out) is tuple else out, "grad_fn", None)
         if node is not None:
-            self._watch_backward(seen, node, args, kwargs)
+            self.watch_backward(seen, node, args, kwargs)
         if began:
             self._spent(began, called, returned)
         return out
 
     def begin(self) -> int:
         """Return when a call began, where it is one of those that are timed; else 0."""
-        self._count += 1
-        if self._count % _TIMED_EVERY != 2:
+        self.count += 1
+        if self.count % _TIMED_EVERY != 2:
             return 0
-        self._before = self._descriptions
+        self._begun_at = self.described
         return _clock()
 
     def _spent(self, began: int, called: int, returned: int) -> None:
         end = _clock()
-        if self._before == self._descriptions:  # descriptions are counted by themselves
-            self._forward.add(called - began + end - returned, end, self._count)
+        if self._begun_at == self.described:  # descriptions are counted by themselves
+            self.forward.add(called - began + end - returned, end, self.count)
 
     def find(self, function: str, args: Any, kwargs: Any, frame: Any, which: str) -> Seen | None:
         """Return what a call is counted under; None for one that is not recorded."""
@@ -224,9 +243,14 @@ class AttentionCalls:
         site = "" if place is None else f"{self._facts.shorten_path(place.f_code.co_filename)}:{place.f_lineno}"
         seen = Seen(function, facts, site)
         self._prepare_hooks(seen)
-        self._descriptions += 1
+        self.described += 1
         self._described_ns += _clock() - began
         return seen
+
+    def is_of_program(self, frame: Any) -> bool:
+        """Return whether a frame that was looked at is the program's own, and not torch's."""
+        known = self._codes.get(id(frame.f_code))
+        return known is not None and not known[1]
 
     def _caller(self, frame: Any) -> Any:
         """Return the innermost frame that is neither torch's own nor code that torch wrote."""
@@ -243,7 +267,7 @@ class AttentionCalls:
             frame = frame.f_back
         return None
 
-    def _watch_backward(self, seen: Seen, node: Any, args: Any, kwargs: Any) -> None:
+    def watch_backward(self, seen: Seen, node: Any, args: Any, kwargs: Any) -> None:
         """Have a range open while the nodes of this call run in the backward pass."""
         try:
             seen.training += 1
@@ -259,11 +283,11 @@ class AttentionCalls:
             self.problem(f"backward of {seen.function}: {type(error).__name__}: {error}")
 
     def _prepare_hooks(self, seen: Seen) -> None:
-        push, pop, name, samples = self._push, self._pop, seen.names["bwd"], self._backward
+        push, pop, name, samples = self.push, self.pop, seen.backward_name, self._backward
 
         def before(gradients: Any) -> None:
-            seen.backward += 1
-            if seen.backward % _TIMED_EVERY == 2:
+            seen.backward = number = seen.backward + 1
+            if number & 15 == 2:
                 began = _clock()
                 push(name)
                 samples.add(2 * (_clock() - began), 0, 0)  # opening a range and closing it
@@ -273,4 +297,5 @@ class AttentionCalls:
         def after(results: Any, gradients: Any) -> None:
             pop()
 
+        self._hooks.keep(before, after)
         seen.before, seen.after = before, after

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 _LONGEST_NAME = 500
+_MOST_SAMPLES = 100_000
+# The part of the samples that counts: a process that is not alone is interrupted now and then.
+_KEPT = 0.95
 _KEYS = {
     "batch": "B", "heads": "H", "kv_heads": "KV", "seq_q": "Q", "seq_kv": "K", "head_dim": "D", "head_dim_v": "DV",
     "dtype": "dtype", "causal": "causal", "mask": "mask", "dropout": "p", "layout": "layout",
@@ -14,12 +17,15 @@ _KEYS = {
 class Seen:
     """Calls of one shape from one line of the program."""
 
-    __slots__ = ("after", "backward", "before", "facts", "forward", "function", "names", "paths", "site", "training")
+    __slots__ = (
+        "after", "backward", "backward_name", "before", "facts", "forward", "forward_name", "function", "paths", "site",
+        "training",
+    )  # fmt: skip
 
     def __init__(self, function: str, facts: dict[str, Any], site: str) -> None:
         self.function, self.facts, self.site = function, facts, site
         self.forward = self.backward = self.training = 0
-        self.names = {which: self._name(which) for which in ("fwd", "bwd")}
+        self.forward_name, self.backward_name = self._name("fwd"), self._name("bwd")
         # The way from the node of the result to the last node of the backward pass, by the type of the former.
         self.paths: dict[type, tuple[int, ...]] = {}
         self.before: Any = None
@@ -48,14 +54,20 @@ class TimedCalls:
     """Calls that were timed."""
 
     def __init__(self) -> None:
-        self.number = self.sum_ns = self.end_ns = self.calls = 0
+        self.end_ns = self.calls = 0
+        self._samples: list[int] = []
 
     def add(self, spent_ns: int, end_ns: int, calls: int) -> None:
         """Add one call, which ended at end_ns as the one of number `calls`."""
-        self.number += 1
-        self.sum_ns += spent_ns
+        if len(self._samples) < _MOST_SAMPLES:
+            self._samples.append(spent_ns)
         self.end_ns, self.calls = end_ns, calls
 
-    def total_ns(self, calls: int) -> int:
-        """Return what so many calls took, by the mean of those that were timed."""
-        return self.sum_ns * calls // self.number if self.number else 0
+    def mean_ns(self) -> float:
+        """Return the mean of the calls that were timed (ns), without the slowest, in which something else ran."""
+        kept = sorted(self._samples)[: max(1, int(_KEPT * len(self._samples)))]
+        return sum(kept) / len(kept) if kept else 0.0
+
+    def least_ns(self) -> int:
+        """Return the shortest of the calls that were timed (ns); 0 for none."""
+        return min(self._samples, default=0)
