@@ -13,7 +13,21 @@ from typing import Any
 
 import typer
 
-from nsysprof.cli import analyze, bundle, compare, demo, doctor, explain, export, mcp, optimize, tune, view, whatif
+from nsysprof.cli import (
+    analyze,
+    bundle,
+    compare,
+    demo,
+    doctor,
+    explain,
+    export,
+    history,
+    mcp,
+    optimize,
+    tune,
+    view,
+    whatif,
+)
 from nsysprof.cli.measuring import bench, capture, record, run
 from nsysprof.cli.terminal.standard_streams import ForgivingStream, forgive_streams, show_status
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError
@@ -66,6 +80,7 @@ _COMMANDS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
     "doctor": (doctor.doctor, doctor.EXAMPLES),
     "compare": (compare.compare, compare.EXAMPLES),
     "whatif": (whatif.whatif, whatif.EXAMPLES),
+    "history": (history.history, history.EXAMPLES),
     "mcp": (mcp.mcp, mcp.EXAMPLES),
 }
 for _name, (_command, _examples) in _COMMANDS.items():

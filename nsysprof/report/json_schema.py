@@ -13,6 +13,7 @@ from nsysprof.results.column_registry import analysis_columns, case_columns, ran
 from nsysprof.results.column_registry.column import Dtype, FileColumn, TableFile
 from nsysprof.results.findings.causes import DeviceIdle, Finding, Findings, WhatIf
 from nsysprof.results.gate_result import GateResult
+from nsysprof.results.latency_history import CaseHistory, HistoryPoint
 from nsysprof.results.programs.optimization import Optimization
 from nsysprof.results.programs.policy_use import PolicyUse
 from nsysprof.results.programs.program_gain import ProgramGain
@@ -38,6 +39,7 @@ def command_schemas() -> dict[str, Schema]:
         "bench": _bench(), "bench-program": _bench_program(), "bundle": _bundle(), "capture": _capture(),
         "compare": _compare(),
         "compare-memory": _compare_memory(), "doctor": _doctor(), "explain": _explain(), "export": _export(),
+        "history": _history(),
         "optimize": _optimize(), "run": _run(), "tune": _tune(), "view": _view(), "whatif": _whatif(),
     }  # fmt: skip
 
@@ -237,6 +239,11 @@ def _export() -> Schema:
     }
     formats = {"type": "object", "additionalProperties": written}
     return _of("nsysprof export --json", {"formats": formats, "notes": _list(_ref(Note))}, (Note,))
+
+
+def _history() -> Schema:
+    properties = {"format_version": _WHOLE, "database": _TEXT, "cases": _list(_ref(CaseHistory))}
+    return _of("nsysprof history --json", properties, (CaseHistory, HistoryPoint))
 
 
 def _tune() -> Schema:

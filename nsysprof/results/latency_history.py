@@ -25,6 +25,13 @@ class HistoryPoint:
     setup: str
 
 
+def overlap(one: HistoryPoint, other: HistoryPoint) -> bool | None:
+    """Return whether the intervals of two runs overlap; None where one has no interval."""
+    if one.low_ns is None or one.high_ns is None or other.low_ns is None or other.high_ns is None:
+        return None
+    return one.low_ns <= other.high_ns and other.low_ns <= one.high_ns
+
+
 @dataclass(frozen=True)
 class CaseHistory:
     """One case over all runs, the oldest first."""
@@ -41,6 +48,12 @@ class CaseHistory:
         """Return the timed points under the conditions of the newest one."""
         timed = self.timed
         return tuple(point for point in timed if point.conditions == timed[-1].conditions)
+
+    def latest(self) -> tuple[HistoryPoint, HistoryPoint] | None:
+        """Return the newest run and the one before it under the same conditions, the earlier first; None without."""
+        timed = self.comparable() if self.timed else ()
+        is_newest = bool(timed) and timed[-1] is self.points[-1]
+        return (timed[-2], timed[-1]) if len(timed) > 1 and is_newest else None
 
     def change_pct(self, earlier: HistoryPoint, later: HistoryPoint) -> float | None:
         """Return by how much the median grew (percent); None between different conditions or where one is unknown."""

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from nsysprof.cli import app
 from nsysprof.report.json_schema import command_schemas
+from tests.app.test_read_history import database
 from tests.builders.build_trace import TraceBuilder
 
 jsonschema = pytest.importorskip("jsonschema")
@@ -69,6 +70,12 @@ def test_a_question(printed, trace_path):
 def test_a_comparison(printed, trace_path):
     data = printed("compare", "compare", trace_path("inputs"), trace_path("inputs"))
     assert data["outcome"] is None
+
+
+def test_a_history(printed, tmp_path):
+    path = database(tmp_path / "all.db", [("a", "2026-01-01T00:00", "h", True)], [("a", "flash", 512, 100)])
+    (case,) = printed("history", "history", path)["cases"]
+    assert (case["name"], case["points"][0]["median_ns"]) == ("flash S=512", 100)
 
 
 def test_an_export(printed, trace_path, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from nsysprof.report.document import (
     Cell,
@@ -17,10 +18,13 @@ from nsysprof.report.document import (
     Unit,
     make_table,
 )
-from nsysprof.results.latency_history import CaseHistory, HistoryPoint
+from nsysprof.results.latency_history import CaseHistory, HistoryPoint, overlap
 from nsysprof.units import format_ns
 
 _MOST_RUNS = 500
+_MOST_LINES = 5
+# The terminal shows this many of the newest runs, where there are only a few cases.
+_FEW_CASES, _TERMINAL_RUNS = 4, 10
 _METHOD = (
     "A change is given only between runs under the same conditions: GPU, driver, versions and caches.",
     "The interval is of the median within one run. Runs differ by more than that; nsysprof compare gives a verdict.",
@@ -29,19 +33,53 @@ _METHOD = (
 
 def history_report(title: str, cases: Sequence[CaseHistory], figures: Mapping[str, Figure]) -> Report:
     """Return an overview, and a table and a figure for each case. figures: by the name of the case."""
-    said = () if cases else (Paragraph("This database holds no results yet."),)
+    said = (
+        (Lines(_newest_lines(cases), is_verdict=True),)
+        if cases
+        else (Paragraph("This database holds no results yet."),)
+    )
     sections = [Section("", (*said, _overview(cases)))]
     for case in cases:
         parts: list[Part] = [figures[case.name]] if case.name in figures else []
-        sections.append(Section(case.name, (*parts, _runs(case))))
+        runs = replace(_runs(case), terminal_rows=_TERMINAL_RUNS if len(cases) <= _FEW_CASES else 0)
+        sections.append(Section(case.name, (*parts, runs)))
     sections.append(Section("Method", (Lines(_METHOD),), in_terminal=False))
     return Report(title, tuple(sections))
 
 
+def _newest_lines(cases: Sequence[CaseHistory]) -> tuple[str, ...]:
+    """Return how the newest run of each case differs from the run before it under the same conditions."""
+    changes, same, unsure, alone = [], 0, 0, 0
+    for case in cases:
+        latest = case.latest()
+        change = None if latest is None else case.change_pct(*latest)
+        if latest is None or change is None:
+            alone += 1
+        elif overlap(*latest) is None:
+            unsure += 1
+        elif overlap(*latest):
+            same += 1
+        else:
+            changes.append((change, case.name, latest))
+    lines = [
+        f"{name} takes {abs(change):.1f} % {'longer' if change > 0 else 'less'} than in the run before: "
+        f"{format_ns(later.median_ns)} instead of {format_ns(earlier.median_ns)}."
+        for change, name, (earlier, later) in sorted(changes, key=lambda each: -abs(each[0]))[:_MOST_LINES]
+    ]
+    counts = (
+        (len(changes) - len(lines), "more changed by more than the intervals of both runs"),
+        (same, "did not change by more than the intervals of both runs"),
+        (unsure, "have no intervals"),
+        (alone, "have no time in the newest run, or no earlier run under the same conditions"),
+    )
+    return (*lines, *(f"Cases that {what}: {count}." for count, what in counts if count))
+
+
 def _overview(cases: Sequence[CaseHistory]) -> Table:
     columns = (
-        Column("case", Unit.NAME), Column("runs", Unit.COUNT), Column("newest", Unit.NS), Column("oldest", Unit.NS),
-        Column("since then", Unit.CHANGE_PERCENT), Column("shortest", Unit.NS), Column("newest run"),
+        Column("case", Unit.NAME), Column("runs", Unit.COUNT), Column("newest", Unit.NS),
+        Column("oldest", Unit.NS, drop=2), Column("since then", Unit.CHANGE_PERCENT),
+        Column("shortest", Unit.NS, drop=3), Column("newest run", drop=1),
     )  # fmt: skip
     rows = []
     for case in cases:
@@ -66,7 +104,7 @@ def _overview(cases: Sequence[CaseHistory]) -> Table:
 def _runs(case: CaseHistory) -> Table:
     columns = (
         Column("run"), Column("median [95 %]", Unit.NS), Column("since the run before", Unit.CHANGE_PERCENT),
-        Column("samples", Unit.COUNT), Column("conditions", Unit.PROSE),
+        Column("samples", Unit.COUNT, drop=1), Column("conditions", Unit.PROSE, drop=2),
     )  # fmt: skip
     rows = []
     before: dict[str, HistoryPoint] = {}
@@ -84,11 +122,8 @@ def _runs(case: CaseHistory) -> Table:
 
 def _change(change_pct: float | None, earlier: HistoryPoint, later: HistoryPoint) -> Cell:
     """Return a change with a word of caution where it is within what one run spreads."""
-    low, high, later_low, later_high = earlier.low_ns, earlier.high_ns, later.low_ns, later.high_ns
-    if low is None or high is None or later_low is None or later_high is None:
-        return Cell(change_pct, is_signed=True, remark="(no intervals)")
-    overlap = low <= later_high and later_low <= high
-    return Cell(change_pct, is_signed=True, remark="(intervals overlap)" if overlap else "")
+    remarks = {None: "(no intervals)", True: "(intervals overlap)", False: ""}
+    return Cell(change_pct, is_signed=True, remark=remarks[overlap(earlier, later)])
 
 
 def describe_history(case: CaseHistory) -> str:

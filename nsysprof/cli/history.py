@@ -1,0 +1,45 @@
+"""Define `nsysprof history`: show how the latency of cases developed over the runs of a results database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nsysprof.cli import options
+from nsysprof.cli.terminal.console import print_json
+from nsysprof.files.json_file import json_value
+
+if TYPE_CHECKING:
+    from nsysprof.app.history import HistoryResult
+
+EXAMPLES = (
+    "nsysprof history results.db",
+    "nsysprof history results.db --case 'flash S=4096'",
+)
+_FORMAT_VERSION = 1
+
+Database = Annotated[Path, typer.Argument(help="The database that bench --db and tune --db grow.", show_default=False)]
+Case = Annotated[str, typer.Option(help="Only cases with this text in their names.")]
+
+
+def history(database: Database, case: Case = "", as_json: options.Json = False) -> None:
+    """Show how the latency of each case developed over the runs that --db collected.
+
+    Changes stand only between runs under the same conditions. `nsysprof view` shows the same with figures.
+    """
+    from nsysprof.app import history as use_case
+    from nsysprof.cli.terminal.progress import show_progress
+
+    _print(use_case.history(use_case.HistoryRequest(database, case), show_progress(quiet=as_json)), as_json)
+
+
+def _print(result: HistoryResult, as_json: bool) -> None:
+    if as_json:
+        print_json({"format_version": _FORMAT_VERSION, "database": result.name, "cases": json_value(result.cases)})
+        return
+    from nsysprof.cli.terminal.console import print_report
+    from nsysprof.report.reports.history_report import history_report
+
+    print_report(history_report(result.name, result.cases, {}))
