@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,12 +23,15 @@ if TYPE_CHECKING:
     from nsysprof.analysis.sampling.bench import BenchResults
     from nsysprof.app.tuning.from_program import ProgramShapes
     from nsysprof.attention.case import Case
+    from nsysprof.attention.shape import Shape
     from nsysprof.capture.sampling.bench_plan import BenchPlan
     from nsysprof.capture.sampling.bench_run import BenchRun
     from nsysprof.results.programs.program_gain import ProgramGain
 
 SEARCHES = ("grid", "axes")
 _SAMPLE_SECONDS = 0.5
+# The part of the budget after which the search ends, so that its winners can be measured again.
+_SEARCH_SHARE = 0.75
 _ON_GPU = ("auto", "math", "flash", "efficient", "cudnn")
 _ON_CPU = ("auto", "math", "flash")
 
@@ -83,7 +87,7 @@ def tune(request: TuneRequest, progress: Progress = SILENT) -> TuneResult:
         prepare_bench_folder(claimed.path)
         progress.tell(f"seed {run.plan.seed}")
         finished = _search(run, claimed.path, request, progress, shapes)
-        results = summarize(run)
+        results, again = summarize_tuning(run)
         told = "" if run.complete else f"Ended by its budget of {request.budget_s:g} s, or by hand; --resume goes on."
         tuning = write_tuning(
             run,
@@ -95,6 +99,7 @@ def tune(request: TuneRequest, progress: Progress = SILENT) -> TuneResult:
             told=told,
             figures=request.figures,
             shapes=shapes,
+            again=again,
         )
         claimed.commit()
     if tuning.policy is not None:
@@ -109,6 +114,25 @@ def tune(request: TuneRequest, progress: Progress = SILENT) -> TuneResult:
             f"Interrupted: {len(run.blocks)} blocks are kept in {folder}.", f"Go on with --resume --out {folder}."
         )
     return TuneResult(run, results, tuning, folder, told, failure)
+
+
+def summarize_tuning(run: BenchRun) -> tuple[BenchResults, frozenset[Shape]]:
+    """Return the results of a tuning, and the shapes whose best backends were measured again."""
+    from nsysprof.analysis.sampling.tune import replace_by_again
+
+    searched = summarize(_part(run, again=False))
+    if run.again_from is None:
+        return searched, frozenset()
+    table, shapes = replace_by_again(searched.table, summarize(_part(run, again=True)).table)
+    return replace(searched, table=table), shapes
+
+
+def _part(run: BenchRun, *, again: bool) -> BenchRun:
+    """Return the run with the blocks of its search alone, or with those that measured winners again."""
+    if run.again_from is None:
+        return run
+    blocks = [block for block in run.blocks if (block.process >= run.again_from) is again]
+    return replace(run, blocks=blocks)
 
 
 def _check_numbers(request: TuneRequest) -> None:
@@ -148,11 +172,12 @@ def _search(
     run: BenchRun, folder: Path, request: TuneRequest, progress: Progress, shapes: ProgramShapes | None
 ) -> bool:
     """Measure until every shape is settled or the budget is spent; return False when Ctrl-C ended it."""
-    from nsysprof.analysis.sampling.tune import cells_to_measure
+    from nsysprof.analysis.sampling.tune import cells_to_confirm, cells_to_measure
     from nsysprof.app.tuning.from_program import cells_by_share
     from nsysprof.capture.folder import remove_work
-    from nsysprof.capture.sampling.tune import run_tuning
+    from nsysprof.capture.sampling.tune import measure_again, run_tuning
 
+    begin = time.monotonic()
     begun_on = run.environment.get("comparable_hash")
 
     def choose(current: BenchRun) -> list[int]:
@@ -167,7 +192,16 @@ def _search(
 
     try:
         with progress.search(request.budget_s) as on_block:
-            return run_tuning(run, folder, request.budget_s, choose, on_block)
+            finished = run.again_from is not None or run_tuning(
+                run, folder, _SEARCH_SHARE * request.budget_s, choose, on_block
+            )
+            if not finished:
+                return False
+            cells = cells_to_confirm(run.plan.cells, summarize(_part(run, again=False)).table)
+            searched, deadline = run.complete, begin + request.budget_s
+            finished = measure_again(run, folder, deadline, cells, on_block)
+            run.complete &= searched or run.again_from is not None
+            return finished
     finally:
         remove_work(folder)
 

@@ -68,7 +68,7 @@ _FIELDS = (
     "cell process round status reason started_ns values_ns offsets_ns graph_ns "
     "other_caches_ns empty_ns sustained locked_clock_mhz "
     "graph_reason launch_share warmup_calls stable throttled peak_bytes errors case time_ns "
-    "session least_samples input_bytes peak_reserved_bytes peak_beyond_inputs_bytes"
+    "session again_from least_samples input_bytes peak_reserved_bytes peak_beyond_inputs_bytes"
 )
 JSON_KEYS = ENVIRONMENT_KEYS | frozenset(_FIELDS.split())
 # Objects whose keys are data: ranges, dtypes, tensors, flags. Where the value is not an object, it is a plain field.

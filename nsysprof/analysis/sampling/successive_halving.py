@@ -23,7 +23,9 @@ METHOD = (
     "Search: successive halving by shape. After each process a backend is dropped when every block of it is more than "
     f"{_DROPPED:g} times the best's, or the test calls it slower; the best {_KEPT} stay to the end. A shape has a "
     "winner where the test calls slower every other that stayed; else it is a tie, and the policy leaves the shape to "
-    "torch where torch's own choice is part of the tie."
+    "torch where torch's own choice is part of the tie. Where the search found a winner, or something faster than "
+    "torch's own choice, the best two and torch's choice are measured again in three fresh processes; these alone "
+    "decide and give the numbers, because the best of a search is partly the luckiest."
 )
 
 

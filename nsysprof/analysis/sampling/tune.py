@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,8 @@ from nsysprof.attention.case import Case
 from nsysprof.attention.shape import SHAPE_COLUMNS, Shape, shape_of_row, varied_columns
 from nsysprof.results.block import OK, Block
 
+# With fewer processes, a pair that was measured again cannot be tested.
+LEAST_AGAIN = 2
 WINNER, TIE, OPEN, ALONE, UNKNOWN = "winner", "tie", "inconclusive", "alone", "unknown"
 AUTO = "auto"
 
@@ -53,8 +55,56 @@ def _slower(shapes: Sequence[Mapping[str, Turns]]) -> list[set[str]]:
     ]
 
 
-def find_winners(table: pd.DataFrame) -> pd.DataFrame:
+def cells_to_confirm(cells: Sequence[Case], table: pd.DataFrame) -> list[int]:
+    """Return the cells to measure again: of each shape with a claim, the best two and torch's own choice.
+
+    A shape has a claim if it has a winner, or if torch's own choice was measured and a policy would not leave it to torch.
+
+    table: of summarize_bench, a row a cell, from what the search measured.
+    """
+    ranks: dict[Shape, list[tuple[int, int]]] = {}
+    for cell, rank in enumerate(table["rank"]):
+        if pd.notna(rank):
+            ranks.setdefault(cells[cell].shape, []).append((int(rank), cell))
+    found = []
+    for choice in choose_backends(find_winners(table)):
+        ranked = [cell for _, cell in sorted(ranks[choice.shape])]
+        auto = [cell for cell in ranked if cells[cell].backend == AUTO]
+        if len(ranked) > 1 and (choice.why == WINNER or (auto and choice.backend != AUTO)):
+            found += [*ranked[:2], *(cell for cell in auto if cell not in ranked[:2])]
+    return sorted(found)
+
+
+def replace_by_again(table: pd.DataFrame, again: pd.DataFrame) -> tuple[pd.DataFrame, frozenset[Shape]]:
+    """Return the table with the cells that were measured again as those processes alone show them, and their shapes.
+
+    The best of a search is partly the luckiest, so its gain is taken from processes that the search has not seen.
+
+    table, again: of summarize_bench, a row a cell; `again` from the processes that measured winners again.
+    """
+    rows = table.to_dict("records")
+    shapes: dict[Shape, list[int]] = {}
+    for number, row in enumerate(again.to_dict("records")):
+        if row["status"] == OK and (row["processes"] or 0) >= LEAST_AGAIN:
+            rows[number] = row
+            shapes.setdefault(shape_of_row(row), []).append(number)
+    for shape, confirmed in shapes.items():
+        others = [
+            number
+            for number, row in enumerate(rows)
+            if number not in confirmed and pd.notna(row["rank"]) and shape_of_row(row) == shape
+        ]
+        best = min(rows[number]["median_ns"] for number in confirmed)
+        for place, number in enumerate(sorted(others, key=lambda each: int(rows[each]["rank"])), len(confirmed) + 1):
+            rows[number] |= {"rank": place, "against_best": rows[number]["median_ns"] / best,
+                             "against_best_low": None, "against_best_high": None}  # fmt: skip
+    return pd.DataFrame(rows, columns=list(table.columns)), frozenset(shapes)
+
+
+def find_winners(table: pd.DataFrame, again: Collection[Shape] = ()) -> pd.DataFrame:
     """Return one row a shape, from the table of summarize_bench.
+
+    again: the shapes whose best backends were measured again.
 
     The columns are the columns of the shape, and:
     backend: the backend with the lowest median.
@@ -65,13 +115,14 @@ def find_winners(table: pd.DataFrame) -> pd.DataFrame:
     runner_up: the fastest backend that is slower and outside the tie.
     margin: the median of the runner-up divided by the best median.
     over_auto: the median of torch's own choice divided by the best median; None where torch's choice was not measured.
+    measured_again: whether the best backends were measured again, so that these numbers are of fresh processes.
     """
     columns = [column for column in SHAPE_COLUMNS if column in table]
     rows = []
     for key, members in table.groupby(columns, sort=False, dropna=False):
         shape = dict(zip(columns, key, strict=True))
         ranked = members[members["rank"].notna()].sort_values("rank")
-        rows.append({**shape, **_winner(ranked)})
+        rows.append({**shape, **_winner(ranked), "measured_again": shape_of_row(shape) in again})
     return pd.DataFrame(rows)
 
 
@@ -142,6 +193,7 @@ def insights(table: pd.DataFrame, winners: pd.DataFrame, floor_pct: float | None
         sets = pd.Series([_tie_names(row) for row in rows], dtype=object).value_counts()
         parts += [text.format(count, names) for names, count in sets.items()]
     lines.append(f"Of {len(known)} shapes: {', '.join(parts) or 'only one backend ran each'}.")
+    lines += _measured_again(known)
     lines += _against_auto(known)
     lines += _along(table, "seq", "sequence length")
     lines += _along(table, "batch", "batch")
@@ -149,6 +201,17 @@ def insights(table: pd.DataFrame, winners: pd.DataFrame, floor_pct: float | None
     if floor_pct is not None:
         lines.append(f"Two measurements of the same code differ by up to {floor_pct:.2f} % (95 % of pairs).")
     return lines
+
+
+def _measured_again(known: pd.DataFrame) -> list[str]:
+    again = known[known["measured_again"].astype(bool)] if "measured_again" in known else known.iloc[:0]
+    if len(again) == 0:
+        return []
+    kept = int((again["verdict"] == WINNER).sum())
+    return [
+        f"The best backends of {len(again)} shapes were measured again in fresh processes, to which their numbers "
+        f"belong: {kept} of them have a winner there too."
+    ]
 
 
 def _tie_names(row: dict[Any, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from nsysprof.analysis.sampling.bench import BenchResults
     from nsysprof.app.tuning.from_program import ProgramShapes
+    from nsysprof.attention.shape import Shape
     from nsysprof.capture.sampling.bench_run import BenchRun
     from nsysprof.results.programs.program_gain import ProgramGain
 
@@ -33,6 +35,7 @@ def write_tuning(
     told: str = "",
     figures: bool = True,
     shapes: ProgramShapes | None = None,
+    again: Collection[Shape] = (),
 ) -> Tuning:
     """Write everything that a tuning leaves beside its samples, and return it.
 
@@ -41,6 +44,7 @@ def write_tuning(
     price: of an hour of the GPU, if costs are wanted.
     told: why the search ended, if that is worth saying.
     shapes: the program for which was tuned.
+    again: the shapes whose best backends were measured again.
     """
     from nsysprof.analysis.sampling.successive_halving import METHOD
     from nsysprof.analysis.sampling.tune import OPEN, UNKNOWN, choose_backends, find_winners, insights
@@ -54,7 +58,7 @@ def write_tuning(
     from nsysprof.results.column_registry.case_columns import WINNERS
     from nsysprof.results.column_registry.csv_table import render_csv
 
-    winners = find_winners(results.table)
+    winners = find_winners(results.table, again)
     choices = choose_backends(winners)
     lines = insights(results.table, winners, results.floor_pct)
     gain = None

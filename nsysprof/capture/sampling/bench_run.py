@@ -39,6 +39,8 @@ class BenchRun:
     complete: bool = False
     # What both sides of one `bench --baseline --candidate` share: their processes with one number were run in turn.
     session: str = ""
+    # The first process of a tuning that measured winners again; None before.
+    again_from: int | None = None
 
     def save(self, folder: Path) -> None:
         """Write samples.json. Raises OutputError; an earlier file then stays complete."""
@@ -54,6 +56,7 @@ class BenchRun:
             blocks=self.blocks,
             clocks=self.clocks,
             session=self.session,
+            again_from=self.again_from,
         )
         # One line per block.
         text = msgspec.json.encode(file).replace(b'},{"', b'},\n{"')
@@ -72,6 +75,7 @@ class _SamplesFile(FileHeader, kw_only=True):
     blocks: list[Block]
     clocks: list[dict[str, Any]]
     session: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]*$", max_length=100)] = ""
+    again_from: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
     def __post_init__(self) -> None:
         cells = len(self.plan.cases) * self.plan.copies
@@ -120,6 +124,7 @@ def read_run(path: Path) -> BenchRun:
         kind=file.kind,
         complete=file.complete,
         session=file.session,
+        again_from=file.again_from,
     )
 
 

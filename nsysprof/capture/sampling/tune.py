@@ -16,6 +16,8 @@ from nsysprof.capture.sampling.bench_run import BenchRun
 
 # The rounds of the first and of later processes: one to drop what is far behind, then more for what is left.
 _ROUNDS = (1, 3, 4, 4)
+# Winners are measured again in so many fresh processes, of so many rounds each.
+AGAIN_PROCESSES, _AGAIN_ROUNDS = 3, 3
 
 Choose = Callable[[BenchRun], list[int]]
 
@@ -64,6 +66,45 @@ def run_tuning(run: BenchRun, folder: Path, budget_s: float, choose: Choose, on_
     finally:
         run.save(folder)
     return True
+
+
+def measure_again(run: BenchRun, folder: Path, deadline: float, cells: Sequence[int], on_block: OnBlock) -> bool:
+    """Measure cells in fresh processes that no search has seen; return False when Ctrl-C ended it.
+
+    Processes that an earlier call made count. The run is complete when every cell has had its processes.
+
+    deadline: the time.monotonic() at which it ends with the blocks that it has.
+    """
+    if not cells:
+        return True
+    run.complete = False
+    if run.again_from is None:
+        run.again_from = 1 + max((block.process for block in run.blocks), default=-1)
+    process = max(run.again_from, 1 + max((block.process for block in run.blocks), default=-1))
+    try:
+        while time.monotonic() < deadline:
+            out = hopeless_cells(run)
+            left = [cell for cell in cells if cell not in out and _times_again(run, cell) < AGAIN_PROCESSES]
+            if not left:
+                run.complete = True
+                break
+            order = order_blocks(left, _AGAIN_ROUNDS, run.plan.seed, process)
+            (folder / WORK / "stop").unlink(missing_ok=True)
+            ended = run_bench_process(run, folder, process, order, 0, on_block, deadline)
+            if ended is not None and ended.interrupted:
+                return False
+            process += 1
+    except KeyboardInterrupt:  # between two processes
+        return False
+    finally:
+        run.save(folder)
+    return True
+
+
+def _times_again(run: BenchRun, cell: int) -> int:
+    """Return in how many processes a cell was measured again."""
+    least = run.again_from or 0
+    return len({block.process for block in run.blocks if block.cell == cell and block.process >= least})
 
 
 def _steps(run: BenchRun) -> int:

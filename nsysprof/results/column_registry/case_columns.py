@@ -170,6 +170,8 @@ WINNERS = TableFile("tune", "winners.csv", "One row per shape.", (
     number("margin", "", "Median of the runner-up over the best median.", **_UNKNOWN),
     number("over_auto", "", "Median of torch's own choice over the best median; unknown where `auto` was not measured.",
            **_UNKNOWN),
+    flag("measured_again", "True where the best backends were measured again in fresh processes, to which the numbers "
+         "belong."),
 ))  # fmt: skip
 _PER_LAUNCH = (
     number("time_ns", "ns", "Duration.", **_UNKNOWN),

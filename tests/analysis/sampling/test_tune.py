@@ -3,7 +3,14 @@ import pytest
 
 from nsysprof.analysis.sampling.bench import summarize_bench
 from nsysprof.analysis.sampling.successive_halving import survivors, unsettled
-from nsysprof.analysis.sampling.tune import cells_to_measure, choose_backends, find_winners, insights
+from nsysprof.analysis.sampling.tune import (
+    cells_to_confirm,
+    cells_to_measure,
+    choose_backends,
+    find_winners,
+    insights,
+    replace_by_again,
+)
 from nsysprof.attention.case import Case
 from nsysprof.results.block import Block
 from tests.analysis.blocks import make_blocks
@@ -119,3 +126,38 @@ def test_many_shapes_of_the_same_code_have_hardly_a_winner():
     seqs = tuple(range(16, 16 * 41, 16))
     _, winners = tuned((100e3,) * 120, seqs=seqs, between=0.01)
     assert (winners["verdict"] == "winner").sum() <= 1
+
+
+def searched_and_again(medians, again):
+    """Return the winners of a search, of what was measured again, and of both together; None was not measured."""
+    cells = [Case(backend, seq=512) for backend in BACKENDS]
+    names = list(BACKENDS)
+    first = summarize_bench(cells, names, blocks_of(medians), {}, {})
+    later = [block for block in blocks_of([each or 1 for each in again], count=9) if again[block.cell] is not None]
+    second = summarize_bench(cells, names, later, {}, {})
+    table, shapes = replace_by_again(first.table, second.table)
+    return cells_to_confirm(cells, first.table), table, find_winners(table, shapes)
+
+
+def test_a_winner_is_measured_again_with_its_rival_and_torchs_own_choice():
+    chosen, table, winners = searched_and_again((120e3, 400e3, 100e3), (105e3, None, 100e3))
+    assert chosen == [0, 2], "flash, which is the fastest, and auto, which is second"
+    row = winners.iloc[0]
+    assert (row["backend"], row["verdict"], row["measured_again"]) == ("flash", "winner", True)
+    assert row["over_auto"] == pytest.approx(1.05, rel=0.01), "not the 1.2 of the search"
+    assert list(table["rank"]) == [2, 3, 1]
+    assert any("measured again" in line for line in insights(table, winners, None))
+    assert searched_and_again((150e3, 120e3, 100e3), (None,) * 3)[0] == [0, 1, 2], "torch's own choice, even as third"
+
+
+def test_what_fresh_processes_do_not_confirm_has_no_winner_and_stays_with_torch():
+    _, _, winners = searched_and_again((120e3, 400e3, 100e3), (100e3, None, 100.2e3))
+    assert winners.iloc[0]["verdict"] == "tie"
+    (choice,) = choose_backends(winners)
+    assert choice.backend == "auto"
+
+
+def test_a_shape_of_which_nothing_is_claimed_is_not_measured_again():
+    chosen, _, winners = searched_and_again((100e3, 400e3, 100e3), (None, None, None))
+    assert chosen == []
+    assert not winners.iloc[0]["measured_again"]

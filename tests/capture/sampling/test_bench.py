@@ -225,3 +225,27 @@ def test_turns_end_where_every_case_is_decided_and_the_plan_says_how_many_there_
         assert (1 + max(turns), len(turns)) == (taken, 2 * taken)
         assert asked == [look for look in bench.LOOKS if look <= decided_at]
         assert all(side[0].complete for side in sides)
+
+
+def test_winners_are_measured_again_in_processes_of_their_own(tmp_path, monkeypatch):
+    """The processes are left out. What an earlier call measured counts, so that it can be resumed."""
+    from nsysprof.capture.sampling import tune
+
+    made: list[tuple[int, tuple[int, ...]]] = []
+
+    def process(run, folder, number, order, *_rest):
+        made.append((number, tuple(sorted(set(order)))))
+        run.blocks += [Block(cell, number, 0, OK, values_ns=(1, 1)) for cell in sorted(set(order))]
+
+    monkeypatch.setattr(tune, "run_bench_process", process)
+    (tmp_path / ".work").mkdir()
+    run = new_run(BenchPlan((Case("math", seq=16), Case("flash", seq=16), Case("auto", seq=16)), "cpu"), "tune")
+    run.blocks = [Block(cell, 4, 0, OK, values_ns=(1, 1)) for cell in range(3)]
+    assert tune.measure_again(run, tmp_path, time.monotonic() - 1, [0, 2], None)
+    assert (made, run.complete, run.again_from) == ([], False, 5), "no time is left"
+    assert tune.measure_again(run, tmp_path, time.monotonic() + 60, [0, 2], None)
+    assert made == [(5, (0, 2)), (6, (0, 2)), (7, (0, 2))]
+    assert run.complete
+    made.clear()
+    assert tune.measure_again(read_run(tmp_path / "samples.json"), tmp_path, time.monotonic() + 60, [0, 1, 2], None)
+    assert made == [(8, (1,)), (9, (1,)), (10, (1,))]
