@@ -58,7 +58,7 @@ def _slower(shapes: Sequence[Mapping[str, Turns]]) -> list[set[str]]:
 def cells_to_confirm(cells: Sequence[Case], table: pd.DataFrame) -> list[int]:
     """Return the cells to measure again: of each shape with a claim, the best two and torch's own choice.
 
-    A shape has a claim if it has a winner, or if torch's own choice was measured and a policy would not leave it to torch.
+    A shape has a claim if it has a winner, or if a policy would take it from torch's own choice, which was measured.
 
     table: of summarize_bench, a row a cell, from what the search measured.
     """
