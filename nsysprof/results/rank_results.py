@@ -20,7 +20,7 @@ FORMAT_VERSION = 1
 # when it computes so much longer than the usual rank.
 STRAGGLER_COST_PCT, STRAGGLER_EXCESS_PCT = 1.0, 5.0
 # The rate of jobs without a straggler in which one may be named.
-STRAGGLER_ALPHA = 0.005
+STRAGGLER_ALPHA = 0.001
 # A replay that misses the recorded time by more than this says nothing about a job.
 REPLAY_ERROR_PCT = 5.0
 # A rank is an outlier among at least so many when it is further from the usual one than chance explains, and by so

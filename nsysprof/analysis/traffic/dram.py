@@ -8,6 +8,8 @@ be, given only what was sampled:
   between samples (a steady rate is rounded in the same way every time), so it adds linearly and is not averaged away.
 - edges: where a range covers only part of a sample's period, it is unknown when in the period the bytes moved. The
   bound is the worst case, in which the rest of the period takes as much, or as little, as it can at full bandwidth.
+- clock: samples and kernels are timed by different clocks, and what the counters count lags a little behind. The range
+  may lie up to GpuMetrics.clock_error_ns earlier or later among the samples, and the bound is the worst of that.
 - gaps: what was not sampled may be anything between nothing and full bandwidth. The estimate counts nothing for it.
 
 The counters count the whole GPU: they include whatever ran at the same time, in other ranges and processes too. Bytes
@@ -53,6 +55,8 @@ _TOLERATED_SHARE = 0.1
 # Counters are dead when they stay 0 through this many periods of kernels.
 _DEAD_AFTER_PERIODS = 10
 _ROUNDING_PCT = 0.5
+# Where among the samples an interval may lie, in parts of the clock's error.
+_SHIFTS = (-1.0, -0.5, 0.5, 1.0)
 _LOST = re.compile(r"GPU Metrics.*(overflow|dropp|lost|missing|incomplete)", re.IGNORECASE | re.DOTALL)
 
 
@@ -122,7 +126,7 @@ def dram_in_groups(
     for series, pids in counted:
         ours = np.isin(process, pids)
         start, end, owner = _union(start_ns[ours], end_ns[ours], group[ours])
-        total.add(owner, _integrate(series, start, end))
+        total.add(owner, _integrate_about(series, start, end, metrics.clock_error_ns))
     uncounted = np.zeros(groups, bool)
     uncounted[group[np.isin(process, uncounted_pids)]] = True
     return total.traffic(uncounted)
@@ -283,6 +287,18 @@ def _lengths(series: DramSeries) -> Int64s:
     """Return the time that each sample stands for: to the next sample, or one period where that is lost or missing."""
     distance = np.append(np.diff(series.time_ns), series.period_ns)
     return np.where(distance > _LONGEST_PERIODS * series.period_ns, series.period_ns, distance)
+
+
+def _integrate_about(series: DramSeries, start_ns: Int64s, end_ns: Int64s, clock_error_ns: int) -> _Sums:
+    """Return bytes and coverage of each interval, with error bars that hold wherever the clocks put the interval."""
+    found = _integrate(series, start_ns, end_ns)
+    read_error, write_error = found.read_error, found.write_error
+    for part in _SHIFTS if clock_error_ns else ():
+        shift = round(part * clock_error_ns)
+        other = _integrate(series, start_ns + shift, end_ns + shift)
+        read_error = np.maximum(read_error, np.abs(other.read - found.read) + other.read_error)
+        write_error = np.maximum(write_error, np.abs(other.write - found.write) + other.write_error)
+    return replace(found, read_error=read_error, write_error=write_error)
 
 
 def _integrate(series: DramSeries, start_ns: Int64s, end_ns: Int64s) -> _Sums:

@@ -1,6 +1,7 @@
 """DRAM bytes of ranges: nothing is lost or made up, and the error bar holds the truth."""
 
 import sqlite3
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -39,8 +40,9 @@ def series(time, read, write=None, *, gpu=0, peak=PEAK, period=None, sm=100):
     return DramSeries(gpu, gpu, peak, period or int(np.median(np.diff(time))), time, read, write, sm, 0)
 
 
-def metrics(*all_series):
-    return GpuMetrics(all_series)
+def metrics(*all_series, clock_error_ns=0):
+    """Return metrics whose clock is that of the work, unless another error is given."""
+    return GpuMetrics(all_series, clock_error_ns=clock_error_ns)
 
 
 def codes(notes):
@@ -131,9 +133,15 @@ SIGNAL = st.lists(st.tuples(st.integers(1, 40), st.integers(0, 100_000)), min_si
 SPANS = st.lists(st.tuples(st.integers(-20, 220), st.integers(0, 120), st.integers(0, 2)), min_size=1, max_size=12)
 
 
-@given(SIGNAL, st.integers(2, 25), SPANS, st.randoms(use_true_random=False), st.booleans())
-def test_the_error_bar_holds_the_truth(signal, period, spans, source, lossy):
-    """A true rate, constant for some ticks of 10 ns each, is sampled, rounded, partly lost, and asked for in spans."""
+SHIFT = st.sampled_from((-200, -100, 0, 100, 200))
+
+
+@given(SIGNAL, st.integers(2, 25), SPANS, st.randoms(use_true_random=False), st.booleans(), SHIFT)
+def test_the_error_bar_holds_the_truth(signal, period, spans, source, lossy, shift):
+    """A true rate, constant for some ticks of 10 ns each, is sampled, rounded, partly lost, and asked for in spans.
+
+    The clock of the samples is off by `shift`, of at most 200 ns.
+    """
     rate = np.repeat([value for _, value in signal], [ticks for ticks, _ in signal]) / 1000
     moved = np.concatenate(([0], np.cumsum(rate))) * 10
     edges = np.arange(0, len(rate) + 1, period)
@@ -143,7 +151,8 @@ def test_the_error_bar_holds_the_truth(signal, period, spans, source, lossy):
     kept = np.array([not lossy or source.random() < 0.8 for _ in percent])
     if kept.sum() < 2:
         return
-    sampled = metrics(series(edges[:-1][kept] * 10, percent[kept], period=10 * period))
+    moments = edges[:-1][kept] * 10 + shift
+    sampled = metrics(series(moments, percent[kept], period=10 * period), clock_error_ns=200)
     start, length, group = np.array(spans, dtype=np.int64).T
     end = start + length
 
@@ -159,6 +168,15 @@ def test_the_error_bar_holds_the_truth(signal, period, spans, source, lossy):
     for g in range(3):
         covered = inside[group == g].any(axis=0) if (group == g).any() else np.zeros(len(ticks), bool)
         assert abs(grouped.read_bytes[g] - truth(covered)) <= grouped.read_error_bytes[g] + 1
+
+
+def test_where_bytes_move_at_an_edge_the_clock_widens_the_bar():
+    pulse = series((0, 100, 200, 300), (0, 80, 80, 0))
+    # 20 ns at 80 percent move out; the interval then has a part of the samples at its ends, whose rest is unknown.
+    for clock, least, most in ((0, 100, 100), (20, 20 * 80, 20 * 80 + 2 * 1000)):
+        traffic = dram_in_ranges(metrics(pulse, clock_error_ns=clock), ints(100), ints(300))
+        assert traffic.read_bytes == 16000
+        assert least <= traffic.read_error_bytes <= most
 
 
 @given(SPANS)
@@ -273,7 +291,7 @@ def test_from_a_built_trace_to_bytes(tmp_path):
         builder.sample(at, (1_980_000_000, 90, 40, 20))
     with open_trace(builder.write(tmp_path / "t.sqlite")) as trace:
         found = read_gpu_metrics(trace, read_gpus(trace))
-    traffic = dram_in_ranges(found, ints(-100), ints(1000))
+    traffic = dram_in_ranges(replace(found, clock_error_ns=0), ints(-100), ints(1000))
     assert (traffic.read_bytes, traffic.write_bytes, traffic.read_error_bytes) == (44000, 22000, 550)
 
 
