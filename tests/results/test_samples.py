@@ -1,6 +1,9 @@
 import random
 
-from nsysprof.results.samples import median_interval
+import pytest
+
+from nsysprof.analysis.sampling.student_t import t_isf
+from nsysprof.results.samples import median_interval, student_t_975
 
 
 def interval(values):
@@ -9,8 +12,8 @@ def interval(values):
 
 def test_known_order_statistics():
     # Binomial tables: n = 6 gives (1st, 6th) at 96.9 %, n = 50 gives (18th, 33rd) at 96.7 %.
-    assert interval(range(1, 7)) == (1, 6)
-    assert interval(range(1, 51)) == (18, 33)
+    assert interval((3, 1, 6, 2, 5, 4)) == (1, 6)
+    assert interval(random.Random(2).sample(range(1, 51), 50)) == (18, 33)
 
 
 def test_too_few_samples_have_no_interval():
@@ -29,3 +32,25 @@ def test_the_interval_covers_the_true_median_as_often_as_it_says():
         low, high = interval(int(source.expovariate(1e-6)) for _ in range(30))
         hits += low <= 693147 <= high  # ln 2 of the scale
     assert hits >= 940
+
+
+def test_samples_that_follow_their_neighbours_are_worth_fewer():
+    """scripts/calibrate counts this for more kinds of noise, and more often."""
+    source = random.Random(3)
+    held = plain = 0
+    for _ in range(300):
+        values, kept = [], source.gauss(0, 1)
+        for _ in range(50):
+            kept = 0.8 * kept + 0.6 * source.gauss(0, 1)
+            values.append(round(1e6 + 1e4 * kept))
+        low, high = interval(values)
+        held += low <= 1e6 <= high
+        ordered = sorted(values)
+        plain += ordered[17] <= 1e6 <= ordered[32]
+    assert held >= 0.92 * 300
+    assert plain < 0.7 * 300, "what order statistics alone would say"
+
+
+@pytest.mark.parametrize("freedom", [1.0, 1.2, 1.7, 2.2, 3.5, 6.0, 15.0, 40.0, 1000.0])
+def test_the_percentile_of_students_t(freedom):
+    assert student_t_975(freedom) == pytest.approx(t_isf(0.025, freedom), rel=0.02)

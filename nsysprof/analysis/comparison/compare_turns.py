@@ -7,6 +7,7 @@ spread alone makes the test and the interval; with few turns it is poorly known,
 
 from __future__ import annotations
 
+import statistics
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -115,7 +116,7 @@ def _both(key: Case, baseline: Mapping[Case, Measured], candidate: Mapping[Case,
 def _levels(side: Measured) -> dict[int, float]:
     """Return for each turn the mean log median of its blocks."""
     return {
-        turn: float(np.mean([np.log(max(1.0, float(np.median(steady_samples(block))))) for block in process]))
+        turn: float(np.mean(np.log([max(1.0, statistics.median(steady_samples(block))) for block in process])))
         for turn, process in zip(side.turns, side.processes, strict=True)
     }
 

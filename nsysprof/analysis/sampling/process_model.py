@@ -10,6 +10,8 @@ in the same processes.
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -63,7 +65,7 @@ def turns_of(blocks: Sequence[Block], *, graph: bool = False) -> dict[tuple[int,
     for block in blocks:
         values = block.graph_ns if graph else block.values_ns
         if block.status == OK and values:
-            found[block.process, block.round] = float(np.log(max(1.0, float(np.median(steady_samples(values))))))
+            found[block.process, block.round] = math.log(max(1.0, statistics.median(steady_samples(values))))
     return found
 
 
