@@ -14,6 +14,9 @@ import pytest
 from hypothesis import settings
 
 REPOSITORY = Path(__file__).parents[1]
+# Tests share the cores: several threads of torch in each would wait for one another, at three times the processor time.
+# Set before torch is loaded, and for the processes that tests start.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A busy machine is no reason for a property not to hold. A quick run has the same examples each time, so that a change
 # is judged by what it changes; the slow one looks at new examples.

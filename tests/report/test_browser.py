@@ -241,7 +241,12 @@ def test_hostile_names_stay_text(page, tmp_path):
 
 def test_tables_sort_by_value_and_filter(page, capture_page):
     open_page(page, capture_page)
-    totals = [header for header in page.find_elements(By.CSS_SELECTOR, "#ranges-rows th") if header.text == "GPU total"]
+
+    def find_totals(_):
+        headers = page.find_elements(By.CSS_SELECTOR, "#ranges-rows th")
+        return [header for header in headers if header.text == "GPU total"]
+
+    totals = WebDriverWait(page, 20).until(find_totals)
     totals[0].click()
     time.sleep(0.1)
     shown = column(page, "ranges-rows", 5)

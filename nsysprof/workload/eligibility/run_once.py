@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch.autograd.profiler import profile
 from torch.nn.attention import sdpa_kernel
-from torch.profiler import ProfilerActivity, profile
 
 from nsysprof.attention.attention_call import AttentionCall
 from nsysprof.attention.choices import BACKENDS
@@ -31,7 +31,8 @@ def run_once(backend: str, select: Any, call: AttentionCall, device: str, expect
     attention = _attention_of(backend)
     with nullcontext() if select is None else sdpa_kernel(select):
         _call(attention, inputs, call, device)  # creates cuBLAS handles and cuDNN plans, work of the first call alone
-        with profile(activities=_activities(device)) as profiler:
+        # Not torch.profiler.profile around it: that loads torch's compiler first, which takes seconds.
+        with profile(use_device="cuda" if device == "cuda" else None, use_kineto=True) as profiler:
             _call(attention, inputs, call, device)
     operators = _operators(profiler)
     kernels = _kernels(profiler) if device == "cuda" else []
@@ -52,10 +53,6 @@ def _attention_of(backend: str) -> Callable[[AttentionInputs], torch.Tensor]:
         return _naive if backend == "naive" else _sdpa
     own = load_attention(backend)[1]
     return lambda inputs: check_form(own(inputs.q, inputs.k, inputs.v, inputs.causal), inputs.q, inputs.v)
-
-
-def _activities(device: str) -> list[ProfilerActivity]:
-    return [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == "cuda" else [])]
 
 
 def _call(attention: Any, inputs: AttentionInputs, call: AttentionCall, device: str) -> None:
@@ -96,13 +93,13 @@ def _naive(inputs: AttentionInputs) -> torch.Tensor:
 
 
 def _operators(profiler: profile) -> list[str]:
-    return [event.name for event in profiler.events() if event.name.startswith("aten::")]
+    return [event.name for event in profiler.function_events if event.name.startswith("aten::")]
 
 
 def _kernels(profiler: profile) -> list[dict[str, Any]]:
     """Return the name, count and total time of each kernel (ns), by first launch, without copies and fills."""
     found: dict[str, dict[str, Any]] = {}
-    for event in sorted(profiler.events(), key=lambda each: each.time_range.start):
+    for event in sorted(profiler.function_events, key=lambda each: each.time_range.start):
         on_gpu = event.device_type == torch.autograd.DeviceType.CUDA
         if not on_gpu or event.name.startswith(("Memcpy", "Memset", "aten::")):
             continue

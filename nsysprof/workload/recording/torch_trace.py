@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.profiler import ProfilerActivity, profile, record_function
+from torch.autograd.profiler import profile, record_function
 
 from nsysprof.files.written_by import VERSION
 from nsysprof.torchprof.kineto_events import Event, read_events, read_header
@@ -50,15 +50,12 @@ class TorchTrace:
     @contextmanager
     def record(self) -> Iterator[None]:
         """Profile the block and append what was recorded, also when the block raises."""
-        activities = [ProfilerActivity.CPU]
-        if self._device == "cuda":
-            activities.append(ProfilerActivity.CUDA)
-        profiler = profile(activities=activities, profile_memory=True, acc_events=True)
-        profiler.start()
+        # Not torch.profiler.profile around it: that loads torch's compiler first, which takes seconds.
+        profiler = profile(use_device="cuda" if self._device == "cuda" else None, profile_memory=True, use_kineto=True)
         try:
-            yield
+            with profiler:
+                yield
         finally:
-            profiler.stop()
             self._append(profiler)
 
     @staticmethod
