@@ -200,6 +200,19 @@ def test_the_study_of_planted_faults_says_what_its_traces_say() -> None:
     assert load("prove_findings").study() == study.read_text(encoding="utf-8")
 
 
+def test_every_planted_fault_is_found_first_and_predicted_within_the_promise() -> None:
+    study = (REPOSITORY / "analysis/h200-faults/README.md").read_text(encoding="utf-8")
+    rows = [line for line in study.splitlines() if line.count("|") == 10][2:]
+    assert len(rows) == 10  # eight faults alone, all of them, and FSDP with a slow rank
+    assert [row for row in rows if "| yes |" not in row] == []
+    assert [row.split("|")[5].strip() for row in rows[:8]] == ["1"] * 8
+
+
+def test_a_real_attention_in_pieces_is_found_where_cublas_clears_its_workspace() -> None:
+    first = load("prove_findings").findings_of("unfused-attention").items[0]
+    assert (first.code, first.range) == ("unfused-attention", "forward")
+
+
 def test_the_cost_of_stragglers_is_what_the_jobs_without_them_take_less() -> None:
     """Whoever changes the replay writes the study again: scripts/prove_stragglers --write."""
     study = load("prove_stragglers").study()
@@ -270,7 +283,7 @@ def test_what_a_new_user_does_first_shows_what_it_should(tmp_path: Path) -> None
 @pytest.fixture(scope="module")
 def training() -> Findings:
     """Return what is found in the training that the README shows."""
-    return load("prove_findings").findings_of("train-all")
+    return load("prove_findings").findings_of("train-all", REPOSITORY / "traces/h200-programs")
 
 
 def test_the_faults_of_a_real_training_are_found(training: Findings) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from nsysprof.analysis.findings.candidates import LONG_GAP_NS, Candidate, counted, each_step, per_step
 from nsysprof.analysis.findings.situation import Situation
-from nsysprof.analysis.findings.unfused_attention import find_unfused_attention
+from nsysprof.analysis.findings.unfused_attention import UnfusedAttention, find_unfused_attention
 from nsysprof.analysis.idle_time.call_classes import SLOW_NS
 from nsysprof.analysis.replay.replay import ReplayChange, no_change
 from nsysprof.trace.schema import Bools, Int64s
@@ -64,7 +64,7 @@ def _replaced(situation: Situation, gone: Bools, duration: Int64s) -> ReplayChan
 
 
 def _attention(situation: Situation) -> Candidate | None:
-    found = find_unfused_attention(situation.kernel_number, situation.names, situation.graph.stream)
+    found = _pieces_of_attention(situation)
     if found is None:
         return None
     duration = situation.graph.duration_ns
@@ -84,6 +84,20 @@ def _attention(situation: Situation) -> Candidate | None:
     step = "Use torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True) (flash, cuDNN or efficient)."
     calls = situation.calls_of(found.between | found.gemms)
     return Candidate("unfused-attention", at(1.0), at(1.5), at(0.6), calls, found.calls, text, step)
+
+
+def _pieces_of_attention(situation: Situation) -> UnfusedAttention | None:
+    """Return the attention in pieces. Fills do not count: cuBLAS clears its workspace before some products."""
+    others = np.flatnonzero(~situation.is_fill)
+    stream = situation.graph.stream[others]
+    found = find_unfused_attention(situation.kernel_number[others], situation.names, stream)
+    if found is None:
+        return None
+    gemms, between = (np.zeros(len(situation.is_fill), dtype=np.bool_) for _ in range(2))
+    softmax = np.full(len(situation.is_fill), -1, dtype=np.int64)
+    gemms[others], between[others] = found.gemms, found.between
+    softmax[others] = np.where(found.softmax >= 0, others[np.maximum(found.softmax, 0)], -1)
+    return UnfusedAttention(gemms, between, softmax, found.calls)
 
 
 def _optimizer(situation: Situation) -> Candidate | None:

@@ -14,7 +14,7 @@ from nsysprof.analysis.kernel_names.variant_names import Names, Texts, kernel_na
 from nsysprof.analysis.ranges.open_range import innermost_ranges
 from nsysprof.analysis.replay.execution_graph import ExecutionGraph, count_periods
 from nsysprof.analysis.steps.find_steps import Steps
-from nsysprof.trace.schema import COPY, MIGRATION, PID_MASK, Bools, Int64s, Tables
+from nsysprof.trace.schema import COPY, FILL, MIGRATION, PID_MASK, Bools, Int64s, Tables
 
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
 
@@ -52,6 +52,7 @@ class Situation:
     names: Names
     category: Texts
     is_copy: Bools
+    is_fill: Bools
     bytes: Int64s
     copy_kind: Int64s
     host_kind: Int64s
@@ -141,6 +142,7 @@ def look_at(
         names=names,
         category=np.where(is_kernel, names.category[number], ""),
         is_copy=kind == COPY,
+        is_fill=kind == FILL,
         bytes=of_others(work.bytes, np.zeros(len(none), dtype=np.int64)),
         copy_kind=of_others(work.copy_kind, none),
         host_kind=of_others(work.host_kind.astype(np.int64), none),

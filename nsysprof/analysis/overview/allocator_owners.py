@@ -108,7 +108,10 @@ def owner_of(stack: tuple[Frame, ...]) -> str:
 
 def is_own_file(file: str) -> bool:
     """Return whether a frame's file is not of torch, of Python's library or of C++."""
-    return _NOT_OWN.search(file.replace("\\", "/")) is None
+    path = file.replace("\\", "/")
+    # An environment may lie in a folder of any name, even torch.
+    before, packages, inside = path.rpartition("-packages/")
+    return _NOT_OWN.search(inside if packages and before.endswith(("/site", "/dist")) else path) is None
 
 
 def find_fragmentation(used: Sequence[DeviceUse]) -> tuple[MemoryFinding, ...]:

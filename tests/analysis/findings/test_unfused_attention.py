@@ -59,3 +59,27 @@ def test_a_program_without_attention_is_not_accused_of_it(trace_path):
         analysis = summarize(read_tables(trace))
     assert analysis.findings is not None
     assert "unfused-attention" not in [item.code for item in analysis.findings.items]
+
+
+def test_a_fill_between_softmax_and_product_is_not_in_the_way_but_a_copy_is(findings):
+    def training(**other):
+        program = Program()
+        for _ in range(8):
+            begin = program.now
+            for _ in range(4):
+                program.launch(100 * US, "gemm_a")
+                program.launch(300 * US, SOFTMAX)
+                program.launch(300 * US, "void vectorized_elementwise_kernel<MulFunctor<float>>(int)")
+                beside(program, **other)
+                program.launch(100 * US, "gemm_b")
+            program.step(begin)
+        return [item.code for item in findings(program.builder).items]
+
+    def beside(program, *, fill):
+        start = program.free[7] + 1 * US
+        number = program._call("cudaMemsetAsync_v3020" if fill else "cudaMemcpyAsync_v3020", program.now + 2 * US)
+        (program.builder.fill if fill else program.builder.copy)(start, start + 1 * US, number, 64)
+        program.free[7] = start + 1 * US
+
+    assert "unfused-attention" in training(fill=True)
+    assert "unfused-attention" not in training(fill=False)

@@ -14,7 +14,7 @@ from nsysprof.analysis.overview.allocator_owners import (
 from nsysprof.torchprof.allocator_history import Frame, read_allocator_history
 from tests.builders.allocator_snapshot import SnapshotBuilder, frames
 
-SITE = "/venv/lib/python3.11/site-packages"
+SITE = "/opt/torch/venv/lib/python3.11/site-packages"  # an environment in a folder that is called torch
 
 
 def owners(builder, folder, range_at=None):

@@ -107,6 +107,6 @@ def test_a_plan_goes_to_the_workers_and_comes_back():
 def test_stacks_are_taken_natively_in_slow_calls_unless_the_user_says_otherwise():
     given = options(stacks=True)
     assert given["--sample"] == "process-tree"  # nsys takes no native stacks without
-    assert given["--cudabacktrace"].split(",") == ["kernel:80000", "memory:80000", "sync:80000", "other:80000"]
+    assert given["--cudabacktrace"] == "all:80000"
     assert options(stacks=True, nsys_options=("--cudabacktrace=none",))["--cudabacktrace"] == "none"
     assert "--cudabacktrace" not in options()
