@@ -37,6 +37,7 @@ from nsysprof.trace.columns import refuse_shared_pages
 from nsysprof.trace.inputs.bundle_format import LEFT_OUT
 from nsysprof.trace.open import open_trace, quote
 
+_ROWS_AT_ONCE, _MOST_KNOWN = 10_000, 1 << 16
 _SQL_TYPES = {Kind.TEXT: "TEXT", Kind.SAMPLE: "TEXT"}
 
 
@@ -224,6 +225,10 @@ class _Rebuild:
         definitions = ", ".join(f"{quote(c)} {_SQL_TYPES.get(_kind(table, c), 'INTEGER')}" for c in columns)
         target.execute(f"CREATE TABLE {quote(table)} ({definitions})")
         insert = f"INSERT INTO {quote(table)} VALUES ({', '.join('?' * len(columns))})"
+        kinds = {_kind(table, column) for column in columns}
+        if keeps is None and not (is_metadata or text_decides or kinds & {Kind.TEXT, Kind.SAMPLE}):
+            self.report.rows[table] = _copy_columns(target, insert, rows, convert)
+            return
         texts = [i for i, column in enumerate(columns) if _kind(table, column) is Kind.TEXT]
         kept = dropped = cropped = 0
 
@@ -339,6 +344,39 @@ class _Rebuild:
                 f"SELECT DISTINCT k.shortName, s.value FROM {quote(table)} k JOIN StringIds s ON s.id = k.demangledName"
             )
             found |= {short for short, whole in pairs if isinstance(whole, str) and is_public_kernel(whole)}
+        return found
+
+
+def _copy_columns(
+    target: sqlite3.Connection, insert: str, rows: sqlite3.Cursor, convert: Sequence[Callable[[Any], Any] | None]
+) -> int:
+    """Copy all rows, with the cells of some columns converted, and return how many there are.
+
+    A column has few different ids, and millions of rows.
+    """
+    known = [None if converter is None else _Known(converter) for converter in convert]
+    count = 0
+    while batch := rows.fetchmany(_ROWS_AT_ONCE):
+        columns = [
+            column if new is None else [new[cell] for cell in column]
+            for column, new in zip(zip(*batch, strict=True), known, strict=True)
+        ]
+        target.executemany(insert, zip(*columns, strict=True))
+        count += len(batch)
+    return count
+
+
+class _Known(dict[Any, Any]):
+    """What a converter made of each cell that it has seen, up to a bound."""
+
+    def __init__(self, convert: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self._convert = convert
+
+    def __missing__(self, cell: Any) -> Any:
+        if len(self) >= _MOST_KNOWN:
+            self.clear()
+        self[cell] = found = self._convert(cell)
         return found
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from nsysprof.app.progress import Say
@@ -110,11 +112,13 @@ def build(request: BuildRequest, work: Path, say: Say) -> tuple[Built, Path]:
                 continue  # this trace has none of the ranges to crop to
             raise
         archive = work / f"{number}.zip"
-        size = write_archive(archive, built.files, request.title, _facts(request, built))
+        size = sum(path.stat().st_size for path in built.files.values() if path.suffix == ".xz")
         if size <= request.max_bytes:
-            return built, archive
+            size = write_archive(archive, built.files, request.title, _facts(request, built))
+            if size <= request.max_bytes:
+                return built, archive
+            archive.unlink()
         say(f"{size:,} bytes are more than {request.max_bytes:,}: parts are left out")
-        archive.unlink()
     raise OutputError(
         f"Even the tables alone take {size:,} bytes, more than {request.max_bytes:,}.", "Give a larger --max-size."
     )
@@ -161,7 +165,11 @@ def _build_stage(
         if key not in traces:
             say("rebuild the traces" if source.ranks else "rebuild the trace")
             traces[key] = (_share_ranks if source.ranks else _share_trace)(request, stage, work, say)
-        (_report_ranks if source.ranks else _analyze)(traces[key], stage, built, say)
+        packed = sum(path.stat().st_size for path in traces[key].packed) if stage.trace else 0
+        if packed > request.max_bytes:  # no report makes it smaller
+            _take_traces(traces[key], stage, built)
+        else:
+            (_report_ranks if source.ranks else _analyze)(traces[key], stage, built, say)
     elif source.kind == BENCH:
         _report_bench(stage, built)
     else:
@@ -177,8 +185,15 @@ def _share_trace(request: BuildRequest, stage: Stage, work: Path, say: Say) -> _
     assert request.source.trace is not None
     trace = work / ("torch.sqlite" if _is_of_torch(request.source.trace) else "nsys.sqlite")
     report = sanitize_trace(request.source.trace, trace, _options(request, stage))
-    packed = pack_trace(trace, work / f"{trace.name}.xz")
-    return _Shared((trace,), (packed,), report, analyze_trace(trace, say))
+    cancelled = Event()
+    with ThreadPoolExecutor(1, thread_name_prefix="pack") as pool:  # packing releases the GIL
+        packed = pool.submit(pack_trace, trace, work / f"{trace.name}.xz", cancelled)
+        try:
+            analysis = analyze_trace(trace, say)
+            return _Shared((trace,), (packed.result(),), report, analysis)
+        except BaseException:
+            cancelled.set()
+            raise
 
 
 def _options(request: BuildRequest, stage: Stage) -> SanitizeOptions:

@@ -14,6 +14,7 @@ from nsysprof.bundle.allow_list import NSYS_TABLE
 from nsysprof.bundle.names.program_text import program_text
 from nsysprof.bundle.names.public_names import is_public_call, is_public_kernel, is_public_range, public_backends
 from nsysprof.bundle.secret_values import collect_secrets, is_public, machine_secrets
+from nsysprof.bundle.verification.text_columns import text_columns
 from nsysprof.trace.open import open_trace, quote
 
 _SHORTEST_LINE = 8  # characters; a shorter line that a program printed, such as `done`, reveals nothing
@@ -126,7 +127,7 @@ def _all_texts(connection: sqlite3.Connection) -> set[bytes]:
                 columns = [
                     row[1].decode("utf-8", "replace") for row in connection.execute(f"PRAGMA table_xinfo({table})")
                 ]
-                for column in map(quote, columns):
+                for column in text_columns(connection, table, [quote(column) for column in columns]):
                     kinds = f"typeof({column}) IN ('text', 'blob')"
                     rows = connection.execute(f"SELECT DISTINCT {column} FROM {table} WHERE {kinds}")
                     found |= {cell for (cell,) in rows if isinstance(cell, bytes)}

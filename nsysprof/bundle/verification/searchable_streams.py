@@ -15,6 +15,7 @@ from mmap import mmap
 from pathlib import Path
 
 from nsysprof.bundle.names.program_text import page_parts
+from nsysprof.bundle.verification.text_columns import text_columns
 from nsysprof.trace.open import quote
 
 _SQLITE, _PNG = b"SQLite format 3\0", b"\x89PNG\r\n\x1a\n"
@@ -118,8 +119,8 @@ def _sqlite_texts(path: Path) -> Iterator[bytes]:
         ]
         statements = ["SELECT sql FROM sqlite_master"]
         for table in tables:
-            for row in connection.execute(f"PRAGMA table_info({quote(table)})"):
-                column = quote(row[1].decode())
+            listed = connection.execute(f"PRAGMA table_info({quote(table)})").fetchall()
+            for column in text_columns(connection, quote(table), [quote(row[1].decode()) for row in listed]):
                 condition = f"typeof({column}) IN ('text', 'blob')"
                 statements.append(f"SELECT DISTINCT {column} FROM {quote(table)} WHERE {condition}")
         for statement in statements:
