@@ -2,36 +2,57 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from nsysprof.analysis.idle_time.call_classes import LAUNCH, MEMORY, SLOW_NS, CallClasses
 from nsysprof.analysis.idle_time.gaps import Gaps
 from nsysprof.analysis.idle_time.interval_layers import Layer, cut, merge_layer, overlay
 from nsysprof.results.column_registry.analysis_columns import CAUSES
-from nsysprof.trace.schema import NULL, PID_MASK, Bools, Int64s, Ints, Tables
+from nsysprof.trace.schema import NULL, PID_MASK, Bools, Int64s, Ints, Rows, Tables
 
 SYNC, HOST, SLOW, PAGEABLE, DEPENDENCY, COLLECTIVE, PROFILER, UNKNOWN = range(len(CAUSES))
 # A device begins issued work within this time. What it waits beyond that is not due to the launch.
 _PICK_UP_NS = 20_000
-_GAPS_AT_ONCE = 1 << 20
+_GAPS_AT_ONCE = 1 << 17
 # Stands for a holder where the work had been issued already.
 _WAITS = -2
 
 
 @dataclass(frozen=True)
 class Blamed:
-    """The pieces of the gaps of one device."""
+    """The pieces of the gaps of one device. There are as many as kernels, so that narrow columns matter."""
 
     device_id: int
     # The row of the gap.
-    gap: Int64s
+    gap: Rows
     start_ns: Int64s
     end_ns: Int64s
-    cause: Int64s
+    cause: npt.NDArray[np.int8]
     # The row of the call that is to blame, or -1.
-    call: Int64s
+    call: Rows
+
+
+_NARROW = (np.int32, np.int64, np.int64, np.int8, np.int32)
+
+
+@dataclass(frozen=True)
+class ThreadEnds:
+    """When the calls of a process ended, in order, and which of its threads made each."""
+
+    ended_ns: Int64s
+    # The place in `tids`.
+    thread: Ints
+    tids: Int64s
+    _of: dict[int, Int64s] = field(default_factory=dict)
+
+    def of(self, tid: int) -> Int64s:
+        """Return the ends of the calls of one thread, in order; none for a thread that is not listed."""
+        if tid not in self._of:
+            self._of[tid] = self.ended_ns[np.isin(self.tids, [tid])[self.thread]]
+        return self._of[tid]
 
 
 @dataclass(frozen=True)
@@ -43,19 +64,16 @@ class HeldThreads:
     # The cause of each holder, and its row of calls or -1.
     holder_cause: Int64s
     holder_call: Int64s
-    # The ends of calls in order, and their threads, by global pid. Only for processes with several threads that launch
-    # or wait, where one may hand work over to another.
-    ended_ns: dict[int, Int64s]
-    ended_tid: dict[int, Int64s]
-    # The ends of calls by thread.
-    own_ended_ns: dict[int, Int64s]
+    # By global pid, the ends of calls. Only for processes with several threads that launch or wait, where one may hand
+    # work over to another.
+    ends: dict[int, ThreadEnds]
 
 
 def follow_threads(tables: Tables, classes: CallClasses) -> HeldThreads:
     """Return what held up each thread of the trace."""
     calls, none = tables.calls, np.zeros(0, dtype=np.int64)
     if calls is None:
-        return HeldThreads({}, none, none, {}, {}, {})
+        return HeldThreads({}, none, none, {})
     long = calls.duration_ns >= SLOW_NS
     held = np.flatnonzero(classes.is_wait | classes.is_blocking_copy | (classes.of == MEMORY) | long)
     cause = np.where(classes.is_blocking_copy[held], PAGEABLE, np.where(classes.is_wait[held], SYNC, SLOW))
@@ -73,30 +91,34 @@ def follow_threads(tables: Tables, classes: CallClasses) -> HeldThreads:
         below = merge_layer(start[mine], end[mine], mine)
         above = merge_layer(lost[its, 0], lost[its, 1], its + len(held))
         holds[thread] = overlay(below, above)
-    return HeldThreads(holds, holder_cause, holder_call, *_ends(tables, classes))
+    return HeldThreads(holds, holder_cause, holder_call, _ends(tables, classes))
 
 
-def _ends(tables: Tables, classes: CallClasses) -> tuple[dict[int, Int64s], dict[int, Int64s], dict[int, Int64s]]:
-    """Return ends of calls in order and their threads, by process with several working threads; ends by thread."""
+def _ends(tables: Tables, classes: CallClasses) -> dict[int, ThreadEnds]:
+    """Return the ends of calls by process with several working threads."""
     calls = tables.calls
     assert calls is not None
     works = np.zeros(len(calls.variants), dtype=np.bool_)
-    works[np.unique(calls.variant[(classes.of == LAUNCH) | classes.is_wait | classes.is_blocking_copy])] = True
+    works[calls.variant[(classes.of == LAUNCH) | classes.is_wait | classes.is_blocking_copy]] = True
     working = np.isin(calls.tid_of, np.unique(calls.tid_of[works]))
-    ended_ns, ended_tid, own = {}, {}, {}
+    found = {}
     pids = calls.tid_of & PID_MASK
     for pid in np.unique(pids).tolist():
         chosen = working & (pids == pid)
         threads = np.unique(calls.tid_of[chosen])
         if len(threads) < 2:
             continue
-        rows = np.flatnonzero(chosen[calls.variant])
-        ends = calls.ends_ns(rows)
-        order = np.argsort(ends, kind="stable")
-        ended_ns[pid], ended_tid[pid] = ends[order], calls.tid_of[calls.variant[rows[order]]]
-        for thread in threads.tolist():
-            own[thread] = ended_ns[pid][ended_tid[pid] == thread]
-    return ended_ns, ended_tid, own
+        thread_of: Ints = np.searchsorted(threads, calls.tid_of).astype(
+            np.int16 if len(threads) < 1 << 15 else np.int32
+        )
+        rows = slice(None) if chosen.all() else np.flatnonzero(chosen[calls.variant]).astype(np.int32)
+        ended = calls.ends_ns(rows)
+        thread: Ints = thread_of[calls.variant[rows]]
+        if not bool((ended[1:] >= ended[:-1]).all()):
+            order = np.argsort(ended, kind="stable").astype(np.int32)
+            ended, thread = ended[order], thread[order]
+        found[pid] = ThreadEnds(ended, thread, threads)
+    return found
 
 
 def blame_gaps(
@@ -108,9 +130,12 @@ def blame_gaps(
     """
     parts = []
     for low in range(0, max(1, len(gaps.start_ns)), _GAPS_AT_ONCE):
-        parts.append(_blame(tables, launch, gaps, slice(low, low + _GAPS_AT_ONCE), threads, is_collective, lost_ns))
-    joined = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    return Blamed(gaps.device_id, *joined)
+        found = _blame(tables, launch, gaps, slice(low, low + _GAPS_AT_ONCE), threads, is_collective, lost_ns)
+        parts.append([column.astype(dtype) for column, dtype in zip(found, _NARROW, strict=True)])
+    columns = [list(column) for column in zip(*parts, strict=True)]
+    parts.clear()
+    joined = [np.concatenate(columns.pop(0)) for _ in _NARROW]
+    return Blamed(gaps.span.device_id, *joined)
 
 
 def _blame(
@@ -148,7 +173,7 @@ def _blame(
 
 
 def _lost_between(
-    launch: Ints, call_start: Int64s, before: Int64s, begun: Int64s, start: Int64s, lost_ns: Int64s
+    launch: Ints, call_start: Int64s, before: Ints, begun: Int64s, start: Int64s, lost_ns: Int64s
 ) -> Bools:
     """Return whether lost work may have run in each gap: launched between the work before the gap and its ender."""
     earlier = launch[before]
@@ -203,18 +228,18 @@ def _givers(tid: Int64s, start: Int64s, begun: Int64s, threads: HeldThreads) -> 
     """
     giver, since = tid.copy(), start.copy()
     pids = tid & PID_MASK
-    for pid, ended in threads.ended_ns.items():
+    for pid, ends in threads.ends.items():
         mine = np.flatnonzero(pids == pid)
-        at = np.searchsorted(ended, begun[mine], "right") - 1
-        other = threads.ended_tid[pid][np.maximum(at, 0)]
-        takes = (at >= 0) & (other != tid[mine]) & (ended[np.maximum(at, 0)] > start[mine])
+        at = np.searchsorted(ends.ended_ns, begun[mine], "right") - 1
+        ended, other = ends.ended_ns[np.maximum(at, 0)], ends.tids[ends.thread[np.maximum(at, 0)]]
+        takes = (at >= 0) & (other != tid[mine]) & (ended > start[mine])
         for thread in np.unique(tid[mine[takes]]).tolist():
             its = takes & (tid[mine] == thread)
-            own = threads.own_ended_ns.get(thread, np.zeros(0, dtype=np.int64))
+            own = ends.of(thread)
             last = np.searchsorted(own, begun[mine[its]], "right") - 1
             takes[its] = (last < 0) | (own[np.maximum(last, 0)] <= start[mine[its]]) if len(own) else True
         giver[mine[takes]] = other[takes]
-        since[mine[takes]] = ended[at[takes]]
+        since[mine[takes]] = ended[takes]
     return giver, since
 
 

@@ -7,22 +7,29 @@ from dataclasses import dataclass
 import numpy as np
 
 from nsysprof.results.findings.causes import DeviceIdle
-from nsysprof.trace.schema import MIGRATION, Int64s, Work
+from nsysprof.trace.schema import MIGRATION, Int64s, Rows, Work
+
+
+@dataclass(frozen=True)
+class DeviceSpan:
+    """From when to when a device worked, and how much of that time it was idle."""
+
+    device_id: int
+    # When the device's first work began.
+    first_ns: int
+    whole: DeviceIdle
 
 
 @dataclass(frozen=True)
 class Gaps:
     """The gaps of one device, in order of time."""
 
-    device_id: int
-    # When the device's first work began.
-    first_ns: int
+    span: DeviceSpan
     start_ns: Int64s
     end_ns: Int64s
     # The row of work that ended each gap, and the work that ran last before it.
-    ender: Int64s
-    before: Int64s
-    whole: DeviceIdle
+    ender: Rows
+    before: Rows
 
 
 def find_gaps(work: Work) -> list[Gaps]:
@@ -32,25 +39,31 @@ def find_gaps(work: Work) -> list[Gaps]:
     found = []
     for device in devices.tolist():
         chosen = counted & (work.device_of == device)
-        rows = np.arange(len(work)) if chosen.all() else np.flatnonzero(chosen[work.variant])
+        rows = (
+            np.arange(len(work), dtype=np.int32)
+            if chosen.all()
+            else np.flatnonzero(chosen[work.variant]).astype(np.int32)
+        )
         if len(rows):
             found.append(_gaps_of(work, int(device), rows))
     return found
 
 
-def _gaps_of(work: Work, device: int, rows: Int64s) -> Gaps:
-    start = work.start_ns[rows]
+def _gaps_of(work: Work, device: int, rows: Rows) -> Gaps:
+    start = work.start_ns[rows] if len(rows) < len(work) else work.start_ns
     if not bool((start[1:] >= start[:-1]).all()):
-        order = np.argsort(start, kind="stable")
+        order = np.argsort(start, kind="stable").astype(np.int32)
         rows, start = rows[order], start[order]
     end = start + work.duration_ns[rows]
     reached = np.maximum.accumulate(end)
-    after = np.flatnonzero(start[1:] > reached[:-1]) + 1
-    begin, finish = reached[after - 1], start[after]
     # The work that ended last: where reached changed most recently.
     fresh = np.ones(len(rows), dtype=np.bool_)
     fresh[1:] = end[1:] > reached[:-1]
-    last = np.maximum.accumulate(np.where(fresh, np.arange(len(rows)), 0))
+    del end
+    after = (np.flatnonzero(start[1:] > reached[:-1]) + 1).astype(np.int32)
+    last = np.where(fresh, np.arange(len(rows), dtype=np.int32), np.int32(0))
+    before = rows[np.maximum.accumulate(last, out=last)[after - 1]]
+    begin, finish = reached[after - 1], start[after]
     span, idle = int(reached[-1] - start[0]), int((finish - begin).sum())
     whole = DeviceIdle(device, span, span - idle, idle)
-    return Gaps(device, int(start[0]), begin, finish, rows[after], rows[last[after - 1]], whole)
+    return Gaps(DeviceSpan(device, int(start[0]), whole), begin, finish, rows[after], before)

@@ -24,14 +24,14 @@ def list_instances(ranges: pd.DataFrame, gaps: Gaps, pieces: Blamed, of_device: 
     instance = number_instances(ranges["group"].to_numpy(dtype=np.int64))[of_device]
     mine = ranges[of_device]
     # Time before the device's first work or after its last does not belong to its span.
-    since, until = gaps.first_ns, gaps.first_ns + gaps.whole.span_ns
+    since, until = gaps.span.first_ns, gaps.span.first_ns + gaps.span.whole.span_ns
     start = np.clip(mine["start_ns"].to_numpy(np.int64), since, until)
     end = np.clip(mine["end_ns"].to_numpy(np.int64), start, until)
     idle = measure(pieces.start_ns, pieces.end_ns, start, end)[0]
     kept = idle > 0
     low, high = start[kept], end[kept]
     table = pd.DataFrame({name: mine[source].to_numpy()[kept] for name, source in _TEXTS.items()})
-    table["instance"], table["device_id"] = instance[kept], gaps.device_id
+    table["instance"], table["device_id"] = instance[kept], gaps.span.device_id
     table["span_ns"], table["idle_ns"] = high - low, idle[kept]
     table["busy_ns"] = table["span_ns"] - table["idle_ns"]
     for code, cause in enumerate(CAUSES):

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.idle_time.blame import UNKNOWN, Blamed, HeldThreads, blame_gaps, follow_threads
+from nsysprof.analysis.idle_time.blame import UNKNOWN, Blamed, blame_gaps, follow_threads
 from nsysprof.analysis.idle_time.call_classes import CallClasses, classify_calls
-from nsysprof.analysis.idle_time.gaps import Gaps, find_gaps
+from nsysprof.analysis.idle_time.gaps import DeviceSpan, Gaps, find_gaps
 from nsysprof.analysis.idle_time.instance_ledger import list_instances
 from nsysprof.analysis.idle_time.intervals_within import measure, union_of_groups
 from nsysprof.analysis.kernel_names.variant_names import Texts, kernel_names
@@ -31,10 +31,10 @@ _LOST = "work that was launched meanwhile is not in the trace"
 class Ledger:
     """The idle time of all devices in pieces, each with one cause, and its sums."""
 
-    gaps: tuple[Gaps, ...]
+    # One for each device, as its pieces. The gaps themselves would take as much memory as the trace.
+    spans: tuple[DeviceSpan, ...]
     pieces: tuple[Blamed, ...]
     classes: CallClasses
-    threads: HeldThreads
     idle: Idle
     notes: tuple[Note, ...]
 
@@ -57,6 +57,7 @@ def keep_ledger(tables: Tables, launch: Ints, ranges: pd.DataFrame, lost: Bools 
         blame_gaps(tables, launch, each, threads, is_collective=is_collective.astype(np.bool_), lost_ns=lost_ns)
         for each in gaps
     ]
+    del threads
     parts = [table for each in pieces for table in (_of_trace(each), _of_ranges(each, ranges, _pids(tables, each)))]
     joined = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(IDLE_COLUMNS))
     joined = joined.astype({"device_id": "int64", "idle_ns": "int64", "count": "int64"})
@@ -66,8 +67,8 @@ def keep_ledger(tables: Tables, launch: Ints, ranges: pd.DataFrame, lost: Bools 
         for device, each in zip(gaps, pieces, strict=True)
     ]
     of_instances = pd.concat(instances, ignore_index=True) if instances else empty_table(IDLE_INSTANCES)
-    idle = Idle(joined, of_instances, tuple(each.whole for each in gaps), reasons)
-    return Ledger(tuple(gaps), tuple(pieces), classes, threads, idle, tuple(_notes(idle)))
+    idle = Idle(joined, of_instances, tuple(each.span.whole for each in gaps), reasons)
+    return Ledger(tuple(each.span for each in gaps), tuple(pieces), classes, idle, tuple(_notes(idle)))
 
 
 def _of_trace(pieces: Blamed) -> pd.DataFrame:

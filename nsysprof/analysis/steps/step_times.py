@@ -7,7 +7,7 @@ import pandas as pd
 
 from nsysprof.analysis.attribution.warm_up import tolerance_ns
 from nsysprof.analysis.idle_time.blame import Blamed
-from nsysprof.analysis.idle_time.gaps import Gaps
+from nsysprof.analysis.idle_time.gaps import DeviceSpan
 from nsysprof.analysis.idle_time.intervals_within import measure
 from nsysprof.analysis.idle_time.ledger import Ledger
 from nsysprof.analysis.kernel_names.variant_names import kernel_names
@@ -30,13 +30,13 @@ def time_steps(tables: Tables, steps: Steps | None, ledger: Ledger) -> StepTimes
     is_slow = _slow(high - low, is_warmup)
     category = _categories(tables)
     rows = []
-    for gaps, pieces in zip(ledger.gaps, ledger.pieces, strict=True):
-        chosen = (tables.work.device_of == gaps.device_id) & (category >= 0)
+    for span, pieces in zip(ledger.spans, ledger.pieces, strict=True):
+        chosen = (tables.work.device_of == span.device_id) & (category >= 0)
         if steps.are_known and not (chosen & (tables.work.pid_of == steps.global_pid)).any():
             continue
-        parts = {"step": np.arange(len(low)), "device_id": np.full(len(low), gaps.device_id), "start_ns": low}
+        parts = {"step": np.arange(len(low)), "device_id": np.full(len(low), span.device_id), "start_ns": low}
         parts |= {"wall_ns": high - low, "is_warmup": is_warmup, "is_slow": is_slow}
-        parts |= _busy(tables, np.where(chosen, category, -1), low, high) | _idle(gaps, pieces, low, high)
+        parts |= _busy(tables, np.where(chosen, category, -1), low, high) | _idle(span, pieces, low, high)
         rows.append(pd.DataFrame(parts)[list(STEPS.names)])
     if not rows:
         return None
@@ -71,32 +71,42 @@ def _busy(tables: Tables, category: Int64s, low: Int64s, high: Int64s) -> dict[s
     category: of each variant, -1 for those of other devices.
     """
     work, of_row = tables.work, category.astype(np.int8)[tables.work.variant]
-    within = (work.start_ns < high[-1]) & (work.ends_ns() > low[0])
     start = end = np.zeros(0, dtype=np.int64)
     before = np.zeros(len(low), dtype=np.int64)
     found = {work_column(name): np.zeros(len(low), dtype=np.int64) for name in WORK_CATEGORIES}
     for number, name in enumerate(WORK_CATEGORIES):
-        mine = np.flatnonzero(within & (of_row == number))
+        mine = np.flatnonzero(of_row == number).astype(np.int32)
+        mine = mine[(work.start_ns[mine] < high[-1]) & (work.ends_ns(mine) > low[0])]
         if len(mine) == 0:
             continue
-        start, end = _union(np.concatenate((start, work.start_ns[mine])), np.concatenate((end, work.ends_ns(mine))))
+        start, end = _join((start, end), _union(work.start_ns[mine], work.ends_ns(mine)))
         total = measure(start, end, low, high)[0]
         found[work_column(name)], before = total - before, total
     return found
 
 
+def _join(one: tuple[Int64s, Int64s], other: tuple[Int64s, Int64s]) -> tuple[Int64s, Int64s]:
+    """Return the union of two lists of disjoint intervals in order."""
+    if len(one[0]) == 0:
+        return other
+    start, end = (np.concatenate(pair) for pair in zip(one, other, strict=True))
+    return _union(start, end)
+
+
 def _union(start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
     """Return the union of intervals as disjoint ones, in order."""
-    order = np.argsort(start, kind="stable")
-    start, reached = start[order], np.maximum.accumulate(end[order])
-    begins = np.flatnonzero(np.append(True, start[1:] > reached[:-1]))
+    if not bool((start[1:] >= start[:-1]).all()):
+        order = np.argsort(start, kind="stable").astype(np.int32)
+        start, end = start[order], end[order]
+    reached = np.maximum.accumulate(end)
+    begins = np.flatnonzero(np.append(True, start[1:] > reached[:-1])).astype(np.int32)
     return start[begins], reached[np.append(begins[1:], len(start)) - 1]
 
 
-def _idle(gaps: Gaps, pieces: Blamed, low: Int64s, high: Int64s) -> dict[str, Int64s]:
+def _idle(span: DeviceSpan, pieces: Blamed, low: Int64s, high: Int64s) -> dict[str, Int64s]:
     """Return the idle time within each [low, high) by cause, and the time outside the device's first and last work."""
-    inside = np.clip(high, gaps.first_ns, gaps.first_ns + gaps.whole.span_ns)
-    inside -= np.clip(low, gaps.first_ns, gaps.first_ns + gaps.whole.span_ns)
+    inside = np.clip(high, span.first_ns, span.first_ns + span.whole.span_ns)
+    inside -= np.clip(low, span.first_ns, span.first_ns + span.whole.span_ns)
     found = {"outside_ns": high - low - inside}
     for code, cause in enumerate(CAUSES):
         chosen = pieces.cause == code
