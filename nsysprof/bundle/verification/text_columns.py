@@ -15,7 +15,7 @@ def text_columns(connection: sqlite3.Connection, table: str, columns: Sequence[s
     """
     if not columns:
         return []
-    # Of cells of several types, max takes a text before every number and a blob before every text.
+    # A text is greater than every number, and a blob is greater than every text.
     asked = ", ".join(f"typeof(max({column})) IN ('text', 'blob')" for column in columns)
     found = connection.execute(f"SELECT {asked} FROM {table}").fetchone()
     return [column for column, has_text in zip(columns, found, strict=True) if has_text]
