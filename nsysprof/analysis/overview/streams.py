@@ -10,27 +10,27 @@ from nsysprof.analysis.attribution.intervals import union_ns
 from nsysprof.analysis.overview.timeline import stream_labels
 from nsysprof.results.column_registry.analysis_columns import STREAMS
 from nsysprof.results.column_registry.csv_table import empty_table
-from nsysprof.trace.schema import COPY, FILL, KERNEL, MIGRATION, Tables
+from nsysprof.trace.schema import COPY, FILL, KERNEL, MIGRATION, Int64s, Ints, Rows, Tables
 
 
 def tabulate_streams(tables: Tables) -> pd.DataFrame:
     """Return the rows of streams.csv: one per stream that ran anything, the busiest first."""
     work = tables.work
-    kept = np.flatnonzero((work.kind_of != MIGRATION)[work.variant])
+    kept = np.flatnonzero((work.kind_of != MIGRATION)[work.variant]).astype(np.int32)
     if len(kept) == 0:
         return empty_table(STREAMS)
     streams, of_variant = np.unique(work.streams_of, axis=0, return_inverse=True)
-    number = of_variant.reshape(-1)[work.variant]
+    of_variant = of_variant.reshape(-1).astype(np.int16 if len(streams) < 1 << 15 else np.int32)
+    number = of_variant[work.variant]
     kind, count = work.kind_of[work.variant], len(streams)
-    order = kept[np.argsort(number[kept], kind="stable")]
-    busy = np.zeros(count, np.int64)
-    present, compact = np.unique(number[order], return_inverse=True)
-    busy[present] = union_ns(work.start_ns[order], work.duration_ns[order], compact)
+    present = np.flatnonzero(np.bincount(number[kept], minlength=count))
+    busy, first, last = np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64)
+    for stream, rows in zip(present.tolist(), _rows_by_stream(number, kept, present), strict=True):
+        start, duration = work.start_ns[rows], work.duration_ns[rows]
+        busy[stream] = union_ns(start, duration, np.zeros(len(rows), dtype=np.int8))[0]
+        first[stream], last[stream] = start.min(), (start + duration).max()
     labels = np.empty(count, dtype=object)
-    labels[of_variant.reshape(-1)] = stream_labels(work)
-    first, last = np.full(count, np.iinfo(np.int64).max), np.full(count, np.iinfo(np.int64).min)
-    np.minimum.at(first, number[kept], work.start_ns[kept])
-    np.maximum.at(last, number[kept], work.ends_ns(kept))
+    labels[of_variant] = stream_labels(work)
     copies, fills = (np.flatnonzero(kind == wanted) for wanted in (COPY, FILL))
     kernels = number[: work.kernels]
     table = pd.DataFrame(
@@ -45,21 +45,32 @@ def tabulate_streams(tables: Tables) -> pd.DataFrame:
             "memset_count": np.bincount(number[fills], minlength=count),
             "memset_bytes": sum_by(number[fills], work.bytes[fills - work.kernels], count),
             "busy_ns": busy,
-            "span_ns": np.maximum(last - first, 0),
+            "span_ns": last - first,
         }
     )
     shown = table.iloc[present].sort_values("busy_ns", ascending=False, kind="stable")
     return shown[list(STREAMS.names)].reset_index(drop=True)
 
 
-def _threads(tables: Tables, number: np.ndarray, count: int) -> pd.api.extensions.ExtensionArray:
+def _rows_by_stream(number: Ints, kept: Rows, present: Int64s) -> list[Rows]:
+    """Return the rows of work of each stream that ran any."""
+    if len(present) == 1:
+        return [kept]
+    order = kept[np.argsort(number[kept], kind="stable")]
+    return np.split(order, np.searchsorted(number[order], present[1:]))
+
+
+def _threads(tables: Tables, number: Ints, count: int) -> pd.api.extensions.ExtensionArray:
     """Return how many threads gave work to each stream; unknown where no launch was recorded."""
     unknown = pd.array([pd.NA] * count, dtype="Int64")
     if tables.calls is None:
         return unknown
-    launched = np.flatnonzero(tables.launch >= 0)
-    thread = tables.calls.tid_of[tables.calls.variant[tables.launch[launched]]]
-    pairs = np.unique(np.stack([number[launched].astype(np.int64), thread]), axis=1)
-    found = np.bincount(pairs[0].astype(np.int64), minlength=count)
+    launched = np.flatnonzero(tables.launch >= 0).astype(np.int32)
+    # Work and calls have few variants each: what there is of each pair of them says all.
+    variants = len(tables.calls.variants)
+    pair = number[launched].astype(np.int64) * variants + tables.calls.variant[tables.launch[launched]]
+    present = pd.unique(pair)
+    of_pair = np.column_stack((present // variants, tables.calls.tid_of[present % variants]))
+    found = np.bincount(np.unique(of_pair, axis=0)[:, 0], minlength=count)
     unknown[found > 0] = found[found > 0]
     return unknown
