@@ -56,7 +56,7 @@ def choose_shapes(uses: Sequence[CapturedUse]) -> ChosenShapes:
     refused: dict[str, int] = {}
     found = []
     for use in uses:
-        why = _why_not(use.row)
+        why = why_not(use.row)
         if why:
             refused[why] = refused.get(why, 0) + use.calls
         else:
@@ -82,7 +82,7 @@ def choose_shapes(uses: Sequence[CapturedUse]) -> ChosenShapes:
     return ChosenShapes(tuple(chosen), tuple(Refused(calls, reason) for reason, calls in refused.items()))
 
 
-def _why_not(row: dict[str, Any]) -> str:
+def why_not(row: dict[str, Any]) -> str:
     """Return why calls cannot be tuned, or an empty text."""
     mask, function = str(row["mask"] or "none"), row["function"]
     if function != "sdpa":

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from nsysprof.app.tuning.captured_attention import CapturedAttention, read_captured_attention
-from nsysprof.app.tuning.choose_shapes import ChosenShapes, choose_shapes
+from nsysprof.app.tuning.choose_shapes import ChosenShapes, choose_shapes, shape_of_use, why_not
 from nsysprof.attention.case import Case, make_case
 from nsysprof.attention.policy_file import AUTO
-from nsysprof.attention.shape import Shape
+from nsysprof.attention.shape import Shape, shape_of_row
 from nsysprof.errors import UsageError
 from nsysprof.results.block import Block
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from nsysprof.analysis.sampling.tune import Choice
 
 # A shape that had this many times the least budget for its share waits for the others.
 _AHEAD = 2.0
+# Why a shape is left to torch: its choice in the program is the best backend already.
+OWN = "own choice"
 _NS = 1e-9
 
 
@@ -80,6 +86,33 @@ def fill_groups(shapes: ProgramShapes, choices: Sequence[Choice]) -> list[Choice
             continue
         found += [Choice(shape, last.backend, "between", None, None) for shape in use.between if shape not in by_shape]
     return found
+
+
+def settle_own_choices(captured: CapturedAttention, choices: Sequence[Choice], winners: pd.DataFrame) -> list[Choice]:
+    """Return the choices; a shape is settled where all that is left is the backend that torch chose in the program.
+
+    The two are the same kernels, which no number of measurements tells apart.
+    """
+    ran: dict[Shape, set[str]] = {}
+    for use in captured.uses:
+        if use.row["backend_ran"] and use.row["pass"] == "fwd" and not why_not(use.row):
+            ran.setdefault(_bare(shape_of_use(use.row, "fwd")), set()).add(str(use.row["backend_ran"]))
+    left = {
+        shape_of_row(row): {row["backend"], *filter(None, str(row["tied"]).split(", "))}
+        for row in winners.to_dict("records")
+    }
+    return [
+        replace(choice, why=OWN)
+        if choice.why == "inconclusive"
+        and len(own := ran.get(_bare(choice.shape), set())) == 1
+        and left.get(choice.shape, {""}) <= {AUTO, *own}
+        else choice
+        for choice in choices
+    ]
+
+
+def _bare(shape: Shape) -> Shape:
+    return msgspec.structs.replace(shape, pass_="fwd", layout="bhsd")
 
 
 def _check_machine(captured: CapturedAttention, device: str) -> None:

@@ -49,7 +49,7 @@ def write_tuning(
     from nsysprof.analysis.sampling.successive_halving import METHOD
     from nsysprof.analysis.sampling.tune import OPEN, UNKNOWN, choose_backends, find_winners, insights
     from nsysprof.app.tuning.find_policy import write_choices
-    from nsysprof.app.tuning.from_program import fill_groups
+    from nsysprof.app.tuning.from_program import fill_groups, settle_own_choices
     from nsysprof.app.tuning.program_gain import compute_gain
     from nsysprof.files.output import write_whole
     from nsysprof.report.bench import write_bench
@@ -63,7 +63,8 @@ def write_tuning(
     lines = insights(results.table, winners, results.floor_pct)
     gain = None
     if shapes is not None:
-        undecided = int(winners["verdict"].isin((OPEN, UNKNOWN)).sum())
+        choices = settle_own_choices(shapes.captured, choices, winners)
+        undecided = sum(choice.why == OPEN for choice in choices) + int((winners["verdict"] == UNKNOWN).sum())
         backends = {choice.shape: choice.backend for choice in choices}
         gain = compute_gain(shapes.captured, shapes.chosen, backends, results.table, undecided)
         choices = fill_groups(shapes, choices)

@@ -6,7 +6,7 @@ import pytest
 from nsysprof.analysis.sampling.tune import Choice
 from nsysprof.app.tuning.captured_attention import CapturedAttention, CapturedUse
 from nsysprof.app.tuning.choose_shapes import choose_shapes
-from nsysprof.app.tuning.from_program import ProgramShapes, cells_by_share, fill_groups
+from nsysprof.app.tuning.from_program import ProgramShapes, cells_by_share, fill_groups, settle_own_choices
 from nsysprof.app.tuning.program_gain import compute_gain
 from nsysprof.attention.case import make_case, row_of_case
 from nsysprof.results.block import Block
@@ -64,6 +64,23 @@ def test_shapes_between_the_ends_of_a_group_follow_them_where_they_agree():
     assert len(fill_groups(shapes, [agree[0], Choice(first, "auto", "tie", 1.0, 1.0)])) == 2
     table = pd.DataFrame(measured(last, auto=(10, 9, 11), flash=(5, 4, 6)) + measured(first, auto=(10, 9, 11)))
     assert compute_gain(shapes.captured, shapes.chosen, {last: "flash", first: "auto"}, table).faster_shapes == 0
+
+
+@pytest.mark.parametrize(
+    ("tied", "ran", "why"),
+    [
+        ("auto", "cudnn", "own choice"),
+        ("auto, flash", "cudnn", "inconclusive"),
+        ("auto", "flash", "inconclusive"),
+        ("auto", None, "inconclusive"),
+    ],
+)
+def test_what_torch_chose_in_the_program_is_no_open_question(tied, ran, why):
+    shapes = program({"backend_ran": ran})
+    (shape,) = (use.shape for use in shapes.chosen.chosen)
+    winners = pd.DataFrame([{**row_of_case(make_case("cudnn", shape)), "tied": tied}])
+    (settled,) = settle_own_choices(shapes.captured, [Choice(shape, "auto", "inconclusive", 1.0, 1.0)], winners)
+    assert settled.why == why
 
 
 def test_the_next_cells_are_those_that_had_little_for_their_share():
