@@ -60,7 +60,8 @@ def tune_uses(
     except InterruptedCaptureError:
         raise
     except NsysprofError as error:
-        return TunedProgram(uses=_untuned(uses, {}), remarks=(error.text,))
+        said = error.text.replace(str(source), "The capture")  # the page may be shared
+        return TunedProgram(uses=_untuned(uses, {}), remarks=(said,))
     if isinstance(result.failure, InterruptedCaptureError):
         raise result.failure
     path, gain = result.tuning.policy, result.tuning.program

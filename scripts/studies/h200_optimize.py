@@ -1,0 +1,138 @@
+"""What `nsysprof optimize` found of real programs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from scripts.studies.tables import ANALYSIS, markdown
+
+FOLDER = ANALYSIS / "h200-optimize"
+# Each folder is one program of scripts/programs.
+PROGRAMS = {
+    "llama-eager": 'Llama of transformers, training, `attn_implementation="eager"`',
+    "llama-sdpa": "the same with `sdpa`",
+    "gemma": "Gemma of transformers, training: heads of 256, one head of k and v",
+    "vit": "ViT, training under autocast: 197 tokens",
+    "unet": "diffusion U-Net, sampling: heads of 40, 80 and 160, cross-attention to 77 tokens",
+    "padded-encoder": "encoder with padding masks, training",
+    "decode": "decoding with grouped heads and a KV cache that grows",
+    "window": "Swin blocks, training: windows of 49 tokens, a learned bias",
+    "compiled": "GPT under torch.compile, training",
+    "fp32": "GPT in plain fp32, training",
+}
+_OWN = ("auto", "")
+
+
+def facts() -> dict[str, str]:
+    """Return the numbers of the page."""
+    found = {name: json.loads((FOLDER / name / "optimize.json").read_bytes()) for name in _names()}
+    better = [name for name, data in found.items() if data["best"] is not None]
+    beaten = [name for name, data in found.items() if any(each["in_policy"] for each in data["tuned"])]
+    head = ("program", "attention, % of kernels' time", "torch chose", "next backend", "page")
+    gains = (
+        "program",
+        "what was tried",
+        "predicted gain, %",
+        "measured gain, % [95 %]",
+        "verdict",
+        "peak memory",
+        "values",
+    )
+    return {
+        "programs": str(len(found)),
+        "better": str(len(better)),
+        "beaten": str(len(beaten)),
+        "shapes": str(sum(_searched(name) for name in found)),
+        "attention": markdown(head, "lrllr", [_attention(name, data) for name, data in found.items()]),
+        "gains": markdown(gains, "llrrlll", [row for name, data in found.items() for row in _attempts(name, data)]),
+        "seconds": markdown(
+            ("program", "in all, s", "capture", "tune", "runs of the program"),
+            "lrrrr",
+            [_seconds(name, data) for name, data in found.items()],
+        ),
+        "hook": _hook(),
+    }
+
+
+def _names() -> list[str]:
+    return [name for name in PROGRAMS if (FOLDER / name / "optimize.json").is_file()]
+
+
+def _attention(name: str, data: dict[str, Any]) -> tuple[str, ...]:
+    # Kernels without a shape beside those with one: the version that measured took cuDNN's convolutions for attention.
+    shaped = [use for use in data["uses"] if use["shape"] is not None] or data["uses"]
+    known = [use["share_pct"] for use in shaped if use["share_pct"] is not None]
+    share = sum(known) if known else None
+    ran = sorted({use["backend_ran"] for use in data["uses"] if use["backend_ran"]})
+    link = f"[{name}]({name}/report.md)"
+    return PROGRAMS[name], "–" if share is None else f"{share:.1f}", ", ".join(ran) or "–", _next(name), link
+
+
+def _next(name: str) -> str:
+    """Return the fastest backend that is not torch's choice, for the shape that takes the most time."""
+    path = FOLDER / name / "tuning.csv"
+    if not path.is_file():
+        return "not tuned"
+    table = pd.read_csv(path)
+    shape = [column for column in ("batch", "heads", "seq", "kv_seq", "head_dim", "pass") if column in table]
+    groups = [group for _, group in table.groupby(shape, sort=False, dropna=False)]
+    first = max(groups, key=lambda group: float(group["median_ns"].max()))
+    auto = float(first.loc[first["backend"] == "auto", "median_ns"].iloc[0])
+    others = first[first["median_ns"].notna() & (first["median_ns"] > 1.03 * auto)].sort_values("median_ns")
+    faster = first[first["median_ns"] < 0.97 * auto].sort_values("median_ns")
+    if len(faster):
+        return f"{faster.iloc[0]['backend']} takes {faster.iloc[0]['median_ns'] / auto:.2f} of the time"
+    if not len(others):
+        return "none ran"
+    return f"{others.iloc[0]['backend']} takes {others.iloc[0]['median_ns'] / auto:.2f} times as long"
+
+
+def _searched(name: str) -> int:
+    path = FOLDER / name / "tuning.csv"
+    return int((pd.read_csv(path)["backend"] == "auto").sum()) if path.is_file() else 0
+
+
+def _attempts(name: str, data: dict[str, Any]) -> list[tuple[str, ...]]:
+    if not data["attempts"]:
+        return [(name, "nothing: no other backend is faster", "0", "–", "–", "–", "–")]
+    return [_attempt(name, attempt) for attempt in data["attempts"]]
+
+
+def _attempt(name: str, attempt: dict[str, Any]) -> tuple[str, ...]:
+    comparison, expected = attempt["comparison"], attempt["predicted"]
+    change, values = comparison["change"], comparison["values"]
+    low, mid, high = (100 * (1 - change[key]) for key in ("high", "ratio", "low"))
+    peaks = [side["peak_bytes"] / 2**30 for side in (comparison["baseline"], comparison["candidate"])]
+    predicted = "–"
+    if expected is not None:
+        predicted = f"{expected['pct']:.1f} [{expected['low_pct']:.1f}, {expected['high_pct']:.1f}]"
+    told = "–" if values is None else values["verdict"]
+    if values is not None and values["largest_pct"] is not None:
+        told += f", within {values['largest_pct']:.2g} %"
+    measured = f"{mid:.1f} [{low:.1f}, {high:.1f}]"
+    return name, attempt["name"], predicted, measured, change["verdict"], f"{peaks[0]:.2f} to {peaks[1]:.2f} GiB", told
+
+
+def _seconds(name: str, data: dict[str, Any]) -> tuple[str, ...]:
+    def of(*starts: str) -> str:
+        return f"{sum(step['seconds'] for step in data['steps'] if step['name'].startswith(starts)):.0f}"
+
+    return name, of(""), of("capture"), of("tune"), of("try")
+
+
+def _hook() -> str:
+    """Return a table of what the hook cost small programs, or that it is not measured yet."""
+    rows = []
+    for path in sorted(FOLDER.glob("hook-*.json")):
+        for each in json.loads(Path(path).read_bytes()):
+            pairs = [100.0 * (b / a - 1) for a, b in zip(each["plain_s"], each["hooked_s"], strict=True)]
+            step = sorted(each["plain_s"])[len(each["plain_s"]) // 2]
+            said = sorted(each["said_pct"])[len(each["said_pct"]) // 2]
+            turns = ", ".join(f"{pair:+.2f}" for pair in sorted(pairs))
+            rows.append((each["program"], f"{1e6 * step:.0f}", turns, f"{said:.2f}"))
+    head = ("program", "a step, us", "longer with the hook, % (each turn)", "the hook's own figure, %")
+    return markdown(head, "lrrr", rows) if rows else "It was not measured in this study."
