@@ -26,6 +26,7 @@ from nsysprof.app.optimizing.trials import Trial, list_suggestions, list_trials
 from nsysprof.app.optimizing.tune_uses import POLICY, TunedProgram, tune_uses
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.trace_analysis.join_attention import read_libraries
+from nsysprof.capture.manifest import NSYS_TRACE, TORCH_TRACE
 from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError, UsageError
 from nsysprof.files.folder_kinds import OPTIMIZATION
 from nsysprof.files.json_file import encode_json
@@ -164,14 +165,15 @@ class _Session:
         if self.request.captured is not None:
             self._outcome(f"taken from {self.request.captured.name}")
             return
-        if self.request.resume and (target / "nsys.sqlite").is_file():
+        if self.request.resume and any((target / name).is_file() for name in (NSYS_TRACE, TORCH_TRACE)):
             self._outcome("kept from the run before")
             return
         result = capture_program(_capture_request(self.request, target, attention=True), self.progress)
         if isinstance(result.failure, InterruptedCaptureError):
             raise result.failure
         ended = result.captured.ended
-        self._outcome(f"the program ended with exit code {ended.exit_code}")
+        by = "torch's own profiler, because nsys cannot record here" if _is_of_torch(target) else "nsys"
+        self._outcome(f"recorded by {by}; the program ended with exit code {ended.exit_code}")
         if not ended.exit_code and result.captured.traces:
             return
         again = capture_program(_capture_request(self.request, target, attention=False), self.progress)
@@ -252,6 +254,10 @@ class _Session:
 
         write_whole(self.folder / RESULT, encode_json(found.to_json()))
         write_report(optimize_report(found), self.folder)
+
+
+def _is_of_torch(capture: Path) -> bool:
+    return (capture / TORCH_TRACE).is_file() and not (capture / NSYS_TRACE).is_file()
 
 
 def is_better(found: ProgramComparison) -> bool:

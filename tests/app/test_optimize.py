@@ -106,12 +106,12 @@ def test_what_cannot_work_is_refused_before_anything_runs(fields, says, tmp_path
 
 @pytest.mark.nsys
 @pytest.mark.slow
-def test_the_loop_closes_on_the_cpu(tmp_path):
+def test_the_loop_closes_on_the_cpu(tmp_path, nsys):
     """A training on the CPU: its shape is found and tuned with math and flash, and the page gives an answer."""
     pytest.importorskip("torch", reason="needs the extra [torch]")
     (tmp_path / "train.py").write_text(TRAINING)
     out = tmp_path / "out"
-    options = ["--budget", 150, "--processes", 2, "--value-pattern", "loss (.+)", "--out", out]
+    options = ["--nsys", nsys, "--budget", 150, "--processes", 2, "--value-pattern", "loss (.+)", "--out", out]
     done = run_command.run("optimize", *options, "--json", "--", sys.executable, tmp_path / "train.py")
     assert done.returncode == 0, done.stderr
     data = json.loads(done.stdout)

@@ -13,7 +13,7 @@ from nsysprof.analysis.attribution.graph_work import RESOLVED, find_graph_work
 from nsysprof.analysis.kernel_names.variant_names import kernel_names
 from nsysprof.analysis.ranges.open_range import open_ranges
 from nsysprof.attention.attention_range import LAYERS, PREFIX, AttentionRange, parse_attention_range
-from nsysprof.attention.kernel_family import kernel_family
+from nsysprof.attention.kernel_family import kernel_family, operator_family
 from nsysprof.results.column_registry.analysis_columns import ATTENTION
 from nsysprof.trace.schema import Bools, Int64s, Ints, Tables
 
@@ -43,7 +43,9 @@ def list_calls(tables: Tables, launch: Ints, ranges: pd.DataFrame) -> RecordedCa
     """
     kernels = tables.work.kernels
     inside = np.zeros(kernels, dtype=np.bool_)
-    chosen = ranges["name"].str.startswith(PREFIX).to_numpy(dtype=bool) if len(ranges) else np.zeros(0, dtype=bool)
+    chosen = np.zeros(0, dtype=bool)
+    if len(ranges):  # torch's profiler records each range in both styles
+        chosen = (ranges["name"].str.startswith(PREFIX) & (ranges["style"] == "PushPop")).to_numpy(dtype=bool)
     parsed = {name: parse_attention_range(str(name)) for name in ranges["name"][chosen].unique()}
     own = ranges[chosen][[parsed[name] is not None for name in ranges["name"][chosen]]].reset_index(drop=True)
     if len(own) == 0:
@@ -87,7 +89,7 @@ def _kinds(tables: Tables) -> Int64s:
 
 
 def _kind_of(text: str) -> int:
-    family = kernel_family([text]) or ""
+    family = operator_family(text) or kernel_family([text]) or ""
     return _BACKENDS.index(family) if family in _BACKENDS else _MATH
 
 

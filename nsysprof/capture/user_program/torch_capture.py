@@ -14,7 +14,7 @@ from nsysprof.capture.folder import remove_work
 from nsysprof.capture.machine import collect_machine
 from nsysprof.capture.manifest import TORCH_TRACE, Manifest, Program, write_manifest
 from nsysprof.capture.measured_process import LOGS, WORK
-from nsysprof.capture.user_program.program_hook import HOOK_FOLDER
+from nsysprof.capture.user_program.program_hook import HOOK_FOLDER, collect_recorded, hook_environment
 from nsysprof.capture.user_program.program_plan import ProgramPlan
 from nsysprof.capture.user_program.program_run import CapturedProgram, Inspect
 from nsysprof.capture.user_program.record_program import Say, Watchers, program_environment
@@ -28,6 +28,8 @@ from nsysprof.results.missing_source import MissingSource
 # As in nsysprof.workload.program_start.torch_recorder, which is not imported: it imports torch.
 _FOLDER, _SCHEDULE = "NSYSPROF_TORCH_FOLDER", "NSYSPROF_TORCH_SCHEDULE"
 _RECORDED = "torch"
+# What the hooks leave is named after a report of nsys, also where there is none.
+_REPORT = "nsys.nsys-rep"
 PROCESSES = "processes"
 
 # Makes one trace of what several processes recorded.
@@ -67,11 +69,12 @@ def run_torch_capture(
     ended = run_streamed(
         list(plan.argv),
         Streams(logs / "stdout.log", logs / "stderr.log", logs / "torch.log", watchers.stdout, watchers.stderr),
-        program_environment() | _hook(plan, work),
+        program_environment() | _hook(plan, work, folder),
         say=say,
     )
     manifest.steps.append(Step("program", ended.argv, ended.exit_code, ended.duration_ns))
     manifest.program = Program(plan.argv, ended.exit_code)
+    manifest.notes += collect_recorded(folder / _REPORT, _kinds(plan))
     write_manifest(folder, manifest)
     captured = _collect(manifest, folder, ended, work, merge, inspect, say)
     manifest.complete = captured.failure is None and ended.interrupted is None
@@ -80,8 +83,9 @@ def run_torch_capture(
     return captured
 
 
-def _hook(plan: ProgramPlan, work: Path) -> dict[str, str]:
+def _hook(plan: ProgramPlan, work: Path, folder: Path) -> dict[str, str]:
     """Return the variables with which the program's Python records."""
+    attention = hook_environment(folder / _REPORT, os.environ, _kinds(plan))
     path = [str(HOOK_FOLDER), *filter(None, [os.environ.get("PYTHONPATH", "")])]
     schedule = {
         "delay_s": plan.delay_s,
@@ -90,10 +94,16 @@ def _hook(plan: ProgramPlan, work: Path) -> dict[str, str]:
         "steps": plan.steps,
     }
     return {
+        **attention,
         "PYTHONPATH": os.pathsep.join(path),
         _FOLDER: str(work.resolve()),
         _SCHEDULE: json.encode(schedule).decode(),
     }
+
+
+def _kinds(plan: ProgramPlan) -> tuple[str, ...]:
+    """Return what the program's Python records beside torch's profiler."""
+    return ("attention",) if plan.attention else ()
 
 
 def _collect(

@@ -26,6 +26,7 @@ def request(**fields):
 def test_when_it_is_asked_for_and_when_nsys_is_missing(no_nsys):
     assert choose_torch(request(profiler="torch")) == TorchChoice("")
     assert choose_torch(request()) == TorchChoice("nsys was not found")
+    assert choose_torch(request(attention=True)) == TorchChoice("nsys was not found")
     assert choose_torch(request(profiler="nsys")) is None
     assert choose_torch(request(argv=("ls",))) is None, "it is no Python program"
     assert choose_torch(request(memory=True)) is None, "an option that only nsys follows"

@@ -21,6 +21,8 @@ import os, sys
 folder = os.environ["NSYSPROF_TORCH_FOLDER"]
 for name in sys.argv[1:]:
     open(os.path.join(folder, name), "w").write(os.environ["NSYSPROF_TORCH_SCHEDULE"])
+if "NSYSPROF_ATTENTION_FOLDER" in os.environ:
+    open(os.path.join(os.environ["NSYSPROF_ATTENTION_FOLDER"], "12.json"), "w").write("{}")
 raise SystemExit(3)
 """
 
@@ -91,3 +93,9 @@ def test_what_cannot_be_converted_is_kept(capture):
     captured, folder, _ = capture("12.json", merge=fail)
     assert captured.failure.text == "It is damaged."
     assert json.loads((folder / "logs" / "torch-12.json").read_text())["steps"] == 0
+
+
+def test_the_hook_of_attention_leaves_its_calls_beside_the_trace(capture):
+    captured, folder, _ = capture("12.json", attention=True)
+    assert (folder / "nsys.attention-12.json").is_file()
+    assert [note.code for note in captured.manifest.notes if "attention" in note.code] == ["no-attention"]

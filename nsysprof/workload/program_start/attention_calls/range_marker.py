@@ -1,13 +1,20 @@
-"""Find functions that open and close a range of NVTX in the program: torch's own, or those of the package nvtx."""
+"""Find functions that open and close a range in the program: NVTX of torch or of nvtx, or torch's own profiler."""
 
 from __future__ import annotations
 
 import functools
+import os
+import threading
 from typing import Any
+
+# Set where torch's own profiler records in place of nsys; it does not see ranges of NVTX.
+_TORCH = "NSYSPROF_TORCH_FOLDER"
 
 
 def find_marker(torch: Any) -> tuple[Any, Any, str]:
-    """Return functions that open and close a range of NVTX, and whose they are: "torch", "nvtx" or "none"."""
+    """Return functions that open and close a range, and whose they are: "torch", "nvtx", "profiler" or "none"."""
+    if os.environ.get(_TORCH):
+        return *_of_profiler(torch), "profiler"
     own = getattr(torch._C, "_nvtx", None)
     if own is not None:
         return own.rangePushA, own.rangePop, "torch"
@@ -26,3 +33,18 @@ def find_marker(torch: Any) -> tuple[Any, Any, str]:
         return lambda name: domain.push_range(attributes(name)), domain.pop_range, "nvtx"
     except Exception:  # noqa: BLE001 - another version, or none
         return (lambda name: None), (lambda: None), "none"
+
+
+def _of_profiler(torch: Any) -> tuple[Any, Any]:
+    """Return functions that open and close a range of torch's profiler, on a stack of each thread."""
+    make, threads = torch.autograd.profiler.record_function, threading.local()
+
+    def push(name: str) -> None:
+        opened = make(name)
+        opened.__enter__()
+        threads.__dict__.setdefault("open", []).append(opened)
+
+    def pop() -> None:
+        threads.open.pop().__exit__(None, None, None)
+
+    return push, pop
