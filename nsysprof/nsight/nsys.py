@@ -6,6 +6,7 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 from nsysprof.errors import ToolFailedError
@@ -163,7 +164,8 @@ def run_export(
     timeout_s: how long to wait for nsys (s); None waits without limit.
     say: is told how far a long export is; there is no limit of time then.
     """
-    argv = [str(nsys), "export", "--type=sqlite", "--force-overwrite=true", f"--output={sqlite}", str(report)]
+    more = ["--include-blobs=true"] if _knows_blobs(nsys) else []
+    argv = [str(nsys), "export", "--type=sqlite", "--force-overwrite=true", *more, f"--output={sqlite}", str(report)]
     started = time.monotonic_ns()
     code, failure = None, None
     try:
@@ -178,6 +180,16 @@ def run_export(
         if code != 0 or not sqlite.exists() or sqlite.stat().st_size == 0:
             failure = explain_export_failure(nsys, report, code, said)
     return Step("export", tuple(argv), code, time.monotonic_ns() - started), failure
+
+
+@cache
+def _knows_blobs(nsys: Path) -> bool:
+    """Return whether this nsys exports the payloads of NVTX ranges only on request, as 2025.3 does."""
+    try:
+        done = run_tool([str(nsys), "export", "--help"], timeout_s=_HELP_S)
+    except ToolFailedError:
+        return False
+    return "--include-blobs" in done.stdout + done.stderr
 
 
 def explain_export_failure(nsys: Path, report: Path, exit_code: int, said: str) -> ToolFailedError:
