@@ -8,6 +8,7 @@ PACKAGE = Path(__file__).parents[1] / "nsysprof"
 # Tests of several modules at once, and what they are about. Every other test file is named after the one that it tests.
 ACROSS = {
     "analysis/test_parity.py": "every number against nsys stats",
+    "analysis/comparison/test_recorded_comparisons.py": "real traces whose ratios and counts are known",
     "analysis/test_recorded_forms.py": "figures of programs whose source says every launch",
     "analysis/test_training_ranges.py": "what backward adopts in real trainings",
     "analysis/test_random_programs.py": "every number of traces whose truth is known",

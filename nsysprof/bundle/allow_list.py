@@ -20,6 +20,7 @@ class Kind(Enum):
     PROCESS_ID = "pid"  # renumbered in the same way
     STRING_ID = "row of StringIds"  # copied, and that string is kept
     TEXT = "text"  # redacted
+    PAYLOAD = "payload of an NVTX range"  # sizes, ranks and renumbered communicators of NCCL are copied
     SAMPLE = "counters as JSON"  # counters of DRAM and SMs are copied, if they are numbers
 
 
@@ -53,8 +54,9 @@ TABLES: dict[str, tuple[str, ...]] = {
         + "importedMemoryPoolAddress importedMemoryPoolProcessId",
         "CUDA_GPU_MEMORY_POOL_EVENTS": "start globalPid deviceId address operationType poolType correlationId "
         "minBytesToKeep " + _POOL,
-        # Without payloads and colors: the user's program chose them, and our numbers do not depend on them.
-        "NVTX_EVENTS": "start end eventType rangeId category text globalTid endGlobalTid textId domainId",
+        # Without colors and payloads but NCCL's: the user's program chose them, and our numbers do not depend on them.
+        "NVTX_EVENTS": "start end eventType rangeId category text globalTid endGlobalTid textId domainId binaryData",
+        "NVTX_PAYLOAD_SCHEMA_ENTRIES": "domainId schemaId idx type name offset",
         "PROFILER_OVERHEAD": "start end globalTid nameId returnValue overheadType correlationId",
         "GPU_METRICS": "rawTimestamp timestamp typeId metricId value",
         # Older exports keep each sample of the GPU's counters here, among many other events.
@@ -104,6 +106,7 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("pid", "processId", "importedMemoryPoolProcessId"), Kind.PROCESS_ID),
     **dict.fromkeys(("demangledName", "shortName", "mangledName", "nameId", "textId"), Kind.STRING_ID),
     "data": Kind.SAMPLE,
+    "binaryData": Kind.PAYLOAD,
     **dict.fromkeys(("name", "label", "text", "chipName", "typeName", "metricName"), Kind.TEXT),
 }
 

@@ -36,9 +36,10 @@ from nsysprof.errors import OutputError, TraceDamagedError
 from nsysprof.trace.columns import refuse_shared_pages
 from nsysprof.trace.inputs.bundle_format import LEFT_OUT
 from nsysprof.trace.open import open_trace, quote
+from nsysprof.trace.table_readers.collective_payloads import ENTRY_COLUMNS, FIELDS, Schemas, fields_of, keep_known
 
 _ROWS_AT_ONCE, _MOST_KNOWN = 10_000, 1 << 16
-_SQL_TYPES = {Kind.TEXT: "TEXT", Kind.SAMPLE: "TEXT"}
+_SQL_TYPES = {Kind.TEXT: "TEXT", Kind.SAMPLE: "TEXT", Kind.PAYLOAD: "BLOB"}
 
 
 @dataclass(frozen=True)
@@ -169,6 +170,8 @@ class _Rebuild:
         self.crop: Crop | None = None
         # By id: the first column that used the string, which tells what kind of name it is.
         self.kept_strings: dict[int, str] = {}
+        self.schemas: Schemas = {}
+        self.communicators: dict[int, int] = {}
 
     def run(self) -> None:
         tables = self._kept_tables()
@@ -177,6 +180,10 @@ class _Rebuild:
         self.renumbering = Renumbering(
             collect_ids(self.source, _of_kind(tables, Kind.GLOBAL_ID), _of_kind(tables, Kind.PROCESS_ID))
         )
+        if set(ENTRY_COLUMNS) <= set(tables.get("NVTX_PAYLOAD_SCHEMA_ENTRIES", ())):
+            self.schemas = fields_of(
+                self.source.execute(f"SELECT {', '.join(ENTRY_COLUMNS)} FROM NVTX_PAYLOAD_SCHEMA_ENTRIES")
+            )
         target = sqlite3.connect(self.path)
         try:
             target.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA secure_delete = ON;")
@@ -217,7 +224,7 @@ class _Rebuild:
     def _copy(self, target: sqlite3.Connection, table: str, columns: tuple[str, ...]) -> None:
         convert = [self._converter(table, column) for column in columns]
         is_metadata = table in METADATA_TABLES
-        text_decides = base_name(table) in ("DIAGNOSTIC_EVENT", "GENERIC_EVENTS")
+        text_decides = base_name(table) in ("DIAGNOSTIC_EVENT", "GENERIC_EVENTS", "NVTX_PAYLOAD_SCHEMA_ENTRIES")
         limit = f" LIMIT {ENUM_MAX_ROWS}" if ENUM_NAME.fullmatch(table) else ""
         watched, keeps = self._cropping(table)
         selected = ", ".join(_typed(column, _kind(table, column)) for column in (*columns, *watched))
@@ -287,6 +294,7 @@ class _Rebuild:
             Kind.PROCESS_ID: self.renumbering.process,
             Kind.STRING_ID: lambda identifier: self._keep_string(identifier, column),
             Kind.SAMPLE: sample_of,
+            Kind.PAYLOAD: lambda payload: payload and keep_known(payload, self.schemas, self.communicators),
             Kind.TEXT: text,
         }
         return converters.get(_kind(table, column))
@@ -394,6 +402,8 @@ def _is_worth_a_row(table: str, columns: tuple[str, ...], row: tuple[Any, ...]) 
     """Return whether a row still contains information after its cells were cleaned."""
     if base_name(table) == "DIAGNOSTIC_EVENT":
         return keeps_diagnostic(str(row[columns.index("text")]))
+    if base_name(table) == "NVTX_PAYLOAD_SCHEMA_ENTRIES":
+        return "name" in columns and row[columns.index("name")] in FIELDS
     return base_name(table) != "GENERIC_EVENTS" or ("data" in columns and row[columns.index("data")] is not None)
 
 
@@ -420,4 +430,6 @@ def _typed(column: str, kind: Kind) -> str:
     name = quote(column)
     if kind in (Kind.TEXT, Kind.SAMPLE):
         return f"CASE WHEN typeof({name}) = 'text' THEN {name} END"
+    if kind is Kind.PAYLOAD:
+        return f"CASE WHEN typeof({name}) = 'blob' THEN {name} END"
     return f"CASE WHEN typeof({name}) = 'integer' THEN {name} END"

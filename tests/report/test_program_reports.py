@@ -18,8 +18,9 @@ from tests.conftest import REPOSITORY
 
 PROGRAMS = sorted(
     f"{folder}/{path.name.removesuffix('.sqlite.xz')}"
-    for folder in ("h200-programs", "h200-forms")
+    for folder in ("h200-programs", "h200-forms", "h200-ranges", "h200-ddp-even")
     for path in (REPOSITORY / "traces" / folder).glob("*.xz")
+    if path.name != "rank00001.sqlite.xz"  # much like rank 0
 )
 
 

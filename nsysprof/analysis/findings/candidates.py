@@ -184,7 +184,10 @@ def _synchronisations(situation: Situation) -> Candidate | None:
         "to do until the host has issued more."
     )
     if 2 * int(_reads(situation, calls).sum()) >= int(calls.sum()):
-        step = "Keep values on the GPU: replace loss.item() by loss.detach() and read it every 100th step."
+        step = (
+            "Keep values on the GPU: replace loss.item() by loss.detach(), and in CUDA C++ leave out the synchronisation; "
+            "read the value every 100th step."
+        )
     else:
         step = "Remove torch.cuda.synchronize() (cudaDeviceSynchronize) from the loop; order streams by events instead."
     return Candidate("sync", change, change, change, calls, int(calls.sum()), text, step)

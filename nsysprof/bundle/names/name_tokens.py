@@ -9,7 +9,7 @@ from nsysprof.attention.range_name import parse_range
 from nsysprof.bundle.names.public_names import is_public_call, is_public_kernel, is_public_range, public_backends
 
 # `reduction` is recognised by "reduce" in a name, every other category by its own word.
-_HINTS = {"reduction": "reduce"}
+_HINTS = {"reduction": "reduce", "wait": "busywait"}
 _NAMED_IN_TEXT = re.compile(r"(?P<range>RUN::[\w.:=]*\w)|(?<![\w.])[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 

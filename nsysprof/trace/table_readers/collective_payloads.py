@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pandas as pd
@@ -14,14 +14,15 @@ from nsysprof.trace.open import Trace, quote
 from nsysprof.trace.schema import NULL
 
 # Fields of NCCL's payloads by our names.
-_FIELDS = {
+FIELDS = {
     "Message size [bytes]": "message_bytes",
     "NCCL communicator ID": "communicator",
     "No. of ranks": "ranks",
     "Rank": "rank",
     "Peer rank": "peer",
 }
-COLUMNS = ("start_ns", "global_tid", *_FIELDS.values())
+ENTRY_COLUMNS = ("domainId", "schemaId", "name", "type", "offset")
+COLUMNS = ("start_ns", "global_tid", *FIELDS.values())
 # The codes of integers in module struct, by NVTX_PAYLOAD_ENTRY_TYPE_*; size_t has eight bytes.
 _TYPES = {
     5: "i", 6: "I", 7: "q", 8: "Q", 9: "q", 10: "Q", 11: "b", 12: "B", 13: "h", 14: "H", 15: "i", 16: "I", 17: "q",
@@ -35,13 +36,15 @@ _SIGN = 1 << 63
 
 
 @dataclass(frozen=True)
-class _Field:
+class Field:
+    """A field of a payload: our name, where it begins (bytes), and how it is stored."""
+
     name: str
     offset: int
     type: struct.Struct
 
 
-_Schemas = dict[tuple[int, int], list[_Field]]
+Schemas = dict[tuple[int, int], list[Field]]
 
 
 def read_collective_payloads(trace: Trace) -> pd.DataFrame | None:
@@ -49,7 +52,7 @@ def read_collective_payloads(trace: Trace) -> pd.DataFrame | None:
 
     None: this trace has no such payloads.
     """
-    schemas = _read_schemas(trace)
+    schemas = fields_of(read_rows(trace, "NVTX_PAYLOAD_SCHEMA_ENTRIES", ENTRY_COLUMNS))
     table = trace.find("NVTX_EVENTS")
     present = {name.lower(): name for name in trace.columns[table]} if table else {}
     if not schemas or table is None or not {"start", "globaltid", "binarydata"} <= present.keys():
@@ -58,24 +61,22 @@ def read_collective_payloads(trace: Trace) -> pd.DataFrame | None:
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype("int64") if rows else None
 
 
-def _read_schemas(trace: Trace) -> _Schemas:
-    """Return the fields of the payloads that are known here, by domain and schema."""
-    found: _Schemas = {}
-    seen = set()  # every process registers its own
-    names = ("domainId", "schemaId", "name", "type", "offset")
-    for domain, schema, name, kind, offset in read_rows(trace, "NVTX_PAYLOAD_SCHEMA_ENTRIES", names):
-        known = _FIELDS.get(name) if isinstance(name, str) else None
+def fields_of(rows: Iterable[tuple[object, ...]]) -> Schemas:
+    """Return the fields of the payloads that are known here, by domain and schema.
+
+    rows: domainId, schemaId, name, type and offset of NVTX_PAYLOAD_SCHEMA_ENTRIES; every process has its own.
+    """
+    found: dict[tuple[int, int], dict[str, Field]] = {}
+    for domain, schema, name, kind, offset in rows:
+        known = FIELDS.get(name) if isinstance(name, str) else None
         code = _TYPES.get(kind) if isinstance(kind, int) else None
         if known and code and isinstance(domain, int) and isinstance(schema, int):
             at = offset if isinstance(offset, int) else 0
-            if (domain, schema, known) in seen:
-                continue
-            seen.add((domain, schema, known))
-            found.setdefault((domain, schema), []).append(_Field(known, at, struct.Struct(f"<{code}")))
-    return found
+            found.setdefault((domain, schema), {})[known] = Field(known, at, struct.Struct(f"<{code}"))
+    return {key: list(fields.values()) for key, fields in found.items()}
 
 
-def _decoded(trace: Trace, table: str, present: dict[str, str], schemas: _Schemas) -> Iterator[tuple[int, ...] | None]:
+def _decoded(trace: Trace, table: str, present: dict[str, str], schemas: Schemas) -> Iterator[tuple[int, ...] | None]:
     start, tid, data = (quote(present[name]) for name in ("start", "globaltid", "binarydata"))
     query = (
         f"SELECT {start}, {tid}, {data} FROM {table_sql(trace, table)} "
@@ -89,8 +90,8 @@ def _decoded(trace: Trace, table: str, present: dict[str, str], schemas: _Schema
         return
     for at, thread, payload in found:
         if isinstance(at, int) and isinstance(thread, int):
-            fields = _decode(_as_bytes(payload), schemas)
-            yield None if not fields else (at, thread, *(fields.get(name, NULL) for name in _FIELDS.values()))
+            fields = decode(_as_bytes(payload), schemas)
+            yield None if not fields else (at, thread, *(fields.get(name, NULL) for name in FIELDS.values()))
 
 
 def _as_bytes(payload: object) -> bytes:
@@ -103,7 +104,7 @@ def _as_bytes(payload: object) -> bytes:
         return b""
 
 
-def _decode(payload: bytes, schemas: _Schemas) -> dict[str, int]:
+def decode(payload: bytes, schemas: Schemas) -> dict[str, int]:
     """Return the known fields of a payload; none where it is of another library, or damaged."""
     if len(payload) < _HEADER.size:
         return {}
@@ -118,3 +119,22 @@ def _decode(payload: bytes, schemas: _Schemas) -> dict[str, int]:
             (value,) = field.type.unpack_from(payload, at)
             found[field.name] = value - 2 * _SIGN if value >= _SIGN else value
     return found
+
+
+def keep_known(payload: bytes, schemas: Schemas, communicators: dict[int, int]) -> bytes | None:
+    """Return the payload with nothing in it but the fields that are known here; None where it has none.
+
+    communicators: the numbers that stand for the ids of communicators, to which new ones are added.
+    """
+    fields = decode(payload, schemas)
+    if not fields:
+        return None
+    if "communicator" in fields:
+        fields["communicator"] = communicators.setdefault(fields["communicator"], len(communicators) + 1)
+    domain, _, schema, _, size, end = _HEADER.unpack_from(payload)
+    kept = bytearray(min(size, _LARGEST_BYTES))
+    for field in schemas[domain, schema]:
+        if field.name in fields and field.offset + field.type.size <= len(kept):
+            value = fields[field.name]
+            field.type.pack_into(kept, field.offset, value if value >= 0 or field.type.format[-1].islower() else 0)
+    return _HEADER.pack(domain, 0, schema, 0, len(kept), end) + bytes(kept)
