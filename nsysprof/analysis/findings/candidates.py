@@ -185,8 +185,8 @@ def _synchronisations(situation: Situation) -> Candidate | None:
     )
     if 2 * int(_reads(situation, calls).sum()) >= int(calls.sum()):
         step = (
-            "Keep values on the GPU, and read them every 100th step: replace loss.item() by loss.detach(); in CUDA C++ leave "
-            "out the copy to the host and the synchronisation."
+            "Keep values on the GPU, and read them every 100th step: replace loss.item() by loss.detach(); in CUDA C++ "
+            "leave out the copy to the host and the synchronisation."
         )
     else:
         step = "Remove torch.cuda.synchronize() (cudaDeviceSynchronize) from the loop; order streams by events instead."
