@@ -15,11 +15,11 @@ from nsysprof.results.column_registry.csv_table import empty_table
 from nsysprof.trace.schema import NULL, PID_MASK, Int64s, Tables
 
 DOMAIN = "NCCL"
-NO_PAYLOADS = "the trace has no NVTX payloads of NCCL"
-IN_GRAPH = "its kernel is of a CUDA graph"
-GROUPED = "several calls were launched together"
-NO_CALL = "no call of NCCL that launched it is in the trace"
-NO_RANKS = "its communicator was made before the recording"
+NO_PAYLOADS = "no NVTX payload"
+IN_GRAPH = "in a CUDA graph"
+GROUPED = "launched in a group"
+NO_CALL = "no call recorded"
+NO_RANKS = "ranks unknown"
 
 
 def _all_ranks_factor(ranks: int) -> float:

@@ -181,7 +181,7 @@ def collective_table(analysis: Analysis) -> Table | None:
             row["kernel_count"],
             row["kernel_total_ns"],
             row["kernel_med_ns"],
-            Cell(rate, reason="unknown" if rate is None else ""),
+            Cell(rate, reason=row["reason"] if rate is None else ""),
             known(row["most_bus_bytes_per_s"]),
         ))  # fmt: skip
     title = "Collectives of NCCL (times include waiting for other ranks)"

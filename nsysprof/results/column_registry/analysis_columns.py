@@ -170,7 +170,9 @@ COLLECTIVES = TableFile("analysis", "collectives.csv", "One row per GPU, operati
     number("bus_bytes_per_s", "B/s", "Median over the kernels of the bandwidth over the slowest link, as NVIDIA's "
            "nccl-tests define it (`busbw`).", nullable=True),
     number("most_bus_bytes_per_s", "B/s", "The same of the kernel that waited least.", nullable=True),
-    text("reason", "Why a size or a bandwidth is unknown; empty where both are known."),
+    text("reason", "Why a size or a bandwidth is unknown, empty where both are known: `no NVTX payload` in the trace; "
+         "`in a CUDA graph`, whose replays name no call; `launched in a group` with other calls; `no call recorded`; "
+         "`ranks unknown`, because the communicator is older than the recording."),
 ))  # fmt: skip
 ENERGY = TableFile("analysis", "energy.csv", "One row per range and GPU, of a capture with `--power`; without `range`, "
                    "from the first to the last work of the trace.", (
