@@ -92,7 +92,12 @@ def end_of_capture(folder: Path) -> Report:
 
 
 def comparison() -> Report:
-    """Return a comparison of all kinds of changes, with a gate that failed."""
+    """Return the report of a comparison of all kinds of changes, with a gate that failed."""
+    return compare_report(compared(), [Figure("ratios.png", "Ratios", b"png")])
+
+
+def compared() -> VersionComparison:
+    """Return the comparison."""
     side = SideOfCase("ok", median_ns=100_000.0, samples=150, blocks=15, processes=3, inputs=1)
     slow = replace(side, median_ns=112_300.0)
     changes = (
@@ -123,10 +128,7 @@ def comparison() -> Report:
     latency = LatencyComparison(changes, 1.2, "from 9 pairs of processes")
     ranges = compare_ranges([old], [new])
     method = ("Medians of untraced samples.",)
-    return compare_report(
-        VersionComparison(*sides, (difference,), latency, ranges, gate, (WARNING,), forced=True, method=method),
-        [Figure("ratios.png", "Ratios", b"png")],
-    )
+    return VersionComparison(*sides, (difference,), latency, ranges, gate, (WARNING,), forced=True, method=method)
 
 
 def _facts(scale: int, vram: int | None) -> RangeFacts:

@@ -31,6 +31,7 @@ from nsysprof.report.sections.compare_tables import (
     part_table,
     range_table,
     verdict_line,
+    wall_line,
 )
 from nsysprof.results.comparison import Side, VersionComparison
 from nsysprof.results.gate_result import Outcome
@@ -46,7 +47,9 @@ def compare_report(found: VersionComparison, figures: Sequence[Figure] = ()) -> 
     sections = [Section("", tuple(head))]
     if found.outcome is not None:
         sections.append(Section(f"gate: {OUTCOMES[found.outcome]}", (Gate(found.gate),), is_conclusion=True))
-    sections.append(Section("", (Lines((verdict_line(found),), is_verdict=True),)))
+    sections.append(
+        Section("", (Lines(tuple(filter(None, (wall_line(found), verdict_line(found)))), is_verdict=True),))
+    )
     changed = finding_lines(found.findings)
     if changed:
         sections.append(Section("Findings", (Lines(tuple(changed)),)))
