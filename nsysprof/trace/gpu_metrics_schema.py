@@ -64,7 +64,7 @@ class GpuMetrics:
     series: tuple[DramSeries, ...]
     use: tuple[UseSeries, ...] = ()
     # How far samples may be from the work that they count, in either direction: the clocks of both differ, and counters
-    # lag. On an H200, reads of known size fit best 2 to 3 us off (analysis/h200-dram).
+    # lag. analysis/h200-dram has by how much, for reads of known size.
     clock_error_ns: int = 5_000
 
     def gpu_of(self, device_id: int) -> int | None:
