@@ -38,6 +38,26 @@ def log(tmp_path, monkeypatch):
     return path
 
 
+def test_a_bench_locks_the_gpu_that_it_measures_only_where_its_plan_says_so(log, monkeypatch):
+    pytest.importorskip("torch", reason="needs the extra [torch]")
+    from nsysprof.app.measuring.bench import hold_clock
+    from nsysprof.attention.case import Case
+    from nsysprof.capture import locked_clocks as module
+    from nsysprof.capture.environment import merge_environment
+    from nsysprof.capture.sampling.bench_plan import BenchPlan
+
+    monkeypatch.setattr(module, "measured_gpu", lambda: "GPU-2")
+    cases = (Case("flash", seq=16),)
+    with hold_clock(BenchPlan(cases, "cuda")):
+        assert log.read_text() == ""
+    with hold_clock(BenchPlan(cases, "cuda", locked_clock_mhz=1200)):
+        assert log.read_text() == "lock GPU-2 1200 1200\n"
+    gpus = [{"uuid": "GPU-2", "driver_version": "580", "power_limit_w": 700}]
+    found = [merge_environment({"gpu_uuid": "GPU-2"}, {}, gpus, clock) for clock in (None, 1200)]
+    assert [each["clocks_locked"] for each in found] == ["no", "1200 MHz"]
+    assert found[0]["comparable_hash"] != found[1]["comparable_hash"]
+
+
 def wait_for(log, lines):
     deadline = time.monotonic() + 20
     while log.read_text().splitlines() != lines and time.monotonic() < deadline:

@@ -111,6 +111,8 @@ def test_a_plan_is_printed_and_nothing_is_run(tmp_path):
         (["--graph", "often"], 2, "'often' is not one of"),
         (["--device", "tpu"], 2, "'tpu' is not one of"),
         (["--device", "cuda"], 5, "no NVIDIA GPU"),
+        (["--device", "cpu", "--sustained"], 2, "clocks of a CPU"),
+        (["--device", "cpu", "--lock-clocks", "1500"], 2, "clocks of a CPU"),
     ],
 )
 def test_bad_options(tmp_path, arguments, code, says):
