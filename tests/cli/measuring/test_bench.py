@@ -87,7 +87,7 @@ def test_json(tmp_path):
 
 @pytest.mark.slow
 def test_self_check(tmp_path):
-    arguments = [*SMALL, "--backends", "naive", "--self-check", "--copies", "4", "--rounds", "5", "--processes", "1"]
+    arguments = [*SMALL, "--backends", "naive", "--self-check", "--copies", "4", "--rounds", "2", "--processes", "2"]
     done = run(*arguments, "--samples", "3", "--json", "--no-figures", "--out", tmp_path / "o")
     found = json.loads(done.stdout)["self_check"]
     assert found["pairs"] == 4
