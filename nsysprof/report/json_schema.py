@@ -37,10 +37,9 @@ def command_schemas() -> dict[str, Schema]:
     return {
         "analyze": _analyze(), "analyze-memory": _analyze_memory(), "analyze-ranks": _analyze_ranks(),
         "bench": _bench(), "bench-program": _bench_program(), "bundle": _bundle(), "capture": _capture(),
-        "compare": _compare(),
-        "compare-memory": _compare_memory(), "doctor": _doctor(), "explain": _explain(), "export": _export(),
-        "history": _history(),
-        "optimize": _optimize(), "run": _run(), "tune": _tune(), "view": _view(), "whatif": _whatif(),
+        "compare": _compare(), "compare-memory": _compare_memory(), "demo": _demo(), "doctor": _doctor(),
+        "explain": _explain(), "export": _export(), "history": _history(), "optimize": _optimize(),
+        "record": _record(), "run": _run(), "tune": _tune(), "view": _view(), "whatif": _whatif(),
     }  # fmt: skip
 
 
@@ -128,6 +127,20 @@ def _analyze() -> Schema:
         "folder": _TEXT,
     }  # fmt: skip
     return _of("nsysprof analyze --json, of one trace", properties, types, optional=("results",))
+
+
+def _demo() -> Schema:
+    return _analyze() | {"title": "nsysprof demo --json: what analyze prints of the trace that comes with it"}
+
+
+def _record() -> Schema:
+    whole_or_null: Schema = {"type": ["integer", "null"]}
+    properties = {
+        "folder": _TEXT, "duration_ns": whole_or_null, "steps": whole_or_null, "start_ns": whole_or_null,
+        "stop_ns": whole_or_null, "survived": {"type": ["boolean", "null"]}, "latency": _or_null(_ANY_OBJECT),
+        "processes": _list(_ANY_OBJECT), "notes": _list(_ref(Note)),
+    }  # fmt: skip
+    return _of("nsysprof record --json", properties, (Note,))
 
 
 def _analyze_ranks() -> Schema:

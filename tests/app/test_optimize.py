@@ -15,6 +15,7 @@ from nsysprof.results.comparison import LatencyChange, LatencyVerdict, SideOfCas
 from nsysprof.results.programs.optimization import Attempt, AttentionUse, Optimization, PredictedGain, TunedUse
 from nsysprof.results.programs.program_runs import ProgramComparison, ProgramSideSummary, Sameness, ValueComparison
 from tests.builders import run_command
+from tests.builders.published_schema import as_published
 
 TRAINING = """
 import torch
@@ -114,7 +115,7 @@ def test_the_loop_closes_on_the_cpu(tmp_path, nsys):
     options = ["--nsys", nsys, "--budget", 150, "--processes", 2, "--value-pattern", "loss (.+)", "--out", out]
     done = run_command.run("optimize", *options, "--json", "--", sys.executable, tmp_path / "train.py")
     assert done.returncode == 0, done.stderr
-    data = json.loads(done.stdout)
+    data = as_published("optimize", done.stdout)
     (use,) = data["uses"]
     assert (use["shape"]["seq"], use["shape"]["pass"], use["calls"], use["not_tuned"]) == (64, "fwdbwd", 8, "")
     (tuned,) = data["tuned"]

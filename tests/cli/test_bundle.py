@@ -30,6 +30,7 @@ from nsysprof.cli import bundle as bundle_command
 from nsysprof.errors import OutputError, UsageError
 from nsysprof.trace.inputs.bundle_file import unpack_bundle
 from tests.builders.build_trace import TraceBuilder
+from tests.builders.published_schema import as_published
 from tests.builders.run_command import fails, run
 from tests.bundle.hostile import HOME, TOKEN, write_trace
 from tests.conftest import REPOSITORY
@@ -99,7 +100,7 @@ def test_a_capture_and_the_markdown_to_paste(tmp_path: Path) -> None:
         for file in contents["files"]:
             assert hashlib.sha256(opened.read(file["name"])).hexdigest() == file["sha256"]
     again = bundle(TRACES / "h200-sdpa", "--out", tmp_path / "h200-sdpa.zip", "--force", "--json")
-    assert json.loads(again.stdout)["sha256"] in done.stdout, "the same input gives the same bytes"
+    assert as_published("bundle", again.stdout)["sha256"] in done.stdout, "the same input gives the same bytes"
 
 
 def without_page_parts(content: bytes) -> bytes:

@@ -18,6 +18,7 @@ from nsysprof.cli.compare import split_sides
 from nsysprof.errors import UsageError
 from tests.builders import run_command
 from tests.builders.build_trace import TraceBuilder
+from tests.builders.published_schema import as_published
 from tests.builders.run_command import fails
 from tests.cli.planted import another_backend, make_capture, more_memory, one_more_launch, slower_kernels
 from tests.conftest import REPOSITORY
@@ -34,7 +35,7 @@ def result(*arguments, code=0):
     done = run(*arguments, "--json")
     assert done.returncode == code, done.stderr
     assert done.stderr == ""
-    return json.loads(done.stdout)
+    return as_published("compare", done.stdout)
 
 
 def codes(data):

@@ -1,6 +1,5 @@
 """`nsysprof doctor` on machines that are made up of stand-ins: programs, a torch, and what NVML answers."""
 
-import json
 import os
 import sqlite3
 
@@ -11,6 +10,7 @@ from nsysprof.capture import doctor as checks
 from nsysprof.nsight import ncu
 from nsysprof.results.checks.machine_check import State
 from tests.builders import run_command
+from tests.builders.published_schema import as_published
 
 GPU = {"name": "H200", "memory_bytes": 1 << 37, "driver_version": "580", "uuid": "GPU-1", "index": 0}
 CLOCKS = {"sm_clock_mhz": 1980, "temperature_c": 40, "power_w": 100, "throttle_reasons": []}
@@ -90,7 +90,7 @@ def machine(tmp_path, monkeypatch):
 @pytest.mark.nsys
 def test_a_real_nsys_records_and_exports(nsys):
     done = run("--json", NSYSPROF_NSYS=str(nsys), CUDA_VISIBLE_DEVICES="")
-    data = json.loads(done.stdout)
+    data = as_published("doctor", done.stdout)
     found = {check["name"]: check for check in data["checks"]}
     assert found["nsys recording"]["state"] == "ok", found
     assert found["python"]["found"].startswith("Python 3")
@@ -118,7 +118,7 @@ def test_an_nsys_that_does_not_run_is_a_problem_with_a_fix(machine, tmp_path):
     named = run("--json")
     assert named.returncode == 1
     assert "which is not an nsys program" in named.stdout
-    assert json.loads(named.stdout)["ok"] is False
+    assert as_published("doctor", named.stdout)["ok"] is False
 
 
 def test_an_nsys_without_libdw(machine):

@@ -1,6 +1,5 @@
 """`nsysprof explain` as a user runs it, on the CPU."""
 
-import json
 import os
 import signal
 import subprocess
@@ -12,6 +11,7 @@ import pytest
 pytest.importorskip("torch", reason="needs the extra [torch]")
 
 from nsysprof.attention.choices import BACKENDS
+from tests.builders.published_schema import as_published
 from tests.builders.registering import register
 from tests.builders.run_command import fails, run
 
@@ -22,7 +22,7 @@ def explain(*arguments):
     done = run("explain", *CPU, *arguments, "--json")
     assert done.returncode == 0, done.stderr
     assert done.stderr == "", "no warning of torch's reaches the terminal"
-    return json.loads(done.stdout)
+    return as_published("explain", done.stdout)
 
 
 def by_backend(shape):

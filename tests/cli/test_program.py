@@ -15,6 +15,7 @@ import time
 
 import pytest
 
+from tests.builders.published_schema import as_published
 from tests.builders.run_command import fails, run
 from tests.conftest import REPOSITORY
 
@@ -114,7 +115,7 @@ def test_the_exit_status_is_that_of_the_program_and_the_trace_is_kept(capture, s
 
 def test_json_leaves_stdout_to_us(capture, steps):
     done, folder = capture(["--json"], steps())
-    said = json.loads(done.stdout)
+    said = as_published("capture", done.stdout)
     assert said["program"]["exit_code"] == 0
     assert said["folder"] == str(folder)
     assert "printed" in done.stderr

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from tests.builders import run_command
+from tests.builders.published_schema import as_published
 from tests.builders.run_command import fails
 
 torch = pytest.importorskip("torch", reason="needs the extra [torch]")
@@ -56,6 +57,7 @@ def test_a_tuning_ends_by_its_budget_and_is_resumed(tmp_path):
     assert not before["complete"]
     again = run(*QUICK, *out, "--resume", "--json")
     assert again.returncode == 0, again.stderr
+    assert as_published("tune", again.stdout)["complete"]
     after = json.loads((tmp_path / "o/samples.json").read_text())
     assert after["blocks"][: len(before["blocks"])] == before["blocks"]
     assert after["complete"]

@@ -1,7 +1,6 @@
 """`nsysprof bench` as a user runs it."""
 
 import csv
-import json
 import os
 import signal
 import sqlite3
@@ -12,6 +11,7 @@ import time
 import pytest
 
 from tests.builders import run_command
+from tests.builders.published_schema import as_published
 from tests.builders.run_command import fails
 
 pytest.importorskip("torch", reason="needs the extra [torch]")
@@ -79,7 +79,7 @@ def test_databases_that_are_not_ours(tmp_path):
 @pytest.mark.slow
 def test_json(tmp_path):
     done = run(*QUICK, "--backends", "naive", "--json", "--no-figures", "--out", tmp_path / "o")
-    data = json.loads(done.stdout)
+    data = as_published("bench", done.stdout)
     assert [row["case"] for row in data["cases"]] == ["naive::S32", "naive::S64"]
     assert data["cases"][0]["graph_median_ns"] is None
     assert data["folder"] == str(tmp_path / "o")
@@ -89,7 +89,7 @@ def test_json(tmp_path):
 def test_self_check(tmp_path):
     arguments = [*SMALL, "--backends", "naive", "--self-check", "--copies", "4", "--rounds", "2", "--processes", "2"]
     done = run(*arguments, "--samples", "3", "--json", "--no-figures", "--out", tmp_path / "o")
-    found = json.loads(done.stdout)["self_check"]
+    found = as_published("bench", done.stdout)["self_check"]
     assert found["pairs"] == 4
     assert found["floor_pct"] > 0
     assert "Self-check" in (tmp_path / "o/report.md").read_text()

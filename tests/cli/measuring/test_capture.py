@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("torch", reason="needs the extra [torch]")
 
+from tests.builders.published_schema import as_published
 from tests.builders.run_command import fails, run
 
 SMALL = (
@@ -52,7 +53,7 @@ def test_the_main_job(tmp_path):
 
 def test_json(tmp_path):
     done = run("capture", "--backends", "math", *SMALL, "--out", tmp_path / "c", "--json")
-    cases = json.loads(done.stdout)["cases"]
+    cases = as_published("capture", done.stdout)["cases"]
     assert [case["status"] for case in cases] == ["ok", "ok"]
     assert cases[0]["kernel_count"] > 0
     assert done.stderr == ""

@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from tests.builders.published_schema import as_published
 from tests.builders.run_command import fails, run
 
 pytestmark = [
@@ -112,7 +113,7 @@ def test_parts_of_a_program_that_runs_on(hold, tmp_path):
     pattern = r"latency=(?P<ms>[\d.]+)"
     first = record(held, tmp_path, "--steps", "40", "--pattern", pattern, "--watch", "0.5", "--json")
     assert first.returncode == 0, first.stderr
-    said = json.loads(first.stdout)
+    said = as_published("record", first.stdout)
     assert said["steps"] >= 40
     assert said["survived"] is True
     assert 5e6 < said["latency"]["before"]["median_ns"] < 1e9

@@ -1,6 +1,5 @@
 """Real programs with NSYSPROF_POLICY: by `nsysprof run`, and by the line that an installation leaves for Python."""
 
-import json
 import os
 import subprocess
 import sys
@@ -12,6 +11,7 @@ torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
 from nsysprof.attention.policy_file import PolicyFile, PolicyRule, write_policy  # noqa: E402
 from tests.builders import run_command  # noqa: E402
+from tests.builders.published_schema import as_published  # noqa: E402
 from tests.builders.run_command import fails  # noqa: E402
 
 ROOT = Path(__file__).parents[3]
@@ -54,7 +54,7 @@ def test_run_says_why_nothing_was_applied_and_keeps_the_exit_code(policy, tmp_pa
     done = run_command.run("run", "--policy", path, "--json", "--", sys.executable, tmp_path / "program.py")
     assert done.returncode == 7
     assert f"torch is {torch.__version__}, tuned on 1.0" in done.stderr
-    data = json.loads(done.stdout)
+    data = as_published("run", done.stdout)
     assert (data["exit_code"], data["processes"], data["use"]["calls"]) == (7, 1, 0)
     assert "tuned on 1.0" in data["use"]["reasons"][0]
     assert "sum" in done.stderr, "the program's output"
