@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nsysprof.cli import options
+from nsysprof.cli.measuring import capture_options as given
 from nsysprof.cli.measuring.measurement import run_measurement
 from nsysprof.cli.terminal.console import print_json
 from nsysprof.cli.terminal.program_output import parse_ranks
@@ -27,7 +28,6 @@ EXAMPLES = (
     "nsysprof capture --profiler torch --skip-steps 5 --optimizer-steps 20 -- python train.py",
     "nsysprof capture --hold --out server -- python serve.py    # then: nsysprof record --seconds 10",
 )
-_COUNTERS, _PROGRAM = "Hardware counters", "A program instead of the grid"
 _FOR_BOTH = (
     "program",
     "profiler",
@@ -62,131 +62,10 @@ _FOR_PROGRAMS = (
     "optimizer_steps",
 )
 
-Program = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="-- PROGRAM [ARGUMENTS]",
-        help="Record this program instead of measuring the grid.",
-        show_default=False,
-    ),
-]
-Profiler = Annotated[
-    str,
-    typer.Option(
-        help="auto, nsys, torch or none, and with ',ncu' a counted pass too. auto: nsys where there is one and a "
-        "GPU, else torch's own.",
-        rich_help_panel=options.MEASUREMENT,
-    ),
-]
-Warmup = Annotated[int, typer.Option(min=0, help="Warm-up calls of a case.", rich_help_panel=options.MEASUREMENT)]
-TracedCalls = Annotated[
-    int, typer.Option(min=1, help="Calls inside each case's NVTX range.", rich_help_panel=options.MEASUREMENT)
-]
-GpuMetrics = Annotated[
-    bool, typer.Option("--gpu-metrics", help="Sample DRAM traffic under nsys.", rich_help_panel=_COUNTERS)
-]
-GpuMetricsFrequency = Annotated[
-    int, typer.Option(min=10, max=200_000, help="Samples a second.", rich_help_panel=_COUNTERS)
-]
-Metrics = Annotated[
-    str, typer.Option(help="More metrics for ncu, e.g. smsp__inst_executed.sum.", rich_help_panel=_COUNTERS)
-]
-Section = Annotated[
-    str, typer.Option(help="Sections for ncu, into its report, e.g. SpeedOfLight.", rich_help_panel=_COUNTERS)
-]
-Replay = Annotated[
-    Literal["auto", "kernel", "application"],
-    typer.Option(
-        help="How ncu repeats a kernel. auto: kernel, or application where memory is too small.",
-        rich_help_panel=_COUNTERS,
-    ),
-]
-CountKernels = Annotated[
-    int, typer.Option(min=1, help="Largest number of kernels of a call to count.", rich_help_panel=_COUNTERS)
-]
-PerRank = Annotated[
-    bool,
-    typer.Option("--per-rank", help="A trace for each worker of torchrun or accelerate.", rich_help_panel=_PROGRAM),
-]
-Ranks = Annotated[str, typer.Option(help="Record only these ranks, e.g. 0,8-11.", rich_help_panel=_PROGRAM)]
-Trace = Annotated[str, typer.Option(help="The APIs that nsys records.", rich_help_panel=_PROGRAM)]
-CaptureRange = Annotated[
-    str,
-    typer.Option(help="Record only cudaProfilerApi, or nvtx:NAME[@DOMAIN].", rich_help_panel=_PROGRAM),
-]
-Delay = Annotated[int, typer.Option(min=0, help="Seconds before the recording.", rich_help_panel=_PROGRAM)]
-Duration = Annotated[
-    int, typer.Option(min=0, help="Seconds of the recording. 0: to the program's end.", rich_help_panel=_PROGRAM)
-]
-EndProgram = Annotated[
-    bool, typer.Option("--end-program", help="End the program with the recording.", rich_help_panel=_PROGRAM)
-]
-Memory = Annotated[
-    bool,
-    typer.Option("--memory", help="Record which line allocated torch's memory.", rich_help_panel=_PROGRAM),
-]
-Stacks = Annotated[
-    bool,
-    typer.Option("--stacks", help="Take stacks: findings name lines of code.", rich_help_panel=_PROGRAM),
-]
-Attention = Annotated[
-    bool,
-    typer.Option("--attention", help="Record each call of attention as a range.", rich_help_panel=_PROGRAM),
-]
-SkipSteps = Annotated[
-    int, typer.Option(min=0, help="Optimizer steps to leave out (--profiler torch).", rich_help_panel=_PROGRAM)
-]
-OptimizerSteps = Annotated[
-    int, typer.Option(min=0, help="Optimizer steps to record (--profiler torch).", rich_help_panel=_PROGRAM)
-]
-Hold = Annotated[
-    bool,
-    typer.Option("--hold", help="Record nothing until `nsysprof record` asks.", rich_help_panel=_PROGRAM),
-]
-NsysOption = Annotated[
-    list[str] | None,
-    typer.Option(help="For nsys profile, e.g. --nsys-option=--sample=process-tree.", rich_help_panel=_PROGRAM),
-]
-Retry = Annotated[
-    bool | None,
-    typer.Option(
-        "--retry/--no-retry",
-        help="Record again with less where data was lost. Default: where the program took less than 120 s.",
-        rich_help_panel=_PROGRAM,
-        show_default=False,
-    ),
-]
-Probe = Annotated[
-    bool,
-    typer.Option(
-        "--probe/--no-probe", help="Try nsys' options once on this machine, with a GPU.", rich_help_panel=_PROGRAM
-    ),
-]
-MeasureCost = Annotated[
-    bool,
-    typer.Option(
-        "--measure-cost", help="What recording costs: by a second run, or while held.", rich_help_panel=_PROGRAM
-    ),
-]
-Power = Annotated[
-    bool,
-    typer.Option("--power", help="Sample the energy that the GPUs use, by range.", rich_help_panel=_PROGRAM),
-]
-MaxSize = Annotated[
-    float,
-    typer.Option(
-        help="Stop recording when nsys has written this (million bytes). 0: no limit.",
-        rich_help_panel=_PROGRAM,
-    ),
-]
-KeepReport = Annotated[
-    bool, typer.Option("--keep-report/--no-keep-report", help="Keep nsys' own reports.", rich_help_panel=_PROGRAM)
-]
-
 
 def capture(
     context: typer.Context,
-    program: Program = None,
+    program: given.Program = None,
     backends: options.Backends = "math,flash",
     seq: options.Seq = "1024,2048,4096",
     batch: options.Batch = "1",
@@ -196,40 +75,40 @@ def capture(
     dtype: options.Dtype = "",
     causal: options.Causal = "yes",
     pass_: options.Pass = "fwd",
-    profiler: Profiler = "auto",
+    profiler: given.Profiler = "auto",
     device: options.Device = "auto",
     samples: options.Samples = 50,
     sample_seconds: options.SampleSeconds = 3.0,
-    warmup: Warmup = 10,
-    traced_calls: TracedCalls = 10,
+    warmup: given.Warmup = 10,
+    traced_calls: given.TracedCalls = 10,
     case_timeout: options.CaseTimeout = 300.0,
     check: options.Check = True,
-    gpu_metrics: GpuMetrics = False,
-    gpu_metrics_frequency: GpuMetricsFrequency = 10_000,
-    metrics: Metrics = "",
-    section: Section = "",
-    replay: Replay = "auto",
-    count_kernels: CountKernels = 200,
-    per_rank: PerRank = False,
-    ranks: Ranks = "",
-    trace: Trace = "cuda,nvtx",
-    capture_range: CaptureRange = "none",
-    delay: Delay = 0,
-    duration: Duration = 0,
-    end_program: EndProgram = False,
-    memory: Memory = False,
-    stacks: Stacks = False,
-    attention: Attention = False,
-    nsys_option: NsysOption = None,
-    retry: Retry = None,
-    probe: Probe = True,
-    measure_cost: MeasureCost = False,
-    power: Power = False,
-    max_size: MaxSize = 0.0,
-    keep_report: KeepReport = True,
-    hold: Hold = False,
-    skip_steps: SkipSteps = 0,
-    optimizer_steps: OptimizerSteps = 0,
+    gpu_metrics: given.GpuMetrics = False,
+    gpu_metrics_frequency: given.GpuMetricsFrequency = 10_000,
+    metrics: given.Metrics = "",
+    section: given.Section = "",
+    replay: given.Replay = "auto",
+    count_kernels: given.CountKernels = 200,
+    per_rank: given.PerRank = False,
+    ranks: given.Ranks = "",
+    trace: given.Trace = "cuda,nvtx",
+    capture_range: given.CaptureRange = "none",
+    delay: given.Delay = 0,
+    duration: given.Duration = 0,
+    end_program: given.EndProgram = False,
+    memory: given.Memory = False,
+    stacks: given.Stacks = False,
+    attention: given.Attention = False,
+    nsys_option: given.NsysOption = None,
+    retry: given.Retry = None,
+    probe: given.Probe = True,
+    measure_cost: given.MeasureCost = False,
+    power: given.Power = False,
+    max_size: given.MaxSize = 0.0,
+    keep_report: given.KeepReport = True,
+    hold: given.Hold = False,
+    skip_steps: given.SkipSteps = 0,
+    optimizer_steps: given.OptimizerSteps = 0,
     nsys: options.Nsys = None,
     ncu: options.Ncu = None,
     out: Annotated[Path | None, options.out_option("Capture folder. Default: traces/DATE-TIME.")] = None,

@@ -1,0 +1,132 @@
+"""Define the options of `nsysprof capture` that no other command has."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from nsysprof.cli import options
+
+_COUNTERS, _PROGRAM = "Hardware counters", "A program instead of the grid"
+
+Program = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="-- PROGRAM [ARGUMENTS]",
+        help="Record this program instead of measuring the grid.",
+        show_default=False,
+    ),
+]
+Profiler = Annotated[
+    str,
+    typer.Option(
+        help="auto, nsys, torch or none, and with ',ncu' a counted pass too. auto: nsys where there is one and a "
+        "GPU, else torch's own.",
+        rich_help_panel=options.MEASUREMENT,
+    ),
+]
+Warmup = Annotated[int, typer.Option(min=0, help="Warm-up calls of a case.", rich_help_panel=options.MEASUREMENT)]
+TracedCalls = Annotated[
+    int, typer.Option(min=1, help="Calls inside each case's NVTX range.", rich_help_panel=options.MEASUREMENT)
+]
+GpuMetrics = Annotated[
+    bool, typer.Option("--gpu-metrics", help="Sample DRAM traffic under nsys.", rich_help_panel=_COUNTERS)
+]
+GpuMetricsFrequency = Annotated[
+    int, typer.Option(min=10, max=200_000, help="Samples a second.", rich_help_panel=_COUNTERS)
+]
+Metrics = Annotated[
+    str, typer.Option(help="More metrics for ncu, e.g. smsp__inst_executed.sum.", rich_help_panel=_COUNTERS)
+]
+Section = Annotated[
+    str, typer.Option(help="Sections for ncu, into its report, e.g. SpeedOfLight.", rich_help_panel=_COUNTERS)
+]
+Replay = Annotated[
+    Literal["auto", "kernel", "application"],
+    typer.Option(
+        help="How ncu repeats a kernel. auto: kernel, or application where memory is too small.",
+        rich_help_panel=_COUNTERS,
+    ),
+]
+CountKernels = Annotated[
+    int, typer.Option(min=1, help="Largest number of kernels of a call to count.", rich_help_panel=_COUNTERS)
+]
+PerRank = Annotated[
+    bool,
+    typer.Option("--per-rank", help="A trace for each worker of torchrun or accelerate.", rich_help_panel=_PROGRAM),
+]
+Ranks = Annotated[str, typer.Option(help="Record only these ranks, e.g. 0,8-11.", rich_help_panel=_PROGRAM)]
+Trace = Annotated[str, typer.Option(help="The APIs that nsys records.", rich_help_panel=_PROGRAM)]
+CaptureRange = Annotated[
+    str,
+    typer.Option(help="Record only cudaProfilerApi, or nvtx:NAME[@DOMAIN].", rich_help_panel=_PROGRAM),
+]
+Delay = Annotated[int, typer.Option(min=0, help="Seconds before the recording.", rich_help_panel=_PROGRAM)]
+Duration = Annotated[
+    int, typer.Option(min=0, help="Seconds of the recording. 0: to the program's end.", rich_help_panel=_PROGRAM)
+]
+EndProgram = Annotated[
+    bool, typer.Option("--end-program", help="End the program with the recording.", rich_help_panel=_PROGRAM)
+]
+Memory = Annotated[
+    bool,
+    typer.Option("--memory", help="Record which line allocated torch's memory.", rich_help_panel=_PROGRAM),
+]
+Stacks = Annotated[
+    bool,
+    typer.Option("--stacks", help="Take stacks: findings name lines of code.", rich_help_panel=_PROGRAM),
+]
+Attention = Annotated[
+    bool,
+    typer.Option("--attention", help="Record each call of attention as a range.", rich_help_panel=_PROGRAM),
+]
+SkipSteps = Annotated[
+    int, typer.Option(min=0, help="Optimizer steps to leave out (--profiler torch).", rich_help_panel=_PROGRAM)
+]
+OptimizerSteps = Annotated[
+    int, typer.Option(min=0, help="Optimizer steps to record (--profiler torch).", rich_help_panel=_PROGRAM)
+]
+Hold = Annotated[
+    bool,
+    typer.Option("--hold", help="Record nothing until `nsysprof record` asks.", rich_help_panel=_PROGRAM),
+]
+NsysOption = Annotated[
+    list[str] | None,
+    typer.Option(help="For nsys profile, e.g. --nsys-option=--sample=process-tree.", rich_help_panel=_PROGRAM),
+]
+Retry = Annotated[
+    bool | None,
+    typer.Option(
+        "--retry/--no-retry",
+        help="Record again with less where data was lost. Default: where the program took less than 120 s.",
+        rich_help_panel=_PROGRAM,
+        show_default=False,
+    ),
+]
+Probe = Annotated[
+    bool,
+    typer.Option(
+        "--probe/--no-probe", help="Try nsys' options once on this machine, with a GPU.", rich_help_panel=_PROGRAM
+    ),
+]
+MeasureCost = Annotated[
+    bool,
+    typer.Option(
+        "--measure-cost", help="What recording costs: by a second run, or while held.", rich_help_panel=_PROGRAM
+    ),
+]
+Power = Annotated[
+    bool,
+    typer.Option("--power", help="Sample the energy that the GPUs use, by range.", rich_help_panel=_PROGRAM),
+]
+MaxSize = Annotated[
+    float,
+    typer.Option(
+        help="Stop recording when nsys has written this (million bytes). 0: no limit.",
+        rich_help_panel=_PROGRAM,
+    ),
+]
+KeepReport = Annotated[
+    bool, typer.Option("--keep-report/--no-keep-report", help="Keep nsys' own reports.", rich_help_panel=_PROGRAM)
+]
