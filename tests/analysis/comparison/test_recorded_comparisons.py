@@ -44,6 +44,7 @@ def test_each_layer_has_the_same_kernels_in_both_ways(facts, baseline, candidate
         assert (kernels[name].baseline, kernels[name].candidate) == (expected, expected), name
 
 
+@pytest.mark.slow  # range_facts tests the same on traces that are built
 def test_two_trainings_with_different_warm_up_have_their_true_ratio(facts):
     times = json.loads((REPOSITORY / "traces" / "h200-ranges" / "times.json").read_text())
     sides = [facts("train-eager")], [facts("train-compiled")]

@@ -1,14 +1,19 @@
 """The energy of ranges, from the counter of a board whose power is known in every millisecond."""
 
+import json
+
 import numpy as np
 import pytest
 
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.analysis.ranges.range_energy import NOT_SAMPLED, TOO_SHORT
+from nsysprof.app.trace_analysis.join_memory import session_start_ns
+from nsysprof.app.trace_analysis.read_power import parse_power
 from nsysprof.results.power_samples import GpuEnergy
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.builders.build_trace import TraceBuilder
+from tests.conftest import REPOSITORY
 
 MS = 1_000_000
 
@@ -47,3 +52,21 @@ def test_energy_is_unknown_where_sampling_ended_early(tmp_path):
     found = energy_of(tmp_path, last_ms=1500)
     assert found.loc["hard", "energy_j"] == pytest.approx(700, rel=1e-3)
     assert found.loc["rest", "reason"] == NOT_SAMPLED
+
+
+def test_the_energy_of_a_real_program_agrees_with_the_boards_counter(trace_path):
+    folder = REPOSITORY / "traces" / "h200-ranges"
+    truth = json.loads((folder / "times.json").read_text())["power"]
+    path = trace_path("h200-ranges/power")
+    with open_trace(path) as trace:
+        power = parse_power(folder / "power.csv", session_start_ns(path))
+        found = summarize(read_tables(trace), power=power).energy.set_index("range")
+    # Three instances of 1.5 s each, and a counter that changes every 100 ms.
+    for name, watts in (("matmul", 690), ("copy", 424)):
+        energy, error = found.loc[name, ["energy_j", "error_j"]]
+        # The program read the counter up to a period late at either end of each instance.
+        late = 6 * 0.1 * found.loc[name, "mean_w"] / 2
+        assert abs(energy - sum(truth[name])) < error + late
+        assert error < 0.06 * energy
+        assert found.loc[name, "mean_w"] == pytest.approx(watts, rel=0.01)
+    assert 90e6 < found["period_ns"].iloc[0] < 110e6
