@@ -28,11 +28,11 @@ EVENTS = [
 
 
 def test_kernels_are_those_of_the_gpu_in_order_of_launch():
-    assert _kernels(SimpleNamespace(events=lambda: EVENTS)) == [
+    assert _kernels(SimpleNamespace(function_events=EVENTS)) == [
         {"name": "gemm", "count": 2, "total_ns": 3250},
         {"name": "softmax", "count": 1, "total_ns": 1500},
     ]
 
 
 def test_operators_are_torchs():
-    assert _operators(SimpleNamespace(events=lambda: EVENTS)) == ["aten::bmm"]
+    assert _operators(SimpleNamespace(function_events=EVENTS)) == ["aten::bmm"]
