@@ -161,7 +161,7 @@ def collective_table(analysis: Analysis) -> Table | None:
     several = found["device_id"].nunique() > 1
     columns = [
         Column("operation", Unit.NAME),
-        *([Column("device", drop=6)] if several else []),
+        *([Column("device")] if several else []),
         Column("ranks", Unit.COUNT, drop=5),
         Column("message", Unit.BYTES),
         Column("n", Unit.COUNT, drop=3),

@@ -169,7 +169,8 @@ COLLECTIVES = TableFile("analysis", "collectives.csv", "One row per GPU, operati
     integer("kernel_min_ns", "ns", "The shortest."),
     number("bus_bytes_per_s", "B/s", "Median over the kernels of the bandwidth over the slowest link, as NVIDIA's "
            "nccl-tests define it (`busbw`).", nullable=True),
-    number("most_bus_bytes_per_s", "B/s", "The same of the kernel that waited least.", nullable=True),
+    number("most_bus_bytes_per_s", "B/s", "The same of the fastest kernel, which waited least; of sends and receives "
+           "it can be more than the link has, where the other side had begun before.", nullable=True),
     text("reason", "Why a size or a bandwidth is unknown, empty where both are known: `no NVTX payload` in the trace; "
          "`in a CUDA graph`, whose replays name no call; `launched in a group` with other calls; `no call recorded`; "
          "`ranks unknown`, because the communicator is older than the recording."),
