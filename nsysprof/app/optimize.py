@@ -44,6 +44,10 @@ RESULT = "optimize.json"
 # How much of the budget that is left after the capture tuning may take.
 _TUNING_PART = 0.4
 _LEAST_BUDGET_S = 10.0
+# What a capture says of its recording that the page repeats.
+_OF_CAPTURE = (
+    "attention-hook-off", "attention-hook-suspected", "attention-problems", "attention-cost", "torch-in-place-of-nsys",
+)  # fmt: skip
 
 
 def plan_optimize(request: OptimizeRequest) -> list[str]:
@@ -83,7 +87,7 @@ def optimize(request: OptimizeRequest, progress: Progress = SILENT) -> OptimizeR
             text = f"Interrupted: what was measured is kept in {folder}."
             failure = InterruptedCaptureError(text, f"Go on with --resume --out {folder}.")
         except CaptureFailedError as error:
-            failure = error
+            failure, session.failed = error, error.text
         found = session.conclude()
         session.write(found)
         claimed.commit()
@@ -104,6 +108,7 @@ class _Session:
         self.tuning = TunedProgram()
         self.predicted: PredictedGain | None = None
         self.attempts: list[Attempt] = []
+        self.failed = ""
 
     @property
     def left_s(self) -> float:
@@ -130,7 +135,9 @@ class _Session:
                     resume=self.request.resume,
                 )
                 won = sum(use.in_policy for use in self.tuning.tuned)
-                text = f"another backend won for {won} of {len(self.tuning.tuned)} tuned shapes"
+                text = "no shape was tuned"
+                if self.tuning.tuned:
+                    text = f"another backend won for {won} of {len(self.tuning.tuned)} tuned shapes"
                 self._outcome(text + self._predict())
         candidates = self._candidates()
         for number, candidate in enumerate(candidates):
@@ -172,6 +179,7 @@ class _Session:
         if isinstance(result.failure, InterruptedCaptureError):
             raise result.failure
         ended = result.captured.ended
+        self.notes += [note for note in result.captured.manifest.notes if note.code in _OF_CAPTURE]
         by = "torch's own profiler, because nsys cannot record here" if _is_of_torch(target) else "nsys"
         self._outcome(f"recorded by {by}; the program ended with exit code {ended.exit_code}")
         if not ended.exit_code and result.captured.traces:
@@ -246,6 +254,7 @@ class _Session:
             tuple(self.notes),
             None if policy is None else str(policy),
             self.tuning.remarks,
+            self.failed,
         )
 
     def write(self, found: Optimization) -> None:

@@ -62,6 +62,7 @@ def test_the_answer_is_the_gain_or_that_there_is_none():
     assert "nothing is known" in answer_lines(optimization(why=None))[0]
     by_hand = replace(optimization(why=None), suggestions=("It is written out by hand (unfused-attention).",))
     assert answer_lines(by_hand)[0].startswith("The program writes its attention out by hand")
+    assert answer_lines(replace(optimization(), failure="The program itself fails.")) == ("The program itself fails.",)
     (still_open,) = answer_lines(optimization(attempt(comparison(LatencyVerdict.INCONCLUSIVE, 0.99))))
     assert "more turns would decide" in still_open
 

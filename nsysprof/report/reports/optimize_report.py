@@ -59,6 +59,8 @@ def answer_lines(found: Optimization) -> tuple[str, ...]:
             lines.append(f"With {attempt.name}, a step is {_shorter(change.ratio)} shorter [{low}, {high}].")
     if lines:
         return tuple(lines)
+    if found.failure:
+        return (found.failure,)
     open_ones = [each for each in found.attempts if each.comparison.change.verdict is LatencyVerdict.INCONCLUSIVE]
     if open_ones:
         names = ", ".join(attempt.name for attempt in open_ones)

@@ -109,6 +109,8 @@ class Optimization:
     policy: str | None = None
     # What tuning says of the whole program, of what it left out, and of why it ended.
     remarks: tuple[str, ...] = ()
+    # Why there is no answer, such as a program that fails by itself; empty where there is one.
+    failure: str = ""
 
     @property
     def best(self) -> Attempt | None:
