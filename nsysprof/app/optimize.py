@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -80,6 +82,8 @@ def optimize(request: OptimizeRequest, progress: Progress = SILENT) -> OptimizeR
     folder = request.out or dated_bench_folder("optimize")
     failure: NsysprofError | None = None
     with claim_folder(folder, OPTIMIZATION, force=request.force, resume=request.resume) as claimed:
+        if request.resume and not claimed.goes_on:
+            _bring_parts(folder, claimed.path)
         session = _Session(request, claimed.path, progress)
         try:
             session.run_all()
@@ -94,6 +98,20 @@ def optimize(request: OptimizeRequest, progress: Progress = SILENT) -> OptimizeR
     if found.policy is not None:
         found = replace(found, policy=str(claimed.final([Path(found.policy)])[0]))
     return OptimizeResult(found, folder, failure)
+
+
+def _bring_parts(older: Path, folder: Path) -> None:
+    """Give a run what an earlier one has left in its finished folder. Files are replaced and never changed in place."""
+    for part in older.iterdir():
+        if part.is_dir() and (part.name in ("capture", "tune") or part.name.startswith("bench-")):
+            shutil.copytree(part, folder / part.name, copy_function=_link_or_copy)
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without links
+        shutil.copy2(source, target)
 
 
 class _Session:
