@@ -46,10 +46,6 @@ RESULT = "optimize.json"
 # How much of the budget that is left after the capture tuning may take.
 _TUNING_PART = 0.4
 _LEAST_BUDGET_S = 10.0
-# What a capture says of its recording that the page repeats.
-_OF_CAPTURE = (
-    "attention-hook-off", "attention-hook-suspected", "attention-problems", "attention-cost", "torch-in-place-of-nsys",
-)  # fmt: skip
 
 
 def plan_optimize(request: OptimizeRequest) -> list[str]:
@@ -197,7 +193,7 @@ class _Session:
         if isinstance(result.failure, InterruptedCaptureError):
             raise result.failure
         ended = result.captured.ended
-        self.notes += [note for note in result.captured.manifest.notes if note.code in _OF_CAPTURE]
+        self.notes += [note for note in result.captured.manifest.notes if note.severity != "info"]
         by = "torch's own profiler, because nsys cannot record here" if _is_of_torch(target) else "nsys"
         self._outcome(f"recorded by {by}; the program ended with exit code {ended.exit_code}")
         if not ended.exit_code and result.captured.traces:

@@ -8,12 +8,14 @@ import pytest
 
 from nsysprof.app.optimize import OptimizeRequest, is_better, optimize, plan_optimize
 from nsysprof.attention.shape import Shape
+from nsysprof.capture.manifest import Manifest, Program, write_manifest
 from nsysprof.errors import UsageError
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.reports.optimize_report import answer_lines, optimize_report
 from nsysprof.results.comparison import LatencyChange, LatencyVerdict, SideOfCase
 from nsysprof.results.programs.optimization import Attempt, AttentionUse, Optimization, PredictedGain, TunedUse
 from nsysprof.results.programs.program_runs import ProgramComparison, ProgramSideSummary, Sameness, ValueComparison
+from tests.analysis.programs import train
 from tests.builders import run_command
 from tests.builders.published_schema import as_published
 
@@ -104,6 +106,32 @@ def test_what_cannot_work_is_refused_before_anything_runs(fields, says, tmp_path
         optimize(OptimizeRequest(**{"argv": ("true",), **fields}))
     with pytest.raises(UsageError, match="is not a capture"):
         plan_optimize(OptimizeRequest(("true",), captured=tmp_path))
+
+
+def test_the_steps_after_the_capture_end_in_a_page_that_resumes(tmp_path):
+    """A program without torch, whose trace is built: analyzed, not tuned for want of time, tried in turn, told."""
+    capture, out = tmp_path / "capture", tmp_path / "out"
+    capture.mkdir()
+    train()[0].write(capture / "nsys.sqlite")
+    of_program = Program((sys.executable,), 0)
+    write_manifest(
+        capture, Manifest((), (), "nsys", 0, "", "2026-01-01T00:00:00+00:00", program=of_program, complete=True)
+    )
+    program = tmp_path / "train.py"
+    program.write_text("import os; print('step', 1); print('loss', os.environ.get('LOSS', 1.0)); print('step', 2)")
+    request = OptimizeRequest(
+        (sys.executable, str(program)), budget_s=10.0, processes=2, value_pattern="loss (.+)", tries=("LOSS=2",),
+        captured=capture, out=out,
+    )  # fmt: skip
+    found = optimize(request)
+    assert found.failure is None
+    (tried,) = found.optimization.attempts
+    assert (tried.comparison.values.verdict, tried.is_better) == (Sameness.DIFFERENT, False)
+    assert [step.name for step in found.optimization.steps] == ["capture", "analyze", "try attempt 1"]
+    assert "attempt 1" in (out / "report.md").read_text()
+    logs = sorted((out / "bench-attempt-1" / "runs.json").read_bytes())
+    optimize(replace(request, resume=True))
+    assert sorted((out / "bench-attempt-1" / "runs.json").read_bytes()) == logs
 
 
 @pytest.mark.nsys
