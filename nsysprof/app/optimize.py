@@ -193,7 +193,7 @@ class _Session:
         if isinstance(result.failure, InterruptedCaptureError):
             raise result.failure
         ended = result.captured.ended
-        self.notes += [note for note in result.captured.manifest.notes if note.severity != "info"]
+        self.notes += result.captured.manifest.notes
         by = "torch's own profiler, because nsys cannot record here" if _is_of_torch(target) else "nsys"
         self._outcome(f"recorded by {by}; the program ended with exit code {ended.exit_code}")
         if not ended.exit_code and result.captured.traces:
