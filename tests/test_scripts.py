@@ -336,3 +336,21 @@ def test_a_large_trace_nests_as_it_should(nesting, names, tmp_path):
     assert nesting - 0.2 < ours <= nesting  # names of one nest in each other only where there are too few names
     pushed = analysis.range_tree["depth"].max() + 1
     assert pushed == nesting
+
+
+def test_a_command_that_costs_more_than_before_is_told() -> None:
+    check_speed = load("check_speed")
+
+    def measured(**cpu_s: float) -> dict[str, Any]:
+        return {"shapes": [{"timings": [{"name": name, "cpu_s": value} for name, value in cpu_s.items()]}]}
+
+    before = measured(scan=1.0, analyze=10.0, export=8.0)
+    assert check_speed.compare(before, measured(scan=2.0, analyze=29.0, export=16.0, bundle=90.0)) == []
+    (line,) = check_speed.compare(before, measured(scan=0.5, analyze=8.0, export=4.0))
+    assert line == "analyze: 16.0 times the scan, 10.0 before"
+
+
+@pytest.mark.slow
+def test_commands_cost_what_they_did() -> None:
+    done = call(sys.executable, str(SCRIPTS / "check_speed"))
+    assert done.returncode == 0, done.stdout + done.stderr
