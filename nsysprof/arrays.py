@@ -1,8 +1,8 @@
-"""Name the types of arrays, merge spans, and group the rows of a table by a key without a second table in memory."""
+"""Name the types of arrays, merge spans, group the rows of a table by a key, and compile functions over arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -36,3 +36,23 @@ def merge_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             merged.append((start, end))
     return merged
+
+
+def compile_function(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that compiles a function. Raises ImportError without numba.
+
+    Compiling takes a second or two. Where neither the installation nor the user's own folders can be written, every
+    run compiles again, which is still faster than what the compiled code replaces.
+
+    options: as numba.njit takes them.
+    """
+    import numba
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        try:
+            kept: Callable[..., Any] = numba.njit(cache=True, **options)(function)
+        except RuntimeError:  # numba finds no folder for its cache
+            kept = numba.njit(**options)(function)
+        return kept
+
+    return decorate

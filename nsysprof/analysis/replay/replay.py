@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nsysprof.analysis.replay.execution_graph import ExecutionGraph
+from nsysprof.arrays import compile_function
 from nsysprof.trace.schema import Bools, Int64s
 
 # With fewer events than this, Python is finished before a compiler has started.
@@ -71,10 +72,7 @@ def replay(graph: ExecutionGraph, change: ReplayChange | None = None) -> int:
 
 @cache
 def _compiled() -> Callable[..., int]:
-    from numba import njit
-
-    compiled: Callable[..., int] = njit(cache=True)(_run)
-    return compiled
+    return compile_function()(_run)
 
 
 def _run(

@@ -7,8 +7,9 @@ is not trusted: whatever does not fit ends in -1, and SQLite reads that table in
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from nsysprof.arrays import compile_function
 
 _NULL = np.iinfo(np.int64).min
 _MOST = np.iinfo(np.int64).max
@@ -22,7 +23,7 @@ _MOST_PROBES = 200
 SLACK = 32
 
 
-@numba.njit(nogil=True, cache=True, inline="always")
+@compile_function(nogil=True, inline="always")
 def _varint(buffer, at):  # type: ignore[no-untyped-def]
     value = np.int64(0)
     for _ in range(8):
@@ -34,7 +35,7 @@ def _varint(buffer, at):  # type: ignore[no-untyped-def]
     return (value << 8) | np.int64(buffer[at]), at + 1
 
 
-@numba.njit(nogil=True, cache=True, inline="always")
+@compile_function(nogil=True, inline="always")
 def _number(buffer, at, serial):  # type: ignore[no-untyped-def]
     if 8 <= serial <= 9:  # the constants 0 and 1
         return np.int64(serial - 8)
@@ -55,7 +56,7 @@ def _number(buffer, at, serial):  # type: ignore[no-untyped-def]
     return value
 
 
-@numba.njit(nogil=True, cache=True)
+@compile_function(nogil=True)
 def decode(  # type: ignore[no-untyped-def]  # noqa: PLR0911, PLR0912
     buffer, pages, page_size, usable, wanted, above, at_most, is_only, out
 ):
@@ -117,7 +118,7 @@ def decode(  # type: ignore[no-untyped-def]  # noqa: PLR0911, PLR0912
     return row
 
 
-@numba.njit(nogil=True, cache=True)
+@compile_function(nogil=True)
 def encode(values, begin, slots, rows, count, codes):  # type: ignore[no-untyped-def]  # noqa: PLR0912
     """Code each column of `values` (width, n) from `begin` on by its row in `rows`, and add new tuples to `rows`.
 
