@@ -1,7 +1,8 @@
 """Act when a program imports torch: put a policy in force, or watch its steps. Python calls this at its start.
 
 An installed nsysprof puts a policy in force by the line in nsysprof_policy.pth, where NSYSPROF_POLICY is set; `nsysprof
-run` does it by sitecustomize. Nothing but the standard library is imported before torch is.
+run` does it by sitecustomize. The same line heeds NSYSPROF_ATTN_IMPLEMENTATION. Nothing but the standard library is
+imported before torch is.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-POLICY = "NSYSPROF_POLICY"
+POLICY, ATTN_IMPLEMENTATION = "NSYSPROF_POLICY", "NSYSPROF_ATTN_IMPLEMENTATION"
 
 
 class _WatchTorch:
@@ -52,8 +53,13 @@ def after_torch(action: str, act: Callable[[ModuleType], None]) -> None:
 
 
 def begin() -> None:
-    """Put the policy in force once torch is imported."""
-    after_torch("policy", _install)
+    """Put the policy in force once torch is imported, and another attn_implementation once transformers is."""
+    if os.environ.get(POLICY):
+        after_torch("policy", _install)
+    if __package__ and os.environ.get(ATTN_IMPLEMENTATION):  # sitecustomize, which has no package, does this by itself
+        from nsysprof.workload.program_start.transformers_attention import begin as begin_attention
+
+        begin_attention()
 
 
 def _install(_torch: ModuleType) -> None:
