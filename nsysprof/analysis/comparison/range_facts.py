@@ -43,7 +43,7 @@ class _Steady:
     summary: RangeSummary
     # Whether each instance ran its work; one that only captured it into a graph did not.
     ran: Bools
-    # How often the graph that each instance captured was replayed.
+    # How often the graph that each instance captured was replayed outside of its range.
     replays: Int64s
     # The parts of each instance's time, in the order of PARTS.
     parts: Int64s
@@ -104,7 +104,38 @@ def _find_steady(tables: Tables, found: Attribution, calls: Mapping[str, int], *
     if adopted is not None:
         _add_busy(tables, attributed, summary, adopted)
     parts = split_walls(tables.work, attributed, adopted)
-    return _Steady(attributed, summary, _ran(tables, attributed, replays, caused), replays, parts)
+    elsewhere = replays if caused is None else _replays_elsewhere(tables, attributed.ranges, caused, replays)
+    return _Steady(attributed, summary, _ran(tables, attributed, replays, caused), elsewhere, parts)
+
+
+def _replays_elsewhere(tables: Tables, ranges: pd.DataFrame, caused: CausedWork, replays: Int64s) -> Int64s:
+    """Return how often what each instance captured was replayed outside of every instance of its own range.
+
+    A replay inside of one, as of a compiled layer that captures its own graph, is that instance's work.
+
+    replays: how often it was replayed at all.
+    """
+    graph, calls, found = caused.graph, tables.calls, replays.copy()
+    if graph is None or calls is None or not replays.any():
+        return found
+    columns = ("start_ns", "end_ns", "group", "global_tid")
+    start, end, group, thread = (ranges[name].to_numpy(dtype=np.int64) for name in columns)
+    by_node = np.argsort(graph.node, kind="stable")
+    edges = np.searchsorted(graph.node[by_node], np.arange(int(graph.node.max()) + 2))
+    sizes = np.diff(edges)
+    instance, node = caused.creators
+    order = np.lexsort((-sizes[node], instance))
+    first = order[np.unique(instance[order], return_index=True)[1]]  # of each instance, the node with the most rows
+    for owner, own in zip(instance[first].tolist(), node[first].tolist(), strict=True):
+        call = tables.launch[graph.row[by_node[edges[own] : edges[own + 1]]]]
+        call = call[call >= 0]
+        at, by = calls.start_ns[call], calls.tid_of[calls.variant[call]]
+        same = np.flatnonzero((group == group[owner]) & (thread == thread[owner]))
+        same = same[np.argsort(start[same], kind="stable")]
+        place = np.searchsorted(start[same], at, side="right") - 1
+        inside = (place >= 0) & (end[same[np.maximum(place, 0)]] >= at) & (by == thread[owner])
+        found[owner] = max(0, replays[owner] - int(inside.sum()))
+    return found
 
 
 def _ran(tables: Tables, attributed: Attributed, replays: Int64s, caused: CausedWork | None) -> Bools:
