@@ -230,7 +230,17 @@ def test_the_cost_of_stragglers_is_what_the_jobs_without_them_take_less() -> Non
 
 
 @pytest.mark.parametrize(
-    "name", ["cpu-sdpa", "h200-dram", "h200-roofline", "h200-same-code", "h200-sdpa", "h200-self-check", "h200-tune"]
+    "name",
+    [
+        "cpu-sdpa",
+        "h200-captures",
+        "h200-dram",
+        "h200-roofline",
+        "h200-same-code",
+        "h200-sdpa",
+        "h200-self-check",
+        "h200-tune",
+    ],
 )
 def test_a_study_says_what_its_data_say(name: str) -> None:
     """Whoever changes what is computed writes the studies again: scripts/write_studies [--refresh]."""
@@ -358,3 +368,30 @@ def test_a_command_that_costs_more_than_before_is_told() -> None:
 def test_commands_cost_what_they_did() -> None:
     done = call(sys.executable, str(SCRIPTS / "check_speed"))
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_what_a_bare_recording_has_and_ours_lacks_is_found() -> None:
+    from scripts.capture_proof.trace_contents import TraceContents, only_in
+
+    ours = TraceContents(kernels={"a": 5}, calls={"x": 1}, ranges={"r": 2}, replays=3, others={"memcpy": 1})
+    assert only_in(ours, ours) == []
+    bare = TraceContents(kernels={"a": 6, "b": 1}, calls={"y": 1}, ranges={"s": 1}, replays=4, others={"memcpy": 3})
+    said = ["1 kernels a", "1 kernels b", "1 replays of graphs", "2 rows of memcpy", "calls of y", "ranges s"]
+    assert only_in(bare, ours) == said
+    assert only_in(ours, bare) == ["calls of x", "ranges r"]
+
+
+def test_a_proof_is_right_only_where_counts_and_exit_codes_are() -> None:
+    from scripts.capture_proof.outcome import Outcome, Planted, ServerPart
+
+    assert Outcome("eager", 200, 200, 200, exit_code=0).is_right
+    assert not Outcome("eager", 200, 199, 0, exit_code=0).is_right
+    assert not Outcome("eager", 200, 200, 200, exit_code=0, only_bare=["ranges x"]).is_right
+    assert Outcome("killed", 100, 0, 0, exit_code=137, notes=["events-lost"]).is_right
+    assert not Outcome("killed", 100, 0, 0, exit_code=137).is_honest, "silent"
+    assert Planted("all kernels", "c++", "caught", 12, 0, 220, ["no-kernels"]).is_right
+    assert not Planted("all kernels", "c++", "caught", 0, 0, 220, []).is_right
+    assert not Planted("none", "c++", "silent", 0, 220, 220, ["events-lost"]).is_right
+    part = ServerPart(10, 10 * 17 + 20, 17, 2, 3.0, 3.1, 3.0, survived=True, exit_code=0)
+    assert part.is_right, "the step that was cut at the begin may have some"
+    assert not ServerPart(10, 10 * 17 - 1, 17, 2, 3.0, 3.1, 3.0, survived=True, exit_code=0).is_right
