@@ -65,15 +65,18 @@ class TorchTables:
     def close(self) -> None:
         self._database.close()
 
-    def describe(self, origin_ns: int, devices: Iterable[Mapping[str, Any]], tool_version: str | None) -> None:
+    def describe(
+        self, origin_ns: int, devices: Iterable[Mapping[str, Any]], tool_version: str | None, *, tool: str = "torch"
+    ) -> None:
         """Write what the trace is.
 
         origin_ns: its time zero (ns since 1970, UTC).
         devices: rows of TARGET_INFO_GPU.
+        tool: what recorded: "torch" or "cupti".
         """
         facts = {
             "NSYSPROF:VERSION": self._written_by,
-            "NSYSPROF:TOOL": "torch",
+            "NSYSPROF:TOOL": tool,
             "NSYSPROF:TOOL_VERSION": tool_version,
             "NSYSPROF:WORK_KIND": "kernel" if self._device == "cuda" else "operator",
             "NSYSPROF:MEMORY_KIND": "allocator",

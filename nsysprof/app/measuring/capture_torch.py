@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from nsysprof.capture.user_program.program_plan import ProgramPlan
     from nsysprof.capture.user_program.program_run import CapturedProgram
 
-PROFILERS = ("auto", "nsys", "torch")
+PROFILERS = ("auto", "nsys", "torch", "cupti")
 _STARTS_PYTHON = ("torchrun", "accelerate", "deepspeed", "pytest", "ipython", "uvicorn", "gunicorn", "vllm", "ray")
 
 
@@ -26,6 +27,8 @@ class TorchChoice:
     """Say why torch's own profiler records in place of nsys; the reason is empty where the user wanted it so."""
 
     reason: str = ""
+    # "torch", or "cupti" for CUPTI in the program's own processes.
+    recorder: str = "torch"
 
 
 def choose_torch(request: ProgramRequest) -> TorchChoice | None:
@@ -36,9 +39,9 @@ def choose_torch(request: ProgramRequest) -> TorchChoice | None:
         raise UsageError(
             f"--profiler {request.profiler} cannot record a program.", f"Known for a program: {', '.join(PROFILERS)}."
         )
-    if request.profiler == "torch":
+    if request.profiler in ("torch", "cupti"):
         _refuse_options_of_nsys(request)
-        return TorchChoice()
+        return TorchChoice(recorder=request.profiler)
     if request.steps or request.skip_steps:
         raise UsageError(
             "--optimizer-steps and --skip-steps count the steps of an optimizer, which nsys does not see.",
@@ -84,9 +87,10 @@ def record_with_torch(
         folder,
         watchers=own_watchers(quiet_stdout=request.stdout_to_stderr),
         say=say,
-        merge=merge_kineto_files,
+        merge=partial(merge_kineto_files, tool=choice.recorder),
         inspect=check_trace,
         instead_of_nsys=choice.reason,
+        recorder=choice.recorder,
     )
 
 
@@ -130,12 +134,18 @@ def _refuse_options_of_nsys(request: ProgramRequest) -> None:
     found = _options_of_nsys(request)
     if found:
         raise UsageError(
-            f"{found[0]} does not go with --profiler torch.", "Leave it out, or record with nsys (--profiler nsys)."
+            f"{found[0]} does not go with --profiler {request.profiler}.",
+            "Leave it out, or record with nsys (--profiler nsys).",
         )
     if own_identity() is not None:
         raise UsageError(
-            "--profiler torch records one program, and this process is a rank of a job.",
+            f"--profiler {request.profiler} records one program, and this process is a rank of a job.",
             "Start nsysprof once, around the launcher: its workers are recorded too.",
+        )
+    if request.profiler == "cupti" and (request.steps or request.delay_s or request.duration_s):
+        raise UsageError(
+            "--profiler cupti records a program from its begin to its end.",
+            "Leave out --delay, --duration and --optimizer-steps.",
         )
     if request.steps < 0 or request.skip_steps < 0 or (request.skip_steps and not request.steps):
         text = "--skip-steps needs --optimizer-steps, and neither is below zero."

@@ -145,7 +145,7 @@ def _check(request: ProgramRequest) -> None:
         "--end-program": request.end_program,
         "--memory": request.memory,
         "--force": request.force,
-        "--profiler torch": request.profiler == "torch",
+        f"--profiler {request.profiler}": request.profiler in ("torch", "cupti"),
         "--optimizer-steps": bool(request.steps or request.skip_steps),
     }
     for option, given in wrong.items():

@@ -36,7 +36,8 @@ KNOWN_LOSSES = (
         "JAX: often all of 50 to 1456 kernels, with exit code 0: the importer fails on a string of XLA's ranges "
         "(*Cannot find string for an exterior index*), with and without `--cuda-memory-usage`. torch and "
         "CuPy lose nothing.",
-        "`--trace cuda`, without the ranges: 53 of 53.",
+        "`--trace cuda`, without the ranges, or `--nsys-option=--nvtx-domain-exclude=TSL`, without those of XLA: "
+        "50 of 50.",
     ),
     KnownLoss("2022.4.2", "580", "", Lost.KERNELS, "torch: 0 of 1086 kernels, with exit code 0.", "A newer nsys."),
     KnownLoss("2023.4.4", "580", "", Lost.KERNELS, "torch: 13 of 1086 kernels, with exit code 0.", "A newer nsys."),
@@ -54,7 +55,16 @@ KNOWN_LOSSES = (
         "",
         Lost.PROCESS,
         "A process that is killed (SIGKILL): 0 of 100 kernels, although they had ended 3 s before.",
-        "End the program by another signal.",
+        "End the program by another signal, or record it with `--profiler cupti`: 100 of 100.",
+    ),
+    KnownLoss(
+        "2025.3.1",
+        "580",
+        "",
+        Lost.PROCESS,
+        "What a process did before it replaced itself (`exec`): 0 of 101 kernels, although they had ended 2 s before. "
+        "The 101 after it are recorded, so that this is not noticed.",
+        "Start the next program as a new process.",
     ),
 )
 

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from msgspec import json
 
@@ -27,9 +28,11 @@ from nsysprof.results.missing_source import MissingSource
 
 # As in nsysprof.workload.program_start.torch_recorder, which is not imported: it imports torch.
 _FOLDER, _SCHEDULE = "NSYSPROF_TORCH_FOLDER", "NSYSPROF_TORCH_SCHEDULE"
+_CUPTI_FOLDER = "NSYSPROF_CUPTI_FOLDER"
 _RECORDED = "torch"
 # What the hooks leave is named after a report of nsys, also where there is none.
 _REPORT = "nsys.nsys-rep"
+TORCH, CUPTI = "torch", "cupti"
 PROCESSES = "processes"
 
 # Makes one trace of what several processes recorded.
@@ -45,17 +48,19 @@ def run_torch_capture(
     merge: Merge,
     inspect: Inspect,
     instead_of_nsys: str,
+    recorder: str = TORCH,
 ) -> CapturedProgram:
     """Run the plan's program into the prepared `folder`, and make a trace of what its processes recorded.
 
     Each process that recorded has a trace of its own where there are several.
 
-    instead_of_nsys: why nsys does not record; empty where the user asked for torch's profiler.
+    instead_of_nsys: why nsys does not record; empty where the user asked for another profiler.
+    recorder: TORCH or CUPTI.
     """
     manifest = Manifest(
         cases=(),
         range_keys=(),
-        profiler="torch",
+        profiler=recorder,
         traced_calls=0,
         method="",
         created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -69,13 +74,16 @@ def run_torch_capture(
     ended = run_streamed(
         list(plan.argv),
         Streams(logs / "stdout.log", logs / "stderr.log", logs / "torch.log", watchers.stdout, watchers.stderr),
-        program_environment() | _hook(plan, work, folder),
+        program_environment() | _hook(plan, work, folder, recorder),
         say=say,
     )
     manifest.steps.append(Step("program", ended.argv, ended.exit_code, ended.duration_ns))
     manifest.program = Program(plan.argv, ended.exit_code)
     manifest.notes += collect_recorded(folder / _REPORT, _kinds(plan))
     write_manifest(folder, manifest)
+    if recorder == CUPTI:
+        for path in sorted(work.glob("*.jsonl")):
+            complete_lines(path, manifest.environment)
     captured = _collect(manifest, folder, ended, work, merge, inspect, say)
     manifest.complete = captured.failure is None and ended.interrupted is None
     write_manifest(folder, manifest)
@@ -83,7 +91,7 @@ def run_torch_capture(
     return captured
 
 
-def _hook(plan: ProgramPlan, work: Path, folder: Path) -> dict[str, str]:
+def _hook(plan: ProgramPlan, work: Path, folder: Path, recorder: str) -> dict[str, str]:
     """Return the variables with which the program's Python records."""
     attention = hook_environment(folder / _REPORT, os.environ, _kinds(plan))
     path = [str(HOOK_FOLDER), *filter(None, [os.environ.get("PYTHONPATH", "")])]
@@ -93,12 +101,31 @@ def _hook(plan: ProgramPlan, work: Path, folder: Path) -> dict[str, str]:
         "skip_steps": plan.skip_steps,
         "steps": plan.steps,
     }
-    return {
-        **attention,
-        "PYTHONPATH": os.pathsep.join(path),
-        _FOLDER: str(work.resolve()),
-        _SCHEDULE: json.encode(schedule).decode(),
-    }
+    found = {**attention, "PYTHONPATH": os.pathsep.join(path)}
+    if recorder == CUPTI:
+        return {**found, _CUPTI_FOLDER: str(work.resolve())}
+    return {**found, _FOLDER: str(work.resolve()), _SCHEDULE: json.encode(schedule).decode()}
+
+
+def complete_lines(path: Path, environment: Mapping[str, Any]) -> Path:
+    """Make a file of Kineto's form from the lines of a process, and return it. A last line that was cut is left out.
+
+    environment: the manifest's, with the GPUs.
+    """
+    names = [name for name in str(environment.get("gpu_name") or "").split(", ") if name]
+    devices = [{"id": number, "name": name} for number, name in enumerate(names)]
+    made = path.with_suffix(".json")
+    with path.open("rb") as source, made.open("wb") as target:
+        head = json.encode({"schemaVersion": 1, "deviceProperties": devices})
+        target.write(head[:-1] + b',"traceEvents":[\n')
+        begun = False
+        for line in source:
+            if line.endswith(b"}\n"):
+                target.write((b",\n" if begun else b"") + line.rstrip())
+                begun = True
+        target.write(b"\n]}\n")
+    path.unlink()
+    return made
 
 
 def _kinds(plan: ProgramPlan) -> tuple[str, ...]:
@@ -114,7 +141,7 @@ def _collect(
     if lost:
         manifest.notes.append(make_note("torch-trace-cut", processes=", ".join(_process(path) for path in lost)))
     if not files:
-        return CapturedProgram(manifest, ended, (), None if ended.refused else _nothing(ended))
+        return CapturedProgram(manifest, ended, (), None if ended.refused else _nothing(manifest.profiler, ended))
     trace = folder / TORCH_TRACE
     say(f"convert what {len(files)} process{'' if len(files) == 1 else 'es'} recorded")
     try:
@@ -146,8 +173,15 @@ def _process(path: Path) -> str:
     return path.name.partition(".")[0]
 
 
-def _nothing(ended: Ended) -> ToolFailedError:
+def _nothing(recorder: str, ended: Ended) -> ToolFailedError:
     how = f"it ended with {ended.exit_code}" if ended.exit_code else "it ended by itself"
+    if recorder == CUPTI:
+        return ToolFailedError(
+            f"CUPTI recorded nothing: no process of the program left a trace ({how}).",
+            "Install a cupti-python that fits the driver into the program's Python (for CUDA 13.0: pip install "
+            "'cupti-python<13.1'). A process leaves a trace if it imports torch, cupy, jax or numba and uses CUDA; see "
+            "logs/stderr.log.",
+        )
     return ToolFailedError(
         f"Torch's profiler recorded nothing: no process of the program left a trace ({how}).",
         "A process leaves one if its Python heeds PYTHONPATH, imports torch, on a GPU uses CUDA, and ends by itself, "

@@ -21,8 +21,8 @@ Program = Annotated[
 Profiler = Annotated[
     str,
     typer.Option(
-        help="auto, nsys, torch or none, and with ',ncu' a counted pass too. auto: nsys where there is one and a "
-        "GPU, else torch's own.",
+        help="auto, nsys, torch or none, and with ',ncu' a counted pass too; for a program also cupti. auto: nsys "
+        "where there is one and a GPU, else torch's own.",
         rich_help_panel=options.MEASUREMENT,
     ),
 ]

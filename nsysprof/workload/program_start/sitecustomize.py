@@ -27,6 +27,7 @@ STEPS = "NSYSPROF_STEPS_FOLDER"
 TORCH = "NSYSPROF_TORCH_FOLDER"
 ATTN_IMPLEMENTATION = "NSYSPROF_ATTN_IMPLEMENTATION"
 RANGES = "NSYSPROF_RANGES_FOLDER"
+CUPTI = "NSYSPROF_CUPTI_FOLDER"
 # Libraries that use the GPU from Python; a process without any of them is a launcher or a helper.
 _OF_GPU = ("torch", "cupy", "jax", "cuda", "numba.cuda", "tensorflow", "pycuda")
 # Older events are overwritten; what is held at the end is known whatever its age.
@@ -113,7 +114,7 @@ def _import_the_next() -> None:
         sys.modules.setdefault(__name__, this)
 
 
-_OURS = (FOLDER, STACKS, POLICY, ATTENTION, STEPS, TORCH, ATTN_IMPLEMENTATION, RANGES)
+_OURS = (FOLDER, STACKS, POLICY, ATTENTION, STEPS, TORCH, ATTN_IMPLEMENTATION, RANGES, CUPTI)
 if os.environ.get(POLICY):
     _attempt(lambda: _beside("policy_start").begin())
 if os.environ.get(ATTENTION):
@@ -124,6 +125,8 @@ if os.environ.get(STEPS):
     _attempt(lambda: _beside("policy_start").after_torch("steps", _beside("step_watch").watch))
 if os.environ.get(TORCH):
     _attempt(lambda: _beside("policy_start").after_torch("torch", _beside("torch_recorder").begin))
+if os.environ.get(CUPTI):
+    _attempt(lambda: _beside("cupti_recorder").begin())
 if os.environ.get(RANGES):
     _attempt(lambda: _beside("policy_start").after_torch("ranges", _beside("range_times").watch))
 if os.environ.get(FOLDER) or os.environ.get(STACKS):
