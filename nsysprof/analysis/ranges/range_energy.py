@@ -20,7 +20,7 @@ NOT_SAMPLED = "the board was not sampled all the time"
 
 
 def energy_table(evidence: RangeEvidence, first_ns: Int64s, last_ns: Int64s) -> pd.DataFrame:
-    """Return the rows of energy.csv: the energy of each GPU by range, and during all of the program's work first.
+    """Return the rows of energy.csv: the energy of each GPU that worked, by range; all of its work first.
 
     first_ns, last_ns: when the work of each instance began and ended.
     """
@@ -29,14 +29,17 @@ def energy_table(evidence: RangeEvidence, first_ns: Int64s, last_ns: Int64s) -> 
         return empty_table(ENERGY)
     begin, end = np.array([work.start_ns.min()]), np.array([work.ends_ns().max()])
     keys, (start, stop, _), number = chosen_instances(evidence, first_ns, last_ns)
+    used = set(work.device_of[np.unique(work.variant)].tolist())
     for device, energy in evidence.power.items():
+        if device not in used:
+            continue
         whole = energy_in_groups(energy, begin, end, np.zeros(1, np.int64), 1)
         named = pd.DataFrame({"range": [None], "style": [None], "domain": [None]})
         tables.append(_rows(named, whole, device, np.ones(1, np.int64), energy))
         if len(keys):
             found = energy_in_groups(energy, start, stop, number, len(keys))
             tables.append(_rows(keys, found, device, np.bincount(number, minlength=len(keys)), energy))
-    return pd.concat(tables, ignore_index=True)[list(ENERGY.names)]
+    return pd.concat(tables, ignore_index=True)[list(ENERGY.names)] if tables else empty_table(ENERGY)
 
 
 def _rows(keys: pd.DataFrame, found: RangeEnergy, device: int, count: Int64s, energy: GpuEnergy) -> pd.DataFrame:

@@ -70,3 +70,16 @@ def test_the_energy_of_a_real_program_agrees_with_the_boards_counter(trace_path)
         assert error < 0.06 * energy
         assert found.loc[name, "mean_w"] == pytest.approx(watts, rel=0.01)
     assert 90e6 < found["period_ns"].iloc[0] < 110e6
+
+
+def test_a_board_without_work_is_left_out(tmp_path):
+    builder = TraceBuilder()
+    for number in (0, 1):
+        builder.gpu(number)
+    builder.range(0, 1000 * MS, "hard")
+    builder.call(0, 10, 1)
+    builder.kernel(0, 1000 * MS, 1)
+    at = np.arange(0, 2001, 100)
+    boards = [GpuEnergy(f"GPU-{number}", number, at * MS, at.astype(np.int64) * 100) for number in (0, 1)]
+    with open_trace(builder.write(tmp_path / "t.sqlite")) as trace:
+        assert set(summarize(read_tables(trace), power=boards).energy["device_id"]) == {0}
