@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 # Below so many standard errors, a correlation of neighbours is taken for chance.
-_CHANCE = 1.5
+_CHANCE = 2.0
 _MOST_CORRELATION = 0.98
 # The 97.5th percentile of Student's t by degrees of freedom; between them its logarithm is linear in their reciprocal.
 _T = ((1.0, 12.706), (1.25, 8.0280), (1.5, 6.0167), (2.0, 4.3027), (2.5, 3.5747), (3.0, 3.1824), (4.0, 2.7764),
@@ -23,22 +23,29 @@ _T = ((1.0, 12.706), (1.25, 8.0280), (1.5, 6.0167), (2.0, 4.3027), (2.5, 3.5747)
 def median_interval(values: Sequence[int], confidence: float = 0.95) -> tuple[int, int] | None:
     """Return an interval of the median, for further calls in the same process; None below six samples.
 
-    It is distribution-free, from order statistics: the k-th smallest and k-th largest of n samples enclose the median
-    with probability 1 - 2 P(Binomial(n, 1/2) < k) (Conover, Practical Nonparametric Statistics, 3.2). Where neighbours
-    are alike, it reaches at least as far as a t interval with the number of independent samples that they are worth.
+    It comes from order statistics: the k-th smallest and k-th largest of n samples enclose the median with probability
+    1 - 2 P(Binomial(n, 1/2) < k) (Conover, Practical Nonparametric Statistics, 3.2), interpolated to 95 %. Where
+    neighbours are alike, it reaches at least as far as a t interval with the number of independent samples that they
+    are worth.
     """
     ordered = sorted(values)
     n = len(ordered)
-    tail, best = 0.0, 0
+    tail, best, cover, next_cover = 0.0, 0, 1.0, 1.0
     for k in range(1, n // 2 + 1):
         tail += math.exp(math.lgamma(n + 1) - math.lgamma(k) - math.lgamma(n - k + 2) - n * math.log(2))
-        if 1 - 2 * tail < confidence:
+        next_cover = 1 - 2 * tail
+        if next_cover < confidence:
             break
-        best = k
+        best, cover = k, next_cover
     if not best:
         return None
+    # Between the last pair that is wide enough and the first that is not (Hettmansperger and Sheather, 1986).
+    part = (cover - confidence) / (cover - next_cover) if next_cover < confidence else 0.0
+    part = (n - best) * part / (best + (n - 2 * best) * part)
+    low = ordered[best - 1] + part * (ordered[best] - ordered[best - 1])
+    high = ordered[n - best] - part * (ordered[n - best] - ordered[n - best - 1])
     reach, middle = _correlated_reach(values), statistics.median(ordered)
-    return min(ordered[best - 1], math.floor(middle - reach)), max(ordered[n - best], math.ceil(middle + reach))
+    return math.floor(min(low, middle - reach)), math.ceil(max(high, middle + reach))
 
 
 def _correlated_reach(values: Sequence[int]) -> float:
