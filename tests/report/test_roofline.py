@@ -54,7 +54,7 @@ def test_each_source_has_a_column_of_its_own_and_they_are_held_together(counted)
         row[0].value: [cell_text(cell, column) for cell, column in zip(row, table.columns, strict=True)]
         for row in table.rows
     }
-    assert rows["math::S8192::pass=fwd"][1:6] == ["97.36 GiB", "97.98 GiB ± 2.058 GiB", "yes", "128 MiB", "778.9x"]
+    assert rows["math::S8192::pass=fwd"][1:6] == ["97.36 GiB", "97.98 GiB ± 2.061 GiB", "yes", "128 MiB", "778.9x"]
     assert rows["flash::S512::pass=bwd"][3].endswith("beyond the bound")
     assert rows["cudnn::S512::pass=fwd"][5] == "<0.01x"
     assert all(row[11].value for row in table.rows)

@@ -16,7 +16,7 @@ from tests.analysis.blocks import make_blocks
 from tests.export.contents import content_of
 from tests.report import samples
 
-UNITS = {"", "ns", "B", "%", "FLOP", "FLOP/B", "FLOP/s", "B/s", "Hz"}
+UNITS = {"", "ns", "B", "%", "FLOP", "FLOP/B", "FLOP/s", "B/s", "Hz", "J", "W"}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.folder}/{file.name}")
