@@ -312,6 +312,8 @@ class VersionComparison:
     findings: tuple[FindingChange, ...] = ()
     # The lines behind the difference of the peaks of torch's memory, where both sides recorded them.
     memory: MemoryComparison | None = None
+    # The range whose wall time stands first in a report; None where none is shown to change, or cases were measured.
+    headline: RangeChange | None = None
 
     @property
     def outcome(self) -> Outcome | None:

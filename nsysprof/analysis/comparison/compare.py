@@ -21,7 +21,7 @@ from nsysprof.analysis.comparison.compare_turns import UNIT, compare_in_turn
 from nsysprof.analysis.comparison.gate.gate import judge
 from nsysprof.analysis.comparison.gate.gate_spec import GateRule
 from nsysprof.analysis.comparison.judge_walls import METHOD as WALL_METHOD
-from nsysprof.analysis.comparison.judge_walls import judge_walls
+from nsysprof.analysis.comparison.judge_walls import choose_headline, judge_walls
 from nsysprof.analysis.comparison.range_facts import WHOLE
 from nsysprof.attention.case import Case
 from nsysprof.errors import NotComparableError
@@ -105,6 +105,8 @@ def compare_inputs(
         tuple(method),
         findings or (),
         _memory(baseline, candidate),
+        # Where cases were measured, their latency is the answer.
+        None if latency.changes else choose_headline(ranges),
     )
 
 

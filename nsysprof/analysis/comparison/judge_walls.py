@@ -10,12 +10,22 @@ from nsysprof.analysis.comparison.compare_latency import Settings, compare_laten
 from nsysprof.analysis.comparison.measured_units import cut_shortest_stretches
 from nsysprof.analysis.comparison.median_ratio import LEAST_INSTANCES
 from nsysprof.attention.case import Case
-from nsysprof.results.comparison import WHOLE_TRACE, LatencyChange, Measured, RangeChange, RangeFacts
+from nsysprof.results.comparison import (
+    WHOLE_TRACE,
+    LatencyChange,
+    LatencyVerdict,
+    Measured,
+    RangeChange,
+    RangeFacts,
+)
 
 # More ranges are not judged: each costs a bootstrap, and makes every other verdict harder (Holm).
 MOST_JUDGED = 40
 # Stretches of an instance's series that stand for blocks; more make the bootstrap slow and decide nothing.
 _MOST_STRETCHES = 200
+# A smaller change of wall time is not named first (percent).
+_LEAST_WALL_PCT = 1.0
+_DECIDED = (LatencyVerdict.SLOWER, LatencyVerdict.FASTER)
 Key = tuple[str, str]
 
 METHOD = (
@@ -45,6 +55,21 @@ def judge_walls(
         return tuple(changes)
     by_key: dict[Key, LatencyChange] = dict(zip(_order(old, new), judged.changes, strict=True))
     return tuple(_with_verdict(change, by_key.get((change.range, change.domain))) for change in changes)
+
+
+def choose_headline(changes: Sequence[RangeChange]) -> RangeChange | None:
+    """Return the range whose wall time changed the most over all its instances; None where nothing is shown to change.
+
+    A range with a verdict must be slower or faster by it; one without enough instances for a verdict may be chosen too.
+    """
+    sizes = {}
+    for number, change in enumerate(changes):
+        wall = change.metrics.get("wall")
+        if change.how != "both" or wall is None or wall.change is None or abs(wall.change_pct or 0) < _LEAST_WALL_PCT:
+            continue
+        if change.wall_verdict is None or change.wall_verdict.verdict in _DECIDED:
+            sizes[number] = abs(wall.change) * min(change.baseline_calls, change.candidate_calls)
+    return changes[max(sizes, key=lambda number: sizes[number])] if sizes else None
 
 
 def _chosen(changes: Sequence[RangeChange]) -> dict[Key, str]:

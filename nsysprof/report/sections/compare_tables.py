@@ -32,8 +32,6 @@ _DROP = {
     "busy": 9,
 }  # fmt: skip
 _UNCHANGED = 20
-# A smaller change of wall time is not named first (percent).
-_LEAST_WALL_PCT = 1.0
 
 
 def finding_lines(findings: Sequence[FindingChange]) -> list[str]:
@@ -229,24 +227,10 @@ def verdict_line(found: VersionComparison) -> str:
 
 
 def wall_line(found: VersionComparison) -> str:
-    """Return which range's wall time changed the most over all its instances; empty where nothing is shown to change.
-
-    A range with a verdict must be slower or faster by it; another is said to have none. Where cases were measured,
-    their latency is the answer instead.
-    """
-    if found.latency.changes:
+    """Return how the wall time of the range that stands first changed; empty where none does."""
+    change = found.headline
+    if change is None:
         return ""
-    decided = (LatencyVerdict.SLOWER, LatencyVerdict.FASTER)
-    sizes = {}
-    for number, change in enumerate(found.ranges):
-        wall = change.metrics.get("wall")
-        if change.how != "both" or wall is None or wall.change is None or abs(wall.change_pct or 0) < _LEAST_WALL_PCT:
-            continue
-        if change.wall_verdict is None or change.wall_verdict.verdict in decided:
-            sizes[number] = abs(wall.change) * min(change.baseline_calls, change.candidate_calls)
-    if not sizes:
-        return ""
-    change = found.ranges[max(sizes, key=lambda number: sizes[number])]
     wall = change.metrics["wall"]
     text = f"{change.label} takes {format_ns(wall.candidate)} instead of {format_ns(wall.baseline)} on average"
     text += f" ({wall.change_pct:+.1f} %)"

@@ -5,8 +5,9 @@ import pytest
 
 from nsysprof.analysis.comparison.compare_latency import Settings
 from nsysprof.analysis.comparison.compare_ranges import compare_ranges
-from nsysprof.analysis.comparison.judge_walls import MOST_JUDGED, judge_walls
+from nsysprof.analysis.comparison.judge_walls import MOST_JUDGED, choose_headline, judge_walls
 from nsysprof.results.comparison import METRICS, LatencyVerdict, RangeFacts
+from tests.builders.range_changes import MS, wall_change
 
 
 def trace(seed, **medians_ns):
@@ -54,3 +55,14 @@ def test_the_ranges_with_the_most_time_are_judged():
     walls = {f"r{number:03}": 1e6 * (number + 1) for number in range(MOST_JUDGED + 5)}
     found = verdicts([trace(1, **walls)], [trace(2, **walls)])
     assert [name for name, verdict in found.items() if verdict is None] == ["r000", "r001", "r002", "r003", "r004"]
+
+
+def test_the_range_with_the_most_time_to_tell_of_stands_first():
+    slow = wall_change("step", 100 * MS, 50 * MS, verdict=LatencyVerdict.FASTER)
+    assert choose_headline((wall_change("load", 10 * MS, 1 * MS, verdict=LatencyVerdict.FASTER), slow)) is slow
+
+
+@pytest.mark.parametrize("verdict", [LatencyVerdict.SAME, LatencyVerdict.INCONCLUSIVE])
+def test_a_change_that_is_not_shown_never_stands_first(verdict):
+    assert choose_headline((wall_change("step", 100 * MS, 110 * MS, verdict=verdict),)) is None
+    assert choose_headline((wall_change("step", 1000 * MS, 1001 * MS),)) is None
