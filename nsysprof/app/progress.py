@@ -28,7 +28,7 @@ class Progress:
         """Receive one line that names the step that begins now."""
 
     def tell(self, text: str) -> None:
-        """Receive one line that the user must know of, whoever watches. Without a method of its own it is said."""
+        """Receive a line the user must see; calls `say` unless overridden."""
         self.say(text)
 
     @contextmanager

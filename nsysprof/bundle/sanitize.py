@@ -375,7 +375,7 @@ def _copy_columns(
 
 
 class _Known(dict[Any, Any]):
-    """What a converter made of each cell that it has seen, up to a bound."""
+    """Keep the results of a converter, up to a bound."""
 
     def __init__(self, convert: Callable[[Any], Any]) -> None:
         super().__init__()

@@ -111,7 +111,7 @@ def read_ranks(path: Path, ranks: Sequence[BundledRank]) -> BundleSource:
 
 
 def read_source(path: Path, nsys: Path | None, work_dir: Path) -> BundleSource:
-    """Return what the user named, read. Raises UsageError for a bundle, and TraceError as resolve_input does."""
+    """Read the user's input. Raises UsageError for a bundle, and TraceError as resolve_input does."""
     refuse_bundle(path)
     if path.is_dir():
         require_whole(path)

@@ -121,5 +121,5 @@ class _PlainUnpickler(pickle._Unpickler):
         self.left = MOST_OBJECTS
 
     def find_class(self, module: str, name: str) -> Any:
-        """Refuse; no allowed opcode asks."""
+        """Refuse every class; allowed opcodes never request one."""
         raise _Refused(f"names {module}.{name}")

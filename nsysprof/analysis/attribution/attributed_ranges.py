@@ -63,7 +63,7 @@ def close_ranges(tables: Tables) -> tuple[pd.DataFrame, int, int]:
 
 
 def attribute_ranges(tables: Tables, ranges: pd.DataFrame) -> Attributed:
-    """Give every instance its group, groups in order of first start, and every enclosed call's work its instances."""
+    """Assign each instance to its group, and each enclosed call's work to its instances."""
     ordered = ranges.sort_values("start_ns", kind="stable").reset_index(drop=True)
     codes = [pd.factorize(ordered[column])[0].astype(np.int64) for column in _KEY]
     widths = [int(code.max()) + 1 if len(code) else 1 for code in codes]

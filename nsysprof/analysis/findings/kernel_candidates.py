@@ -146,7 +146,7 @@ def _without_host_time(situation: Situation, change: ReplayChange, storm: Bools)
 
 
 def _storms(situation: Situation) -> tuple[Bools, int]:
-    """Return work in long runs of elementwise kernels of a stream, some of them an optimizer's, and how many runs."""
+    """Return the work in long runs of elementwise kernels that include an optimizer's, and the number of runs."""
     storm = np.zeros(len(situation.kernel_name), dtype=np.bool_)
     code = situation.kernel_number
     # The last place is for work that is not a kernel.

@@ -70,7 +70,7 @@ def outermost(start_ns: Int64s, end_ns: Int64s) -> Bools:
 
 
 def merge_layer(start_ns: Int64s, end_ns: Int64s, code: Int64s) -> Layer:
-    """Return the outermost of the intervals as a layer: what is nested in another call is part of that."""
+    """Return the outermost intervals; nested calls belong to the call around them."""
     order = np.lexsort((-end_ns, start_ns))
     start_ns, end_ns, code = start_ns[order], end_ns[order], code[order]
     kept = outermost(start_ns, end_ns) & (end_ns > start_ns)

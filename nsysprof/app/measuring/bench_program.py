@@ -268,7 +268,9 @@ def _earlier_runs(request: ProgramBenchRequest, folder: Path) -> list[TimedRun]:
         return []
     file = read_json(path, _RunsFile, kind="the runs of a bench", advice="Measure anew.", newest=_FORMAT_VERSION)
     if file.about != _about(request):
-        raise UsageError(f"{folder} holds runs of another program or other sides.", "Give its first options.")
+        raise UsageError(
+            f"{folder} holds runs of another program or other sides.", "Give the options of the first run."
+        )
     return [run for run in file.runs if run.status == OK]
 
 

@@ -92,7 +92,7 @@ def _find(source: Path) -> Iterator[Path]:
 
 
 def are_ranks(folder: Path, shown: Sequence[Path]) -> bool:
-    """Return whether what a folder holds are the traces of one job: each is named after a rank of its own."""
+    """Return whether a folder holds the traces of one job."""
     from nsysprof.app.trace_analysis.analyze_ranks import is_many
     from nsysprof.ranks.identity import rank_in_name
 

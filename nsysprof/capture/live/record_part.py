@@ -105,7 +105,7 @@ def record_part(
 
 
 def _record(held: HeldProgram, part: RecordedPart, until: Until, source: StepsTold | None, say: Say) -> Moments:
-    """Record, and return when that was."""
+    """Record one part and return its start and end."""
     nsys, report = Path(held.nsys), part.folder / NSYS_REPORT
     asked = time.monotonic_ns()
     try:

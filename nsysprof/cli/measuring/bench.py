@@ -93,7 +93,7 @@ Baseline = Annotated[
         rich_help_panel=_SIDES,
     ),
 ]
-Candidate = Annotated[str, typer.Option(help="The other side.", rich_help_panel=_SIDES)]
+Candidate = Annotated[str, typer.Option(help="The candidate side, written like --baseline.", rich_help_panel=_SIDES)]
 
 
 def bench(

@@ -113,7 +113,9 @@ Probe = Annotated[
 MeasureCost = Annotated[
     bool,
     typer.Option(
-        "--measure-cost", help="What recording costs: by a second run, or while held.", rich_help_panel=_PROGRAM
+        "--measure-cost",
+        help="Measure the cost of recording, with a second run or while the program is held.",
+        rich_help_panel=_PROGRAM,
     ),
 ]
 Power = Annotated[

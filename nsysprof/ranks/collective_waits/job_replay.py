@@ -156,7 +156,7 @@ def _previous(group: Int64s) -> Int64s:
 
 
 def _last_ended(end_ns: Int64s, time_ns: Int64s) -> Int64s:
-    """Return for each collective which one had ended last by its time; -1 where that is none before it."""
+    """Return for each collective the last one that had ended by its time; -1 if none ended before it."""
     order = np.argsort(end_ns, kind="stable")
     at = np.searchsorted(end_ns[order], time_ns, "right") - 1
     found = np.where(at >= 0, order[np.maximum(at, 0)], -1)

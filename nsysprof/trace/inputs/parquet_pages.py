@@ -63,7 +63,7 @@ def _check_column(stream: IO[bytes], column: Any) -> None:
             raise PagesError("the header of a page is damaged")
         count, encoding = data.get(1), data.get(4 if 8 in page else 2)
         if encoding not in _ENCODINGS or not isinstance(count, int) or count < 0:
-            raise PagesError("a page is encoded as nsys encodes none")
+            raise PagesError("a page uses an encoding that nsys never writes")
         is_dictionary = isinstance(page.get(7), dict)
         values += 0 if is_dictionary else count
         unpacked += size + header.at

@@ -52,7 +52,7 @@ def unpack(source: Path, work_dir: Path) -> Path:
                     text = (
                         f"{source} unpacks to more than {most >> 20:,} MiB, {MAX_RATIO} times its size; no trace does."
                     )
-                    raise TraceForeignError(text, "If it is a trace all the same, unpack it by other means.")
+                    raise TraceForeignError(text, "If it is a trace, unpack it with another tool.")
                 if written > room:
                     raise OutputError(f"{source} unpacks to more than the disk has room for.", "Set TMPDIR.")
                 plain.write(chunk)

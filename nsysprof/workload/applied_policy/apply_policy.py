@@ -88,7 +88,7 @@ def begin_policy(applied: AppliedPolicy) -> None:
 
 
 def end_policy(applied: AppliedPolicy) -> None:
-    """Put a policy out of force. Of several entries, the last of its own goes: blocks of threads end in any order."""
+    """Deactivate the policy's most recent entry; threads may leave in any order."""
     with _FLAGS:
         _ACTIVE.pop(max(i for i, active in enumerate(_ACTIVE) if active is applied))
         if not _ACTIVE:

@@ -137,7 +137,7 @@ def line(category: str, name: str, place: tuple[int, int], start: int, end: int,
 
 @functools.lru_cache(maxsize=10_000)
 def demangle(name: str) -> str:
-    """Return a kernel's name as C++ writes it; CUPTI gives the name of its symbol. A name that is none is kept."""
+    """Return a kernel's name as C++ writes it; CUPTI gives its symbol. Return a text that is not a symbol unchanged."""
     if not name.startswith("_Z"):
         return name
     try:

@@ -53,7 +53,7 @@ def test_a_page_that_claims_more_than_the_footer(tmp_path: Path) -> None:
 def test_encodings_in_which_a_few_bytes_are_many_values(tmp_path: Path, encoding: str) -> None:
     names = {"start": encoding, "end": encoding}
     folder = write(tmp_path / "p", use_dictionary=False, column_encoding=names)
-    with pytest.raises(TraceForeignError, match="encoded as nsys encodes none"):
+    with pytest.raises(TraceForeignError, match="an encoding that nsys never writes"):
         convert(folder)
 
 
