@@ -209,6 +209,8 @@ class MetricChange:
     candidate: float | None
     # The bound on the error of their difference.
     error: float = 0.0
+    # Whether the difference is no larger than that bound, so that it may be none.
+    is_within_error: bool = False
 
     @property
     def change(self) -> float | None:

@@ -94,7 +94,8 @@ def _metric(name: str, old: Sequence[_Counted], new: Sequence[_Counted]) -> Metr
     if name == "dram":
         worst = (max((each.facts.dram_error_bytes / each.calls for each in side), default=0.0) for side in (old, new))
         error = sum(worst)
-    return MetricChange(name, before, after, _median(before), _median(after), error)
+    found = MetricChange(name, before, after, _median(before), _median(after), error)
+    return replace(found, is_within_error=error > 0 and found.change is not None and abs(found.change) <= error)
 
 
 def _median(values: Sequence[float | None]) -> float | None:

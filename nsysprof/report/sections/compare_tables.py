@@ -140,7 +140,7 @@ def _metric_cell(change: RangeChange, name: str) -> Cell:
         return Cell(metric.candidate, before="unknown" if metric.baseline is None else metric.baseline)
     if metric.change == 0:
         return Cell(metric.candidate)
-    remark = "within its error" if abs(metric.change) <= metric.error else ""
+    remark = "within its error" if metric.is_within_error else ""
     unit = _UNITS[METRICS[name].unit]
     if unit is Unit.COUNT or metric.change_pct is None:
         return Cell(metric.candidate, change=ValueChange(metric.change, unit, remark))

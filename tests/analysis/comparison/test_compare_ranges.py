@@ -89,3 +89,10 @@ def test_changes_of_kernels_add_up_to_that_of_kernel_time():
     found = compare(old, new)
     moved = sum(each.candidate_ns - each.baseline_ns for each in found.kernels)
     assert moved == found.metrics["kernel_time"].change == 15
+
+
+def test_a_difference_of_no_more_than_its_error_is_said_to_be_one():
+    sides = [facts(dram=old, dram_error=30) for old in (1000, 1050, 1070)]
+    assert compare(sides[0], sides[1]).metrics["dram"].is_within_error
+    assert not compare(sides[0], sides[2]).metrics["dram"].is_within_error
+    assert not compare(sides[0], sides[1]).metrics["launches"].is_within_error, "a count has no error"
