@@ -11,6 +11,7 @@ import pandas as pd
 
 from nsysprof.analysis.comparison.compare_owners import compare_owners
 from nsysprof.analysis.comparison.compare_ranges import compare_ranges
+from nsysprof.app import demo as demo_use_case
 from nsysprof.app.trace_analysis.analyze_snapshot import read_memory
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.attention.attention_call import AttentionCall
@@ -20,7 +21,7 @@ from nsysprof.attention.shape import Shape
 from nsysprof.notes import Note, Severity
 from nsysprof.report.document import Figure, Report
 from nsysprof.report.formats.timeline.ranks_timeline import ranks_timeline_data
-from nsysprof.report.reports.analysis_report import analysis_report, capture_report
+from nsysprof.report.reports.analysis_report import analysis_report, capture_report, demo_report, first_report
 from nsysprof.report.reports.bench_report import BenchReport, bench_report
 from nsysprof.report.reports.bundle_report import Shared, bundle_report
 from nsysprof.report.reports.compare_report import compare_report
@@ -83,6 +84,16 @@ def analyze_report(folder: Path, trace_path: Callable[[str], Path], name: str) -
         figures = [Figure("timeline.png", "Timeline", b"png")]
         return analysis_report(analysis, samples.record(analysis), figures=figures)
     return analysis_report(analyze_trace(trace_path(name)), None)
+
+
+def first(trace_path: Callable[[str], Path]) -> Report:
+    """Return what comes first about a small training that was recorded on an H200, which has a finding."""
+    return first_report(analyze_trace(trace_path("h200-ranges/layers-eager")))
+
+
+def demo(trace_path: Callable[[str], Path]) -> Report:
+    """Return what `demo` shows, here of the same small training."""
+    return demo_report(analyze_trace(trace_path("h200-ranges/layers-eager")), demo_use_case.ABOUT)
 
 
 def end_of_capture(folder: Path) -> Report:

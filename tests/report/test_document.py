@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections.abc import Callable
@@ -22,12 +23,15 @@ from nsysprof.report.formats.html import render_html
 from nsysprof.report.formats.json import report_json
 from nsysprof.report.formats.junit import render_junit
 from nsysprof.report.formats.markdown import render_markdown
+from nsysprof.report.formats.notebook import render_fragment
 from nsysprof.report.formats.sarif import render_sarif
 from tests.report import fixed_results
 
 TRACES = ("sdpa", "mp", "ddp_rank0")
 REPORTS = (
     *TRACES,
+    "first",
+    "demo",
     "capture",
     "end_of_capture",
     "compare",
@@ -94,6 +98,8 @@ def reports(tmp_path_factory: pytest.TempPathFactory, trace_path: Callable[[str]
             folder = tmp_path_factory.mktemp(name)
             if name in (*TRACES, "capture"):
                 made[name] = fixed_results.analyze_report(folder, trace_path, name)
+            elif name in ("first", "demo"):
+                made[name] = getattr(fixed_results, name)(trace_path)
             elif name in ("end_of_capture", "bundle", "memory", "memory_comparison"):
                 made[name] = getattr(fixed_results, name)(folder)
             else:
@@ -106,6 +112,10 @@ def reports(tmp_path_factory: pytest.TempPathFactory, trace_path: Callable[[str]
 def test_no_report_is_left_out() -> None:
     composed = {path.stem.removesuffix("_report") for path in (PACKAGE / "report" / "reports").glob("*_report.py")}
     assert composed - {"analysis"} <= set(REPORTS), "give the report a small result in fixed_results, and a line here"
+    source = inspect.getsource(fixed_results)
+    for path in (PACKAGE / "report" / "reports").glob("*.py"):
+        for name in re.findall(r"^def ([a-z]\w*)\((?:[^()]|\([^()]*\))*\) -> Report:", path.read_text("utf-8"), re.M):
+            assert re.search(rf"\b{name}\(", source), f"{path.name}: {name} is not in fixed_results"
 
 
 def without_version(text: str) -> str:
@@ -118,6 +128,12 @@ def test_it_looks_as_it_did(
     reports: Callable[[str], Report], name: str, kind: str, snapshot: SnapshotAssertion
 ) -> None:
     assert without_version(FORMATS[kind](reports(name))) == snapshot
+
+
+def test_the_fragment_of_a_notebook_looks_as_it_did(
+    reports: Callable[[str], Report], snapshot: SnapshotAssertion
+) -> None:
+    assert render_fragment(reports("first")) == snapshot
 
 
 def test_junit_looks_as_it_did(reports: Callable[[str], Report], snapshot: SnapshotAssertion) -> None:

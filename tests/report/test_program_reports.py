@@ -1,6 +1,7 @@
 """What `analyze` says in the terminal of each program that was recorded on an H200, so that a change of it is seen.
 
-`pytest -m slow tests/report/test_program_reports.py --snapshot-update` writes the snapshots anew.
+`pytest -m '' tests/report/test_program_reports.py --snapshot-update` writes the snapshots anew. Small traces are tested
+always, in less than 10 s; the others are marked slow.
 """
 
 from __future__ import annotations
@@ -16,16 +17,21 @@ from nsysprof.report.formats.console import render_console
 from nsysprof.report.reports.analysis_report import analysis_report
 from tests.conftest import REPOSITORY
 
-PROGRAMS = sorted(
-    f"{folder}/{path.name.removesuffix('.sqlite.xz')}"
-    for folder in ("h200-programs", "h200-forms", "h200-ranges", "h200-ddp-even")
-    for path in (REPOSITORY / "traces" / folder).glob("*.xz")
+SLOW_BYTES = 300_000  # compressed
+FOLDERS = ("h200-programs", "h200-forms", "h200-ranges", "h200-ddp-even")
+TRACES = {
+    f"{folder}/{path.name.removesuffix('.sqlite.xz')}": path
+    for folder in FOLDERS
+    for path in sorted((REPOSITORY / "traces" / folder).glob("*.xz"))
     if path.name != "rank00001.sqlite.xz"  # much like rank 0
-)
+}
+PROGRAMS = [
+    pytest.param(name, id=name.partition("/")[2], marks=[pytest.mark.slow] if path.stat().st_size > SLOW_BYTES else [])
+    for name, path in TRACES.items()
+]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.partition("/")[2])
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_the_report_of_a_program(program: str, trace_path: Callable[[str], Path], snapshot: SnapshotAssertion) -> None:
     text = render_console(analysis_report(analyze_trace(trace_path(program)), None), 120)
     assert "Coverage:" in text
