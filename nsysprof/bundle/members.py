@@ -32,6 +32,7 @@ _CASE = (
 MEMBERS: tuple[Member, ...] = (
     Member("manifest.json"),
     Member("samples.json"),
+    Member("recording_cost.json"),
     Member("results.csv", dict.fromkeys(_CASE, Role.TEXT), any_number=True),
     Member(
         "counters.csv",
@@ -68,7 +69,8 @@ _FIELDS = (
     "cell process round status reason started_ns values_ns offsets_ns graph_ns "
     "other_caches_ns empty_ns sustained locked_clock_mhz "
     "graph_reason launch_share warmup_calls stable throttled peak_bytes errors case time_ns "
-    "session again_from least_samples input_bytes peak_reserved_bytes peak_beyond_inputs_bytes"
+    "session again_from least_samples input_bytes peak_reserved_bytes peak_beyond_inputs_bytes "
+    "costs range instances plain_instances wall_med_ns plain_wall_med_ns slowdown slowdown_low slowdown_high"
 )
 JSON_KEYS = ENVIRONMENT_KEYS | frozenset(_FIELDS.split())
 # Objects whose keys are data: ranges, dtypes, tensors, flags. Where the value is not an object, it is a plain field.

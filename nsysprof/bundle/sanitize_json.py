@@ -106,6 +106,8 @@ class FileCleaner:
         for key, value in data.items():
             if key in MAPS and isinstance(value, dict):
                 kept[key] = {self._text(str(name)): self._clean(file, item) for name, item in value.items()}
+            elif key == "range" and isinstance(value, str):
+                kept[key] = self._redactor.redact(self._names.range(value))
             elif key == "argv":
                 kept[key] = self._argv(value)
             elif key == "environment" and isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Write Chrome's trace JSON with the categories and arguments of torch.profiler (Kineto), whose readers read it too."""
+"""Write Chrome's trace JSON, with the categories and arguments that readers of torch.profiler's traces need."""
 
 from __future__ import annotations
 

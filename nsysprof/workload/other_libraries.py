@@ -1,4 +1,4 @@
-"""Register attention of other libraries as backends, through our own pyproject.toml: flex, flash_attn, xformers.
+"""Call the attention of flex, flash_attn and xformers as backends; pyproject.toml registers them.
 
 Each function takes q, k, v of shape (batch, heads, seq, head_dim) and returns a tensor of the same layout. The library
 is imported at the first call. Where it is missing or cannot take the inputs, IneligibleError says so; this does not

@@ -51,6 +51,13 @@ def test_keys_that_are_data_are_cleaned_too() -> None:
     assert clean({"samples": 7})[0] == {"samples": 7}  # of a plan: how many
 
 
+def test_the_names_of_ranges_become_tokens() -> None:
+    costs = [{"range": "acme secret step#", "slowdown": 1.2, "alice": 1}, {"range": "RUN::math::S1", "slowdown": 1.0}]
+    cleaned, _ = clean({"costs": costs})
+    assert cleaned == {"costs": [{"range": "<range-1>", "slowdown": 1.2}, {"range": "RUN::math::S1", "slowdown": 1.0}]}
+    assert clean({"costs": costs}, keep=True)[0]["costs"][0]["range"] == "acme secret step#"
+
+
 ARGV = [
     "/opt/nsys/bin/nsys", "profile", "--trace=cuda,nvtx", "--output=/data/alice/run1/nsys", "--acme=wonder",
     "--api-key", "k-123", "--hf-token=h-456", "acme.yaml", "--seq", "1024", "python3.11", "-m",

@@ -1,4 +1,4 @@
-"""Sum up stretches of work that lie side by side, from running sums instead of from every piece of every stretch.
+"""Sum up counts, bytes and busy time over stretches of work in the order of its launches, from running sums.
 
 A kernel inside four nested ranges belongs to four stretches. Whatever adds up (counts, times, bytes) is a difference of
 two running sums, so that nesting costs nothing. Busy time adds up too, where work runs beside no other work; what does

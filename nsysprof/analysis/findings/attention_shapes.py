@@ -1,4 +1,4 @@
-"""Find the shapes of attention calls that our own range names, or torch's emit_nvtx(record_shapes=True), record."""
+"""Look up the shape of the attention call that a thread was in, from our ranges' names or torch's emit_nvtx."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find attention that runs in pieces: a softmax between two matrix products of one stream, and what is between them."""
+"""Mark the kernels of attention that runs in pieces: a softmax between two matrix products, and what is between."""
 
 from __future__ import annotations
 

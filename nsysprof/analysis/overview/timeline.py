@@ -1,4 +1,4 @@
-"""Make the rows that figures draw, named and sorted, on first use only: ten million named rows take much memory."""
+"""Make the tables of a timeline (GPU work, API calls, ranges, memory) for figures and exports, each on first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Define `nsysprof run`: run any program with a tuned policy, without a change of its code."""
+"""Define the command `nsysprof run`: check its options, show the plan, and tell how many calls ran as tuned."""
 
 from __future__ import annotations
 

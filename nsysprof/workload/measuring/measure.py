@@ -1,4 +1,4 @@
-"""Measure one case: a block of untraced samples, or calls inside an NVTX range that a profiler records."""
+"""Measure one case: untraced (latencies, CUDA graph, peak memory), or as calls in a range that a profiler records."""
 
 from __future__ import annotations
 

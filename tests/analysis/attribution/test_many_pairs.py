@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nsysprof.analysis.attribution import attribute
-from nsysprof.analysis.ranges import launched_work
+from nsysprof.analysis.ranges.range_work import launched_work
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.errors import TraceForeignError
 from tests.builders.build_trace import TraceBuilder
