@@ -19,6 +19,9 @@ EXAMPLES = (
     'nsysprof bundle trace.sqlite --range "step*" --max-size 10',
 )
 
+# The smallest archive that may be asked for (MB).
+_LEAST_MB = 0.001
+
 Source = Annotated[
     Path,
     typer.Argument(
@@ -36,7 +39,7 @@ Ranges = Annotated[
         metavar="NAME",
     ),
 ]
-MaxSize = Annotated[float, typer.Option(help="Largest size of the archive in MB (a million bytes).")]
+MaxSize = Annotated[float, typer.Option(min=_LEAST_MB, help="Largest size of the archive in MB (a million bytes).")]
 Show = Annotated[
     bool,
     typer.Option("--show", help="Print what would be shared, and write nothing.", rich_help_panel=options.OUTPUT),

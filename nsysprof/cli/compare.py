@@ -21,6 +21,7 @@ EXAMPLES = (
     "nsysprof compare main-1 main-2 main-3 vs branch-1 branch-2 branch-3 --out comparison",
 )
 _SEPARATOR = "vs"
+_OF_SNAPSHOTS = ("sources", "out", "force", "as_json")
 
 Sources = Annotated[
     list[str],
@@ -53,6 +54,7 @@ Junit = Annotated[Path | None, typer.Option(help="Write JUnit XML here.", rich_h
 
 
 def compare(
+    context: typer.Context,
     sources: Sources,
     fail_on: options.FailOn = "",
     margin: options.Margin = None,
@@ -78,7 +80,8 @@ def compare(
 
     baseline, candidate = split_sides(sources)
     if any(is_snapshot(path) for path in (*baseline, *candidate)):
-        _compare_snapshots(baseline, candidate, out=out, force=force, gate=fail_on, as_json=as_json)
+        _refuse_for_snapshots(context)
+        _compare_snapshots(baseline, candidate, out=out, force=force, as_json=as_json)
         return
     request = use_case.CompareRequest(
         baseline=baseline,
@@ -104,8 +107,17 @@ def compare(
         raise typer.Exit(GATE_EXIT_CODES[result.comparison.outcome])
 
 
+def _refuse_for_snapshots(context: typer.Context) -> None:
+    """Raise UsageError for an option that means nothing where snapshots of memory are compared."""
+    for parameter in context.command.params:
+        if parameter.name not in _OF_SNAPSHOTS and options.is_given(context, parameter.name or ""):
+            raise UsageError(
+                f"{parameter.opts[0]} is not for snapshots of memory, which are compared line by line.", "Leave it out."
+            )
+
+
 def _compare_snapshots(
-    baseline: tuple[Path, ...], candidate: tuple[Path, ...], *, out: Path | None, force: bool, gate: str, as_json: bool
+    baseline: tuple[Path, ...], candidate: tuple[Path, ...], *, out: Path | None, force: bool, as_json: bool
 ) -> None:
     from nsysprof.app.trace_analysis.analyze_snapshot import CompareSnapshotsRequest, compare_snapshots, is_snapshot
     from nsysprof.cli.terminal.console import print_report
@@ -113,10 +125,8 @@ def _compare_snapshots(
     from nsysprof.report.reports.memory_report import memory_comparison_report
 
     both = (*baseline, *candidate)
-    if len(both) != 2 or not all(map(is_snapshot, both)) or gate:
-        raise UsageError(
-            "Snapshots of memory are compared one with one, and without a gate.", "Give two .pickle files alone."
-        )
+    if len(both) != 2 or not all(map(is_snapshot, both)):
+        raise UsageError("Snapshots of memory are compared one with one.", "Give two .pickle files alone.")
     result = compare_snapshots(CompareSnapshotsRequest(*both, out, force), show_progress(quiet=as_json))
     if as_json:
         print_json({**result.comparison.to_json(), "folder": None if out is None else str(out)})

@@ -31,7 +31,9 @@ Mask = Annotated[
         help="The type of an attn_mask, which takes the place of the causal one.", rich_help_panel=options.GRID
     ),
 ]
-Dropout = Annotated[float, typer.Option(help="Dropout probability.", rich_help_panel=options.GRID)]
+Dropout = Annotated[
+    float, typer.Option(min=0, max=1, help="Dropout probability, less than 1.", rich_help_panel=options.GRID)
+]
 Pass = Annotated[str, typer.Option("--pass", help="Passes: fwd, bwd.", rich_help_panel=options.GRID)]
 
 
@@ -69,7 +71,7 @@ def explain(
         kv_heads=options.parse_sizes("--kv-heads", kv_heads),
         head_dims=options.parse_sizes("--head-dim", head_dim),
         dtypes=options.parse_names(dtype),
-        causals=options.parse_causal(causal) if _is_given(context, "causal") else (),
+        causals=options.parse_causal(causal) if options.is_given(context, "causal") else (),
         mask=mask,
         dropout=dropout,
         passes=options.parse_names(pass_),
@@ -80,11 +82,6 @@ def explain(
     _print(result, as_json)
     if result.failure is not None:
         raise result.failure
-
-
-def _is_given(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name != "DEFAULT"
 
 
 def _print(result: ExplainResult, as_json: bool) -> None:

@@ -92,19 +92,17 @@ CaseTimeout = Annotated[
     typer.Option(min=LEAST_SECONDS, help="Seconds after which a case is given up.", rich_help_panel=MEASUREMENT),
 ]
 
-Policy = Annotated[
-    Path | None, typer.Option(help="A policy.json of tune: the attention backends that were measured to be faster.")
-]
+POLICY_HELP = "A policy.json of tune: the attention backends that were measured to be faster."
+Policy = Annotated[Path | None, typer.Option(help=POLICY_HELP)]
 
 # What is measured of a program that runs on two sides.
+STEP_PATTERN_HELP = (
+    "A printed line that matches this regular expression ends a step; a group named s, ms, us or ns is its time."
+)
 _STEPS = "A program instead of the grid"
 StepPattern = Annotated[
     str,
-    typer.Option(
-        help="A printed line that matches this regular expression ends a step; a group named ms or s is its time. "
-        "Default: the optimizer's steps, else the whole run.",
-        rich_help_panel=_STEPS,
-    ),
+    typer.Option(help=STEP_PATTERN_HELP, rich_help_panel=_STEPS),
 ]
 StepRange = Annotated[
     str,

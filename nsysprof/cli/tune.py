@@ -126,8 +126,7 @@ def tune(
 def _check_options(context: typer.Context) -> None:
     """Raise UsageError for an option of the grid where a program gives the shapes."""
     for parameter in context.command.params:
-        given = context.get_parameter_source(parameter.name or "")
-        if parameter.name in _OF_GRID and given is not None and given.name == "COMMANDLINE":
+        if parameter.name in _OF_GRID and options.is_given(context, parameter.name or ""):
             raise UsageError(
                 f"{parameter.opts[0]} is an option of the grid, and --from takes the shapes of a program.",
                 "Leave it out.",

@@ -253,7 +253,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     fails(bundle(tmp_path / "in.zip", "--out", "b.zip", cwd=tmp_path), 2, "is a bundle already")
     fails(bundle(source, "--out", "x.tar", cwd=tmp_path), 2, ".zip")
     fails(bundle(source, "--out", tmp_path / "absent" / "x.zip"), 4, "folder does not exist")
-    fails(bundle(source, "--max-size", "0", cwd=tmp_path), 2, "--max-size")
+    fails(bundle(source, "--max-size", "0", cwd=tmp_path), 2, "'--max-size'")
     fails(bundle(tmp_path / "absent", cwd=tmp_path), 7, "does not exist")
     (tmp_path / "other.zip").write_bytes(b"mine")
     fails(bundle(source, "--out", "other.zip", "--force", cwd=tmp_path), 4, "is not a bundle")

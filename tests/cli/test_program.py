@@ -214,10 +214,10 @@ def test_a_recording_that_grows_too_large_is_stopped_and_the_program_goes_on(cap
         "while time.time() < end:\n    for _ in range(2000):\n        with annotate('range'):\n            pass\n"
         "print('to the end')\n"
     )
-    done, folder = capture(["--max-size", "40", "--no-keep-report"], [sys.executable, str(program)])
+    done, folder = capture(["--max-recording", "40", "--no-keep-report"], [sys.executable, str(program)])
     assert done.returncode == 0, done.stderr
     assert done.stdout == "to the end\n"
-    assert "(--max-size 38.15 MiB)" in done.stderr
+    assert "(--max-recording 38.15 MiB)" in done.stderr
     assert "range" in ranges(folder / "nsys.sqlite")
     assert not (folder / "nsys.nsys-rep").exists()
     assert manifest(folder)["complete"]

@@ -123,7 +123,7 @@ def _options_of_nsys(request: ProgramRequest) -> list[str]:
         "--nsys-option": bool(request.nsys_options),
         "--measure-cost": request.measure_cost,
         "--power": request.power,
-        "--max-size": bool(request.max_bytes),
+        "--max-recording": bool(request.max_bytes),
     }
     return [option for option, is_given in given.items() if is_given]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nsysprof.app.inputs.request_limits import LONGEST_RECORDING_S, MOST_WATCHED_S
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.errors import (
     DataLossError,
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from nsysprof.capture.live.step_sources import StepsTold
     from nsysprof.trace.processes import ProcessEvents
 
-_LONGEST_S = 24 * 3600.0
-_MOST_WATCHED_S = 3600.0
 _NO_STEPS = "nothing tells the program's steps"
 
 
@@ -41,15 +40,15 @@ class RecordRequest:
 
     folder: the folder of the held program; None for the only one of this user.
     seconds, steps: how long to record; one of them, or both: whichever is reached first.
-    pattern: a regular expression; each line of the program's output that matches is a step. A group named s, ms, us or
-        ns holds the step's duration.
+    step_pattern: a regular expression; each line of the program's output that matches is a step. A group named s, ms,
+        us or ns holds the step's duration.
     watch_s: how long the steps are watched before and after the recording (s).
     """
 
     folder: Path | None = None
     seconds: float | None = None
     steps: int | None = None
-    pattern: str = ""
+    step_pattern: str = ""
     watch_s: float = 5.0
 
 
@@ -108,7 +107,7 @@ def record_held(held: HeldProgram, request: RecordRequest, progress: Progress) -
     if request.steps is not None and source is None:
         raise UsageError(
             "--steps needs to know when a step ends, and nothing tells it.",
-            "Give --pattern for lines of the output, or give --seconds.",
+            "Give --step-pattern for lines of the output, or give --seconds.",
         )
     root = Path(held.folder)
     try:
@@ -138,12 +137,12 @@ def record_held(held: HeldProgram, request: RecordRequest, progress: Progress) -
 
 def _check(request: RecordRequest) -> None:
     if request.seconds is None and request.steps is None:
-        raise UsageError("How long to record was not given.", "Give --seconds 10, or --steps 50 with --pattern.")
-    if request.seconds is not None and not 0 < request.seconds <= _LONGEST_S:
+        raise UsageError("How long to record was not given.", "Give --seconds 10, or --steps 50 with --step-pattern.")
+    if request.seconds is not None and not 0 < request.seconds <= LONGEST_RECORDING_S:
         raise UsageError(f"--seconds {request.seconds:g} is out of range.", "Give more than 0, up to a day.")
     if request.steps is not None and request.steps < 1:
         raise UsageError(f"--steps {request.steps} is out of range.", "Give 1 or more.")
-    if not 0 <= request.watch_s <= _MOST_WATCHED_S:
+    if not 0 <= request.watch_s <= MOST_WATCHED_S:
         raise UsageError(f"--watch {request.watch_s:g} is out of range.", "Give 0 to 3600 seconds.")
 
 
@@ -152,9 +151,9 @@ def _source(held: HeldProgram, request: RecordRequest) -> StepsTold | None:
     from nsysprof.capture.measured_process import LOGS
 
     logs = Path(held.folder) / LOGS
-    if not request.pattern:
+    if not request.step_pattern:
         return None
-    return OutputSteps((logs / "stdout.log", logs / "stderr.log"), request.pattern)
+    return OutputSteps((logs / "stdout.log", logs / "stderr.log"), request.step_pattern)
 
 
 def _next_folder(root: Path) -> Path:
@@ -321,7 +320,7 @@ def _latency(part: RecordedPart, source: StepsTold | None) -> LatencyWindows:
     from nsysprof.analysis.sampling.latency_windows import compare_windows, summarize_window
 
     if source is None:
-        return LatencyWindows("", f"{_NO_STEPS}: give --pattern.")
+        return LatencyWindows("", f"{_NO_STEPS}: give --step-pattern.")
     windows = [
         summarize_window([step.duration_ns for step in steps], wall_ns) if wall_ns else None
         for steps, wall_ns in (

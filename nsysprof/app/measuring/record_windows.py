@@ -7,13 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from nsysprof.app.inputs.request_limits import MOST_KEPT_PARTS
 from nsysprof.app.measuring.record import RecordRequest, RecordResult, record
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.errors import DataLossError, InterruptedCaptureError, NsysprofError, UsageError
 from nsysprof.files.folder_exchange import remove_path
 from nsysprof.files.output import output_error
-
-_MOST_KEPT = 10_000
 
 
 def record_windows(
@@ -24,8 +23,8 @@ def record_windows(
     keep: how many of the parts are kept; older ones of this call are deleted.
     show: is called with each part once it is recorded.
     """
-    if not 1 <= keep <= _MOST_KEPT:
-        raise UsageError(f"--keep {keep} is out of range.", f"Give 1 to {_MOST_KEPT}.")
+    if not 1 <= keep <= MOST_KEPT_PARTS:
+        raise UsageError(f"--keep {keep} is out of range.", f"Give 1 to {MOST_KEPT_PARTS}.")
     if request.watch_s:
         request = replace(request, watch_s=0.0)  # the parts follow each other, so nothing lies between to compare with
     kept: deque[Path] = deque()

@@ -47,11 +47,12 @@ class OutputSteps:
             self._pattern = re.compile(pattern)
         except re.error as error:
             raise UsageError(
-                f"--pattern {pattern!r} is not a regular expression: {error}.", r"Give e.g. 'latency=(?P<ms>[\d.]+)'."
+                f"--step-pattern {pattern!r} is not a regular expression: {error}.",
+                r"Give e.g. 'latency=(?P<ms>[\d.]+)'.",
             ) from error
         units = [name for name in self._pattern.groupindex if name in _UNITS]
         if len(units) > 1:
-            raise UsageError(f"--pattern {pattern!r} has two groups of time.", "Name one group s, ms, us or ns.")
+            raise UsageError(f"--step-pattern {pattern!r} has two groups of time.", "Name one group s, ms, us or ns.")
         self._unit = units[0] if units else None
         self._logs = [(path, [path.stat().st_size if path.exists() else 0], [b""]) for path in logs]
         self._last_ns: int | None = None

@@ -141,7 +141,7 @@ def plan_program(argv: Sequence[str], *, per_rank: bool, **numbers: Any) -> Prog
         if value < 0:
             raise UsageError(f"--{name} {value} is not a valid time.", "Give whole seconds above zero.")
     if plan.max_bytes < 0:
-        raise UsageError("--max-size is below zero.", "Give million bytes, or 0 for no limit.")
+        raise UsageError("--max-recording is below zero.", "Give million bytes, or 0 for no limit.")
     if plan.end_program and not plan.duration_s and plan.capture_range == NO_RANGE:
         raise UsageError(
             "--end-program ends the program with the recording, which never ends.",

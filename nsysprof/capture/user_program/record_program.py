@@ -162,7 +162,7 @@ def disk_full_error() -> OutputError:
     """Return the error that a recording was stopped because the disk was nearly full."""
     return OutputError(
         "The disk was nearly full, so the recording was stopped before the program ended. What it has is kept.",
-        "Free some space, choose another disk with --out and TMPDIR, or record less (--max-size, --duration).",
+        "Free some space, choose another disk with --out and TMPDIR, or record less (--max-recording, --duration).",
     )
 
 

@@ -122,9 +122,10 @@ Power = Annotated[
     bool,
     typer.Option("--power", help="Sample the energy that the GPUs use, by range.", rich_help_panel=_PROGRAM),
 ]
-MaxSize = Annotated[
+MaxRecording = Annotated[
     float,
     typer.Option(
+        min=0,
         help="Stop recording when nsys has written this (million bytes). 0: no limit.",
         rich_help_panel=_PROGRAM,
     ),

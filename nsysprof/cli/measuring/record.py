@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nsysprof.app.inputs.request_limits import LONGEST_RECORDING_S, MOST_KEPT_PARTS, MOST_WATCHED_S
 from nsysprof.cli import options
 from nsysprof.cli.terminal.console import print_json
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     "nsysprof record --seconds 10    # of the only program that `capture --hold` runs",
-    "nsysprof record traces/server --steps 50 --pattern 'Decode batch'    # lines that the program prints",
+    "nsysprof record traces/server --steps 50 --step-pattern 'Decode batch'    # lines that the program prints",
     "nsysprof record --seconds 30 --keep 10    # again and again until Ctrl-C; the last ten parts are kept",
 )
 
@@ -23,17 +24,25 @@ Folder = Annotated[
     Path | None,
     typer.Argument(help="The folder of the held program. Default: the only one of yours.", show_default=False),
 ]
-Seconds = Annotated[float | None, typer.Option(help="Record for this long.", show_default=False)]
-Steps = Annotated[int | None, typer.Option(help="Record until so many steps have ended.", show_default=False)]
-Pattern = Annotated[
-    str,
-    typer.Option(help="Lines of the output that end a step; a group named s, ms, us or ns is how long it took."),
+Seconds = Annotated[
+    float | None,
+    typer.Option(min=options.LEAST_SECONDS, max=LONGEST_RECORDING_S, help="Record for this long.", show_default=False),
 ]
-Watch = Annotated[float, typer.Option(help="Seconds to watch the steps before and after, to compare. 0: do not.")]
+Steps = Annotated[int | None, typer.Option(min=1, help="Record until so many steps have ended.", show_default=False)]
+StepPattern = Annotated[str, typer.Option(help=options.STEP_PATTERN_HELP)]
+Watch = Annotated[
+    float,
+    typer.Option(min=0, max=MOST_WATCHED_S, help="Seconds to watch the steps before and after, to compare. 0: do not."),
+]
 
 Keep = Annotated[
     int | None,
-    typer.Option(help="Record part after part until Ctrl-C, and keep the last so many.", show_default=False),
+    typer.Option(
+        min=1,
+        max=MOST_KEPT_PARTS,
+        help="Record part after part until Ctrl-C, and keep the last so many.",
+        show_default=False,
+    ),
 ]
 
 
@@ -41,7 +50,7 @@ def record(
     folder: Folder = None,
     seconds: Seconds = None,
     steps: Steps = None,
-    pattern: Pattern = "",
+    step_pattern: StepPattern = "",
     watch: Watch = 5.0,
     keep: Keep = None,
     as_json: options.Json = False,
@@ -55,7 +64,7 @@ def record(
     from nsysprof.cli.terminal.progress import show_progress
     from nsysprof.cli.terminal.standard_streams import mark_saved
 
-    request = use_case.RecordRequest(folder, seconds, steps, pattern, watch)
+    request = use_case.RecordRequest(folder, seconds, steps, step_pattern, watch)
     progress = show_progress(quiet=as_json)
     if keep is not None:
         failure = record_windows(request, keep, lambda result: _show(result, as_json=as_json), progress)

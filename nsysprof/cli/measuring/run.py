@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +11,6 @@ import typer
 from nsysprof.cli import options
 from nsysprof.cli.measuring.measurement import run_measurement
 from nsysprof.cli.terminal.console import print_json
-from nsysprof.errors import UsageError
 from nsysprof.files.json_file import json_value
 
 if TYPE_CHECKING:
@@ -24,11 +24,12 @@ EXAMPLES = (
 Program = Annotated[
     list[str], typer.Argument(metavar="-- PROGRAM [ARGUMENTS]", help="The program to run.", show_default=False)
 ]
+Policy = Annotated[Path, typer.Option(help=options.POLICY_HELP)]
 
 
 def run(
     program: Program,
-    policy: options.Policy = None,
+    policy: Policy,
     dry_run: options.DryRun = False,
     as_json: options.Json = False,
 ) -> None:
@@ -39,8 +40,6 @@ def run(
     """
     from nsysprof.app.measuring import run as use_case
 
-    if policy is None:
-        raise UsageError("run needs a policy.", "Give --policy policy.json, the file that nsysprof tune wrote.")
     run_measurement(
         use_case.RunRequest(tuple(program), policy, stdout_to_stderr=as_json),
         use_case.run,

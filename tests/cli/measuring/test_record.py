@@ -111,7 +111,7 @@ def test_parts_of_a_program_that_runs_on(hold, tmp_path):
     held = hold("tree", 7)
     pid = held.facts()["program_pid"]
     pattern = r"latency=(?P<ms>[\d.]+)"
-    first = record(held, tmp_path, "--steps", "40", "--pattern", pattern, "--watch", "0.5", "--json")
+    first = record(held, tmp_path, "--steps", "40", "--step-pattern", pattern, "--watch", "0.5", "--json")
     assert first.returncode == 0, first.stderr
     said = as_published("record", first.stdout)
     assert said["steps"] >= 40
@@ -209,7 +209,8 @@ def test_options_that_make_no_sense(nsys, tmp_path):
     fails(run("capture", "--hold", "--delay", "3", "--", "true", cwd=tmp_path, env=env), 2, "--delay")
     fails(run("record", cwd=tmp_path, env=env), 2, "How long")
     fails(run("record", "--seconds", "1", cwd=tmp_path, env=env), 2, "No program is held")
-    fails(run("record", "--seconds", "0", cwd=tmp_path, env=env), 2, "--seconds 0")
+    fails(run("record", "--seconds", "0", cwd=tmp_path, env=env), 2, "'--seconds'")
+    fails(run("record", "--seconds", "1", "--keep", "0", cwd=tmp_path, env=env), 2, "'--keep'")
     done = run("capture", "--hold", "--dry-run", "--out", tmp_path / "x", "--", "true", cwd=tmp_path, env=env)
     assert "launch --session-new=" in done.stdout
     assert not (tmp_path / "x").exists()
