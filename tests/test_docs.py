@@ -136,3 +136,9 @@ def test_every_option_in_the_page_of_programs_exists():
     assert {"--per-rank", "--capture-range", "--end-program"} <= used
     of_nsys = {"--cuda-graph-trace", "--cuda-memory-usage"}
     assert {option for option in used - of_nsys if option not in done.stdout} == set()
+
+
+def test_the_site_lists_each_study() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    for page in sorted((ROOT / "analysis").glob("*/README.md")):
+        assert f": {page.relative_to(ROOT).as_posix()}\n" in navigation
