@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
-from msgspec.structs import fields, force_setattr
+from msgspec.structs import fields, force_setattr, replace
 
 from nsysprof.attention.choices import DTYPES, PASSES
 
@@ -52,6 +52,10 @@ class Shape(Struct, frozen=True, order=True, kw_only=True, rename={"pass_": "pas
     def shape(self) -> Shape:
         """Return the shape alone, without what a subclass adds. Equal shapes mean equal work."""
         return Shape(**{name: getattr(self, name) for name in Shape.__struct_fields__})
+
+    def key_without_layout(self) -> Shape:
+        """Return what a call and a rule must agree in: neither the order in memory counts nor the axes of a mask."""
+        return replace(self.shape, layout="bhsd", mask=self.mask.partition(":")[0])
 
     @property
     def own_kv_heads(self) -> int | None:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from nsysprof.app.progress import Progress
 from nsysprof.app.trace_analysis.analyze_trace import resolve
+from nsysprof.app.tuning.choose_shapes import known_shape
 from nsysprof.attention.attention_range import parse_attention_range
+from nsysprof.attention.shape import Shape
 from nsysprof.errors import NsysprofError
 from nsysprof.results.programs.optimization import PredictedGain
 
@@ -58,22 +63,15 @@ def range_factors(names: Iterable[str], ratios: Sequence[ShapeRatio]) -> tuple[t
 
     A shape that was tuned with its backward pass counts for the ranges of both passes.
     """
-    found: dict[Any, _Factors] = {}
+    found: dict[Shape, _Factors] = {}
     for each in sorted(ratios, key=lambda ratio: ratio.shape.pass_ == "fwdbwd"):
-        shape = each.shape
-        key = (
-            shape.batch, shape.heads, shape.kv_heads, shape.seq, shape.kv_seq, shape.head_dim, shape.dtype,
-            shape.causal, shape.mask.partition(":")[0],
-        )  # fmt: skip
+        key = msgspec.structs.replace(each.shape, pass_="fwd").key_without_layout()
         found[key] = (each.ratio, each.high, each.low)
     result = []
     for name in names:
         call = parse_attention_range(name)
-        if call is None or call.function != "sdpa" or call.dropout:
-            continue
-        mask = (call.mask or "none").partition(":")[0]
-        sizes = call.batch, call.heads, call.kv_heads, call.seq_q, call.seq_kv, call.head_dim
-        factors = found.get((*sizes, call.dtype, call.causal, mask))
+        shape = None if call is None else known_shape(asdict(call), "fwd")
+        factors = None if shape is None else found.get(shape.key_without_layout())
         if factors is not None:
             result.append((name, factors))
     return tuple(result)

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nsysprof.attention.choices import DTYPES
-from nsysprof.attention.shape import Shape
+from nsysprof.app.tuning.captured_attention import known_cells
+from nsysprof.app.tuning.choose_shapes import known_shape, why_not
 from nsysprof.results.programs.optimization import AttentionUse, PredictedGain
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class ProgramFacts:
 
 def read_program(analysis: Analysis) -> ProgramFacts:
     """Return the program's attention by shape, the largest share first, and what else its findings say."""
-    rows = [] if analysis.attention is None else analysis.attention.to_dict("records")
+    rows = [] if analysis.attention is None else known_cells(analysis.attention)
     shares = [_number(row["share_pct"]) for row in rows]
     known = [share for share in shares if share is not None]
     uses = sorted(_uses(rows), key=lambda use: (-(use.share_pct or 0.0), -use.calls, use.site))
@@ -80,13 +80,13 @@ def _use(group: list[dict[Any, Any]]) -> list[AttentionUse]:
     totals = [total for row in group if (total := _number(row["kernel_total_ns"])) is not None]
     shares = [share for row in group if (share := _number(row["share_pct"])) is not None]
     forward = next((row for row in group if row["pass"] == "fwd"), first)
-    ran = None if _is_unknown(forward["backend_ran"]) else str(forward["backend_ran"])
+    ran = forward["backend_ran"]
     found = []
     kinds = [("fwdbwd", calls["bwd"]), ("fwd", calls["fwd"] - calls["bwd"])]
     for pass_, count in kinds:
         if count <= 0:
             continue
-        shape = _shape(first, pass_)
+        shape = known_shape(first, pass_)
         part = count / max(1, *calls.values())
         found.append(
             AttentionUse(
@@ -102,39 +102,9 @@ def _use(group: list[dict[Any, Any]]) -> list[AttentionUse]:
     return found
 
 
-def _shape(row: dict[Any, Any], pass_: str) -> Shape | None:
-    """Return the shape of a row; None where a size is unknown or of a kind that has no policy."""
-    sizes = {name: _number(row[name]) for name in ("batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim")}
-    mask = "none" if _is_unknown(row.get("mask")) else str(row["mask"])
-    if mask.partition(":")[0] not in ("none", "bool", "float") or (_number(row.get("dropout")) or 0.0) > 0:
-        return None
-    if any(size is None for size in sizes.values()) or row["dtype"] not in DTYPES or _is_unknown(row["causal"]):
-        return None
-    whole = {name: int(size) for name, size in sizes.items() if size is not None}
-    return Shape(
-        seq=whole["seq_q"],
-        batch=whole["batch"],
-        heads=whole["heads"],
-        kv_heads=whole["kv_heads"],
-        head_dim=whole["head_dim"],
-        dtype=str(row["dtype"]),
-        causal=bool(row["causal"]),
-        pass_=pass_,
-        kv_seq=whole["seq_kv"],
-        mask=mask,
-    )
-
-
 def _why_no_shape(row: dict[Any, Any]) -> str:
-    mask = "none" if _is_unknown(row.get("mask")) else str(row["mask"])
-    if mask != "none":
-        return f"it has a mask of the kind {mask}"
-    if (_number(row.get("dropout")) or 0.0) > 0:
-        return "it has dropout, with which another backend draws other random numbers"
-    lengths = _number(row["seq_q"]), _number(row["seq_kv"])
-    if None not in lengths and lengths[0] != lengths[1]:
-        return "its keys have another length than its queries"
-    return "its sizes are unknown"
+    """Return why a row has no shape; kernels without a recorded call have no sizes."""
+    return (why_not(row) if row["function"] is not None else "") or "its sizes are unknown"
 
 
 def _fp32_share(kernels: pd.DataFrame) -> float:
@@ -155,9 +125,5 @@ def wants_tf32(facts: ProgramFacts) -> bool:
     return facts.fp32_share_pct >= _LEAST_FP32_PCT
 
 
-def _number(value: Any) -> float | None:
-    return None if _is_unknown(value) else float(value)
-
-
-def _is_unknown(value: Any) -> bool:
-    return value is None or str(value) in ("nan", "<NA>", "", "None")
+def _number(value: float | None) -> float | None:
+    return None if value is None else float(value)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nsysprof.app.progress import Progress
 from nsysprof.app.tune import TuneRequest, tune
 from nsysprof.attention.policy_file import AUTO, PolicyFile, PolicyRule, read_policy, write_policy
+from nsysprof.attention.shape import Shape
 from nsysprof.errors import InterruptedCaptureError, NsysprofError
 from nsysprof.results.programs.optimization import AttentionUse, TunedUse
 
@@ -69,7 +70,7 @@ def tune_uses(
         said = "Nothing could be measured." if result.failure is None else result.failure.text
         return TunedProgram(uses=_untuned(uses, {}), remarks=(said,))
     policy = read_policy(path)
-    rules = {_key(rule): rule for rule in policy.rules}
+    rules = {rule.key_without_layout(): rule for rule in policy.rules}
     remarks = (*_remarks(gain), *([result.told] if result.told else []))
     return TunedProgram(
         tuple(_told(uses, rules)),
@@ -81,32 +82,24 @@ def tune_uses(
     )
 
 
-def _untuned(uses: Sequence[AttentionUse], rules: dict[Any, PolicyRule]) -> tuple[AttentionUse, ...]:
+def _untuned(uses: Sequence[AttentionUse], rules: dict[Shape, PolicyRule]) -> tuple[AttentionUse, ...]:
     """Return the uses, those without a rule with the reason that is known of them."""
     return tuple(
-        use if use.not_tuned or (use.shape is not None and _key(use.shape) in rules) else
+        use if use.not_tuned or (use.shape is not None and use.shape.key_without_layout() in rules) else
         replace(use, not_tuned="it was not tuned")
         for use in uses
     )  # fmt: skip
 
 
-def _told(uses: Sequence[AttentionUse], rules: dict[Any, PolicyRule]) -> list[TunedUse]:
+def _told(uses: Sequence[AttentionUse], rules: dict[Shape, PolicyRule]) -> list[TunedUse]:
     found = []
     for use in uses:
-        rule = None if use.shape is None else rules.get(_key(use.shape))
+        rule = None if use.shape is None else rules.get(use.shape.key_without_layout())
         if rule is not None and use.shape is not None:
             found.append(
                 TunedUse(use.site, use.shape, rule.backend, rule.why, rule.over_auto, use.share_pct, _won(rule))
             )
     return found
-
-
-def _key(shape: Any) -> tuple[Any, ...]:
-    """Return what a call and a rule must agree in. The order in memory does not count."""
-    return (
-        shape.batch, shape.heads, shape.kv_heads, shape.seq, shape.kv_seq, shape.head_dim, shape.dtype, shape.causal,
-        shape.mask.partition(":")[0], shape.pass_,
-    )  # fmt: skip
 
 
 def _won(rule: PolicyRule) -> bool:

@@ -61,7 +61,7 @@ def read_captured_attention(source: Path, nsys: Path | None = None) -> CapturedA
         table, gpu_name, steps = _read_analysis(source)
     else:
         table, gpu_name, steps = _analyze(source, nsys)
-    rows = [{str(name): _known(cell) for name, cell in row.items()} for row in table.to_dict("records")]
+    rows = known_cells(table)
     uses = tuple(CapturedUse(row) for row in rows if row["function"] is not None)
     if uses:
         return CapturedAttention(uses, gpu_name, steps)
@@ -117,6 +117,11 @@ def _analyze(source: Path, nsys: Path | None) -> tuple[pd.DataFrame, str | None,
     times = analysis.step_times
     steps = len(times.steps) if times is not None and times.are_steps else None
     return analysis.attention, names.pop() if len(names) == 1 else None, steps
+
+
+def known_cells(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of attention.csv with None where a cell is unknown."""
+    return [{str(name): _known(cell) for name, cell in row.items()} for row in table.to_dict("records")]
 
 
 def _known(cell: Any) -> Any:

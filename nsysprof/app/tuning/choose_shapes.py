@@ -93,7 +93,7 @@ def why_not(row: dict[str, Any]) -> str:
         return f"a mask of the kind {mask} cannot be made again"
     if row["dtype"] not in DTYPES:
         return f"the data type {row['dtype']} is not one of {', '.join(DTYPES)}"
-    known = all(row[name] is not None and row[name] > 0 for name in _SIZES)
+    known = row["causal"] is not None and all(row[name] is not None and row[name] > 0 for name in _SIZES)
     return "" if known and row["heads"] % row["kv_heads"] == 0 else "the sizes are unknown, or none that torch computes"
 
 
@@ -106,6 +106,16 @@ def shape_of_use(row: dict[str, Any], pass_: str) -> Shape:
     others = {"dtype": row["dtype"], "causal": bool(row["causal"]), "pass": pass_}
     optional = {"mask": row["mask"] or "none", "layout": row["layout"] or "bhsd"}
     return msgspec.convert(sizes | others | optional, Shape)
+
+
+def known_shape(row: dict[str, Any], pass_: str) -> Shape | None:
+    """Return the shape in a row of attention.csv, or None where it cannot be tuned or is not of a call."""
+    if why_not(row):
+        return None
+    try:
+        return shape_of_use(row, pass_)
+    except msgspec.ValidationError:
+        return None
 
 
 _Merged = tuple[Shape, int, int | None]

@@ -40,11 +40,29 @@ def test_calls_of_a_training_count_with_their_backward_pass():
     assert training.backend_ran == "flash"
 
 
-@pytest.mark.parametrize("change", [{"batch": None}, {"dtype": "fp64"}, {"mask": "nested"}, {"causal": None}])
-def test_what_no_policy_can_have_has_no_shape(change):
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"batch": None}, "the sizes are unknown"),
+        ({"causal": None}, "the sizes are unknown"),
+        ({"function": None}, "its sizes are unknown"),
+        ({"layout": "spiral"}, "its sizes are unknown"),
+        ({"dtype": "fp64", "mask": "bool:b11k"}, "the data type fp64 is not one of"),
+        ({"heads": None, "mask": "float"}, "the sizes are unknown"),
+        ({"mask": "nested"}, "a mask of the kind nested cannot be made again"),
+        ({"dropout": 0.1}, "with dropout"),
+        ({"function": "flex_attention"}, "flex_attention is called"),
+    ],
+)
+def test_what_no_policy_can_have_has_no_shape_and_the_true_reason(change, why):
     (use,) = read_program(analysis({**ROW, **change})).uses
     assert use.shape is None
-    assert use.not_tuned == ("it has a mask of the kind nested" if "mask" in change else "its sizes are unknown")
+    assert use.not_tuned.startswith(why)
+
+
+def test_a_mask_and_the_order_in_memory_are_of_the_shape():
+    (use,) = read_program(analysis({**ROW, "mask": "bool:b11k", "layout": "bshd", "seq_kv": 128})).uses
+    assert (use.shape.mask, use.shape.layout, use.shape.kv_seq, use.not_tuned) == ("bool:b11k", "bshd", 128, "")
 
 
 def test_a_program_without_attention_or_a_gpu():
