@@ -97,7 +97,7 @@ def optimize(request: OptimizeRequest, progress: Progress = SILENT) -> OptimizeR
 
 
 def _bring_parts(older: Path, folder: Path) -> None:
-    """Give a run what an earlier one has left in its finished folder. Files are replaced and never changed in place."""
+    """Copy into a run the finished parts of an earlier one. Files are replaced and never changed in place."""
     for part in older.iterdir():
         if part.is_dir() and (part.name in ("capture", "tune") or part.name.startswith("bench-")):
             shutil.copytree(part, folder / part.name, copy_function=_link_or_copy)
@@ -160,7 +160,7 @@ class _Session:
 
     @contextmanager
     def _step(self, name: str) -> Iterator[None]:
-        """Take the time of a step, and write what is known after it, also where it fails."""
+        """Time a step, and write what is known after it, even if it fails."""
         self.progress.tell(f"{name} ({max(0.0, self.left_s):.0f} s left)")
         before, self._said = time.monotonic(), ""
         try:
@@ -181,7 +181,7 @@ class _Session:
         return path
 
     def _capture(self) -> None:
-        """Record the program with its attention; where it fails with that, without."""
+        """Record the program with its attention; if that fails, record it without."""
         target = self.folder / "capture"
         if self.request.captured is not None:
             self._outcome(f"taken from {self.request.captured.name}")

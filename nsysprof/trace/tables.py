@@ -191,7 +191,7 @@ def _known_streams(trace: Trace) -> frozenset[tuple[int, int, int]]:
 
 
 def split_diagnostics(trace: Trace, users: Collection[int]) -> tuple[list[tuple[int, str]], ...]:
-    """Return what nsys says of the session and of processes that use CUDA, and what it says of all others.
+    """Return nsys' messages about the session and processes that use CUDA, and those about all others.
 
     users: the global ids of the processes that use CUDA; without any, nothing is of others.
     """

@@ -63,7 +63,7 @@ def check_recording(tables: Tables, recorded: RecordedKinds, watched: WatchedGpu
 
 
 def _launches(tables: Tables, launches: Bools, missing: Bools) -> Found:
-    """Yield what is to be said of launches without kernels, and of processes without any."""
+    """Yield the notes about launches without kernels, and about processes without any kernel."""
     for remark in judge_lost_launches(tables, launches, missing):
         yield (Lost.KERNELS if isinstance(remark, Loss) else None), remark
     calls = tables.calls

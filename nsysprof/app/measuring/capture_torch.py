@@ -32,7 +32,7 @@ class TorchChoice:
 
 
 def choose_torch(request: ProgramRequest) -> TorchChoice | None:
-    """Return that torch's own profiler records the program, or None for nsys. Raise UsageError for what contradicts."""
+    """Return the choice of torch's own profiler, or None for nsys. Raise UsageError for contradictory options."""
     from nsysprof.nsight.find_tool import NSYS, find_tool
 
     if request.profiler not in PROFILERS:

@@ -83,7 +83,7 @@ def tune_uses(
 
 
 def _untuned(uses: Sequence[AttentionUse], rules: dict[Shape, PolicyRule]) -> tuple[AttentionUse, ...]:
-    """Return the uses, those without a rule with the reason that is known of them."""
+    """Return the uses, with a reason for each one that has no rule."""
     return tuple(
         use if use.not_tuned or (use.shape is not None and use.shape.key_without_layout() in rules) else
         replace(use, not_tuned="it was not tuned")

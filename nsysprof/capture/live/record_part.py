@@ -133,7 +133,7 @@ def _record(held: HeldProgram, part: RecordedPart, until: Until, source: StepsTo
 
 
 def _await_end(held: HeldProgram, until: Until, source: StepsTold | None, steps: list[ProgramStep]) -> bool:
-    """Wait until the recording shall end, and collect the steps; return False when the program ended before."""
+    """Collect the steps until the recording should end; return False if the program ended first."""
     begun = looked = time.monotonic()
     while True:
         steps += _take(source)

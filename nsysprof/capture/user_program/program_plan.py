@@ -89,7 +89,7 @@ class ProgramPlan:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether all that the program does with CUDA is to be recorded."""
+        """Return whether the recording should cover all of the program's CUDA work."""
         has_cuda = any(api.startswith("cuda") for api in self.trace.split(","))
         return has_cuda and self.capture_range == NO_RANGE and not self.delay_s and not self.duration_s
 

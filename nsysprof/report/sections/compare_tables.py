@@ -227,7 +227,7 @@ def verdict_line(found: VersionComparison) -> str:
 
 
 def wall_line(found: VersionComparison) -> str:
-    """Return how the wall time of the range that stands first changed; empty where none does."""
+    """Return how the wall time of the comparison's headline range changed; empty if it has none."""
     change = found.headline
     if change is None:
         return ""

@@ -93,7 +93,7 @@ def describe_traffic(record: CaptureRecord) -> str:
 
 
 def _least(times: float) -> str:
-    """Return a factor, as less than 0.01x where two decimals would say zero."""
+    """Return a factor as text; one that would round to zero is written as less than 0.01x."""
     return format_factor(times) if times >= 0.01 else "less than 0.01x" if times > 0 else "none"
 
 

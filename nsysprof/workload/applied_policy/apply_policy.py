@@ -33,7 +33,7 @@ Say = Callable[[str], None]
 class AppliedPolicy:
     """The rules of a policy as they are looked up, and what became of the calls.
 
-    say: told once for each reason why calls were left to torch.
+    say: called once for each reason why calls were left to torch.
     """
 
     def __init__(self, file: PolicyFile, say: Say) -> None:
@@ -67,7 +67,7 @@ class AppliedPolicy:
         self.has_said_no_rule = True
 
     def drop(self, key: Any, text: str) -> None:
-        """Leave calls of this form to torch for good, and tell why."""
+        """Leave calls of this form to torch from now on, and tell why."""
         self.rules[key] = AUTO
         self.say(text)
 
@@ -78,7 +78,7 @@ _ORIGINAL: list[Callable[..., Any]] = []
 
 
 def begin_policy(applied: AppliedPolicy) -> None:
-    """Put a policy in force, for all threads."""
+    """Activate a policy for all threads."""
     with _FLAGS:
         _ACTIVE.append(applied)
         if len(_ACTIVE) == 1:
@@ -320,7 +320,7 @@ _leave_open_sizes._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _register_with_script(function: Callable[..., Any]) -> None:
-    """Let torch.jit.script take the function for torch's own, as which it cannot compile ours."""
+    """Make torch.jit.script compile torch's own function in place of ours, which it cannot compile."""
     try:
         from torch.jit import _builtins
 

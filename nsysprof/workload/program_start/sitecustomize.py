@@ -100,7 +100,7 @@ def _attempt(action: Any) -> None:
 
 
 def _import_the_next() -> None:
-    """Import the program's own sitecustomize, which this module hides, and leave its path as without this module."""
+    """Import the program's own sitecustomize, which this module hides, and restore its path."""
     own = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
     sys.path[:] = [path for path in sys.path if os.path.abspath(path) != own]  # noqa: PTH100
     this = sys.modules.pop(__name__)

@@ -41,7 +41,7 @@ class TorchRecorder:
         self._optimizer: int | None = None
 
     def arm(self) -> None:
-        """Wait for the moment at which the recording shall begin; without a schedule, that is now."""
+        """Wait for the moment at which the recording should begin; without a schedule, begin now."""
         atexit.register(lambda: attempt(self.stop))
         _at_end_of_worker(self.stop)
         if self._schedule.get("steps"):
@@ -56,7 +56,7 @@ class TorchRecorder:
             self.start()
 
     def start(self) -> None:
-        """Start the profiler, and see to it that it stops in time."""
+        """Start the profiler, and arrange for it to stop in time."""
         with self._lock:
             if self._profiler is not None or self._is_over or os.getpid() != self._process:
                 return
@@ -115,7 +115,7 @@ def begin(torch: ModuleType) -> None:
 
 
 def attempt(action: Callable[[], None]) -> None:
-    """Do what a fault must not end the program."""
+    """Run an action; print its exception instead of raising it, so that the program goes on."""
     try:
         action()
     except Exception as error:  # noqa: BLE001
