@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nsysprof.analysis.comparison.judge_history import judge_history
 from nsysprof.attention.shape import SHAPE_COLUMNS
 from nsysprof.errors import NsysprofError, TraceError
 from nsysprof.files.json_file import decode_json
@@ -73,7 +74,7 @@ def _by_case(runs: Mapping[str, Mapping[str, Any]], results: list[dict[str, Any]
         values = dict(zip(keys, key, strict=True))
         shape = shape_label(varied, [values[name] == "1" if name == "causal" else values[name] for name in varied])
         points.sort(key=lambda point: point.created_utc)
-        found.append(CaseHistory(f"{values['backend']} {shape}".strip(), tuple(points)))
+        found.append(judge_history(CaseHistory(f"{values['backend']} {shape}".strip(), tuple(points))))
     return tuple(found)
 
 

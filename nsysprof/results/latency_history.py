@@ -3,6 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
+
+
+class HistoryState(StrEnum):
+    """How the newest run of a case compares with the run before it under the same conditions."""
+
+    # By more than the intervals of both runs.
+    CHANGED = "changed"
+    SAME = "same"
+    # A run has no interval.
+    UNSURE = "unsure"
+    # There is no time in the newest run, or no run to compare it with.
+    ALONE = "alone"
 
 
 @dataclass(frozen=True)
@@ -13,6 +26,8 @@ class HistoryPoint:
     median_ns, low_ns, high_ns: the median with its 95 % interval within the run (ns); None where unknown.
     conditions: names what must be equal for two times to be comparable, such as GPU, driver and caches.
     setup: the GPU and torch, in words.
+    overlaps_before: whether the interval overlaps with that of the timed run before it under the same conditions;
+    None where one has no interval.
     """
 
     created_utc: str
@@ -23,13 +38,7 @@ class HistoryPoint:
     samples: int | None
     conditions: str
     setup: str
-
-
-def overlap(one: HistoryPoint, other: HistoryPoint) -> bool | None:
-    """Return whether the intervals of two runs overlap; None where one has no interval."""
-    if one.low_ns is None or one.high_ns is None or other.low_ns is None or other.high_ns is None:
-        return None
-    return one.low_ns <= other.high_ns and other.low_ns <= one.high_ns
+    overlaps_before: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -38,6 +47,10 @@ class CaseHistory:
 
     name: str
     points: tuple[HistoryPoint, ...]
+    # What judge_history says of it.
+    state: HistoryState = HistoryState.ALONE
+    # Whether the intervals of the newest and the oldest comparable run overlap; None where one has no interval.
+    overlaps_oldest: bool | None = None
 
     @property
     def timed(self) -> tuple[HistoryPoint, ...]:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from nsysprof.analysis.comparison.compare_owners import compare_owners
 from nsysprof.analysis.comparison.compare_ranges import compare_ranges
+from nsysprof.analysis.comparison.judge_history import judge_history
 from nsysprof.app import demo as demo_use_case
 from nsysprof.app.trace_analysis.analyze_snapshot import read_memory
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
@@ -416,7 +417,8 @@ def history() -> Report:
         for day, median, conditions in ((1, 9000.0, "old"), (2, 1000.0, "new"), (3, 1500.0, "new"))
     ]
     failed = HistoryPoint("2026-01-04T10:00:00Z", "timeout", None, None, None, None, "new", "H200, torch 2")
-    return history_report("all.db", (CaseHistory("flash S=512", tuple(points)), CaseHistory("math", (failed,))), {})
+    cases = (CaseHistory("flash S=512", tuple(points)), CaseHistory("math", (failed,)))
+    return history_report("all.db", tuple(map(judge_history, cases)), {})
 
 
 def memory(folder: Path) -> Report:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -18,7 +19,7 @@ from nsysprof.report.document import (
     Unit,
     make_table,
 )
-from nsysprof.results.latency_history import CaseHistory, HistoryPoint, overlap
+from nsysprof.results.latency_history import CaseHistory, HistoryPoint, HistoryState
 from nsysprof.units import format_ns
 
 _MOST_RUNS = 500
@@ -49,17 +50,12 @@ def history_report(title: str, cases: Sequence[CaseHistory], figures: Mapping[st
 
 def _newest_lines(cases: Sequence[CaseHistory]) -> tuple[str, ...]:
     """Return how the newest run of each case differs from the run before it under the same conditions."""
-    changes, same, unsure, alone = [], 0, 0, 0
+    changes = []
+    states = Counter(case.state for case in cases)
     for case in cases:
         latest = case.latest()
         change = None if latest is None else case.change_pct(*latest)
-        if latest is None or change is None:
-            alone += 1
-        elif overlap(*latest) is None:
-            unsure += 1
-        elif overlap(*latest):
-            same += 1
-        else:
+        if case.state is HistoryState.CHANGED and latest is not None and change is not None:
             changes.append((change, case.name, latest))
     lines = [
         f"{name} takes {abs(change):.1f} % {'longer' if change > 0 else 'less'} than in the run before: "
@@ -68,9 +64,9 @@ def _newest_lines(cases: Sequence[CaseHistory]) -> tuple[str, ...]:
     ]
     counts = (
         (len(changes) - len(lines), "more changed by more than the intervals of both runs"),
-        (same, "did not change by more than the intervals of both runs"),
-        (unsure, "have no intervals"),
-        (alone, "have no time in the newest run, or no earlier run under the same conditions"),
+        (states[HistoryState.SAME], "did not change by more than the intervals of both runs"),
+        (states[HistoryState.UNSURE], "have no intervals"),
+        (states[HistoryState.ALONE], "have no time in the newest run, or no earlier run under the same conditions"),
     )
     return (*lines, *(f"Cases that {what}: {count}." for count, what in counts if count))
 
@@ -90,7 +86,7 @@ def _overview(cases: Sequence[CaseHistory]) -> Table:
             continue
         change = case.change_pct(timed[0], timed[-1]) if len(timed) > 1 else None
         since = Cell(reason="one run under these conditions")
-        since = _change(change, timed[0], timed[-1]) if len(timed) > 1 else since
+        since = _change(change, case.overlaps_oldest) if len(timed) > 1 else since
         rows.append(
             (
                 case.name, len(case.points), _median(timed[-1]), _median(timed[0]),
@@ -112,7 +108,7 @@ def _runs(case: CaseHistory) -> Table:
         last = before.get(point.conditions)
         change = None if last is None else case.change_pct(last, point)
         median = _median(point) if point.median_ns is not None else Cell(reason=point.status)
-        since = Cell(reason="first of these conditions") if last is None else _change(change, last, point)
+        since = Cell(reason="first of these conditions") if last is None else _change(change, point.overlaps_before)
         rows.append((_date((point,)), median, since, point.samples, point.setup))
         if point.median_ns is not None:
             before[point.conditions] = point
@@ -120,10 +116,13 @@ def _runs(case: CaseHistory) -> Table:
     return make_table("", columns, newest[:_MOST_RUNS], total_rows=len(newest), document_rows=_MOST_RUNS)
 
 
-def _change(change_pct: float | None, earlier: HistoryPoint, later: HistoryPoint) -> Cell:
-    """Return a change with a word of caution where it is within what one run spreads."""
+def _change(change_pct: float | None, overlaps: bool | None) -> Cell:
+    """Return a change with a word of caution where it is within what one run spreads.
+
+    overlaps: whether the intervals of both runs overlap; None where one has none.
+    """
     remarks = {None: "(no intervals)", True: "(intervals overlap)", False: ""}
-    return Cell(change_pct, is_signed=True, remark=remarks[overlap(earlier, later)])
+    return Cell(change_pct, is_signed=True, remark=remarks[overlaps])
 
 
 def describe_history(case: CaseHistory) -> str:

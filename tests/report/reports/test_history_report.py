@@ -1,5 +1,6 @@
 """What the pages of a results database say."""
 
+from nsysprof.analysis.comparison.judge_history import judge_history
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.history import write_history
 from nsysprof.report.reports.history_report import describe_history, history_report
@@ -12,7 +13,9 @@ def point(day, median, conditions="h", spread=0.02):
     return HistoryPoint(f"2026-01-{day:02}T10:00:00Z", status, median, *bounds, 30, conditions, f"H200, {conditions}")
 
 
-FLASH = CaseHistory("flash S=512", (point(1, 9000.0, "old"), point(2, 1000.0), point(3, None), point(4, 1500.0)))
+FLASH = judge_history(
+    CaseHistory("flash S=512", (point(1, 9000.0, "old"), point(2, 1000.0), point(3, None), point(4, 1500.0)))
+)
 MATH = CaseHistory("math S=512", (point(1, None),))
 
 
@@ -26,7 +29,7 @@ def test_changes_are_given_between_equal_conditions_alone():
 
 
 def test_a_change_within_the_intervals_is_said_to_be_one():
-    case = CaseHistory("a", (point(1, 1000.0, spread=0.3), point(2, 1100.0, spread=0.3)))
+    case = judge_history(CaseHistory("a", (point(1, 1000.0, spread=0.3), point(2, 1100.0, spread=0.3))))
     assert "(intervals overlap)" in render_markdown(history_report("all.db", (case,), {}))
     assert "(intervals overlap)" not in render_markdown(history_report("all.db", (FLASH,), {}))
 
