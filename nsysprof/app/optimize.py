@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nsysprof.analysis.sampling.judge_attempt import check_prediction, is_better
 from nsysprof.app.measuring.bench import dated_bench_folder
 from nsysprof.app.measuring.bench_program import (
     ProgramBenchRequest,
@@ -35,9 +36,7 @@ from nsysprof.files.json_file import encode_json
 from nsysprof.files.output import write_whole
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import Note, make_note
-from nsysprof.results.comparison import LatencyVerdict
 from nsysprof.results.programs.optimization import Attempt, Optimization, OptimizeStep, PredictedGain
-from nsysprof.results.programs.program_runs import ProgramComparison, Sameness
 
 if TYPE_CHECKING:
     from nsysprof.results.analysis import Analysis
@@ -251,7 +250,7 @@ class _Session:
         self.attempts.append(
             Attempt(
                 candidate.name, candidate.why, candidate.setting, candidate.paste, candidate.predicted, found,
-                better, name,
+                better, name, check_prediction(candidate.predicted, found.change),
             )
         )  # fmt: skip
 
@@ -281,12 +280,6 @@ class _Session:
 
 def _is_of_torch(capture: Path) -> bool:
     return (capture / TORCH_TRACE).is_file() and not (capture / NSYS_TRACE).is_file()
-
-
-def is_better(found: ProgramComparison) -> bool:
-    """Return whether the candidate is faster for certain and prints no other values."""
-    different = found.values is not None and found.values.verdict is Sameness.DIFFERENT
-    return found.change.verdict is LatencyVerdict.FASTER and not different
 
 
 def _capture_request(request: OptimizeRequest, out: Path, *, attention: bool) -> ProgramRequest:

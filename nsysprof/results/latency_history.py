@@ -26,7 +26,7 @@ class HistoryPoint:
     median_ns, low_ns, high_ns: the median with its 95 % interval within the run (ns); None where unknown.
     conditions: names what must be equal for two times to be comparable, such as GPU, driver and caches.
     setup: the GPU and torch, in words.
-    overlaps_before: whether the interval overlaps with that of the timed run before it under the same conditions;
+    overlaps_before: whether its interval and the interval of the timed run before it under the same conditions overlap;
     None where one has no interval.
     """
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from nsysprof.analysis.comparison.compare_owners import compare_owners
 from nsysprof.analysis.comparison.compare_ranges import compare_ranges
-from nsysprof.analysis.comparison.judge_history import judge_history
+from nsysprof.analysis.sampling.judge_history import judge_history
 from nsysprof.app import demo as demo_use_case
 from nsysprof.app.trace_analysis.analyze_snapshot import read_memory
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
@@ -60,6 +60,8 @@ from nsysprof.results.programs.optimization import (
     Optimization,
     OptimizeStep,
     PredictedGain,
+    Prediction,
+    Suggestion,
     TunedUse,
 )
 from nsysprof.results.programs.policy_use import PolicyUse
@@ -399,12 +401,12 @@ def optimize() -> Report:
     attempt = Attempt(
         "the policy", "attention in model.py:77", "NSYSPROF_POLICY=policy.json", 'with nsysprof.policy("policy.json"):',
         PredictedGain(20.0, 17.5, 22.0, "step", "a replay of the trace"), program_runs(), True, "policy",
+        Prediction.GAINED_MORE,
     )  # fmt: skip
     steps = (OptimizeStep("record", 12.5, "3 steps"), OptimizeStep("tune", 61.0, "1 shape"))
+    suggestions = (Suggestion("pageable-copies", "Pin the copies."),)
     return optimize_report(
-        Optimization(
-            ("python", "train.py"), uses, 25.0, tuned, (attempt,), ("Pin the copies.",), steps, (WARNING,), "p.json"
-        )
+        Optimization(("python", "train.py"), uses, 25.0, tuned, (attempt,), suggestions, steps, (WARNING,), "p.json")
     )
 
 

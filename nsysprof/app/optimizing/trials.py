@@ -9,9 +9,9 @@ from nsysprof.app.measuring.bench_program import ProgramSide, parse_program_side
 from nsysprof.app.optimizing.program_attention import ProgramFacts, allocates_in_loops, wants_tf32
 from nsysprof.app.optimizing.tune_uses import TunedProgram
 from nsysprof.capture.user_program.time_program import ATTN_IMPLEMENTATION
-from nsysprof.results.programs.optimization import PredictedGain
+from nsysprof.results.programs.optimization import UNFUSED_ATTENTION, PredictedGain, Suggestion
 
-_UNFUSED = "unfused-attention"
+_OPTIMIZER = "unfused-optimizer"
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def _settings(facts: ProgramFacts) -> list[Trial]:
                 ProgramSide(((ATTN_IMPLEMENTATION, "sdpa"),)),
                 f"{ATTN_IMPLEMENTATION}=sdpa",
                 'model = AutoModel.from_pretrained(NAME, attn_implementation="sdpa")  # or in the config',
-                facts.findings.get(_UNFUSED),
+                facts.findings.get(UNFUSED_ATTENTION),
             )
         )
     if wants_tf32(facts):
@@ -105,20 +105,22 @@ def _wanted(tries: Sequence[str]) -> list[Trial]:
 
 def wants_sdpa(facts: ProgramFacts) -> bool:
     """Return whether transformers wrote attention out that its own sdpa may fuse."""
-    return _UNFUSED in facts.findings and "transformers" in facts.libraries
+    return UNFUSED_ATTENTION in facts.findings and "transformers" in facts.libraries
 
 
-def list_suggestions(facts: ProgramFacts) -> tuple[str, ...]:
+def list_suggestions(facts: ProgramFacts) -> tuple[Suggestion, ...]:
     """Return what findings suggest that was not tried from outside."""
     found = []
-    if _UNFUSED in facts.findings and not wants_sdpa(facts):
-        found.append(
+    if UNFUSED_ATTENTION in facts.findings and not wants_sdpa(facts):
+        text = (
             "The program writes its attention out by hand (unfused-attention): call "
-            f"torch.nn.functional.scaled_dot_product_attention.{_worth(facts.findings[_UNFUSED])}"
+            f"torch.nn.functional.scaled_dot_product_attention.{_worth(facts.findings[UNFUSED_ATTENTION])}"
         )
-    if "unfused-optimizer" in facts.findings:
-        worth = _worth(facts.findings["unfused-optimizer"])
-        found.append(f"The optimizer launches many small kernels (unfused-optimizer): give it fused=True.{worth}")
+        found.append(Suggestion(UNFUSED_ATTENTION, text))
+    if _OPTIMIZER in facts.findings:
+        worth = _worth(facts.findings[_OPTIMIZER])
+        text = f"The optimizer launches many small kernels (unfused-optimizer): give it fused=True.{worth}"
+        found.append(Suggestion(_OPTIMIZER, text))
     return tuple(found)
 
 

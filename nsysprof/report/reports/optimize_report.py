@@ -21,11 +21,17 @@ from nsysprof.report.document import (
 from nsysprof.report.reports.program_report import comparison_line, detail_lines
 from nsysprof.report.sections.wording import count_of
 from nsysprof.results.comparison import LatencyVerdict
-from nsysprof.results.programs.optimization import Attempt, AttentionUse, Optimization
+from nsysprof.results.programs.optimization import UNFUSED_ATTENTION, Attempt, AttentionUse, Optimization, Prediction
 
 # From this many shapes of one line on, they change from step to step.
 _MANY_SHAPES = 8
 _JSON = "optimize.json"
+_MET = {
+    Prediction.NOT_MEASURED: "nothing was measured to compare it with",
+    Prediction.MET: "the measured interval meets that",
+    Prediction.GAINED_MORE: "the measured gain is more than that",
+    Prediction.GAINED_LESS: "the measured gain is less than that",
+}
 
 
 def optimize_report(found: Optimization) -> Report:
@@ -38,7 +44,9 @@ def optimize_report(found: Optimization) -> Report:
     if found.attempts:
         sections.append(Section("What was tried", (_attempt_table(found), *_attempt_parts(found))))
     if found.suggestions:
-        sections.append(Section("What could not be tried from outside", (Lines(found.suggestions),)))
+        sections.append(
+            Section("What could not be tried from outside", (Lines(tuple(each.text for each in found.suggestions)),))
+        )
     return Report(
         "nsysprof optimize",
         (
@@ -74,7 +82,7 @@ def _answer_without_a_gain(found: Optimization) -> str:
     told = "its share of the time is unknown" if share is None else f"attention has {share:.1f} % of the kernels' time"
     if not found.uses:
         told = "no call of attention was seen"
-    if any("(unfused-attention)" in text for text in found.suggestions):
+    if any(each.code == UNFUSED_ATTENTION for each in found.suggestions):
         text = "The program writes its attention out by hand: a fused backend is the first thing to try"
         return f"{text}; {told}. What to change stands below, and it was not tried from outside."
     undecided = sum(use.why == "inconclusive" for use in found.tuned)
@@ -190,18 +198,12 @@ def _attempt_parts(found: Optimization) -> list[Part]:
 
 def _prediction_lines(attempt: Attempt) -> tuple[str, ...]:
     """Return what was predicted before the attempt, and whether the measurement agrees."""
-    expected, change = attempt.predicted, attempt.comparison.change
-    if expected is None:
+    expected = attempt.predicted
+    if expected is None or attempt.prediction is None:
         return ()
     bounds = f"{expected.pct:.1f} % [{expected.low_pct:.1f}, {expected.high_pct:.1f}]"
     text = f"Before it was tried, {expected.by} predicted a {expected.per} to be {bounds} shorter"
-    if change.low is None or change.high is None:
-        return (f"{text}; nothing was measured to compare it with.",)
-    low, high = 100 * (1 - change.high), 100 * (1 - change.low)
-    if low <= expected.high_pct and high >= expected.low_pct:
-        return (f"{text}; the measured interval meets that.",)
-    missed = "more" if low > expected.high_pct else "less"
-    return (f"{text}; the measured gain is {missed} than that.",)
+    return (f"{text}; {_MET[attempt.prediction]}.",)
 
 
 def _step_table(found: Optimization) -> Table:

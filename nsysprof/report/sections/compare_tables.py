@@ -217,11 +217,11 @@ def verdict_line(found: VersionComparison) -> str:
     ranges = [change for change in found.ranges if change.how == "both"]
     if not found.ranges:
         return text
-    said = [f"{sum(change.how == how for change in found.ranges)} {how}" for how in ("appeared", "vanished")]
+    moved = [(sum(change.how == how for change in found.ranges), how) for how in ("appeared", "vanished")]
     more = sum((change.metrics["launches"].change or 0) > 0 for change in ranges)
     less = sum((change.metrics["launches"].change or 0) < 0 for change in ranges)
-    said += [f"{more} with more launches", f"{less} with fewer"]
-    nonzero = [each for each in said if not each.startswith("0 ")]
+    moved += [(more, "with more launches"), (less, "with fewer")]
+    nonzero = [f"{count} {what}" for count, what in moved if count]
     tail = ", ".join(nonzero) if nonzero else "the same launches in all"
     return f"{text} {count_of(len(ranges), 'range')} on both sides; {tail}.".strip()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct
@@ -14,6 +15,8 @@ from nsysprof.results.programs.program_runs import ProgramComparison
 
 # History of the JSON. 1: first.
 FORMAT_VERSION = 1
+# The code of the finding of attention that is written out by hand.
+UNFUSED_ATTENTION = "unfused-attention"
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,23 @@ class PredictedGain:
     by: str
 
 
+class Prediction(StrEnum):
+    """How a measured gain compares with the bounds of the predicted one."""
+
+    MET = "met"
+    GAINED_MORE = "gained more"
+    GAINED_LESS = "gained less"
+    NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """What a finding suggests that cannot be tried from outside. code: of the finding."""
+
+    code: str
+    text: str
+
+
 @dataclass(frozen=True)
 class Attempt:
     """One thing that was tried on the whole program.
@@ -90,6 +110,8 @@ class Attempt:
     # Whether it is better and its values are not different.
     is_better: bool
     folder: str
+    # None where nothing was predicted.
+    prediction: Prediction | None = None
 
 
 @dataclass(frozen=True)
@@ -103,7 +125,7 @@ class Optimization:
     tuned: tuple[TunedUse, ...]
     attempts: tuple[Attempt, ...]
     # What findings suggest that cannot be tried from outside.
-    suggestions: tuple[str, ...]
+    suggestions: tuple[Suggestion, ...]
     steps: tuple[OptimizeStep, ...]
     notes: tuple[Note, ...] = ()
     policy: str | None = None

@@ -30,8 +30,9 @@ def test_attention_by_hand_elsewhere_is_a_suggestion_with_the_same_gain():
     program = facts("unfused-attention", "unfused-optimizer")
     assert list_trials(program, TunedProgram(), "p.json", None, ()) == []
     by_hand, optimizer = list_suggestions(program)
-    assert "A replay predicts 30.0 % [25.0, 33.0] of a step." in by_hand
-    assert "fused=True" in optimizer
+    assert "A replay predicts 30.0 % [25.0, 33.0] of a step." in by_hand.text
+    assert "fused=True" in optimizer.text
+    assert (by_hand.code, optimizer.code) == ("unfused-attention", "unfused-optimizer")
 
 
 def test_the_policy_goes_first_and_wishes_last():

@@ -1,6 +1,6 @@
 """What the pages of a results database say."""
 
-from nsysprof.analysis.comparison.judge_history import judge_history
+from nsysprof.analysis.sampling.judge_history import judge_history
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.history import write_history
 from nsysprof.report.reports.history_report import describe_history, history_report

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nsysprof.analysis.comparison.judge_history import judge_history
+from nsysprof.analysis.sampling.judge_history import judge_history
 from nsysprof.results.latency_history import CaseHistory, HistoryPoint, HistoryState
 
 

@@ -1,0 +1,25 @@
+"""Judge an attempt to make a program faster: whether it helped, and whether that is what was predicted."""
+
+from __future__ import annotations
+
+from nsysprof.results.comparison import LatencyChange, LatencyVerdict
+from nsysprof.results.programs.optimization import PredictedGain, Prediction
+from nsysprof.results.programs.program_runs import ProgramComparison, Sameness
+
+
+def is_better(found: ProgramComparison) -> bool:
+    """Return whether the candidate is faster for certain and prints no other values."""
+    different = found.values is not None and found.values.verdict is Sameness.DIFFERENT
+    return found.change.verdict is LatencyVerdict.FASTER and not different
+
+
+def check_prediction(expected: PredictedGain | None, change: LatencyChange) -> Prediction | None:
+    """Return how the measured gain compares with the bounds of the predicted one; None where none was predicted."""
+    if expected is None:
+        return None
+    if change.low is None or change.high is None:
+        return Prediction.NOT_MEASURED
+    low, high = 100 * (1 - change.high), 100 * (1 - change.low)
+    if low <= expected.high_pct and high >= expected.low_pct:
+        return Prediction.MET
+    return Prediction.GAINED_MORE if low > expected.high_pct else Prediction.GAINED_LESS
