@@ -29,13 +29,10 @@ if TYPE_CHECKING:
     from nsysprof.capture.manifest import Manifest
     from nsysprof.capture.plan import CapturePlan, CountingPlan
     from nsysprof.capture.run import Captured
-    from nsysprof.notes import Loss, Note
+    from nsysprof.notes import Loss
     from nsysprof.results.analysis import Analysis
 
 _COUNTED = "ncu"
-
-# A median whose interval reaches further than this to either side says little (percent); how many cases are named.
-_LEAST_NOISE_PCT, _MOST_NAMED = 10, 4
 
 
 @dataclass(frozen=True)
@@ -238,6 +235,7 @@ def _settle_profiler(profiler: str, device: str, nsys: Path | None) -> str:
 
 def _add_trace(captured: Captured, folder: Path) -> tuple[Loss, ...]:
     """Fill results.csv from the trace, and return what the profiler lost."""
+    from nsysprof.analysis.sampling.noisy_cases import noise_notes
     from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
     from nsysprof.capture.manifest import RESULTS, write_manifest
     from nsysprof.files.output import write_whole
@@ -253,20 +251,6 @@ def _add_trace(captured: Captured, folder: Path) -> tuple[Loss, ...]:
     captured.manifest.notes += noise_notes(results)
     write_manifest(folder, captured.manifest)
     return analysis.losses
-
-
-def noise_notes(results: pd.DataFrame) -> list[Note]:
-    """Return a note about the cases whose latency the machine was too noisy to tell; results: as results.csv."""
-    from nsysprof.notes import make_note
-
-    known = results[results["latency_ci_high_ns"].notna()]
-    widest = (known["latency_ci_high_ns"] - known["latency_ci_low_ns"]).astype(float) / 2
-    names = known["range"][(100 * widest > _LEAST_NOISE_PCT * known["latency_median_ns"].astype(float)).to_numpy()]
-    if not len(names):
-        return []
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    cases = ", ".join(map(str, names[:_MOST_NAMED])) + more
-    return [make_note("noisy-machine", cases=cases, least_pct=_LEAST_NOISE_PCT)]
 
 
 def _fill(folder: Path, analysis: Analysis, captured: Captured, trace: Path) -> pd.DataFrame:
