@@ -24,7 +24,7 @@ from nsysprof.nsight.ncu import probe_counters
 from nsysprof.nsight.nsys import explain_profile_failure, profile_argv, run_export
 from nsysprof.nsight.run_tool import run_tool
 from nsysprof.results.checks.machine_check import Check, State
-from nsysprof.results.checks.probe_result import ProbeResult, Verdict
+from nsysprof.results.checks.probe_result import ProbeResult, ProbeVerdict
 from nsysprof.units import format_bytes
 
 _TRY_S = 180.0
@@ -199,18 +199,18 @@ def _probes(gpus: list[dict[str, Any]], say: Callable[[str], None]) -> Iterator[
         for variant in variants_of(nsys, everything=True):
             say(f"nsys: {variant.name} ({' '.join(variant.options) or 'usual options'})")
             results.append(run_probe(nsys, variant))
-            if results[-1].verdict is Verdict.UNKNOWN:
+            if results[-1].verdict is ProbeVerdict.UNKNOWN:
                 yield Check("nsys options", State.WARNING, f"could not be tried: {results[-1].text}")
                 return
         names = tuple(gpu["name"] for gpu in gpus)
         write_probes(probe_key(tool_version(nsys), gpus[0]["driver_version"], names), tuple(results))
         for result in results:
-            yield _probe_check(result, has_way=any(each.verdict is Verdict.COMPLETE for each in results))
+            yield _probe_check(result, has_way=any(each.verdict is ProbeVerdict.COMPLETE for each in results))
 
 
 def _probe_check(result: ProbeResult, *, has_way: bool) -> Check:
     name = f"nsys {result.name}"
-    if result.verdict is Verdict.COMPLETE:
+    if result.verdict is ProbeVerdict.COMPLETE:
         return Check(name, State.OK, f"{result.text} in {result.seconds:.1f} s")
     fix = (
         f"Do not use {' '.join(result.options)} here." if result.options else "capture uses the next that is complete."

@@ -31,11 +31,6 @@ class PowerWatch:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="nsysprof-power", daemon=True)
 
-    @property
-    def can_read(self) -> bool:
-        """Return whether the GPUs have counters that can be read."""
-        return self._read is not None
-
     def __enter__(self) -> PowerWatch:
         if self._read is not None:
             self._thread.start()

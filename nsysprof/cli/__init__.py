@@ -33,7 +33,6 @@ from nsysprof.cli.terminal.standard_streams import ForgivingStream, forgive_stre
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError
 from nsysprof.files.written_by import VERSION
 
-_INTERNAL_ERROR = 70  # EX_SOFTWARE
 # The class of typer's own errors, which typer does not name in public.
 _BAD_COMMAND_LINE = next(each for each in typer.BadParameter.__mro__ if each.__name__ == "ClickException")
 

@@ -22,7 +22,7 @@ from nsysprof.nsight.nsys import (
     run_export,
 )
 from nsysprof.nsight.run_tool import run_tool
-from nsysprof.results.checks.probe_result import ProbeResult, Verdict
+from nsysprof.results.checks.probe_result import ProbeResult, ProbeVerdict
 
 _PROGRAM = Path(__file__).parents[2] / "workload" / "probe_program.py"
 _TRY_S = 120.0
@@ -90,7 +90,7 @@ def run_probe(nsys: Path, variant: Variant) -> ProbeResult:
     """Record the program with these options and return what was recorded of it."""
     began = time.monotonic()
 
-    def result(verdict: Verdict, text: str, expected: int = 0, recorded: int = 0) -> ProbeResult:
+    def result(verdict: ProbeVerdict, text: str, expected: int = 0, recorded: int = 0) -> ProbeResult:
         return ProbeResult(
             variant.name, variant.options, verdict, text, expected, recorded, round(time.monotonic() - began, 2)
         )
@@ -101,18 +101,18 @@ def run_probe(nsys: Path, variant: Variant) -> ProbeResult:
         try:
             done = run_tool(profile_argv(nsys, report.with_suffix(""), program, variant.options), timeout_s=_TRY_S)
         except ToolFailedError as error:
-            return result(Verdict.FAILED, error.text)
+            return result(ProbeVerdict.FAILED, error.text)
         did = _read_counts(counts)
         if "main" not in did:
             said = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("no CUDA")]
             if said:
-                return result(Verdict.UNKNOWN, said[-1])
-            return result(Verdict.FAILED, explain_profile_failure(done.returncode, done.stdout + done.stderr).text)
+                return result(ProbeVerdict.UNKNOWN, said[-1])
+            return result(ProbeVerdict.FAILED, explain_profile_failure(done.returncode, done.stdout + done.stderr).text)
         if not report.exists():
-            return result(Verdict.FAILED, explain_profile_failure(done.returncode, done.stdout + done.stderr).text)
+            return result(ProbeVerdict.FAILED, explain_profile_failure(done.returncode, done.stdout + done.stderr).text)
         _, failure = run_export(nsys, report, trace, timeout_s=_TRY_S)
         if failure is not None:
-            return result(Verdict.FAILED, failure.text)
+            return result(ProbeVerdict.FAILED, failure.text)
         return result(*_compare(did, trace, variant))
 
 
@@ -122,7 +122,7 @@ def run_ladder(nsys: Path, say: Callable[[str], None]) -> tuple[ProbeResult, ...
     for variant in variants_of(nsys, everything=False):
         say(f"trying nsys once on this machine: {variant.name}")
         results.append(run_probe(nsys, variant))
-        if results[-1].verdict in (Verdict.COMPLETE, Verdict.UNKNOWN):
+        if results[-1].verdict in (ProbeVerdict.COMPLETE, ProbeVerdict.UNKNOWN):
             break
     return tuple(results)
 
@@ -134,10 +134,10 @@ def choose_options(results: Sequence[ProbeResult]) -> tuple[tuple[str, ...], Pro
     """
     by_name = {each.name: each for each in results}
     usual = by_name.get(USUAL.name)
-    if usual is None or usual.verdict in (Verdict.COMPLETE, Verdict.UNKNOWN):
+    if usual is None or usual.verdict in (ProbeVerdict.COMPLETE, ProbeVerdict.UNKNOWN):
         return (), None
     found = (by_name[each.name] for each in LADDER if each.name in by_name)
-    best = next((each for each in found if each.verdict is Verdict.COMPLETE), None)
+    best = next((each for each in found if each.verdict is ProbeVerdict.COMPLETE), None)
     return (best.options if best else ()), usual
 
 
@@ -149,7 +149,7 @@ def _read_counts(path: Path) -> dict[str, dict[str, int]]:
     return found
 
 
-def _compare(did: Mapping[str, Mapping[str, int]], trace: Path, variant: Variant) -> tuple[Verdict, str, int, int]:
+def _compare(did: Mapping[str, Mapping[str, int]], trace: Path, variant: Variant) -> tuple[ProbeVerdict, str, int, int]:
     """Return the verdict, its reason, and how many kernels and graphs were to be recorded and were."""
     expected_all, recorded_all, gone = 0, 0, []
     launched, nodes, graphs = _count(trace)
@@ -167,8 +167,8 @@ def _compare(did: Mapping[str, Mapping[str, int]], trace: Path, variant: Variant
             if recorded != expected:
                 gone.append(f"{recorded} of {expected} {what} of the {name} process")
     if gone:
-        return Verdict.LOST, f"recorded {'; '.join(gone)}", expected_all, recorded_all
-    return Verdict.COMPLETE, f"{recorded_all} of {expected_all} recorded", expected_all, recorded_all
+        return ProbeVerdict.LOST, f"recorded {'; '.join(gone)}", expected_all, recorded_all
+    return ProbeVerdict.COMPLETE, f"{recorded_all} of {expected_all} recorded", expected_all, recorded_all
 
 
 def _count(trace: Path) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:

@@ -9,7 +9,7 @@ from typing import Any
 from nsysprof.capture.self_check.probe import choose_options, run_ladder
 from nsysprof.capture.self_check.probe_cache import probe_key, read_probes, write_probes
 from nsysprof.notes import Note, make_note
-from nsysprof.results.checks.probe_result import ProbeResult, Verdict
+from nsysprof.results.checks.probe_result import ProbeResult, ProbeVerdict
 
 
 def settle_options(
@@ -40,7 +40,7 @@ def known_probes(
     if results or not may_try:
         return results
     results = run_ladder(nsys, say)
-    if all(each.verdict is not Verdict.UNKNOWN for each in results):
+    if all(each.verdict is not ProbeVerdict.UNKNOWN for each in results):
         write_probes(key, results)
     return results
 

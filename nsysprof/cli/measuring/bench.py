@@ -29,7 +29,6 @@ EXAMPLES = (
     "nsysprof bench --candidate policy.json --fail-on slower:3% -- python train.py",
     r"nsysprof bench --candidate A=1 --value-pattern 'loss ([-+.\deE]+)' -- python train.py",
 )
-_OF_PROGRAM = "A program instead of the grid"
 _FOR_BOTH = (
     "program", "processes", "baseline", "candidate", "fail_on", "margin", "case_timeout", "out", "force", "dry_run",
     "as_json",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Verdict(StrEnum):
+class ProbeVerdict(StrEnum):
     """What a trial showed."""
 
     COMPLETE = "complete"
@@ -23,7 +23,7 @@ class ProbeResult:
 
     name: str
     options: tuple[str, ...]
-    verdict: Verdict
+    verdict: ProbeVerdict
     # What was recorded, or why nothing was.
     text: str
     # Kernels and whole graphs that the program ran, and that the trace has.

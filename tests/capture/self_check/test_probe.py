@@ -6,7 +6,7 @@ import pytest
 
 from nsysprof.capture.self_check import probe
 from nsysprof.capture.self_check.probe import choose_options, run_ladder, run_probe, variants_of
-from nsysprof.results.checks.probe_result import Verdict
+from nsysprof.results.checks.probe_result import ProbeVerdict
 from tests.builders.build_trace import OTHER_PID, TraceBuilder
 from tests.builders.stand_in_nsys import recorded_options, write_stand_in
 
@@ -47,7 +47,7 @@ def test_a_complete_recording_and_one_that_lost_each_kind_of_work(tmp_path, prog
     for name, (changes, said) in cases.items():
         nsys = write_stand_in(tmp_path / name, [("", trace(tmp_path / f"{name}.sqlite", **changes))])
         result = run_probe(nsys, probe.USUAL)
-        assert (result.verdict is Verdict.COMPLETE) == (not said), result
+        assert (result.verdict is ProbeVerdict.COMPLETE) == (not said), result
         assert said in result.text
     assert (result.expected, result.recorded) == (9, 7)
 
@@ -55,8 +55,8 @@ def test_a_complete_recording_and_one_that_lost_each_kind_of_work(tmp_path, prog
 def test_whole_graphs_are_counted_as_such(tmp_path, program):
     nsys = write_stand_in(tmp_path / "n", [("", trace(tmp_path / "t.sqlite", nodes=0, whole=2))])
     (whole,) = (each for each in probe.ON_REQUEST if each.name == "graphs-as-wholes")
-    assert run_probe(nsys, whole).verdict is Verdict.COMPLETE
-    assert run_probe(nsys, probe.USUAL).verdict is Verdict.LOST
+    assert run_probe(nsys, whole).verdict is ProbeVerdict.COMPLETE
+    assert run_probe(nsys, probe.USUAL).verdict is ProbeVerdict.LOST
 
 
 def test_the_ladder_ends_at_the_richest_that_loses_nothing(tmp_path, program):
@@ -64,8 +64,8 @@ def test_the_ladder_ends_at_the_richest_that_loses_nothing(tmp_path, program):
     nsys = write_stand_in(tmp_path / "n", [("memory-usage=true", bad), ("", good)], help_text="cuda-sw")
     results = run_ladder(nsys, lambda _text: None)
     assert [(each.name, each.verdict) for each in results] == [
-        ("usual", Verdict.LOST),
-        ("without-memory", Verdict.COMPLETE),
+        ("usual", ProbeVerdict.LOST),
+        ("without-memory", ProbeVerdict.COMPLETE),
     ]
     options, usual = choose_options(results)
     assert options == ("--cuda-memory-usage=false",)
@@ -77,7 +77,7 @@ def test_hardware_tracing_that_fails_is_replaced_by_software(tmp_path, program):
     good = trace(tmp_path / "g.sqlite")
     nsys = write_stand_in(tmp_path / "n", [("cuda-sw", good), ("", None)], help_text="cuda-hw, cuda-sw, nvtx")
     results = run_ladder(nsys, lambda _text: None)
-    assert [each.verdict for each in results] == [Verdict.FAILED, Verdict.FAILED, Verdict.COMPLETE]
+    assert [each.verdict for each in results] == [ProbeVerdict.FAILED, ProbeVerdict.FAILED, ProbeVerdict.COMPLETE]
     assert choose_options(results)[0] == ("--trace=cuda-sw,nvtx",)
     names = {each.name for each in variants_of(write_stand_in(tmp_path / "old", []), everything=True)}
     assert "software" not in names, "this nsys does not have it"
@@ -96,6 +96,6 @@ def test_a_program_without_a_gpu_says_nothing_of_nsys(tmp_path, monkeypatch):
     monkeypatch.setattr(probe, "_PROGRAM", path)
     nsys = write_stand_in(tmp_path / "n", [("", trace(tmp_path / "t.sqlite"))])
     result = run_probe(nsys, probe.USUAL)
-    assert (result.verdict, result.text) == (Verdict.UNKNOWN, "no CUDA: cuInit failed with 100")
+    assert (result.verdict, result.text) == (ProbeVerdict.UNKNOWN, "no CUDA: cuInit failed with 100")
     assert choose_options([result]) == ((), None)
     assert json.loads(json.dumps(result.options)) == []

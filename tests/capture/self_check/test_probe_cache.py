@@ -1,12 +1,12 @@
 import pytest
 
 from nsysprof.capture.self_check.probe_cache import cache_folder, probe_key, read_probes, write_probes
-from nsysprof.results.checks.probe_result import ProbeResult, Verdict
+from nsysprof.results.checks.probe_result import ProbeResult, ProbeVerdict
 
 KEY = probe_key("2025.3.1", "580", ("H200", "H200"))
 
 
-def result(name="usual", verdict=Verdict.COMPLETE):
+def result(name="usual", verdict=ProbeVerdict.COMPLETE):
     return ProbeResult(name, (), verdict, "text", 5, 5, 1.0)
 
 
@@ -19,11 +19,11 @@ def cache(tmp_path, monkeypatch):
 def test_results_are_kept_for_one_machine_and_nsys(cache):
     assert read_probes(KEY) == ()
     assert write_probes(KEY, (result(),))
-    assert write_probes(KEY, (result("forks", Verdict.LOST),))
+    assert write_probes(KEY, (result("forks", ProbeVerdict.LOST),))
     assert {each.name: each.verdict for each in read_probes(KEY)} == {"usual": "complete", "forks": "lost"}
     for other in (("2026.1", "580", ("H200",)), ("2025.3.1", "590", ("H200",)), ("2025.3.1", "580", ("A100",))):
         assert read_probes(probe_key(*other)) == ()
-    assert write_probes(KEY, (result(verdict=Verdict.LOST),))
+    assert write_probes(KEY, (result(verdict=ProbeVerdict.LOST),))
     assert {each.name: each.verdict for each in read_probes(KEY)} == {"usual": "lost", "forks": "lost"}
 
 

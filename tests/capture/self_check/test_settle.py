@@ -1,11 +1,11 @@
 import pytest
 
 from nsysprof.capture.self_check import settle
-from nsysprof.results.checks.probe_result import ProbeResult, Verdict
+from nsysprof.results.checks.probe_result import ProbeResult, ProbeVerdict
 
 MACHINE = {"gpu_name": "H200", "gpu_count": 1, "driver_version": "580", "nsys_version": "2025.3.1"}
-LOST = ProbeResult("usual", (), Verdict.LOST, "recorded 0 of 60 kernels of the main process", 60, 0, 3.0)
-GOOD = ProbeResult("without-memory", ("--cuda-memory-usage=false",), Verdict.COMPLETE, "all", 60, 60, 3.0)
+LOST = ProbeResult("usual", (), ProbeVerdict.LOST, "recorded 0 of 60 kernels of the main process", 60, 0, 3.0)
+GOOD = ProbeResult("without-memory", ("--cuda-memory-usage=false",), ProbeVerdict.COMPLETE, "all", 60, 60, 3.0)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_without_a_gpu_nothing_is_tried(machine):
 
 
 def test_what_says_nothing_is_not_kept(machine):
-    unknown = ProbeResult("usual", (), Verdict.UNKNOWN, "no CUDA", 0, 0, 1.0)
+    unknown = ProbeResult("usual", (), ProbeVerdict.UNKNOWN, "no CUDA", 0, 0, 1.0)
     for count in (1, 2):
         assert machine((unknown,)) == ((), [], count)
 
