@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -136,17 +135,16 @@ def import_again(nsys: Path, report: Path, log: Path) -> Step | None:
     started = time.monotonic_ns()
     try:
         with log.open("ab") as stream:
-            code = subprocess.run(
-                argv, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT, check=False
-            ).returncode
-    except OSError:
+            done = run_tool(argv)
+            stream.write((done.stdout + done.stderr).encode())
+    except (ToolFailedError, OSError):
         return None
-    if code == 0 and made.is_file() and made.stat().st_size:
+    if done.returncode == 0 and made.is_file() and made.stat().st_size:
         made.replace(report)
         recording.unlink()
     else:
         made.unlink(missing_ok=True)
-    return Step("import again", tuple(argv), code, time.monotonic_ns() - started)
+    return Step("import again", tuple(argv), done.returncode, time.monotonic_ns() - started)
 
 
 def run_export(
