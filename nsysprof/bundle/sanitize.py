@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +72,6 @@ class SanitizeReport:
     dropped_strings: int = 0
     redacted_texts: int = 0
     secrets_searched: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def join_reports(reports: Sequence[SanitizeReport]) -> SanitizeReport:

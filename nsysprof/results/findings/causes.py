@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from nsysprof.files.json_file import json_value
 from nsysprof.results.column_registry.analysis_columns import FINDINGS, IDLE
 
 IDLE_COLUMNS = IDLE.names
@@ -138,4 +139,4 @@ class WhatIf:
 
     def to_json(self) -> dict[str, Any]:
         """Return what --json prints."""
-        return {"format_version": 1, **asdict(self)}
+        return {"format_version": 1, **json_value(self)}
