@@ -46,7 +46,7 @@ def what_if(request: WhatIfRequest, progress: Progress = SILENT) -> WhatIfResult
             ranges = attribute(tables).attributed.ranges
             names = [str(name) for name in ranges["name"].unique()]
             questions = (*questions, *(_of_ranges(names, text, factor) for text, factor in request.ranges))
-            return WhatIfResult(ask(tables, tables.launch, ranges, questions, policy))
+            return WhatIfResult(ask(tables, ranges, questions, policy))
 
 
 def _with_a_rank_like_its_peers(

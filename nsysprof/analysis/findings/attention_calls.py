@@ -30,15 +30,15 @@ _DTYPE_NAMES = ("", "bf16", "fp16")
 _INTEGERS = {"B": "batch", "H": "heads", "KV": "kv_heads", "D": "head_dim"}
 
 
-def list_attention(tables: Tables, launch: Ints, ranges: pd.DataFrame) -> pd.DataFrame:
+def list_attention(tables: Tables, ranges: pd.DataFrame) -> pd.DataFrame:
     """Return one row for each range, backend, pass and data type, with the columns of attention.csv.
 
-    launch: the call of each row of work, or -1. ranges: instances, as made by the attribution. Shapes are known only of
-    ranges that nsysprof's own captures name. The kernels of calls that `capture --attention` recorded are those of
-    their ranges; of all other work, those that are attention by their names and order.
+    ranges: instances, as made by the attribution. Shapes are known only of ranges that nsysprof's own
+    captures name. The kernels of calls that `capture --attention` recorded are those of their ranges; of all other
+    work, those that are attention by their names and order.
     """
-    called = list_calls(tables, launch, ranges)
-    rest = _list_by_kernels(tables, launch, ranges, called.is_inside)
+    called = list_calls(tables, tables.launch, ranges)
+    rest = _list_by_kernels(tables, tables.launch, ranges, called.is_inside)
     if len(called.table) == 0:
         return rest
     table = called.table if len(rest) == 0 else pd.concat([called.table, rest], ignore_index=True)

@@ -25,7 +25,7 @@ from nsysprof.analysis.steps.find_steps import Steps, is_grid
 from nsysprof.attention.policy_file import PolicyFile
 from nsysprof.results.findings.causes import LEAST_SHARE, Finding, Findings
 from nsysprof.results.findings.stack_samples import StackSamples
-from nsysprof.trace.schema import Int64s, Ints, Tables
+from nsysprof.trace.schema import Int64s, Tables
 
 # It lets work run beside other work, so that it can save more than the time for which nothing runs.
 _SIDE_BY_SIDE = "stream-dependency"
@@ -51,7 +51,6 @@ class _Saved:
 
 def find_causes(
     tables: Tables,
-    launch: Ints,
     ranges: pd.DataFrame,
     ledger: Ledger,
     steps: Steps | None,
@@ -63,7 +62,7 @@ def find_causes(
     policy: which attention backends were measured to be the fastest; None for nothing known.
     stacks: samples of the threads' stacks, which give findings their lines.
     """
-    graph = None if steps is None else build_graph(tables, launch, ledger.classes, steps)
+    graph = None if steps is None else build_graph(tables, tables.launch, ledger.classes, steps)
     if graph is None or steps is None:
         return None
     situation = look_at(tables, graph, ledger.classes, ranges, steps)

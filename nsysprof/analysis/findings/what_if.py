@@ -22,7 +22,7 @@ from nsysprof.arrays import Floats
 from nsysprof.attention.policy_file import PolicyFile
 from nsysprof.errors import UsageError
 from nsysprof.results.findings.causes import WhatIf, WhatIfAnswer, WhatIfQuestion
-from nsysprof.trace.schema import Bools, Ints, Tables
+from nsysprof.trace.schema import Bools, Tables
 
 _ADVICE = {
     "attention-backend": "The policy must be of the trace's GPU and have a faster backend for a shape that the trace "
@@ -32,7 +32,6 @@ _ADVICE = {
 
 def ask(
     tables: Tables,
-    launch: Ints,
     ranges: pd.DataFrame,
     questions: tuple[WhatIfQuestion, ...],
     policy: PolicyFile | None = None,
@@ -43,7 +42,8 @@ def ask(
 
     policy: which attention backends were measured to be the fastest; None for nothing known.
     """
-    steps = find_steps(tables, launch, ranges)
+    launch = tables.launch
+    steps = find_steps(tables, ranges)
     classes = classify_calls(tables, launch)
     graph = None if steps is None else build_graph(tables, launch, classes, steps)
     if graph is None or steps is None:

@@ -39,12 +39,13 @@ class Ledger:
     notes: tuple[Note, ...]
 
 
-def keep_ledger(tables: Tables, launch: Ints, ranges: pd.DataFrame, lost: Bools | None = None) -> Ledger:
+def keep_ledger(tables: Tables, ranges: pd.DataFrame, lost: Bools | None = None) -> Ledger:
     """Return the ledger of a trace.
 
-    launch: the call of each row of work, or -1. ranges: instances with name, start_ns, end_ns, global_pid. lost: for
-    each call, whether it launched work that is not in the trace; None: no call did.
+    ranges: instances with name, start_ns, end_ns, global_pid. lost: for each call, whether it launched
+    work that is not in the trace; None: no call did.
     """
+    launch = tables.launch
     classes = classify_calls(tables, launch)
     threads = follow_threads(tables, classes)
     gaps = find_gaps(tables.work)

@@ -117,7 +117,7 @@ def summarize(
         step_times=why.step_times,
         losses=whole.losses,
         lost_kernels=whole.is_lost,
-        attention=list_attention(tables, tables.launch, attributed.ranges),
+        attention=list_attention(tables, attributed.ranges),
         memory_owners=list_owners(found.memory, attributed.ranges),
     )
 
@@ -161,9 +161,9 @@ class _Explained:
 def _explain(tables: Tables, found: Attribution, policy: PolicyFile | None, stacks: StackSamples | None) -> _Explained:
     ranges = found.attributed.ranges
     lost = None if tables.calls is None else found.launches & ~found.launching
-    ledger = keep_ledger(tables, tables.launch, ranges, lost)
-    steps = find_steps(tables, tables.launch, ranges)
-    findings = find_causes(tables, tables.launch, ranges, ledger, steps, policy, stacks)
+    ledger = keep_ledger(tables, ranges, lost)
+    steps = find_steps(tables, ranges)
+    findings = find_causes(tables, ranges, ledger, steps, policy, stacks)
     return _Explained(ledger, findings, time_steps(tables, steps, ledger))
 
 

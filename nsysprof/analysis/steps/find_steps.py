@@ -73,13 +73,14 @@ class Steps:
         return int(self.starts_ns[-1])
 
 
-def find_steps(tables: Tables, launch: Ints, ranges: pd.DataFrame) -> Steps | None:
+def find_steps(tables: Tables, ranges: pd.DataFrame) -> Steps | None:
     """Return the steady part of a trace; None where nothing ran.
 
-    launch: the call of each row of work, or -1. ranges: instances with name, start_ns, end_ns, global_tid.
+    ranges: instances with name, start_ns, end_ns, global_tid.
     """
     if len(tables.work) == 0:
         return None
+    launch = tables.launch
     found = _step_range(tables, launch, ranges)
     if found is not None:
         return found

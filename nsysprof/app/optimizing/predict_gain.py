@@ -53,7 +53,7 @@ def predict_gain(
                 if not factors:
                     return None
                 question = WhatIfQuestion("the policy", "", range_factors=factors)
-                return gain_of(ask(tables, tables.launch, ranges, (question,)))
+                return gain_of(ask(tables, ranges, (question,)))
     except NsysprofError:  # no calls, or no work within these ranges
         return None
 

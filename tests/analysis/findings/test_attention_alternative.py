@@ -161,8 +161,8 @@ def test_what_if_takes_the_measured_time_of_a_policy(tmp_path):
     with open_trace(recorded().write(tmp_path / "t.sqlite")) as trace:
         tables = read_tables(trace)
         ranges = attribute(tables).attributed.ranges
-        answer = ask(tables, tables.launch, ranges, (question,), policy)
+        answer = ask(tables, ranges, (question,), policy)
         assert answer.together.step_ns == pytest.approx(answer.replayed_ns - 1_500 * US, rel=0.01)
         with pytest.raises(UsageError, match="nothing that --policy") as refused:
-            ask(tables, tables.launch, ranges, (question,), None)
+            ask(tables, ranges, (question,), None)
     assert "capture --attention" in refused.value.next_step

@@ -23,7 +23,7 @@ def answer(tmp_path):
         with open_trace(builder.write(path)) as trace:
             tables = read_tables(trace)
             found = attribute(tables)
-            return ask(tables, tables.launch, found.attributed.ranges, questions)
+            return ask(tables, found.attributed.ranges, questions)
 
     return run
 
