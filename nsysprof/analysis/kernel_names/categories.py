@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import re
 
-CATEGORIES = (
-    "attention", "gemm", "fft", "softmax", "reduction", "elementwise", "copy", "fill", "nccl", "wait", "other",
-)  # fmt: skip
-
 # First match wins: an attention kernel built on CUTLASS has "gemm" in its template arguments.
 _PATTERNS = tuple(
     (category, re.compile(pattern, re.IGNORECASE))
