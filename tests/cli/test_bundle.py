@@ -353,6 +353,8 @@ def test_a_real_capture_is_shared_without_its_secrets(real_capture: Path, tmp_pa
     assert b"RUN::backend_1::S32" in everything
     summary = json.loads(run("analyze", tmp_path / "run.zip", "--out", tmp_path / "a", "--json").stdout)
     original = json.loads(run("analyze", real_capture, "--out", tmp_path / "b", "--json").stdout)
+    # A note about the cost of recording names the slowed ranges, and the sanitizer renames one of them.
+    original = json.loads(json.dumps(original).replace("acme:attn", "backend_1"))
     for key in ("totals", "coverage", "notes"):
         assert summary[key] == original[key]
 
