@@ -179,7 +179,7 @@ def _test(pair: MeasuredPair, prior: Prior, floor: float, settings: Settings, un
         low=low,
         high=high,
         p_blocks=None if found is None else found.p,
-        p_units=_p_ofunits_of(pair, error),
+        p_units=_p_of_units(pair, error),
         delta=None if found is None else found.delta,
         floor_pct=own,
         margin_pct=settings.margin_pct,
@@ -214,7 +214,7 @@ def _run_error(pair: MeasuredPair) -> float:
     return float(np.log1p(pair.run_floor_pct / 100) / NORMAL_95)
 
 
-def _p_ofunits_of(pair: MeasuredPair, error: tuple[float, float]) -> float:
+def _p_of_units(pair: MeasuredPair, error: tuple[float, float]) -> float:
     distance = abs(float(pair.candidate.levels.mean() - pair.baseline.levels.mean()))
     if error[0] == 0:
         return 1.0 if distance == 0 else 0.0

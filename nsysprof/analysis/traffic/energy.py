@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nsysprof.arrays import Floats
+from nsysprof.analysis.idle_time.intervals_within import measure, union_of_groups
 from nsysprof.results.power_samples import GpuEnergy, RangeEnergy
 from nsysprof.trace.schema import DeviceRow, Int64s
 
@@ -46,37 +46,17 @@ def energy_in_groups(energy: GpuEnergy, start_ns: Int64s, end_ns: Int64s, group:
     spent = np.diff(counter) / _MJ_PER_J
     power = spent / length
     least, most = float(power.min()), float(power.max())
-    order = np.argsort(group, kind="stable")
-    edges = np.searchsorted(group[order], np.arange(groups + 1))
+    owner, starts, ends = union_of_groups(group, start_ns, end_ns)
+    edges = np.searchsorted(owner, np.arange(groups + 1))
     for number in range(groups):
-        rows = order[edges[number] : edges[number + 1]]
-        low, high = _union(start_ns[rows], end_ns[rows])
+        low, high = (each[edges[number] : edges[number + 1]] for each in (starts, ends))
         covered[number] = int((high - low).sum())
         if len(low) == 0 or low[0] < time[0] or high[-1] > time[-1]:
             continue  # a part was not sampled
-        part = np.diff(_covered_before(time, low, high))
+        part = measure(low, high, time[:-1], time[1:])[0].astype(np.float64)
         estimate = spent * part / length
         floor = np.maximum(least * part, spent - most * (length - part))
         ceiling = np.minimum(most * part, spent - least * (length - part))
         found[number] = estimate.sum()
         error[number] = max(ceiling.sum() - found[number], found[number] - floor.sum(), 0.0)
     return RangeEnergy(found, error, covered)
-
-
-def _union(start_ns: Int64s, end_ns: Int64s) -> tuple[Int64s, Int64s]:
-    """Return the union of intervals as sorted intervals that do not touch."""
-    order = np.argsort(start_ns, kind="stable")
-    start, reach = start_ns[order], np.maximum.accumulate(end_ns[order]) if len(order) else end_ns
-    if len(start) == 0:
-        return start, reach
-    opens = np.concatenate([[True], start[1:] > reach[:-1]])
-    closes = np.concatenate([opens[1:], [True]])
-    return start[opens], reach[closes]
-
-
-def _covered_before(time: Int64s, low: Int64s, high: Int64s) -> Floats:
-    """Return how much of the intervals lies before each time (ns)."""
-    total = np.concatenate([[0], np.cumsum(high - low)])
-    begun = np.searchsorted(low, time, side="right")
-    inside = np.where(begun > 0, np.maximum(high[np.maximum(begun, 1) - 1] - time, 0), 0)
-    return (total[begun] - inside).astype(np.float64)
