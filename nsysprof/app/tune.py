@@ -180,13 +180,15 @@ def _search(
     begin = time.monotonic()
     begun_on = run.environment.get("comparable_hash")
 
-    def choose(current: BenchRun) -> list[int]:
-        now = current.environment.get("comparable_hash")
-        if begun_on is not None and now != begun_on:
+    def check_machine(current: BenchRun) -> None:
+        if begun_on is not None and current.environment.get("comparable_hash") != begun_on:
             raise OutputError(
                 "This machine is not the one that the tuning was begun on: its GPU, driver or torch differ.",
                 "Tune anew into another folder.",
             )
+
+    def choose(current: BenchRun) -> list[int]:
+        check_machine(current)
         cells = cells_to_measure(current.plan.cells, current.blocks, request.blocks)
         return cells if shapes is None else cells_by_share(shapes, current.plan.cells, cells, current.blocks)
 
@@ -198,8 +200,13 @@ def _search(
             if not finished:
                 return False
             cells = cells_to_confirm(run.plan.cells, summarize(_part(run, again=False)).table)
+
+            def choose_again(current: BenchRun) -> list[int]:
+                check_machine(current)
+                return cells
+
             searched, deadline = run.complete, begin + request.budget_s
-            finished = measure_again(run, folder, deadline, cells, on_block)
+            finished = measure_again(run, folder, deadline, choose_again, on_block)
             run.complete &= searched or run.again_from is not None
             return finished
     finally:

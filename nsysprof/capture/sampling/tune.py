@@ -20,6 +20,8 @@ _ROUNDS = (1, 3, 4, 4)
 AGAIN_PROCESSES, _AGAIN_ROUNDS = 3, 3
 
 Choose = Callable[[BenchRun], list[int]]
+# Returns the order of blocks of a process by its number, without cells that are hopeless; empty where none is left.
+NextOrder = Callable[[int, set[int]], list[int]]
 
 
 def axes_grid(cases: Sequence[Case], backends: Sequence[str]) -> list[Case]:
@@ -45,50 +47,47 @@ def run_tuning(run: BenchRun, folder: Path, budget_s: float, choose: Choose, on_
     budget_s: the time limit (s).
     choose: returns the cells that need more blocks, given what was measured so far.
     """
-    deadline = time.monotonic() + budget_s
-    process = 1 + max((block.process for block in run.blocks), default=-1)
-    try:
-        while time.monotonic() < deadline:
-            out = hopeless_cells(run)
-            cells = [cell for cell in choose(run) if cell not in out]
-            if not cells:
-                run.complete = True
-                break
-            rounds = _ROUNDS[min(_steps(run), len(_ROUNDS) - 1)]
-            order = order_blocks(cells, rounds, run.plan.seed, process)
-            (folder / WORK / "stop").unlink(missing_ok=True)
-            ended = run_bench_process(run, folder, process, order, 0, on_block, deadline)
-            if ended is not None and ended.interrupted:
-                return False
-            process += 1
-    except KeyboardInterrupt:  # between two processes
-        return False
-    finally:
-        run.save(folder)
-    return True
+
+    def next_order(process: int, hopeless: set[int]) -> list[int]:
+        rounds = _ROUNDS[min(_steps(run), len(_ROUNDS) - 1)]
+        return order_blocks(choose(run), rounds, run.plan.seed, process, hopeless)
+
+    return _run_processes(run, folder, time.monotonic() + budget_s, next_order, on_block)
 
 
-def measure_again(run: BenchRun, folder: Path, deadline: float, cells: Sequence[int], on_block: OnBlock) -> bool:
+def measure_again(run: BenchRun, folder: Path, deadline: float, choose: Choose, on_block: OnBlock) -> bool:
     """Measure cells in fresh processes that no search has seen; return False when Ctrl-C ended it.
 
     Processes that an earlier call made count. The run is complete when every cell has had its processes.
 
     deadline: the time.monotonic() at which it ends with the blocks that it has.
+    choose: returns the cells to measure again, and is asked before each process, so that it can refuse to go on.
     """
-    if not cells:
+    if not choose(run):
         return True
     run.complete = False
     if run.again_from is None:
-        run.again_from = 1 + max((block.process for block in run.blocks), default=-1)
-    process = max(run.again_from, 1 + max((block.process for block in run.blocks), default=-1))
+        run.again_from = _next_process(run)
+
+    def next_order(process: int, hopeless: set[int]) -> list[int]:
+        left = [cell for cell in choose(run) if _times_again(run, cell) < AGAIN_PROCESSES]
+        return order_blocks(left, _AGAIN_ROUNDS, run.plan.seed, process, hopeless)
+
+    return _run_processes(run, folder, deadline, next_order, on_block)
+
+
+def _run_processes(run: BenchRun, folder: Path, deadline: float, next_order: NextOrder, on_block: OnBlock) -> bool:
+    """Run process after process until there is no order for the next one or the time is over; return False on Ctrl-C.
+
+    The run is saved however that ends, and is complete where nothing was left to measure.
+    """
+    process = max(run.again_from or 0, _next_process(run))
     try:
         while time.monotonic() < deadline:
-            out = hopeless_cells(run)
-            left = [cell for cell in cells if cell not in out and _times_again(run, cell) < AGAIN_PROCESSES]
-            if not left:
+            order = next_order(process, hopeless_cells(run))
+            if not order:
                 run.complete = True
                 break
-            order = order_blocks(left, _AGAIN_ROUNDS, run.plan.seed, process)
             (folder / WORK / "stop").unlink(missing_ok=True)
             ended = run_bench_process(run, folder, process, order, 0, on_block, deadline)
             if ended is not None and ended.interrupted:
@@ -99,6 +98,10 @@ def measure_again(run: BenchRun, folder: Path, deadline: float, cells: Sequence[
     finally:
         run.save(folder)
     return True
+
+
+def _next_process(run: BenchRun) -> int:
+    return 1 + max((block.process for block in run.blocks), default=-1)
 
 
 def _times_again(run: BenchRun, cell: int) -> int:

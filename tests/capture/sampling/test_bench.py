@@ -241,11 +241,12 @@ def test_winners_are_measured_again_in_processes_of_their_own(tmp_path, monkeypa
     (tmp_path / ".work").mkdir()
     run = new_run(BenchPlan((Case("math", seq=16), Case("flash", seq=16), Case("auto", seq=16)), "cpu"), "tune")
     run.blocks = [Block(cell, 4, 0, OK, values_ns=(1, 1)) for cell in range(3)]
-    assert tune.measure_again(run, tmp_path, time.monotonic() - 1, [0, 2], None)
+    assert tune.measure_again(run, tmp_path, time.monotonic() - 1, lambda _: [0, 2], None)
     assert (made, run.complete, run.again_from) == ([], False, 5), "no time is left"
-    assert tune.measure_again(run, tmp_path, time.monotonic() + 60, [0, 2], None)
+    assert tune.measure_again(run, tmp_path, time.monotonic() + 60, lambda _: [0, 2], None)
     assert made == [(5, (0, 2)), (6, (0, 2)), (7, (0, 2))]
     assert run.complete
     made.clear()
-    assert tune.measure_again(read_run(tmp_path / "samples.json"), tmp_path, time.monotonic() + 60, [0, 1, 2], None)
+    resumed = read_run(tmp_path / "samples.json")
+    assert tune.measure_again(resumed, tmp_path, time.monotonic() + 60, lambda _: [0, 1, 2], None)
     assert made == [(8, (1,)), (9, (1,)), (10, (1,))]
