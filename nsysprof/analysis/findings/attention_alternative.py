@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from msgspec import structs
 
-from nsysprof.analysis.findings.attention_shapes import CallShape, causal_of, shapes_at
+from nsysprof.analysis.findings.attention_shapes import CallInTrace, calls_at, causal_of
 from nsysprof.analysis.findings.candidates import Candidate, counted, each_step, per_step
 from nsysprof.analysis.findings.situation import Situation
 from nsysprof.analysis.kernel_names.variant_names import Texts
@@ -48,21 +49,22 @@ def find_attention_alternative(
     ran = np.array([main.get(number, "") for number in situation.kernel_number.tolist()], dtype=object)
     if len(work) == 0:
         return
-    call = situation.call[work]
-    shapes = shapes_at(ranges, tid[call], situation.call_start_ns[call])
+    launch = situation.call[work]
+    calls = calls_at(ranges, tid[launch], situation.call_start_ns[launch])
     texts = [names[situation.kernel_number[row]] for row in work.tolist()]
     rules = {rule.shape: rule for rule in policy.rules}
-    yield from _of_recorded_calls(situation, work, shapes, rules)
-    shapes = [None if shape is None or shape.pass_ is not None else shape for shape in shapes]
+    yield from _of_recorded_calls(situation, work, calls, rules)
     better = [
-        None if shape is None or not ran[row] else _rule_for(rules, shape, causal, str(ran[row]))
-        for row, shape, causal in zip(work.tolist(), shapes, causal_of(texts), strict=True)
+        None
+        if call is None or call.recorded_pass is not None or not ran[row]
+        else _rule_for(rules, call, causal, str(ran[row]))
+        for row, call, causal in zip(work.tolist(), calls, causal_of(texts), strict=True)
     ]
     yield from _candidates(situation, work, ran, better)
 
 
 def _of_recorded_calls(
-    situation: Situation, work: Int64s, shapes: list[CallShape | None], rules: dict[Shape, PolicyRule]
+    situation: Situation, work: Int64s, calls: list[CallInTrace | None], rules: dict[Shape, PolicyRule]
 ) -> Iterator[Candidate]:
     """Yield what another backend would save in calls of `capture --attention`, forward and backward together.
 
@@ -70,19 +72,22 @@ def _of_recorded_calls(
     """
     graph = situation.graph
     found: dict[tuple[str, str], list[_Faster]] = {}
-    for shape in {replace(each, pass_=None) for each in shapes if each is not None and each.pass_ is not None}:
-        mine = [each is not None and each.pass_ is not None and replace(each, pass_=None) == shape for each in shapes]
-        rows = work[np.array(mine, dtype=np.bool_)]
-        passes = [each.pass_ for each, is_mine in zip(shapes, mine, strict=True) if each is not None and is_mine]
+    by_shape: dict[Shape, list[int]] = {}
+    for place, call in enumerate(calls):
+        if call is not None and call.recorded_pass is not None:
+            by_shape.setdefault(call.shape, []).append(place)
+    for shape, places in by_shape.items():
+        rows = work[places]
+        passes = [call.recorded_pass for place in places if (call := calls[place]) is not None]
         texts = [str(situation.names.texts[number]) for number in situation.kernel_number[rows].tolist()]
         is_main = [which == "fwd" and not _NOT_MAIN.search(text) for which, text in zip(passes, texts, strict=True)]
         rule = _recorded_rule(rules, shape, "fwdbwd" if "bwd" in passes else "fwd")
-        calls, ran = sum(is_main), Counter(_family_of(text) for text in texts).most_common(1)[0][0]
-        if not calls or rule is None or rule.median_ns is None or rule.backend in (ran, AUTO, "math"):
+        main_calls, ran = sum(is_main), Counter(_family_of(text) for text in texts).most_common(1)[0][0]
+        if not main_calls or rule is None or rule.median_ns is None or rule.backend in (ran, AUTO, "math"):
             continue
-        each_ns = float(graph.duration_ns[rows].sum()) / calls
+        each_ns = float(graph.duration_ns[rows].sum()) / main_calls
         if rule.median_ns < (1 - _LEAST_GAIN) * each_ns:
-            found.setdefault((ran, rule.backend), []).append(_Faster(rows, calls, each_ns, rule.median_ns))
+            found.setdefault((ran, rule.backend), []).append(_Faster(rows, main_calls, each_ns, rule.median_ns))
     for (old, new), parts in found.items():
         yield _recorded_candidate(situation, old, new, parts)
 
@@ -97,17 +102,10 @@ class _Faster:
     measured_ns: float
 
 
-def _recorded_rule(rules: dict[Shape, PolicyRule], shape: CallShape, pass_: str) -> PolicyRule | None:
+def _recorded_rule(rules: dict[Shape, PolicyRule], shape: Shape, pass_: str) -> PolicyRule | None:
     """Return the rule for a recorded call; the order in memory makes little difference where it was not measured."""
     for layout in (shape.layout, "bhsd"):
-        try:
-            wanted = Shape(
-                seq=shape.seq_q, kv_seq=shape.seq_kv, batch=shape.batch, heads=shape.heads, kv_heads=shape.kv_heads,
-                head_dim=shape.head_dim, dtype=shape.dtype or "", causal=bool(shape.causal), pass_=pass_,
-                mask=shape.mask, layout=layout,
-            )  # fmt: skip
-        except (ValueError, TypeError):
-            return None
+        wanted = structs.replace(shape, pass_=pass_, layout=layout)
         if wanted in rules:
             return rules[wanted]
     return None
@@ -145,29 +143,22 @@ def _family_of(name: str) -> str:
     return found if found in _FUSED else ""
 
 
-def _rule_for(rules: dict[Shape, PolicyRule], shape: CallShape, causal: bool | None, ran: str) -> PolicyRule | None:
+def _rule_for(rules: dict[Shape, PolicyRule], call: CallInTrace, causal: bool | None, ran: str) -> PolicyRule | None:
     """Return the measured alternative to what ran. Where the mask is unknown, the slower of both measurements."""
-    if shape.seq_q != shape.seq_kv:
+    shape = call.shape
+    if shape.seq != shape.kv_seq:
         return None
-    known = shape.causal if causal is None else causal
+    if causal is None and "causal" not in call.unknown:
+        causal = shape.causal
+    dtypes = _HALF if "dtype" in call.unknown else (shape.dtype,)
     found = []
-    for mask in (True, False) if known is None else (known,):
-        of_mask = [
-            rule
-            for dtype in ((shape.dtype,) if shape.dtype else _HALF)
-            if (rule := rules.get(_full(shape, dtype, mask))) is not None
-        ]
+    for mask in (True, False) if causal is None else (causal,):
+        variants = (structs.replace(shape, causal=mask, dtype=dtype) for dtype in dtypes)
+        of_mask = [rule for variant in variants if (rule := rules.get(variant)) is not None]
         if not of_mask or any(rule.median_ns is None or rule.backend in (ran, AUTO, "math") for rule in of_mask):
             return None
         found += of_mask
     return max(found, key=lambda rule: rule.median_ns or 0.0)
-
-
-def _full(shape: CallShape, dtype: str, causal: bool) -> Shape:
-    return Shape(
-        seq=shape.seq_q, batch=shape.batch, heads=shape.heads, kv_heads=shape.kv_heads, head_dim=shape.head_dim,
-        dtype=dtype, causal=causal, pass_="fwd",
-    )  # fmt: skip
 
 
 def _candidates(situation: Situation, work: Int64s, ran: Texts, better: list[PolicyRule | None]) -> Iterator[Candidate]:

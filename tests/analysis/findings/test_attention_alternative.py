@@ -1,10 +1,7 @@
 """A measured alternative of a fused attention call is a finding, on the same GPU and for the same shape alone."""
 
-import numpy as np
-import pandas as pd
 import pytest
 
-from nsysprof.analysis.findings.attention_shapes import CallShape, causal_of, shapes_at
 from nsysprof.analysis.findings.what_if import ask
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.analysis.overview.trace_overview import attribute
@@ -88,32 +85,6 @@ def test_where_the_mask_is_unknown_both_must_be_measured_and_the_slower_counts(t
 
 def test_without_sizes_nothing_is_said(tmp_path):
     assert found(tmp_path, training(name="attention"), rule()) == []
-
-
-def test_shapes_of_operators_and_of_our_own_ranges():
-    sizes = "[[2, 16, 512, 64], [2, 4, 1024, 64], [2, 4, 1024, 64]]"
-    rows = [
-        ("aten::scaled_dot_product_attention", sizes, 0, 100),
-        ("aten::_flash_attention_forward", "[[2, 512, 16, 64], [2, 1024, 4, 64], [2, 1024, 4, 64]]", 10, 20),
-        ("aten::add", sizes, 30, 40),
-        ("RUN::flash::S128::B=1::H=8::D=64::dtype=fp16::causal=0", "", 200, 300),
-        ("RUN::flash::S128", "", 400, 500),
-    ]
-    ranges = pd.DataFrame(rows, columns=["name", "sizes", "start_ns", "end_ns"]).assign(global_tid=1, domain="")
-    times = np.array([15, 35, 150, 250, 450])
-    shape = CallShape(2, 16, 4, 512, 1024, 64)
-    ours = CallShape(1, 8, 8, 128, 128, 64, False, "fp16")
-    assert shapes_at(ranges, np.ones(5, dtype=np.int64), times) == [shape, shape, None, ours, None]
-
-
-def test_flash_kernels_say_their_mask():
-    split = FLASH.replace("flash_fwd_kernel", "flash_fwd_splitkv_kernel").replace("(bool)0, (bool){causal}", "(bool)1")
-    assert causal_of([FLASH.format(causal=1), FLASH.format(causal=0), split, "fmha_cutlassF"]) == [
-        True,
-        False,
-        True,
-        None,
-    ]
 
 
 CALL = "B=2::H=16::KV=4::Q=4096::K=4096::D=64::dtype=bf16::causal=1::mask=none::at=train.py:7"
