@@ -243,7 +243,7 @@ def _left_behind(folder: Path, shared: set[str]) -> Iterator[tuple[str, str]]:
 
 # Files that bench and tune write from their samples. A bundle has its own, made from what is shared.
 _MADE_ANEW_WORDS = (
-    "report.md report.html latency.png throughput.png scaling.png winners.png winners.csv results.json policy.json "
-    "nsys.sqlite torch.sqlite"
+    "report.md report.html report.json latency.png throughput.png scaling.png winners.png winners.csv results.json "
+    "policy.json nsys.sqlite torch.sqlite"
 )
 _MADE_ANEW = frozenset((*_MADE_ANEW_WORDS.split(), STATE))

@@ -6,7 +6,8 @@ from nsysprof.files.folder_state import FolderKind
 
 _TABLES = ("kernels.csv", "ranges.csv", "range_kernels.csv", "api.csv", "memops.csv", "results.csv")
 _PICTURES = ("roofline", "traffic", "timeline", "kernels", "vram", "heatmap", "memory")
-_REPORTS = ("report.md", "report.html", *(f"{name}.{suffix}" for name in _PICTURES for suffix in ("png", "svg")))
+_REPORT = ("report.md", "report.html", "report.json")
+_REPORTS = (*_REPORT, *(f"{name}.{suffix}" for name in _PICTURES for suffix in ("png", "svg")))
 
 ANALYSIS = FolderKind("analysis", "an", "summary.json", ("summary.json", *_TABLES, *_REPORTS))
 RANKS = FolderKind(
@@ -17,16 +18,14 @@ RANKS = FolderKind(
     is_slow=True,
     goes_on=True,
 )
-_OF_COMPARISON = ("compare.json", "report.md", "report.html", "ratios.png", "parts.png")
+_OF_COMPARISON = ("compare.json", *_REPORT, "ratios.png", "parts.png")
 COMPARISON = FolderKind("comparison", "a", "compare.json", _OF_COMPARISON)
-_OF_BENCH = (
-    "samples.json results.csv report.md report.html latency.png throughput.png scaling.png winners.png winners.csv"
-)
+_OF_BENCH = "samples.json results.csv latency.png throughput.png scaling.png winners.png winners.csv"
 BENCH = FolderKind(
     "bench",
     "a",
     "samples.json",
-    (*_OF_BENCH.split(), "results.json", "policy.json", "logs", ".work"),
+    (*_OF_BENCH.split(), *_REPORT, "results.json", "policy.json", "logs", ".work"),
     unless="manifest.json",
     is_slow=True,
 )
@@ -42,7 +41,7 @@ PROGRAM_BENCH = FolderKind(
     "bench of a program",
     "a",
     "runs.json",
-    ("runs.json", "comparison.json", "report.md", "report.html", "logs"),
+    ("runs.json", "comparison.json", *_REPORT, "logs"),
     unless="manifest.json",
     is_slow=True,
 )
@@ -50,7 +49,7 @@ OPTIMIZATION = FolderKind(
     "optimization",
     "an",
     "optimize.json",
-    ("optimize.json", "report.md", "report.html", "capture", "analysis", "tune", "bench-*"),
+    ("optimize.json", *_REPORT, "capture", "analysis", "tune", "bench-*"),
     is_slow=True,
     goes_on=True,
 )

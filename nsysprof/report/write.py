@@ -15,6 +15,7 @@ from nsysprof.report.document import Figure, Report
 from nsysprof.report.figure_files import figure_paths, write_figures
 from nsysprof.report.figures.png import can_draw
 from nsysprof.report.formats.html import render_html
+from nsysprof.report.formats.json import report_json
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.formats.sarif import render_sarif
 from nsysprof.report.formats.timeline.timeline_data import timeline_data
@@ -86,8 +87,12 @@ def write_analysis(
 
 
 def write_report(report: Report, out: Path) -> list[Path]:
-    """Write report.md and report.html; return their paths."""
-    texts = {"report.md": render_markdown(report), "report.html": render_html(report)}
+    """Write report.md, report.html and report.json; return their paths."""
+    texts = {
+        "report.md": render_markdown(report),
+        "report.html": render_html(report),
+        "report.json": plain_json(report_json(report)),
+    }
     return [write_whole(out / name, text.encode("utf-8", "replace")) for name, text in texts.items()]
 
 

@@ -283,6 +283,7 @@ def test_the_folder_the_markdown_and_the_junit(base, tmp_path):
     assert {path.name for path in out.iterdir()} == {
         "compare.json",
         "report.md",
+        "report.json",
         "report.html",
         "ratios.png",
         "parts.png",
@@ -299,7 +300,13 @@ def test_the_folder_the_markdown_and_the_junit(base, tmp_path):
     assert int(suite.get("errors")) >= 1
     fails(run(*arguments), 4, "already holds a comparison", "--force")
     assert run(*arguments, "--force", "--no-figures").returncode == 1
-    assert {path.name for path in out.iterdir()} == {"compare.json", "folder.json", "report.md", "report.html"}
+    assert {path.name for path in out.iterdir()} == {
+        "compare.json",
+        "folder.json",
+        "report.md",
+        "report.html",
+        "report.json",
+    }
 
 
 def test_nothing_that_is_compared_is_changed(base, trace_path, tmp_path):

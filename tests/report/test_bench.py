@@ -48,10 +48,11 @@ def test_a_verdict_says_who_ties_and_who_is_slower():
 
 def test_what_must_be_beaten_is_the_interval_less_the_noise():
     found = results(THREE, (50e3, 200e3, 100e3))
-    (row,) = target_table(found.table, 10.0).rows
+    (row,) = target_table(found.table).rows
     assert row[0].value == "flash::S512"
     low = found.table.loc[0, "low_ns"]
-    assert row[2].value == pytest.approx(low / 1.1)
+    assert found.floor_pct
+    assert row[2].value == pytest.approx(low / (1 + found.floor_pct / 100))
 
 
 def test_a_report_of_hundreds_of_cells_fits_a_comment():

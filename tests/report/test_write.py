@@ -17,7 +17,7 @@ FILES = {
     "range_api.csv", "idle.csv",
     "idle_instances.csv", "steps.csv", "findings.csv", "findings.json", "attention.csv", "memory.csv", "findings.sarif",
     "results.csv", "recording_cost.csv",
-    "timeline.png", "kernels.png", "vram.png", "report.md", "report.html",
+    "timeline.png", "kernels.png", "vram.png", "report.md", "report.html", "report.json",
 }  # fmt: skip
 
 

@@ -78,6 +78,7 @@ def summarize_bench(
     ]
     if copies == 1:
         _rank(rows, turns, medians)
+        _set_goals(rows, floor)
     table = pd.DataFrame(rows)
     return BenchResults(table, floor, len(pairs), tuple(_notes(rows, by_cell, floor, len(pairs), environment)))
 
@@ -142,6 +143,7 @@ def _row(
     }
     return row | _reached(case, row["median_ns"], ceilings, peak) | {
         "rank": None, "verdict": "", "against_best": None, "against_best_low": None, "against_best_high": None,
+        "to_beat_ns": None,
     }  # fmt: skip
 
 
@@ -220,6 +222,13 @@ def _rank(rows: list[dict[str, Any]], turns: Sequence[Turns], medians: Sequence[
                 rows[index]["against_best_low"], rows[index]["against_best_high"] = found.low, found.high
             verdict = _verdict(found, medians[best], medians[index])
             rows[index]["verdict"] = _doubted(verdict, rows[best], rows[index])
+
+
+def _set_goals(rows: list[dict[str, Any]], floor_pct: float | None) -> None:
+    """Give the fastest cell of each shape the latency that a new kernel must stay below to be called faster (ns)."""
+    for row in rows:
+        if row["rank"] == 1:
+            row["to_beat_ns"] = (row["low_ns"] or row["median_ns"]) / (1 + (floor_pct or 0) / 100)
 
 
 def _doubted(verdict: str, best: Mapping[str, Any], other: Mapping[str, Any]) -> str:

@@ -17,6 +17,7 @@ from nsysprof.results.column_registry.column import Dtype
 from nsysprof.results.column_registry.csv_table import pandas_dtype
 from nsysprof.results.device_limits.roof import (
     COMPUTE,
+    COUNTED,
     FEW_WARPS_PCT,
     L2,
     LAUNCH,
@@ -36,6 +37,7 @@ from nsysprof.units import format_bytes, format_ns, format_rate
 ROOFLINE_COLUMNS = (
     "flops", "least_bytes", "dram_bytes", "dram_error_bytes", "dram_source", "intensity", "flops_per_s",
     "flops_per_s_low", "flops_per_s_high", "roof_flops_per_s", "above_roof", "limiter", "why",
+    "dram_beyond_error_bytes",
 )  # fmt: skip
 
 
@@ -69,6 +71,7 @@ def _point(row: Mapping[Any, Any], launches: pd.DataFrame | None, roof: Roof | N
         point |= {"dram_bytes": moved, "dram_error_bytes": error, "dram_source": source}
         if moved > 0:
             point["intensity"] = flops / moved
+    point["dram_beyond_error_bytes"] = _beyond_error(row)
     for end, column in (("", "median"), ("_high", "ci_low"), ("_low", "ci_high")):
         time = known(row[f"latency_{column}_ns"])
         if time:
@@ -80,6 +83,15 @@ def _point(row: Mapping[Any, Any], launches: pd.DataFrame | None, roof: Roof | N
     if on_gpu and row["status"] == "ok":
         point["limiter"], point["why"] = find_limit(row, launches, roof)
     return point
+
+
+def _beyond_error(row: Mapping[Any, Any]) -> int | None:
+    """Return how far counted and sampled bytes of DRAM differ beyond the error of the sampled; None without both."""
+    counted, _, source = dram_of(row)
+    sampled, error = sampled_of(row)
+    if source != COUNTED or counted is None or sampled is None or error is None:
+        return None
+    return max(0, abs(counted - sampled) - error)
 
 
 def _case_of(row: Mapping[Any, Any]) -> Case:

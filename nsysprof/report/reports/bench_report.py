@@ -74,7 +74,7 @@ def bench_report(found: BenchReport, figures: Sequence[Figure] = ()) -> Report:
     verdicts = Lines(verdict_lines(table), is_verdict=True, document_lines=30)
     detail: list[Part] = [
         *sweep_tables(table), ceiling_table(table), Paragraph(_ceilings(found.ceilings)),
-        target_table(table, found.floor_pct),
+        target_table(table),
     ]  # fmt: skip
     sections = [
         Section("", (verdicts, Lines(tuple(found.self_check)))),

@@ -141,12 +141,18 @@ def failure_table(table: pd.DataFrame) -> Table:
     return make_table("Not ranked", columns, rows, source=_CSV, terminal_rows=1000, document_rows=30)
 
 
-def target_table(table: pd.DataFrame, floor_pct: float | None) -> Table:
+def target_table(table: pd.DataFrame) -> Table:
     """Return what a new kernel has to reach for each shape so that this bench would call it faster."""
-    rows = []
-    for row in table[table["rank"] == 1].to_dict("records"):
-        least = (known(row["low_ns"]) or row["median_ns"]) / (1 + (floor_pct or 0) / 100)
-        rows.append((row["case"], median_cell(row), least, known(row["flops_per_s"]), known(row["peak_bytes"])))
+    rows = [
+        (
+            row["case"],
+            median_cell(row),
+            known(row.get("to_beat_ns")),
+            known(row["flops_per_s"]),
+            known(row["peak_bytes"]),
+        )
+        for row in table[table["rank"] == 1].to_dict("records")
+    ]
     columns = (
         Column("fastest of equal work", Unit.NAME),
         Column("median [95 %]", Unit.NS),

@@ -129,7 +129,7 @@ def _counter_row(row: Row) -> tuple[Any, ...]:
         case_name(row),
         counted,
         Cell(sampled, error=error),
-        _agreement(counted, sampled, error),
+        _agreement(known(row.get("dram_beyond_error_bytes"))),
         least,
         None if moved is None or not least else moved / least,
         known(row["l2_hit_pct"]),
@@ -144,12 +144,11 @@ def _counter_row(row: Row) -> tuple[Any, ...]:
     )
 
 
-def _agreement(counted: int | None, sampled: int | None, error: int | None) -> Cell:
-    """Return whether what was counted lies within the bound of what was sampled."""
-    if counted is None or sampled is None or error is None:
+def _agreement(beyond: int | None) -> Cell:
+    """Return whether what was counted lies within the bound of what was sampled, else by how much it does not (B)."""
+    if beyond is None:
         return Cell()
-    beyond = abs(counted - sampled) - error
-    return Cell("yes") if beyond <= 0 else Cell(beyond, Unit.BYTES, remark="beyond the bound")
+    return Cell(beyond, Unit.BYTES, remark="beyond the bound") if beyond else Cell("yes")
 
 
 def limit_lines(record: CaptureRecord) -> tuple[str, ...]:

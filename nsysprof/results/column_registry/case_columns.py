@@ -104,6 +104,8 @@ CAPTURE_RESULTS = TableFile("capture", "results.csv", "One row per case.", (
     *_BY_NAME,
     number("graph_median_ns", "ns", "Median latency of a replay as a CUDA graph, with warm caches.", **_UNKNOWN),
     text("graph_reason", "Why there is no measurement as a CUDA graph.", **_UNKNOWN),
+    integer("dram_beyond_error_bytes", "B", "How far counted and sampled DRAM bytes differ beyond the bound on the "
+            "error of the sampled ones; 0 where they agree, unknown unless there are both.", **_UNKNOWN),
 ))  # fmt: skip
 # Version 0.1.0 wrote these columns; the rest came with hardware counters.
 FIRST_CAPTURE_RESULTS = CAPTURE_RESULTS.names[: CAPTURE_RESULTS.names.index("sampled_read_bytes")]
@@ -157,6 +159,8 @@ BENCH_RESULTS = TableFile("bench", "results.csv", "One row per case.", (
     number("against_best", "", "Median over the median of the fastest.", **_UNKNOWN),
     number("against_best_low", "", "Lower end of the 95 % interval of that ratio.", **_UNKNOWN),
     number("against_best_high", "", "Upper end of the 95 % interval of that ratio.", **_UNKNOWN),
+    number("to_beat_ns", "ns", "Of the fastest of equal work: the latency below which another is faster beyond its "
+           "interval and the noise floor.", **_UNKNOWN),
     *_BY_NAME,
 ))  # fmt: skip
 WINNERS = TableFile("tune", "winners.csv", "One row per shape.", (

@@ -31,7 +31,10 @@ def test_a_small_bench_from_end_to_end(tmp_path):
     (folder,) = (tmp_path / "traces").glob("bench-*")
     names = {path.name for path in folder.iterdir()}
     pictures = {"latency.png", "throughput.png", "scaling.png"}
-    assert names == {"samples.json", "results.csv", "report.md", "report.html", "folder.json", "logs"} | pictures
+    assert (
+        names
+        == {"samples.json", "results.csv", "report.md", "report.html", "report.json", "folder.json", "logs"} | pictures
+    )
     with (folder / "results.csv").open() as stream:
         rows = list(csv.DictReader(stream))
     assert [row["case"] for row in rows] == ["math::S32", "math::S64", "naive::S32", "naive::S64"]
