@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from nsysprof.analysis.attention_tuning.choose_shapes import known_shape, why_not
 from nsysprof.app.tuning.captured_attention import known_cells
-from nsysprof.app.tuning.choose_shapes import known_shape, why_not
 from nsysprof.results.programs.optimization import AttentionUse, PredictedGain
 
 if TYPE_CHECKING:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from nsysprof.app.tuning.captured_attention import CapturedAttention, read_captured_attention
-from nsysprof.app.tuning.choose_shapes import ChosenShapes, choose_shapes, shape_of_use, why_not
+from nsysprof.analysis.attention_tuning.choose_shapes import ChosenShapes, choose_shapes, shape_of_use, why_not
+from nsysprof.app.tuning.captured_attention import read_captured_attention
 from nsysprof.attention.case import Case, make_case
 from nsysprof.attention.policy_file import AUTO
 from nsysprof.attention.shape import Shape, shape_of_row
 from nsysprof.errors import UsageError
 from nsysprof.results.block import Block
+from nsysprof.results.programs.captured_attention import CapturedAttention
 
 if TYPE_CHECKING:
     import pandas as pd

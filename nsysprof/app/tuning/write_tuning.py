@@ -46,11 +46,11 @@ def write_tuning(
     shapes: the program for which was tuned.
     again: the shapes whose best backends were measured again.
     """
+    from nsysprof.analysis.attention_tuning.program_gain import compute_gain
     from nsysprof.analysis.sampling.successive_halving import METHOD
     from nsysprof.analysis.sampling.tune import OPEN, UNKNOWN, choose_backends, find_winners, insights
     from nsysprof.app.tuning.find_policy import write_choices
     from nsysprof.app.tuning.from_program import fill_groups, settle_own_choices
-    from nsysprof.app.tuning.program_gain import compute_gain
     from nsysprof.files.output import write_whole
     from nsysprof.report.bench import write_bench
     from nsysprof.report.reports.bench_report import BenchReport

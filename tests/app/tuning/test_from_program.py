@@ -9,8 +9,8 @@ from nsysprof.app.tune import TuneRequest, plan_tuning
 from nsysprof.app.tuning.from_program import read_program_shapes
 from nsysprof.errors import TraceError, UsageError
 from nsysprof.results.column_registry.analysis_columns import ATTENTION
+from tests.analysis.attention_tuning.test_choose_shapes import ROW
 from tests.analysis.programs import US, Program
-from tests.app.tuning.test_choose_shapes import ROW
 
 pytestmark = pytest.mark.torch
 CALL = "attention::fwd::sdpa::B=1::H=4::KV=4::Q=16::K=32::D=8::dtype=fp32::causal=0::mask=none::layout=bshd::at=m.py:3"

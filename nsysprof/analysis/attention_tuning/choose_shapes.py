@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from nsysprof.app.tuning.captured_attention import CapturedUse
 from nsysprof.attention.choices import DTYPES
 from nsysprof.attention.shape import Shape
 from nsysprof.attention.work_model import attention_flops
+from nsysprof.results.programs.captured_attention import CapturedUse
 
 # Together the tuned shapes have this share of the attention's time, where so many suffice.
 _ENOUGH = 0.98

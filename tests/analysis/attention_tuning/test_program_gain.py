@@ -3,14 +3,14 @@
 import pandas as pd
 import pytest
 
+from nsysprof.analysis.attention_tuning.choose_shapes import choose_shapes
+from nsysprof.analysis.attention_tuning.program_gain import compute_gain
 from nsysprof.analysis.sampling.tune import Choice
-from nsysprof.app.tuning.captured_attention import CapturedAttention, CapturedUse
-from nsysprof.app.tuning.choose_shapes import choose_shapes
 from nsysprof.app.tuning.from_program import ProgramShapes, cells_by_share, fill_groups, settle_own_choices
-from nsysprof.app.tuning.program_gain import compute_gain
 from nsysprof.attention.case import make_case, row_of_case
 from nsysprof.results.block import Block
-from tests.app.tuning.test_choose_shapes import ROW
+from nsysprof.results.programs.captured_attention import CapturedAttention, CapturedUse
+from tests.analysis.attention_tuning.test_choose_shapes import ROW
 
 
 def program(*rows, steps=None):

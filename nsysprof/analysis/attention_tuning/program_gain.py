@@ -13,8 +13,8 @@ from nsysprof.units import format_ns
 if TYPE_CHECKING:
     import pandas as pd
 
-    from nsysprof.app.tuning.captured_attention import CapturedAttention
-    from nsysprof.app.tuning.choose_shapes import ChosenShapes
+    from nsysprof.analysis.attention_tuning.choose_shapes import ChosenShapes
+    from nsysprof.results.programs.captured_attention import CapturedAttention
 
 
 def compute_gain(
