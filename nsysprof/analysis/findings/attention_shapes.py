@@ -35,7 +35,7 @@ _MASKS = ("none", "bool", "float")
 class CallInTrace:
     """What a trace says about one call of attention.
 
-    shape: its shape, as that of a forward pass.
+    shape: its shape, written as a forward pass.
     unknown: the fields of the shape that neither the range nor the kernel tells, so that their values mean nothing.
     recorded_pass: the pass ("fwd" or "bwd") if capture --attention recorded the call; None otherwise.
     """
