@@ -56,6 +56,8 @@ class Candidate:
     least_share: float = 0.0
     # The calls whose line of code is named; None: all of them.
     named_by: Bools | None = None
+    # Whether the line is the one that made a stream wait before these calls, which is too short for samples.
+    is_named_by_waits: bool = False
 
 
 def list_candidates(situation: Situation) -> Iterator[Candidate]:

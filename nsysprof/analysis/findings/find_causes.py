@@ -13,7 +13,7 @@ from nsysprof.analysis.findings.attention_alternative import find_attention_alte
 from nsysprof.analysis.findings.candidates import Candidate, list_candidates
 from nsysprof.analysis.findings.host_candidates import list_host_candidates
 from nsysprof.analysis.findings.kernel_candidates import list_kernel_candidates
-from nsysprof.analysis.findings.line_of_code import locate
+from nsysprof.analysis.findings.line_of_code import Locator
 from nsysprof.analysis.findings.situation import Situation, look_at, threads_of_calls
 from nsysprof.analysis.findings.tracing_cost import estimate_tracing_cost, without_tracing
 from nsysprof.analysis.idle_time.blame import HOST
@@ -87,7 +87,9 @@ def find_causes(
     worth = sorted((each for each in held if each.is_worth(left)), key=lambda each: -each.saving_ns)
     items = _findings(scale, ledger, steps, worth, unchanged)
     return Findings(
-        items=_with_lines(items, worth, tables, situation, stacks),
+        items=_with_lines(
+            items, worth, None if stacks is None else Locator(stacks, tables, ledger.classes, situation, ranges)
+        ),
         per=steps.name or "trace",
         steps=graph.steps if steps.are_known else 1,
         warmup=steps.warmup,
@@ -104,26 +106,11 @@ def _alternatives(
     yield from find_attention_alternative(situation, threads_of_calls(tables, situation.graph), ranges, policy)
 
 
-def _with_lines(
-    items: tuple[Finding, ...],
-    held: Sequence[_Saved],
-    tables: Tables,
-    situation: Situation,
-    stacks: StackSamples | None,
-) -> tuple[Finding, ...]:
+def _with_lines(items: tuple[Finding, ...], held: Sequence[_Saved], locator: Locator | None) -> tuple[Finding, ...]:
     """Return the findings with the lines that most samples show. held: their candidates, in the same order."""
-    if stacks is None:
+    if locator is None:
         return items
-    tid = threads_of_calls(tables, situation.graph)
-    none = np.zeros(len(tid), dtype=np.bool_)
-    calls = (
-        (item.calls if item.named_by is None else item.named_by) | (none if item.gaps is None else item.gaps)
-        for item in (each.candidate for each in held)
-    )
-    return tuple(
-        replace(item, location=locate(stacks, situation, tid, chosen))
-        for item, chosen in zip(items, calls, strict=True)
-    )
+    return tuple(replace(item, location=locator.locate(each.candidate)) for item, each in zip(items, held, strict=True))
 
 
 @dataclass(frozen=True)

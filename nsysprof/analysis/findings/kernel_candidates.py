@@ -83,7 +83,11 @@ def _attention(situation: Situation) -> Candidate | None:
     )
     step = "Use torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True) (flash, cuDNN or efficient)."
     calls = situation.calls_of(found.between | found.gemms)
-    return Candidate("unfused-attention", at(1.0), at(1.5), at(0.6), calls, found.calls, text, step)
+    # What is around the softmax is also done elsewhere.
+    named_by = situation.calls_of(softmax)
+    return Candidate(
+        "unfused-attention", at(1.0), at(1.5), at(0.6), calls, found.calls, text, step, named_by=named_by
+    )  # fmt: skip
 
 
 def _pieces_of_attention(situation: Situation) -> UnfusedAttention | None:
@@ -228,4 +232,10 @@ def _streams(situation: Situation) -> Candidate | None:
     )
     step = "Wait only for an event of the work that is needed (stream.wait_event(event)), not for the whole stream."
     calls = situation.calls_of(waits)
-    return Candidate("stream-dependency", change, base, change, calls, int(waits.sum()), text, step, weight=1.1)
+    # If streams wait for each other in turn, the wait that holds up most work is the one to look at.
+    took = np.bincount(graph.stream, weights=graph.duration_ns)
+    busiest = max(np.unique(graph.stream[waits]).tolist(), key=lambda number: float(took[number]))
+    return Candidate(
+        "stream-dependency", change, base, change, calls, int(waits.sum()), text, step, weight=1.1,
+        named_by=situation.calls_of(waits & (graph.stream == busiest)), is_named_by_waits=True,
+    )  # fmt: skip

@@ -2,45 +2,180 @@
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import dataclass
 
-from nsysprof.analysis.findings.situation import Situation
+import numpy as np
+import pandas as pd
+
+from nsysprof.analysis.findings.candidates import LONG_GAP_NS, Candidate
+from nsysprof.analysis.findings.situation import Situation, threads_of_calls
+from nsysprof.analysis.idle_time.call_classes import CallClasses, call_texts
+from nsysprof.analysis.idle_time.interval_layers import outermost
 from nsysprof.analysis.idle_time.intervals_within import union_of_groups
+from nsysprof.analysis.kernel_names.variant_names import kernel_names
+from nsysprof.analysis.ranges.open_range import innermost_ranges
+from nsysprof.arrays import rows_by_key
 from nsysprof.results.findings.stack_samples import StackSamples
-from nsysprof.trace.schema import Bools, Int64s
+from nsysprof.trace.schema import Bools, Int64s, Tables
 
 # Process and thread of a globalTid.
 THREAD_BITS = (1 << 48) - 1
-# A line is named if at least so many samples show it, and this part of all.
-_LEAST_SAMPLES, _LEAST_SHARE = 3, 0.4
+# A line is named if at least so many samples show it, and this part of all. The same calls of other steps, which more
+# than one line may make, must agree more.
+_LEAST_SAMPLES, _LEAST_SHARE, _LEAST_SHARE_ELSEWHERE = 3, 0.4, 0.6
+# The clock of the stacks is that of the trace within some tens of microseconds.
+_MARKED_WITHIN_NS = 100_000
 
 
-def locate(samples: StackSamples | None, situation: Situation, tid: Int64s, calls: Bools) -> str:
-    """Return FILE:LINE with most samples in these calls and in the host's time before them; "" where none stands out.
+class Locator:
+    """Finds the lines of findings in one trace."""
 
-    Where no line of Python does, return the native function that most stacks of the calls show.
+    def __init__(
+        self,
+        samples: StackSamples,
+        tables: Tables,
+        classes: CallClasses,
+        situation: Situation,
+        ranges: pd.DataFrame,
+    ) -> None:
+        self._samples, self._tables, self._classes = samples, tables, classes
+        self._situation, self._ranges = situation, ranges
+        self._tid = threads_of_calls(tables, situation.graph)
+        self._seen: _SeenCalls | None = None
 
-    tid: the thread of each call of the graph.
+    def locate(self, candidate: Candidate) -> str:
+        """Return FILE:LINE of the stacks during a candidate's calls, and "" where no line stands out.
+
+        Where the steps that are replayed have too few samples, those in the same calls of all other steps count. Where
+        no line of Python stands out, return the native function that most stacks of the calls show.
+        """
+        calls = candidate.calls if candidate.named_by is None else candidate.named_by
+        if candidate.is_named_by_waits:
+            return _most(self._samples.waits, self._marked(calls), 1, _LEAST_SHARE_ELSEWHERE)
+        gaps = np.zeros(len(calls), dtype=np.bool_) if candidate.gaps is None else candidate.gaps
+        if not (calls | gaps).any():
+            return ""
+        native = self._samples.native
+        return (
+            _most(self._samples, self._during(self._samples, calls, gaps), _LEAST_SAMPLES, _LEAST_SHARE)
+            or _most(self._samples, self._elsewhere(calls), _LEAST_SAMPLES, _LEAST_SHARE_ELSEWHERE)
+            or (
+                "" if native is None else _most(native, self._during(native, calls, gaps), _LEAST_SAMPLES, _LEAST_SHARE)
+            )
+        )
+
+    def _during(self, samples: StackSamples, calls: Bools, gaps: Bools) -> Bools:
+        """Return the samples in these calls, in short host times before them, and in the host times of `gaps`."""
+        situation, chosen = self._situation, calls | gaps
+        gap = np.maximum(situation.graph.gap_ns, 0)
+        # A long host time is what the call before it led to, or something of its own.
+        before = np.where(gaps | (gap < LONG_GAP_NS), gap, 0)[chosen]
+        start = situation.call_start_ns[chosen]
+        thread = self._tid[chosen] & THREAD_BITS
+        low, high = start - before, start + situation.call_ns[chosen]
+        found = np.zeros(len(samples.line), dtype=np.bool_)
+        for number in np.unique(thread).tolist():
+            mine, its = thread == number, np.flatnonzero(samples.thread == number)
+            _, begin, end = union_of_groups(np.zeros(int(mine.sum()), dtype=np.int64), low[mine], high[mine])
+            at = np.searchsorted(begin, samples.time_ns[its], "right") - 1
+            found[its[(at >= 0) & (samples.time_ns[its] < end[np.maximum(at, 0)])]] = True
+        return found
+
+    def _elsewhere(self, calls: Bools) -> Bools:
+        """Return the samples in calls of the same name that issue the same kernel in the same range, in any step."""
+        situation = self._situation
+        if self._seen is None:
+            self._seen = _find_calls(self._samples, self._tables, self._classes, self._ranges)
+        seen, first = self._seen, situation.graph.first_work
+        has_work = calls & (np.diff(first) > 0)
+        work = np.minimum(first[:-1], len(situation.kernel_number) - 1)
+        kernel = np.where(np.diff(first) > 0, situation.kernel_number[work], -1)[has_work].tolist()
+        wanted = set(
+            zip(situation.call_name[has_work].tolist(), kernel, situation.range_of[has_work].tolist(), strict=True)
+        )
+        found = np.zeros(len(self._samples.line), dtype=np.bool_)
+        found[seen.sample] = [key in wanted for key in seen.keys]
+        return found
+
+    def _marked(self, calls: Bools) -> Bools:
+        """Return the stacks taken in the last wait of a stream that each of these calls' threads asked for before."""
+        waits, situation = self._samples.waits, self._situation
+        found = np.zeros(0 if waits is None else len(waits.line), dtype=np.bool_)
+        if waits is None:
+            return found
+        for number, its in rows_by_key(pd.Series(waits.thread)):
+            mine = np.flatnonzero((self._tid & THREAD_BITS) == number)
+            position = np.flatnonzero(situation.is_stream_wait[mine])
+            if len(position) == 0:
+                continue
+            last = np.searchsorted(position, np.flatnonzero(calls[mine]), "right") - 1
+            wanted = np.zeros(len(position), dtype=np.bool_)
+            wanted[last[last >= 0]] = True
+            time, start = waits.time_ns[its], situation.call_start_ns[mine[position]]
+            after = np.minimum(np.searchsorted(start, time), len(start) - 1)
+            before = np.maximum(after - 1, 0)
+            nearest = np.where(np.abs(start[before] - time) < np.abs(start[after] - time), before, after)
+            found[its] = wanted[nearest] & (np.abs(start[nearest] - time) <= _MARKED_WITHIN_NS)
+        return found
+
+
+@dataclass(frozen=True)
+class _SeenCalls:
+    """The call in or before which each of some samples was taken: its name, its first kernel's number, its range."""
+
+    sample: Int64s
+    keys: list[tuple[str, int, str]]
+
+
+def _find_calls(samples: StackSamples, tables: Tables, classes: CallClasses, ranges: pd.DataFrame) -> _SeenCalls:
+    """Return the samples taken inside a call that issues a kernel, or in what the host did shortly before for it."""
+    calls, work = tables.calls, tables.work
+    assert calls is not None
+    launch = tables.launch[: work.kernels]
+    issues = np.zeros(len(calls), dtype=np.bool_)
+    issues[launch[launch >= 0]] = True
+    sample, row = [], []
+    for number, its in rows_by_key(pd.Series(samples.thread)):
+        mine = np.flatnonzero(((calls.tid_of & THREAD_BITS) == number)[calls.variant])
+        mine = mine[np.lexsort((-calls.ends_ns(mine), calls.start_ns[mine]))]
+        mine = mine[outermost(calls.start_ns[mine], calls.ends_ns(mine))]
+        target = _calls_led_to(calls.start_ns[mine], calls.ends_ns(mine), issues[mine], classes.is_wait[mine])
+        time, ends = samples.time_ns[its], np.append(-1, calls.ends_ns(mine))
+        at = np.searchsorted(calls.start_ns[mine], time, "right")
+        is_inside = time < ends[at]
+        starts = np.append(calls.start_ns[mine], np.iinfo(np.int64).max)
+        reached = np.where(is_inside | (starts[at] - time < LONG_GAP_NS), target[at - is_inside], -1)
+        sample.append(np.asarray(its, dtype=np.int64)[reached >= 0])
+        row.append(mine[reached[reached >= 0]])
+    samples_of, rows = (np.concatenate([np.zeros(0, dtype=np.int64), *each]) for each in (sample, row))
+    issued = np.flatnonzero(np.isin(launch, rows))[::-1]
+    kernels = kernel_names(tables).of_variant[work.variant[issued]].tolist()
+    kernel_of = dict(zip(launch[issued].tolist(), kernels, strict=True))
+    tid, start = calls.tid_of[calls.variant[rows]].astype(np.int64), calls.start_ns[rows].astype(np.int64)
+    where, texts = innermost_ranges(ranges, tid, start).tolist(), call_texts(tables)
+    name = [texts[variant] for variant in calls.variant[rows].tolist()]
+    kernel = [kernel_of[each] for each in rows.tolist()]
+    return _SeenCalls(samples_of, list(zip(name, kernel, where, strict=True)))
+
+
+def _calls_led_to(start: Int64s, end: Int64s, issues: Bools, is_wait: Bools) -> Int64s:
+    """Return for each call of a thread the next one that issues work, if the host went on to it at once; else -1.
+
+    Such calls load the kernel, or allocate what it writes. One more entry at the end is -1.
     """
-    if samples is None or not calls.any():
+    count = len(start)
+    positions = np.arange(count)
+    target = np.minimum.accumulate(np.where(issues, positions, count)[::-1])[::-1]
+    breaks = np.zeros(count + 1, dtype=np.int64)
+    breaks[1:count] = (start[1:] - end[:-1] >= LONG_GAP_NS) | (is_wait & ~issues)[:-1]
+    paused = np.cumsum(breaks)
+    return np.append(np.where((target < count) & (paused[np.minimum(target, count)] == paused[:-1]), target, -1), -1)
+
+
+def _most(samples: StackSamples | None, chosen: Bools, least: int, share: float) -> str:
+    """Return the line that most of these samples show, if enough of them do; else ""."""
+    if samples is None or len(samples.lines) == 0:
         return ""
-    return _most(samples, situation, tid, calls) or locate(samples.native, situation, tid, calls)
-
-
-def _most(samples: StackSamples, situation: Situation, tid: Int64s, calls: Bools) -> str:
-    before = np.maximum(situation.graph.gap_ns[calls], 0)
-    start = situation.call_start_ns[calls] - before
-    end = situation.call_start_ns[calls] + situation.call_ns[calls]
-    thread = tid[calls] & THREAD_BITS
-    found = np.zeros(len(samples.lines) + 1, dtype=np.int64)
-    for number in np.unique(thread).tolist():
-        mine, its = thread == number, samples.thread == number
-        _, low, high = union_of_groups(np.zeros(int(mine.sum()), dtype=np.int64), start[mine], end[mine])
-        time = samples.time_ns[its]
-        at = np.searchsorted(low, time, "right") - 1
-        inside = (at >= 0) & (time < high[np.maximum(at, 0)])
-        np.add.at(found, samples.line[its][inside], 1)
+    found = np.bincount(samples.line[chosen] % (len(samples.lines) + 1), minlength=len(samples.lines) + 1)
     total, known = int(found.sum()), found[:-1]
-    if len(known) == 0 or known.max() < max(_LEAST_SAMPLES, _LEAST_SHARE * total):
-        return ""
-    return samples.lines[int(np.argmax(known))]
+    return samples.lines[int(np.argmax(known))] if known.max() >= max(least, share * total) else ""

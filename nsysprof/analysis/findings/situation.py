@@ -64,6 +64,13 @@ class Situation:
     # The rate of large copies by direction (bytes/s), where the trace has pinned ones.
     pinned_rate: dict[int, float]
 
+    @property
+    def is_stream_wait(self) -> Bools:
+        """Return which calls make a stream wait for an event."""
+        code, names = pd.factorize(self.call_name)
+        found: Bools = np.array(["StreamWaitEvent" in str(name) for name in names], dtype=bool)[code]
+        return found
+
     def range_most(self, calls: Bools) -> str:
         """Return the range in which most of the calls are."""
         found = Counter(self.range_of[calls].tolist())

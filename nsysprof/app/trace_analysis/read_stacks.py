@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from nsysprof.files.json_file import FileHeader, read_json
 
@@ -29,6 +29,8 @@ class _Stacks(FileHeader, kw_only=True):
     stacks: list[list[tuple[_Text, _Number, _Text]]]
     # Time (ns since 1970), thread, stack.
     samples: list[tuple[_Number, _Id, _Number]]
+    # The same where Python made a stream wait; older files have none.
+    waits: list[tuple[_Number, _Id, _Number]] = field(default_factory=list)
 
 
 # Files whose functions are not the program's: of CUDA, of the system, and of Python and its libraries for the GPU.
@@ -101,18 +103,20 @@ def _read_samples(source: Path, trace: Path) -> StackSamples | None:
     if start_ns is None:
         return None
     lines: dict[str, int] = {}
-    rows: list[tuple[int, int, int]] = []
+    rows: tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]] = ([], [])
     advice = "Remove it, and analyze again."
     for path in paths.values():
         found = read_json(path, _Stacks, kind="a file of stacks", advice=advice, newest=1, largest_bytes=_LARGEST_BYTES)
         own = [_line_of(stack) for stack in found.stacks]
         number = [lines.setdefault(line, len(lines)) if line else -1 for line in own]
-        rows += [
-            (time - start_ns, (found.process << 24) | thread, number[stack] if stack < len(number) else -1)
-            for time, thread, stack in found.samples
-        ]
-    table = np.array(sorted(rows), dtype=np.int64).reshape(-1, 3)
-    return StackSamples(table[:, 0], table[:, 1], table[:, 2], tuple(lines))
+        for each, taken in zip(rows, (found.samples, found.waits), strict=True):
+            each += [
+                (time - start_ns, (found.process << 24) | thread, number[stack] if stack < len(number) else -1)
+                for time, thread, stack in taken
+            ]
+    tables = (np.array(sorted(each), dtype=np.int64).reshape(-1, 3) for each in rows)
+    samples, waits = (StackSamples(table[:, 0], table[:, 1], table[:, 2], tuple(lines)) for table in tables)
+    return replace(samples, waits=waits) if len(waits.line) else samples
 
 
 def _line_of(stack: list[tuple[str, int, str]]) -> str:

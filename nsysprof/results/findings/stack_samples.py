@@ -22,3 +22,5 @@ class StackSamples:
     lines: tuple[str, ...]
     # Native stacks, which name a place where the others name none: one in the middle of each call that has one.
     native: StackSamples | None = None
+    # Stacks taken where Python made a stream wait, which takes the host no time.
+    waits: StackSamples | None = None

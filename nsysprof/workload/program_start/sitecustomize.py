@@ -38,13 +38,14 @@ class _WatchImports:
     """A finder that leaves the search to others. It samples stacks once a library of the GPU is wanted."""
 
     def __init__(self) -> None:
+        self._has_begun = False
         self._sampler: Any = None
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
-        if name in _OF_GPU and self._sampler is None and os.environ.get(STACKS):
-            self._sampler = True
-            _attempt(_sample)
-        if name != "torch" or not os.environ.get(FOLDER):
+        if name in _OF_GPU and not self._has_begun and os.environ.get(STACKS):
+            self._has_begun = True
+            _attempt(self._sample)
+        if name != "torch":
             return None
         sys.meta_path.remove(self)
         spec: ModuleSpec | None = importlib.util.find_spec(name)
@@ -54,10 +55,18 @@ class _WatchImports:
 
         def exec_module(module: ModuleType) -> None:
             execute(module)
-            _attempt(lambda: module.cuda._lazy_call(lambda: _attempt(lambda: _begin(module))))
+            if os.environ.get(FOLDER):
+                _attempt(lambda: module.cuda._lazy_call(lambda: _attempt(lambda: _begin(module))))
+            if self._sampler is not None:
+                _attempt(lambda: self._sampler.mark_waits(module))
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
+
+    def _sample(self) -> None:
+        sampler = _beside("stack_sampler").StackSampler(os.environ[STACKS])
+        sampler.start()
+        self._sampler = sampler
 
 
 def _begin(torch: Any) -> None:
@@ -75,10 +84,6 @@ def _write(torch: Any, process: int) -> None:
     with open(f"{path}.part", "wb") as file:  # noqa: PTH123
         pickle.dump(snapshot, file, protocol=4)
     os.replace(f"{path}.part", path)  # noqa: PTH105
-
-
-def _sample() -> None:
-    _beside("stack_sampler").StackSampler(os.environ[STACKS]).start()
 
 
 def _beside(name: str) -> Any:

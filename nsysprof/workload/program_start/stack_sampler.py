@@ -1,22 +1,28 @@
 """Sample the Python stacks of a captured program's threads, and write them when the program ends.
 
+What makes a stream wait for another takes the host no time, so no sample would ever show it. Its stack is taken each
+time that torch does it.
+
 It needs nothing but the standard library, because it runs in the program's own Python.
 """
 
 from __future__ import annotations
 
 import atexit
+import functools
 import json
 import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 _INTERVAL_S = 0.002
 _MOST_SAMPLES = 1_000_000
 _MOST_FRAMES = 40
+_MOST_WAITS = 50_000
 
 
 class StackSampler:
@@ -28,6 +34,8 @@ class StackSampler:
         self._stacks: dict[tuple[tuple[str, int, str], ...], int] = {}
         # Time (ns since 1970), thread and stack of each sample.
         self._samples: list[tuple[int, int, int]] = []
+        # The same at each moment at which a stream is told to wait.
+        self._waits: list[tuple[int, int, int]] = []
         self._own_ns = 0
         self._start_ns = time.time_ns()
         self._ended = threading.Event()
@@ -37,6 +45,21 @@ class StackSampler:
         """Begin to sample, until the program ends."""
         self._thread.start()
         atexit.register(self._write)
+
+    def mark_waits(self, torch: Any) -> None:
+        """Take a stack whenever Python makes a stream of torch wait for an event."""
+        for owner, name in ((torch.cuda.Stream, "wait_event"), (torch.cuda.Event, "wait")):
+            setattr(owner, name, self._marked(getattr(owner, name)))
+
+    def _marked(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*arguments: Any, **named: Any) -> Any:
+            if len(self._waits) < _MOST_WAITS:
+                moment = time.time_ns()
+                self._waits.append((moment, threading.get_native_id(), self._number(sys._getframe(1))))
+            return function(*arguments, **named)
+
+        return call
 
     def _run(self) -> None:
         own = threading.get_ident()
@@ -70,6 +93,7 @@ class StackSampler:
             "own_ns": self._own_ns,
             "stacks": list(self._stacks),
             "samples": self._samples,
+            "waits": self._waits,
         }
         with open(f"{self._path}.part", "w", encoding="utf-8") as file:  # noqa: PTH123
             json.dump(data, file, separators=(",", ":"))

@@ -100,3 +100,69 @@ def test_a_native_function_is_named_where_no_line_of_python_is(tmp_path):
     lines = sampled(waits, 1)
     both = StackSamples(lines.time_ns, lines.thread, lines.line, LINES, native)
     assert location(tmp_path, builder, both) == "train.py:12"
+
+
+def taken(times, line, waits=None):
+    times = np.array(sorted(times))
+    return StackSamples(times, np.full(len(times), TID & THREAD_BITS), np.full(len(times), line), LINES, waits=waits)
+
+
+def test_a_fault_of_short_calls_is_on_the_line_that_loaded_its_kernels_in_the_first_step(tmp_path):
+    program, loading = Program(), []
+    for step in range(8):
+        begin = program.now
+        for _ in range(4):
+            program.launch(100 * US, "gemm_qk")
+            if step == 0:
+                loading.append(program.now)
+                program.call("cuLibraryGetKernel", 3 * MS)
+            program.launch(300 * US, "softmax_warp_forward")
+            program.launch(100 * US, "gemm_pv")
+            program.launch(500 * US, "gemm_mlp")
+        program.step(begin)
+    moments = [start + k * MS for start in loading for k in range(3)]
+    assert location(tmp_path, program.builder, taken(moments, 1), "unfused-attention") == "train.py:12"
+    # The line of the host's work that the call before led to is another matter.
+    late = [start - 1 for start in loading]
+    assert location(tmp_path, program.builder, taken(late, 1), "unfused-attention") == ""
+
+
+def test_a_sleep_before_the_launches_is_not_their_line(tmp_path):
+    program, asleep = Program(), []
+    for _ in range(8):
+        begin = program.now
+        program.launch(100 * US)
+        asleep += range(program.now + US, program.now + 8 * MS, MS)
+        program.host(8 * MS)
+        for _ in range(400):
+            program.launch(1 * US, "small")
+            program.host(20 * US)
+        program.step(begin)
+    samples = taken(asleep, 2)
+    assert location(tmp_path, program.builder, samples, "host-bound") == "loader.py:3"
+    assert location(tmp_path, program.builder, samples, "launch-bound") == ""
+
+
+def test_a_stream_that_waits_is_on_the_line_that_told_it_to(tmp_path):
+    program, marks = Program(), []
+
+    def wait(stream, other, line):
+        program.host(50 * US)
+        marks.append((program.now - 20 * US, line))  # the clock of stacks is not exactly the trace's
+        program.wait_stream(stream, other)
+
+    for _ in range(8):
+        begin = program.now
+        wait(8, 7, line=0)
+        program.launch(2 * MS, "prepare", stream=8)
+        wait(7, 8, line=1)
+        for _ in range(10):
+            program.launch(500 * US)
+        wait(9, 7, line=2)
+        program.step(begin)
+    marked = taken([time for time, _ in marks], 0)
+    told = StackSamples(marked.time_ns, marked.thread, np.array([line for _, line in marks]), LINES)
+    samples = taken([time + 70 * US for time, _ in marks], 2, told)
+    assert location(tmp_path, program.builder, samples, "stream-dependency") == "train.py:12"
+    # Without them it is not guessed from what the thread did around it.
+    assert location(tmp_path, program.builder, taken(samples.time_ns, 2), "stream-dependency") == ""

@@ -31,6 +31,7 @@ def test_samples_are_in_order_with_the_innermost_own_line(tmp_path: Path) -> Non
         "process": 77,
         "stacks": [STACK, STACK[:1]],
         "samples": [[EPOCH_NS + 9, 80, 0], [EPOCH_NS + 4, 77, 1]],
+        "waits": [[EPOCH_NS + 5, 77, 0]],
     }
     folder = capture(tmp_path / "run", data)
     found = read_stacks(folder, folder / "nsys.sqlite")
@@ -38,6 +39,8 @@ def test_samples_are_in_order_with_the_innermost_own_line(tmp_path: Path) -> Non
     assert found.time_ns.tolist() == [4, 9]
     assert found.thread.tolist() == [(77 << 24) | 77, (77 << 24) | 80]
     assert [found.lines[line] if line >= 0 else None for line in found.line] == [None, "/w/train.py:7"]
+    assert found.waits is not None
+    assert (found.waits.time_ns.tolist(), found.waits.line.tolist()) == ([5], [0])
 
 
 @pytest.mark.parametrize(

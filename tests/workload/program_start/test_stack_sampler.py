@@ -8,6 +8,15 @@ from pathlib import Path
 
 from nsysprof.capture.user_program.program_hook import collect_recorded, find_recorded, hook_environment
 
+LIBRARY = """
+class cuda:
+    class Event:
+        def wait(self, stream=None):
+            return "waited"
+    class Stream:
+        def wait_event(self, event):
+            return event.wait(self)
+"""
 PROGRAM = """
 import os, sys, threading, time
 import torch
@@ -21,6 +30,7 @@ thread = threading.Thread(target=elsewhere)
 thread.start()
 slow()
 thread.join()
+assert torch.cuda.Stream().wait_event(torch.cuda.Event()) == "waited"  # line 14
 if os.fork() == 0:
     sys.exit()
 os.wait()
@@ -29,7 +39,7 @@ os.wait()
 
 def test_samples_say_where_each_thread_was(tmp_path: Path) -> None:
     (tmp_path / "lib").mkdir()
-    (tmp_path / "lib/torch.py").write_text("")
+    (tmp_path / "lib/torch.py").write_text(LIBRARY)
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     report = tmp_path / "nsys.nsys-rep"
@@ -48,3 +58,6 @@ def test_samples_say_where_each_thread_was(tmp_path: Path) -> None:
     assert (7, "slow") in main
     assert (9, "elsewhere") in {place for thread, place in seen if thread != process}
     assert len(data["samples"]) > 40
+    # The stack of a wait is taken in it, however short it is, also inside the library.
+    waits = [[frame[1] for frame in data["stacks"][stack]] for _, thread, stack in data["waits"] if thread == process]
+    assert [lines[-1] for lines in waits] == [14, 14]
