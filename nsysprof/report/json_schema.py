@@ -36,10 +36,11 @@ def command_schemas() -> dict[str, Schema]:
     """Return the schema of what each command prints with --json, by the name of its file without its suffix."""
     return {
         "analyze": _analyze(), "analyze-memory": _analyze_memory(), "analyze-ranks": _analyze_ranks(),
-        "bench": _bench(), "bench-program": _bench_program(), "bundle": _bundle(), "capture": _capture(),
-        "compare": _compare(), "compare-memory": _compare_memory(), "demo": _demo(), "doctor": _doctor(),
-        "explain": _explain(), "export": _export(), "history": _history(), "optimize": _optimize(),
-        "record": _record(), "run": _run(), "tune": _tune(), "view": _view(), "whatif": _whatif(),
+        "bench": _bench(), "bench-program": _bench_program(), "bench-sides": _bench_sides(), "bundle": _bundle(),
+        "capture": _capture(), "compare": _compare(), "compare-memory": _compare_memory(), "demo": _demo(),
+        "doctor": _doctor(), "explain": _explain(), "export": _export(), "history": _history(),
+        "optimize": _optimize(), "record": _record(), "run": _run(), "tune": _tune(), "view": _view(),
+        "whatif": _whatif(),
     }  # fmt: skip
 
 
@@ -267,6 +268,14 @@ def _tune() -> Schema:
         "environment": _ANY_OBJECT, "notes": _list(_ref(Note)),
     }  # fmt: skip
     return _of("nsysprof tune --json", properties, (Note, ProgramGain))
+
+
+def _bench_sides() -> Schema:
+    schema = _compare() | {"title": "nsysprof bench --json, of two sides"}
+    return schema | {
+        "properties": {**schema["properties"], "folder": _TEXT, "seed": _WHOLE},
+        "required": [*schema["required"], "seed"],
+    }
 
 
 def _bench_program() -> Schema:

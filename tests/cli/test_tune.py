@@ -30,8 +30,9 @@ def test_a_small_tuning_from_end_to_end_and_its_policy_works(tmp_path):
 
     import nsysprof
 
-    done = run(*QUICK, "--seed", "5", "--gpu-hour-price", "2.5", cwd=tmp_path)
+    done = run(*QUICK, "--seed", "5", "--gpu-hour-price", "2.5", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert as_published("tune", done.stdout)["complete"]
     (folder,) = (tmp_path / "traces").glob("tune-*")
     report = (folder / "report.md").read_text()
     for words in ("Best backend by shape", "What follows", "Cost at 2.5", "nsysprof.policy(", "winners.png", "seed 5"):
@@ -51,7 +52,7 @@ def test_a_small_tuning_from_end_to_end_and_its_policy_works(tmp_path):
 @pytest.mark.slow
 def test_a_tuning_ends_by_its_budget_and_is_resumed(tmp_path):
     out = ["--out", tmp_path / "o", "--seed", "5"]
-    first = run(*SMALL, "--blocks", "500", "--samples", "2", "--warm-l2", "--budget", "12", *out)
+    first = run(*SMALL, "--blocks", "500", "--samples", "2", "--warm-l2", "--budget", "30", *out)
     assert first.returncode == 0, first.stderr
     assert "--resume goes on" in first.stdout
     before = json.loads((tmp_path / "o/samples.json").read_text())

@@ -34,6 +34,11 @@ def test_each_schema_is_a_schema(name):
     jsonschema.Draft202012Validator.check_schema(command_schemas()[name])
 
 
+def test_each_schema_is_listed_for_readers():
+    listed = (SCHEMAS.parent / "json.md").read_text(encoding="utf-8")
+    assert [name for name in command_schemas() if f"(schemas/{name}.json)" not in listed] == []
+
+
 def test_an_analysis_holds_every_table(printed, trace_path, tmp_path):
     data = printed("analyze", "analyze", trace_path("inputs"), "--no-figures", "--out", tmp_path / "o")
     assert sum(row["instances"] for row in data["kernels"]) == data["totals"]["kernel_count"] == 93

@@ -79,24 +79,62 @@ class TraceTools:
         return _cut(found)
 
     def whatif(
-        self, trace: str, changes: list[str], no_sync: str = "", kernels: dict[str, float] | None = None
+        self,
+        trace: str,
+        changes: list[str] | None = None,
+        no_sync: str = "",
+        kernels: dict[str, float] | None = None,
+        launched_in: dict[str, float] | None = None,
+        policy: str = "",
+        like_peers: int | None = None,
     ) -> dict[str, Any]:
         """Replay the steps with changes and return what a step would take (ns).
 
         changes: any of pin-copies, no-alloc, no-host-work, graph-launches, fuse-attention, fuse-optimizer and
         no-stream-waits. no_sync: the range in which to remove waits for the GPU, or "all". kernels: a factor for the
-        time of kernels whose name has a text.
+        time of kernels whose name has a text. launched_in: the same for what ranges with a text in their names launch.
+        policy: a policy.json of nsysprof tune, by its path in the folder; attention runs on the backends it measured to
+        be faster. like_peers: of a folder of ranks, a rank that is to be like the typical other one, with no other
+        change; trace is then that folder, "." for the whole one.
         """
         from nsysprof.app.whatif import KNOWN_CHANGES
 
-        flags = tuple(f"--{change.removeprefix('--')}" for change in changes)
+        flags = tuple(f"--{change.removeprefix('--')}" for change in changes or ())
         unknown = [flag for flag in flags if flag not in KNOWN_CHANGES]
         if unknown:
-            raise UsageError(f"{unknown[0]!r} is not a change.", f"Known: {', '.join(KNOWN_CHANGES)}.")
+            raise UsageError(f"{unknown[0][:_MOST_TEXT]!r} is not a change.", f"Known: {', '.join(KNOWN_CHANGES)}.")
         request = WhatIfRequest(
-            self._path(trace), flags, (no_sync,) if no_sync else (), tuple((kernels or {}).items()), self._nsys
+            self._path(trace) if like_peers is None else self._folder_of_ranks(trace),
+            flags,
+            (no_sync,) if no_sync else (),
+            tuple((kernels or {}).items()),
+            self._nsys,
+            ranges=tuple((launched_in or {}).items()),
+            policy=self._inside(policy) if policy else None,
+            like_peers=like_peers,
         )
         return _cut(what_if(request).found.to_json())
+
+    def _folder_of_ranks(self, name: str) -> Path:
+        """Return a folder by its path below the served one, all of whose traces lie in it too."""
+        path = self._inside(name)
+        if not path.is_dir():
+            raise UsageError(f"{name[:200]!r} is not a folder.", "Name the folder that holds the traces of the ranks.")
+        outside = [each for each in path.iterdir() if not each.resolve().is_relative_to(self._folder)]
+        if outside:
+            raise UsageError(f"{name[:200]!r} has links to what lies outside of it.", "Serve a folder without them.")
+        return path
+
+    def _inside(self, name: str) -> Path:
+        """Return what has this path below the folder, which no link leads out of."""
+        try:
+            path = (self._folder / name).resolve()
+            is_inside = path.is_relative_to(self._folder) and path.exists()
+        except (OSError, ValueError):
+            is_inside = False
+        if not is_inside:
+            raise UsageError(f"{name[:200]!r} is not in this folder.", "Give its path below the folder.")
+        return path
 
     def _traces(self) -> dict[str, Path]:
         """Return every trace by its name: its path below the folder."""

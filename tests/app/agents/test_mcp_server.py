@@ -1,6 +1,7 @@
 """An agent that speaks the protocol gets bounded answers about the traces of one folder, and nothing else."""
 
 import asyncio
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from nsysprof.app.agents.mcp_server import make_server
 from nsysprof.errors import MissingToolError, TraceError
 from tests.analysis.programs import MS, Program
+from tests.conftest import REPOSITORY
 
 mcp = pytest.importorskip("mcp")
 
@@ -68,6 +70,37 @@ def test_findings_and_what_a_change_would_give(folder: Path) -> None:
     found = answer(folder, "findings", trace="sub/waiting.sqlite")
     assert found["findings"][0]["code"] in ("sync", "host-bound")
     asked = answer(folder, "whatif", trace="sub/waiting.sqlite", changes=["no-host-work"], no_sync="all")
+    assert asked["together"]["step_ns"] < asked["replayed_ns"]
+
+
+def test_what_a_policy_and_a_rank_like_its_peers_would_give(folder: Path) -> None:
+    refused = {
+        "--like-peers": {"trace": "sub", "like_peers": 0, "changes": ["no-alloc"]},
+        "does not hold the traces of several ranks": {"trace": "sub", "like_peers": 0},
+        "is not a folder": {"trace": "free.sqlite", "like_peers": 0},
+        "is not in this folder": {"trace": "../", "like_peers": 0},
+        "links": {"trace": ".", "like_peers": 0},
+        "'../outside.sqlite' is not in this folder": {"trace": "free.sqlite", "policy": "../outside.sqlite"},
+        "secret.txt": {"trace": "free.sqlite", "policy": "secret.txt"},
+        "No range has": {"trace": "free.sqlite", "launched_in": {"nowhere": 0.5}},
+        "is not a change": {"trace": "free.sqlite", "changes": ["x" * 10_000]},
+    }
+    for said, arguments in refused.items():
+        result = ask(folder, "whatif", **arguments)
+        assert result.is_error, said
+        assert said in result.content[0].text
+        assert len(result.content[0].text) < 1000
+    asked = answer(folder, "whatif", trace="free.sqlite", launched_in={"step": 0.5})
+    assert asked["together"]["step_ns"] < 0.6 * asked["replayed_ns"]
+
+
+def test_a_rank_like_its_peers(tmp_path: Path) -> None:
+    (tmp_path / "job").mkdir()
+    for rank in range(2):
+        source = REPOSITORY / f"traces/h200-programs/fsdp-slow0_rank{rank}.sqlite.xz"
+        shutil.copy(source, tmp_path / f"job/rank{rank}.sqlite.xz")
+    asked = answer(tmp_path, "whatif", trace="job", like_peers=0)
+    assert asked["per"] == "job"
     assert asked["together"]["step_ns"] < asked["replayed_ns"]
 
 

@@ -10,6 +10,7 @@ from nsysprof.attention.policy_file import PolicyFile, PolicyRule, write_policy
 from nsysprof.errors import CaptureFailedError, PolicyError, UsageError
 from nsysprof.results.comparison import LatencyVerdict
 from nsysprof.results.programs.program_runs import Sameness, StepSource
+from tests.builders.published_schema import as_published
 
 PROGRAM = """
 import os, sys, time
@@ -53,6 +54,8 @@ def test_a_slower_side_is_found_and_equal_values_are_equal(measure, tmp_path):
     assert found.baseline.steps == 3, "five intervals without two of the warm-up"
     assert "SLOWER" in (tmp_path / "out/report.md").read_text()
     assert "SLOWER" in (tmp_path / "out/report.html").read_text()
+    printed = json.dumps({**found.to_json(), "folder": "out"})
+    assert as_published("bench-program", printed)["change"]["ratio"] == found.change.ratio
     data = json.loads((tmp_path / "out/comparison.json").read_text())
     assert data["change"]["ratio"] == found.change.ratio
     assert "0.05" not in (tmp_path / "out/runs.json").read_text().partition('"runs"')[0], "no value of a setting"
@@ -68,6 +71,7 @@ def test_a_candidate_that_crashes_is_told_with_its_last_words(measure, tmp_path)
     found = measure({"CRASH": "1"}, fail_on="slower:3%").comparison
     assert found.change.verdict is None
     assert found.outcome == "regression"
+    assert as_published("bench-program", json.dumps({**found.to_json(), "folder": "out"}))["change"]["ratio"] is None
     assert found.change.candidate.reason == "ended with exit code 1: planted crash"
     assert "planted crash" in (tmp_path / "out/logs/turn000-candidate.stderr.log").read_text()
 

@@ -11,6 +11,9 @@ from nsysprof.app.measuring.bench import BenchRequest
 from nsysprof.app.measuring.bench_sides import SidesRequest, bench_sides, parse_side
 from nsysprof.capture.measured_process import Setting
 from nsysprof.errors import UsageError
+from nsysprof.files.json_file import encode_json
+from nsysprof.report.compare import comparison_json
+from tests.builders.published_schema import as_published
 
 KERNELS = """
 import os, time
@@ -77,6 +80,8 @@ def test_a_planted_difference_is_found_in_turn_and_none_where_nothing_differs(tm
     assert (change.verdict, change.unit, found.comparison.outcome) == ("SLOWER", "turn", "regression")
     assert change.low < 0.02 / 0.002 < change.high * 1.5
     assert found.failure is None
+    printed = encode_json({**comparison_json(found.comparison), "folder": str(found.folder), "seed": found.seed})
+    assert as_published("bench-sides", printed.decode())["latency"]["changes"][0]["verdict"] == "SLOWER"
     # A folder of each side, from which compare says the same.
     runs = [json.loads((tmp_path / "out" / side / "samples.json").read_text()) for side in ("baseline", "candidate")]
     assert runs[0]["session"] == runs[1]["session"] != ""
