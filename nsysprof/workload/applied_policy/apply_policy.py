@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +25,8 @@ _get_efficient, _set_efficient = _C._get_mem_efficient_sdp_enabled, _C._set_sdp_
 _get_cudnn, _set_cudnn = _C._get_cudnn_sdp_enabled, _C._set_sdp_use_cudnn
 _NAMES = ("math", "flash", "efficient", "cudnn")
 _WANTED = {name: tuple(name == each for each in _NAMES) for name in _NAMES}
+_SETTERS = dict(zip(_NAMES, (_set_math, _set_flash, _set_efficient, _set_cudnn), strict=True))
+_ALL = (True, True, True, True)
 _TENSOR = torch.Tensor
 _grad_enabled, _autocast = torch.is_grad_enabled, torch.is_autocast_enabled
 NO_RULE = "A call does not match any rule of the policy and is left to torch."
@@ -38,9 +41,9 @@ class AppliedPolicy:
 
     def __init__(self, file: PolicyFile, say: Say) -> None:
         self.file = file
-        self.rules = _index(file)
-        # Rules whose backend has computed the same as torch's own choice, on inputs of this program.
-        self.proven: set[Any] = set()
+        # By the key of a call: the backend of its rule; or, once that has computed the same as torch's own choice on
+        # inputs of this program, how to run it alone: its name, and what forbids the other three.
+        self.rules: dict[Any, Any] = _index(file)
         self.checks: list[CallCheck] = []
         self.calls = 0
         self.left = 0
@@ -71,6 +74,20 @@ class AppliedPolicy:
         self.rules[key] = AUTO
         self.say(text)
 
+    def leave_unknown(self) -> None:
+        """Count a call without a rule, and tell that there was one."""
+        self.left += 1
+        if not self.has_said_no_rule:
+            self.has_said_no_rule = True
+            self.say(NO_RULE)
+
+    def leave_refused(self, key: Any, backend: str, error: RuntimeError) -> None:
+        """Leave calls of this form to torch if their backend refused them; raise any other error again."""
+        if not any(words in str(error) for words in _REFUSED):
+            raise error
+        self.left += 1
+        self.drop(key, f"{backend} refused a call that it was tuned for; that shape is left to torch.")
+
 
 # All policies in force, the innermost last, and torch's own function while there is any. Guarded by _FLAGS.
 _ACTIVE: list[AppliedPolicy] = []
@@ -99,35 +116,54 @@ def make_function(original: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function that takes the place of torch's. `original` is called for whatever is left to torch."""
     # Names that Python finds faster than attributes of modules: a call costs some microseconds with them.
     is_compiling, active_policies = torch.compiler.is_compiling, _ACTIVE
+    acquire, release, key_of = _FLAGS.acquire, _FLAGS.release, call_key
 
-    # No default is a float: the compiler would make an input of the graph of it.
-    def scaled_dot_product_attention(
-        query: Any,
-        key: Any,
-        value: Any,
-        attn_mask: Any = None,
-        dropout_p: Any = None,
-        is_causal: Any = False,
-        scale: Any = None,
-        **rest: Any,
-    ) -> Any:
+    # No default is a float: the compiler would make an input of the graph of it. In one piece, because each function
+    # that is called takes a tenth of a microsecond.
+    def scaled_dot_product_attention(  # noqa: PLR0912
+        query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: Any = None, is_causal: Any = False,
+        scale: Any = None, **rest: Any,
+    ) -> Any:  # fmt: skip
         dropout = 0.0 if dropout_p is None else dropout_p
         if is_compiling():
             return _call_compiled(original, query, key, value, attn_mask, dropout, is_causal, scale, rest)
-        active = active_policies[-1] if active_policies else None
-        if active is not None:
-            call = call_key(query, key, value, attn_mask, dropout, is_causal)
-            backend = active.rules.get(call)
-            if backend is None:
-                active.left += 1
-                if not active.has_said_no_rule:
-                    active.has_said_no_rule = True
-                    active.say(NO_RULE)
-            elif backend == AUTO:
+        if active_policies:
+            active = active_policies[-1]
+            call = key_of(query, key, value, attn_mask, dropout, is_causal)
+            found = active.rules.get(call)
+            if found.__class__ is str and found != AUTO:  # the first call of this form
+                whole = (query, key, value, attn_mask, dropout, is_causal)
+                found = _prove(active, call, found, original, whole, scale, rest)
+            if found.__class__ is tuple:
+                acquire()  # by hand: a with statement costs three times as much
+                try:
+                    if (_get_math(), _get_flash(), _get_efficient(), _get_cudnn()) != _ALL:
+                        whole = (query, key, value, attn_mask, dropout, is_causal)
+                        out = _call_alone(found[0], original, whole, scale, rest)
+                    else:
+                        _, first, second, third = found
+                        first(False)
+                        second(False)
+                        third(False)
+                        try:
+                            if scale is None and not rest:
+                                out = original(query, key, value, attn_mask, dropout, is_causal)
+                            else:
+                                out = original(query, key, value, attn_mask, dropout, is_causal, scale=scale, **rest)
+                        finally:
+                            first(True)
+                            second(True)
+                            third(True)
+                    active.calls += 1
+                    return out
+                except RuntimeError as error:
+                    active.leave_refused(call, found[0], error)
+                finally:
+                    release()
+            elif found is None:
+                active.leave_unknown()
+            elif found is not False:
                 active.calls += 1
-            else:
-                arguments = (query, key, value, attn_mask, dropout, is_causal)
-                return _run(active, call, backend, original, arguments, scale, rest)
         if scale is None and not rest:
             return original(query, key, value, attn_mask, dropout, is_causal)
         return original(query, key, value, attn_mask, dropout, is_causal, scale=scale, **rest)
@@ -145,47 +181,17 @@ def call_key(query: Any, key: Any, value: Any, mask: Any, dropout: float, is_cau
     if type(query) is not _TENSOR or type(key) is not _TENSOR or dropout:
         return None
     try:
-        sizes = key.shape
-        if value.shape != sizes:
-            return None
         wants = _grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
         kind = None if mask is None else mask.dtype is torch.bool
-        dtype, is_cuda = query.dtype, query.is_cuda
+        is_cuda = query.is_cuda
         if _autocast() if is_cuda else _autocast("cpu"):
             dtype = torch.get_autocast_dtype("cuda" if is_cuda else "cpu")  # in which autocast runs this call
-        return (query.shape, sizes, dtype, kind, is_causal, wants, is_cuda)
+        else:
+            dtype = query.dtype
+        # The number of elements of v is enough, because its sizes are those of k up to the head size.
+        return (query.shape, key.shape, value.numel(), dtype, kind, is_causal, wants, is_cuda)
     except (RuntimeError, AttributeError, IndexError):  # a nested tensor has no shape, nor has what is not a tensor
         return None
-
-
-def _run(
-    active: AppliedPolicy,
-    call: Any,
-    backend: str,
-    original: Callable[..., Any],
-    arguments: tuple[Any, ...],
-    scale: float | None,
-    rest: dict[str, Any],
-) -> Any:
-    """Run a call with one backend alone and return its result; at its first call, check that first."""
-    # Acquired by hand: a with statement costs three times as much.
-    _FLAGS.acquire()
-    try:
-        if call not in active.proven and not _prove(active, call, backend, original, arguments, scale, rest):
-            active.left += 1
-            return original(*arguments, scale=scale, **rest)
-        try:
-            found = _call_alone(backend, original, arguments, scale, rest)
-            active.calls += 1
-            return found
-        except RuntimeError as error:
-            if not any(words in str(error) for words in _REFUSED):
-                raise
-        active.left += 1
-        active.drop(call, f"{backend} refused a call that it was tuned for; that shape is left to torch.")
-        return original(*arguments, scale=scale, **rest)
-    finally:
-        _FLAGS.release()
 
 
 def _call_alone(
@@ -231,23 +237,32 @@ def _prove(
     arguments: tuple[Any, ...],
     scale: float | None,
     rest: dict[str, Any],
-) -> bool:
-    """Return whether the backend may run this call; where it may not, the rule is dropped and the reason told."""
-    if call[-1] and torch.cuda.is_current_stream_capturing():
-        active.say("A shape was first called while a CUDA graph was captured: these calls are left to torch.")
-        return False
+) -> Any:
+    """Return how to run the backend alone for calls of this form, once it was checked on this call.
+
+    Where the backend may not run it, the call is counted as left to torch, the reason is told, and the result is False.
+    """
 
     def attend(alone: bool, *tensors: Any) -> Any:
         whole = (*tensors, *arguments[3:])
         return _call_alone(backend, original, whole, scale, rest) if alone else original(*whole, scale=scale, **rest)
 
-    checked = check_first_call(attend, arguments[:3], wants=call[5], backend=backend)
-    active.checks.append(checked)
-    if not checked.ok:
-        active.drop(call, f"{checked.reason}; that shape is left to torch.")
+    with _FLAGS:
+        known = active.rules.get(call)
+        if known != backend:  # another thread was here first
+            return known
+        if call[-1] and torch.cuda.is_current_stream_capturing():
+            active.say("A shape was first called while a CUDA graph was captured: these calls are left to torch.")
+        else:
+            checked = check_first_call(attend, arguments[:3], wants=call[6], backend=backend)
+            active.checks.append(checked)
+            if checked.ok:
+                others = [setter for name, setter in _SETTERS.items() if name != backend]
+                active.rules[call] = (backend, *others)
+                return active.rules[call]
+            active.drop(call, f"{checked.reason}; that shape is left to torch.")
+        active.left += 1
         return False
-    active.proven.add(call)
-    return True
 
 
 def _call_compiled(
@@ -270,7 +285,8 @@ def _call_compiled(
 
     backend = None
     if all(has_static_value(size) for size in (*query.shape, *key.shape)):
-        sizes = tuple(int(size) for size in query.shape), tuple(int(size) for size in key.shape)
+        keys = tuple(int(size) for size in key.shape)
+        sizes = tuple(int(size) for size in query.shape), keys, math.prod(keys)
         wants = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
         kind = None if mask is None else mask.dtype is torch.bool
         if dropout == 0.0 and value.shape == key.shape:
@@ -299,14 +315,18 @@ def _choose_compiled(*key: Any) -> str | None:
     active = _ACTIVE[-1] if _ACTIVE else None
     if active is None:
         return None
-    backend = active.rules.get(key)
-    if backend is None:
+    found = active.rules.get(key)
+    if found is None and key[4]:
+        # The compiler turns a bool mask into one of numbers, and so it was recorded in compiled code.
+        key = (*key[:4], False, *key[5:])
+        found = active.rules.get(key)
+    if found is None:
         active.say("A compiled call does not match any rule of the policy and is left to torch.")
         return None
-    if backend == AUTO:
+    if found == AUTO:
         return None
     active.compiled_forms.add(key)
-    return backend
+    return str(found[0] if isinstance(found, tuple) else found)
 
 
 def _leave_open_sizes() -> None:
@@ -343,7 +363,7 @@ def _key_of(rule: PolicyRule, is_cuda: bool) -> Any:
     query = (rule.batch, rule.heads, rule.seq, rule.head_dim)
     keys = (rule.batch, rule.kv_heads, rule.kv_seq, rule.head_dim)
     kind = {"none": None, "bool": True}.get(rule.mask.partition(":")[0], False)
-    return (query, keys, _DTYPES[rule.dtype], kind, rule.causal, rule.pass_ != "fwd", is_cuda)
+    return (query, keys, math.prod(keys), _DTYPES[rule.dtype], kind, rule.causal, rule.pass_ != "fwd", is_cuda)
 
 
 def machine_differences(file: PolicyFile, *, with_gpu: bool = True) -> list[str]:

@@ -114,10 +114,11 @@ def test_gradients_are_checked_but_not_inside_checkpointing(applied):
     tensors = inputs(grad=True)
     torch.utils.checkpoint.checkpoint(attend, *tensors, use_reentrant=False).sum().backward()
     assert set(policy.checks[0].errors) == {"out"}, "checkpointing counts what is saved"
-    policy.proven.clear()
+    policy = applied(PolicyRule("math", pass_="fwdbwd", **SIZES))
     attend(*tensors).sum().backward()
-    assert set(policy.checks[1].errors) == {"out", "dq", "dk", "dv"}
-    assert all(error <= policy.checks[1].tolerances[name] for name, error in policy.checks[1].errors.items())
+    (check,) = policy.checks
+    assert set(check.errors) == {"out", "dq", "dk", "dv"}
+    assert all(error <= check.tolerances[name] for name, error in check.errors.items())
 
 
 def test_sizes_that_the_compiler_keeps_open_do_not_compile_again(applied):
@@ -140,6 +141,38 @@ def test_sizes_that_the_compiler_keeps_open_do_not_compile_again(applied):
     assert not any("sdpa_kernel" in name or name == "item" for name in graphs[1])
     assert policy.compiled == 1
     assert any("stay open" in text for text in policy.told)
+
+
+def test_a_bool_mask_has_the_rule_that_compiled_code_was_tuned_for(applied):
+    """The compiler turns a bool mask into one of numbers, which is what is recorded of a compiled program."""
+    shape = {**SIZES, "causal": False}
+    policy = applied(PolicyRule("math", mask="float:11qk", **shape))
+    mask = torch.ones(32, 32, dtype=torch.bool)
+
+    def attend(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+    torch._dynamo.reset()
+    torch.compile(attend, backend="eager", fullgraph=True)(*inputs())
+    assert (policy.compiled, policy.told) == (1, [])
+    attend(*inputs())
+    assert policy.left == 1, "outside of compiled code, bool is another kind of mask"
+
+
+def test_a_call_that_its_backend_refuses_later_is_left_to_torch(applied):
+    """The planted fault: at the second call math is forbidden too, so that torch has no kernel left."""
+    from torch.backends import cuda
+
+    policy = applied(PolicyRule("math", **SIZES))
+    tensors = inputs()
+    expected = F.scaled_dot_product_attention(*tensors, is_causal=True)
+    (key,) = policy.rules
+    name, flash, _, _ = policy.rules[key]
+    policy.rules[key] = (name, flash, torch._C._set_sdp_use_math, torch._C._set_sdp_use_mem_efficient)
+    torch.testing.assert_close(F.scaled_dot_product_attention(*tensors, is_causal=True), expected)
+    assert (policy.calls, policy.left) == (1, 1)
+    assert policy.told == ["math refused a call that it was tuned for; that shape is left to torch."]
+    assert cuda.math_sdp_enabled() and cuda.flash_sdp_enabled() and cuda.mem_efficient_sdp_enabled()
 
 
 def test_a_scripted_function_still_compiles(applied):
