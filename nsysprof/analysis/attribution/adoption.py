@@ -1,8 +1,9 @@
 """Find work that a helper thread launches on behalf of another thread, which waits for it inside a range.
 
-Autograd runs the backward pass on a thread without ranges while the main thread is inside `backward`; thread pools and
-data-parallel helpers do the same. A trace does not say who waits for whom, so this is inferred from what the threads
-do: the waiting thread makes no CUDA call meanwhile, and the two take turns in long runs instead of interleaving.
+Autograd runs the backward pass on a thread that has no ranges, while the main thread waits inside `backward`. Thread
+pools and data-parallel helpers work the same way. A trace does not say which thread waits for which, so it is inferred
+from what the threads do: the waiting thread makes no CUDA call meanwhile, and the two threads take turns in long runs
+of calls instead of interleaving.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s
 
 # Two threads take turns if each side makes this many calls between two changes of side, on average.
 _CALLS_A_TURN = 4
-# A single turn of few calls counts where the owner is silent for this share of its range, and one of several calls
-# where the silence is so many times as long as usual.
+# A single turn counts where the owner is silent for this share of its range, or where the turn has several calls and
+# the silence is this many times as long as the owner's usual one.
 _SILENT_SHARE = 0.5
 _LONG_SILENCE = 4.0
-# Pairs of a thread that launches and one that may wait for it that are looked at in a process. Programs have a few
-# hundred at most; a trace made to be slow can have millions.
+# The most pairs (launching thread, thread that may wait for it) to look at in one process. Programs have a few hundred;
+# a trace made to be slow can have millions.
 _MOST_PAIRS = 10_000
 
 NONE, NOT_WAITING, SEVERAL, TOO_MANY, ADOPTED, OWN = range(6)
@@ -37,32 +38,32 @@ REASONS = {
 
 @dataclass(frozen=True)
 class Points:
-    """Moments on threads: launching calls, or the creation of graph nodes."""
+    """Events on threads whose range is wanted: launching calls, or creations of graph nodes."""
 
     start_ns: Int64s
     end_ns: Int64s
     global_tid: Int64s
 
     def of(self, rows: Int64s | Bools) -> Points:
-        """Return some of them."""
+        """Return only the events in these rows."""
         return Points(self.start_ns[rows], self.end_ns[rows], self.global_tid[rows])
 
 
 @dataclass(frozen=True)
 class Adoption:
-    """Which range adopted each point."""
+    """The range that adopted each event, and why."""
 
-    # The innermost range that waited for the point's thread, or -1.
+    # The row of the innermost range that waited for the event's thread, or -1.
     owner: Int64s
-    # Why, from NONE (no other thread of the process was inside a range of the user) to OWN (its own thread was).
+    # The reason: NONE (no other thread of the process was inside a range of the user) to OWN (its own thread was).
     reason: Int64s
 
 
 class ThreadRanges:
-    """The open ranges and the calls of threads, computed once for all points of a trace.
+    """The open ranges and the CUDA calls of each thread, computed once for all events of a trace.
 
-    ranges: instances in order of start, with their parents.
-    calls: all calls of the trace.
+    ranges: range instances in order of start, with their parents.
+    calls: all API calls of the trace.
     """
 
     def __init__(self, ranges: pd.DataFrame, parent: Int64s, calls: Calls) -> None:
@@ -80,9 +81,9 @@ class ThreadRanges:
         self._calls_of: dict[int, tuple[Int64s, Int64s]] = {}
 
     def innermost(self, tid: int, begin: Int64s, finish: Int64s, *, of_user: bool) -> Int64s:
-        """Return the innermost range that each stretch of time lies in on a thread, or -1.
+        """Return stretches of time on a thread, and the row of the innermost open range in each (-1: none).
 
-        of_user: pass over the ranges of libraries.
+        of_user: whether to ignore ranges that libraries opened.
         """
         rows = self.rows.get(tid)
         if rows is None:
@@ -98,18 +99,18 @@ class ThreadRanges:
             found[wrong] = self.parent[found[wrong]]
 
     def calls_of(self, tid: int) -> tuple[Int64s, Int64s]:
-        """Return start and end of the CUDA calls of a thread, by start."""
+        """Return the starts and ends of a thread's CUDA calls, in order of start."""
         if tid not in self._calls_of:
             mine = np.flatnonzero((self.calls.tid_of == tid)[self.calls.variant])
             mine = mine[np.argsort(self.calls.start_ns[mine], kind="stable")]
-            # A runtime call may contain a driver call, and ends after it.
+            # A runtime call may contain a driver call, and then ends after it.
             ends = np.maximum.accumulate(self.calls.ends_ns(mine)) if len(mine) else self.calls.ends_ns(mine)
             self._calls_of[tid] = self.calls.start_ns[mine], ends
         return self._calls_of[tid]
 
 
 def adopt(threads: ThreadRanges, points: Points) -> Adoption:
-    """Return for each point of a thread that has no range of the user open the range that waits for it."""
+    """Return the range that waits for each event whose own thread has no range of the user open."""
     owner = np.full(len(points.start_ns), -1, dtype=np.int64)
     reason = np.full(len(owner), NONE, dtype=np.int64)
     if not threads.waiters:
@@ -136,7 +137,7 @@ def adopt(threads: ThreadRanges, points: Points) -> Adoption:
 
 
 def _adopt_thread(threads: ThreadRanges, points: Points, tid: int, others: list[int]) -> tuple[Int64s, Int64s]:
-    """Return owner and reason of the points of one helper thread, in order of start."""
+    """Return the adopting range and the reason for each event of one helper thread, in order of start."""
     count = np.zeros(len(points.start_ns), dtype=np.int64)
     inside = np.zeros(len(count), dtype=bool)
     owner = np.full(len(count), -1, dtype=np.int64)
@@ -156,9 +157,12 @@ def _adopt_thread(threads: ThreadRanges, points: Points, tid: int, others: list[
 
 
 def _waits(threads: ThreadRanges, other: int, points: Points, candidate: Int64s) -> Bools:
-    """Return for each point whether the thread `other` waits for it inside its range `candidate` (-1: none)."""
+    """Return for each event whether thread `other` waits for it inside the range `candidate`.
+
+    candidate: the row of the range for each event, or -1 for none.
+    """
     start, end = threads.calls_of(other)
-    gap = np.searchsorted(start, points.start_ns, "right")  # the number of its calls that began before
+    gap = np.searchsorted(start, points.start_ns, "right")  # how many calls of the thread began before each event
     silent = (candidate >= 0) & ((gap == 0) | (np.append(end, 0)[gap - 1] <= points.start_ns))
     waits = np.zeros(len(candidate), dtype=bool)
     rows = np.flatnonzero(silent)
@@ -173,9 +177,10 @@ def _waits(threads: ThreadRanges, other: int, points: Points, candidate: Int64s)
     lengths = np.diff(np.append(begins, len(order)))
     new_turn = fresh | (np.diff(turn, prepend=-1) != 0)
     turns = np.add.reduceat(new_turn.astype(np.int64), begins)
-    between = np.maximum.reduceat(turn, begins) - np.minimum.reduceat(turn, begins)  # calls of the owner
+    # how many calls of the waiting thread began before each event
+    between = np.maximum.reduceat(turn, begins) - np.minimum.reduceat(turn, begins)
     takes_turns = (turns > 1) & (lengths >= _CALLS_A_TURN * turns) & (between >= _CALLS_A_TURN * (turns - 1))
-    # One turn: how long the owner is silent around it.
+    # A single turn: compare how long the owner is silent around it.
     first, instance = turn[begins], owners[begins]
     since = np.maximum(np.append(end, 0)[first - 1], threads.start[instance])
     since[first == 0] = threads.start[instance[first == 0]]
@@ -189,9 +194,9 @@ def _waits(threads: ThreadRanges, other: int, points: Points, candidate: Int64s)
 
 
 def _same_sequence(threads: ThreadRanges, points: Points, tid: int, candidates: list[Int64s]) -> Int64s:
-    """Return the one candidate whose thread ran the forward operator of the point's sequence number, or -1.
+    """Return the one candidate whose thread ran the forward operator of this backward operator, or -1.
 
-    emit_nvtx gives an operator of the backward pass the number of the one that it belongs to.
+    emit_nvtx gives a backward operator the sequence number of its forward operator.
     """
     own = threads.innermost(tid, points.start_ns, points.end_ns, of_user=False)
     seq = np.where(own >= 0, threads.seq[own], -1)

@@ -10,17 +10,18 @@ import pandas as pd
 from nsysprof.errors import TraceForeignError
 from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows
 
-# A trace may have this many ranges around each piece of work on average, and as many pairs more. Programs nest a few
-# dozen; every pair takes time, and a file that nests all its ranges has as many pairs as the square of its size.
+# The most pairs of a range and a piece of work: this many for each piece of work, plus a constant. Programs nest ranges
+# a few dozen deep. Every pair takes time, and a file that nests all its ranges has a number of pairs that grows with
+# the square of its size.
 _MOST_AROUND, _FREE_PAIRS = 1024, 1 << 22
 _PAIRS_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True)
 class Segments:
-    """Work by range, as stretches: the range `instance[i]` launched the work `order[low[i]:high[i]]`.
+    """The work of each range, stored as stretches: range `instance[i]` launched the work `order[low[i]:high[i]]`.
 
-    Ten million pairs of range and work would take a gigabyte, but the calls of a range lie side by side.
+    Ten million pairs of a range and a piece of work would take a gigabyte, but the calls of a range lie side by side.
     """
 
     # Rows of work in the order of their calls, thread by thread.
@@ -37,25 +38,28 @@ class Segments:
 
 @dataclass(frozen=True)
 class Launched:
-    """Work that has a call, thread by thread (or process by process) in the order of the calls."""
+    """The work whose launching call is known, thread by thread (or process by process) in the order of the calls."""
 
-    # Rows of work.
+    # The rows of the work.
     order: Rows
     # When their calls started and ended.
     start_ns: Int64s
     end_ns: Int64s
     # The global tids of the threads, or the global pids of the processes.
     owners: Int64s
-    # Where the work of each owner begins, and the end of the last.
+    # Where the work of each owner begins in these arrays; the last entry is the end.
     edges: Int64s
     # Whether no call ends before an earlier one.
     in_order: bool
-    # Turns a global tid into the owner.
+    # Returns the owner (thread or process) of a global tid.
     owner_mask: int
 
 
 def order_work(launch: Ints, calls: Calls | None) -> dict[str, Launched]:
-    """Return the work whose call (row of `calls`, or -1) is known, by "thread" and by "process"."""
+    """Return the work whose launching call is known, ordered once by "thread" and once by "process".
+
+    launch: the row of each piece of work's call in `calls`, or -1.
+    """
     if calls is None or len(launch) == 0:
         none = np.zeros(0, dtype=np.int64)
         empty = Launched(np.zeros(0, dtype=np.int32), none, none, none, np.zeros(1, dtype=np.int64), True, -1)
@@ -78,7 +82,7 @@ def order_work(launch: Ints, calls: Calls | None) -> dict[str, Launched]:
 
 
 def _by_start(rows: Rows, start: Int64s) -> tuple[Rows, Int64s]:
-    """Return `rows` and `start` in order of start; rows with equal starts keep their order."""
+    """Return `rows` and `start` sorted by start. Rows with equal starts keep their order."""
     descents = start[1:] < start[:-1]
     if not descents.any():
         return rows, start
@@ -105,11 +109,13 @@ def _by_owner(rows: Rows, start: Int64s, end: Int64s, launch: Ints, calls: Calls
 
 
 def attribute_work(launched: Launched, ranges: pd.DataFrame, style: str) -> Segments:
-    """Return the work whose call each range of `style` encloses. Nested ranges each get it (inclusive).
+    """Return which work was launched inside each range of `style`. Nested ranges each count it (inclusive).
 
     Work ordered by thread gives a range the calls of its own thread. Work ordered by process gives it the calls of any
-    thread of its process, because autograd launches the backward pass from threads of its own. `instance` of the result
-    holds rows of `ranges`. Raises TraceForeignError where far more ranges enclose each call than in any program.
+    thread of its process, because autograd launches the backward pass from its own threads. `instance` of the result
+    holds rows of `ranges`.
+
+    Raises TraceForeignError where far more ranges enclose each call than in any real program.
     """
     chosen = np.flatnonzero((ranges["style"] == style).to_numpy(dtype=bool))
     start, end, edges = launched.start_ns, launched.end_ns, launched.edges
@@ -143,14 +149,17 @@ def attribute_work(launched: Launched, ranges: pd.DataFrame, style: str) -> Segm
 
 
 def _ranges_of(owner: Int64s, owners: Int64s) -> list[tuple[int, Int64s]]:
-    """Return (number of the owner, its ranges) for owners that have both calls and ranges."""
+    """Yield (number of the owner, its ranges) for each owner that has both calls and ranges."""
     by_owner = np.argsort(owner, kind="stable")
     edges = np.searchsorted(owner[by_owner], owners), np.searchsorted(owner[by_owner], owners, "right")
     return [(i, by_owner[a:b]) for i, (a, b) in enumerate(zip(*edges, strict=True)) if b > a]
 
 
 def _cut(rows: Int64s, low: Int64s, high: Int64s, end: Int64s, finish: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Return (range, low, high): the calls that really end within ranges whose last calls may not."""
+    """Return (range, low, high): only those calls that really end within their range.
+
+    In these ranges the last calls may end after the range.
+    """
     reached = np.cumsum(high[rows] - low[rows])
     edges = np.flatnonzero(np.diff(reached // _PAIRS_AT_ONCE, prepend=-1)) if len(rows) else np.zeros(0, np.int64)
     parts = [_cut_some(some, low, high, end, finish) for some in np.split(rows, edges)]
@@ -171,7 +180,7 @@ def _cut_some(rows: Int64s, low: Int64s, high: Int64s, end: Int64s, finish: Int6
 
 
 def expand(low: Int64s, high: Int64s) -> tuple[Rows, Rows]:
-    """Return every (stretch, position) with low <= position < high."""
+    """Return every pair (stretch, position) with low <= position < high."""
     length = high - low
     which = np.repeat(np.arange(len(low), dtype=np.int32), length)
     position = np.repeat((low - (np.cumsum(length) - length)).astype(np.int32), length)
@@ -180,12 +189,12 @@ def expand(low: Int64s, high: Int64s) -> tuple[Rows, Rows]:
 
 
 def merge(group: Ints, low: Int64s, high: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Return disjoint stretches (group, low, high) of the same positions, sorted, so that each position counts once."""
+    """Return the same positions as disjoint stretches (group, low, high): each counts once per group."""
     order = np.lexsort((low, group))
     owner, low, high = group[order].astype(np.int64), low[order], high[order]
     if len(low) == 0:
         return owner, low, high
-    # Groups ascend, so that a shift by group keeps one group's ends out of the next group's maximum.
+    # The shift by group is larger than any position, so that the running maximum of one group never reaches the next.
     width = int(high.max()) + 1
     reached = np.maximum.accumulate(high + owner * width) - owner * width
     reached = np.concatenate((np.zeros(1, np.int64), reached[:-1]))
@@ -196,7 +205,7 @@ def merge(group: Ints, low: Int64s, high: Int64s) -> tuple[Int64s, Int64s, Int64
 
 
 def covered(segments: Segments) -> Bools:
-    """Return, for each position of `segments.order`, whether any range has it."""
+    """Return for each position of `segments.order` whether at least one range has it."""
     change = np.zeros(len(segments.order) + 1, dtype=np.int32)
     np.add.at(change, segments.low, 1)
     np.add.at(change, segments.high, -1)

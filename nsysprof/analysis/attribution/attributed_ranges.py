@@ -14,7 +14,7 @@ from nsysprof.analysis.attribution.range_structure import RangeStructure, find_s
 from nsysprof.trace.schema import NULL, PID_MASK, Bools, Int64s, Tables
 
 _SCOPES = {"PushPop": "thread", "StartEnd": "process"}
-# 36 years: no session's clock.
+# 36 years. No recording lasts that long.
 _FAR_NS = 2**60
 _KEY = ["name", "style", "domain"]
 
@@ -27,16 +27,19 @@ class Attributed:
     ranges: pd.DataFrame
     # One row per group: name, style, domain.
     keys: pd.DataFrame
-    # Which work each instance launched, by style.
+    # The work that each instance launched, by style of range.
     segments: dict[str, Segments]
 
     @cached_property
     def structure(self) -> RangeStructure:
-        """Return how the instances nest, which names form families, and where each family settles."""
+        """Return which ranges enclose which, which names form families, and when each family settles."""
         return find_structure(self.ranges, self.keys)
 
     def inside(self, rows: int) -> Bools:
-        """Return, for each of `rows` rows of work, whether any range launched it."""
+        """Return for each row of work whether any range launched it.
+
+        rows: the number of rows of work.
+        """
         found = np.zeros(rows, dtype=bool)
         for segments in self.segments.values():
             found[segments.order[covered(segments)]] = True
@@ -44,9 +47,10 @@ class Attributed:
 
 
 def close_ranges(tables: Tables) -> tuple[pd.DataFrame, int, int]:
-    """Return range instances with open ones ended with the trace, how many were open, and how many were impossible.
+    """Return the range instances, how many had no end, and how many were impossible.
 
-    Impossible ones are dropped. The numbers that torch's emit_nvtx appends to names become separate columns.
+    Ranges without an end get the end of the trace; impossible ones are dropped. The numbers that torch's emit_nvtx
+    appends to names become separate columns.
     """
     if tables.ranges is None:
         return pd.DataFrame(columns=["start_ns", "end_ns", "style", "global_tid", "name", "domain"]), 0, 0
@@ -63,7 +67,7 @@ def close_ranges(tables: Tables) -> tuple[pd.DataFrame, int, int]:
 
 
 def attribute_ranges(tables: Tables, ranges: pd.DataFrame) -> Attributed:
-    """Assign each instance to its group, and each enclosed call's work to its instances."""
+    """Return each instance with its group, and with the work of the calls that it encloses."""
     ordered = ranges.sort_values("start_ns", kind="stable").reset_index(drop=True)
     codes = [pd.factorize(ordered[column])[0].astype(np.int64) for column in _KEY]
     widths = [int(code.max()) + 1 if len(code) else 1 for code in codes]
@@ -79,7 +83,7 @@ def attribute_ranges(tables: Tables, ranges: pd.DataFrame) -> Attributed:
 
 
 def instances_of_calls(tables: Tables, attributed: Attributed, calls: Int64s) -> Int64s:
-    """Return the instances that enclose any of the calls."""
+    """Return the instances that enclose at least one of the calls."""
     if len(calls) == 0:
         return np.zeros(0, dtype=np.int64)
     launched = order_work(calls.astype(np.int32), tables.calls)

@@ -17,7 +17,10 @@ _END_CAPTURE = re.compile(r"^(cuda|cu)StreamEndCapture")
 
 
 def launch_calls(tables: Tables) -> Bools:
-    """Return, for each API call, whether it launched kernels: by its name, if it succeeded and built no graph."""
+    """Return for each API call whether it launched kernels.
+
+    A call counts by its name if it succeeded and did not only add a node to a graph.
+    """
     calls = tables.calls
     if calls is None:
         return np.zeros(0, dtype=bool)
@@ -39,12 +42,13 @@ def graph_launch_calls(tables: Tables) -> Bools:
 def lost_launches(tables: Tables, launches: Bools, silent: Int64s) -> Bools:
     """Return for each API call whether it launched work that the trace has no record of.
 
-    launches: what launch_calls says. silent: calls that replayed graphs which the
-    profiler does not record; they are lost only where it recorded no kernel and no graph at all.
+    launches: the result of launch_calls.
+    silent: the calls that replayed graphs which the profiler does not record. They count as lost only where it recorded
+        no kernel and no graph at all.
     """
     work, launch = tables.work, tables.launch
     lost = launches.copy()
-    # A replayed graph may have only copies and fills.
+    # A replayed graph may hold only copies and fills.
     lost[launch[launch >= 0]] = False
     if np.isin(work.kind_of[np.unique(work.variant)], (KERNEL, GRAPH)).any():
         lost[silent] = False
@@ -52,10 +56,10 @@ def lost_launches(tables: Tables, launches: Bools, silent: Int64s) -> Bools:
 
 
 def opaque_replays(tables: Tables, launches: Bools) -> tuple[Int64s, Int64s]:
-    """Return the calls that replayed a graph with unknown kernels: recorded as wholes, and not recorded at all.
+    """Return two sets of calls that replayed a graph with unknown kernels: recorded as wholes, and not recorded.
 
-    nsys traces graphs as wholes by default, and exports by nsys <= 2023.4 have no table for them: such replays leave
-    only a call. They are distinguished from lost ones by the capture's graph mode, and by the absence of any graph.
+    nsys records a graph as a whole by default, and exports by nsys <= 2023.4 have no table for that: such replays leave
+    only a call. The capture's graph mode, and the absence of any graph, distinguish them from lost ones.
 
     launches: the result of launch_calls.
     """
@@ -84,7 +88,7 @@ def _named(tables: Tables, calls: Calls, pattern: re.Pattern[str]) -> Bools:
 
 
 def capture_windows(tables: Tables, calls: Calls) -> list[tuple[int, int, int]]:
-    """Return start, end (ns) and global tid of each capture of a stream; one that never ends is left out."""
+    """Return start, end (ns) and global tid of each stream capture. A capture that never ends is left out."""
     beginning = _named(tables, calls, _BEGIN_CAPTURE) & ~calls.failed_of
     if not beginning.any():
         return []
@@ -106,11 +110,11 @@ def capture_windows(tables: Tables, calls: Calls) -> list[tuple[int, int, int]]:
 
 
 def _captured(tables: Tables, calls: Calls) -> Bools | None:
-    """Return, for each API call, whether its process was capturing a stream; None without any capture.
+    """Return for each API call whether its process was capturing a stream; None where there is no capture.
 
-    A launch then only adds a node to a graph. The whole process counts, because autograd launches a captured backward
-    pass from threads of its own. A capture that never ends covers nothing, because otherwise it would hide every kernel
-    that the profiler lost after it.
+    During a capture, a launch only adds a node to a graph. This holds for the whole process, because autograd launches
+    a captured backward pass from its own threads. A capture that never ends is ignored: otherwise it would hide every
+    kernel that the profiler lost after it.
     """
     windows = capture_windows(tables, calls)
     if not windows:

@@ -26,23 +26,23 @@ _Reasons = npt.NDArray[np.int8]
 
 @dataclass(frozen=True)
 class CausedWork:
-    """What ranges adopted and captured. Rows of work are kernels."""
+    """The kernels that ranges adopted and captured, as rows of work."""
 
     # Each adopted kernel, and the innermost range that waited for it.
     adopted_row: Rows
     adopted_owner: Int64s
-    # Where copies, fills and other work belong.
+    # The same for copies, fills and other work.
     other_row: Rows
     other_owner: Int64s
-    # Why each row of work was adopted or not (see adoption).
+    # Why each row of work was adopted or not (see adoption.py).
     reason: _Reasons
-    # The kernels of graph replays; None without any.
+    # The kernels of graph replays; None where there are none.
     graph: GraphWork | None
-    # (range instance, place in graph.created) for every range in which a node was created, each pair once.
+    # Pairs (range instance, position in graph.created): the ranges in which each node was created, each pair once.
     creators: tuple[Int64s, Int64s]
 
     def inside(self) -> tuple[Bools, Bools]:
-        """Return for each row of work whether a range adopted it, and whether one captured it."""
+        """Return two masks over the rows of work: adopted by a range, and captured by a range."""
         adopted, captured = (np.zeros(len(self.reason), dtype=bool) for _ in range(2))
         adopted[self.adopted_row] = True
         if self.graph is not None:
@@ -50,7 +50,7 @@ class CausedWork:
         return adopted, captured
 
     def adopted_pairs(self, parent: Int64s) -> tuple[Int64s, Int64s]:
-        """Return (range instance, kernel) for the ranges that waited and all that enclose them."""
+        """Return pairs (range instance, kernel): the ranges that waited for a kernel, and all ranges around them."""
         owner, row = self.adopted_owner, self.adopted_row.astype(np.int64)
         owners, rows = [owner], [row]
         while len(owner):
@@ -61,13 +61,13 @@ class CausedWork:
         return np.concatenate(owners), np.concatenate(rows)
 
     def all_adopted_pairs(self, parent: Int64s) -> tuple[Int64s, Int64s]:
-        """Return the same with copies, fills and other work."""
+        """Return pairs (range instance, row of work) as adopted_pairs does, with copies, fills and other work."""
         rows = np.concatenate((self.adopted_row, self.other_row))
         owners = np.concatenate((self.adopted_owner, self.other_owner))
         return replace(self, adopted_row=rows, adopted_owner=owners).adopted_pairs(parent)
 
     def replays(self, instances: int) -> Int64s:
-        """Return how often what each range instance captured was replayed, 0 where it captured nothing."""
+        """Return how often the nodes that each range instance captured were replayed; 0 where it captured nothing."""
         found = np.zeros(instances, dtype=np.int64)
         if self.graph is not None and len(self.creators[0]):
             nodes, count = np.unique(self.graph.node[self.graph.why == RESOLVED], return_counts=True)
@@ -75,14 +75,17 @@ class CausedWork:
         return found
 
     def graph_reasons(self) -> dict[str, int]:
-        """Return how many kernels of replays lead to no creation, by reason."""
+        """Return how many kernels of replays could not be traced back to a creation, by reason."""
         if self.graph is None:
             return {}
         counts = {text: int((self.graph.why == why).sum()) for why, text in UNRESOLVED.items()}
         return {text: count for text, count in counts.items() if count}
 
     def reasons_of(self, outside: Ints) -> dict[str, int]:
-        """Return how many of the kernels `outside` every range have which reason, by text."""
+        """Return how many of the kernels outside every range have each reason.
+
+        outside: the rows of these kernels.
+        """
         found = self.reason[outside]
         counts = {text: int((found == why).sum()) for why, text in REASONS.items()}
         counts["launched outside every range"] = int(((found == NONE) | (found == OWN)).sum())
@@ -90,7 +93,10 @@ class CausedWork:
 
 
 def find_caused(tables: Tables, ranges: pd.DataFrame, structure: RangeStructure) -> CausedWork:
-    """Return what ranges (in order of start, with `group`) caused without launching it."""
+    """Return what ranges caused without launching it themselves.
+
+    ranges: instances in order of start, with `group`.
+    """
     work, none = tables.work, np.zeros(0, dtype=np.int64)
     graph = find_graph_work(tables)
     reason: _Reasons = np.full(len(work), NONE, dtype=np.int8)
@@ -108,7 +114,7 @@ def find_caused(tables: Tables, ranges: pd.DataFrame, structure: RangeStructure)
 def _adopted(
     calls: Calls, work: Work, launch: Rows, threads: ThreadRanges
 ) -> tuple[tuple[Rows, Int64s], tuple[Rows, Int64s], _Reasons]:
-    """Return the adopted kernels with their owners, the same of other work, and why each row was adopted or not."""
+    """Return the adopted kernels with their ranges, other adopted work likewise, and the reason of each row of work."""
     launches = np.zeros(len(calls) + 1, dtype=bool)  # the last element is for work without a call, whose launch is -1
     launches[launch] = True
     rows = np.flatnonzero(launches[:-1] & _can_be_helped(calls, threads)[calls.variant])
@@ -130,7 +136,10 @@ def _can_be_helped(calls: Calls, threads: ThreadRanges) -> Bools:
 
 
 def _creators(graph: GraphWork, ranges: pd.DataFrame, threads: ThreadRanges) -> tuple[Int64s, Int64s]:
-    """Return (range, node) of all ranges that were open when a node was created, on its thread or waiting for it."""
+    """Return pairs (range, node) of the ranges that were open when a node was created.
+
+    A range counts if it was open on the node's thread, or waited for that thread.
+    """
     nodes = np.unique(graph.node[graph.why == RESOLVED])
     created = graph.created.of(nodes)
     tids, code = np.unique(created.global_tid, return_inverse=True)
@@ -155,7 +164,7 @@ def _creators(graph: GraphWork, ranges: pd.DataFrame, threads: ThreadRanges) -> 
 
 
 def adopted_of_instances(work: Work, found: CausedWork, parent: Int64s) -> tuple[Int64s, Int64s]:
-    """Return count and total time of the kernels that each range instance adopted, with what is nested in it."""
+    """Return the number and the total time (ns) of the kernels that each instance adopted, nested ranges included."""
     count = np.bincount(found.adopted_owner, minlength=len(parent)).astype(np.int64)
     total = sum_by(found.adopted_owner, work.duration_ns[found.adopted_row], len(parent))
     owner = np.flatnonzero(count)
@@ -171,7 +180,10 @@ def adopted_of_instances(work: Work, found: CausedWork, parent: Int64s) -> tuple
 def captured_of_places(
     work: Work, found: CausedWork, place: Int64s, segments: dict[str, Segments], names: Names
 ) -> pd.DataFrame:
-    """Return the captured kernels as tabulate_caused does, by any numbering of the range instances."""
+    """Return the captured kernels by place in the tree of ranges, with the columns of tabulate_caused.
+
+    place: the number of each range instance's place.
+    """
     if found.graph is None or len(found.creators[0]) == 0:
         return pd.DataFrame(columns=list(CAUSED_COLUMNS))
     return _tabulate_captured(work, found.graph, found.creators, place, segments, names)
@@ -180,9 +192,10 @@ def captured_of_places(
 def tabulate_caused(
     work: Work, found: CausedWork, group: Int64s, structure: RangeStructure, segments: dict[str, Segments], names: Names
 ) -> pd.DataFrame:
-    """Return instances and total time by group of ranges, kind ("adopted", "captured") and number of the name.
+    """Return instances and total time (ns) by group of ranges, kind ("adopted", "captured") and number of the name.
 
-    group: of each range. segments: what each range launched, which it does not capture as well.
+    group: the group of each range.
+    segments: what each range launched itself, which does not count as captured.
     """
     parts = [_tabulate_adopted(work, found, group, structure, names)]
     if found.graph is not None and len(found.creators[0]):
@@ -197,7 +210,7 @@ def _tabulate_adopted(
     table = _sum(work, paths.of_instance[found.adopted_owner], found.adopted_row, names)
     group_of_path = np.full(len(paths.texts), -1, dtype=np.int64)
     group_of_path[paths.of_instance] = group
-    # Each range on the way up gets the kernels once, however often its name appears.
+    # Each enclosing group counts a kernel once, however often its name appears around it.
     pairs = []
     for path in np.unique(table["owner"]).tolist():
         above = path
@@ -229,7 +242,8 @@ def _tabulate_captured(
         position[of_style.order] = np.arange(len(of_style.order))
         at = position[row]
         group_of = group[of_style.instance]
-        for both in np.intersect1d(group_of, creators[0]).tolist():  # they created nodes and replayed a graph: few
+        # ranges that created nodes and also replayed a graph: few
+        for both in np.intersect1d(group_of, creators[0]).tolist():
             its = group_of == both
             launched = covered(Segments(of_style.order, of_style.instance[its], of_style.low[its], of_style.high[its]))
             twice = (at >= 0) & launched[np.maximum(at, 0)] & np.isin(node, creators[1][creators[0] == both])
@@ -240,7 +254,7 @@ def _tabulate_captured(
 
 
 def _sum(work: Work, owner: Int64s, row: Rows, names: Names) -> pd.DataFrame:
-    """Return instances and total time of the kernels by owner and number of the name."""
+    """Return instances and total time (ns) of the kernels by owner and number of the name."""
     width = np.int64(max(1, len(names.texts)))
     keys, place = np.unique(owner * width + names.numbers(work.variant[row]), return_inverse=True)
     total = np.zeros(len(keys), dtype=np.int64)

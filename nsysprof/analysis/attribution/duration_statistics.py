@@ -13,17 +13,20 @@ _COLUMNS = ("instances", "total_ns", "avg_ns", "med_ns", "min_ns", "max_ns", "st
 
 
 def summarize_durations(duration_ns: Ints, group: Ints) -> pd.DataFrame:
-    """Count, total, mean, median, min, max and sample standard deviation (0 for one) of durations (ns) by group.
+    """Return statistics of durations by group, with the largest total first.
 
-    No duration is negative; group holds codes from 0 on. Returns the columns instances, total_ns, avg_ns,
-    med_ns, min_ns, max_ns, stddev_ns, indexed by the groups that occur; largest total first, and of equal ones the one
-    that comes first in the input.
+    The columns are instances, total_ns, avg_ns, med_ns, min_ns, max_ns and stddev_ns (sample standard deviation; 0 for
+    a single duration). The index holds the groups that occur. Groups with equal totals keep the order of the input.
+
+    duration_ns: the durations, none negative.
+    group: the group of each duration, as a code from 0 on.
     """
     if len(duration_ns) == 0:
         return pd.DataFrame({column: np.zeros(0, np.int64) for column in _COLUMNS}, index=np.zeros(0, np.int64))
     top = int(group.max())
     codes = None
-    if top > 4 * len(group) + _BLOCK:  # more codes than rows: a table of all codes would be larger than the input
+    # There are more codes than rows: a table of all codes would be larger than the input.
+    if top > 4 * len(group) + _BLOCK:
         codes, group = np.unique(group, return_inverse=True)
         top = len(codes) - 1
     count, first = _count(group, top + 1)
@@ -40,14 +43,14 @@ def summarize_durations(duration_ns: Ints, group: Ints) -> pd.DataFrame:
 
 
 def _summarize_absurd(duration_ns: Ints, group: Ints) -> pd.DataFrame:
-    """Return the same for durations of years, which only damaged traces have and which need more bits than are free."""
+    """Return the statistics where durations last years. Only damaged traces have these, and they need more bits."""
     grouped = pd.Series(duration_ns).groupby(group)
     table = grouped.agg(["count", "sum", "mean", "median", "min", "max", "std"]).fillna(0.0)
     return table.set_axis(list(_COLUMNS), axis=1)
 
 
 def _portions(count: Int64s) -> list[Bools]:
-    """Return masks of groups to sort together: as many as fit a bounded number of rows, so that copies stay small."""
+    """Yield masks of groups to sort together, each with a bounded number of rows, so that copies stay small."""
     if int(count.sum()) <= _ROWS_AT_ONCE:
         return [np.ones(len(count), dtype=bool)]
     portion = np.where(count > 0, np.cumsum(count) // _ROWS_AT_ONCE, -1)
@@ -55,10 +58,13 @@ def _portions(count: Int64s) -> list[Bools]:
 
 
 def _summarize(keys: Int64s, group: Ints) -> pd.DataFrame:
-    """Return statistics of the durations `keys` by group, in order of the groups. `keys` is overwritten."""
+    """Return statistics of the durations by group, in order of the groups.
+
+    keys: the durations; this array is overwritten.
+    """
     bits = max(1, int(keys.max()).bit_length())
     codes = np.arange(int(group.max()) + 1)
-    # One sort of (group, duration) in one integer gives every group's median, least and greatest at once.
+    # Group and duration are packed into one integer, so that one sort gives every group's median, minimum and maximum.
     for begin in range(0, len(keys), _BLOCK):
         block = slice(begin, begin + _BLOCK)
         keys[block] |= group[block].astype(np.int64) << bits
@@ -86,18 +92,19 @@ def _summarize(keys: Int64s, group: Ints) -> pd.DataFrame:
 
 
 def _count(group: Ints, groups: int) -> tuple[Int64s, Int64s]:
-    """Return the number of rows of each group, and its first row (len(group) for a group without rows)."""
+    """Return how many rows each group has, and its first row (len(group) for a group without rows)."""
     count = np.zeros(groups, dtype=np.int64)
     first = np.full(groups, len(group), dtype=np.int64)
     for low in reversed(range(0, len(group), _BLOCK)):
         block = group[low : low + _BLOCK]
         count += np.bincount(block, minlength=groups)
-        first[block[::-1]] = np.arange(low + len(block) - 1, low - 1, -1)  # the last one written is the first row
+        # rows are written in reverse, so the first row of each group is written last
+        first[block[::-1]] = np.arange(low + len(block) - 1, low - 1, -1)
     return count, first
 
 
 def _squares(values: Int64s, low: Int64s, high: Int64s, mean: np.ndarray) -> np.ndarray:
-    """Return the sum of squared deviations of values[low:high] per group, in blocks to avoid a large copy."""
+    """Return the sum of squared deviations of values[low:high] per group, block by block to avoid a large copy."""
     squares = np.zeros(len(low))
     for begin in range(0, len(values), _BLOCK):
         end = min(begin + _BLOCK, len(values))
@@ -111,7 +118,7 @@ def _squares(values: Int64s, low: Int64s, high: Int64s, mean: np.ndarray) -> np.
 
 
 def sum_by(group: Ints, value: Ints, groups: int) -> Int64s:
-    """Return the exact sum of the values of each of the groups 0 ... groups-1."""
+    """Return the exact sum of the values of each group 0 ... groups-1."""
     total = np.zeros(groups, np.int64)
     np.add.at(total, group, value.astype(np.int64))
     return total

@@ -1,4 +1,4 @@
-"""Return the GPU work whose total time is 100 %: kernels, and CUDA graphs that were recorded as wholes."""
+"""Return the GPU work that shares of GPU time are relative to: kernels, and CUDA graphs recorded as wholes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nsysprof.trace.schema import GRAPH, Ints, Work
 
 
 def kernels_and_graphs(work: Work) -> tuple[Ints, Ints]:
-    """Return the duration (ns) and the variant of every kernel and every graph that was recorded as a whole."""
+    """Return the duration (ns) and the variant of every kernel and of every graph that was recorded as a whole."""
     kernels = slice(0, work.kernels)
     graphs = work.kernels + np.flatnonzero(work.kinds(slice(work.kernels, None)) == GRAPH)
     if len(graphs) == 0:

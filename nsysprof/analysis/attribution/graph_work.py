@@ -1,7 +1,7 @@
-"""Find the moment at which each node of a replayed CUDA graph was created.
+"""Find the API call that created each node of a replayed CUDA graph.
 
-A graph that is instantiated copies its nodes, and so does a graph that becomes part of another one. The trace says
-which node each one was copied from, so a kernel of a replay leads back to the call that created its node.
+Instantiating a graph copies its nodes, and so does adding a graph to another one. The trace says which node each one
+was copied from, so a kernel of a replay leads back to the call that created its node.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pandas as pd
 from nsysprof.analysis.attribution.adoption import Points
 from nsysprof.trace.schema import NULL, PID_MASK, Int64s, Rows, Tables
 
-# The deepest chain of copies: no program nests graphs in graphs more deeply.
+# The longest chain of copies that is followed. No program nests graphs more deeply.
 _MOST_COPIES = 32
 _UPDATES = re.compile(r"^(cuda|cu)GraphExec(Update|\w*NodeSetParams)")
 
@@ -29,11 +29,11 @@ UNRESOLVED = {
 
 @dataclass(frozen=True)
 class GraphWork:
-    """Rows of work that belong to graph replays recorded by nodes."""
+    """The work of graph replays that were recorded node by node."""
 
     # Rows of tables.work.
     row: Rows
-    # The node of each row, as its place in `created`, or -1.
+    # The node of each row, as its position in `created`, or -1.
     node: Int64s
     # RESOLVED, or the key of UNRESOLVED.
     why: Int64s
@@ -42,7 +42,7 @@ class GraphWork:
 
 
 def find_graph_work(tables: Tables) -> GraphWork | None:
-    """Return the work of graph replays with the creation of its nodes; None without any."""
+    """Return the work of graph replays and the creation of its nodes; None without such work."""
     work = tables.work
     flags = work.in_graph_of
     if not flags.any():
@@ -74,9 +74,9 @@ def find_graph_work(tables: Tables) -> GraphWork | None:
 
 
 def _creations(events: pd.DataFrame, wanted: Int64s) -> tuple[Int64s, Int64s]:
-    """Return for each wanted node the row of `events` that created its original, or -1, and when it was copied itself.
+    """Return for each wanted node the row of `events` that created its original (or -1), and when it was itself copied.
 
-    events: of one process.
+    events: the events of one process.
     """
     ids, originals = (events[column].to_numpy(dtype=np.int64) for column in ("node_id", "original_id"))
     time = events["time_ns"].to_numpy(dtype=np.int64)
@@ -94,13 +94,13 @@ def _creations(events: pd.DataFrame, wanted: Int64s) -> tuple[Int64s, Int64s]:
         node[at >= 0] = originals[copies[at[at >= 0]]]
         at = np.where(at >= 0, _look_up(ids[copies], node), -1)
     first = _look_up(ids[firsts], node)
-    # A ring of copies, which only a damaged trace has, leads to no original.
+    # Copies that form a ring, which only a damaged trace has, lead to no original.
     found = np.where((first >= 0) & (at < 0), firsts[np.maximum(first, 0)] if len(firsts) else -1, -1)
     return found, copied
 
 
 def _look_up(keys: Int64s, wanted: Int64s) -> Int64s:
-    """Return the first place of each wanted key among the sorted `keys`, or -1."""
+    """Return the first position of each wanted key among the sorted `keys`, or -1."""
     if len(keys) == 0:
         return np.full(len(wanted), -1, dtype=np.int64)
     at = np.searchsorted(keys, wanted)
@@ -108,7 +108,7 @@ def _look_up(keys: Int64s, wanted: Int64s) -> Int64s:
 
 
 def _mark_updated(tables: Tables, rows: Rows, pid: Int64s, copied: Int64s, why: Int64s) -> None:
-    """Mark work of executable graphs that were there when some graph of the process was updated, and ran since."""
+    """Mark work of graphs that may have been updated: they existed when the process updated a graph, and ran later."""
     calls = tables.calls
     if calls is None:
         return

@@ -1,4 +1,4 @@
-"""Compute unions of intervals, which distinguish busy time (union) from total time (sum)."""
+"""Compute unions of intervals: they give the busy time, in which overlapping work counts once."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 from nsysprof.trace.schema import Int64s, Ints
 
 _BLOCK = 1 << 20
-# Keys with fewer descents than one in this many count as nearly in order.
+# Keys count as nearly sorted where fewer than one in this many is smaller than the key before it.
 _DISORDER = 16
 
 
 def union_ns(start_ns: Int64s, duration_ns: Ints, group: Ints) -> Int64s:
-    """Return the length of the union of the intervals of each group (ns), one entry per group 0 ... n-1.
+    """Return the length of the union of each group's intervals (ns), one entry per group 0 ... n-1.
 
     Starts and ends are sorted separately. Nothing runs between the k-th end and the next start exactly if that start is
-    later, because then k intervals have begun and the same number has ended. So the union is the whole span without
-    these gaps, and no start needs to know its own end.
+    later, because then k intervals have begun and k have ended. So the union is the whole span without these gaps, and
+    a start need not know which end belongs to it.
     """
     if len(start_ns) == 0:
         return np.zeros(0, dtype=np.int64)
@@ -36,11 +36,11 @@ def union_ns(start_ns: Int64s, duration_ns: Ints, group: Ints) -> Int64s:
     edges = np.searchsorted(starts, np.arange(groups + 1, dtype=np.int64) << bits)
     filled = np.flatnonzero(edges[1:] > edges[:-1])
     low, high = edges[:-1][filled], edges[1:][filled]
-    # Keys of one group differ by ns, whatever the group.
+    # Keys of one group differ by nanoseconds, whichever group it is.
     span = ends[high - 1] - starts[low]
     gaps = starts
     gaps[1:] -= ends[:-1]
-    gaps[low] = 0  # time between two groups is not a gap of either
+    gaps[low] = 0  # the time between two groups is not a gap of either
     np.maximum(gaps, 0, out=gaps)
     total = np.zeros(groups, dtype=np.int64)
     total[filled] = span - np.add.reduceat(gaps, low)
@@ -48,13 +48,17 @@ def union_ns(start_ns: Int64s, duration_ns: Ints, group: Ints) -> Int64s:
 
 
 def _sorted_keys(keys: Int64s, group: Ints, groups: int, base: int, bits: int) -> Int64s:
-    """Return (group, time since base) packed into one integer each, sorted. `keys` is overwritten."""
+    """Return (group, time since base) packed into one integer each, sorted.
+
+    keys: the times; this array is overwritten.
+    """
     keys -= base
     for low in range(0, len(keys) if groups > 1 else 0, _BLOCK):
         keys[low : low + _BLOCK] |= group[low : low + _BLOCK].astype(np.int64) << bits
     descents = int(np.count_nonzero(keys[1:] < keys[:-1]))
     if descents:
-        # Work is recorded nearly in order. Merging runs then takes a tenth of the time, and otherwise twice the time.
+        # Work is recorded nearly in order. Merging sorted runs then takes a tenth of the time, but twice the time
+        # otherwise.
         keys.sort(kind="stable" if descents < len(keys) // _DISORDER else None)
     return keys
 

@@ -9,15 +9,15 @@ import pandas as pd
 
 from nsysprof.trace.schema import Bools
 
-# Domains of libraries that annotate themselves: their ranges lie inside the program's.
+# Domains of libraries that annotate their own work: their ranges lie inside the program's.
 LIBRARY_DOMAINS = frozenset({"NCCL", "CCCL", "CUB", "Thrust", "cuBLAS", "cuBLASLt", "cuDNN", "cuDNN-FE", "TensorRT"})
 _LIBRARY_NAMES = re.compile(r"CCCL::|cub::|thrust::|nccl[A-Z]|cublas|cudnn|autograd::engine|aten::|TSL:|Xla[A-Z]")
 
 
 def users_ranges(ranges: pd.DataFrame) -> Bools:
-    """Return for each range whether the user's program opened it: no library, and none of torch's operators.
+    """Return for each range whether the user's program opened it, and not a library or an operator of torch.
 
-    ranges: name, domain, and where there are any, torch's op_id and seq (-1: none).
+    ranges: name, domain, and optionally torch's op_id and seq (-1: none).
     """
     codes, names = pd.factorize(ranges["name"])
     of_library = np.array([_LIBRARY_NAMES.match(name) is not None for name in names.tolist()], dtype=bool)

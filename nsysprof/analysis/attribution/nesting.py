@@ -11,22 +11,22 @@ import pandas as pd
 from nsysprof.trace.schema import Int64s
 
 SEPARATOR = " > "
-# Ranges of two domains may overlap without nesting; the enclosing one is sought among so many that began before.
+# Ranges of two domains may overlap without nesting. The enclosing range is sought among this many that began before.
 _SOUGHT = 64
-# A program nests less deeply, and a damaged trace more: what is deeper is shown without what encloses it.
+# No program nests more deeply, only a damaged trace. A deeper range is shown without its outer ranges.
 _DEEPEST = 200
 _LONGEST_NAME, _LONGEST_PATH = 500, 4000
-# If a name stands in many places, only the longest ones are shown.
+# The most paths that are shown for one name: those with the most time.
 _MOST_PATHS = 4
 
 
 @dataclass(frozen=True)
 class Paths:
-    """The paths of names of ranges."""
+    """The path of each range: the names from the outermost range down to it."""
 
     # The number of each range's path.
     of_instance: Int64s
-    # The text of each path, and the number of its parent or -1.
+    # The text of each path, and the number of its parent path or -1.
     texts: list[str]
     parent: Int64s
 
@@ -56,7 +56,7 @@ def parents(ranges: pd.DataFrame) -> Int64s:
     start, end, tid = (ranges[column].to_numpy(dtype=np.int64) for column in ("start_ns", "end_ns", "global_tid"))
     pushed = np.flatnonzero((ranges["style"] == "PushPop").to_numpy(dtype=bool))
     order = pushed[np.argsort(tid[pushed], kind="stable")]  # by thread, then by start
-    # Places by level: the parent is the last place of the level above that comes before.
+    # Rows by level: the parent is the last row of the level above that comes before.
     keys = level[order] * len(ranges) + np.arange(len(order))
     inner = np.flatnonzero(level[order] > 0)
     by_level = np.sort(keys)
@@ -78,16 +78,18 @@ def depths(parent: Int64s) -> Int64s:
     """Return how many ranges enclose each one."""
     depth = (parent >= 0).astype(np.int64)
     above = parent.copy()
-    while (inside := above >= 0).any():  # each round looks twice as far up
+    while (inside := above >= 0).any():  # each round looks twice as many levels up
         depth[inside] += depth[above[inside]]
         above[inside] = above[above[inside]]
     return depth
 
 
 def find_paths(parent: Int64s, group: Int64s, names: list[str]) -> Paths:
-    """Return the path of each range: the names from the outermost range to itself, long ones cut.
+    """Return the path of each range. Long paths are cut.
 
-    parent: of each range, or -1. group: the number of each range's name. names: by group.
+    parent: the row of each range's parent, or -1.
+    group: the number of each range's name.
+    names: the name of each group.
     """
     path = np.full(len(parent), -1, dtype=np.int64)
     above: list[int] = []
@@ -109,7 +111,7 @@ def find_paths(parent: Int64s, group: Int64s, names: list[str]) -> Paths:
 
 
 def describe_places(paths: Paths, group: Int64s, wall_ns: Int64s, groups: int) -> list[str]:
-    """Return for each group the path of its ranges; of several those with the most time first, joined by ` | `."""
+    """Return for each group the paths of its ranges, joined by ` | `, those with the most time first."""
     width = max(1, len(paths.texts))
     pairs, number = np.unique(group * width + paths.of_instance, return_inverse=True)
     wall = np.zeros(len(pairs), dtype=np.int64)

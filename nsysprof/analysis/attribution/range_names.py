@@ -1,4 +1,4 @@
-"""Parse the names of ranges: numbers that torch appends, and names that differ only in a counter."""
+"""Parse the names of ranges: strip the numbers that torch appends, and find names that differ only in a counter."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ import pandas as pd
 
 from nsysprof.trace.schema import Int64s
 
-# torch.autograd.profiler.emit_nvtx appends these to the name of an operator, in this order or another.
+# torch.autograd.profiler.emit_nvtx appends these to the name of an operator, in any order.
 _SUFFIX = re.compile(
     r", (?:(op_id|seq) = (\d+)|(?:sizes|input_op_ids) = \[.*\])(?=, (?:op_id|seq|sizes|input_op_ids) = |$)"
 )
 _SIZES = ", sizes = "
 _TOKEN = "<range-"
 _DIGITS = re.compile(r"\d+")
-# Names with one of these words before a number are counters, whatever the numbers are.
+# In names where one of these words precedes a number, the number is a counter whatever its values are.
 _COUNTED = re.compile(
     r"(?:step|iter|iteration|batch|epoch|token|layer|block|microbatch|_id)s?[ _.:=#\[(-]*$", re.IGNORECASE
 )
 _STEP = re.compile(r"(?:step|iter|iteration|batch|epoch|token|microbatch)s?[ _.:=#\[(-]*#", re.IGNORECASE)
 _LEAST_MEMBERS = 3
 _MANY_MEMBERS = 200
-# At least this share of the values between a counter's smallest and largest value must exist.
+# At least this share of the values between a counter's smallest and largest value must occur.
 _DENSE = 0.8
 
 
 @dataclass(frozen=True)
 class PlainNames:
-    """Names of ranges without torch's numbers."""
+    """Names of ranges without the numbers that torch appends."""
 
     names: list[str]
-    # The numbers of each name, -1 where there is none.
+    # The numbers that followed each name; -1 where there was none.
     op_id: Int64s
     seq: Int64s
-    # The sizes of the inputs as torch writes them, of operators of attention alone; "" for all others.
+    # The sizes of the inputs as torch writes them, for attention operators only; "" for all others.
     sizes: list[str]
 
 
@@ -60,9 +60,9 @@ def strip_numbers(names: Sequence[str]) -> PlainNames:
 
 
 def strip_ranges(ranges: pd.DataFrame) -> pd.DataFrame:
-    """Return the ranges with torch's numbers as columns `op_id` and `seq` (-1: none) instead of in their names.
+    """Return the ranges with torch's numbers in columns `op_id` and `seq` (-1: none) instead of in their names.
 
-    Where operators of attention have the sizes of their inputs, these are the column `sizes`.
+    The sizes of the inputs of attention operators become the column `sizes`.
     """
     codes, unique = pd.factorize(ranges["name"])
     found = strip_numbers(unique.tolist())
@@ -74,15 +74,15 @@ def strip_ranges(ranges: pd.DataFrame) -> pd.DataFrame:
 
 
 def name_families(names: Sequence[str]) -> list[str]:
-    """Return for each name the name of its family: `step#` for step0, step1, ...; a name of its own is its own family.
+    """Return for each name its family: `step#` for step0, step1, ...; a name without a family is returned unchanged.
 
-    At least three names have to differ in one number only, which counts on (0, 1, 2, ...) or follows a word that is
-    counted, such as `step`. `S1024`, `S2048`, `S4096` are sizes and no family.
+    At least three names must differ in one number only. That number must count up (0, 1, 2, ...) or follow a word that
+    is counted, such as `step`. `S1024`, `S2048`, `S4096` are sizes, so they are not a family.
     """
     unique = list(dict.fromkeys(names))
     by_template: dict[str, list[str]] = {}
     for name in unique:
-        # The tokens of a bundle are numbered by the first use of a name, which counts nothing.
+        # The tokens that replace names in a bundle are numbered by first use, so their numbers count nothing.
         if len(name) < 1000 and not name.startswith(_TOKEN):
             by_template.setdefault(_DIGITS.sub("#", name), []).append(name)
     family = {name: name for name in unique}
@@ -93,10 +93,12 @@ def name_families(names: Sequence[str]) -> list[str]:
 
 
 def name_steps(names: Sequence[str], instances: Sequence[int]) -> list[str]:
-    """Return for each name its family if that counts steps, else the name itself.
+    """Return for each name its family where the family counts steps, else the name itself.
 
-    Steps are members that occur once each and follow a word such as `step`, or are very many. Layers keep their names:
-    they are compared one by one. instances: how often each name occurs.
+    The members of such a family occur once each, and follow a word such as `step` or are very many. Layers keep their
+    names, because they are compared one by one.
+
+    instances: how often each name occurs.
     """
     families = name_families(names)
     once = dict.fromkeys(families, 0)
@@ -110,7 +112,7 @@ def name_steps(names: Sequence[str], instances: Sequence[int]) -> list[str]:
 
 
 def _fold(members: list[str], family: dict[str, str]) -> None:
-    """Write the folded names of members whose digits alone differ into `family`."""
+    """Write the folded name (`step#`) into `family` for members that differ in one number only."""
     numbers = [[int(text[:18]) for text in _DIGITS.findall(name)] for name in members]
     folded = set()
     for slot in range(len(numbers[0])):

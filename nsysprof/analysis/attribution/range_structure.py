@@ -1,4 +1,4 @@
-"""Compute how ranges relate: which encloses which, which names form a family, and where each family settles."""
+"""Compute how ranges relate: which encloses which, which names form a family, and when each family settles."""
 
 from __future__ import annotations
 
@@ -19,21 +19,24 @@ class RangeStructure:
 
     # The row of the enclosing push/pop range of the thread, or -1.
     parent: Int64s
-    # Paths of the ranges' own names, and of the names of their families.
+    # Paths made of the ranges' own names, and paths made of the names of their families.
     paths: Paths
     folded: Paths
     # The family of each group of ranges, such as `step#`.
     families: list[str]
-    # The number of each instance's series. Each series settles once.
+    # The number of each instance's series (see find_structure).
     series: Int64s
-    # Whether an instance comes before that.
+    # Whether each instance belongs to the warm-up of its series.
     warm_up: Bools
 
 
 def find_structure(ranges: pd.DataFrame, keys: pd.DataFrame) -> RangeStructure:
-    """Return the structure of the ranges (in order of start, with `group`); keys: name, style and domain by group.
+    """Return the structure of the ranges.
 
-    Instances of one family, style and domain on one thread are a series that settles once.
+    Instances of one family, style and domain on one thread form a series, which has one warm-up.
+
+    ranges: instances in order of start, with `group`.
+    keys: name, style and domain of each group.
     """
     parent = parents(ranges)
     group = ranges["group"].to_numpy(dtype=np.int64)

@@ -1,4 +1,7 @@
-"""Find where a series of instances settles. Earlier instances that differ from the rest are left out of medians."""
+"""Find where the durations of a series settle.
+
+The instances before that point are the warm-up, which medians leave out.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +12,29 @@ import numpy as np
 from nsysprof.trace.schema import Bools, Int64s, Ints
 
 LEAST_INSTANCES = 3
-# An instance is unlike the steady ones beyond so many standard deviations (of the median absolute deviation), but at
-# least this share of the median: with few instances the deviation is not known well.
+# An instance differs from the steady ones if it is further from their median than this many standard deviations
+# (estimated by the median absolute deviation), and at least this share of the median. Few instances estimate the
+# deviation poorly.
 _DEVIATIONS = 5.0
 _LEAST_SHARE = 0.10
 _LEAST_SHARE_OF_FEW = 0.50
 _FEW = 8
 _SIGMA = 1.4826
-# A beginning that is longer than this share of the series, and less than so many times as slow, may be a phase.
+# A beginning that lasts longer than this share of the series, and is less than this many times as slow, may be a phase
+# of the program.
 _PHASE_SHARE = 1 / 3
 _SLOW = 2.0
 
 
 def count_warm_up(wall_ns: Int64s) -> int:
-    """Return how many instances from the start come before the change point, 0 where the series is alike throughout.
+    """Return how many instances from the start belong to the warm-up; 0 where all are alike.
 
-    The last half is taken as steady. Each instance before it that is unlike its median counts for the change point,
-    each that is alike against it, and the point with the highest sum is taken: one that is alike by chance among
-    many unlike ones does not end the warm-up, and a slow one in the middle is not one. A long and steady beginning is
-    a phase of the program, not its warm-up, unless it is more than twice as slow. wall_ns: in order of start.
+    The last half is taken as steady. Each earlier instance that differs from its median scores for the change point,
+    and each that does not scores against it; the point with the highest sum wins. So one normal instance among many
+    slow ones does not end the warm-up, and one slow instance in the middle does not extend it. A long and even
+    beginning is a phase of the program, not its warm-up, unless it is more than twice as slow.
+
+    wall_ns: the durations in order of start.
     """
     half = len(wall_ns) // 2
     if len(wall_ns) < LEAST_INSTANCES:
@@ -40,7 +47,7 @@ def count_warm_up(wall_ns: Int64s) -> int:
     settled = best + 1
     if settled > len(wall_ns) * _PHASE_SHARE and _is_phase(wall_ns[:settled], middle):
         return count_warm_up(wall_ns[:settled])
-    # A warm-up that reaches the half may go on behind it.
+    # A warm-up that reaches the middle may continue beyond it.
     return settled + (count_warm_up(wall_ns[half:]) if settled == half and half >= _FEW else 0)
 
 
@@ -51,7 +58,7 @@ def _is_phase(wall_ns: Int64s, steady_ns: float) -> bool:
 
 
 def tolerance_ns(steady: Int64s, instances: int) -> tuple[float, float]:
-    """Return the median of the steady walls, and how far from it an instance is still alike (ns)."""
+    """Return the median of the steady durations, and how far from it an instance may lie to be like them (ns)."""
     middle = float(np.median(steady))
     deviation = float(np.median(np.abs(steady - middle))) * _SIGMA
     least = _LEAST_SHARE if instances >= _FEW else _LEAST_SHARE_OF_FEW
@@ -59,7 +66,7 @@ def tolerance_ns(steady: Int64s, instances: int) -> tuple[float, float]:
 
 
 def mark_warm_up(series: Ints, wall_ns: Int64s) -> Bools:
-    """Return for each instance (in order of start) whether it is of the warm-up of its series."""
+    """Return for each instance (in order of start) whether it belongs to the warm-up of its series."""
     marked = np.zeros(len(series), dtype=bool)
     order = np.argsort(series, kind="stable")
     edges = np.flatnonzero(np.diff(series[order], prepend=-1, append=-1))
@@ -71,7 +78,7 @@ def mark_warm_up(series: Ints, wall_ns: Int64s) -> Bools:
 
 
 def steady_medians(group: Ints, wall_ns: Int64s, warm_up: Bools, groups: int) -> tuple[Int64s, Bools]:
-    """Return the median wall of each group's instances after the warm-up (ns), and which groups have any."""
+    """Return the median duration of each group's instances after the warm-up (ns), and which groups have any."""
     chosen = np.flatnonzero(~warm_up)
     order = chosen[np.lexsort((wall_ns[chosen], group[chosen]))]
     edges = np.searchsorted(group[order], np.arange(groups + 1))

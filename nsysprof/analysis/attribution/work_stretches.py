@@ -1,9 +1,8 @@
-"""Sum up counts, bytes and busy time over stretches of work in the order of its launches, from running sums.
+"""Sum up counts, bytes and busy time over stretches of work, in launch order, from running sums.
 
-A kernel inside four nested ranges belongs to four stretches. Whatever adds up (counts, times, bytes) is a difference of
-two running sums, so that nesting costs nothing. Busy time adds up too, where work runs beside no other work; what does
-run beside other work is put together in blocks that nothing overlaps, and only a block that a stretch cuts is looked at
-piece by piece.
+A kernel inside four nested ranges belongs to four stretches. Counts, times and bytes of a stretch are the difference of
+two running sums, so that nesting costs nothing. The busy time of work that runs alone is added up in the same way. Work
+that overlaps other work is collected in blocks; only a block that a stretch cuts in two is examined piece by piece.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ _ROWS_AT_ONCE = 1 << 21
 
 
 def running_sum(values: Ints | Bools) -> Int64s:
-    """Return the sums of the first 0, 1, 2 ... values."""
+    """Return the sums of the first 0, 1, 2, ... values."""
     total = np.zeros(len(values) + 1, dtype=np.int64)
     np.cumsum(values, out=total[1:])
     return total
 
 
 def add_up(owner: Ints, value: Int64s, owners: int) -> Int64s:
-    """Return the sum of the values of each of the owners 0 ... owners-1."""
+    """Return the sum of the values of each owner 0 ... owners-1."""
     total = np.zeros(owners, dtype=np.int64)
     np.add.at(total, owner, value)
     return total
@@ -38,37 +37,37 @@ def add_up(owner: Ints, value: Int64s, owners: int) -> Int64s:
 
 @dataclass(frozen=True)
 class OrderedWork:
-    """Work in the order of its calls, thread by thread, so that each range launched stretches of it.
+    """Work in the order of its calls, thread by thread, so that what a range launched lies in stretches.
 
-    Stretches are given as low and high: places low <= place < high of `order`.
+    A stretch is given as low and high: the positions low <= position < high of `order`.
     """
 
     work: Work
-    # Rows of work.
+    # The rows of the work.
     order: Rows
 
     @cached_property
     def kernel_places(self) -> Rows | None:
-        """Return the places of kernels; None where all are."""
+        """Return the positions of kernels; None where all work is kernels."""
         is_kernel = self.order < self.work.kernels
         return None if is_kernel.all() else np.flatnonzero(is_kernel).astype(np.int32)
 
     @cached_property
     def other_places(self) -> Rows:
-        """Return the places of what is not a kernel."""
+        """Return the positions of work that is not a kernel."""
         if self.kernel_places is None:
             return np.zeros(0, dtype=np.int32)
         return np.flatnonzero(self.order >= self.work.kernels).astype(np.int32)
 
     def of_kernels(self, place: Int64s) -> Int64s:
-        """Return how many kernels come before each place: its place among the kernels alone."""
+        """Return how many kernels come before each position: its position among the kernels alone."""
         if self.kernel_places is None:
             return place
         return place - np.searchsorted(self.other_places, place)
 
     @cached_property
     def kernel_ns(self) -> Int64s:
-        """Return the running sum of the time of kernels, by place among the kernels alone (ns)."""
+        """Return the running sum of kernel time (ns), by position among the kernels alone."""
         return running_sum(self.work.duration_ns[self.kernel_rows])
 
     @cached_property
@@ -77,7 +76,7 @@ class OrderedWork:
         return self.order if self.kernel_places is None else self.order[self.kernel_places]
 
     def bytes_of(self, kind: int, low: Int64s, high: Int64s) -> Int64s:
-        """Return the bytes that work of a kind other than kernels moved in each stretch."""
+        """Return the bytes that work of this kind (not kernels) moved in each stretch."""
         rows = self.order[self.other_places]
         chosen = self.work.kinds(rows) == kind
         places, size = self.other_places[chosen], running_sum(self.work.bytes[rows[chosen] - self.work.kernels])
@@ -99,26 +98,26 @@ class OrderedWork:
 class DeviceWork:
     """The work of one device, in order of the calls."""
 
-    # Its places among those of all devices; None where there is one device.
+    # Its positions among those of all devices; None where there is only one device.
     places: Rows | None
     start_ns: Int64s
     end_ns: Int64s
-    # The running sum of the time of work that runs beside no other work of the device.
+    # The running sum of the time (ns) of work that overlaps no other work of the device.
     alone_ns: Int64s
-    # The work that does run beside other work: its places here, in order, and the block of each.
+    # The work that overlaps other work: its positions on this device, in order, and the block of each.
     crowd: Rows
     block: Rows
-    # The length of each block: from its first start to its last end, without a gap.
+    # The length of each block (ns), from its first start to its last end.
     block_ns: Int64s
 
     def stretches(self, low: Int64s, high: Int64s) -> tuple[Int64s, Int64s]:
-        """Return the stretches of places among all devices as stretches of places here."""
+        """Return stretches of positions among all devices as stretches of positions on this device."""
         if self.places is None:
             return low, high
         return np.searchsorted(self.places, low), np.searchsorted(self.places, high)
 
     def busy(self, owner: Int64s, low: Int64s, high: Int64s, owners: int) -> Int64s:
-        """Return the length of the union of each owner's work (ns). The stretches of one owner must not overlap."""
+        """Return the union of each owner's work (ns). The stretches of one owner must not overlap."""
         total = add_up(owner, self.alone_ns[high] - self.alone_ns[low], owners)
         if len(self.crowd):
             begin, end = np.searchsorted(self.crowd, low), np.searchsorted(self.crowd, high)
@@ -154,11 +153,14 @@ def _of_device(work: Work, rows: Rows, places: Rows | None) -> DeviceWork:
 
 
 def _add_crowd(device: DeviceWork, owner: Int64s, begin: Int64s, end: Int64s, total: Int64s) -> None:
-    """Add to `total` the union of the work that runs beside other work. begin, end: places in the crowd."""
+    """Add to `total` the union (ns) of work that overlaps other work.
+
+    begin, end: positions in the list of overlapping work.
+    """
     size = len(device.crowd)
     first, last = np.zeros(len(device.block_ns), np.int64), np.zeros(len(device.block_ns), np.int64)
     first[device.block[::-1]], last[device.block] = np.arange(size)[::-1], np.arange(size)
-    # Blocks by their first piece; those that the end of the stretch cuts are taken away again.
+    # A block counts where its first piece lies. Blocks that the end of the stretch cuts are subtracted again.
     weight = np.zeros(size, dtype=np.int64)
     weight[first] = device.block_ns
     whole = running_sum(weight)
@@ -177,7 +179,7 @@ def _add_crowd(device: DeviceWork, owner: Int64s, begin: Int64s, end: Int64s, to
         found.append(stretch * np.int64(len(first)) + cut_block)
     pairs = np.unique(np.concatenate(found))
     stretch, cut_block = pairs // len(first), pairs % len(first)
-    # The pieces of each cut block, in order, of which the stretch has those between its ends.
+    # The pieces of each cut block, in order. The stretch has those between its ends.
     by_block = np.argsort(device.block, kind="stable")
     keys = device.block[by_block] * np.int64(size + 1) + by_block
     low = np.searchsorted(keys, cut_block * (size + 1) + begin[stretch])
@@ -189,11 +191,12 @@ def _add_crowd(device: DeviceWork, owner: Int64s, begin: Int64s, end: Int64s, to
         its_place = pieces[piece]
         start = device.start_ns[its_place]
         length = union_ns(start, device.end_ns[its_place] - start, of_owner.astype(np.int32)[which])
-        total[owners[: len(length)]] += length  # owners without a piece, after the last one with any, add nothing
+        # owners without a piece that come after the last one with a piece add nothing
+        total[owners[: len(length)]] += length
 
 
 def parts_of_owners(owner: Int64s, low: Int64s, high: Int64s) -> Iterator[Int64s]:
-    """Yield the stretches of some owners at a time, by owner. No owner is split; a part is as large as one is."""
+    """Yield the stretches in parts of whole owners, so that a part is about as large as one owner's work."""
     order = np.argsort(owner, kind="stable")
     if len(order) == 0:
         return
@@ -210,7 +213,8 @@ def _reduce(function: np.ufunc, values: Int64s, low: Int64s, high: Int64s) -> In
     order = np.argsort(low, kind="stable")
     low, high = low[order], high[order]
     pairs = np.empty(2 * len(low), dtype=np.int64)
-    # Every other result is of what lies between two stretches. An end must be a place, so the last one is added below.
+    # reduceat also returns a result for what lies between two stretches; these are skipped. An end must be a valid
+    # position, so the last one is added below.
     pairs[::2], pairs[1::2] = low, np.minimum(high, len(values) - 1)
     found = np.empty(len(low), dtype=np.int64)
     if len(low):

@@ -1,1 +1,1 @@
-"""Compare a baseline with a candidate."""
+"""Compare a baseline with a candidate: latency, ranges, kernels, memory, findings and environments."""

@@ -1,4 +1,4 @@
-"""Compare two sides of inputs as a whole."""
+"""Compare a baseline and a candidate as a whole: the entry point that calls the other comparisons."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from nsysprof.analysis.comparison.compare_environments import (
     common_environment,
     compare_environments,
-    told_differences,
+    noted_differences,
     unknown_facts,
 )
 from nsysprof.analysis.comparison.compare_findings import compare_findings
@@ -61,7 +61,9 @@ def compare_inputs(
     *,
     force: bool,
 ) -> VersionComparison:
-    """Return the comparison of two sides. Raises NotComparableError where there is nothing to compare.
+    """Return the comparison of a baseline with a candidate; each may have several inputs.
+
+    Raises NotComparableError where the two have nothing to compare.
 
     names: names of cases by their keys.
     force: whether to compare traces that have nothing in common, by their totals.
@@ -111,7 +113,7 @@ def compare_inputs(
 
 
 def _memory(baseline: Sequence[Input], candidate: Sequence[Input]) -> MemoryComparison | None:
-    """Return the lines behind the difference of the peaks, of the first input of each side that knows them."""
+    """Return which lines explain the difference of the memory peaks, by each side's first input that knows its own."""
     sides = [next((each for each in side if each.memory is not None), None) for side in (baseline, candidate)]
     old, new = sides
     if old is None or new is None or old.memory is None or new.memory is None:
@@ -120,7 +122,7 @@ def _memory(baseline: Sequence[Input], candidate: Sequence[Input]) -> MemoryComp
 
 
 def measured_in_turn(baseline: Sequence[Input], candidate: Sequence[Input]) -> bool:
-    """Return whether the sides are the two of one bench that measured them in turn."""
+    """Return whether both sides come from one bench that measured them in turn."""
     if len(baseline) != 1 or len(candidate) != 1 or baseline[0].digest == candidate[0].digest:
         return False
     return bool(baseline[0].session) and baseline[0].session == candidate[0].session
@@ -179,7 +181,7 @@ def _examples(names: Sequence[str]) -> str:
 
 
 def _losses(inputs: Sequence[Input]) -> list[str]:
-    """Return what profilers lost, in words."""
+    """Return which inputs lost data while they were recorded, as one text for each."""
     return [
         f"the trace of {each.name} is not complete ({code})"
         for each in inputs
@@ -188,7 +190,7 @@ def _losses(inputs: Sequence[Input]) -> list[str]:
 
 
 def _input_notes(inputs: Sequence[Input]) -> list[Note]:
-    """Return warnings and errors of the inputs, each once, with the inputs that it is about."""
+    """Return warnings and errors of the inputs, each once, with the inputs that it concerns."""
     about: dict[tuple[str, str], tuple[Note, list[str]]] = {}
     for each in inputs:
         for note in each.notes:
@@ -214,7 +216,7 @@ def _notes(
     )
     if unknown:
         notes.append(make_note("environment-unknown", facts=", ".join(unknown)))
-    for difference in told_differences(old, new):
+    for difference in noted_differences(old, new):
         notes.append(
             make_note(
                 "environment-differs",

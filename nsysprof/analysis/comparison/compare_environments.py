@@ -8,20 +8,20 @@ from typing import Any
 from nsysprof.results.checks.comparable_environment import COMPARABLE_FIELDS
 from nsysprof.results.comparison import Difference
 
-# Further fields that must match, from the trace and the way of measuring.
+# More facts that must match. They come from the trace and from the method of measuring.
 MEASURED_FIELDS = ("latency_method", "trace_tool", "work_kind", "memory_kind")
 # Facts that may differ between what is compared, and that a reader wants to know.
 TOLD_FIELDS = ("git_commit", "python_version", "os", "tf32_matmul", "sdpa_flags", "cudnn_loaded_from")
-# SM clocks while measuring that are this far apart (percent) count as different.
+# SM clocks that differ by this much while measuring (percent) count as different.
 _CLOCK_GAP_PCT = 2.0
 
 
 def compare_environments(
     baseline: Sequence[Mapping[str, Any]], candidate: Sequence[Mapping[str, Any]]
 ) -> tuple[Difference, ...]:
-    """Return what must agree and does not. A fact that one side does not know is not a difference.
+    """Return the facts that must agree and do not.
 
-    The inputs of one side must agree too.
+    The inputs of one side must agree among themselves too. A fact that one side does not know is not a difference.
     """
     found = [
         difference
@@ -34,10 +34,10 @@ def compare_environments(
     return tuple(found)
 
 
-def told_differences(
+def noted_differences(
     baseline: Sequence[Mapping[str, Any]], candidate: Sequence[Mapping[str, Any]]
 ) -> tuple[Difference, ...]:
-    """Return facts that differ but do not prevent a comparison, throttling among them."""
+    """Return facts that differ but do not prevent a comparison, such as throttling."""
     found = [
         difference
         for fact in (*TOLD_FIELDS, "throttled")
@@ -49,8 +49,7 @@ def told_differences(
 
 def unknown_facts(environments: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return the COMPARABLE_FIELDS that no input knows."""
-    # The nsys of an untraced measurement and the cuDNN of one on the CPU are not there to be known.
-    # That clocks were locked is known only where they were.
+    # An untraced measurement has no nsys version, and one on the CPU has no cuDNN version: these are not unknown.
     asked = [fact for fact in COMPARABLE_FIELDS if fact not in ("nsys_version", "clocks_locked")]
     if any(each.get("device") == "cpu" for each in environments):
         asked = ["torch_version", "device", "cpu_model"]
@@ -74,7 +73,7 @@ def _differs(
 
 
 def _known(fact: str, environments: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the known values as texts, each once."""
+    """Return the distinct known values of a fact, as texts."""
     return tuple(dict.fromkeys(str(each[fact]) for each in environments if each.get(fact) is not None))
 
 

@@ -1,4 +1,4 @@
-"""Compare findings: which appeared, which vanished, and which both sides have."""
+"""Compare findings: which appeared, which disappeared, and which both sides have."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 from nsysprof.results.comparison import FindingChange
 
-# By code and range: what it would save in a step, ns.
+# The saving per step (ns) by code and range.
 Savings = dict[tuple[str, str], int]
 
 
 def compare_findings(
     baseline: Sequence[Savings | None], candidate: Sequence[Savings | None]
 ) -> tuple[FindingChange, ...]:
-    """Return each finding of either side, those that appeared first, by what they would save.
+    """Return the findings of both sides: first those that only the candidate has, each part by saving.
 
-    A side has a finding when any of its traces has it. None: a trace whose findings are unknown.
+    A side has a finding when any of its traces has it. None stands for a trace whose findings are unknown.
     """
     old, new = _most(baseline), _most(candidate)
     changes = []

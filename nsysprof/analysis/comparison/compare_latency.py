@@ -1,8 +1,9 @@
-"""Decide whether the candidate's latency differs from the baseline's, considering what was repeated and how often.
+"""Decide whether the candidate's latency differs from the baseline's, depending on what was repeated and how often.
 
-Two sides were not measured in turn, so everything that varies between two processes (memory layout, clocks, another
-board) also varies between the sides. So a difference must show twice: among blocks (Mann-Whitney), and among whole
-processes, or among runs where a side has several (t test of log medians, with variances moderated over all cases).
+Here the two sides were not measured in turn, so everything that varies between two processes (memory layout, clocks,
+another board) also varies between the sides. A difference must therefore show twice: among blocks (Mann-Whitney test),
+and among whole processes, or among runs where a side has several (t test of log medians, with variances moderated over
+all cases).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from nsysprof.results.comparison import (
     SideOfCase,
 )
 
-# What processes of the same code may differ by where nothing measured it; on an H200, 6 % were seen between two.
+# How much two processes of the same code may differ where nobody measured it (percent). On an H200, 6 % was seen.
 ASSUMED_FLOOR_PCT = 10.0
 METHOD = (
     "two sides differ where a two-sided Mann-Whitney test of their blocks' medians and a t test of the log medians of "
@@ -58,13 +59,13 @@ _AT_ONCE = 2_000
 
 @dataclass(frozen=True)
 class Settings:
-    """What a comparison of latencies assumes."""
+    """The assumptions of a latency comparison."""
 
     # The smallest difference that matters.
     margin_pct: float = MARGIN_PCT
-    # The noise floor, where the user knows it.
+    # The noise floor (percent), where the user knows it.
     floor_pct: float | None = None
-    # The level of tests and intervals of sides measured in turn.
+    # The significance level of tests and intervals where the sides were measured in turn.
     alpha: float = ALPHA
 
 
@@ -74,7 +75,11 @@ def compare_latencies(
     names: Mapping[Case, str],
     settings: Settings,
 ) -> LatencyComparison:
-    """Return the change of every case of either side. A sequence has one entry per input; names are for people."""
+    """Return the change of every case that either side has.
+
+    baseline, candidate: one entry per input.
+    names: names of cases for people, by key.
+    """
     keys = list(dict.fromkeys(key for each in (*baseline, *candidate) for key in each))
     by_runs = len(baseline) > 1 or len(candidate) > 1
     sides = {key: (describe_side(key, baseline), describe_side(key, candidate)) for key in keys}
@@ -108,7 +113,7 @@ def compare_latencies(
 
 
 def describe_side(key: Case, inputs: Sequence[Mapping[Case, Measured]]) -> SideOfCase:
-    """Return one side of a case over its inputs. It is ok when every input that has it measured it."""
+    """Return one side of a case over its inputs. Its status is ok when every input that has the case measured it."""
     mine = [each[key] for each in inputs if key in each]
     if not mine:
         return SideOfCase("absent")
@@ -139,7 +144,7 @@ def _samples(key: Case, inputs: Sequence[Mapping[Case, Measured]]) -> list[objec
 
 
 def _floor(pairs: Sequence[MeasuredPair], settings: Settings, unit: str) -> tuple[float, str]:
-    """Return the difference (percent) that 95 % of pairs of units of the same code stay below, and its source."""
+    """Return the noise floor and its source: 95 % of pairs of the same code differ by less than this (percent)."""
     if settings.floor_pct is not None:
         return settings.floor_pct, "given"
     levels = [side.levels for pair in pairs for side in (pair.baseline, pair.candidate)]
@@ -153,7 +158,7 @@ def _floor(pairs: Sequence[MeasuredPair], settings: Settings, unit: str) -> tupl
 def _judge(
     pairs: Sequence[MeasuredPair], prior: Prior, floor: float, settings: Settings, unit: str
 ) -> dict[Case, LatencyChange]:
-    """Return the verdicts by key; names and sides are filled in later."""
+    """Return the changes by key, with verdicts. Names and sides are filled in later."""
     tested = [_test(pair, prior, floor, settings, unit) for pair in pairs]
     known = [index for index, change in enumerate(tested) if change.p_blocks is not None]
     raw = [max(tested[index].p_blocks or 0.0, tested[index].p_units or 0.0) for index in known]
@@ -188,7 +193,7 @@ def _test(pair: MeasuredPair, prior: Prior, floor: float, settings: Settings, un
 
 
 def _floor_of(floor_pct: float, pair: MeasuredPair) -> float:
-    """Return the floor for medians over several units, which scatter less than single ones (percent)."""
+    """Return the noise floor (percent) for medians over several units, which vary less than single units do."""
     count = min(len(pair.baseline.blocks), len(pair.candidate.blocks))
     return float(100 * np.expm1(np.log1p(floor_pct / 100) * min(1.0, MEDIAN_COST / np.sqrt(count))))
 
@@ -196,7 +201,7 @@ def _floor_of(floor_pct: float, pair: MeasuredPair) -> float:
 def _error(pair: MeasuredPair, prior: Prior, floor_pct: float) -> tuple[float, float]:
     """Return the standard error of the difference of log medians of units, and its degrees of freedom.
 
-    Where nothing was repeated, this case's floor says by how much units of the same code differ.
+    Where nothing was repeated, the noise floor of this case says how much units of the same code differ.
     """
     moderated = prior.moderate(pair.spread, pair.freedom)
     if moderated is None:
@@ -204,13 +209,13 @@ def _error(pair: MeasuredPair, prior: Prior, floor_pct: float) -> tuple[float, f
     counts = len(pair.baseline.blocks), len(pair.candidate.blocks)
     measured = moderated[0] * (1 / counts[0] + 1 / counts[1])
     total = measured + _run_error(pair) ** 2
-    # Satterthwaite: only the measured part has few degrees of freedom.
+    # Satterthwaite's approximation: only the measured part has few degrees of freedom.
     freedom = moderated[1] * (total / measured) ** 2 if measured > 0 else MOST_FREEDOM
     return float(np.sqrt(total)), min(freedom, MOST_FREEDOM)
 
 
 def _run_error(pair: MeasuredPair) -> float:
-    """Return the standard deviation that is assumed of the difference between two runs of the same code."""
+    """Return the assumed standard deviation of the difference between two runs of the same code."""
     return float(np.log1p(pair.run_floor_pct / 100) / NORMAL_95)
 
 
@@ -235,7 +240,7 @@ def _interval(pair: MeasuredPair, error: tuple[float, float]) -> tuple[float | N
 
 
 def _resample(side: MeasuredUnits, generator: np.random.Generator) -> Floats:
-    """Return the log median of blocks in each resample: units are drawn, then as many blocks from each."""
+    """Return the log median of a side in each resample: units are drawn first, then as many blocks from each unit."""
     counts = np.array([len(blocks) for blocks in side.blocks])
     width, units = int(counts.max()), len(counts)
     table = np.zeros((units, width))
@@ -270,13 +275,13 @@ def _need_more(pair: MeasuredPair, found: LatencyChange, prior: Prior, settings:
             f"each side was measured in one process, and {found.floor_pct:.3g} % between two of the same code are "
             f"{'what was given' if settings.floor_pct is not None else 'assumed'}"
         )
-        step = f"Give {LEAST_BLOCKS} captures of each side, or benches of several --processes."
+        step = f"Give {LEAST_BLOCKS} captures of each side, or benches with several --processes."
         return replace(found, reason=reason, next_step=step, more=LEAST_BLOCKS - counts)
     deviation, between_runs = float(np.sqrt(moderated[0])), _run_error(pair)
     needed = units_needed(deviation, settings.margin_pct, tests, between_runs)
     reason = f"the interval is wider than ±{found.margin_pct:.2g} %, and the difference is not certain"
     if needed > MOST_UNITS and pair.run_floor_pct:
-        # More processes of one run do not say what runs differ by: only more runs do.
+        # More processes of one run do not tell how much runs differ; only more runs do.
         runs = units_needed(float(np.hypot(between_runs / np.sqrt(2), deviation / np.sqrt(counts))),
                             settings.margin_pct, tests)  # fmt: skip
         if runs <= MOST_UNITS:

@@ -1,4 +1,4 @@
-"""Compare the owners of memory at two peaks: which lines are behind the difference."""
+"""Compare what owned the memory at two peaks: which lines of code explain the difference."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _LINE = re.compile(r"(?P<file>.*):(?P<line>\d+) (?P<function>.*)", re.DOTALL)
 
 
 def compare_owners(baseline: AllocatorMemory, candidate: AllocatorMemory) -> MemoryComparison:
-    """Return every owner on either side, the largest difference first. They add up to the one of the peaks.
+    """Return every owner of either side, the largest difference first. The rows add up to the difference of the peaks.
 
-    Owners are joined by their line. What is left is joined by file and function in the order of lines, because a line
-    moves when the code above it changes.
+    Owners are matched by their line. The remaining ones are matched by file and function, in the order of lines,
+    because a line moves when the code above it changes.
     """
     before, after = _by_owner(baseline), _by_owner(candidate)
     moved = _moved([owner for owner in before if owner not in after], [owner for owner in after if owner not in before])
@@ -40,7 +40,7 @@ def _change(owner: str, now: str, before: dict[str, int], after: dict[str, int])
 
 
 def _moved(gone: list[str], new: list[str]) -> dict[str, str]:
-    """Return where owners of one side probably stand on the other: the same file and function, as many lines of it."""
+    """Return where owners of one side probably are on the other: the same file and function with as many lines."""
     found: dict[str, str] = {}
     sides = [_by_function(owners) for owners in (gone, new)]
     for function, lines in sides[0].items():

@@ -1,4 +1,4 @@
-"""Compare the runs of a program on two sides that took turns: the time of a step, the peak of memory, its values."""
+"""Compare two versions of a program whose runs took turns: step time, peak memory and printed values."""
 
 from __future__ import annotations
 
@@ -29,20 +29,26 @@ METHOD = (
     "values are compared one by one within each turn, relative to the larger of the two; where runs of the baseline "
     "differ by more than the tolerance among themselves, nothing can be said",
 )
-# The one case that the statistics of turns see.
+# The only case that the statistics of turns sees.
 _PROGRAM = Case("program", seq=1)
 _TINY = 1e-12
 
 
 def compare_program_runs(runs: Sequence[TimedRun], name: str, settings: Settings) -> LatencyChange:
-    """Return how the time of a step changed. name: what the program is called."""
+    """Return how the time of a step changed.
+
+    name: what the program is called in the result.
+    """
     sides = {side: {_PROGRAM: _measured(_of(runs, side))} for side in (BASELINE, CANDIDATE)}
     found = compare_in_turn(sides[BASELINE], sides[CANDIDATE], {_PROGRAM: name}, settings)
     return found.changes[0]
 
 
 def summarize_side(runs: Sequence[TimedRun], side: str, label: str) -> ProgramSideSummary:
-    """Return what the runs of a side have in common. label: its name for people."""
+    """Return the median step time, peak memory and values of the runs of one side.
+
+    label: the side's name for people.
+    """
     mine = _of(runs, side)
     good = [run for run in mine if run.status == OK]
     peaks = [run.peak_bytes for run in good if run.peak_bytes is not None]
@@ -61,7 +67,7 @@ def summarize_side(runs: Sequence[TimedRun], side: str, label: str) -> ProgramSi
 
 
 def compare_values(runs: Sequence[TimedRun], tolerance_pct: float) -> ValueComparison:
-    """Return whether both sides printed the same values."""
+    """Return whether both sides printed the same values, within a tolerance (percent)."""
     old = {run.turn: run.values for run in _of(runs, BASELINE) if run.status == OK}
     new = {run.turn: run.values for run in _of(runs, CANDIDATE) if run.status == OK}
     turns = [turn for turn in old if turn in new]

@@ -11,7 +11,7 @@ from nsysprof.analysis.comparison.kernel_roles import kernel_role, pair_kernels
 from nsysprof.analysis.comparison.median_ratio import LEAST_INSTANCES, ratio_of_medians
 from nsysprof.results.comparison import METRICS, PARTS, KernelChange, MetricChange, RangeChange, RangeFacts
 
-# A kernel's time has changed notably when it changed by more than this, and by more than this of the range's.
+# A kernel's change of time is worth showing when it exceeds this, and this share of the range's time.
 NOTABLE_PCT, NOTABLE_SHARE_PCT = 5.0, 1.0
 
 Key = tuple[str, str]
@@ -26,7 +26,7 @@ class _Counted:
     calls: int
 
     def of_call(self, metric: str) -> float | None:
-        """Return a number per call; None is unknown. Integers stay integers where they divide."""
+        """Return a number per call; None is unknown. Integers that divide evenly stay integers."""
         found = self.facts.metrics[metric]
         if found is None or not METRICS[metric].per_call:
             return found
@@ -34,7 +34,10 @@ class _Counted:
 
 
 def compare_ranges(baseline: Sequence[Ranges], candidate: Sequence[Ranges]) -> tuple[RangeChange, ...]:
-    """Return every range of either side, in order of appearance. A sequence has one entry per trace."""
+    """Return every range of either side, in order of appearance.
+
+    baseline, candidate: one entry per trace.
+    """
     keys = dict.fromkeys(key for each in (*baseline, *candidate) for key in each)
     return tuple(_compare(key, _of(key, baseline), _of(key, candidate)) for key in keys)
 
@@ -44,7 +47,7 @@ def _of(key: Key, traces: Sequence[Ranges]) -> list[RangeFacts]:
 
 
 def _compare(key: Key, baseline: Sequence[RangeFacts], candidate: Sequence[RangeFacts]) -> RangeChange:
-    # Calls where all traces say how many there were, else instances.
+    # The divisor: calls where all traces say how many there were, else instances.
     counted = all(facts.calls for facts in (*baseline, *candidate))
     old, new = (
         [_Counted(facts, (facts.calls or 1) if counted else max(1, facts.instances)) for facts in side]
@@ -70,7 +73,7 @@ def _compare(key: Key, baseline: Sequence[RangeFacts], candidate: Sequence[Range
 
 
 def _wall_ratio(baseline: Sequence[RangeFacts], candidate: Sequence[RangeFacts]) -> dict[str, Any]:
-    """Return the ratio of the median instances with its 95 % interval, of all traces of a side together."""
+    """Return the ratio of the median instances with its 95 % interval, over all traces of each side together."""
     old, new = (sorted(wall for facts in side for wall in facts.walls_ns if wall > 0) for side in (baseline, candidate))
     if min(len(old), len(new)) < LEAST_INSTANCES:
         return {}
@@ -81,7 +84,10 @@ def _wall_ratio(baseline: Sequence[RangeFacts], candidate: Sequence[RangeFacts])
 
 
 def _median_trace(traces: Sequence[_Counted]) -> _Counted | None:
-    """Return the trace with the lower median of wall (or else busy) time: a real trace, so that its parts add up."""
+    """Return the trace whose wall time (or else busy time) is the lower median.
+
+    Its parts add up, as those of an average would not.
+    """
     if not traces:
         return None
     ordered = sorted(traces, key=lambda each: each.of_call("wall") or each.of_call("busy") or 0)
@@ -99,7 +105,7 @@ def _metric(name: str, old: Sequence[_Counted], new: Sequence[_Counted]) -> Metr
 
 
 def _median(values: Sequence[float | None]) -> float | None:
-    """Return the median, or None where any value is unknown: a median of the others would be of other traces."""
+    """Return the median, or None where any value is unknown: the median of the others would describe other traces."""
     known = [value for value in values if value is not None]
     return statistics.median(known) if known and len(known) == len(values) else None
 
@@ -117,7 +123,7 @@ def _part_changes(old: _Counted | None, new: _Counted | None) -> tuple[dict[str,
 
 
 def _share(parts: Mapping[str, int], calls: int) -> dict[str, int]:
-    """Return the parts per call in whole ns. Sums are rounded instead of parts, so that they still add up."""
+    """Return the parts per call in whole ns. Their running sums are rounded, so that the parts still add up."""
     shares, total, given = {}, 0, 0
     for part in PARTS:
         total += parts[part]
@@ -143,7 +149,10 @@ def _kernels(old: _Counted, new: _Counted) -> tuple[KernelChange, ...]:
 
 
 def _is_notable(change: KernelChange, total_ns: float) -> bool:
-    """Return whether a kernel is worth a line. total_ns: kernel time of the range in the baseline."""
+    """Return whether a kernel's change is worth showing.
+
+    total_ns: the kernel time of the range in the baseline.
+    """
     if change.how != "both" or change.baseline_instances != change.candidate_instances:
         return True
     moved = abs(change.candidate_ns - change.baseline_ns)

@@ -1,8 +1,9 @@
 """Compare two sides that were measured in turn in one session: `bench --baseline ... --candidate ...`.
 
 A turn is one fresh process of each side, one after the other. Whatever changes slowly (clocks, temperature, other
-users) is the same in both, and what differs between any two processes is in the spread of the turns' differences. That
-spread alone makes the test and the interval; with few turns it is poorly known, and drawn towards the others' spread.
+users) is the same for both, and what differs between any two processes shows in how much the turns' differences vary.
+Only this variation makes the test and the interval. A few turns estimate it poorly, so it is moderated by the other
+cases' variation.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from nsysprof.results.comparison import LatencyChange, LatencyComparison, Latenc
 from nsysprof.results.named_times import steady_samples
 
 POWER = 0.8
-# At the looks before the last, a bench in turn ends only where every case is decided at this level: then all looks
-# together call few of the unchanged cases different.
+# A bench in turn that stops early does so only where every case is decided at this level. Then all interim tests
+# together rarely call an unchanged case different.
 EARLY_ALPHA = 0.01
 METHOD = (
     "both sides were measured in turn, one fresh process of each: a turn's difference is taken between the mean log "
@@ -50,7 +51,10 @@ UNIT = "turn"
 def compare_in_turn(
     baseline: Mapping[Case, Measured], candidate: Mapping[Case, Measured], names: Mapping[Case, str], settings: Settings
 ) -> LatencyComparison:
-    """Return the change of every case of either side of one session. names are for people."""
+    """Return the change of every case that either side of one session has.
+
+    names: names of cases for people, by key.
+    """
     keys = list(dict.fromkeys((*baseline, *candidate)))
     differences = {
         key: turn_differences(baseline[key], candidate[key]) for key in keys if _both(key, baseline, candidate)
@@ -75,16 +79,16 @@ def compare_in_turn(
 
 
 def turn_differences(baseline: Measured, candidate: Measured) -> Floats:
-    """Return for each turn that both sides measured the log ratio of candidate over baseline."""
+    """Return the log ratio of candidate over baseline for each turn that both sides measured."""
     old, new = _levels(baseline), _levels(candidate)
     return np.array([new[turn] - old[turn] for turn in old if turn in new], dtype=np.float64)
 
 
 def turns_needed(deviation: float, margin_pct: float, tests: int = 1) -> int:
-    """Return with how many turns the test finds a difference of the margin with a power of 80 %; at most 1001.
+    """Return how many turns find a difference of the margin with a power of 80 %; at most 1001.
 
     deviation: the standard deviation of a turn's log ratio.
-    tests: the number of cases; where one of them differs, the correction asks it for alpha / tests.
+    tests: the number of cases. If only one of them differs, the correction demands alpha / tests of it.
     """
     wanted = float(np.log1p(margin_pct / 100) - np.log1p(LEAST_PCT / 100))
 
@@ -94,11 +98,11 @@ def turns_needed(deviation: float, margin_pct: float, tests: int = 1) -> int:
         shift = float(wanted / (deviation / np.sqrt(count)))
         return nct_sf(float(t_isf(ALPHA / 2 / tests, count - 1)), count - 1, shift) >= POWER
 
-    return 2 + bisect_left(range(2, _MOST_TURNS + 1), True, key=is_enough)  # power grows with the count
+    return 2 + bisect_left(range(2, _MOST_TURNS + 1), True, key=is_enough)  # the power grows with the number of turns
 
 
 def false_discovery(p_values: Sequence[float]) -> list[float]:
-    """Return the p values corrected by the procedure of Benjamini and Hochberg, in the order given."""
+    """Return the p values corrected by the procedure of Benjamini and Hochberg, in the given order."""
     values = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(values)[::-1]
     scaled = values[order] * len(values) / np.arange(len(values), 0, -1)
@@ -114,7 +118,7 @@ def _both(key: Case, baseline: Mapping[Case, Measured], candidate: Mapping[Case,
 
 
 def _levels(side: Measured) -> dict[int, float]:
-    """Return for each turn the mean log median of its blocks."""
+    """Return the mean log median of the blocks of each turn."""
     return {
         turn: float(np.mean(np.log([max(1.0, statistics.median(steady_samples(block))) for block in process])))
         for turn, process in zip(side.turns, side.processes, strict=True)

@@ -1,4 +1,4 @@
-"""Judge whether the time of a range differs between two sides: each instance after the warm-up is a sample."""
+"""Judge whether the wall time of a range differs between two sides; each instance after the warm-up is a sample."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from nsysprof.results.comparison import (
     RangeFacts,
 )
 
-# More ranges are not judged: each costs a bootstrap, and makes every other verdict harder (Holm).
+# Only this many ranges are judged: each costs a bootstrap, and makes every other verdict harder to reach (Holm).
 MOST_JUDGED = 40
-# Stretches of an instance's series that stand for blocks; more make the bootstrap slow and decide nothing.
+# The most stretches of a series, each of which stands for a block. More make the bootstrap slow and decide nothing.
 _MOST_STRETCHES = 200
-# A smaller change of wall time is not named first (percent).
+# A change of wall time below this (percent) does not become the headline.
 _LEAST_WALL_PCT = 1.0
 _DECIDED = (LatencyVerdict.SLOWER, LatencyVerdict.FASTER)
 Key = tuple[str, str]
@@ -41,13 +41,13 @@ def judge_walls(
     candidate: Sequence[Mapping[Key, RangeFacts]],
     settings: Settings,
 ) -> tuple[RangeChange, ...]:
-    """Return the changes with the verdict on the time of each range; None where it has too few instances.
+    """Return the changes with a verdict on the time of each range; None where it has too few instances.
 
     changes: what compare_ranges returned for these sides.
     """
     chosen = _chosen(changes)
     sides = [[_samples(each, chosen) for each in side] for side in (baseline, candidate)]
-    # A key only has to tell one range from another.
+    # The key only has to distinguish ranges.
     old, new = (cast("list[dict[Case, Measured]]", side) for side in sides)
     names = cast("dict[Case, str]", dict(chosen))
     judged = compare_latencies(old, new, names, settings) if chosen else None
@@ -58,9 +58,10 @@ def judge_walls(
 
 
 def choose_headline(changes: Sequence[RangeChange]) -> RangeChange | None:
-    """Return the range whose wall time changed the most over all its instances; None where nothing is shown to change.
+    """Return the range whose total wall time changed the most; None where no change is certain.
 
-    A range with a verdict must be slower or faster by it; one without enough instances for a verdict may be chosen too.
+    A range with a verdict must be slower or faster by it. A range with too few instances for a verdict may be chosen
+    too.
     """
     sizes = {}
     for number, change in enumerate(changes):
@@ -73,7 +74,7 @@ def choose_headline(changes: Sequence[RangeChange]) -> RangeChange | None:
 
 
 def _chosen(changes: Sequence[RangeChange]) -> dict[Key, str]:
-    """Return the labels of the ranges to judge, by range and domain."""
+    """Return the labels of the ranges to judge, by (range, domain)."""
     able = [change for change in changes if change.how == "both" and change.wall_ratio is not None]
     able = [change for change in able if change.range != WHOLE_TRACE]
     able.sort(key=lambda change: -(change.metrics["wall"].baseline or 0) * change.baseline_calls)

@@ -1,4 +1,4 @@
-"""Find which kernel of the candidate replaced which of the baseline: names change with versions, roles do not."""
+"""Find which kernel of the candidate replaced which kernel of the baseline, by role: names change with versions."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from difflib import SequenceMatcher
 from nsysprof.results.comparison import KernelFacts
 
 _BACKWARD = re.compile(r"bwd|backward|dgrad|wgrad|bprop|grad", re.IGNORECASE)
-# Kernels without a known category replace each other only if their names are this alike.
+# Kernels without a known category are paired only if their names are at least this similar.
 _ALIKE = 0.6
 _NAME = 200
 _MOST = 100
 
 
 def kernel_role(name: str, facts: KernelFacts) -> str:
-    """Return what a kernel is for: its category, and whether it belongs to a backward pass."""
+    """Return the role of a kernel: its category, and whether it belongs to a backward pass."""
     return f"{facts.category} backward" if _BACKWARD.search(name[:4096]) else facts.category
 
 
 def pair_kernels(vanished: Mapping[str, KernelFacts], appeared: Mapping[str, KernelFacts]) -> list[tuple[str, str]]:
-    """Return pairs (name in the baseline, name in the candidate) of kernels with one role, each in one pair at most.
+    """Return pairs (name in the baseline, name in the candidate) of kernels with the same role.
 
-    Of several candidates, those with the most similar short names are paired, then those that take the most time.
+    A kernel is in one pair at most. Where several are possible, the most similar short names are paired first, then the
+    kernels that take the most time.
     """
     candidates = []
     for old, old_facts in _longest(vanished):
@@ -46,10 +47,10 @@ def pair_kernels(vanished: Mapping[str, KernelFacts], appeared: Mapping[str, Ker
 
 
 def _longest(kernels: Mapping[str, KernelFacts]) -> list[tuple[str, KernelFacts]]:
-    """Return the kernels that take the most time. Comparing each of thousands with each other is not worth the time."""
+    """Return the kernels that take the most time. Comparing thousands of names with each other takes too long."""
     return sorted(kernels.items(), key=lambda item: -item[1].total_ns)[:_MOST]
 
 
 def _likeness(one: str, other: str) -> float:
-    """Return how alike two names are, from 0 to 1."""
+    """Return how similar two names are, from 0 to 1."""
     return SequenceMatcher(None, one[:_NAME], other[:_NAME], autojunk=False).ratio()

@@ -1,4 +1,4 @@
-"""Turn the samples of a case into units that vary independently: processes or runs, with the blocks of each."""
+"""Turn the samples of a case into units that vary independently (processes or runs), each with its blocks."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from nsysprof.arrays import Floats
 from nsysprof.attention.case import Case
 from nsysprof.results.comparison import Measured
 
-# What runs may differ by beyond their processes (another hour, another board), where each side is one: on the GPU, and
-# where it is the CPU that is timed. On H200s, 1.8 % were seen, and 5 % (once 36 %) in cases bound by launching.
+# How much two runs may differ beyond their processes (another hour, another board) where each side is one run
+# (percent): for times of the GPU, and for times that the CPU determines. On H200s, 1.8 % was seen, and 5 % (once 36 %)
+# in launch-bound cases.
 RUN_FLOOR_PCT, HOST_RUN_FLOOR_PCT = 2.0, 10.0
 _LEAST_STRETCH = 5
 _FEWEST = 8
@@ -43,7 +44,7 @@ class MeasuredPair:
     key: Case
     baseline: MeasuredUnits
     candidate: MeasuredUnits
-    # The difference (percent) that 95 % of pairs of runs of the same code are assumed to stay below.
+    # The assumed difference (percent) that 95 % of pairs of runs of the same code stay below.
     run_floor_pct: float = 0.0
 
     @property
@@ -59,7 +60,10 @@ class MeasuredPair:
 
 
 def units_of(key: Case, inputs: Sequence[Mapping[Case, Measured]], by_runs: bool) -> MeasuredUnits:
-    """Return one side of a case over its inputs. A unit is a process, or with `by_runs` a whole input."""
+    """Return one side of a case over its inputs.
+
+    by_runs: whether a unit is a whole input (run) instead of a process.
+    """
     units: list[Floats] = []
     for each in inputs:
         if key not in each:
@@ -71,13 +75,13 @@ def units_of(key: Case, inputs: Sequence[Mapping[Case, Measured]], by_runs: bool
 
 
 def run_floor(key: Case, inputs: Sequence[Mapping[Case, Measured]]) -> float:
-    """Return what two runs of the same code are assumed to differ by (percent)."""
+    """Return by how much two runs of the same code are assumed to differ (percent)."""
     host_bound = any(each[key].host_bound for each in inputs if key in each)
     return HOST_RUN_FLOOR_PCT if host_bound else RUN_FLOOR_PCT
 
 
 def _blocks(process: Sequence[Sequence[int]], in_order: bool) -> Floats:
-    """Return log medians of the blocks of one process; one long sequence is cut into stretches."""
+    """Return the log medians of the blocks of one process. One long sequence of samples is cut into stretches."""
     cut = [stretch for block in process for stretch in cut_stretches(block)] if in_order else process
     return np.log([max(1.0, float(np.median(block))) for block in cut])
 
@@ -85,18 +89,18 @@ def _blocks(process: Sequence[Sequence[int]], in_order: bool) -> Floats:
 def cut_stretches(values: Sequence[int]) -> list[Sequence[int]]:
     """Return consecutive samples cut into stretches whose medians are nearly independent.
 
-    A stretch is as long as the square root of the number of samples, or twice the integrated autocorrelation time
-    (Geyer's initial positive sequence), whichever is longer. The rest goes to the last stretch.
+    A stretch has as many samples as the square root of their number, or twice the integrated autocorrelation time
+    (Geyer's initial positive sequence), whichever is larger. The last stretch also takes what is left over.
     """
     return _cut(values, max(_LEAST_STRETCH, int(np.sqrt(len(values))), int(np.ceil(2 * _autocorrelation_time(values)))))
 
 
 def cut_shortest_stretches(values: Sequence[int], most: int) -> list[Sequence[int]]:
-    """Return consecutive samples cut into 8 to `most` stretches, each of twice their autocorrelation time if it can be.
+    """Return consecutive samples cut into 8 to `most` stretches.
 
-    It is for samples that are few and long, such as steps of a training, and not for thousands of calls back to back.
-    Of a dozen samples the autocorrelation is little more than a guess, so that it may not leave too few stretches for a
-    test; what runs differ by is asked for beside it.
+    A stretch is twice the autocorrelation time if possible. This is meant for few and long samples, such as training
+    steps, and not for thousands of calls back to back. The autocorrelation of a dozen samples is little more than a
+    guess, so it must not leave too few stretches for a test; how much runs differ is considered separately.
     """
     length = min(int(np.ceil(2 * _autocorrelation_time(values))), len(values) // _FEWEST)
     return _cut(values, max(1, length, -(-len(values) // most)))
@@ -110,7 +114,10 @@ def _cut(values: Sequence[int], length: int) -> list[Sequence[int]]:
 
 
 def _autocorrelation_time(values: Sequence[int]) -> float:
-    """Return the autocorrelation time in samples, at least 1. It uses ranks, so that an outlier does not hide it."""
+    """Return the autocorrelation time in samples, at least 1.
+
+    It is computed from ranks, so that outliers do not hide it.
+    """
     ranks = average_ranks(values) - (len(values) + 1) / 2
     power = float((ranks**2).sum())
     if len(values) < 8 or power == 0:

@@ -1,4 +1,4 @@
-"""Compute the ratio of two medians with its interval."""
+"""Compute the ratio of two medians with its 95 % interval."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ import math
 import statistics
 from collections.abc import Sequence
 
-# With fewer instances, the smallest and largest do not enclose the median with 95 % confidence.
+# With fewer values, the smallest and the largest do not enclose the median with 95 % confidence.
 LEAST_INSTANCES = 6
 _NORMAL_95 = 1.96
 
 
 def ratio_of_medians(old: Sequence[int], new: Sequence[int]) -> tuple[float, float | None, float | None]:
-    """Return how many times the median of `old` fits into the median of `new`, with its 95 % interval.
+    """Return the median of `new` divided by the median of `old`, with its 95 % interval.
 
-    The bounds are None where there are too few values.
-
-    The interval of each median comes from order statistics; the two are combined on the scale of logarithms.
+    The bounds are None where there are too few values. The interval of each median comes from order statistics, and the
+    two are combined on a logarithmic scale.
 
     old, new: sorted values above zero.
     """
@@ -30,7 +29,7 @@ def ratio_of_medians(old: Sequence[int], new: Sequence[int]) -> tuple[float, flo
 
 
 def _median_interval(values: Sequence[int]) -> tuple[float, float, float]:
-    """Return the lower bound, the median and the upper bound at 95 % of sorted values."""
+    """Return lower bound, median and upper bound (95 %) of sorted values."""
     reach = _NORMAL_95 * math.sqrt(len(values)) / 2
     low = max(0, math.floor(len(values) / 2 - reach))
     return values[low], statistics.median(values), values[len(values) - 1 - low]

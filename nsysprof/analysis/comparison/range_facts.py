@@ -1,4 +1,4 @@
-"""Collect what a comparison needs of one trace: for each range its numbers, the parts of its time, and its kernels."""
+"""Collect what a comparison needs from one trace: the numbers, the parts of the time and the kernels of each range."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from nsysprof.trace.schema import Bools, Int64s, Tables
 
 Key = tuple[str, str]
 WHOLE: Key = (WHOLE_TRACE, "")
-# The range that names this tool at the start of its traces.
+# The range at the start of our own traces that names this tool.
 _TOOL = re.compile(r"nsysprof \d+\.")
 _MOST_SAMPLES = 10_000
 _COLUMNS = {
@@ -37,13 +37,13 @@ _COLUMNS = {
 
 @dataclass(frozen=True)
 class _Steady:
-    """Ranges without their warm-up, with steps under the name of their family."""
+    """Ranges without their warm-up. Counted steps are combined under the name of their family."""
 
     attributed: Attributed
     summary: RangeSummary
-    # Whether each instance ran its work; one that only captured it into a graph did not.
+    # Whether each instance ran its work. One that only captured it into a graph did not.
     ran: Bools
-    # How often the graph that each instance captured was replayed outside of its range.
+    # How often the graph that each instance captured was replayed outside of it.
     replays: Int64s
     # The parts of each instance's time, in the order of PARTS.
     parts: Int64s
@@ -52,11 +52,11 @@ class _Steady:
 def collect_range_facts(
     tables: Tables, analysis: Analysis, calls: Mapping[str, int], *, launched_only: bool = False
 ) -> dict[Key, RangeFacts]:
-    """Return the facts by (range, domain), with the whole trace under WHOLE.
+    """Return the facts by (range, domain), and of the whole trace under WHOLE.
 
     If a range exists twice, for the process and on its thread, the process-wide one is taken.
 
-    calls: how many calls a range name stands for.
+    calls: how many calls each range name stands for.
     launched_only: whether to leave out what ranges adopted from helper threads or captured into graphs.
     """
     steady = _find_steady(tables, attribute(tables), calls, launched_only=launched_only)
@@ -111,9 +111,9 @@ def _find_steady(tables: Tables, found: Attribution, calls: Mapping[str, int], *
 def _replays_elsewhere(tables: Tables, ranges: pd.DataFrame, caused: CausedWork, replays: Int64s) -> Int64s:
     """Return how often what each instance captured was replayed outside of every instance of its own range.
 
-    A replay inside of one, as of a compiled layer that captures its own graph, is that instance's work.
+    A replay inside one belongs to that instance. A compiled layer that captures its own graph is an example.
 
-    replays: how often it was replayed at all.
+    replays: how often what each instance captured was replayed in all.
     """
     graph, calls, found = caused.graph, tables.calls, replays.copy()
     if graph is None or calls is None or not replays.any():
@@ -125,7 +125,8 @@ def _replays_elsewhere(tables: Tables, ranges: pd.DataFrame, caused: CausedWork,
     sizes = np.diff(edges)
     instance, node = caused.creators
     order = np.lexsort((-sizes[node], instance))
-    first = order[np.unique(instance[order], return_index=True)[1]]  # of each instance, the node with the most rows
+    # for each instance, take the node with the most rows
+    first = order[np.unique(instance[order], return_index=True)[1]]
     for owner, own in zip(instance[first].tolist(), node[first].tolist(), strict=True):
         call = tables.launch[graph.row[by_node[edges[own] : edges[own + 1]]]]
         call = call[call >= 0]
@@ -139,7 +140,7 @@ def _replays_elsewhere(tables: Tables, ranges: pd.DataFrame, caused: CausedWork,
 
 
 def _ran(tables: Tables, attributed: Attributed, replays: Int64s, caused: CausedWork | None) -> Bools:
-    """Return which instances ran their work: all but those that captured and launched nothing."""
+    """Return which instances ran their work: all except those that captured work and launched none."""
     ran: Bools = replays == 0
     for segments in attributed.segments.values():
         ran[segments.instance] = True
@@ -149,7 +150,7 @@ def _ran(tables: Tables, attributed: Attributed, replays: Int64s, caused: Caused
 
 
 def _add_busy(tables: Tables, attributed: Attributed, summary: RangeSummary, adopted: tuple[Int64s, Int64s]) -> None:
-    """Write the busy time of ranges that adopted kernels, with these."""
+    """Write the busy time of ranges that adopted kernels, these included."""
     work = tables.work
     instance, row = with_launched(attributed, *adopted)
     if len(row) == 0:
@@ -193,8 +194,8 @@ def _facts(
 ) -> RangeFacts:
     """Return the facts of a range.
 
-    calls: how many calls the range stands for; without it, the wall time of the range and its parts are the values of
-        the median instance times the number of instances.
+    calls: how many calls the range stands for. Without it, the wall time of the range and its parts are those of the
+        median instance, times the number of instances.
     rows: the rows of its instances.
     known: whether its GPU work is known.
     """
@@ -222,7 +223,7 @@ def _facts(
 
 
 def _without_gpu(facts: RangeFacts) -> RangeFacts:
-    """Return the facts of a trace whose GPU work is unknown: its ranges' wall and memory."""
+    """Return the facts of a trace whose GPU work is unknown: wall time and memory of its ranges."""
     kept = {name: value if name in ("wall", "vram") else None for name, value in facts.metrics.items()}
     return replace(facts, metrics=kept, parts=None, kernels={}, dram_error_bytes=0, family=None)
 
@@ -233,7 +234,10 @@ def _family(kernels: Mapping[str, KernelFacts]) -> str | None:
 
 
 def _whole(analysis: Analysis) -> RangeFacts:
-    """Return the trace as one range. Its wall time is how long the profiler was on, and so is not compared."""
+    """Return the facts of the whole trace as one range.
+
+    Its wall time is how long the profiler was on, so it is not compared.
+    """
     totals = analysis.totals
     busy, span, peaks = totals.gpu_busy_ns, totals.gpu_span_ns, totals.peak_vram_bytes
     metrics: dict[str, int | None] = {

@@ -1,4 +1,4 @@
-"""Rank the cases of a capture that do equal work, as far as the samples of one process allow it."""
+"""Rank the cases of a capture that do equal work, as far as samples from one process allow it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from nsysprof.attention.shape import SHAPE_COLUMNS, varied_columns
 from nsysprof.results.case_ranking import LEAST_DIFFERENCE_PCT, CaseRanking, RankedCase
 from nsysprof.results.device_limits.roof import known
 
-# Everything but the backend: cases that differ in any of these do different work and are never compared.
+# All columns of a case except the backend. Cases that differ in any of these do different work and are never compared.
 SAME_WORK = SHAPE_COLUMNS
 
 
 def rank_cases(results: pd.DataFrame, *, on_gpu: bool) -> tuple[CaseRanking, ...]:
     """Return one ranking for each shape with a case that ran, in the order of the grid.
 
-    results: as results.csv, filled with what the trace says of each case.
-    on_gpu: whether the cases ran on a GPU; a CPU has nothing to wait for.
+    results: the columns of results.csv, filled with what the trace says about each case.
+    on_gpu: whether the cases ran on a GPU. On a CPU no case is limited by launches.
     """
     done = results.assign(position=range(len(results)))[(results["status"] == "ok").to_numpy(dtype=bool)]
     needed = varied_columns(done)
@@ -57,9 +57,9 @@ def _rank(shape: Mapping[str, object], positions: tuple[int, ...], timed: Sequen
 
 
 def _dispatch_bound(timed: Sequence[RankedCase]) -> tuple[RankedCase, ...]:
-    # Where the GPU waits for the CPU, latency times the dispatch, which varies from process to process by more than
-    # an interval within one process shows: the same kernel gave 29 us as `auto` and 41 us as `cudnn` in one capture.
-    # A case whose kernels alone take longer than the best one's whole call is slower by its own work.
+    # Where the GPU waits for the CPU, latency is the time of dispatching, which varies between processes by more than
+    # the interval of one process shows: in one capture, the same kernel took 29 us as `auto` and 41 us as `cudnn`. A
+    # case whose kernels alone take longer than the whole call of the best one is slower because of its own work.
     best = timed[0]
     if not best.is_launch_bound:
         return ()
@@ -67,7 +67,7 @@ def _dispatch_bound(timed: Sequence[RankedCase]) -> tuple[RankedCase, ...]:
 
 
 def _cannot_tell(best: RankedCase, other: RankedCase) -> bool:
-    """Return whether one process cannot tell two medians apart; an interval that is unknown could be anywhere."""
+    """Return whether one process cannot distinguish two medians. A median without an interval could lie anywhere."""
     if other.times_best < 1 + LEAST_DIFFERENCE_PCT / 100:
         return True
     return best.high_ns is None or other.low_ns is None or other.low_ns <= best.high_ns

@@ -1,4 +1,4 @@
-"""Judge two sides that were not measured in turn: the rank-sum test, Cliff's delta, and thresholds for both."""
+"""Compare two sides that were not measured in turn: the rank-sum test, Cliff's delta, and thresholds for both."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from nsysprof.arrays import Floats
 
 # Cliff's delta from which a difference counts as "medium" (Romano et al., 2006).
 LEAST_DELTA = 0.33
-# With fewer blocks on both sides, no arrangement of two samples is rarer than 5 %.
+# With fewer blocks, no arrangement of the two samples is rarer than 5 %.
 LEAST_BLOCKS = 4
 
 
 @dataclass(frozen=True)
 class RankSum:
-    """How a candidate's blocks compare with a baseline's."""
+    """The result of a rank-sum test of the candidate's blocks against the baseline's."""
 
     # Two-sided p of a Mann-Whitney test.
     p: float
@@ -26,7 +26,7 @@ class RankSum:
 
 
 def compare_medians(baseline: Floats, candidate: Floats) -> RankSum | None:
-    """Return the test of two sides' medians of blocks; None where there are too few blocks for any."""
+    """Return the test of the two sides' block medians; None where there are too few blocks."""
     if min(len(baseline), len(candidate)) < LEAST_BLOCKS or np.median(baseline) <= 0:
         return None
     if np.ptp(np.concatenate([baseline, candidate])) == 0:

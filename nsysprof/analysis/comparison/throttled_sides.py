@@ -1,4 +1,4 @@
-"""Take back a verdict that a throttled GPU may have made: where one side was throttled clearly more than the other."""
+"""Withdraw a verdict that throttling may have caused, because one side was throttled clearly more than the other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NEXT_STEP = "Let the GPU cool down, or measure at the clock that it can hold: b
 
 
 def doubt_throttled(change: LatencyChange, baseline: float, candidate: float) -> LatencyChange:
-    """Return the change, INCONCLUSIVE where throttling may have made its verdict.
+    """Return the change, or an INCONCLUSIVE one where throttling may explain its verdict.
 
     baseline, candidate: the share of each side's samples during which the GPU was throttled, from 0 to 1.
     """

@@ -1,4 +1,4 @@
-"""Tell how many runs or processes of each side would find a difference of a given size."""
+"""Compute how many runs or processes of each side would find a difference of a given size."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from nsysprof.analysis.sampling.student_t import nct_sf, normal_sf, t_isf
 POWER = 0.8
 NORMAL_95 = 1.960  # quantile of the absolute value of a standard normal
 MOST_FREEDOM = 1e6
-MEDIAN_COST = np.sqrt(np.pi / 2)  # how much further medians scatter than means
-# The floor of medians of n units, in standard errors of a difference of means of n: a second hurdle beside the test.
+MEDIAN_COST = np.sqrt(np.pi / 2)  # the standard deviation of a median relative to a mean's
+# The noise floor of medians of n units, in standard errors of a difference of means. It is a second condition beside
+# the test.
 _FLOOR_ERRORS = NORMAL_95 * float(MEDIAN_COST)
 MOST_UNITS = 1000
 
@@ -21,11 +22,11 @@ MOST_UNITS = 1000
 def units_needed(deviation: float, margin_pct: float, tests: int, between_runs: float = 0.0) -> int:
     """Return how many units each side needs to find a difference of the margin with a power of 80 %; at most 1001.
 
-    The difference must be found by the t test, and exceed the noise floor of that many units.
+    The t test must find the difference, and it must exceed the noise floor of that many units.
 
     deviation: the standard deviation of a unit's log median.
-    tests: how many cases Holm's method corrects for; its first step asks for alpha / tests.
-    between_runs: the standard deviation of the difference of the two runs, which more units of a run do not lessen.
+    tests: the number of cases that Holm's method corrects for; its first step demands alpha / tests.
+    between_runs: the standard deviation of the difference between two runs, which more units of a run do not reduce.
     """
     wanted = float(np.log1p(margin_pct / 100))
     alpha = ALPHA / max(1, tests)
@@ -42,4 +43,4 @@ def units_needed(deviation: float, margin_pct: float, tests: int, between_runs: 
         critical = max(float(t_isf(alpha / 2, freedom)), _FLOOR_ERRORS * float(np.sqrt(measured / total)))
         return nct_sf(critical, freedom, float(wanted / np.sqrt(total))) >= POWER
 
-    return 2 + bisect_left(range(2, MOST_UNITS + 1), True, key=is_enough)  # power grows with the count
+    return 2 + bisect_left(range(2, MOST_UNITS + 1), True, key=is_enough)  # the power grows with the number of units

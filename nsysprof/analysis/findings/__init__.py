@@ -1,1 +1,1 @@
-"""Find what could be changed, and what each change would save."""
+"""Find what could be changed in a program, and estimate by replays how much time each change would save."""

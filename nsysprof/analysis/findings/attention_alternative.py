@@ -1,4 +1,4 @@
-"""Find fused attention for which a measurement on the same GPU shows a faster backend."""
+"""Find fused attention for which a policy has measured a faster backend on the same GPU."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ from nsysprof.attention.shape import Shape
 from nsysprof.trace.schema import Int64s
 from nsysprof.units import format_ns
 
-# The measured latency of a call includes its launch, which may take no time on the GPU.
+# A measured latency includes the launch, which may take no time on the GPU.
 _LAUNCH_NS = 2_500
-# Backward kernels, and those that only prepare or finish a call.
+# The names of backward kernels, and of kernels that only prepare or finish a call.
 _NOT_MAIN = re.compile(r"bwd|backward|bprop|dgrad|combine|convert|dot_do_o|reduce_head|preprocess|postprocess", re.I)
 _FUSED = ("flash", "efficient", "cudnn")
 _HALF = ("bf16", "fp16")
-# Below this part of its time, a call's gain is within what two measurements of one kernel differ.
+# A smaller gain (as a share of the call's time) is within what two measurements of one kernel differ by.
 _LEAST_GAIN = 0.03
 
 
 def find_attention_alternative(
     situation: Situation, tid: Int64s, ranges: pd.DataFrame, policy: PolicyFile | None
 ) -> Iterator[Candidate]:
-    """Yield what another backend would save, for calls whose shape the trace and the policy both have.
+    """Yield what another backend would save, for calls whose shape is in the trace and in the policy.
 
-    tid: the thread of each call of the graph. policy: what was measured; None for nothing.
+    tid: the thread of each call of the graph.
+    policy: the measured backends; None where there are none.
     """
     if policy is None or policy.gpu_name is None or policy.gpu_name != situation.board:
         return
@@ -68,7 +69,7 @@ def _of_recorded_calls(
 ) -> Iterator[Candidate]:
     """Yield what another backend would save in calls of `capture --attention`, forward and backward together.
 
-    All kernels of a shape are shortened alike, so that a call takes what the policy's was measured to take.
+    All kernels of a shape are shortened by one factor, so that a call takes the time measured for the policy.
     """
     graph = situation.graph
     found: dict[tuple[str, str], list[_Faster]] = {}
@@ -94,7 +95,7 @@ def _of_recorded_calls(
 
 @dataclass(frozen=True)
 class _Faster:
-    """The kernels of one shape, how many calls they are, and how long a call takes and was measured to take (ns)."""
+    """The kernels of one shape, how many calls they belong to, and how long a call takes and would take (ns)."""
 
     rows: Int64s
     calls: int

@@ -1,4 +1,4 @@
-"""Find attention in a trace, by call site and range: which backend ran (judged by its kernels), how often, how long."""
+"""Find attention in a trace, by range: which backend ran (recognised by its kernels), how often, and how long."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nsysprof.results.column_registry.analysis_columns import ATTENTION
 from nsysprof.trace.schema import Bools, Int64s, Ints, Tables
 
 _BACKWARD = re.compile(r"bwd|backward|bprop|dgrad|dot_do_o|convert_dq|reduce_head", re.IGNORECASE)
-# Kernels that only prepare or finish the work of another one of the same call.
+# Kernels that only prepare or finish the work of another kernel of the same call.
 _HELPER = re.compile(r"dot_do_o|convert_dq|combine|preprocess|postprocess|clear_dkv|reduce_head", re.IGNORECASE)
 _BACKENDS = ("flash", "efficient", "cudnn", "flex", "math")
 _FAMILIES = {"flash": 0, "efficient": 1, "cudnn": 2, "flex": 3}
@@ -33,9 +33,11 @@ _INTEGERS = {"B": "batch", "H": "heads", "KV": "kv_heads", "D": "head_dim"}
 def list_attention(tables: Tables, ranges: pd.DataFrame) -> pd.DataFrame:
     """Return one row for each range, backend, pass and data type, with the columns of attention.csv.
 
-    ranges: instances, as made by the attribution. Shapes are known only of ranges that nsysprof's own
-    captures name. The kernels of calls that `capture --attention` recorded are those of their ranges; of all other
-    work, those that are attention by their names and order.
+    Shapes are known only where ranges of nsysprof's own captures name them. Calls that `capture --attention` recorded
+    have the kernels that their ranges launched. All other attention is recognised by the names and the order of
+    kernels.
+
+    ranges: the instances that the attribution made.
     """
     called = list_calls(tables, tables.launch, ranges)
     rest = _list_by_kernels(tables, tables.launch, ranges, called.is_inside)
@@ -46,7 +48,10 @@ def list_attention(tables: Tables, ranges: pd.DataFrame) -> pd.DataFrame:
 
 
 def _list_by_kernels(tables: Tables, launch: Ints, ranges: pd.DataFrame, known: Bools) -> pd.DataFrame:
-    """Return the attention that is told by kernels alone. known: which kernels belong to calls that are listed."""
+    """Return the attention that is recognised by kernels alone.
+
+    known: which kernels belong to calls that are already listed.
+    """
     work = tables.work
     names = kernel_names(tables)
     number = names.of_variant[work.variant[: work.kernels]]
@@ -80,13 +85,13 @@ def _list_by_kernels(tables: Tables, launch: Ints, ranges: pd.DataFrame, known: 
 
 @dataclass(frozen=True)
 class _Kinds:
-    """What each name of a kernel says."""
+    """What the name of each kernel says about it."""
 
-    # The place in _BACKENDS; -1 for what is not fused attention.
+    # The position in _BACKENDS; -1 for anything but fused attention.
     family: Int64s
     is_backward: Bools
     is_helper: Bools
-    # The place in _DTYPE_NAMES.
+    # The position in _DTYPE_NAMES.
     dtype: Int64s
 
 
@@ -96,7 +101,7 @@ def _table(rows: Int64s, backend: Int64s, kinds: _Kinds, of_name: Ints, is_call:
 
 
 def _unfused(tables: Tables, number: Ints, names: Names, kinds: _Kinds) -> list[pd.DataFrame]:
-    """Return attention that runs in pieces, by stream in the order in which the kernels ran."""
+    """Return attention that runs as separate kernels, found by the order in which the kernels of each stream ran."""
     work = tables.work
     if not (names.category == "softmax").any():
         return []
@@ -107,7 +112,7 @@ def _unfused(tables: Tables, number: Ints, names: Names, kinds: _Kinds) -> list[
     if found is None:
         return []
     chosen = np.flatnonzero(found.gemms | found.between)
-    # The products beside a backward softmax have no special name: they belong to the softmax between them.
+    # The matrix products beside a backward softmax have no special name. They belong to the softmax between them.
     owner = found.softmax[chosen]
     backend = np.full(len(chosen), _BACKENDS.index("math"), dtype=np.int64)
     return [_table(order[chosen], backend, kinds, number[order[owner]], owner == chosen)]
@@ -119,7 +124,10 @@ def _dtype_of(text: str) -> int:
 
 
 def _ranges_of(tables: Tables, launch: Ints, ranges: pd.DataFrame, rows: Int64s) -> tuple[Int64s, Texts]:
-    """Return the innermost range in which each kernel was launched, as a number of a name; the last name is empty."""
+    """Return the innermost range in which each kernel was launched, as a number, and the names by number.
+
+    The last name is empty, for no range.
+    """
     found = np.full(len(rows), -1, dtype=np.int64)
     calls, call = tables.calls, launch[rows]
     known = np.flatnonzero(call >= 0)

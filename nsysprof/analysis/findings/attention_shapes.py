@@ -17,10 +17,10 @@ from nsysprof.trace.schema import Int64s
 
 # The sizes of q, k and v: the first three of the operator's inputs.
 _SIZES = re.compile(r"\[\[(\d+), (\d+), (\d+), (\d+)\], \[(\d+), (\d+), (\d+), (\d+)\], \[\d+, \d+, \d+, \d+\]")
-# Operators with (batch, heads, length, head size), and those with (batch, length, heads, head size).
+# Operators with inputs (batch, heads, length, head size), and operators with (batch, length, heads, head size).
 _HEADS_FIRST = re.compile(r"aten::_?(?:fused_)?scaled_dot_product_\w*attention|aten::_cudnn_attention_forward")
 _LENGTH_FIRST = re.compile(r"aten::_(?:flash|efficient)_attention_forward")
-# The flash kernels' own arguments follow those of their traits; whether splitkv has dropout is not among them.
+# The template arguments of a flash kernel follow those of its traits. Dropout is not among those of splitkv.
 _CAUSAL = re.compile(r"flash_fwd_(?:splitkv_kernel<.*?>>, |kernel<.*?>>, \(bool\)[01], )\(bool\)([01])")
 
 # The sizes of a shape, and what a recorded call names them.
@@ -48,7 +48,7 @@ class CallInTrace:
 def calls_at(ranges: pd.DataFrame, tid: Int64s, time: Int64s) -> list[CallInTrace | None]:
     """Return the attention call that each thread was in at each time.
 
-    ranges: the instances that attribution works with; they have `sizes` where emit_nvtx recorded any.
+    ranges: the instances that the attribution made, with `sizes` where emit_nvtx recorded them.
     """
     if len(ranges) == 0:
         return [None] * len(time)
@@ -67,7 +67,7 @@ def calls_at(ranges: pd.DataFrame, tid: Int64s, time: Int64s) -> list[CallInTrac
 
 
 def causal_of(kernels: Iterable[str]) -> list[bool | None]:
-    """Return whether each kernel masks what comes later; None where its name does not say it."""
+    """Return whether each kernel applies a causal mask; None where its name does not say."""
     found = (_CAUSAL.search(name) for name in kernels)
     return [None if match is None else match[1] == "1" for match in found]
 

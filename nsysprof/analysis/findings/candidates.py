@@ -1,4 +1,7 @@
-"""Find what could be changed in the calls of a trace. Each candidate says what it is and how it changes a replay."""
+"""Find what could be changed in the calls and copies of a trace, as candidates for findings.
+
+A candidate says what it is about, and how it changes a replay.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,13 @@ from nsysprof.analysis.replay.replay import ReplayChange, no_change, without
 from nsysprof.trace.schema import Bools
 from nsysprof.units import format_bytes, format_ns
 
-# From this time on, host time between two calls is real work; below it, it is the cost of issuing.
+# Host time between two calls counts as real work from this length on (ns); below it, it is the cost of issuing.
 LONG_GAP_NS = 200_000
 _SMALL_COPY_BYTES = 64 << 10
 _LEAST_SMALL_COPIES, _MANY_SMALL_COPIES = 8, 64
-# The time that issuing an asynchronous copy takes.
+# The time that it takes to issue an asynchronous copy (ns).
 _ISSUE_NS = 5_000
-# The rate of pinned copies over PCIe (bytes/s) where the trace has none: generation 5, and older ones.
+# The rate of pinned copies over PCIe (bytes/s) where the trace has none: for generation 5, and for older ones.
 _FAST_BUS, _SLOW_BUS = 50e9, 24e9
 _FAST_BOARDS = ("H100", "H200", "H800", "GH200", "B100", "B200", "B300", "RTX PRO 6000", "RTX 50")
 # Calls that return memory to the driver.
@@ -30,31 +33,32 @@ _GIVES_BACK = re.compile(r"cu(da)?(Mem)?(Free|Unmap|Release)")
 
 @dataclass(frozen=True)
 class Candidate:
-    """Something that could be changed."""
+    """A change that could make the program faster, with what it does to a replay."""
 
     code: str
-    # The best estimate.
+    # The change of the replay: the best estimate.
     change: ReplayChange
-    # The changes that would save less and more.
+    # The changes for the lower and the upper bound.
     low: ReplayChange
     high: ReplayChange
-    # The calls that it is about.
+    # The calls that it concerns.
     calls: Bools
-    # How often it occurs in the graph.
+    # How often the problem occurs in the graph.
     count: int
     text: str
     next_step: str
-    # Candidates of a lower order are replayed first: a general remedy is worth what the particular ones leave.
+    # Candidates with a lower order are replayed first. A general remedy gets only what particular ones leave.
     order: int = 0
-    # Whether each gap before a call, the host's own time, is part of it.
+    # Whether the host's own time before each call is part of it.
     gaps: Bools | None = None
-    # The range with most of it; None: the range of most calls.
+    # The range to name; None: the range with most of the calls.
     most_range: str | None = None
-    # If two save nearly the same, such as a wait and the stream it waits for, the one with more weight is taken first.
+    # If two candidates save nearly the same, such as a wait and the stream it waits for, the one with more weight goes
+    # first.
     weight: float = 1.0
-    # Below this part of a step it does not count as a finding.
+    # The least share of a step that it must save to count as a finding.
     least_share: float = 0.0
-    # The calls whose line of code is named; None: all of them.
+    # The calls whose line of code the finding names; None: all of them.
     named_by: Bools | None = None
     # Whether the line is the one that made a stream wait before these calls, which is too short for samples.
     is_named_by_waits: bool = False
@@ -72,24 +76,24 @@ def list_candidates(situation: Situation) -> Iterator[Candidate]:
 
 
 def per_step(situation: Situation, count: int) -> str:
-    """Return a count a step as text."""
+    """Return a count for the whole graph as a text per step."""
     each = count / situation.share
     return f"{each:,.0f}" if each >= 10 or each == int(each) else f"{each:.1f}"
 
 
 def counted(situation: Situation, chosen: Bools, one: str, many: str = "") -> str:
-    """Return how many of the calls or of the work are chosen in a step, with their noun: "1 copy", "2.5 copies"."""
+    """Return how many calls or pieces of work are chosen, per step and with their noun: "1 copy", "2.5 copies"."""
     number = per_step(situation, int(chosen.sum()))
     return f"{number} {one if number == '1' else many or one + 's'}"
 
 
 def each_step(situation: Situation, amount: float) -> int:
-    """Return an amount of the whole graph for one step."""
+    """Return an amount for the whole graph as the amount per step."""
     return int(amount / situation.share)
 
 
 def _following_waits(situation: Situation, copies: Bools) -> Bools:
-    """Return the waits that belong to blocking copies: the next wait on the thread."""
+    """Return the waits that belong to blocking copies: the next wait on the same thread."""
     waits = situation.is_blocking_copy & (situation.call_class == WAIT)
     follows = situation.graph.follows
     found: Bools = waits & (follows >= 0) & copies[np.maximum(follows, 0)]
@@ -97,7 +101,7 @@ def _following_waits(situation: Situation, copies: Bools) -> Bools:
 
 
 def _large_blocking(situation: Situation) -> tuple[Bools, Bools]:
-    """Return which copies (work) are large and from or to pageable memory, and their calls."""
+    """Return which copies are large and use pageable host memory (as work), and the calls that made them."""
     large = situation.is_copy & (situation.bytes >= _SMALL_COPY_BYTES) & (situation.host_kind == 0)
     large &= situation.is_blocking_copy[situation.call]
     return large, situation.calls_of(large)
@@ -133,7 +137,7 @@ def _pageable_copies(situation: Situation) -> Candidate | None:
 
 
 def pinned_rate(situation: Situation, kind: int) -> float:
-    """Return bytes/s of a pinned copy in a direction: measured in the trace, or typical of the board's bus."""
+    """Return the rate of a pinned copy in a direction (bytes/s): measured in the trace, else typical of the bus."""
     fast = any(board in situation.board for board in _FAST_BOARDS)
     return situation.pinned_rate.get(kind, _FAST_BUS if fast else _SLOW_BUS)
 
@@ -141,9 +145,9 @@ def pinned_rate(situation: Situation, kind: int) -> float:
 def _small_copies(situation: Situation) -> Candidate | None:
     small = situation.is_copy & (situation.bytes < _SMALL_COPY_BYTES)
     small &= np.isin(situation.copy_kind, (HOST_TO_DEVICE, DEVICE_TO_HOST)) & ~situation.is_wait[situation.call]
-    # A value that is waited for at once is a synchronisation, however it is copied.
+    # A copy whose value the host waits for is a synchronisation, whatever memory it uses.
     small &= ~((situation.copy_kind == DEVICE_TO_HOST) & _waited_for(situation)[situation.call])
-    # From pinned memory a copy only takes its launch.
+    # A copy from pinned memory only takes the time of its launch.
     if int(small.sum()) < _MANY_SMALL_COPIES * situation.graph.steps:
         small &= situation.host_kind == 0
     count = int(small.sum())
@@ -163,7 +167,7 @@ def _small_copies(situation: Situation) -> Candidate | None:
 
 
 def _waited_for(situation: Situation) -> Bools:
-    """Return which calls are followed by a wait on their thread."""
+    """Return which calls are followed by a wait on the same thread."""
     found = np.zeros(len(situation.call_ns), dtype=np.bool_)
     follows = situation.graph.follows[situation.call_class == WAIT]
     found[follows[follows >= 0]] = True
@@ -196,7 +200,7 @@ def _synchronisations(situation: Situation) -> Candidate | None:
 
 
 def _reads(situation: Situation, waits: Bools) -> Bools:
-    """Return which waits are for a value: copies to the host, and waits that follow one on their thread."""
+    """Return which waits are for a value: copies to the host, and waits that follow one on the same thread."""
     to_host = situation.calls_of(situation.is_copy & (situation.copy_kind == DEVICE_TO_HOST))
     follows = situation.graph.follows
     found: Bools = waits & (to_host | ((follows >= 0) & to_host[np.maximum(follows, 0)]))
@@ -204,7 +208,7 @@ def _reads(situation: Situation, waits: Bools) -> Bools:
 
 
 def _kinds(situation: Situation, calls: Bools) -> str:
-    """Return the commonest names of these calls, with how often they occur in a step."""
+    """Return the most frequent names of these calls, with how often they occur in a step."""
     by_name = Counter(str(name).partition("_v")[0] for name in situation.call_name[calls].tolist())
     parts = [f"{per_step(situation, count)} {name}" for name, count in by_name.most_common(3)]
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
@@ -221,7 +225,7 @@ def _allocations(situation: Situation) -> Candidate | None:
         "Remove torch.cuda.empty_cache() from the loop, or allocate once before it "
         "(PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; cudaMallocAsync in CUDA C++)."
     )
-    # Whoever gives memory back makes the next allocations necessary, wherever these are.
+    # The code that gives memory back makes the next allocations necessary, wherever they are.
     names = situation.call_name[calls].tolist()
     gives_back = calls.copy()
     gives_back[calls] = [bool(_GIVES_BACK.match(str(name))) for name in names]

@@ -1,4 +1,4 @@
-"""Make findings of candidates that save more than one percent of a step, measured as the difference of two replays."""
+"""Turn candidates into findings: keep those that save over one percent of a step, by the difference of two replays."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from nsysprof.results.findings.causes import LEAST_SHARE, Finding, Findings
 from nsysprof.results.findings.stack_samples import StackSamples
 from nsysprof.trace.schema import Int64s, Tables
 
-# It lets work run beside other work, so that it can save more than the time for which nothing runs.
+# This finding lets work run beside other work, so it can save more than the time during which nothing runs.
 _SIDE_BY_SIDE = "stream-dependency"
-# The step that is left counts as at least this part of the whole one.
+# What is left of the step counts as at least this share of the whole step.
 _LEAST_LEFT = 0.2
 # The findings that apply to the cases of a grid, which share no step.
 _OF_KERNELS = ("unfused-attention", "unfused-optimizer", "attention-backend")
@@ -37,7 +37,7 @@ _OF_KERNELS = ("unfused-attention", "unfused-optimizer", "attention-backend")
 
 @dataclass(frozen=True)
 class _Saved:
-    """A candidate and what it saves in the graph (ns): at least, after those before it, and alone."""
+    """A candidate and what it saves in the graph (ns): the lower bound, after the candidates before it, and alone."""
 
     candidate: Candidate
     saving_ns: int
@@ -45,7 +45,7 @@ class _Saved:
     alone_ns: int
 
     def is_worth(self, whole_ns: int) -> bool:
-        """Return whether it saves enough of a time, by itself and after others, to be a finding."""
+        """Return whether it saves enough of this time, by itself and after others, to be a finding."""
         return self.saving_ns >= LEAST_SHARE * whole_ns
 
 
@@ -59,8 +59,8 @@ def find_causes(
 ) -> Findings | None:
     """Return the findings of a trace; None where no calls were recorded, so that nothing can be replayed.
 
-    policy: which attention backends were measured to be the fastest; None for nothing known.
-    stacks: samples of the threads' stacks, which give findings their lines.
+    policy: the attention backends that were measured to be the fastest; None where there are none.
+    stacks: samples of the threads' stacks, which give findings their lines of code.
     """
     graph = None if steps is None else build_graph(tables, tables.launch, ledger.classes, steps)
     if graph is None or steps is None:
@@ -78,7 +78,7 @@ def find_causes(
         for each in _replay_all(scale, candidates, unchanged)
         if each.saving_ns >= each.candidate.least_share * unchanged
     ]
-    # Behind a large fault a small one is hidden: what counts is the step that is left without the large ones.
+    # A large problem hides a small one. What counts is the step that is left without the large ones.
     left = scale.replay(_all_of(graph, [each for each in saved if each.is_worth(unchanged)]))
     left = max(left, int(_LEAST_LEFT * unchanged))
     kept = [each for each in saved if each.is_worth(left)]
@@ -115,25 +115,25 @@ def _with_lines(items: tuple[Finding, ...], held: Sequence[_Saved], locator: Loc
 
 @dataclass(frozen=True)
 class _Scale:
-    """Weighs changes of a graph by the time that it takes with each of them when nobody traces it."""
+    """Replays of a graph with the cost of tracing removed: how long the program takes when nobody traces it."""
 
     situation: Situation
     tracing_ns: int
 
     def replay(self, change: ReplayChange) -> int:
-        """Return how long the steps take with a change and without the profiler, ns."""
+        """Return how long the steps take with a change and without the profiler (ns)."""
         return replay(self.situation.graph, without_tracing(self.situation, change, self.tracing_ns))
 
     def replay_traced(self, change: ReplayChange) -> int:
-        """Return how long the steps take with a change under the profiler, ns."""
+        """Return how long the steps take with a change under the profiler (ns)."""
         return replay(self.situation.graph, change)
 
 
 def _can_be_judged(candidate: Candidate, steps: Steps, ranges: pd.DataFrame) -> bool:
-    """Return whether a candidate says something where the trace has no step.
+    """Return whether a candidate can be judged where the trace has no step range.
 
-    Without steps nothing tells where warm-up ends, so a loaded module does not count as a fault. A grid of cases is set
-    up and synchronised between its cases on purpose, so only its choice of kernels can be judged.
+    Without steps, nothing tells where warm-up ends, so a loaded module does not count. A grid of cases is set up and
+    synchronised between its cases on purpose, so only its choice of kernels can be judged.
     """
     if steps.name:
         return True
@@ -145,8 +145,8 @@ def _can_be_judged(candidate: Candidate, steps: Steps, ranges: pd.DataFrame) -> 
 def _replay_all(scale: _Scale, candidates: list[Candidate], unchanged: int) -> list[_Saved]:
     """Return what each candidate saves alone, and what it saves after those before it.
 
-    Particular remedies go first, ordered by what they save alone, and general ones last: fewer launches are worth what
-    is left once nothing waits any more.
+    Particular remedies go first, ordered by what they save alone, and general ones last: reducing launches saves only
+    what is left once nothing waits any more.
     """
     graph = scale.situation.graph
     alone = {
@@ -166,9 +166,9 @@ def _replay_all(scale: _Scale, candidates: list[Candidate], unchanged: int) -> l
 
 
 def _limit(scale: _Scale, candidate: Candidate, unchanged: int) -> int:
-    """Return the most that a candidate can save (ns): the GPU's idle time, and the time of the work that it replaces.
+    """Return the most that a candidate can save (ns): the GPU's idle time plus the time of the work that it replaces.
 
-    Only work that no longer waits for another stream can run beside it.
+    Only work that no longer waits for another stream can run beside other work.
     """
     if candidate.code == _SIDE_BY_SIDE:
         return unchanged
@@ -191,7 +191,7 @@ def _all_of(graph: ExecutionGraph, kept: list[_Saved]) -> ReplayChange:
 
 
 def _within(scale: _Scale, saved: list[_Saved], unchanged: int, together: int) -> list[_Saved]:
-    """Limit the savings to the graph's idle time and the time of the work that they replace."""
+    """Return the savings, limited to the graph's idle time plus the time of the work that they replace."""
     most = min(unchanged - together, _most(scale, saved, unchanged))
     total = sum(each.saving_ns for each in saved)
     if total <= most:
@@ -207,14 +207,14 @@ def _most(scale: _Scale, saved: list[_Saved], unchanged: int) -> int:
 
 
 def _bounds(scale: _Scale, saved: _Saved, unchanged: int) -> tuple[int, int]:
-    """Return the least and the most that a candidate may save: alone or after others, by its low and high change."""
+    """Return the least and the most (ns) that a candidate may save, by its two bounds, alone and after others."""
     candidate, alone = saved.candidate, saved.alone_ns
     limit = _limit(scale, candidate, unchanged)
     bounds = [
         alone if bound is candidate.change else min(unchanged - scale.replay(bound), limit)
         for bound in (candidate.low, candidate.high)
     ]
-    # The same where the host is as slow as under the profiler.
+    # The same bounds where the host is as slow as under the profiler.
     base = no_change(scale.situation.graph)
     traced = scale.replay_traced(base) - scale.replay_traced(candidate.change)
     shifts = [0, *(bound - alone for bound in (*bounds, min(traced, limit)))]
@@ -249,7 +249,7 @@ def _range_of(situation: Situation, candidate: Candidate) -> str:
 
 
 def _idle_of(situation: Situation, ledger: Ledger, candidate: Candidate) -> int:
-    """Return the idle time that the ledger gives to a candidate's calls and to the host's time that it is about."""
+    """Return the idle time (ns) that the ledger gives to a candidate's calls and to the host time that it concerns."""
     graph, total = situation.graph, 0
     begin, end = graph.begin_ns, graph.begin_ns + int(graph.recorded_ns * situation.share / situation.periods)
     rows = np.sort(graph.row[candidate.calls])
@@ -267,7 +267,7 @@ def _idle_of(situation: Situation, ledger: Ledger, candidate: Candidate) -> int:
 
 
 def _host_times(situation: Situation, candidate: Candidate) -> tuple[Int64s, Int64s]:
-    """Return when the host did what a candidate is about, before its calls and in them, as disjoint times in order."""
+    """Return when the host did what a candidate concerns, before its calls and in them, as disjoint times in order."""
     if candidate.gaps is None:
         none = np.zeros(0, dtype=np.int64)
         return none, none

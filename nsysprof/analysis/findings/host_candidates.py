@@ -1,4 +1,4 @@
-"""Find what could be changed in the host's time: compiling, work outside CUDA, and issuing many small launches."""
+"""Find what could be changed in the host's time: compilation, work outside CUDA, and many small launches."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _LEAST_REPEATS = 8
 _LOADS = re.compile(r"Load|Link")
 _OF_CUDNN_ATTENTION = re.compile(r"cudnn_generated.*sdpa")
 _OF_DATA = re.compile(r"load|data|batch|fetch|input|prepare|next", re.IGNORECASE)
-# Host work of a range that takes this part of a step is a finding of its own.
+# Host work of a range that takes at least this share of a step is a finding of its own.
 _LARGE_PART = 0.05
-# This many launches of the same few kernels in a row are a loop over small pieces.
+# At least this many launches of the same few kernels in a row are a loop over small pieces.
 _STORM, _LONGEST_PATTERN = 100, 4
-# The part of the host's time for issuing that a CUDA graph leaves: at best, usually, and at worst.
+# The share of the host's issuing time that a CUDA graph leaves: at best, typically, and at worst.
 _GRAPH_LEAST, _GRAPH, _GRAPH_MOST = 0.01, 0.05, 0.25
 
 
@@ -48,7 +48,7 @@ def _compiled(situation: Situation) -> Bools:
 
 def _module_loads(situation: Situation, compiled: Bools) -> Candidate | None:
     calls = (situation.call_class == MODULE) & situation.in_loop & (situation.call_ns >= SLOW_NS)
-    # Lazy loading hides in the first launch of a kernel: a launch a hundred times as long as usual.
+    # Lazy loading is hidden in the first launch of a kernel, which takes a hundred times as long as usual.
     launches = (situation.call_class == LAUNCH) & situation.in_loop & (situation.graph.waits_for < 0)
     typical = int(np.median(situation.call_ns[launches])) if launches.any() else 0
     lazy = launches & (situation.call_ns > max(20 * typical, 10 * SLOW_NS))
@@ -84,7 +84,7 @@ def _module_loads(situation: Situation, compiled: Bools) -> Candidate | None:
 
 
 def _host_work(situation: Situation, compiled: Bools) -> Iterator[Candidate]:
-    """Yield long stretches of host time: those of a range that has many, and all others together."""
+    """Yield long stretches of host time: one candidate for each range that has many, and one for all others."""
     graph = situation.graph
     calls = (graph.gap_ns - situation.profiler_ns >= LONG_GAP_NS) & situation.in_loop & ~compiled
     if not situation.is_looped:
@@ -124,9 +124,10 @@ def _stretches(situation: Situation, calls: Bools, where: str) -> Candidate:
 
 
 def _repeated(situation: Situation, calls: Bools) -> Bools:
-    """Return which calls come before work that something long precedes again and again: a loop has no other sign.
+    """Return which calls begin work that a long stretch of host time precedes repeatedly.
 
-    That is at least every second time and eight times, none of them ten times as long as usual.
+    This is the only sign of a loop where there are no steps. The stretch must come before every second launch of the
+    same kernel or more, and at least eight times. Stretches ten times as long as the median are left out.
     """
     graph = situation.graph
     following = np.minimum(graph.first_work[:-1], len(graph.work_row) - 1)
@@ -142,7 +143,7 @@ def _repeated(situation: Situation, calls: Bools) -> Bools:
 
 
 def _launches(situation: Situation) -> Iterator[Candidate]:
-    """Yield the issuing of short work: loops over small pieces by their range, and everything else."""
+    """Yield candidates about issuing short work: one for each range that loops over small pieces, one for the rest."""
     graph = situation.graph
     quick = situation.in_loop & (situation.call_ns < SLOW_NS) & ~situation.is_wait & ~situation.is_blocking_copy
     quick &= (situation.call_class != MEMORY) & (situation.call_class != COPIES)
@@ -160,7 +161,7 @@ def _launches(situation: Situation) -> Iterator[Candidate]:
 
 
 def _small_pieces(situation: Situation) -> Bools:
-    """Return which kernels are in a long row of the same few in one stream."""
+    """Return which kernels are in a long row of the same few kernels in one stream."""
     graph = situation.graph
     code = situation.kernel_number
     found = np.zeros(len(code), dtype=np.bool_)
@@ -178,7 +179,7 @@ def _small_pieces(situation: Situation) -> Bools:
 
 
 def _issued_faster(situation: Situation, calls: Bools, part: float) -> ReplayChange:
-    """Return the change in which only a part is left of the host's time for these calls."""
+    """Return the change that leaves only `part` of the host's issuing time for these calls."""
     graph = situation.graph
     short = calls & (graph.gap_ns < LONG_GAP_NS)
     return replace(
@@ -189,7 +190,7 @@ def _issued_faster(situation: Situation, calls: Bools, part: float) -> ReplayCha
 
 
 def _issuing_times(situation: Situation, calls: Bools, issuing: Bools) -> tuple[str, str]:
-    """Return as texts how long, in a step, issuing takes the host and running takes the GPU."""
+    """Return two texts: how long issuing takes the host, and how long the work takes the GPU, per step."""
     graph = situation.graph
     spent = int(graph.gap_ns[calls & (graph.gap_ns < LONG_GAP_NS)].sum() + graph.cost_ns[calls].sum())
     running = int(graph.duration_ns[situation.work_of(issuing)].sum())

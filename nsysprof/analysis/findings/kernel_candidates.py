@@ -1,4 +1,4 @@
-"""Propose changes of the GPU's work to replay: attention and optimizers in pieces, waits in collectives and streams."""
+"""Find what could be changed in the GPU's work: unfused attention, unfused optimizers, and waits for others."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from nsysprof.analysis.replay.replay import ReplayChange, no_change
 from nsysprof.trace.schema import Bools, Int64s
 from nsysprof.units import format_ns
 
-# This many elementwise kernels in a row are an optimizer that goes through the parameters one by one.
+# At least this many elementwise kernels in a row are an optimizer that updates parameters one by one.
 _STORM = 48
 _OPTIMIZER = re.compile(
     r"addcmul|addcdiv|lerp|sqrt|BinaryFunctor|MulFunctor|AUnaryFunctor|elementwise|foreach|FillFunctor|pointwise", re.I
 )
 _PARTICULAR = re.compile(r"addcmul|addcdiv|lerp|sqrt", re.I)
 _MULTI_TENSOR = re.compile(r"multi_tensor|FusedAdam|FusedOptimizer|fused_adam", re.I)
-# A fused step of Adam reads and writes each parameter and its state once; its single operations do so three times.
+# A fused Adam step reads and writes each parameter and its state once; separate operations do so three times.
 _FUSED_PART, _FUSED_PART_MOST, _FUSED_PART_LEAST = 0.33, 0.5, 0.2
-# The time of a kernel that has nothing to do.
+# The time of a kernel that has nothing to do (ns).
 _EMPTY_KERNEL_NS = 1_500
 _MUCH_LONGER = 10
-# Ranks never take exactly the same time: waiting below this part of a step does not count as a fault.
+# Ranks never take exactly the same time. Waiting below this share of a step is not a problem.
 _LEAST_COLLECTIVE = 0.05
 
 
@@ -45,9 +45,11 @@ def list_kernel_candidates(situation: Situation) -> Iterator[Candidate]:
 
 
 def _replaced(situation: Situation, gone: Bools, duration: Int64s) -> ReplayChange:
-    """Return the change without the work in `gone` and its ordinary host time; other work has `duration` (ns).
+    """Return the change without the work in `gone` and its ordinary host time.
 
-    A long time before such work, or a slow call, has a reason of its own, such as a kernel that was loaded.
+    A long time before such work, or a slow call, has its own reason, such as a kernel that was loaded, and stays.
+
+    duration: the new duration of the other work (ns).
     """
     graph, base = situation.graph, no_change(situation.graph)
     issued = np.bincount(situation.call, minlength=len(graph.row))
@@ -91,7 +93,7 @@ def _attention(situation: Situation) -> Candidate | None:
 
 
 def _pieces_of_attention(situation: Situation) -> UnfusedAttention | None:
-    """Return the attention in pieces. Fills do not count: cuBLAS clears its workspace before some products."""
+    """Return the unfused attention. Fills are ignored, because cuBLAS clears its workspace before some products."""
     others = np.flatnonzero(~situation.is_fill)
     stream = situation.graph.stream[others]
     found = find_unfused_attention(situation.kernel_number[others], situation.names, stream)
@@ -132,10 +134,13 @@ def _optimizer(situation: Situation) -> Candidate | None:
 
 
 def _without_host_time(situation: Situation, change: ReplayChange, storm: Bools) -> ReplayChange:
-    """Return the change without the host's short times between the launches of each run of a storm."""
+    """Return the change without the host's short times between the launches of each optimizer run.
+
+    storm: which work belongs to long runs of elementwise kernels.
+    """
     graph = situation.graph
     calls = situation.calls_of(storm)
-    # What lies between two calls of a run, on whatever position, is the host's work on that run.
+    # Host time between two calls of a run belongs to that run, whichever call it precedes.
     positions = np.flatnonzero(calls)
     breaks = np.flatnonzero(np.diff(positions) > _STORM)
     inside = np.zeros(len(calls) + 1, dtype=np.int64)
@@ -150,10 +155,10 @@ def _without_host_time(situation: Situation, change: ReplayChange, storm: Bools)
 
 
 def _storms(situation: Situation) -> tuple[Bools, int]:
-    """Return the work in long runs of elementwise kernels that include an optimizer's, and the number of runs."""
+    """Return the work in long runs of elementwise kernels that contain an optimizer's, and the number of these runs."""
     storm = np.zeros(len(situation.kernel_name), dtype=np.bool_)
     code = situation.kernel_number
-    # The last place is for work that is not a kernel.
+    # The last entry is for work that is not a kernel.
     kinds = [*map(str, situation.names.texts), ""]
     plain = [bool(_OPTIMIZER.search(name)) and not _MULTI_TENSOR.search(name) for name in kinds]
     simple = np.array(plain, dtype=bool)[code]
@@ -180,7 +185,7 @@ def _collectives(situation: Situation) -> Candidate | None:
     least = graph.duration_ns.copy()
     for name in np.unique(situation.kernel_name[collective].astype(str)).tolist():
         mine = np.flatnonzero(collective & (situation.kernel_name == name))
-        # The same kernel moves data of many sizes: those of one position in each step are alike.
+        # The same kernel moves data of many sizes. Those at the same position of each step are comparable.
         if len(mine) % graph.steps == 0 and graph.steps > 1:
             shaped = graph.duration_ns[mine].reshape(graph.steps, -1)
             least[mine] = np.tile(shaped.min(axis=0), graph.steps)
@@ -188,7 +193,7 @@ def _collectives(situation: Situation) -> Candidate | None:
         typical = int(np.median(graph.duration_ns[mine]))
         least[mine] = np.where(least[mine] > _MUCH_LONGER * typical, typical, least[mine])
     change = replace(base, duration_ns=np.where(collective, least, graph.duration_ns))
-    # A rank that waits each time never shows what a collective takes without waiting: it could be next to nothing.
+    # A rank that waits every time never shows how long a collective takes without waiting: it could be almost nothing.
     most = replace(base, duration_ns=np.where(collective, np.minimum(graph.duration_ns, 1), graph.duration_ns))
     waited = int((graph.duration_ns - least)[collective].sum())
     if waited == 0:
@@ -208,7 +213,7 @@ def _collectives(situation: Situation) -> Candidate | None:
 
 
 def _of_collectives(situation: Situation, collective: Bools) -> Bools:
-    """Return which work is in a stream that waits for collectives or that they wait for; a library orders these."""
+    """Return which work is in a stream that waits for collectives, or for which they wait: a library orders these."""
     graph = situation.graph
     other = np.maximum(graph.other, 0)
     linked = (graph.other >= 0) & (collective | collective[other])
@@ -221,7 +226,7 @@ def _streams(situation: Situation) -> Candidate | None:
     graph, base = situation.graph, no_change(situation.graph)
     collective = situation.category == "nccl"
     waits = (graph.other >= 0) & ~_of_collectives(situation, collective)
-    # The first step may begin behind its wait.
+    # The first step may begin after its wait.
     if int(waits.sum()) < max(1, graph.steps - 1):
         return None
     change = replace(base, needs_other=base.needs_other & ~waits)

@@ -1,4 +1,4 @@
-"""Find the line of Python, or else the native function, behind a finding, by stacks taken during its calls."""
+"""Find the line of Python (or else the native function) behind a finding, from stack samples during its calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nsysprof.arrays import rows_by_key
 from nsysprof.results.findings.stack_samples import StackSamples
 from nsysprof.trace.schema import Bools, Int64s, Tables
 
-# Process and thread of a globalTid.
+# The bits of a globalTid that hold process and thread.
 THREAD_BITS = (1 << 48) - 1
 # A line is named if at least so many samples show it, and this part of all. The same calls of other steps, which more
 # than one line may make, must agree more.

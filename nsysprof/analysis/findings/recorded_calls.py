@@ -1,4 +1,4 @@
-"""List the calls of attention that `capture --attention` put into ranges, with the kernels that they launched."""
+"""List the attention calls that `capture --attention` put into ranges, with the kernels that they launched."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nsysprof.attention.kernel_family import kernel_family, operator_family
 from nsysprof.results.column_registry.analysis_columns import ATTENTION
 from nsysprof.trace.schema import Bools, Int64s, Ints, Tables
 
-# What ran in a range: the first of these that any of its kernels is. Other kernels are pieces of torch's own math.
+# The backend of a range is the first of these that any of its kernels belongs to. Other kernels are torch's math.
 _BACKENDS = ("flash", "efficient", "cudnn", "flex", "math")
 _MATH = len(_BACKENDS) - 1
 _INTEGERS = (
@@ -27,24 +27,26 @@ _INTEGERS = (
 
 @dataclass(frozen=True)
 class RecordedCalls:
-    """The calls with ranges."""
+    """The recorded calls and their kernels."""
 
-    # The columns of attention.csv: a row for each line of the program, shape, pass and backend.
+    # The rows of attention.csv: one for each line of the program, shape, pass and backend.
     table: pd.DataFrame
-    # Which kernels belong to them.
+    # Which kernels belong to these calls.
     is_inside: Bools
 
 
 def list_calls(tables: Tables, launch: Ints, ranges: pd.DataFrame) -> RecordedCalls:
     """Return the calls that have ranges of `capture --attention`.
 
-    A range of the backward pass holds what autograd launched on the range's own thread. Kernels of a CUDA graph belong
-    to the range in which their nodes were created. launch: the call of each row of work, or -1.
+    A range of the backward pass has the kernels that autograd launched on the range's own thread. Kernels of a CUDA
+    graph belong to the range in which their nodes were created.
+
+    launch: the row of each piece of work's call, or -1.
     """
     kernels = tables.work.kernels
     inside = np.zeros(kernels, dtype=np.bool_)
     chosen = np.zeros(0, dtype=bool)
-    if len(ranges):  # torch's profiler records each range in both styles
+    if len(ranges):  # torch's profiler records each such range twice, in both styles
         chosen = (ranges["name"].str.startswith(PREFIX) & (ranges["style"] == "PushPop")).to_numpy(dtype=bool)
     parsed = {name: parse_attention_range(str(name)) for name in ranges["name"][chosen].unique()}
     own = ranges[chosen][[parsed[name] is not None for name in ranges["name"][chosen]]].reset_index(drop=True)
@@ -63,7 +65,7 @@ def list_calls(tables: Tables, launch: Ints, ranges: pd.DataFrame) -> RecordedCa
 
 
 def _instances(tables: Tables, launch: Ints, own: pd.DataFrame) -> Int64s:
-    """Return for each kernel the row of `own` in which it was launched, or its node created; -1 for none."""
+    """Return for each kernel the row of `own` in which it was launched or its node created; -1 for none."""
     kernels, calls = tables.work.kernels, tables.calls
     tid, time = np.full(kernels, -1, dtype=np.int64), np.zeros(kernels, dtype=np.int64)
     if calls is not None:
@@ -79,7 +81,7 @@ def _instances(tables: Tables, launch: Ints, own: pd.DataFrame) -> Int64s:
 
 
 def _kinds(tables: Tables) -> Int64s:
-    """Return the place in _BACKENDS that each kernel's name speaks for."""
+    """Return for each kernel the position in _BACKENDS that its name indicates."""
     names = kernel_names(tables)
     texts = [str(text) for text in names.texts]
     places = np.array([_kind_of(text) for text in texts], dtype=np.int64)
@@ -94,7 +96,7 @@ def _kind_of(text: str) -> int:
 
 
 def _sum_up(tables: Tables, own: pd.DataFrame, instance: Int64s, kind: Int64s) -> pd.DataFrame:
-    """Return a row for each name and backend. Ranges without kernels have the backend -1."""
+    """Return one row for each name and backend. Ranges without kernels have the backend -1."""
     rows = np.flatnonzero(instance >= 0)
     backend = np.full(len(own), _MATH + 1, dtype=np.int64)
     np.minimum.at(backend, instance[rows], kind[rows])
@@ -110,7 +112,7 @@ def _sum_up(tables: Tables, own: pd.DataFrame, instance: Int64s, kind: Int64s) -
     whole = int(kernels_and_graphs(tables.work)[0].sum(dtype=np.int64))
     table["share_pct"] = 100.0 * table["kernel_total_ns"] / whole if whole else 0.0
     table["backend_ran"] = [_BACKENDS[place] if place >= 0 else pd.NA for place in table["backend"].tolist()]
-    if not tables.work.kernels:  # nothing was recorded of a GPU
+    if not tables.work.kernels:  # no GPU work was recorded
         table = table.astype({"kernel_count": "Int64", "kernel_total_ns": "Int64", "share_pct": "Float64"})
         table[["kernel_count", "kernel_total_ns", "share_pct"]] = pd.NA
     return table
@@ -126,7 +128,7 @@ def _complete(table: pd.DataFrame, parsed: dict[Any, AttentionRange | None]) -> 
 
 
 def columns_of(call: AttentionRange | None) -> dict[str, Any]:
-    """Return the columns of attention.csv that a range's name gives; unknown is NA."""
+    """Return the columns of attention.csv that a range's name contains; unknown ones are NA."""
     assert call is not None
     facts = {
         "range": call.site or None, "function": call.function, "pass": call.pass_, "batch": call.batch,

@@ -1,4 +1,4 @@
-"""Gather everything that the search for findings looks at: the graph and the names of its calls, kernels and ranges."""
+"""Gather what the search for findings needs: the execution graph, with the names of its calls, kernels and ranges."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
 
 @dataclass(frozen=True)
 class Situation:
-    """A graph, and what its parts are."""
+    """An execution graph, with facts about each call and each piece of work."""
 
     graph: ExecutionGraph
-    # How many steps the graph holds, and how many steps' time its replay takes. Without a step range, both are
+    # How many steps the graph holds, and the time of how many steps a replay takes. Without a step range, both are
     # fractions of the trace.
     share: float
     periods: float
-    # Whether the graph is of steps.
+    # Whether the graph consists of steps.
     is_looped: bool
 
-    # The calls: whether they repeat, and are not the program's beginning or end.
+    # Facts about calls. Whether the call is in the repeating part, and not in the program's beginning or end.
     in_loop: Bools
-    # See CallClasses.
+    # The class of the call (see CallClasses).
     call_class: Int64s
     is_wait: Bools
     is_blocking_copy: Bools
@@ -46,7 +46,7 @@ class Situation:
     range_of: Texts
     range_before: Texts
 
-    # The work: "" where it is not a kernel.
+    # Facts about work. Its kernel name; "" where it is not a kernel.
     kernel_name: Texts
     kernel_number: Int64s
     names: Names
@@ -56,7 +56,7 @@ class Situation:
     bytes: Int64s
     copy_kind: Int64s
     host_kind: Int64s
-    # The call that issued it.
+    # The call that issued the work.
     call: Int64s
 
     # The name of the GPU.
@@ -72,7 +72,7 @@ class Situation:
         return found
 
     def range_most(self, calls: Bools) -> str:
-        """Return the range in which most of the calls are."""
+        """Return the range that contains most of the calls."""
         found = Counter(self.range_of[calls].tolist())
         return str(found.most_common(1)[0][0]) if found else ""
 
@@ -88,7 +88,7 @@ class Situation:
         return found
 
     def leading_to(self, calls: Bools) -> Bools:
-        """Return these calls and those without work that were made since the call with work before each of them."""
+        """Return these calls, and before each of them the calls without work since the last call with work."""
         issues = np.diff(self.graph.first_work) > 0
         positions = np.flatnonzero(issues | calls)
         if len(positions) == 0:
@@ -108,7 +108,7 @@ def threads_of_calls(tables: Tables, graph: ExecutionGraph) -> Int64s:
 def look_at(
     tables: Tables, graph: ExecutionGraph, classes: CallClasses, ranges: pd.DataFrame, steps: Steps
 ) -> Situation:
-    """Return what the calls and the work of a graph are."""
+    """Return the facts about the calls and the work of a graph."""
     calls, work = tables.calls, tables.work
     assert calls is not None
     names = kernel_names(tables)
@@ -160,7 +160,7 @@ def look_at(
 
 
 def _profiler_before(tables: Tables, tid: Int64s, start: Int64s, gap: Int64s) -> Int64s:
-    """Return how much of the host's time before each call the profiler held up its thread (ns)."""
+    """Return how much of the host time before each call (ns) the profiler held up its thread."""
     found = np.zeros(len(start), dtype=np.int64)
     overheads = tables.overheads
     if overheads is None or len(overheads) == 0:
@@ -176,7 +176,7 @@ def _profiler_before(tables: Tables, tid: Int64s, start: Int64s, gap: Int64s) ->
 
 
 def _pinned_rates(tables: Tables) -> dict[int, float]:
-    """Return the rate of copies of at least a megabyte between pinned memory and a device, by direction (bytes/s)."""
+    """Return the rate (bytes/s) of copies of at least a megabyte between pinned memory and a device, by direction."""
     work = tables.work
     duration = work.duration_ns[work.kernels :].astype(np.int64)
     found = {}

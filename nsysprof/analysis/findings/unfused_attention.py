@@ -1,4 +1,4 @@
-"""Mark the kernels of attention that runs in pieces: a softmax between two matrix products, and what is between."""
+"""Find attention that runs as separate kernels: a softmax between two matrix products, and what is between them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from nsysprof.trace.schema import Bools, Int64s, Ints
 
 # The most kernels between a softmax and the product on either side (scale, mask, dropout, casts).
 _REACH = 10
-# The softmax of a loss, besides those that are a logarithm.
+# A softmax that belongs to a loss, in addition to log-softmax.
 _LOSS = re.compile(r"nll|cross_entropy", re.IGNORECASE)
 _BETWEEN = ("softmax", "elementwise", "copy", "fill", "reduction", "other")
-# What the router of a mixture of experts does between its softmax and the experts' products, a sampler with its
-# probabilities, and a loss: attention never does.
+# Names that show something else than attention: the router of a mixture of experts between its softmax and the experts'
+# products, a sampler after its probabilities, and a loss.
 _NEVER_BETWEEN = re.compile(
     r"top_?k|sort|bincount|histogram|multinomial|one_?hot|nll|cross_entropy|layer_?norm|adam", re.IGNORECASE
 )
@@ -25,27 +25,27 @@ _NEVER_BETWEEN = re.compile(
 
 @dataclass(frozen=True)
 class UnfusedAttention:
-    """Attention in pieces."""
+    """The kernels of attention that runs as separate kernels."""
 
-    # Which work is the matrix products, and what is between them.
+    # Which work is a matrix product of attention, and which lies between the products.
     gemms: Bools
     between: Bools
-    # The position of the softmax of each such work; -1 for all other work.
+    # The position of the softmax that each such piece of work belongs to; -1 for all other work.
     softmax: Int64s
     # The number of softmaxes.
     calls: int
 
 
 def find_unfused_attention(number: Ints, names: Names, stream: Int64s) -> UnfusedAttention | None:
-    """Return the attention in pieces among work in the order of its issue, or None.
+    """Return the unfused attention among work in the order of its issue; None where there is none.
 
-    number: of each kernel in names, -1 for anything but a kernel.
-    stream: number of each one's stream.
+    number: the position of each kernel in `names`; -1 for anything but a kernel.
+    stream: the number of each piece of work's stream.
     """
     of_softmax = np.array([kind == "softmax" for kind in names.category], dtype=bool)
     texts = [str(text) for text in names.texts]
     of_softmax &= np.array([_LOSS.search(text) is None and not is_log_softmax(text) for text in texts], dtype=bool)
-    # The last place belongs to -1.
+    # The last entry belongs to -1.
     softmaxes = np.append(of_softmax, False)[number]
     of_gemm = np.append(names.category == "gemm", False).astype(bool)
     is_between = np.isin(names.category.astype(str), _BETWEEN)

@@ -1,4 +1,4 @@
-"""Answer what the steps would take with changes that the user names, by replaying them."""
+"""Estimate how long the steps would take with changes that the user names, by replaying them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from nsysprof.results.findings.causes import WhatIf, WhatIfAnswer, WhatIfQuestio
 from nsysprof.trace.schema import Bools, Tables
 
 _ADVICE = {
-    "attention-backend": "The policy must be of the trace's GPU and have a faster backend for a shape that the trace "
-    "has: record with capture --attention, and tune --from that capture."
+    "attention-backend": "The policy must be for the trace's GPU, and contain a faster backend for a shape of it: "
+    "record with capture --attention, and tune --from that capture."
 }
 
 
@@ -36,11 +36,11 @@ def ask(
     questions: tuple[WhatIfQuestion, ...],
     policy: PolicyFile | None = None,
 ) -> WhatIf:
-    """Return what the steps of a trace would take with each change alone and with all of them.
+    """Return how long the steps of a trace would take with each change alone, and with all of them.
 
-    Raises UsageError for a trace that cannot be replayed, and for a change of something that it does not have.
+    Raises UsageError for a trace that cannot be replayed, and for a change to something that the trace does not have.
 
-    policy: which attention backends were measured to be the fastest; None for nothing known.
+    policy: the attention backends that were measured to be the fastest; None where there are none.
     """
     launch = tables.launch
     steps = find_steps(tables, ranges)
@@ -58,7 +58,7 @@ def ask(
     ):  # fmt: skip
         known.setdefault(each.code, []).append(each)
     answers, all_of = [], [no_change(graph)] * 3
-    # Factors last, since a combination takes the shorter of two times.
+    # Factors last, because a combination takes the shorter of two times.
     for question in sorted(questions, key=_has_factor):
         if _has_factor(question):
             changes = _scaled(situation, [no_change(graph)] * 3, question)
@@ -69,8 +69,8 @@ def ask(
             ]
         else:
             advice = _ADVICE.get(question.code, "Leave it out.")
-            raise UsageError(f"The steps have nothing that {question.option} would change.", advice)
-        if _has_factor(question):  # which may become slower
+            raise UsageError(f"{question.option} would change nothing in the steps of this trace.", advice)
+        if _has_factor(question):  # these may become slower
             all_of = _scaled(situation, all_of, question)
         else:
             all_of = [combine(one, other) for one, other in zip(all_of, changes, strict=True)]
@@ -87,9 +87,9 @@ def ask(
 
 
 def _answer(option: str, changes: list[ReplayChange], situation: Situation) -> WhatIfAnswer:
-    """Return what a step takes with the best of three estimates of a change, and its bounds.
+    """Return how long a step takes with the best of three estimates of a change, and the bounds.
 
-    As with findings, what is saved is what the program saves without the profiler; under the profiler it is a bound.
+    As for findings, the saving is that of the program without the profiler; the saving under the profiler is one bound.
     """
     graph = situation.graph
     tracing_ns = estimate_tracing_cost(situation)
@@ -104,7 +104,7 @@ def _answer(option: str, changes: list[ReplayChange], situation: Situation) -> W
 def _within(
     graph: ExecutionGraph, change: ReplayChange, question: WhatIfQuestion, situation: Situation
 ) -> ReplayChange:
-    """Return the change, for calls in one range only where the question names one."""
+    """Return the change, limited to calls in one range where the question names one."""
     if not question.range:
         return change
     calls: Bools = situation.range_of == question.range
@@ -126,7 +126,7 @@ def _has_factor(question: WhatIfQuestion) -> bool:
 
 
 def _scaled(situation: Situation, changes: list[ReplayChange], question: WhatIfQuestion) -> list[ReplayChange]:
-    """Return the changes with the time of kernels, or of what ranges launch, multiplied."""
+    """Return the changes with the time of kernels, or of what ranges launch, multiplied by the question's factor."""
     read = _factors_of_ranges if question.range_factors else _factors_of_kernels
     return [
         replace(change, duration_ns=(change.duration_ns * factor).astype(np.int64))
@@ -135,7 +135,10 @@ def _scaled(situation: Situation, changes: list[ReplayChange], question: WhatIfQ
 
 
 def _factors_of_kernels(situation: Situation, question: WhatIfQuestion) -> list[Floats]:
-    """Return three times the factor of each piece of work: of kernels whose name contains the text."""
+    """Return the factor of each piece of work, once for the estimate and for each of its bounds.
+
+    The factor applies to kernels whose name contains the question's text.
+    """
     names, code = np.unique(situation.kernel_name.astype(str), return_inverse=True)
     chosen = np.array([question.kernel in name for name in names], dtype=bool)[code]
     if not chosen.any():

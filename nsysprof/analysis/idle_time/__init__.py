@@ -1,1 +1,1 @@
-"""Give every nanosecond in which a device was idle one cause."""
+"""Find one cause for every nanosecond in which a device was idle."""

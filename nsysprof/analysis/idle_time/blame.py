@@ -1,4 +1,4 @@
-"""Find the causes of each gap: pieces of time that add up to the gap, each with one cause."""
+"""Find the causes of each gap: split it into pieces that add up to it, each with one cause."""
 
 from __future__ import annotations
 
@@ -14,24 +14,27 @@ from nsysprof.results.column_registry.analysis_columns import CAUSES
 from nsysprof.trace.schema import NULL, PID_MASK, Bools, Int64s, Ints, Rows, Tables
 
 SYNC, HOST, SLOW, PAGEABLE, DEPENDENCY, COLLECTIVE, PROFILER, UNKNOWN = range(len(CAUSES))
-# A device begins issued work within this time. What it waits beyond that is not due to the launch.
+# A device begins issued work within this time (ns). If it waits longer, the launch is not the reason.
 _PICK_UP_NS = 20_000
 _GAPS_AT_ONCE = 1 << 17
-# Stands for a holder where the work had been issued already.
+# Marks a piece during which the work had already been issued.
 _WAITS = -2
 
 
 @dataclass(frozen=True)
 class Blamed:
-    """The pieces of the gaps of one device. There are as many as kernels, so that narrow columns matter."""
+    """The pieces of the gaps of one device.
+
+    There are about as many as kernels, so the columns are narrow.
+    """
 
     device_id: int
-    # The row of the gap.
+    # The row of the gap that the piece belongs to.
     gap: Rows
     start_ns: Int64s
     end_ns: Int64s
     cause: npt.NDArray[np.int8]
-    # The row of the call that is to blame, or -1.
+    # The row of the call that caused it, or -1.
     call: Rows
 
 
@@ -43,7 +46,7 @@ class ThreadEnds:
     """When the calls of a process ended, in order, and which of its threads made each."""
 
     ended_ns: Int64s
-    # The place in `tids`.
+    # The position of its thread in `tids`.
     thread: Ints
     tids: Int64s
     _of: dict[int, Int64s] = field(default_factory=dict)
@@ -57,15 +60,15 @@ class ThreadEnds:
 
 @dataclass(frozen=True)
 class HeldThreads:
-    """What held up each thread, and when its calls ended."""
+    """What held up each thread and when, and when its calls ended."""
 
-    # By global tid, the intervals in which the profiler or a call held the thread up, each with its row of holders.
+    # By global tid, the intervals in which the profiler or a call held up the thread, each with a row of holders.
     holds: dict[int, Layer]
-    # The cause of each holder, and its row of calls or -1.
+    # The cause of each holder, and the row of its call or -1.
     holder_cause: Int64s
     holder_call: Int64s
-    # By global pid, the ends of calls. Only for processes with several threads that launch or wait, where one may hand
-    # work over to another.
+    # By global pid, the ends of calls. Only for processes in which several threads launch or wait, because there one
+    # may hand over work to another.
     ends: dict[int, ThreadEnds]
 
 
@@ -126,7 +129,8 @@ def blame_gaps(
 ) -> Blamed:
     """Return the pieces of all gaps of a device, in order of time.
 
-    is_collective: of each variant of work. lost_ns: when calls began whose work is not in the trace, in order.
+    is_collective: whether each variant of work is a collective.
+    lost_ns: when the calls began whose work is not in the trace, in order.
     """
     parts = []
     for low in range(0, max(1, len(gaps.start_ns)), _GAPS_AT_ONCE):
@@ -175,7 +179,10 @@ def _blame(
 def _lost_between(
     launch: Ints, call_start: Int64s, before: Ints, begun: Int64s, start: Int64s, lost_ns: Int64s
 ) -> Bools:
-    """Return whether lost work may have run in each gap: launched between the work before the gap and its ender."""
+    """Return whether lost work may have run in each gap.
+
+    It may where a call whose work is lost began between the launches of the work before and after the gap.
+    """
     earlier = launch[before]
     since = np.where(earlier >= 0, call_start[np.maximum(earlier, 0)], start)
     already = np.searchsorted(lost_ns, np.minimum(since, begun), "right")
@@ -186,11 +193,11 @@ def _lost_between(
 def _late_pieces(
     tid: Int64s, start: Int64s, end: Int64s, begun: Int64s, done: Int64s, threads: HeldThreads
 ) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
-    """Return the pieces (owner, start, end, cause, call) of gaps that a late launch ended.
+    """Return the pieces (owner, start, end, cause, call) of gaps that end with work launched late.
 
     Whatever held up the launching thread in the gap, or the thread that handed work over to it, gets its own time. A
-    call that held the thread up since before the gap also gets as much of the rest as it had lasted by then, because
-    without it the launch would have come that much earlier. The remaining time is the host's own.
+    call that has held the thread up since before the gap also gets as much of the rest as it had lasted by then,
+    because without it the launch would have come that much earlier. The remaining time is the host's own.
     """
     limit = np.minimum(done, end)
     giver = _givers(tid, start, begun, threads)
@@ -223,8 +230,8 @@ def _late_pieces(
 def _givers(tid: Int64s, start: Int64s, begun: Int64s, threads: HeldThreads) -> tuple[Int64s, Int64s]:
     """Return the thread that handed work over to each launching thread, and when its last call ended.
 
-    This is the thread of the process whose call was the last to end before the launch began, if that was in the gap and
-    the launching thread itself had no call there. Otherwise it is the launching thread.
+    It is the thread of the process whose call ended last before the launch began, provided that this was in the gap and
+    the launching thread itself made no call there. Otherwise it is the launching thread.
     """
     giver, since = tid.copy(), start.copy()
     pids = tid & PID_MASK
@@ -246,7 +253,7 @@ def _givers(tid: Int64s, start: Int64s, begun: Int64s, threads: HeldThreads) -> 
 def _credit(
     owner: Int64s, begin: Int64s, finish: Int64s, holder: Int64s, earlier: Int64s, start: Int64s, threads: HeldThreads
 ) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
-    """Give the first part of the host's own time in each gap to the call that held it up since before the gap."""
+    """Give the first part of the host's time in each gap to the call that has held up the thread since before it."""
     cause, call = np.full(len(owner), HOST, dtype=np.int64), np.full(len(owner), -1, dtype=np.int64)
     cause[holder == _WAITS] = DEPENDENCY
     held = holder >= 0

@@ -1,4 +1,4 @@
-"""Classify what an API call did to its thread: waited, copied from pageable memory, or was slow."""
+"""Classify what each API call did to its thread: waited, copied from pageable memory, or was slow."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ _CLASSES = (
 )  # fmt: skip
 _PATTERNS = tuple((number, re.compile(pattern)) for number, pattern in _CLASSES)
 _ASYNCHRONOUS = re.compile(r"Async(_|$)|(Malloc|Free)(FromPool)?Async")
-# A call that neither waits nor allocates counts as slow from this time on; an ordinary launch takes a tenth of it.
+# A call that neither waits nor allocates is slow from this duration on (ns); an ordinary launch takes a tenth of it.
 SLOW_NS = 50_000
-# A smaller pageable copy to the host is made for its value. The program waits for that, so pinning gains nothing.
+# A pageable copy to the host that is smaller than this (bytes) is made for its value. The program waits for that value
+# anyway, so pinning gains nothing.
 LEAST_COPY_BYTES = 1 << 20
-# A wait that follows a pageable copy on its thread within this time is part of the copy.
+# A wait that follows a pageable copy on its thread within this time (ns) is part of the copy.
 _AT_ONCE_NS = 20_000
 
 
 @dataclass(frozen=True)
 class CallClasses:
-    """The classes of calls."""
+    """The class of each call, and which calls held up their thread."""
 
     # The class of each call.
     of: Ints
@@ -41,7 +42,10 @@ class CallClasses:
 
 
 def classify_calls(tables: Tables, launch: Ints) -> CallClasses:
-    """Return what each API call did. launch: the call of each row of work, or -1."""
+    """Return what each API call did to its thread.
+
+    launch: the call of each row of work, or -1.
+    """
     calls, work = tables.calls, tables.work
     if calls is None:
         none = np.zeros(0, dtype=np.bool_)
@@ -59,7 +63,7 @@ def classify_calls(tables: Tables, launch: Ints) -> CallClasses:
     large = work.bytes[other] >= LEAST_COPY_BYTES
     blocking[call[pageable & (~to_host | large)]] = True
     is_wait[call[pageable & to_host & ~large]] = True
-    # cudaMemcpy waits for its copy, from whatever memory; one within the device does not.
+    # cudaMemcpy waits for its copy, whatever memory it uses, except for a copy within the device.
     host_side = (work.copy_kind[other] == 1) | to_host
     is_wait[call[~pageable & host_side & synchronous[calls.variant[call]]]] = True
     is_wait[blocking] = False
@@ -80,12 +84,15 @@ def call_texts(tables: Tables) -> list[str]:
 
 def _class_of(name: str) -> int:
     found = next((number for number, pattern in _PATTERNS if pattern.match(name)), OTHER)
-    # cudaMallocAsync takes from a pool and returns.
+    # cudaMallocAsync takes memory from a pool and returns at once.
     return OTHER if found == MEMORY and _ASYNCHRONOUS.search(name) else found
 
 
 def _waits_after(start: Int64s, end: Int64s, tid: Int64s, of: Ints, blocking: Bools) -> Int64s:
-    """Return the waits that follow a pageable copy on its thread at once, as torch's copies to the device have them."""
+    """Return the waits that follow a pageable copy on its thread at once.
+
+    Copies to the device that torch makes are an example.
+    """
     copies, waits = np.flatnonzero(blocking), np.flatnonzero(of == WAIT)
     if len(copies) == 0 or len(waits) == 0:
         return np.zeros(0, dtype=np.int64)

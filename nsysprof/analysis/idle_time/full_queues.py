@@ -1,4 +1,4 @@
-"""Find launches that waited because the GPU had too much left to do: the host is not slow there."""
+"""Find launches that waited because the queue of the GPU was full; there the host is not slow."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import numpy as np
 from nsysprof.analysis.idle_time.call_classes import SLOW_NS
 from nsysprof.trace.schema import Bools, Int64s
 
-# CUDA keeps about a thousand pieces of work waiting; a launch beyond them returns when the GPU has taken one. Fewer are
-# enough to tell: with so many pending, a slow launch did not wait for anything else.
+# CUDA queues about a thousand pieces of work, and a launch beyond them returns when the GPU has taken one. This many
+# already suffice as evidence: a slow launch with so many pending did not wait for anything else.
 _DEEP_QUEUE = 200
 
 
 def find_full_queues(
     start_ns: Int64s, end_ns: Int64s, is_launch: Bools, issued_before: Int64s, ended_ns: Int64s
 ) -> Int64s:
-    """Return the positions of slow calls that launch work while the GPU has a deep queue of it.
+    """Return the positions of slow launching calls during which the GPU had a deep queue of work.
 
     start_ns, end_ns, is_launch: the calls.
-    issued_before: how much work had been issued before each call.
+    issued_before: how many pieces of work had been issued before each call.
     ended_ns: the ends of all work, sorted.
     """
     slow = np.flatnonzero(is_launch & (end_ns - start_ns >= SLOW_NS))

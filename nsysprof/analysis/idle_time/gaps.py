@@ -12,7 +12,7 @@ from nsysprof.trace.schema import MIGRATION, Int64s, Rows, Work
 
 @dataclass(frozen=True)
 class DeviceSpan:
-    """From when to when a device worked, and how much of that time it was idle."""
+    """When a device began and ended its work, and how long it was idle between."""
 
     device_id: int
     # When the device's first work began.
@@ -33,7 +33,10 @@ class Gaps:
 
 
 def find_gaps(work: Work) -> list[Gaps]:
-    """Return the gaps of each device by its number. Migrations of unified memory are of no stream and fill no gap."""
+    """Return the gaps of each device, by its number.
+
+    Migrations of unified memory belong to no stream and fill no gap.
+    """
     counted = work.kind_of != MIGRATION
     devices = np.unique(work.device_of[counted])
     found = []
@@ -56,7 +59,7 @@ def _gaps_of(work: Work, device: int, rows: Rows) -> Gaps:
         rows, start = rows[order], start[order]
     end = start + work.duration_ns[rows]
     reached = np.maximum.accumulate(end)
-    # The work that ended last: where reached changed most recently.
+    # The work that ended last: it is where `reached` last grew.
     fresh = np.ones(len(rows), dtype=np.bool_)
     fresh[1:] = end[1:] > reached[:-1]
     del end

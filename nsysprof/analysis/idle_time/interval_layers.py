@@ -1,4 +1,4 @@
-"""Cut intervals by a layer of others, merge intervals into a layer, and lay one layer over another."""
+"""Cut intervals by a layer of other intervals, merge intervals into a layer, and lay one layer over another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nsysprof.trace.schema import Bools, Int64s
 
 @dataclass(frozen=True)
 class Layer:
-    """Disjoint intervals in order, each with a code (int64)."""
+    """A layer: disjoint intervals in order, each with a code (int64)."""
 
     start_ns: Int64s
     end_ns: Int64s
@@ -23,18 +23,18 @@ class Layer:
 
 @dataclass(frozen=True)
 class Pieces:
-    """Pieces of intervals, in order of (interval, time)."""
+    """Pieces of intervals, in order of interval and time."""
 
-    # The interval of each piece.
+    # The position of the interval that each piece belongs to.
     owner: Int64s
-    # The row of the layer in each piece, or -1.
+    # The row of the layer that covers each piece, or -1.
     layer: Int64s
     start_ns: Int64s
     end_ns: Int64s
 
 
 def cut(start_ns: Int64s, end_ns: Int64s, layer: Layer) -> Pieces:
-    """Return the pieces of each interval [start_ns, end_ns) inside and outside the layer; empty ones are left out."""
+    """Return the pieces of each interval [start_ns, end_ns) inside and outside the layer, without empty pieces."""
     owner = np.arange(len(start_ns), dtype=np.int64)
     if len(layer) == 0 or len(owner) == 0:
         whole = end_ns > start_ns
@@ -45,7 +45,7 @@ def cut(start_ns: Int64s, end_ns: Int64s, layer: Layer) -> Pieces:
     if not count.any():
         whole = end_ns > start_ns
         return Pieces(owner[whole], np.full(int(whole.sum()), -1), start_ns[whole], end_ns[whole])
-    # Each interval with n rows of the layer becomes 2 n + 1 pieces: outside, inside, outside, ..., outside.
+    # An interval that meets n rows of the layer becomes 2 n + 1 pieces: outside, inside, outside, ..., outside.
     length = 2 * count + 1
     which = np.repeat(owner, length)
     step = np.arange(len(which)) - np.repeat(np.cumsum(length) - length, length)
@@ -62,7 +62,7 @@ def cut(start_ns: Int64s, end_ns: Int64s, layer: Layer) -> Pieces:
 
 
 def outermost(start_ns: Int64s, end_ns: Int64s) -> Bools:
-    """Return which of the intervals, in order of start, begin where no earlier one is still open."""
+    """Return which of the intervals, given in order of start, begin where no earlier one is still open."""
     reached = np.maximum.accumulate(end_ns) if len(end_ns) else end_ns
     free = np.ones(len(start_ns), dtype=np.bool_)
     free[1:] = start_ns[1:] >= reached[:-1]
@@ -70,7 +70,7 @@ def outermost(start_ns: Int64s, end_ns: Int64s) -> Bools:
 
 
 def merge_layer(start_ns: Int64s, end_ns: Int64s, code: Int64s) -> Layer:
-    """Return the outermost intervals; nested calls belong to the call around them."""
+    """Return a layer of the outermost intervals: a nested call belongs to the call around it."""
     order = np.lexsort((-end_ns, start_ns))
     start_ns, end_ns, code = start_ns[order], end_ns[order], code[order]
     kept = outermost(start_ns, end_ns) & (end_ns > start_ns)
@@ -78,7 +78,7 @@ def merge_layer(start_ns: Int64s, end_ns: Int64s, code: Int64s) -> Layer:
 
 
 def overlay(below: Layer, above: Layer) -> Layer:
-    """Return a layer of both where `above` hides what is below it."""
+    """Return both layers as one, in which `above` hides what is below it."""
     if len(above) == 0:
         return below
     rest = cut(below.start_ns, below.end_ns, above)

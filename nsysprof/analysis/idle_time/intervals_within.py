@@ -1,4 +1,4 @@
-"""Compute how much of some intervals lies within others."""
+"""Compute how much of some intervals lies within other intervals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def union_of_groups(group: Int64s, start: Int64s, end: Int64s) -> tuple[Int64s, 
         return group, start, end
     base, width = int(start.min()), int(end.max()) - int(start.min()) + 1
     if width * (int(group[-1]) + 1) < 2**62:
-        # A shift by group keeps one group's ends out of the next group's maximum.
+        # The shift by group is larger than any time, so that the running maximum of one group never reaches the next.
         reached = np.maximum.accumulate(end - base + group * width) - group * width + base
     else:
         reached = pd.Series(end).groupby(group).cummax().to_numpy()
@@ -28,7 +28,10 @@ def union_of_groups(group: Int64s, start: Int64s, end: Int64s) -> tuple[Int64s, 
 
 
 def measure(start: Int64s, end: Int64s, low: Int64s, high: Int64s) -> tuple[Int64s, Int64s]:
-    """Return how much of the disjoint, ordered pieces [start, end) lies in each [low, high), and how many pieces do."""
+    """Return how much time of the pieces lies in each [low, high), and how many pieces do.
+
+    start, end: the pieces [start, end), disjoint and in order.
+    """
     before = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(end - start)))
 
     def until(time: Int64s) -> Int64s:

@@ -1,4 +1,4 @@
-"""Keep the ledger of idle time by cause, for the trace and for ranges.
+"""Sum up idle time by cause, for each device of the trace and for each range.
 
 Every idle nanosecond of a device between its first and its last work has exactly one cause.
 """
@@ -29,9 +29,9 @@ _LOST = "work that was launched meanwhile is not in the trace"
 
 @dataclass(frozen=True)
 class Ledger:
-    """The idle time of all devices in pieces, each with one cause, and its sums."""
+    """The idle time of all devices, cut into pieces with one cause each, and the sums of these."""
 
-    # One for each device, as its pieces. The gaps themselves would take as much memory as the trace.
+    # The pieces of each device. The gaps are not kept, because they would take as much memory as the trace.
     spans: tuple[DeviceSpan, ...]
     pieces: tuple[Blamed, ...]
     classes: CallClasses
@@ -40,10 +40,10 @@ class Ledger:
 
 
 def keep_ledger(tables: Tables, ranges: pd.DataFrame, lost: Bools | None = None) -> Ledger:
-    """Return the ledger of a trace.
+    """Return the idle time of a trace by cause.
 
-    ranges: instances with name, start_ns, end_ns, global_pid. lost: for each call, whether it launched
-    work that is not in the trace; None: no call did.
+    ranges: instances with name, start_ns, end_ns and global_pid.
+    lost: for each call, whether it launched work that is not in the trace; None where no call did.
     """
     launch = tables.launch
     classes = classify_calls(tables, launch)
@@ -96,7 +96,10 @@ def _pids(tables: Tables, pieces: Blamed) -> Int64s:
 
 
 def _of_ranges(pieces: Blamed, ranges: pd.DataFrame, pids: Int64s) -> pd.DataFrame:
-    """Return idle time by range and cause: how much of each piece lies within a name's instances, each moment once."""
+    """Return idle time by range and cause: how much of each piece lies within a name's instances.
+
+    Each moment counts once for a name, even where its instances overlap.
+    """
     mine = ranges[ranges["global_pid"].isin(pids)] if len(ranges) else ranges
     if len(mine) == 0 or len(pieces.cause) == 0:
         return pd.DataFrame(columns=list(IDLE_COLUMNS))

@@ -1,1 +1,1 @@
-"""Name kernels for people: readable labels, categories, and variants of one name."""
+"""Give kernels names for people: readable labels, categories, and one name for variants of a kernel."""

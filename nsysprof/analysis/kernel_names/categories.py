@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-# First match wins: an attention kernel built on CUTLASS has "gemm" in its template arguments.
+# The first match wins, because an attention kernel built on CUTLASS has "gemm" in its template arguments.
 _PATTERNS = tuple(
     (category, re.compile(pattern, re.IGNORECASE))
     for category, pattern in (
         ("nccl", r"\bnccl"),
         ("attention", r"flash|fmha|attention|sdpa|cudnn_generated_fort_native|AttentionKernel|dot_do_o|convert_dq"),
         ("softmax", r"softmax"),
-        # They only pass time: torch.cuda._sleep, and what XLA's tuning holds a stream back with.
+        # These kernels only pass time: torch.cuda._sleep, and the delay kernel of XLA's tuner.
         ("wait", r"DelayKernel|\bspin(_kernel)?\b|\bsleep(_kernel)?\b|busy_?wait"),
         ("graph", r"^\[CUDA graph"),
         (
@@ -37,7 +37,7 @@ _PATTERNS = tuple(
             "elementwise",
             r"elementwise|triu|tril|aten::(add|sub|mul|div|where|masked_fill|exp|isneginf)|pointwise|"
             r"multi_tensor_apply|triton_poi|^(loop_|wrapped_|input_)?\w*fusion(_\d+)?$|^wrapped_|^cupy_|dropout|distribution_|"
-            # What people call kernels of their own: BLAS 1, and grids whose cells are made of their neighbours.
+            # Common names of hand-written kernels: BLAS 1, and stencils.
             r"\b[sdchz]?(axpy|axpby|scal)\b|\b(vector_?)?(add|mul|scale|shift)(_?kernel)?\(|stencil|jacobi|laplac",
         ),
     )

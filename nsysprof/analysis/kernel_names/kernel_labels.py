@@ -1,4 +1,4 @@
-"""Make readable names of kernels from a table of rules: what is computed, in which type, in which tile."""
+"""Make short readable labels of kernel names by a table of rules: operation, data type and tile."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _TYPES = {
 _TYPE = r"(?:c10::complex<\w+>|unsigned \w+(?: long)?|signed char|[\w:]+)"
 _OPS = {"multiplies": "mul", "plus": "add", "minus": "sub", "divides": "div"}
 _REDUCTIONS = {"and": "all", "or": "any", "arg_max": "argmax", "arg_min": "argmin", "norm_two": "norm"}
-# What torch's foreach functors compute, by their operator.
+# What torch's foreach functors compute, by the name of their operator.
 _POINTWISE = {"mul": "addcmul", "div": "addcdiv"}
 _LONGEST = 120
-# Characters of a name that are looked at, and of a word in it: a rule begins at every letter of a word, so that the
-# time for one of thousands of letters would grow with their square.
+# The most characters to look at in a name, and in one word of it. A rule is tried at every letter of a word, so the
+# time would grow with the square of a word's length.
 _MOST_READ = 4_096
 _LONG_WORD = re.compile(r"\w{256}")
 _ANONYMOUS = re.compile(r"<unnamed>::|\(anonymous namespace\)::|_GLOBAL__N__\w+::")
@@ -27,13 +27,13 @@ _ENDING = re.compile(
     r"(?:_cuda_out|_kernel_cuda|_kernel_impl|_kernel_out|_cuda|_impl|_out|_kernel|(?:CUDA)?KernelImpl)+$"
 )
 
-# A logarithm is in the name or in the fifth template argument, which nsys writes as `(bool)1`.
+# Log-softmax is visible in the name, or in the fifth template argument, which nsys writes as `(bool)1`.
 _LOG_SOFTMAX = re.compile(r"log_?softmax|softmax_warp_\w+<(?:[^,<>]{1,99},){4}\s*(?:true|\(bool\)1)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class _LabelRule:
-    """A pattern that a name must contain, and a function that makes a label from the match and the name."""
+    """A pattern to find in a name, and a function that makes the label from the match and the name."""
 
     pattern: re.Pattern[str]
     label: Callable[[re.Match[str], str], str | None]
@@ -53,7 +53,7 @@ def label_kernel(name: str) -> str:
 
 
 def label_kernels(names: Sequence[str]) -> list[str]:
-    """Return a label for each name, no two alike: those that would be say how they differ, or get a number."""
+    """Return a label for each name. Labels that would be equal say how their names differ, or get a number."""
     labels = [label_kernel(name) for name in names]
     for tell in (_variant, _launch_width):
         labels = [
@@ -82,7 +82,7 @@ def _twins(labels: Sequence[str]) -> list[bool]:
 
 
 def _variant(name: str) -> str:
-    """Return how torch goes over the elements, where that is not the usual way."""
+    """Return how torch loops over the elements, where it is not the usual way."""
     return next((text for mark, text in _VARIANTS if mark in name), "")
 
 
@@ -98,7 +98,7 @@ _VARIANTS = (
 
 
 def _launch_width(name: str) -> str:
-    """Return the first numbers in the template's arguments: `x4`, `x128x2`."""
+    """Return the first numbers among the template's arguments: `x4`, `x128x2`."""
     inside = name.find("at::", name.find("<"))
     numbers = re.findall(r"\((?:unsigned )?int\)(\d+)", name[:inside] if inside > 0 else name)
     return "x" + "x".join(numbers[:2]) if numbers else ""
@@ -114,12 +114,18 @@ def _snake(text: str) -> str:
 
 
 def _operation(name: str) -> str:
-    """Return `silu` for silu_kernel and `gelu_backward` for GeluBackwardCUDAKernelImpl."""
+    """Return the operation in a function's name.
+
+    silu_kernel gives `silu`, GeluBackwardCUDAKernelImpl gives `gelu_backward`.
+    """
     return _snake(_ENDING.sub("", name)).strip("_").removeprefix("launch_")
 
 
 def _lambda_type(name: str) -> str:
-    """Return the argument type of the innermost function object, in <>; for a choice, the type of what is chosen."""
+    """Return the argument type of the innermost function object, in <>.
+
+    For a choice (`where`), it is the type of what is chosen.
+    """
     found = re.findall(r"(?:\[lambda|'lambda\d*'|\{lambda)\(([^()]+)\)", name)
     types = [_type(text) for text in (found[0].split(",") if found else ())]
     if not types:
@@ -217,7 +223,7 @@ def _cutlass(found: re.Match[str], _name: str) -> str:
 
 
 def _typed(text: str) -> Callable[[re.Match[str], str], str]:
-    """Return a label of a fixed text with the first type that the pattern found."""
+    """Return a function that makes a label of a fixed text and the first type that the pattern found."""
     return lambda found, _name: f"{text}<{_type(found[1])}>"
 
 
@@ -226,7 +232,7 @@ def _fixed(text: str) -> Callable[[re.Match[str], str], str]:
 
 
 def _base(name: str) -> str:
-    """Return the function's own name without return type, namespaces and arguments, with its first type."""
+    """Return the function's own name, without return type, namespaces and arguments, with its first type."""
     head = name.removeprefix("void ")
     bracket = head.find("<")
     parenthesis = head.find("(")
@@ -247,7 +253,7 @@ def _rule(pattern: str, label: Callable[[re.Match[str], str], str | None]) -> _L
     return _LabelRule(re.compile(pattern), label)
 
 
-# The first rule whose pattern is found and that makes a label wins.
+# The first rule wins whose pattern is found and that makes a label.
 _RULES = (
     _rule(r"nccl(?:Dev)?Kernel_([A-Za-z]+)(?:_(Sum|Prod|Max|Min|PreMulSum|SumPostDiv|MinMax)_(\w+?))?"
           r"(?:_(RING|TREE|NVLS|NVLS_TREE|COLLNET\w*|PAT)_(LL128|LL|SIMPLE))?\b", _nccl),

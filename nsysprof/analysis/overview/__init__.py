@@ -1,1 +1,1 @@
-"""Describe a trace as a whole: summary, health, memory and timeline."""
+"""Describe a trace as a whole: summary, timeline, memory, streams, and whether the recording is complete."""

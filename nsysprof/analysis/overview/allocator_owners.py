@@ -1,4 +1,4 @@
-"""Find who holds the memory of torch's allocator at its peak, and how much of what it has from the driver lies idle."""
+"""Find which lines of code hold the memory of torch's allocator at its peak, and how much of it lies idle."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ BEFORE = "(allocated before the recording)"
 NO_STACK = "(no Python stack: autograd or a library)"
 OTHERS = "(others)"
 FRAGMENTATION = "memory-fragmentation"
-# Less than this part of what is reserved, or less than this size, is not worth a change.
+# Idle memory below this share of what is reserved, or below this size, is not worth a finding.
 _LEAST_SHARE, _LEAST_BYTES = 0.1, 64 << 20
 _MOST_OWNERS, _MOST_MOMENTS = 8, 600
-# Frames of torch itself, of Python's library and of C++ say nothing about who wanted the memory.
+# Frames of torch itself, of Python's library and of C++ do not show who wanted the memory.
 _NOT_OWN = re.compile(
     r"(^|/)(torch|torchgen|_dynamo|_inductor)/|/lib/python3[^/]*/(?!site-packages/|dist-packages/)|^<|^\?\?|^$|"
     r"\.(c|cc|cpp|cu|cuh|h|hpp|so|pyx)$"
@@ -41,13 +41,16 @@ _DEFRAGMENT = (
     "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and allocate buffers of varying size once, at their largest."
 )
 
-# Returns the range that was open at each time (us since 1970); "" for none.
+# A function that returns the range that was open at each time (us since 1970); "" for none.
 RangeAt = Callable[[Int64s], Sequence[str]]
 
 
 @dataclass(frozen=True)
 class _Held:
-    """What was ever held: an allocation each. `freed` is the number of the event that frees it, or past the last."""
+    """All allocations that were ever held.
+
+    `freed` is the number of the event that frees each one, or past the last event.
+    """
 
     since: Int64s
     freed: Int64s
@@ -56,18 +59,18 @@ class _Held:
     stack: Int64s
 
     def at(self, event: int) -> Int64s:
-        """Return what is held after an event; -1: before all."""
+        """Return which allocations are held after an event; -1 means before all events."""
         return np.flatnonzero((self.since <= event) & (self.freed > event))
 
 
 def list_allocator_owners(
     history: AllocatorHistory, range_at: RangeAt | None = None
 ) -> tuple[tuple[DeviceUse, ...], int | None, pd.DataFrame, OwnedOverTime]:
-    """Return the use of each device, the one that held most, and the owners of its peak: the rows of memory.csv.
+    """Return the memory use of each device, the device that held most, and the owners of its peak (rows of memory.csv).
 
-    The owner is the innermost line of the stack that is not torch's own. What lived before the recording began is
-    known by its free, or by being there at the end; it is counted with its stack where the snapshot has one, and else
-    as BEFORE. The rows add up to the peak.
+    The owner of an allocation is the innermost line of its stack that is not torch's own. Allocations from before the
+    recording are known by their free, or because they are there at the end. They count with their stack where the
+    snapshot has one, and else as BEFORE. The rows add up to the peak.
     """
     held = [_follow(device) for device in history.devices]
     used = [_use(device, each) for device, each in zip(history.devices, held, strict=True)]
@@ -95,9 +98,9 @@ def list_allocator_owners(
 
 
 def owner_of(stack: tuple[Frame, ...]) -> str:
-    """Return the innermost line of a stack that is not of torch, of Python's library or of C++: `model.py:12 forward`.
+    """Return the innermost line of a stack outside torch, Python's library and C++: `model.py:12 forward`.
 
-    The file has its folder's name too, where it has one.
+    A file in a folder is shown with the name of that folder.
     """
     for frame in stack:
         if is_own_file(frame.file):
@@ -107,15 +110,15 @@ def owner_of(stack: tuple[Frame, ...]) -> str:
 
 
 def is_own_file(file: str) -> bool:
-    """Return whether a frame's file is not of torch, of Python's library or of C++."""
+    """Return whether a frame's file belongs to the user: it is not part of torch, Python's library or C++."""
     path = file.replace("\\", "/")
-    # An environment may lie in a folder of any name, even torch.
+    # A virtual environment may lie in a folder of any name, even torch.
     before, packages, inside = path.rpartition("-packages/")
     return _NOT_OWN.search(inside if packages and before.endswith(("/site", "/dist")) else path) is None
 
 
 def find_fragmentation(used: Sequence[DeviceUse]) -> tuple[MemoryFinding, ...]:
-    """Return a finding for each device whose allocator took much more from the driver than was ever in use."""
+    """Return a finding for each device whose allocator reserved much more from the driver than was ever in use."""
     found = []
     for use in used:
         idle = use.reserved_peak_bytes - use.used_of_reserved_bytes
@@ -134,14 +137,14 @@ def find_fragmentation(used: Sequence[DeviceUse]) -> tuple[MemoryFinding, ...]:
 
 
 def _follow(device: DeviceHistory) -> _Held:
-    """Return every allocation of a history, those included that were made before it began."""
+    """Return every allocation of a history, including those made before it began."""
     never = len(device.kind)
     rows: list[list[int]] = []
     live: dict[int, int] = {}
     columns = (device.kind.tolist(), device.address.tolist(), device.bytes.tolist(), device.stack.tolist())
     for event, (kind, address, size, stack) in enumerate(zip(*columns, strict=True)):
         if kind == ALLOC:
-            if address in live:  # its free is not in the history
+            if address in live:  # never freed in this history
                 rows[live[address]][1] = event
             live[address] = len(rows)
             rows.append([event, never, size, stack])
@@ -158,7 +161,7 @@ def _follow(device: DeviceHistory) -> _Held:
 
 
 def _allocated(device: DeviceHistory, held: _Held) -> Int64s:
-    """Return how much is allocated before all events, and after each of them."""
+    """Return how much is allocated before all events, and after each event (bytes)."""
     change = np.zeros(len(device.kind) + 2, dtype=np.int64)
     np.add.at(change, held.since + 1, held.bytes)
     np.subtract.at(change, held.freed + 1, held.bytes)
@@ -166,7 +169,7 @@ def _allocated(device: DeviceHistory, held: _Held) -> Int64s:
 
 
 def _peak(device: DeviceHistory, held: _Held) -> tuple[int, int]:
-    """Return the event after which most is allocated (-1: before all), and how much that is."""
+    """Return the event after which most is allocated (-1: before all events), and how much that is (bytes)."""
     allocated = _allocated(device, held)
     at = int(np.argmax(allocated))
     return at - 1, int(allocated[at])
@@ -186,7 +189,8 @@ def _use(device: DeviceHistory, held: _Held) -> DeviceUse:
         end_bytes=int(allocated[-1]),
         before_bytes=int(held.bytes[there[held.since[there] < 0]].sum()),
         reserved_peak_bytes=most,
-        # While the allocator had as much as that, and not what it took it for: only from the next allocation on.
+        # The most memory in use while this much was reserved. The allocation that made the reserve grow is recorded
+        # after it.
         used_of_reserved_bytes=int(allocated[reserved == most].max()),
         event_count=len(device.kind),
         oom_count=device.oom_count,

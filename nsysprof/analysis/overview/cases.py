@@ -24,7 +24,8 @@ _FROM_RANGE = {
 def fill_results(results: pd.DataFrame, analysis: Analysis) -> pd.DataFrame:
     """Return `results` with counts, times (ns) and bytes of each case's range; NA where the trace has no such range.
 
-    The process-wide range is preferred, because it includes the work of autograd's threads, else the push/pop range.
+    The process-wide range is preferred, because it includes the work of autograd's threads. Otherwise the push/pop
+    range is used.
     """
     ranges = analysis.ranges.sort_values("style", key=lambda style: style != "StartEnd", kind="stable")
     ranges = ranges.drop_duplicates("range").set_index("range")

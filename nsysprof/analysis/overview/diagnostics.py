@@ -1,4 +1,4 @@
-"""Explain what nsys says about a recording. Each kind has a code to test for and a next step."""
+"""Explain what nsys reports about a recording: each kind of message gets a code and a next step."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from nsysprof.notes import Remark, Severity, make_loss, make_note
 from nsysprof.trace.schema import KERNEL, Tables
 
-# ENUM_DIAGNOSTIC_SEVERITY_LEVEL: 1 info, 2 warning, 3 error, 4 verbose.
+# Values of ENUM_DIAGNOSTIC_SEVERITY_LEVEL: 1 info, 2 warning, 3 error, 4 verbose.
 _WARNING, _ERROR = 2, 3
 _MOST_OF_A_KIND = 5
-_SHOWN, _READ = 300, 4_000  # characters
+_SHOWN, _READ = 300, 4_000  # the longest message that is shown, in characters
 _IMPORT_FAILED = re.compile(r"error when processing events|exterior index", re.IGNORECASE)
 _REASON = re.compile(r"cannot find|exterior index|exception|\bwhat\(\)", re.IGNORECASE)
 _KINDS = (
@@ -20,21 +20,21 @@ _KINDS = (
     ("events-lost", re.compile(r"not all .*collected|\b(dropped|lost|incomplete|missing|truncated)\b", re.IGNORECASE)),
     ("collection-failed", re.compile(r"\bfailed\b|\bfailure\b|cannot|could not|unable to", re.IGNORECASE)),
 )
-# Messages that apply to every process, whichever one nsys names.
+# Messages that apply to every process, whichever process nsys names.
 _OF_ALL = (_IMPORT_FAILED, *(pattern for _, pattern in _KINDS[:2]))
-# A helper process without CUDA makes nsys say this too; it means something only when nothing was recorded.
+# nsys says this about a helper process without CUDA too. It matters only when nothing was recorded.
 _NOT_STARTED = re.compile(r"might have not been started", re.IGNORECASE)
-# One slash between two words is nsys' own, as in IP/TCP; a path begins with one or has several.
+# A single slash between two words belongs to nsys' text (IP/TCP). A path begins with a slash or has several.
 _PATH = re.compile(r"(?<![\w/\\])(?:[A-Za-z]:)?[/\\][^\s'\"]+|[\w.~-]+(?:[/\\][\w.~-]+){2,}")
 _COUNT = re.compile(r"Number of (CUPTI events produced|CUDA events collected):\s*([0-9]{1,15})")
-# nsys leaves out some hundreds of calls in every process, and up to a third of the records of a sound trace.
+# nsys always leaves out some hundreds of calls per process, and up to a third of the records of a sound trace.
 _FREE_EVENTS, _LEAST_SHARE = 1_000, 0.5
 
 
 def read_diagnostics(tables: Tables) -> list[Remark]:
     """Return the messages of nsys that change what the numbers mean, without paths; at most five of a kind.
 
-    What a process lost that does not use CUDA is not held against those that do.
+    Losses in a process without CUDA do not count against processes with CUDA.
     """
     return explain_messages(tables.diagnostics, tables.helper_diagnostics, has_kernels=KERNEL in tables.recorded)
 
@@ -42,9 +42,9 @@ def read_diagnostics(tables: Tables) -> list[Remark]:
 def explain_messages(
     messages: list[tuple[int, str]], of_helpers: list[tuple[int, str]] | None = None, *, has_kernels: bool
 ) -> list[Remark]:
-    """Return what read_diagnostics does, for messages as pairs of nsys' severity and text.
+    """Return what read_diagnostics returns, for messages given as pairs of nsys' severity and text.
 
-    of_helpers: messages on processes that use no CUDA; only those that hold for every process count.
+    of_helpers: messages about processes that use no CUDA. Only those that hold for every process count.
     """
     of_all = [each for each in of_helpers or () if any(kind.search(each[1][:_READ]) for kind in _OF_ALL)]
     messages = [*messages, *of_all]
@@ -62,7 +62,7 @@ def _explain(messages: list[tuple[int, str]], has_kernels: bool) -> Iterator[tup
             reason = next((line for line in lines[1:] if _REASON.search(line)), "")
             yield "import-failed", make_loss("import-failed", said=_shown(f"{lines[0]} {reason}".strip()))
             continue
-        # The reason may stand lines below.
+        # The reason may be some lines below.
         found = next(
             ((code, line) for code, pattern in _KINDS for line in lines if pattern.search(line[:_SHOWN])), None
         )
@@ -80,7 +80,7 @@ def _explain(messages: list[tuple[int, str]], has_kernels: bool) -> Iterator[tup
 
 
 def _counted(messages: list[tuple[int, str]]) -> Iterator[tuple[str, Remark]]:
-    """Say so when far fewer events arrived than CUPTI produced, whatever nsys makes of it."""
+    """Yield a remark when far fewer events arrived than CUPTI produced, whatever severity nsys gives that."""
     counts = {"CUPTI events produced": 0, "CUDA events collected": 0}
     for _, text in messages:
         for what, number in _COUNT.findall(text[:_READ]):

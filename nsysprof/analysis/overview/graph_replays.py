@@ -1,4 +1,4 @@
-"""Compare the replays of each CUDA graph with one another: one that lacks a node of the others lost it."""
+"""Find lost graph nodes: compare the replays of each CUDA graph, and report those that lack nodes of the others."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ import numpy as np
 from nsysprof.notes import Remark, Severity, make_loss, make_note
 from nsysprof.trace.schema import PID_MASK, Int64s, Tables
 
-# The upper half of a node's id is the graph. Files without it say nothing about graphs.
+# The upper half of a node's id is its graph. Files without it say nothing about graphs.
 _GRAPH_BITS = 32
-# Calls that let a graph run another number of nodes each time.
+# Calls after which a graph may run another number of nodes each time.
 _VARIES = re.compile(r"^cu(da)?Graph(ConditionalHandleCreate|NodeSetEnabled|ExecUpdate|Exec.*SetParams)")
 
 
 @dataclass(frozen=True)
 class ShortReplays:
-    """Replays of graphs that lack nodes."""
+    """Replays of graphs in which nodes are missing."""
 
-    # How many replays lack nodes, of how many.
+    # How many replays lack nodes, and how many replays there are.
     short: int
     replays: int
     # How many nodes are missing.
     nodes: int
-    # Whether they are the last ones of their processes, as where the recording ended while they ran.
+    # Whether they are the last replays of their processes, as when the recording ends while they run.
     are_last: bool
 
 
 def find_short_replays(tables: Tables) -> ShortReplays | None:
-    """Return what replays lack of the nodes that any replay of the same graph has; None where nothing is missing."""
+    """Return the replays that lack nodes which other replays of the same graph have; None where none does."""
     calls, work = tables.calls, tables.work
     rows = np.flatnonzero(work.in_graph_of[work.variant]) if work.in_graph_of.any() else np.zeros(0, dtype=np.int64)
     if calls is None or not len(rows):
@@ -67,7 +67,9 @@ def find_short_replays(tables: Tables) -> ShortReplays | None:
 def _known_nodes(which: Int64s, replays: Int64s, call: Int64s, node: Int64s) -> Int64s:
     """Return how many different nodes the replays of each graph have together.
 
-    which: the graph of each replay. replays: their calls. call, node: of each piece of work.
+    which: the graph of each replay.
+    replays: the calls of the replays.
+    call, node: the call and the node of each piece of work.
     """
     place = np.searchsorted(replays, call)
     known, number = np.unique(node, return_inverse=True)
@@ -76,7 +78,7 @@ def _known_nodes(which: Int64s, replays: Int64s, call: Int64s, node: Int64s) -> 
 
 
 def judge_short_replays(found: ShortReplays) -> Remark:
-    """Return the loss that short replays are, or the note where the recording ended while they ran."""
+    """Return short replays as a loss, or as a note where the recording ended while they ran."""
     facts = {"short": found.short, "replays": found.replays, "nodes": found.nodes}
     if found.are_last:
         return make_note("graph-nodes-lost", "at-the-end", severity=Severity.WARNING, **facts)

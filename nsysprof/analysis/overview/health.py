@@ -1,4 +1,4 @@
-"""Find what is wrong with a trace, as notes: lost kernels, missing tables, partial exports."""
+"""Find what is wrong with a trace: lost kernels, missing tables, cut ranges, partial exports. Each becomes a note."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _UPDATE_NSYS = (
     "nsys is probably older than the driver: use a newer nsys (nsys --version, nvidia-smi), and check that no other "
     "profiler runs."
 )
-# More lost launches than this share of all make counts untrustworthy.
+# If more than this share of all launches is lost, counts cannot be trusted.
 _MUCH_LOST = 0.01
-# The share of all kernels from which a note is made.
+# The share of all kernels from which on a note is made.
 _NOTABLE = 0.01
 _SYNCHRONIZE = (
     "The GPU runs behind the host: synchronize before the recorded part ends (torch.cuda.synchronize()), or record a "
@@ -34,11 +34,11 @@ _SYNCHRONIZE = (
 
 @dataclass(frozen=True)
 class DataLoss:
-    """What the profiler lost."""
+    """How many launches have no work in the trace, and what that means for its counts."""
 
     # None where no launches were recorded.
     launches_without_work: int | None
-    # False where there is no kernel and nothing shows that none ran, so that every count is unknown.
+    # Whether kernel counts are known. False where there is no kernel and nothing shows that none ran.
     is_counted: bool
     # Whether there is no kernel although some ran.
     is_lost: bool
@@ -49,11 +49,11 @@ def find_data_loss(tables: Tables, attributed: Attributed, launches: Bools, miss
     """Return how many launch calls have no GPU work, and what follows from that.
 
     launches: which calls are launches.
-    missing: launches without a record from the GPU, although there should be one.
-    silent: launches that replayed a graph and left no record.
+    missing: the launches that have no record from the GPU although they should.
+    silent: the launches that replayed a graph and left no record.
     """
     kind_of, variant = tables.work.kind_of, tables.work.variant
-    # Every variant has rows, except variants of a table that was read twice.
+    # Every variant has rows, unless a table was read twice.
     present = np.zeros(len(kind_of), dtype=bool)
     present[variant] = True
     kinds = set(kind_of[present].tolist())
@@ -64,9 +64,9 @@ def find_data_loss(tables: Tables, attributed: Attributed, launches: Bools, miss
     if not recorded:
         ran_other_work = not kinds.isdisjoint((COPY, FILL))
         remark = _no_kernels(tables, total, ours, ran_other_work)
-        # A missing kernel table does not prove that there were no kernels: nsys writes none if it lost them all.
+        # A missing kernel table does not prove that no kernel ran: nsys writes no table if it lost all kernels.
         is_counted = _ran_no_kernel(tables, total, ours, ran_other_work)
-        # Without a GPU there was nothing to lose: a capture on a CPU has our ranges, too.
+        # Without a GPU nothing was lost: a capture on a CPU has our ranges, too.
         is_lost = total > 0 or (ours > 0 and bool(tables.devices))
         return DataLoss(known_lost, is_counted=is_counted, is_lost=is_lost, remarks=(remark,))
     remarks: list[Remark] = [*_without_launch(tables), *_unnamed(tables), *_strayed(tables), *_cut_ranges(tables)]
@@ -80,7 +80,10 @@ def find_data_loss(tables: Tables, attributed: Attributed, launches: Bools, miss
 
 
 def judge_lost_launches(tables: Tables, launches: Bools, missing: Bools) -> list[Remark]:
-    """Return what follows from launches without kernels, where other launches have theirs; as in find_data_loss."""
+    """Return what follows from launches without kernels where other launches have theirs.
+
+    The parameters are those of find_data_loss.
+    """
     total, lost = int(launches.sum()), int(missing.sum())
     if not lost:
         return []
@@ -110,7 +113,7 @@ def _unnamed(tables: Tables) -> Iterator[Loss]:
 
 
 def _strayed(tables: Tables) -> Iterator[Note]:
-    """Yield the note on kernels of streams that nobody created, which a sound recording does not have."""
+    """Yield a note about kernels on streams that nobody created, which a sound recording does not have."""
     work = tables.work
     if not tables.known_streams:
         return
@@ -126,7 +129,7 @@ def _strayed(tables: Tables) -> Iterator[Note]:
 
 
 def _cut_ranges(tables: Tables) -> Iterator[Note]:
-    """Yield the note on cut ranges: a program's own ranges do not end in one nanosecond, with the end of the trace."""
+    """Yield a note about ranges that all end in one nanosecond with the end of the trace: they were cut there."""
     if tables.ranges is None or len(tables.ranges) == 0 or len(tables.work) == 0:
         return
     ends = tables.ranges["end_ns"].to_numpy(dtype=np.int64)
@@ -137,7 +140,10 @@ def _cut_ranges(tables: Tables) -> Iterator[Note]:
 
 
 def _ended_early(tables: Tables, lost: Bools, matched: Bools) -> bool:
-    """Return whether each process' lost launches came after all others, and its GPU work went on until they came."""
+    """Return whether the recording ended while the GPU worked.
+
+    Then each process' lost launches come after all others, and its GPU work goes on until they come.
+    """
     calls, work = tables.calls, tables.work
     assert calls is not None
     pid_of = calls.tid_of & PID_MASK
@@ -148,16 +154,16 @@ def _ended_early(tables: Tables, lost: Bools, matched: Bools) -> bool:
         ran = np.flatnonzero(work.pid_of[work.variant] == pid)
         if len(ran) == 0 or (others > begins.min()).any():
             return False
-        # What was running when the recording ended is not recorded either.
+        # Work that was running when the recording ended is not recorded either.
         if work.ends_ns(ran).max() + work.duration_ns[ran].max() < begins.max():
             return False
     return True
 
 
 def _measured_ranges(tables: Tables, attributed: Attributed, silent: Int64s) -> tuple[int, int]:
-    """Return how many ranges belong to our own captures, and how many of those are empty although each measures work.
+    """Return how many ranges belong to our own captures, and how many of those are empty.
 
-    A graph replay without a record is work too.
+    Each of them measures work, so an empty one lost it. A graph replay without a record counts as work too.
     """
     ours = attributed.keys["name"].map(lambda name: parse_range(name) is not None).to_numpy(dtype=bool)
     names = attributed.keys["name"][ours]
@@ -182,16 +188,19 @@ def _no_kernels(tables: Tables, calls: int, ours: int, gpu_recorded: bool) -> Re
 
 
 def _ran_no_kernel(tables: Tables, calls: int, ours: int, gpu_recorded: bool) -> bool:
-    """Return whether the program ran no kernel: other GPU work and calls were recorded, and no call is a launch."""
+    """Return whether the program really ran no kernel.
+
+    Then other GPU work and calls were recorded, and none of the calls is a launch.
+    """
     return gpu_recorded and tables.calls is not None and not calls and not ours
 
 
 def read_health(
     tables: Tables, *, silent: int, open_ranges: int, bad_ranges: int, memory: DeviceMemory | None
 ) -> list[Remark]:
-    """Return everything else that changes what the numbers mean.
+    """Return notes on everything else that changes what the numbers mean.
 
-    silent: replays of graphs that left no record.
+    silent: the replays of graphs that left no record.
     open_ranges: the number of NVTX ranges without an end.
     bad_ranges: the number of NVTX ranges that were left out because their times are impossible.
     """
@@ -206,12 +215,12 @@ def read_health(
 
 
 def _was_on(tables: Tables, option: str) -> bool:
-    """Return whether any process recorded with this option, so that advice does not ask for it."""
+    """Return whether any process recorded with this option, so that no advice asks for it."""
     return any(name.rpartition(":")[2] == option and "true" in values for name, values in tables.capture_facts.items())
 
 
 def _unrecorded(tables: Tables) -> Iterator[Note]:
-    """Yield notes on what the recording was not asked for."""
+    """Yield notes about kinds of events that the recording was not asked for."""
     torch = tables.capture_facts.get("NSYSPROF:TOOL") == ["torch"]
     if tables.ranges is None or len(tables.ranges) == 0:
         step = "Record with --trace=cuda,nvtx and mark the code with NVTX ranges."

@@ -9,11 +9,12 @@ import pandas as pd
 
 from nsysprof.trace.schema import NULL, PID_MASK, Int64s, Tables
 
-# ENUM_CUDA_MEM_KIND: 2 device, 3 array, 5 device static are memory of the GPU; 0 pageable, 1 pinned, 4 and 6 managed.
+# Values of ENUM_CUDA_MEM_KIND: 2 device, 3 array and 5 device static are memory of the GPU; 0 is pageable, 1 pinned, 4
+# and 6 managed.
 _DEVICE_KINDS = (2, 3, 5)
 _MANAGED_KINDS = (4, 6)
 _ALLOCATE, _FREE = 0, 1
-# A petabyte. No allocation is larger, and sums of what is left fit in 64 bits.
+# A petabyte. No allocation is larger, so larger sizes are damaged, and sums of the others fit in 64 bits.
 _MOST_BYTES = 2**50
 
 
@@ -21,35 +22,36 @@ _MOST_BYTES = 2**50
 class DeviceMemory:
     """The use of device memory over time."""
 
-    # In order of time: time_ns, device_id, global_pid, process_bytes (of that process), used_bytes (of all processes),
-    # change (of both), since_ns (when the memory that changed was allocated).
+    # Columns, in order of time: time_ns, device_id, global_pid, process_bytes (of that process), used_bytes (of all
+    # processes), change (of both), since_ns (when the memory that changed was allocated).
     usage: pd.DataFrame
-    # Frees of memory whose allocation was not recorded; they change nothing.
+    # How many frees have no recorded allocation; they change nothing.
     unmatched_frees: int
-    # The most managed memory allocated at once. How much of it a GPU held is not recorded, so it is in no other number.
+    # The most managed memory allocated at once (bytes). How much of it a GPU held is not recorded, so no other number
+    # includes it.
     managed_peak_bytes: int
-    # Whether memory came from pools of unknown size, so that what they keep in addition is missing.
+    # Whether memory came from pools of unknown size. What these keep in addition is missing.
     unsized_pools: bool
-    # Allocations and frees without device, address, size or time, which are left out.
+    # How many allocations and frees were left out, because device, address, size or time is missing.
     unplaced: int
 
     def peaks(self) -> dict[int, int]:
-        """Return peak bytes by device id."""
+        """Return the peak (bytes) by device id."""
         peaks = self.usage.groupby("device_id")["used_bytes"].max()
         return {int(device): int(peak) for device, peak in zip(peaks.index.tolist(), peaks, strict=True)}
 
 
 def follow_memory(tables: Tables) -> DeviceMemory | None:
-    """Return the use of device memory over time, or None when the trace has no memory events.
+    """Return the use of device memory over time; None when the trace has no memory events.
 
-    Allocation and free are matched by (process, address). Memory of a pool belongs to the GPU as long as the pool keeps
-    it, freed or not. So where pool sizes are known, they count and the allocations from pools do not. What a process
-    still holds at its last recorded call is freed there: a worker that died frees nothing, and its memory must not
-    count for its replacement.
+    Allocations and frees are matched by (process, address). Memory of a pool belongs to the GPU as long as the pool
+    keeps it, freed or not. So where sizes of pools are known, these count, and allocations from pools do not. What a
+    process still holds at its last recorded call counts as freed then: a worker that died frees nothing, and its memory
+    must not count together with its replacement's.
     """
     if tables.memory is None:
         return None
-    memory = tables.memory[tables.memory["imported"] == NULL]  # another process' pool: counted there
+    memory = tables.memory[tables.memory["imported"] == NULL]  # another process' pool counts in that process
     sound = (memory[["device_id", "time_ns"]] != NULL).all(axis=1) & memory["bytes"].between(0, _MOST_BYTES)
     sound &= (memory["address"] != NULL) | (memory["pool_bytes"] != NULL)
     memory = memory[sound]
@@ -81,8 +83,8 @@ def _follow_addresses(events: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     same = (ordered["global_pid"].diff() == 0) & (ordered["address"].diff() == 0)
     frees, allocations = ordered["operation"] == _FREE, ordered["operation"] == _ALLOCATE
     after_allocation = same & (ordered["operation"].shift() == _ALLOCATE)
-    # A free gives back what was allocated, where it was; an allocation at a held address of one device replaces it
-    # (its free was not recorded).
+    # A free gives back what was allocated at its address. An allocation at an address that is still held on the same
+    # device replaces the old one, because its free was not recorded.
     device, before = ordered["device_id"], ordered["device_id"].shift(fill_value=0)
     events["device_id"] = before.where(frees & after_allocation, device).reindex(events.index)
     given_back = after_allocation & (frees | (device == before))
@@ -95,7 +97,7 @@ def _follow_addresses(events: pd.DataFrame) -> tuple[pd.DataFrame, int]:
 
 
 def _follow_pools(events: pd.DataFrame) -> pd.DataFrame:
-    """Return the change in bytes of each pool's size."""
+    """Return the change of each pool's size in bytes."""
     ordered = events.sort_values("time_ns", kind="stable")
     before = ordered.groupby(["global_pid", "device_id", "pool"])["pool_bytes"].shift().fillna(0).astype("int64")
     change: pd.DataFrame = ordered.assign(change=ordered["pool_bytes"] - before, since_ns=ordered["time_ns"])
@@ -119,14 +121,17 @@ def _process_ends(tables: Tables, events: pd.DataFrame) -> pd.DataFrame:
 
 
 def peak_in_ranges(memory: DeviceMemory, ranges: pd.DataFrame) -> Int64s:
-    """Return, for each range instance (start_ns, end_ns, global_pid), its process' peak bytes on any one device."""
+    """Return for each range instance the most memory (bytes) that its process held on any one device.
+
+    ranges: instances with start_ns, end_ns and global_pid.
+    """
     peaks = np.zeros(len(ranges), dtype=np.int64)
     start, end = ranges["start_ns"].to_numpy(), ranges["end_ns"].to_numpy()
     pids = ranges["global_pid"].to_numpy()
     for (pid, _device), events in memory.usage.groupby(["global_pid", "device_id"]):
         mine = np.flatnonzero(pids == pid)
         times, used = events["time_ns"].to_numpy(), events["process_bytes"].to_numpy()
-        low = np.searchsorted(times, start[mine], "right") - 1  # the state at the start counts
+        low = np.searchsorted(times, start[mine], "right") - 1  # what is held at the start counts, too
         high = np.searchsorted(times, end[mine], "right")
         padded = np.concatenate((np.zeros(1, np.int64), used, np.zeros(1, np.int64)))
         bounds = np.column_stack((low + 1, np.maximum(high, low + 1) + 1)).ravel()

@@ -1,4 +1,4 @@
-"""Find who owns the memory at its peak: the range that was open when it was allocated."""
+"""Find which ranges own the memory at its peak: those that were open when it was allocated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OUTSIDE = "(outside every range)"
 
 
 def list_owners(memory: DeviceMemory | None, ranges: pd.DataFrame) -> pd.DataFrame:
-    """Return the owners of the memory of the device that held most, at its peak; the rows add up to the peak.
+    """Return the owners of the memory at the peak of the device that held most. The rows add up to that peak.
 
     ranges: instances, as made by the attribution. A range owns what was allocated while it was the innermost open range
         of its process.
@@ -24,10 +24,10 @@ def list_owners(memory: DeviceMemory | None, ranges: pd.DataFrame) -> pd.DataFra
     device = max(peaks, key=lambda number: peaks[number])
     usage = memory.usage[memory.usage["device_id"] == device]
     upto = usage.iloc[: int(np.argmax(usage["used_bytes"].to_numpy())) + 1]
-    # Memory events name no thread: the process' ranges are asked, as for a thread without ranges of its own.
+    # Memory events do not name a thread, so any range of the process counts, as for a thread without ranges.
     owners = innermost_ranges(ranges, upto["global_pid"].to_numpy(np.int64), upto["since_ns"].to_numpy(np.int64))
     held = upto["change"].groupby(np.where(owners == "", OUTSIDE, owners)).sum()
-    # A pool that shrank gave back what others had made it grow by.
+    # A pool that shrank gave back memory by which others had made it grow.
     short = int(held[held < 0].sum())
     held = held[held > 0].sort_values(ascending=False, kind="stable")
     if short:

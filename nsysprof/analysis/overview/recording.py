@@ -1,4 +1,4 @@
-"""Check right after the program, by a quick look and before any analysis, whether a recording worked at all."""
+"""Check by a quick look, right after recording and before any analysis, whether the recording worked at all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _UPDATE_NSYS = "nsys is probably older than the driver: use a newer nsys (nsys -
 
 
 def inspect_recording(recorded: RecordedKinds) -> Remarks:
-    """Return what nsys reports as lost, and what is missing although the program must have done it."""
+    """Return what nsys reports as lost, and which kinds of events are missing although the program made them."""
     remarks = explain_messages(recorded.diagnostics, recorded.helper_diagnostics, has_kernels=recorded.kernels)
     if recorded.launches and not recorded.kernels:
         remarks.append(make_loss("no-kernels", "right-after-recording", update_nsys=_UPDATE_NSYS))

@@ -1,4 +1,4 @@
-"""Compare the ranges of a recording with those of the same program when NVTX alone, or nothing, was recorded."""
+"""Compute what recording costs: compare a recording's ranges with the same program with NVTX only, or unrecorded."""
 
 from __future__ import annotations
 
@@ -14,24 +14,27 @@ from nsysprof.results.checks.recording_cost import HOST_FINDINGS, STEPS, RangeCo
 from nsysprof.results.findings.causes import Findings
 from nsysprof.trace.schema import Int64s
 
-# The begin and the length (ns) of each instance of a range.
+# The start and the duration (ns) of each instance of a range.
 Walls = Mapping[str, list[tuple[int, int]]]
-# Ranges with a smaller part of the time of all instances are left out of the comparison (ns).
+# Ranges whose instances are shorter than this on average (ns) are left out of the comparison.
 _LEAST_NS = 1_000
-# No program has times beyond this; a range without an end lies there too.
+# No program has times beyond this (ns); a range without an end has such an end.
 _FAR_NS = 1 << 61
 
 
 def compare_with_plain(recorded: pd.DataFrame, plain: pd.DataFrame) -> tuple[RangeCost, ...]:
-    """Return what recording costs each range that both runs have, the most time first.
+    """Return what recording costs each range that both runs have, those with the most time first.
 
-    recorded, plain: the ranges as the reader of traces gives them.
+    recorded, plain: the ranges as the reader of traces returns them.
     """
     return compare_walls(_walls(recorded), _walls(plain))
 
 
 def compare_walls(recorded: Walls, plain: Walls) -> tuple[RangeCost, ...]:
-    """Return what recording costs each range, counters folded, that both sides have, the most time first."""
+    """Return what recording costs each range that both sides have, those with the most time first.
+
+    Names that differ only in a counter count as one range.
+    """
     names = list(dict.fromkeys((*recorded, *plain)))
     family = dict(zip(names, name_families(names), strict=True))
     old, new = _folded(plain, family), _folded(recorded, family)
@@ -40,9 +43,11 @@ def compare_walls(recorded: Walls, plain: Walls) -> tuple[RangeCost, ...]:
 
 
 def cost_of(name: str, plain: list[int], recorded: list[int]) -> RangeCost | None:
-    """Return what recording costs one range, by the lengths (ns) of its instances in time; None where one is too short.
+    """Return what recording costs one range; None where its instances are too short to tell.
 
-    The first instance of each side is left out where enough are left.
+    The first instance of each side is left out where enough others are left.
+
+    plain, recorded: the durations of the instances (ns), in order of time.
     """
     before, after = _steady(plain), _steady(recorded)
     if not before or not after or min(sum(before) / len(before), sum(after) / len(after)) < _LEAST_NS:
@@ -52,7 +57,10 @@ def cost_of(name: str, plain: list[int], recorded: list[int]) -> RangeCost | Non
 
 
 def without_distorted(found: Findings, costs: tuple[RangeCost, ...]) -> tuple[Findings, tuple[str, ...]]:
-    """Return the findings without those on the CPU's side of ranges that recording slows, and the codes of these."""
+    """Return the findings that can be trusted, and the codes of the removed ones.
+
+    Those removed are about the host's time in ranges that recording slows.
+    """
     slowed = {cost.range for cost in costs if cost.is_distorted}
     is_out = [
         item.code in HOST_FINDINGS
@@ -64,13 +72,13 @@ def without_distorted(found: Findings, costs: tuple[RangeCost, ...]) -> tuple[Fi
     if not gone:
         return found, ()
     ranked = tuple(replace(item, rank=rank) for rank, item in enumerate(kept, 1))
-    # What was saved together included the others; the rest saves no more than its parts do.
+    # The saving of all findings together included the removed ones. The rest saves no more than the sum of its parts.
     together = min(found.together_ns, sum(item.saving_ns for item in ranked))
     return replace(found, items=ranked, together_ns=together), gone
 
 
 def name_of(name: str, families: set[str]) -> str:
-    """Return the family among `families` to which a name belongs, or the name."""
+    """Return the family among `families` that a name belongs to, or else the name itself."""
     return next((each for each in families if "#" in each and _fits(name, each)), name)
 
 
@@ -81,9 +89,9 @@ def _fits(name: str, family: str) -> bool:
 
 
 def _walls(ranges: pd.DataFrame) -> dict[str, list[tuple[int, int]]]:
-    """Return start and length (ns) of the instances of each name; those without an end are left out.
+    """Return start and duration (ns) of the instances of each name, without those that have no end.
 
-    Where a name has ranges of both styles these are often the same ones, so that push/pop ranges alone count.
+    Where a name has ranges of both styles, these are often the same ones, so only push/pop ranges count.
     """
     of_both = set(ranges["name"][ranges["style"] == "PushPop"]) & set(ranges["name"][ranges["style"] == "StartEnd"])
     if of_both:
@@ -107,5 +115,5 @@ def _folded(walls: Walls, family: dict[str, str]) -> dict[str, list[int]]:
 
 
 def _steady(walls: list[int]) -> list[int]:
-    """Return the instances without the first, which loads and compiles, where enough are left."""
+    """Return the instances without the first one, which loads and compiles, where enough others are left."""
     return walls[1:] if len(walls) > LEAST_INSTANCES else walls

@@ -1,4 +1,4 @@
-"""Compare a recording with what it should hold: its own calls, its graphs, and what was seen from outside."""
+"""Check a recording for completeness: compare it with its own calls and graphs, and with what NVML saw meanwhile."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from nsysprof.notes import Loss, Remark, make_loss, make_note, split_losses
 from nsysprof.results.checks.recording_check import Lost, RecordingCheck, WatchedGpu
 from nsysprof.trace.schema import GRAPH, PID_MASK, Bools, RecordedKinds, Tables
 
-# NVML's share of busy time is coarse: less than this is not held against a recording (s).
+# NVML's share of busy time is coarse. A difference below this (s) is not held against a recording.
 _LEAST_BUSY_S = 1.0
-# A recording that knows of less than this share of what NVML saw is suspicious.
+# A recording with less than this share of the busy time that NVML saw is suspicious.
 _LEAST_SHARE, _LEAST_GAP_S = 0.3, 3.0
-# SMs that were active for less (s) may have run what nsys itself needs.
+# SMs that were active for less than this (s) may have run only what nsys itself needs.
 _LEAST_SAMPLED_S = 0.01
 _SM_ACTIVE = re.compile(r"^SMs? Active")
 _MOST_NAMED = 4
@@ -31,8 +31,8 @@ Found = Iterator[tuple[Lost | None, Remark]]
 def check_recording(tables: Tables, recorded: RecordedKinds, watched: WatchedGpu) -> RecordingCheck:
     """Return what a recording lost.
 
-    recorded: the kinds of events that there are.
-    watched: what was seen of the program while it ran.
+    recorded: the kinds of events in the recording.
+    watched: what was observed from outside while the program ran.
     """
     launches = launch_calls(tables)
     silent = opaque_replays(tables, launches)[1]
@@ -63,7 +63,7 @@ def check_recording(tables: Tables, recorded: RecordedKinds, watched: WatchedGpu
 
 
 def _launches(tables: Tables, launches: Bools, missing: Bools) -> Found:
-    """Yield the notes about launches without kernels, and about processes without any kernel."""
+    """Yield remarks about launches without kernels, and about processes without any kernel."""
     for remark in judge_lost_launches(tables, launches, missing):
         yield (Lost.KERNELS if isinstance(remark, Loss) else None), remark
     calls = tables.calls
@@ -84,7 +84,7 @@ def _replays(tables: Tables) -> Found:
 
 
 def _processes(tables: Tables, watched: WatchedGpu) -> Found:
-    """Yield the processes that had a CUDA context and are not in the trace."""
+    """Yield a remark about processes that had a CUDA context and are not in the trace."""
     if not watched.is_whole:
         return
     recorded = _recorded(tables)
@@ -94,22 +94,22 @@ def _processes(tables: Tables, watched: WatchedGpu) -> Found:
 
 
 def _recorded(tables: Tables) -> tuple[int, ...]:
-    """Return the processes that the trace has calls or work of."""
+    """Return the processes of which the trace has calls or work."""
     pids = set() if tables.calls is None else set((tables.calls.tid_of & PID_MASK).tolist())
     pids |= set(tables.work.pid_of.tolist())
     return tuple(sorted({(int(pid) >> 24) & 0xFFFFFF for pid in pids}))
 
 
 def _busy(tables: Tables, watched: WatchedGpu, *, is_known: bool) -> Found:
-    """Yield what follows from GPUs that worked while the trace has no work, or much less.
+    """Yield remarks about GPUs that were busy while the trace has no work, or much less.
 
-    is_known: whether the trace knows when the GPUs worked.
+    is_known: whether the trace knows when the GPUs were busy.
     """
     if not watched.is_whole or watched.is_shared or not is_known or (watched.busy_s or 0.0) < _LEAST_BUSY_S:
         return
     seen_s, work = watched.busy_s or 0.0, tables.work
     if not len(work):
-        if watched.processes:  # otherwise the work may have been another program's
+        if watched.processes:  # otherwise the work may have belonged to another program
             yield Lost.KERNELS, make_loss("busy-without-work", seen=seen_s)
         return
     device = np.unique(work.device_of, return_inverse=True)[1].astype(np.int16)
@@ -119,7 +119,7 @@ def _busy(tables: Tables, watched: WatchedGpu, *, is_known: bool) -> Found:
 
 
 def _sampled(tables: Tables, watched: WatchedGpu) -> Found:
-    """Yield what follows from sampled counters of SMs that worked while the trace has no work at all."""
+    """Yield a remark where sampled counters show that SMs worked, while the trace has no work at all."""
     metrics = tables.gpu_metrics
     if metrics is None or watched.is_shared or len(tables.work):
         return

@@ -1,4 +1,4 @@
-"""Tabulate what each CUDA stream ran. In a program without ranges, streams and calls say what ran where."""
+"""Make the table of what each CUDA stream ran. It shows the structure of a program that has no ranges."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nsysprof.trace.schema import COPY, FILL, KERNEL, MIGRATION, Int64s, Ints, R
 
 
 def tabulate_streams(tables: Tables) -> pd.DataFrame:
-    """Return the rows of streams.csv: one per stream that ran anything, the busiest first."""
+    """Return the rows of streams.csv: one for each stream that ran anything, the busiest first."""
     work = tables.work
     kept = np.flatnonzero((work.kind_of != MIGRATION)[work.variant]).astype(np.int32)
     if len(kept) == 0:
@@ -53,7 +53,7 @@ def tabulate_streams(tables: Tables) -> pd.DataFrame:
 
 
 def _rows_by_stream(number: Ints, kept: Rows, present: Int64s) -> list[Rows]:
-    """Return the rows of work of each stream that ran any."""
+    """Return the rows of work of each stream that ran any work."""
     if len(present) == 1:
         return [kept]
     order = kept[np.argsort(number[kept], kind="stable")]
@@ -61,12 +61,12 @@ def _rows_by_stream(number: Ints, kept: Rows, present: Int64s) -> list[Rows]:
 
 
 def _threads(tables: Tables, number: Ints, count: int) -> pd.api.extensions.ExtensionArray:
-    """Return how many threads gave work to each stream; unknown where no launch was recorded."""
+    """Return how many threads launched work into each stream; unknown where no launch was recorded."""
     unknown = pd.array([pd.NA] * count, dtype="Int64")
     if tables.calls is None:
         return unknown
     launched = np.flatnonzero(tables.launch >= 0).astype(np.int32)
-    # Work and calls have few variants each: what there is of each pair of them says all.
+    # Work and calls have few variants each, so it suffices to look at each pair of variants once.
     variants = len(tables.calls.variants)
     pair = number[launched].astype(np.int64) * variants + tables.calls.variant[tables.launch[launched]]
     present = pd.unique(pair)

@@ -1,4 +1,4 @@
-"""Summarize the tables of a trace into its Analysis."""
+"""Summarize the tables of a trace into its Analysis: all tables, facts, notes and findings."""
 
 from __future__ import annotations
 
@@ -67,13 +67,15 @@ def summarize(
     unfold: bool = False,
     power: Sequence[GpuEnergy] = (),
 ) -> Analysis:
-    """Count and attribute everything. All counts come from the rows of one table each, never from a join.
+    """Return the analysis of a trace: everything counted and attributed.
 
-    launched_only: leave out what ranges adopted from helper threads or captured into graphs, as NVIDIA does.
-    policy: which attention backends were measured to be the fastest, for the finding attention-backend.
-    stacks: what the program's threads did, which gives findings their lines.
-    unfold: as summarize_ranges takes it.
-    power: what the GPUs' counters of energy said meanwhile.
+    All counts come from the rows of one table each, never from a join.
+
+    launched_only: whether to leave out what ranges adopted from helper threads or captured into graphs, as NVIDIA does.
+    policy: the attention backends that were measured to be the fastest, for the finding attention-backend.
+    stacks: samples of the program's threads, which give findings their lines of code.
+    unfold: see summarize_ranges.
+    power: what the GPUs' energy counters said during the recording.
     """
     # Sorting and gathering release the GIL, so independent parts run in parallel.
     with ThreadPoolExecutor(1, thread_name_prefix="totals") as pool:
@@ -87,7 +89,7 @@ def summarize(
         sampled = live_metrics(tables)
         summary = summarize_ranges(_evidence(tables, found, names, caused, sampled[0], power), unfold=unfold)
     whole = outline(tables, found, totals.result(), sampled, summary.traffic)
-    # Without calls, no work has a range.
+    # Without calls, no work belongs to a range.
     if not whole.is_counted or (tables.calls is None and len(tables.work)):
         _make_work_unknown(summary, knows_launches=bool(whole.totals.launch_count))
     why = _explain(tables, found, policy, stacks) if whole.is_counted and not len(found.replays[1]) else _Explained()
@@ -139,7 +141,7 @@ def _evidence(
 def list_rows(tables: Tables, *, launched_only: bool = False) -> TraceRows:
     """Return the rows of a trace and the notes about it as a whole, without summing up what its ranges hold.
 
-    launched_only: leave unknown which range adopted or captured work.
+    launched_only: whether to leave unknown which range adopted or captured work.
     """
     found = attribute(tables)
     ranges = found.attributed.ranges
@@ -151,7 +153,7 @@ def list_rows(tables: Tables, *, launched_only: bool = False) -> TraceRows:
 
 @dataclass(frozen=True)
 class _Explained:
-    """Where the time went in which the GPU did nothing, what to change, and how long steps took; None is unknown."""
+    """Why the GPU was idle, what to change, and how long steps took. None is unknown."""
 
     ledger: Ledger | None = None
     findings: Findings | None = None
@@ -168,7 +170,10 @@ def _explain(tables: Tables, found: Attribution, policy: PolicyFile | None, stac
 
 
 def _make_work_unknown(summary: RangeSummary, *, knows_launches: bool) -> None:
-    """Empty the columns of ranges that are about work. knows_launches: keep the numbers of launches."""
+    """Empty the columns of ranges that depend on GPU work.
+
+    knows_launches: whether to keep the numbers of launches.
+    """
     launches = ("launch_count", "graph_launch_count", "lost_launch_count") if knows_launches else ()
     gpu = [column.name for column in RANGES.columns if column.of_work and column.name not in launches]
     unknown = pd.array([pd.NA] * len(summary.by_name), dtype="Int64")
@@ -200,7 +205,7 @@ def _coverage(tables: Tables, found: Attribution, caused: CausedWork | None) -> 
 
 
 def _launched_only(tables: Tables, found: Attribution, outside: Ints) -> dict[str, int]:
-    """Return why no range launched these kernels, whether or not one waited for them."""
+    """Return why no range launched these kernels, whether or not a range waited for them."""
     other = attribute_work(
         order_work(tables.launch[outside], tables.calls)["process"], found.attributed.ranges, "PushPop"
     )
@@ -239,7 +244,7 @@ def _memops(work: Work) -> pd.DataFrame:
         return pd.DataFrame(columns=list(MEMOP_COLUMNS))
     rows = pd.DataFrame(
         {
-            # No copy has the kind -1, so fills have a number of their own.
+            # No copy has the kind -1, so it stands for fills.
             "code": np.where(kind == FILL, -1, work.copy_kind)[chosen],
             "duration": work.duration_ns[others][chosen].astype(np.int64),
             "bytes": work.bytes[chosen],

@@ -19,9 +19,10 @@ _KINDS = {KERNEL: "kernel", COPY: "memcpy", FILL: "memset", GRAPH: "graph"}
 def make_timeline(
     tables: Tables, names: Names, ranges: pd.DataFrame, memory: DeviceMemory | None, caused: CausedWork | None = None
 ) -> Timeline:
-    """Return the four tables of Timeline, each computed on its first use.
+    """Return the four tables of a timeline. Each is computed on its first use.
 
-    ranges: in order of start. caused: what they adopted and captured, by their rows.
+    ranges: instances in order of start.
+    caused: the work that ranges adopted and captured, by rows of the work.
     """
     return Timeline(
         lambda: _gpu(tables, names, caused), lambda: _api(tables), lambda: _nvtx(ranges), lambda: _memory(memory)
@@ -34,7 +35,7 @@ def _gpu(tables: Tables, names: Names, caused: CausedWork | None) -> pd.DataFram
     rows = rows[np.argsort(work.start_ns[rows], kind="stable")]
     variant = work.variant[rows]
     kind = work.kind_of[variant]
-    # Kernels and graphs have the numbers of their names, the other kinds the numbers after those.
+    # Kernels and graphs have the numbers of their names; the other kinds have the numbers that follow.
     number = names.numbers(variant).astype(np.int32)
     is_other = (kind == COPY) | (kind == FILL)
     others = rows[is_other] - work.kernels
@@ -72,7 +73,7 @@ def _calls_of(tables: Tables, rows: Ints) -> Ints:
     calls = tables.calls
     if calls is None:
         return np.full(len(rows), -1, dtype=np.int32)
-    place = np.full(len(calls) + 1, -1, dtype=np.int32)  # the last one for work without a call
+    place = np.full(len(calls) + 1, -1, dtype=np.int32)  # the last entry is for work without a call
     place[np.argsort(calls.start_ns, kind="stable")] = np.arange(len(calls), dtype=np.int32)
     found: Ints = place[tables.launch[rows]]
     return found
@@ -85,7 +86,7 @@ def _owners(count: int, caused: CausedWork | None) -> npt.NDArray[np.int32]:
         return owner
     if caused.graph is not None and len(caused.creators[0]):
         instance, node = caused.creators
-        # The range that began last is the innermost one.
+        # The range that began last is the innermost one, so it is written last.
         order = np.argsort(instance, kind="stable")
         innermost = np.full(int(max(node.max(), caused.graph.node.max())) + 1, -1, dtype=np.int32)
         innermost[node[order]] = instance[order]
@@ -96,13 +97,16 @@ def _owners(count: int, caused: CausedWork | None) -> npt.NDArray[np.int32]:
 
 
 def _texts(codes: Ints, texts: list[str]) -> pd.Categorical:
-    """Return `texts` by number, stored as numbers; equal texts become one."""
+    """Return the texts by number, stored as numbers; equal texts become one."""
     number, unique = pd.factorize(np.array(texts, dtype=object))
     return pd.Categorical.from_codes(number[codes], categories=pd.Index(unique, dtype=object))
 
 
 def stream_labels(work: Work) -> list[str]:
-    """Return `stream 7` for each variant, with process, device and context where the number alone is not unique."""
+    """Return a label such as `stream 7` for each variant.
+
+    The label has process, device and context where the number alone is not unique.
+    """
     of_variant = pd.DataFrame(work.streams_of, columns=["global_pid", "device_id", "context_id", "stream_id"])
     streams = of_variant[work.kind_of != MIGRATION].drop_duplicates()
     labels = []

@@ -1,4 +1,4 @@
-"""Describe a trace as a whole: its origin, its devices, how much of everything it has, and notes for the reader."""
+"""Collect the facts about a trace as a whole: its origin, its devices, its totals, and notes for the reader."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ from nsysprof.trace.gpu_metrics_schema import GpuMetrics
 from nsysprof.trace.schema import COPY, FILL, GRAPH, MIGRATION, NULL, Bools, Int64s, Tables, Work
 from nsysprof.units import format_bytes, format_ns
 
-# Migrations that take more than this part of the time that the GPU is busy change what the numbers mean.
+# Migrations that take more than this share of the GPU's busy time change what the numbers mean.
 MANY_MIGRATIONS = 0.05
 
 
 @dataclass(frozen=True)
 class Attribution:
-    """Which call launched what, within which ranges. All counts are based on it."""
+    """Which call launched what, and within which ranges. All counts are based on it."""
 
-    # Calls that launch, judged by their names, and judged by what the GPU did.
+    # Calls that launch, judged by their names, and calls that launch, judged by what the GPU did.
     launches: Bools
     launching: Bools
-    # Both together, because calls outlive lost kernels.
+    # Calls that launch by either of the two, because calls outlive lost kernels.
     launch_calls: LaunchCalls
-    # Calls that replayed graphs with unknown kernels: recorded as wholes, and not recorded at all.
+    # Calls that replayed graphs with unknown kernels: those recorded as wholes, and those not recorded at all.
     replays: tuple[Int64s, Int64s]
     memory: DeviceMemory | None
     attributed: Attributed
-    # How many ranges never ended, and how many were left out as impossible.
+    # How many ranges never ended, and how many were left out because their times are impossible.
     open_ranges: int
     bad_ranges: int
 
 
 @dataclass(frozen=True)
 class Outline:
-    """Facts about a whole trace that its tables do not hold."""
+    """Facts about a whole trace that its tables do not contain."""
 
     trace: TraceInfo
     devices: tuple[Device, ...]
     totals: Totals
-    # Launches without a record of the GPU; None where unknown.
+    # How many launches have no record from the GPU; None where unknown.
     lost: int | None
-    # Whether GPU work is counted: a trace that lost its kernels counts none.
+    # Whether GPU work is counted. The work of a trace that lost its kernels is not.
     is_counted: bool
     # Whether the trace lost its kernels.
     is_lost: bool
@@ -60,7 +60,7 @@ class Outline:
 
 
 def attribute(tables: Tables) -> Attribution:
-    """Return the launches and ranges of a trace."""
+    """Return the launches and the ranges of a trace, and which range each launch belongs to."""
     launches = launch_calls(tables)
     launching = _launching_calls(tables, len(launches))
     replays = opaque_replays(tables, launches)
@@ -116,7 +116,7 @@ def outline(
 
 
 def live_metrics(tables: Tables) -> tuple[GpuMetrics | None, list[Note]]:
-    """Return the sampled counters without those that were not running."""
+    """Return the sampled counters, without those that were not running."""
     metrics, work = tables.gpu_metrics, tables.work
     if metrics is None:
         return None, []
@@ -145,7 +145,7 @@ def _trace_info(tables: Tables) -> TraceInfo:
 
 
 def _migration_notes(totals: Totals) -> list[Note]:
-    """Say what migrations of unified memory add, which belong to no call."""
+    """Return a note on how much migrations of unified memory add, because they belong to no call."""
     if not totals.migration_count:
         return []
     busy, both = totals.gpu_busy_ns, totals.gpu_busy_with_migrations_ns
@@ -182,14 +182,14 @@ def _devices(tables: Tables) -> tuple[Device, ...]:
 def _launching_calls(tables: Tables, calls: int) -> Bools:
     """Return for each call whether it launched a kernel or replayed a graph, by what the GPU did."""
     work, launch = tables.work, tables.launch
-    marked = np.zeros(calls + 1, dtype=bool)  # the last element is for work without a call, whose launch is -1
+    marked = np.zeros(calls + 1, dtype=bool)  # the last entry is for work without a call, whose launch is -1
     marked[launch[: work.kernels]] = True
     marked[launch[work.kernels :][work.kinds(slice(work.kernels, None)) == GRAPH]] = True
     return marked[:calls]
 
 
 def count_totals(tables: Tables, found: Attribution) -> Totals:
-    """Return how much of everything a trace has; None is unknown."""
+    """Return the totals of a trace; None is unknown."""
     silent, launched, memory = found.replays[1], found.launch_calls, found.memory
     work = tables.work
     others = slice(work.kernels, None)
@@ -222,14 +222,14 @@ def count_totals(tables: Tables, found: Attribution) -> Totals:
 
 
 def _unknown_totals(counted: Totals) -> Totals:
-    """Return the totals of a trace whose GPU work is not known; launches come from the calls, if there are any."""
+    """Return the totals of a trace whose GPU work is unknown. Launches come from the calls, if there are any."""
     launches, replays = (counted.launch_count or None), counted.graph_launch_count
     replays = None if launches is None else replays
     return Totals(None, launches, replays, None, None, None, None, None, counted.peak_vram_bytes)
 
 
 def _busy_and_span(work: Work) -> tuple[int, int]:
-    """Return how long devices worked, added over devices, and the time from the first start to the last end; ns.
+    """Return how long devices were busy, added over devices, and the time from first start to last end (ns).
 
     Migrations of unified memory belong to no stream and do not keep a device busy.
     """

@@ -1,1 +1,1 @@
-"""Make the tables of ranges: what each range launched, caused and moved, and when."""
+"""Make the tables of ranges: what each range launched, caused, moved and used, and when it ran."""

@@ -1,4 +1,4 @@
-"""Describe each instance of a range: when it ran, what it launched, and how long the GPU worked on that."""
+"""Make the table of range instances: when each ran, what it launched, and how long the GPU worked on that."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class InstanceWork:
 
     kernel_count: Int64s
     kernel_total_ns: Int64s
-    # The union of its work on each device, added over devices.
+    # The union of its work on each device, added over devices (ns).
     gpu_busy_ns: Int64s
-    # The time between first start and last end of its work on each device in which it was not busy.
+    # The time between first start and last end of its work on each device during which that device was not busy (ns).
     gpu_idle_ns: Int64s
-    # First start and last end of its work on any device; 0 without work.
+    # The first start and the last end of its work on any device (ns); 0 without work.
     first_ns: Int64s
     last_ns: Int64s
 
 
 def portions(segments: Segments) -> Iterator[tuple[Int64s, Ints]]:
-    """Yield (instance, row of work) of every pair, some instances at a time, each of them whole and in order."""
+    """Yield the pairs (instance, row of work) in portions, each of whole instances in order."""
     by_instance = np.argsort(segments.instance, kind="stable")
     instance, low, high = (each[by_instance] for each in (segments.instance, segments.low, segments.high))
     if len(instance) == 0:
@@ -46,7 +46,7 @@ def portions(segments: Segments) -> Iterator[tuple[Int64s, Ints]]:
 
 
 def measure_instances(ordered: dict[str, OrderedWork], segments: dict[str, Segments], instances: int) -> InstanceWork:
-    """Return what each instance launched; work inside several nested instances counts in each."""
+    """Return what each instance launched. Work inside several nested instances counts in each."""
     found = InstanceWork(*(np.zeros(instances, dtype=np.int64) for _ in range(6)))
     found.first_ns[:] = _FAR
     found.last_ns[:] = -_FAR
@@ -65,7 +65,7 @@ def measure_instances(ordered: dict[str, OrderedWork], segments: dict[str, Segme
 
 
 def _measure_device(device: DeviceWork, instance: Int64s, low: Int64s, high: Int64s, found: InstanceWork) -> None:
-    """Add what the stretches of the instances are on one device."""
+    """Add to `found` what the stretches of the instances contain on one device."""
     instances = len(found.first_ns)
     filled = np.flatnonzero(high > low)
     instance, low, high = instance[filled], low[filled], high[filled]
@@ -82,7 +82,7 @@ def _measure_device(device: DeviceWork, instance: Int64s, low: Int64s, high: Int
 
 
 def number_instances(group: Int64s) -> Int64s:
-    """Return the number of each instance among those of its group, from 0 in the order given."""
+    """Return the number of each instance within its group, from 0 in the given order."""
     order = np.argsort(group, kind="stable")
     begins = np.flatnonzero(np.diff(group[order], prepend=-1))
     number = np.zeros(len(group), dtype=np.int64)
@@ -93,9 +93,11 @@ def number_instances(group: Int64s) -> Int64s:
 def tabulate_instances(
     ranges: pd.DataFrame, keys: pd.DataFrame, work: InstanceWork, warm_up: Bools, paths: list[str]
 ) -> pd.DataFrame:
-    """Return one row an instance, the ranges in order of first start and each one's instances by start.
+    """Return one row per instance: ranges in order of their first start, and their instances by start.
 
-    ranges: as in Attributed. keys: names by group. paths: of each instance.
+    ranges: as in Attributed.
+    keys: the names by group.
+    paths: the path of each instance.
     """
     group = ranges["group"].to_numpy(dtype=np.int64)
     start, end = (ranges[column].to_numpy(dtype=np.int64) for column in ("start_ns", "end_ns"))

@@ -1,4 +1,4 @@
-"""Find the innermost range that is open on a thread at a time."""
+"""Find the innermost range that is open on a thread at a given time."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from nsysprof.trace.schema import PID_MASK, Int64s
 
 
 def innermost_ranges(ranges: pd.DataFrame, tid: Int64s, time: Int64s) -> Texts:
-    """Return the innermost range that is open on each thread at each time.
+    """Return the name of the innermost range that is open on each thread at each time.
 
-    Counted ranges (step0, step1) have the name of their family (step#). Where the thread has none, it is the one of
-    another thread of its process: what autograd launches belongs to the range that waits for it.
+    Counted ranges (step0, step1) have the name of their family (step#). If the thread has no open range, it is one of
+    another thread of the same process, because what autograd launches belongs to the range that waits for it.
     """
     code, names = innermost_codes(ranges, tid, time)
     found: Texts = names[code]
@@ -23,7 +23,7 @@ def innermost_ranges(ranges: pd.DataFrame, tid: Int64s, time: Int64s) -> Texts:
 
 
 def innermost_codes(ranges: pd.DataFrame, tid: Int64s, time: Int64s, *, fold: bool = True) -> tuple[Int64s, Texts]:
-    """Return the same as numbers of names, and the names; the last of these is empty, for no range.
+    """Return what innermost_ranges does as numbers of names, and the names. The last name is empty, for no range.
 
     fold: whether counted ranges have the name of their family.
     """
@@ -47,7 +47,10 @@ def innermost_codes(ranges: pd.DataFrame, tid: Int64s, time: Int64s, *, fold: bo
 
 
 def open_ranges(ranges: pd.DataFrame, tid: Int64s, time: Int64s) -> Int64s:
-    """Return the row of the innermost range that is open on each thread at each time, or -1; no other thread counts."""
+    """Return the row of the innermost range that is open on each thread at each time, or -1.
+
+    Other threads do not count.
+    """
     found = np.full(len(time), -1, dtype=np.int64)
     start, end = ranges["start_ns"].to_numpy(np.int64), ranges["end_ns"].to_numpy(np.int64)
     its_ranges = dict(rows_by_key(pd.Series(ranges["global_tid"].to_numpy(np.int64))))
@@ -58,14 +61,14 @@ def open_ranges(ranges: pd.DataFrame, tid: Int64s, time: Int64s) -> Int64s:
 
 
 def _open_at(start: Int64s, end: Int64s, code: Int64s, time: Int64s) -> Int64s:
-    """Return the code of the range that began last of those open at each time, or -1."""
+    """Return the code of the range that began last among those open at each time, or -1."""
     if len(start) == 0:
         return np.full(len(time), -1, dtype=np.int64)
     order = np.argsort(start, kind="stable")
     end = end[order]
     before = _previous_that_ends_later(end)
     at = np.searchsorted(start[order], time, "right") - 1
-    # What is between a range and the one before it that ends later has ended with it.
+    # Ranges between this one and the earlier one that ends later have ended when this one ends.
     closed = np.flatnonzero((at >= 0) & (end[np.maximum(at, 0)] <= time))
     while len(closed):
         at[closed] = before[at[closed]]

@@ -1,4 +1,4 @@
-"""List in which CUDA API calls the threads of each range spent their time."""
+"""Make the table of the CUDA API calls in which the threads of each range spent their time."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from nsysprof.results.column_registry.csv_table import empty_table
 from nsysprof.trace.schema import Calls, Int64s, Ints
 
 _SCOPES = {"PushPop": "thread", "StartEnd": "process"}
-# Each function costs a pass over the ranges. No program calls more functions for a time that matters.
+# The most functions to list. Each costs a pass over the ranges, and no program spends much time in more functions.
 _MOST_FUNCTIONS = 64
 
 
 def range_api_table(evidence: RangeEvidence, families: tuple[pd.DataFrame, Int64s]) -> pd.DataFrame:
-    """Return the rows of range_api.csv, the longest total first. A call inside nested ranges of one name counts once.
+    """Return the rows of range_api.csv, the longest total first.
 
-    families: the names of ranges with their counters folded, and which of them each group has.
+    A call inside nested ranges of one name counts once.
+
+    families: the names of ranges with their counters folded, and the position of each group's name among them.
     """
     calls, ranges = evidence.tables.calls, evidence.attributed.ranges
     if calls is None or len(calls) == 0 or len(ranges) == 0:
@@ -40,7 +42,7 @@ def range_api_table(evidence: RangeEvidence, families: tuple[pd.DataFrame, Int64
     for column in ("range", "style", "domain"):
         table[column] = keys[column].to_numpy(dtype=object)[place]
     share = 100 * table["total_ns"].to_numpy(dtype=np.float64) / np.where(wall > 0, wall, np.nan)[place]
-    # Calls of several threads may take longer than the range.
+    # Calls of several threads may add up to more than the range.
     table["wall_pct"] = np.where((table["style"] == "PushPop").to_numpy(dtype=bool), share, np.nan)
     table = table.sort_values("total_ns", ascending=False, kind="stable").reset_index(drop=True)
     return table[list(RANGE_API.names)]
@@ -57,7 +59,7 @@ def _largest(calls: Calls, number: Int64s, count: int) -> list[int]:
 def _sum_by_family(
     rows: Ints, calls: Calls, ranges: pd.DataFrame, of_instance: Int64s, families: int
 ) -> tuple[Int64s, Int64s, Int64s]:
-    """Return the families that enclose any of these calls, how many each encloses, and their total time (ns)."""
+    """Return the families that enclose any of these calls, how many calls each encloses, and their total time (ns)."""
     ordered = order_work(rows, calls)
     count, total = np.zeros(families, np.int64), np.zeros(families, np.int64)
     for style, scope in _SCOPES.items():

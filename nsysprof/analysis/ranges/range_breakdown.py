@@ -1,4 +1,4 @@
-"""Break the wall time of a range down into parts that add up to it exactly (ns)."""
+"""Split the wall time of each range into parts that add up to it exactly (kernels, copies, fills, graphs, gaps)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,25 @@ from nsysprof.analysis.ranges.instances import portions
 from nsysprof.results.comparison import PARTS
 from nsysprof.trace.schema import COPY, FILL, KERNEL, MIGRATION, Bools, Int64s, Work
 
-# What runs at the same time counts for the first of these: a copy during a kernel costs nothing.
+# Where several kinds run at the same time, the first of these gets the time: a copy during a kernel costs nothing.
 _ORDER = ((KERNEL,), (COPY, MIGRATION), (FILL,))
 
 
 def split_walls(work: Work, attributed: Attributed, adopted: tuple[Int64s, Int64s] | None = None) -> Int64s:
-    """Return for each instance the ns of each of PARTS; (instances, parts).
+    """Return the parts of each instance's wall time in ns, as an array (instances, parts).
 
-    adopted: pairs of an instance and a kernel that it did not launch but waited for, which counts as launched.
+    The parts are:
+    kernels_ns: any kernel that the instance launched ran, on any device.
+    copies_ns: only copies ran.
+    fills_ns: only fills ran.
+    graphs_ns: only graphs ran whose kernels are unknown.
+    gaps_ns: nothing ran, between two of these.
+    before_ns: before the first of these began; the whole instance where none did.
+    after_ns: after the last of these ended.
 
-    Of an instance's wall time: kernels_ns is when any kernel that it launched ran on any device, copies_ns when only
-    copies, fills_ns when only fills, graphs_ns when only graphs whose kernels are unknown, gaps_ns between those,
-    before_ns until the first of them began (all of it where none did), after_ns from the end of the last. Work that
-    runs beyond the range's end is cut there.
+    Work that runs beyond the range's end is cut there.
+
+    adopted: pairs (instance, kernel) that it waited for without launching; these count as launched.
     """
     ranges = attributed.ranges
     begin, end = (ranges[column].to_numpy(dtype=np.int64) for column in ("start_ns", "end_ns"))
@@ -38,7 +44,7 @@ def split_walls(work: Work, attributed: Attributed, adopted: tuple[Int64s, Int64
 
 
 def with_launched(attributed: Attributed, instance: Int64s, row: Int64s) -> tuple[Int64s, Int64s]:
-    """Return the pairs (instance, row of work) and those that the same instances launched, sorted by instance."""
+    """Return these pairs (instance, row of work) together with what the same instances launched, sorted by instance."""
     wanted = np.zeros(len(attributed.ranges), dtype=bool)
     wanted[instance] = True
     segments = attributed.segments["PushPop"]

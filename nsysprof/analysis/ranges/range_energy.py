@@ -1,4 +1,4 @@
-"""Tabulate the energy that each GPU used while the work of each range ran."""
+"""Make the table of the energy that each GPU used while the work of each range ran."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from nsysprof.results.column_registry.csv_table import empty_table
 from nsysprof.results.power_samples import GpuEnergy, RangeEnergy
 from nsysprof.trace.schema import Int64s
 
-# Where the bound is more than this of the energy, the energy is unknown.
+# Where the error bound exceeds this share of the energy, the energy is unknown.
 MOST_ERROR_PCT = 50.0
-TOO_SHORT = "its work is too short for the counter of the board"
-NOT_SAMPLED = "the board was not sampled all the time"
+TOO_SHORT = "its work is too short for the board's energy counter"
+NOT_SAMPLED = "the board was not sampled during all of this time"
 
 
 def energy_table(evidence: RangeEvidence, first_ns: Int64s, last_ns: Int64s) -> pd.DataFrame:
-    """Return the rows of energy.csv: the energy of each GPU that worked, by range; all of its work first.
+    """Return the rows of energy.csv: by range, the energy of each GPU that worked. The first rows are for all work.
 
     first_ns, last_ns: when the work of each instance began and ended.
     """

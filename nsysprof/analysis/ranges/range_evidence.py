@@ -1,4 +1,4 @@
-"""Hold everything from which the tables of ranges are computed, in one object."""
+"""Hold in one object all data from which the tables of ranges are computed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nsysprof.trace.schema import Int64s, Tables, Work
 
 @dataclass(frozen=True)
 class RangeEvidence:
-    """What is known about the ranges of a trace before it is summed up."""
+    """All data about the ranges of a trace before it is summed up."""
 
     tables: Tables
     # The instances of ranges and what each launched.
@@ -29,13 +29,13 @@ class RangeEvidence:
     names: Names
     # Device memory over time; None where it was not recorded.
     memory: DeviceMemory | None
-    # Calls that replayed graphs of unknown kernels: those recorded as wholes, and those not recorded at all.
+    # Calls that replayed graphs with unknown kernels: those recorded as wholes, and those not recorded at all.
     replays: tuple[Int64s, Int64s]
-    # What each API call launched.
+    # What each API call did: launched, replayed, or lost its work.
     launch_calls: LaunchCalls
-    # Sampled DRAM counters; None without any.
+    # Sampled GPU metrics; None where there are none.
     metrics: GpuMetrics | None
-    # What ranges adopted and captured; None where only their own launches are asked for.
+    # What ranges adopted and captured; None where only their own launches are wanted.
     caused: CausedWork | None
     # The energy of GPUs by their number on the machine; empty where it was not sampled.
     power: Mapping[int, GpuEnergy] = field(default_factory=dict)
@@ -57,12 +57,12 @@ class RangeEvidence:
 
     @cached_property
     def listed(self) -> Int64s:
-        """Return the instances in the order of their table: by group, and by start within each."""
+        """Return the instances in the order of their table: by group, and by start within a group."""
         return np.argsort(self.group, kind="stable")
 
     @cached_property
     def adopted(self) -> tuple[Int64s, Int64s] | None:
-        """Return how many kernels each instance adopted, and their total time (ns); None where not asked for."""
+        """Return how many kernels each instance adopted, and their total time (ns); None where not wanted."""
         if self.caused is None:
             return None
         return adopted_of_instances(self.work, self.caused, self.attributed.structure.parent)

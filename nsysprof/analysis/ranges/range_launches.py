@@ -15,7 +15,7 @@ _SCOPES = {"PushPop": "thread", "StartEnd": "process"}
 
 @dataclass(frozen=True)
 class LaunchCalls:
-    """What each API call did: whether it launched, replayed a graph, or launched what is not in the trace."""
+    """For each API call: whether it launched, whether it replayed a graph, and whether its work is missing."""
 
     launches: Bools
     replays: Bools
@@ -24,9 +24,9 @@ class LaunchCalls:
 
 @dataclass(frozen=True)
 class RangeLaunches:
-    """Launches by group of ranges."""
+    """The number of launches by group of ranges."""
 
-    # All launches, graph replays included.
+    # All launches, including graph replays.
     launches: Int64s
     replays: Int64s
     # Launches whose work is not in the trace.
@@ -37,13 +37,13 @@ class RangeLaunches:
 
 
 def count_launches(ranges: pd.DataFrame, groups: int, calls: Calls | None, launched: LaunchCalls) -> RangeLaunches:
-    """Return the launches of each group of `ranges`; a launch inside nested ranges of one group counts once."""
+    """Return the launches of each group of `ranges`. A launch inside nested ranges of one group counts once."""
     group = ranges["group"].to_numpy(dtype=np.int64)
     rows = np.flatnonzero(launched.launches).astype(np.int32)
     counts = np.zeros((3, groups), dtype=np.int64)
     of_instance = np.zeros((2, len(ranges)), dtype=np.int64)
     ordered = order_work(rows, calls)
-    # The launches of a range lie side by side.
+    # The launches of a range are consecutive.
     for style, scope in _SCOPES.items():
         found = attribute_work(ordered[scope], ranges, style)
         if len(found.instance) == 0:

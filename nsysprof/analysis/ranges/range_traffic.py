@@ -1,4 +1,4 @@
-"""Compute DRAM traffic and the use of other units of the GPU while the work of each range ran."""
+"""Compute DRAM traffic, and the use of other units of the GPU, while the work of each range ran."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _measure(evidence: RangeEvidence, first_ns: Int64s, last_ns: Int64s) -> tupl
 
 
 def gpu_use_table(evidence: RangeEvidence, first_ns: Int64s, last_ns: Int64s) -> pd.DataFrame:
-    """Return the rows of gpu_use.csv: the mean use of each sampled unit by range, and of the whole trace first.
+    """Return the rows of gpu_use.csv: the mean use of each sampled unit, for the whole trace and then by range.
 
     first_ns, last_ns: when the work of each instance began and ended.
     """
@@ -65,7 +65,9 @@ def gpu_use_table(evidence: RangeEvidence, first_ns: Int64s, last_ns: Int64s) ->
 def chosen_instances(
     evidence: RangeEvidence, first_ns: Int64s, last_ns: Int64s
 ) -> tuple[pd.DataFrame, tuple[Int64s, Int64s, Int64s], Int64s]:
-    """Return the names of families that have settled work; of each such instance its span and process, and its family.
+    """Return the names of families that have work after the warm-up, and their instances.
+
+    The instances come as span and process of each, and the number of its family.
 
     first_ns, last_ns: when the work of each instance began and ended.
     """
@@ -78,7 +80,7 @@ def chosen_instances(
 
 
 def number_families(evidence: RangeEvidence) -> tuple[pd.DataFrame, Int64s]:
-    """Return the names with their counters folded, by style and domain, and which of them each group has."""
+    """Return the names with counters folded, by style and domain, and the position of each group's name among them."""
     keys = evidence.attributed.keys
     named = pd.DataFrame(
         {
@@ -92,7 +94,10 @@ def number_families(evidence: RangeEvidence) -> tuple[pd.DataFrame, Int64s]:
 
 
 def _settled(evidence: RangeEvidence, number: Int64s) -> Bools:
-    """Return which instances are not warm-up; all of a family that has no others. number: the family of each group."""
+    """Return which instances are not warm-up. A family that has only warm-up keeps all its instances.
+
+    number: the family of each group.
+    """
     steady = ~evidence.attributed.structure.warm_up
     family = number[evidence.group]
     has_steady = np.bincount(family, weights=steady, minlength=int(number.max(initial=0)) + 1) > 0
@@ -101,7 +106,7 @@ def _settled(evidence: RangeEvidence, number: Int64s) -> Bools:
 
 
 def _use_rows(keys: pd.DataFrame, found: list[UnitUse]) -> pd.DataFrame:
-    """Return a row for each range and unit whose use is known, the units of a range together."""
+    """Return one row for each range and each unit whose use is known; the units of a range are together."""
     rows = pd.concat([
         keys.assign(place=np.arange(len(keys)), unit=unit, metric=each.metric, mean_pct=each.mean_pct,
                     error_pct=each.error_pct, sampled_ns=each.sampled_ns)
@@ -112,7 +117,7 @@ def _use_rows(keys: pd.DataFrame, found: list[UnitUse]) -> pd.DataFrame:
 
 
 def _spans(evidence: RangeEvidence, first_ns: Int64s, last_ns: Int64s) -> tuple[Int64s, Int64s]:
-    """Return when the work of each instance began and ended, with what it adopted from helper threads."""
+    """Return when the work of each instance began and ended, including what it adopted from helper threads."""
     if evidence.caused is None:
         return first_ns, last_ns
     owner, row = evidence.caused.all_adopted_pairs(evidence.attributed.structure.parent)

@@ -1,4 +1,4 @@
-"""Arrange ranges as a tree: one row per path of names from the outermost range, with counters in names folded."""
+"""Make the tree of ranges: one row per path of names from the outermost range, with counters in names folded."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def tabulate_tree(
     captured: pd.DataFrame | None,
     unknown: Bools,
 ) -> pd.DataFrame:
-    """Return one row a place of the tree, parents before their children.
+    """Return one row for each place in the tree, parents before their children.
 
-    Siblings with work of the GPU go first, then those with the most wall time.
+    Siblings with GPU work come first, then those with the most wall time.
 
-    instances: of each range instance what the columns of its place add up; None is unknown. captured: group (of the
-    place), instances and total_ns of captured kernels; None is unknown.
-    unknown: of each place, whether its kernels are.
+    instances: for each range instance, the values that its place sums up; None is unknown.
+    captured: group (of the place), instances and total_ns of captured kernels; None is unknown.
+    unknown: for each place, whether its kernels are unknown.
     """
     paths, places = structure.folded, len(structure.folded.texts)
     place = paths.of_instance
@@ -63,7 +63,7 @@ def tabulate_tree(
 def _walk(parent: Int64s, works: Bools, wall_ns: Int64s) -> tuple[list[int], Int64s]:
     """Return the places in the order of a walk from the roots, and the depth of each place.
 
-    Of siblings, those with work of the GPU go first, then those with the most wall time.
+    Siblings with GPU work come first, then those with the most wall time.
     """
     children: dict[int, list[int]] = {}
     for row in np.lexsort((-wall_ns, ~works)).tolist():

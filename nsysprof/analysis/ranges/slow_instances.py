@@ -1,4 +1,4 @@
-"""Find instances that took unusually long, and how they differed from the median instance."""
+"""Find range instances that took unusually long, and explain each by comparing it with the median instance."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from nsysprof.trace.schema import Calls, Int64s, Tables
 from nsysprof.units import format_ns
 
 _LEAST_STEADY = 8
-# An instance is slow if it took this many times the median, and more than the scatter of the others explains.
+# An instance is slow if it took this many times the median, and longer than the variation of the others explains.
 _LEAST_RATIO = 1.25
 _MOST = 5
-# A difference is reported if it explains this share of the additional time.
+# A difference is reported if it explains at least this share of the additional time.
 _SHARE = 0.25
 
 
@@ -30,21 +30,21 @@ _SHARE = 0.25
 class SlowInstance:
     """A range instance that took unusually long."""
 
-    # The row of the instance.
+    # The row of the slow instance.
     row: int
     wall_ns: int
-    # The median of its series.
+    # The median wall time of its series (ns).
     median_ns: int
-    # What was different, in words.
+    # What differed from the median instance, in words.
     because: str
 
 
 def find_slow_instances(
     tables: Tables, ranges: pd.DataFrame, structure: RangeStructure, kernel_count: Int64s, kernel_total_ns: Int64s
 ) -> list[SlowInstance]:
-    """Return the slow instances that took the most time too long, without those inside another slow one.
+    """Return the slow instances with the most additional time, without those inside another slow one.
 
-    kernel_count, kernel_total_ns: of each instance, adopted kernels included.
+    kernel_count, kernel_total_ns: the kernels of each instance, including adopted ones.
     """
     wall = (ranges["end_ns"] - ranges["start_ns"]).to_numpy(dtype=np.int64)
     reference = _references(ranges, structure, wall)
@@ -103,7 +103,7 @@ class _Facts:
         self._calls: dict[int, Int64s] = {}
 
     def differences(self, row: int, median: int) -> str:
-        """Return what was different from the median instance, largest first."""
+        """Return what differed from the median instance, the largest difference first."""
         longer = int(self.wall[row] - self.wall[median])
         said: list[tuple[int, str]] = []
         inside = [self._children(each) for each in (row, median)]
@@ -118,7 +118,7 @@ class _Facts:
         called = [sum(total for _, total in its.values()) for its in calls]
         outside = int(self.wall[row]) - called[0], int(self.wall[median]) - called[1]
         more = outside[0] - outside[1]
-        said.append((more, f"its thread was outside CUDA calls for {format_ns(more)} longer"))
+        said.append((more, f"its thread was outside CUDA calls {format_ns(more)} longer"))
         kernels = int(self.kernel_total_ns[row] - self.kernel_total_ns[median])
         said.append((kernels, f"its kernels took {format_ns(kernels)} longer"))
         chosen = [text for amount, text in sorted(said, key=lambda each: -each[0]) if amount >= _SHARE * longer][:3]
@@ -127,7 +127,7 @@ class _Facts:
         return "; ".join(chosen) or "nothing that was recorded differs"
 
     def _children(self, row: int) -> dict[str, int]:
-        """Return the wall time of the ranges right inside one, by family."""
+        """Return the wall time of the ranges directly inside one, by family."""
         found: dict[str, int] = {}
         for child in np.flatnonzero(self.structure.parent == row).tolist():
             name = self.structure.families[self.group[child]]
@@ -135,7 +135,7 @@ class _Facts:
         return found
 
     def _api(self, row: int) -> dict[str, tuple[int, int]]:
-        """Return count and total time of the CUDA calls of the range's thread within it, by name."""
+        """Return number and total time of the CUDA calls of the range's thread within it, by name."""
         calls = self.tables.calls
         if calls is None:
             return {}
@@ -158,7 +158,7 @@ class _Facts:
 
 
 def describe_slow(found: Sequence[SlowInstance], labels: Sequence[str]) -> str:
-    """Return one sentence for each, with its time, its median time, and what was different."""
+    """Return one sentence for each slow instance: its time, its median time, and what was different."""
     return " ".join(
         f"{label} took {format_ns(each.wall_ns)} instead of {format_ns(each.median_ns)}: {each.because}."
         for each, label in zip(found, labels, strict=True)
@@ -166,7 +166,7 @@ def describe_slow(found: Sequence[SlowInstance], labels: Sequence[str]) -> str:
 
 
 def mark_slow_instances(instances: pd.DataFrame, evidence: RangeEvidence, each: InstanceWork) -> tuple[Note, ...]:
-    """Write why instances are slow into their table, and return a note on them; none where no instance is slow."""
+    """Write into the table why instances are slow, and return a note about them; no note where none is slow."""
     structure, group = evidence.attributed.structure, evidence.group
     counts = each.kernel_count, each.kernel_total_ns
     if evidence.adopted is not None:

@@ -1,4 +1,4 @@
-"""Summarize ranges by name: what each launched, how long it ran, how much memory its process held."""
+"""Summarize ranges by name: what each launched, how long it ran, and how much memory its process held."""
 
 from __future__ import annotations
 
@@ -37,36 +37,36 @@ _THREADS = 2
 
 @dataclass(frozen=True)
 class RangeSummary:
-    """The tables of ranges."""
+    """The tables of ranges, and notes about them."""
 
     # One row per (range, style, domain), with RANGE_COLUMNS.
     by_name: pd.DataFrame
-    # RANGE_INSTANCE_COLUMNS.
+    # One row per instance, with RANGE_INSTANCE_COLUMNS.
     instances: pd.DataFrame
-    # RANGE_KERNEL_COLUMNS.
+    # One row per range and kernel, with RANGE_KERNEL_COLUMNS.
     kernels: pd.DataFrame
     # Kernels that ranges adopted or captured, with CAUSED_KERNEL_COLUMNS.
     caused: pd.DataFrame
-    # RANGE_TREE_COLUMNS.
+    # One row per place in the tree, with RANGE_TREE_COLUMNS.
     tree: pd.DataFrame
     # Notes on slow instances.
     slow: tuple[Note, ...]
     # The traffic of the ranges that have work; None without DRAM counters.
     traffic: DramTraffic | None
-    # The rows of gpu_use.csv, of range_api.csv and of energy.csv.
+    # The rows of gpu_use.csv, range_api.csv and energy.csv.
     gpu_use: pd.DataFrame
     range_api: pd.DataFrame
     energy: pd.DataFrame
 
 
 def summarize_ranges(evidence: RangeEvidence, *, unfold: bool = False) -> RangeSummary:
-    """Sum up what each (range, style, domain) launched and caused, and what DRAM moved meanwhile.
+    """Sum up what each (range, style, domain) launched and caused, and the DRAM traffic meanwhile.
 
     projected_ns is the time from the first start to the last end of the GPU work, added over instances, as in nsys'
     nvtx_gpu_proj_sum. The exclusive columns count what no inner push/pop range of the same thread launched; start/end
     ranges do not nest and have no such columns.
 
-    unfold: whether the tree has a place for each name of a counted family (step0, step1), and not one for all (step#).
+    unfold: whether the tree has a place for each name of a counted family (step0, step1) instead of one place (step#).
     """
     attributed = evidence.attributed
     ranges = attributed.ranges
@@ -110,7 +110,7 @@ def summarize_ranges(evidence: RangeEvidence, *, unfold: bool = False) -> RangeS
 def _tabulate(
     evidence: RangeEvidence, work: LaunchedWork, each: InstanceWork, launches: RangeLaunches, wall: Int64s
 ) -> pd.DataFrame:
-    """Return the columns of what ranges launched themselves, and of their time."""
+    """Return the columns about what ranges launched themselves, and about their time."""
     keys, group, groups = evidence.attributed.keys, evidence.group, evidence.groups
     exclusive = count_exclusive(evidence, work.sums)
     numbers = {
@@ -130,11 +130,12 @@ def _tabulate(
 
 
 def _describe(table: pd.DataFrame, evidence: RangeEvidence, wall: Int64s) -> None:
-    """Write the columns that say where the ranges are and how they settled."""
+    """Write the columns that say where the ranges are and how long their warm-up is."""
     structure, group, groups = evidence.attributed.structure, evidence.group, len(table)
     paths = describe_places(structure.paths, group, wall, groups)
     folded = describe_places(structure.folded, group, wall, groups)
-    # `step# > forward` says more than four of a hundred steps, but a family's own row keeps its number.
+    # A path such as `step# > forward` says more than four paths of a hundred steps. A family's own row keeps its
+    # number.
     table["path"] = [few if " | " in many else many for many, few in zip(paths, folded, strict=True)]
     table["family"] = structure.families
     table["warmup_instances"] = pd.array(np.bincount(group[structure.warm_up], minlength=groups), dtype="Int64")
@@ -152,7 +153,7 @@ def _tabulate_instances(evidence: RangeEvidence, each: InstanceWork) -> pd.DataF
 def _tabulate_tree(
     evidence: RangeEvidence, each: InstanceWork, opaque: Bools, lost: Bools, *, unfold: bool
 ) -> pd.DataFrame:
-    """Return the tree; a place is unknown where an instance is opaque, or where all of its kernels were lost."""
+    """Return the tree. A place is unknown where one of its instances is opaque, or where all its kernels were lost."""
     attributed, structure = evidence.attributed, evidence.attributed.structure
     if unfold:
         structure = replace(structure, folded=structure.paths, families=attributed.keys["name"].tolist())
@@ -175,7 +176,7 @@ def _tabulate_tree(
 
 
 def _peaks(evidence: RangeEvidence) -> pd.Series:
-    """Return the most device memory in use during each group's instances; unknown where it was not recorded."""
+    """Return the most device memory (bytes) in use during each group's instances; unknown where it was not recorded."""
     memory: DeviceMemory | None = evidence.memory
     if memory is None:
         return pd.Series([pd.NA] * evidence.groups, dtype="Int64")

@@ -1,6 +1,6 @@
-"""Turn the steady part of a trace into a graph: calls by thread, the work they issued, and who waited for whom.
+"""Turn the steady part of a trace into a graph: calls by thread, the work they issued, and what waited for what.
 
-Every time is kept relative to what it followed, so a replay of the unchanged graph gives the recorded times.
+Every time is stored relative to what it followed, so a replay of the unchanged graph gives the recorded times.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from nsysprof.trace.schema import MIGRATION, PID_MASK, Bools, Int64s, Ints, Tabl
 
 # If a thread makes no call for longer than this, another thread may have worked for it meanwhile.
 _HAND_OVER_NS = 50_000
-# Work that starts later than this after what it is known to have followed waited for something else.
+# Work that starts later than this (ns) after everything that it is known to follow waited for something else.
 _UNEXPLAINED_NS = 3_000
 _ENDED_JUST_BEFORE_NS = 20_000
-# The time that a synchronising call itself takes.
+# The time that a synchronising call itself takes (ns).
 _OWN_COST_NS = 2_000
-# Events in a graph of steps, which are alike. Without steps the whole trace is looked at, and large ones take long to
-# read anyway.
+# The most events in a graph. Steps are alike, so few of them suffice. Without steps, the whole trace is used; large
+# traces take long to read anyway.
 _MOST_EVENTS, _MOST_EVENTS_OF_WHOLE = 40_000, 400_000
 _LARGE = 1_000_000
-# Steps whose numbers of calls differ by no more than this part do the same; of these so many are enough.
+# Steps do the same if their numbers of calls differ by no more than this share; this many of them suffice.
 _ALIKE = 0.02
 _LEAST_STEPS = 4
 _NONE = -1
@@ -34,43 +34,43 @@ _NONE = -1
 
 @dataclass(frozen=True)
 class ExecutionGraph:
-    """Calls in order of their starts, and work in the order in which calls issued it."""
+    """Calls in order of their starts, and work in the order in which the calls issued it."""
 
-    # How many steps there are. Of several, the first only sets the scene: its calls are the first `first_calls`, and
-    # recorded_ns and busy_ns begin when its work is done.
+    # How many steps there are. If there are several, the first only prepares the state: its calls are the first
+    # `first_calls`, and recorded_ns and busy_ns begin when its work is done.
     steps: int
     first_calls: int
     # When the first step began.
     begin_ns: int
 
-    # The calls. Row in Tables.calls.
+    # Facts about each call. Its row in Tables.calls.
     row: Int64s
-    # The call that it came after, on its thread or on the one that handed over, or -1.
+    # The call that it came after, on its own thread or on the thread that handed over to it; or -1.
     follows: Int64s
-    # Its predecessor on its own thread where that is another call, or -1.
+    # Its predecessor on its own thread, where that is a different call; or -1.
     also_after: Int64s
-    # The time since `follows` ended, or since the begin.
+    # The time (ns) since the end of `follows`, or since the begin of the graph.
     gap_ns: Int64s
-    # Its duration without waiting.
+    # Its duration without waiting (ns).
     cost_ns: Int64s
-    # The work whose end ended the call, or -1, and the time from that end to the call's own.
+    # The work whose end let the call return (or -1), and the time from that end to the end of the call (ns).
     waits_for: Int64s
     return_ns: Int64s
-    # Where its work begins in the list of work; one more entry at the end.
+    # The position of its first work in the list of work; the array has one more entry for the end.
     first_work: Int64s
 
-    # The work. Row in Tables.work, and number of the stream.
+    # Facts about each piece of work. Its row in Tables.work, and the number of its stream.
     work_row: Int64s
     stream: Int64s
-    # The least time by which it starts after the start of its call, after the end of the work before it in its stream,
-    # and after the end of `other` (work, or -1).
+    # The least time (ns) between its start and three other times: the start of its call, the end of the work before it
+    # in its stream, and the end of `other` (a piece of work, or -1).
     issue_ns: Int64s
     stream_ns: Int64s
     other_ns: Int64s
     other: Int64s
     duration_ns: Int64s
 
-    # When each stream was done with earlier work, since the begin.
+    # When each stream had finished earlier work (ns since the begin).
     stream_free_ns: Int64s
     recorded_ns: int
     busy_ns: int
@@ -98,8 +98,8 @@ def build_graph(tables: Tables, launch: Ints, classes: CallClasses, steps: Steps
 def _window(steps: Steps, start: Int64s, tables: Tables, launch: Ints) -> tuple[int, int, int, int]:
     """Return the low and high position of the calls to replay, the number of their steps, and when these begin.
 
-    Of steps that do the same, the consecutive ones that took the least time are chosen, because other activity on the
-    machine disturbed them least.
+    Among steps that do the same, the consecutive ones that took the least time are chosen, because other activity on
+    the machine disturbed them least.
     """
     is_whole = not steps.are_known or len(tables.work) >= _LARGE
     most = _MOST_EVENTS_OF_WHOLE if is_whole else _MOST_EVENTS
@@ -131,7 +131,7 @@ def _calls_of_work(tables: Tables, launch: Ints, start: Int64s) -> tuple[int, in
 
 
 def _top_level(start: Int64s, end: Int64s, tid: Int64s) -> Int64s:
-    """Return the positions of the calls that are not made by another call."""
+    """Return the positions of the calls that were not made inside another call."""
     kept = np.zeros(len(start), dtype=np.bool_)
     for thread in np.unique(tid).tolist():
         mine = np.flatnonzero(tid == thread)
@@ -186,12 +186,12 @@ def _busy(times: _Times, begin: int) -> int:
 
 
 def count_periods(graph: ExecutionGraph) -> int:
-    """Return how many steps recorded_ns and replays of the graph are the time of."""
+    """Return how many steps recorded_ns and replays of the graph last."""
     return graph.steps - 1 if graph.first_calls else graph.steps
 
 
 def _order_calls(start: Int64s, end: Int64s, tid: Int64s) -> tuple[Int64s, Int64s]:
-    """Return what each call came after: its predecessor on its thread, or a call of another thread that handed over."""
+    """Return what each call came after: its predecessor on its thread, or a call of a thread that handed over to it."""
     follows = np.full(len(start), _NONE, dtype=np.int64)
     also = np.full(len(start), _NONE, dtype=np.int64)
     for thread in np.unique(tid).tolist():
@@ -209,7 +209,7 @@ def _order_calls(start: Int64s, end: Int64s, tid: Int64s) -> tuple[Int64s, Int64
 
 
 def _issued(tables: Tables, launch: Ints, rows: Int64s) -> tuple[Int64s, Int64s]:
-    """Return the work that these calls issued, by call and start, and the position of its call."""
+    """Return the work that these calls issued, ordered by call and start, and the position of each one's call."""
     calls, work = tables.calls, tables.work
     assert calls is not None
     place = np.full(len(calls) + 1, _NONE, dtype=np.int64)
@@ -223,7 +223,10 @@ def _issued(tables: Tables, launch: Ints, rows: Int64s) -> tuple[Int64s, Int64s]
 def _place_work(
     times: _Times, call_start: Int64s, stream: Int64s, streams: int, begin: int
 ) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
-    """Return how long each piece of work starts after its call, its stream's work before, and another stream's work."""
+    """Return how long after three events each piece of work starts.
+
+    The events are its call, the work before it in its stream, and work of another stream.
+    """
     start, end = times.start, times.end
     before = np.full(len(start), np.iinfo(np.int64).min // 2, dtype=np.int64)
     free = np.full(streams, np.iinfo(np.int64).min // 2, dtype=np.int64)
@@ -252,7 +255,7 @@ def _place_work(
 
 
 def _latest_of_others(times: _Times, stream: Int64s, streams: int, rows: Int64s) -> Int64s:
-    """Return, for each row, the last work of another stream that was issued and ended before it began, or -1."""
+    """Return for each row the last work of another stream that was issued and ended before it began, or -1."""
     found = np.full(len(rows), _NONE, dtype=np.int64)
     best = np.full(len(rows), np.iinfo(np.int64).min)
     for number in range(streams):
@@ -269,7 +272,7 @@ def _latest_of_others(times: _Times, stream: Int64s, streams: int, rows: Int64s)
 
 
 def _least(values: Int64s, usual: int) -> int:
-    """Return the least time that something takes: the first decile, but at most four times what is usual."""
+    """Return the shortest time that something takes: the first decile, but at most four times the usual time."""
     return min(int(np.percentile(values, 10)), 4 * usual) if len(values) else usual
 
 
@@ -277,12 +280,15 @@ def _waits(
     start: Int64s, end: Int64s, classes: CallClasses, rows: Int64s, first_work: Int64s, times: _Times,
     stream: Int64s, streams: int,
 ) -> tuple[Int64s, Int64s, Int64s]:  # fmt: skip
-    """Return, for each call, the work whose end ended it, the time from there to its return, and its own cost."""
+    """Return for each call the work whose end let it return, the time from there to its end, and its own cost.
+
+    The work is -1 where the call did not wait.
+    """
     waits_for = np.full(len(start), _NONE, dtype=np.int64)
     may_wait = classes.is_wait[rows] | classes.is_blocking_copy[rows] | np.isin(classes.of[rows], (MEMORY, COPIES))
     cost = end - start
     return_ns = np.zeros(len(start), dtype=np.int64)
-    # The last end of what had been issued, by its latest end not after the call's own.
+    # The last end, not after the call's own, among the work that had been issued.
     latest = np.full(streams, _NONE, dtype=np.int64)
     chosen = np.flatnonzero(may_wait).tolist()
     done = 0
@@ -308,7 +314,7 @@ def _waits(
 def _full_queues(
     start: Int64s, end: Int64s, is_launch: Bools, first_work: Int64s, times: _Times
 ) -> tuple[Int64s, Int64s]:
-    """Return the launches that waited for room in the queue of the GPU, and the work whose end let each go on."""
+    """Return the launches that waited for room in the GPU's queue, and the work whose end let each go on."""
     order = np.argsort(times.end, kind="stable")
     ends = times.end[order]
     slow = find_full_queues(start, end, is_launch, first_work[:-1], ends)

@@ -1,4 +1,4 @@
-"""Replay an execution graph, unchanged or changed, to see how long the steps would take."""
+"""Replay an execution graph, unchanged or with changes, to compute how long the steps would take."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from nsysprof.analysis.replay.execution_graph import ExecutionGraph
 from nsysprof.arrays import compile_function
 from nsysprof.trace.schema import Bools, Int64s
 
-# With fewer events than this, Python is finished before a compiler has started.
+# With fewer events than this, plain Python finishes before a compiler would have started.
 _COMPILED_EVENTS = 100_000
 _FAR_NS = 1 << 60
 
 
 @dataclass(frozen=True)
 class ReplayChange:
-    """What is different in a replay, by the calls and the work of a graph."""
+    """The times and the waits of a replay, which may differ from those recorded."""
 
-    # Host time before each call.
+    # The host time before each call (ns).
     gap_ns: Int64s
-    # Own time of each call.
+    # The own time of each call (ns).
     cost_ns: Int64s
     # Whether each call waits for the GPU.
     waits: Bools
-    # The duration of each piece of work.
+    # The duration of each piece of work (ns).
     duration_ns: Int64s
-    # Whether work waits for other streams.
+    # Whether each piece of work waits for other streams.
     needs_other: Bools
 
 
 def no_change(graph: ExecutionGraph) -> ReplayChange:
-    """Return the graph as it was recorded."""
+    """Return the values of the graph as it was recorded."""
     return ReplayChange(graph.gap_ns, graph.cost_ns, graph.waits_for >= 0, graph.duration_ns, graph.other >= 0)
 
 
 def combine(first: ReplayChange, second: ReplayChange) -> ReplayChange:
-    """Return both changes at once: of every time the shorter one, and no wait that either does without."""
+    """Return both changes together: the shorter of each two times, and only waits that both keep."""
     return ReplayChange(
         np.minimum(first.gap_ns, second.gap_ns),
         np.minimum(first.cost_ns, second.cost_ns),
@@ -52,10 +52,10 @@ def combine(first: ReplayChange, second: ReplayChange) -> ReplayChange:
 
 
 def replay(graph: ExecutionGraph, change: ReplayChange | None = None) -> int:
-    """Return how long the steps of the graph take together, without the first of several, ns."""
+    """Return how long the steps of the graph take together (ns). If there are several, the first is not included."""
     change = no_change(graph) if change is None else change
     waits_for = np.where(change.waits, graph.waits_for, -1)
-    # Work that is gone does not even keep its stream waiting for it to begin.
+    # Removed work does not even make its stream wait for it to begin.
     gone = (change.duration_ns == 0) & (graph.duration_ns > 0)
     other = np.where(change.needs_other & ~gone, graph.other, -1)
     issue, after_stream = np.where(gone, -_FAR_NS, graph.issue_ns), np.where(gone, 0, graph.stream_ns)
@@ -79,7 +79,7 @@ def _run(
     follows: Any, also_after: Any, gap: Any, cost: Any, waits_for: Any, returns: Any, first_work: Any, stream: Any,
     issue: Any, after_stream: Any, after_other: Any, other: Any, duration: Any, free: Any, first_calls: Any,
 ) -> int:  # fmt: skip
-    """Go through the calls in order. What a call or its work follows has always been handled before."""
+    """Go through the calls in order. Whatever a call or its work follows has been handled before it."""
     ended = [0] * len(gap)
     finished = [0] * len(duration)
     last = since = 0
@@ -108,7 +108,7 @@ def _run(
 
 
 def without(change: ReplayChange, calls: Bools, graph: ExecutionGraph) -> ReplayChange:
-    """Return the change with these calls gone: they take no time, wait for nothing, and their work is none."""
+    """Return the change without these calls: they take no time, wait for nothing, and issue no work."""
     work = np.repeat(calls, np.diff(graph.first_work))
     return replace(
         change,

@@ -1,4 +1,4 @@
-"""Evaluate a bench: one row per cell, what it reaches of the device, and which backend is faster on equal work."""
+"""Evaluate a bench: one row per cell, its share of the device's peak, and which backend is faster on equal work."""
 
 from __future__ import annotations
 
@@ -41,10 +41,11 @@ class BenchResults:
 
     # One row per cell; docs/files.md lists its columns.
     table: pd.DataFrame
-    # What 95 % of pairs of the same code differ by at most, in percent, and from how many pairs. No verdict uses it.
+    # The noise floor: 95 % of pairs of the same code differ by less than this (percent), and the number of pairs. No
+    # verdict uses it.
     floor_pct: float | None
     floor_pairs: int
-    # What a reader must know.
+    # Notes for the reader.
     notes: tuple[Note, ...]
 
 
@@ -60,7 +61,7 @@ def summarize_bench(
 ) -> BenchResults:
     """Return the statistics and the verdict of every cell.
 
-    copies: how many cells in a row are the same case (`bench --self-check`), which are not ranked.
+    copies: how many consecutive cells are the same case (`bench --self-check`). Copies are not ranked.
     flush: whether the caches were emptied before each sample.
     """
     by_cell: list[list[Block]] = [[] for _ in cells]
@@ -84,7 +85,7 @@ def summarize_bench(
 
 
 def same_code(medians: Sequence[Floats], copies: int) -> list[tuple[Floats, Floats]]:
-    """Return pairs of the same code measured twice: copies of a case where there are any, else halves of each cell."""
+    """Return pairs of measurements of the same code: copies of a case where there are any, else halves of each cell."""
     if copies == 1:
         return [halves(values) for values in medians if len(values) >= LEAST_BLOCKS]
     firsts = [first for case in range(0, len(medians), copies) for first in range(case, case + copies - 1, 2)]
@@ -93,18 +94,18 @@ def same_code(medians: Sequence[Floats], copies: int) -> list[tuple[Floats, Floa
 
 @dataclass(frozen=True)
 class SelfCheck:
-    """What the verdicts say about the same code measured twice: every difference is a false alarm."""
+    """How often the verdicts distinguish two measurements of the same code. Every difference is a false alarm."""
 
     pairs: int
-    # Pairs whose p is below alpha. Each pair is a shape of its own, so nothing is corrected.
+    # How many pairs have p below alpha. Each pair is a shape of its own, so p is not corrected.
     alarms: int
-    # Pairs that are shown to be the same within the margin.
+    # How many pairs are shown to be the same within the margin.
     same: int
     floor_pct: float | None
 
 
 def check_self(blocks: Sequence[Block], cells: int, copies: int) -> SelfCheck:
-    """Return how often copies of a case are told apart."""
+    """Return how often copies of a case are found to differ."""
     own = [[block for block in blocks if block.cell == cell] for cell in range(cells)]
     turns = [turns_of(each) for each in own]
     firsts = [first for case in range(0, cells, copies) for first in range(case, case + copies - 1, 2)]
@@ -120,7 +121,7 @@ def _row(
     case: Case, name: str, blocks: Sequence[Block], ceilings: Mapping[str, Any], peak: Peak | None, prior: Prior
 ) -> dict[str, Any]:
     shape = row_of_case(case)
-    for later in ("kv_heads", "kv_seq", "mask", "layout"):  # results.csv has them last
+    for later in ("kv_heads", "kv_seq", "mask", "layout"):  # these columns are the last ones of results.csv
         shape[later] = shape.pop(later)
     status, reason = _status(blocks)
     latency = summarize_latency(blocks, prior)
@@ -152,7 +153,7 @@ def _good(blocks: Sequence[Block]) -> list[Block]:
 
 
 def _throttled(block: Block) -> int:
-    """Return how many of the samples that count were taken while the GPU was throttled."""
+    """Return how many of the counted samples were taken while the GPU was throttled."""
     first = dropped_samples(len(block.values_ns))
     return sum(index >= first for index in block.throttled)
 
@@ -164,7 +165,10 @@ _LATENCY = (
 
 
 def _status(blocks: Sequence[Block]) -> tuple[str, str]:
-    """Return the status of a cell and its reason. A cell that failed anywhere is not ok, and says how often."""
+    """Return the status of a cell and its reason.
+
+    A cell that failed in any process is not ok, and the reason says how often it failed.
+    """
     failed = [block for block in blocks if block.status != OK]
     if not blocks:
         return "not_run", ""
@@ -181,7 +185,7 @@ def _status(blocks: Sequence[Block]) -> tuple[str, str]:
 def _reached(
     case: Case, median_ns: float | None, ceilings: Mapping[str, Any], peak: Peak | None
 ) -> dict[str, float | None]:
-    """Return FLOP/s and bytes/s by formula, and their share of the ceilings and of the datasheet."""
+    """Return FLOP/s and bytes/s by formula, and their share of the measured ceilings and of the datasheet's peak."""
     flops, moved = attention_flops(case), least_bytes(case)
     rates = (flops / median_ns * 1e9, moved / median_ns * 1e9) if median_ns else (None, None)
     measured = (ceilings.get("flops") or {}).get(case.dtype), ceilings.get("bytes_per_s")
@@ -203,7 +207,10 @@ def _percent(rate: float | None, whole: float | None) -> float | None:
 
 
 def _rank(rows: list[dict[str, Any]], turns: Sequence[Turns], medians: Sequence[Floats]) -> None:
-    """Give each cell its place among equal work and its verdict against the fastest. A cell that failed has neither."""
+    """Write each cell's rank among cells with equal work, and its verdict against the fastest.
+
+    Failed cells get neither.
+    """
     groups: dict[tuple[Any, ...], list[int]] = {}
     for index, row in enumerate(rows):
         if row["status"] == OK:
@@ -232,7 +239,7 @@ def _set_goals(rows: list[dict[str, Any]], floor_pct: float | None) -> None:
 
 
 def _doubted(verdict: str, best: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """Return the verdict, or `inconclusive` where one of the two was throttled more, and that may have made it."""
+    """Return the verdict, or `inconclusive` where throttling of one of the two may explain the difference."""
     gap = (other["throttled_samples"] or 0) / other["samples"] - (best["throttled_samples"] or 0) / best["samples"]
     unsound = {CaseVerdict.SAME.value, *((CaseVerdict.SLOWER.value,) if gap > 0 else ())}
     return CaseVerdict.INCONCLUSIVE.value if abs(gap) > THROTTLE_GAP and verdict in unsound else verdict
@@ -241,11 +248,12 @@ def _doubted(verdict: str, best: Mapping[str, Any], other: Mapping[str, Any]) ->
 def _verdict(found: PairDifference | None, best: Floats, other: Floats) -> str:
     """Return the verdict of a cell against the fastest one."""
     if found is None:
-        # Too few processes for a test, but no block anywhere near a best that has enough: a tuner drops such early.
+        # There are too few processes for a test, but no block comes near those of a best cell that has enough: a tuner
+        # drops such cells early.
         is_far = len(best) >= LEAST_BLOCKS and is_far_behind(best, other)
         return FAR_BEHIND_VERDICT if is_far else CaseVerdict.UNKNOWN.value
     verdict = found.verdict()
-    # The median of all samples orders the cells; where the paired test points the other way, no order is shown.
+    # The median of all samples orders the cells. Where the paired test shows the opposite order, no order is shown.
     return (CaseVerdict.INCONCLUSIVE if verdict is CaseVerdict.FASTER else verdict).value
 
 
@@ -280,7 +288,7 @@ def _notes(
 
 
 def _impossible(row: Mapping[str, Any]) -> list[Note]:
-    """Return notes on cells that exceed what the device can do: measurement errors, or bytes from a cache."""
+    """Yield notes on cells that exceed what the device can do: measurement errors, or bytes that came from a cache."""
     notes = []
     for column, what, cause in (
         ("measured_bytes_pct", "of the bandwidth measured here", "its inputs were still in the L2 cache"),

@@ -1,4 +1,4 @@
-"""Judge an attempt to make a program faster: whether it helped, and whether that is what was predicted."""
+"""Judge an attempt to make a program faster: whether it helped, and whether the gain is as predicted."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from nsysprof.results.programs.program_runs import ProgramComparison, Sameness
 
 
 def is_better(found: ProgramComparison) -> bool:
-    """Return whether the candidate is faster for certain and prints no other values."""
+    """Return whether the candidate is certainly faster and prints the same values."""
     different = found.values is not None and found.values.verdict is Sameness.DIFFERENT
     return found.change.verdict is LatencyVerdict.FASTER and not different
 
 
 def check_prediction(expected: PredictedGain | None, change: LatencyChange) -> Prediction | None:
-    """Return how the measured gain compares with the bounds of the predicted one; None where none was predicted."""
+    """Return how the measured gain compares with the bounds of the predicted one; None without a prediction."""
     if expected is None:
         return None
     if change.low is None or change.high is None:

@@ -1,4 +1,4 @@
-"""Judge how the latency of a case developed: which runs differ by more than the intervals of both."""
+"""Judge how the latency of a case changed over several runs: which runs differ by more than both intervals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nsysprof.results.latency_history import CaseHistory, HistoryPoint, HistoryS
 
 
 def judge_history(case: CaseHistory) -> CaseHistory:
-    """Return the case with its state, and for each run whether its interval overlaps with the one before."""
+    """Return the case with its state, and with whether each run's interval overlaps the one before it."""
     before: dict[str, HistoryPoint] = {}
     points = []
     for point in case.points:
@@ -31,7 +31,7 @@ def _state(case: CaseHistory) -> HistoryState:
 
 
 def _overlap(one: HistoryPoint, other: HistoryPoint) -> bool | None:
-    """Return whether the intervals of two runs overlap; None where one has no interval."""
+    """Return whether the intervals of two runs overlap; None where one of them has no interval."""
     if one.low_ns is None or one.high_ns is None or other.low_ns is None or other.high_ns is None:
         return None
     return one.low_ns <= other.high_ns and other.low_ns <= one.high_ns

@@ -1,7 +1,8 @@
-"""Compute statistics of one case's samples, with an interval that says what it covers.
+"""Compute the latency statistics of one case from its samples, with an interval.
 
-If several processes measured the case, the interval comes from process_model and covers other processes of the same
-run. A single process says nothing about others, and its interval covers only further calls in that process.
+What the interval covers depends on the data. If several processes measured the case, it comes from process_model and
+covers other processes of the same run. A single process says nothing about others, so its interval covers only further
+calls in that process.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _RESAMPLES, _AT_ONCE = 10_000, 1000
 _CONFIDENCE = 0.95
 _LEAST_BLOCKS = 3
 _LEAST_SAMPLES = 6
-# With fewer samples, none lies beyond the percentile.
+# With fewer samples than this, no sample lies beyond the percentile.
 _LEAST_FOR_P95, _LEAST_FOR_P99 = 20, 100
 _SEED = 0
 
@@ -38,14 +39,14 @@ _SEED = 0
 class Latency:
     """Statistics of one case; times in ns, None where there are too few samples."""
 
-    # Samples that count; the first of a block does not where it has at least five.
+    # How many samples count. The first sample of a block does not, if the block has at least five.
     samples: int
     blocks: int
     processes: int
     median_ns: float
     low_ns: float | None
     high_ns: float | None
-    # What repeats in the interval: "processes", "blocks" or "samples" of one process, or "" without one.
+    # What the interval is based on: "processes"; "blocks" or "samples" of one process; or "" without an interval.
     interval_of: str
     mean_ns: float
     stddev_ns: float | None
@@ -60,10 +61,10 @@ class Latency:
 
 
 def summarize_latency(blocks: Sequence[Block], prior: Prior = NO_PRIOR, *, graph: bool = False) -> Latency | None:
-    """Return the statistics of one case, or None without a sample.
+    """Return the statistics of one case; None where there is no sample.
 
     prior: what the variances between processes of all cases have in common.
-    graph: of the replays as a CUDA graph.
+    graph: whether to use the replays as a CUDA graph.
     """
     good = [block for block in blocks if block.status == OK and (block.graph_ns if graph else block.values_ns)]
     groups = [np.asarray(steady_samples(each.graph_ns if graph else each.values_ns), dtype=np.float64) for each in good]
@@ -103,14 +104,14 @@ def summarize_latency(blocks: Sequence[Block], prior: Prior = NO_PRIOR, *, graph
 
 
 def block_medians(blocks: Sequence[Block]) -> Floats:
-    """Return the median of each block that was measured, in ns, in the order given."""
+    """Return the median (ns) of each block that was measured, in the given order."""
     return np.array([
         np.median(steady_samples(block.values_ns)) for block in blocks if block.status == OK and block.values_ns
     ])  # fmt: skip
 
 
 def median_interval(groups: Sequence[Floats]) -> tuple[float | None, float | None, str]:
-    """Return the 95 % interval of the median of one process, and whether blocks or samples were resampled for it."""
+    """Return the 95 % interval of the median in one process, and whether blocks or samples were resampled for it."""
     if len(groups) >= _LEAST_BLOCKS:
         length = min(len(group) for group in groups)
         table = np.stack([group[:length] for group in groups])
@@ -124,13 +125,20 @@ def median_interval(groups: Sequence[Floats]) -> tuple[float | None, float | Non
 
 
 def _medians_of(table: Floats, chosen: Floats) -> Floats:
-    """Return the median of all samples of the chosen blocks (..., blocks), from a table (blocks, samples)."""
+    """Return the median of all samples of the chosen blocks.
+
+    table: samples by block (blocks, samples).
+    chosen: numbers of blocks (..., blocks).
+    """
     picked = table[chosen.astype(np.int64)]
     return np.asarray(np.median(picked.reshape(*picked.shape[:-2], -1), axis=-1))
 
 
 def _bootstrap(data: Floats, statistic: Callable[[Floats], Floats]) -> tuple[float, float]:
-    """Return the percentile interval of a statistic (of the last axis) over resamples of the data."""
+    """Return the percentile interval of a statistic over resamples of the data.
+
+    statistic: a function that reduces the last axis.
+    """
     generator = np.random.default_rng(_SEED)
     found = [
         statistic(data[generator.integers(len(data), size=(_AT_ONCE, len(data)))])
@@ -147,7 +155,7 @@ def _count_outliers(values: Floats) -> int:
 
 
 def _drift(starts_ns: Sequence[int], medians: Sequence[float]) -> tuple[float | None, float | None]:
-    """Return the change of the blocks' medians from first to last (percent) and its p; None below 5 blocks."""
+    """Return the trend of the blocks' medians from first to last (percent) and its p; None with fewer than 5 blocks."""
     if len(starts_ns) < 5 or len(set(starts_ns)) < 5:
         return None, None
     at, values = np.asarray(starts_ns, dtype=np.float64), np.asarray(medians)

@@ -1,4 +1,4 @@
-"""Compare the durations of a program's steps before, during and after a recording."""
+"""Compare the duration of a program's steps before, during and after a recording."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from nsysprof.results.programs.latency_windows import LatencyWindow, LatencyWindows, Ratio
 
-_Z = 1.959964  # of a two-sided interval of 95 %
+_Z = 1.959964  # quantile for a two-sided interval of 95 %
 _LEAST = 6  # with fewer values, the smallest and the largest do not enclose the median in 95 % of cases
 
 
 def summarize_window(durations_ns: Sequence[int | None], wall_ns: int) -> LatencyWindow:
-    """Return the median, the 90th percentile and an interval for the median of these steps."""
+    """Return the median and the 90th percentile of the durations in one window, and an interval for the median."""
     known = sorted(value for value in durations_ns if value is not None)
     low = high = None
     if len(known) >= _LEAST:
@@ -32,12 +32,12 @@ def summarize_window(durations_ns: Sequence[int | None], wall_ns: int) -> Latenc
 def compare_windows(
     told_by: str, before: LatencyWindow | None, during: LatencyWindow | None, after: LatencyWindow | None
 ) -> LatencyWindows:
-    """Return the three windows with their ratios to the one before the recording."""
+    """Return the three windows, with the ratios of the later ones to the window before the recording."""
     unknown = ""
     if before is None or after is None:
-        unknown = "--watch 0: nothing was watched before and after the recording."
+        unknown = "With --watch 0, nothing was watched before and after the recording."
     elif before.median_ns is None or after.median_ns is None:
-        unknown = "no step ended before, or none after the recording."
+        unknown = "no step ended before the recording, or none ended after it."
     return LatencyWindows(told_by, unknown, before, during, after, _ratio(during, before), _ratio(after, before))
 
 

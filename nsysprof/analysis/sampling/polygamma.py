@@ -1,10 +1,10 @@
-"""Compute the derivatives of ln Γ, which the fit of a prior for variances needs."""
+"""Compute the derivatives of ln Γ, which are needed to fit the prior of variances."""
 
 from __future__ import annotations
 
 from math import log
 
-# From here on the asymptotic series has 15 digits.
+# From this argument on, the asymptotic series has 15 digits.
 _LARGE = 12.0
 
 

@@ -1,9 +1,9 @@
-"""Model latency samples: samples lie in blocks, blocks in processes, and processes are what repeats.
+"""Model latency samples: samples lie in blocks, blocks in processes, and only processes are independent repetitions.
 
 The logarithm of a block's median is the case's level, plus an effect of its process, plus an effect of the block. The
 samples of a block share a process, its memory and its clocks, so neither samples nor blocks are independent
-measurements. The spread between processes contains every effect, and it alone makes the intervals and tests here. With
-few processes it is poorly known, so the variances of all cases of a run are drawn towards what they have in common
+measurements. The variation between processes contains every effect, so the intervals and tests here use only that. A
+few processes estimate it poorly, so the variances of all cases of a run are moderated by what they have in common
 (variance_shrinkage). Two cases are compared process by process and round by round, because both were measured in turn
 in the same processes.
 """
@@ -23,12 +23,12 @@ from nsysprof.arrays import Floats
 from nsysprof.results.block import OK, Block
 from nsysprof.results.named_times import steady_samples
 
-# A turn is one round of one process; the value is the log of the block's median, in log ns.
+# A turn is one round of one process. The value is the log of the block's median (log ns).
 Turns = Mapping[tuple[int, int], float]
 
 CONFIDENCE = 0.95
 _LEAST_PROCESSES = 2
-# A sum of very many degrees of freedom is a normal distribution.
+# With this many degrees of freedom, the t distribution is a normal distribution.
 _MOST_FREEDOM = 1e6
 
 
@@ -36,11 +36,11 @@ _MOST_FREEDOM = 1e6
 class Estimate:
     """A level or a difference of levels."""
 
-    # In log ns, or the log of a ratio.
+    # The value: log ns, or the log of a ratio.
     value: float
-    # Standard error, on the same scale.
+    # Its standard error, on the same scale.
     error: float
-    # Degrees of freedom of the error.
+    # The degrees of freedom of the error.
     freedom: float
     processes: int
 
@@ -52,14 +52,14 @@ class Estimate:
         return min(1.0, 2 * t_sf(beyond / self.error, self.freedom))
 
     def reach(self, confidence: float = CONFIDENCE) -> float:
-        """Return half the width of the interval."""
+        """Return half the width of the confidence interval."""
         return self.error * t_isf(0.5 - confidence / 2, self.freedom)
 
 
 def turns_of(blocks: Sequence[Block], *, graph: bool = False) -> dict[tuple[int, int], float]:
-    """Return the log median of each good block of one case, by process and round.
+    """Return the log median of each valid block of one case, by process and round.
 
-    graph: of the replays as a CUDA graph.
+    graph: whether to use the replays as a CUDA graph.
     """
     found: dict[tuple[int, int], float] = {}
     for block in blocks:
@@ -70,21 +70,21 @@ def turns_of(blocks: Sequence[Block], *, graph: bool = False) -> dict[tuple[int,
 
 
 def process_levels(turns: Turns) -> Floats:
-    """Return the mean over its rounds of each process."""
+    """Return the mean of each process over its rounds."""
     return _means([(process, value) for (process, _), value in turns.items()])
 
 
 def process_differences(baseline: Turns, candidate: Turns) -> Floats:
-    """Return for each process the mean difference, candidate minus baseline, over the rounds that have both."""
+    """Return for each process the mean of candidate minus baseline, over the rounds that have both."""
     both = [turn for turn in baseline if turn in candidate]
     return _means([(turn[0], candidate[turn] - baseline[turn]) for turn in both])
 
 
 def contrasts(shape: Sequence[Turns]) -> list[Floats]:
-    """Return independent contrasts of one shape's backends, one value a process, scaled to vary as a difference does.
+    """Return independent contrasts of one shape's backends, one value per process, scaled to vary as a difference does.
 
-    These are Helmert's: each backend against the mean of those before it. There is one fewer than backends; differences
-    of all pairs would count the same repetitions several times.
+    These are Helmert contrasts: each backend against the mean of those before it. There is one contrast fewer than
+    backends. Differences of all pairs would count the same repetitions several times.
     """
     common = [turn for turn in shape[0] if all(turn in other for other in shape[1:])] if shape else []
     if not common:
@@ -97,12 +97,15 @@ def contrasts(shape: Sequence[Turns]) -> list[Floats]:
 
 
 def fit(values: Sequence[Floats]) -> Prior:
-    """Return what the spreads of all cases have in common. values: per case, one value a process."""
+    """Return the prior that describes the variances of all cases.
+
+    values: for each case, one value per process.
+    """
     return fit_prior([(_variance(each), len(each) - 1) for each in values if len(each)])
 
 
 def estimate(values: Floats, prior: Prior) -> Estimate | None:
-    """Return the mean of one value a process with its error; None where fewer than two processes were measured."""
+    """Return the mean of one value per process, with its error; None where fewer than two processes were measured."""
     if len(values) < _LEAST_PROCESSES:
         return None
     moderated = prior.moderate(_variance(values), len(values) - 1)

@@ -1,7 +1,7 @@
-"""Test by ranks: the Mann-Whitney test of two samples, Kendall's test of a trend, and the Theil-Sen slope.
+"""Compute rank statistics: the Mann-Whitney test of two samples, Kendall's test of a trend, and the Theil-Sen slope.
 
-The rules are scipy's: exact probabilities where samples are small and have no ties, else a normal approximation with
-corrections for ties. The tests hold every function against scipy's.
+The rules are those of scipy: exact probabilities where samples are small and have no ties, else a normal approximation
+with corrections for ties. The tests compare every function with scipy's.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy.typing as npt
 from nsysprof.analysis.sampling.student_t import normal_sf
 from nsysprof.arrays import Floats
 
-# Up to this size of the smaller sample, and of both together, probabilities are exact.
+# Up to this size of the smaller sample, and this size of both together, probabilities are exact.
 _EXACT_SAMPLE, _EXACT_TREND = 8, 33
 
 
 def average_ranks(values: npt.ArrayLike) -> Floats:
-    """Return the rank of each value from 1 on; equal values share the mean of their ranks."""
+    """Return the rank of each value, from 1 on. Equal values share the mean of their ranks."""
     _, group, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
     ranks: Floats = (np.cumsum(counts) - (counts - 1) / 2)[group]
     return ranks
@@ -42,7 +42,7 @@ def mann_whitney(first: Floats, second: Floats) -> tuple[float, float]:
 
 
 def kendall_p(first: Floats, second: Floats) -> float:
-    """Return the two-sided p of Kendall's test that two series have nothing to do with each other. Not all are tied."""
+    """Return the two-sided p of Kendall's test that two series are unrelated. Not all values may be tied."""
     count = len(first)
     pairs = count * (count - 1) // 2
     above = np.triu_indices(count, 1)
@@ -68,7 +68,7 @@ def theil_sen_slope(at: Floats, values: Floats) -> float:
 
 
 def _tie_counts(values: Floats) -> Floats:
-    """Return how many values share each value that occurs more than once."""
+    """Return how often each value occurs, for values that occur more than once."""
     counts = np.unique(values, return_counts=True)[1]
     return np.asarray(counts[counts > 1], dtype=np.float64)
 
@@ -81,7 +81,7 @@ def _tie_sums(ties: Floats) -> tuple[float, float, float]:
 def _share_of_arrangements(small: int, large: int, least: int) -> float:
     """Return the share of arrangements of two samples of these sizes whose U is at least `least`."""
     total, base = small + large, small * (small - 1) // 2
-    # ways[k, s]: how many sets of k of the ranks seen so far, from 0 on, add up to s.
+    # ways[k, s] is how many sets of k of the ranks seen so far (from 0) add up to s.
     ways = np.zeros((small + 1, base + small * large + 1))
     ways[0, 0] = 1
     for rank in range(total):
@@ -93,11 +93,11 @@ def _share_of_arrangements(small: int, large: int, least: int) -> float:
 
 
 def _share_of_orders(count: int, most: int) -> float:
-    """Return the share of orders of `count` things in which at most `most` pairs are the wrong way round."""
+    """Return the share of the orders of `count` items in which at most `most` pairs are in the wrong order."""
     share = np.zeros(most + 1)
     share[0] = 1
     for size in range(2, count + 1):
-        # The new thing stands before 0 to size - 1 of the others, each as likely.
+        # The new item stands before 0 to size - 1 of the others, each equally likely.
         sums = np.concatenate([[0.0], np.cumsum(share)])
         first = np.maximum(np.arange(most + 1) - size + 1, 0)
         share = (sums[1:] - sums[first]) / size

@@ -1,4 +1,4 @@
-"""Decide the verdicts on backends of equal work that were measured in turn in the same processes."""
+"""Decide whether backends with equal work differ, from samples measured in turn in the same processes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from nsysprof.analysis.sampling.variance_shrinkage import Prior
 from nsysprof.arrays import Floats
 
 ALPHA = 0.05
-# A tuner looks at the data many times; what it drops on the way has to be this certain, so that all looks together
-# spend little of ALPHA.
+# A tuner tests the data many times while it measures. What it drops on the way must be this certain, so that all these
+# tests together use up little of ALPHA.
 INTERIM_ALPHA = 0.002
 MARGIN_PCT = 3.0
-# Copies of one case in the same processes differed by up to this much in the same direction in all of them (on an H200,
-# analysis/h200-self-check): memory is placed alike in each process, and repeating processes does not average it out.
+# Copies of one case in the same processes differed by up to this much, in the same direction in all of them (on an
+# H200, analysis/h200-self-check). Memory is laid out alike in each process, so repeating processes does not average
+# this out.
 LEAST_PCT = 0.5
-# Shares of throttled samples that are this far apart may be the difference between two sides, or hide one.
+# Where the shares of throttled samples of two sides differ by this much, throttling may explain, or hide, a difference.
 THROTTLE_GAP = 0.1
 METHOD = (
     "backends of one shape are compared process by process, in the rounds that both were measured in: a t test of the "
@@ -36,7 +37,7 @@ _NORMAL_95, _NORMAL_50 = 1.960, 0.6745  # quantiles of the absolute value of a s
 
 
 class CaseVerdict(StrEnum):
-    """What can be said about one backend compared with the fastest of its shape."""
+    """What can be said about one backend compared with the fastest backend of its shape."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -47,13 +48,13 @@ class CaseVerdict(StrEnum):
 
 @dataclass(frozen=True)
 class PairDifference:
-    """The difference of a candidate from a baseline."""
+    """The difference between a candidate and a baseline."""
 
-    # The candidate's latency over the baseline's, with its 95 % interval.
+    # The candidate's latency divided by the baseline's, with its 95 % interval.
     ratio: float
     low: float
     high: float
-    # Two-sided, of a difference beyond LEAST_PCT, and corrected over all pairs of the shape.
+    # The two-sided p of a difference beyond LEAST_PCT, and p corrected over all pairs of the shape.
     p: float
     p_corrected: float
     processes: int
@@ -67,7 +68,7 @@ class PairDifference:
 
 
 def fit_differences(shapes: Sequence[Mapping[str, Turns]]) -> Prior:
-    """Return what the spreads of differences within all shapes have in common."""
+    """Return the prior that describes the variances of differences within all shapes."""
     return fit([contrast for shape in shapes for contrast in contrasts(tuple(shape.values()))])
 
 
@@ -89,7 +90,7 @@ def compare_shape(shape: Mapping[str, Turns], prior: Prior) -> dict[tuple[str, s
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return the p values corrected by Holm's step-down procedure, in the order given."""
+    """Return the p values corrected by Holm's step-down procedure, in the given order."""
     order = np.argsort(p_values, kind="stable")
     corrected = np.ones(len(p_values))
     largest = 0.0
@@ -100,9 +101,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def noise_floor(pairs: Sequence[tuple[Floats, Floats]]) -> float | None:
-    """Return the difference in percent that 95 % of pairs of the same code, measured twice, stay below.
+    """Return the difference (percent) that 95 % of pairs of measurements of the same code stay below.
 
-    From fewer than 20 pairs, whose 95th percentile would be their worst, it is estimated from their median as if the
+    With fewer than 20 pairs the 95th percentile would be the largest one, so it is estimated from the median as if the
     logarithms were normally distributed.
     """
     ratios = [np.median(b) / np.median(a) for a, b in pairs if len(a) and len(b) and np.median(a) > 0]
@@ -115,5 +116,5 @@ def noise_floor(pairs: Sequence[tuple[Floats, Floats]]) -> float | None:
 
 
 def halves(medians: Floats) -> tuple[Floats, Floats]:
-    """Return every other block of a cell: the same code measured twice, interleaved, with half the blocks each."""
+    """Return two halves of each cell: every other block. They are interleaved measurements of the same code."""
     return medians[0::2], medians[1::2]

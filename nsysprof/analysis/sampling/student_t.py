@@ -1,7 +1,7 @@
 """Compute Student's t distribution, and the noncentral one that the power of a t test needs.
 
-scipy has these too. It takes 143 MB to install, more than numpy and pandas together need; the tests hold every
-function here against scipy's.
+scipy has these too, but takes 143 MB to install, more than numpy and pandas together. The tests compare every function
+here with scipy's.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import numpy.typing as npt
 
 # Lentz's method ends when a step changes less than this; a step is never divided by less than _TINY.
 _CONVERGED, _TINY, _MOST_STEPS = 1e-16, 1e-300, 20_000
-# From here on ln Γ(a + 1/2) - ln Γ(a) comes from its series: the difference of two large numbers loses digits.
+# From this argument on, ln Γ(a + 1/2) - ln Γ(a) comes from its series, because the difference of two large numbers
+# loses digits.
 _LARGE = 100.0
-# The chi distribution ends this many deviations from its middle. So many points integrate it to 12 digits.
+# The chi distribution is cut this many deviations from its middle. This many points integrate it to 12 digits.
 _REACH, _POINTS = 12.0, 160
 
 
@@ -36,10 +37,12 @@ def t_sf(t: float, freedom: float) -> float:
 
 @lru_cache(1024)
 def t_isf(p: float, freedom: float) -> float:
-    """Return the value that a t variable exceeds with the probability `p` (above 0, at most 0.5); nan without freedom.
+    """Return the value that a t variable exceeds with the probability `p`; nan without degrees of freedom.
 
-    Newton's method from the normal quantile, which lies below: the tail is convex, so that no step goes too far.
-    It ends before steps are made of rounding alone.
+    It uses Newton's method from the normal quantile, which lies below the result. The tail is convex, so that no step
+    goes too far. It ends before steps consist of rounding alone.
+
+    p: above 0, at most 0.5.
     """
     if freedom <= 0:
         return nan
@@ -62,8 +65,8 @@ def t_density(t: float, freedom: float) -> float:
 def nct_sf(t: float, freedom: float, shift: float) -> float:
     """Return the probability that a noncentral t variable exceeds `t`.
 
-    It is a normal variable around `shift`, divided by the root of a chi-squared variable over its degrees of freedom
-    (1 or more), and is integrated over that root.
+    Such a variable is a normal variable around `shift`, divided by the root of a chi-squared variable over its degrees
+    of freedom (1 or more). It is integrated over that root.
     """
     middle, deviation = sqrt(max(0.0, 1 - 1 / freedom)), 1 / sqrt(2 * freedom)
     low, high = max(0.0, middle - _REACH * deviation), middle + _REACH * deviation
@@ -86,12 +89,15 @@ def normal_sf(z: float) -> float:
 
 
 def _incomplete_beta(a: float, b: float, x: float, rest: float) -> float:
-    """Return the regularized incomplete beta function I_x(a, b), where a or b is 1/2. rest: 1 - x."""
+    """Return the regularized incomplete beta function I_x(a, b), where a or b is 1/2.
+
+    rest: 1 - x.
+    """
     if x == 0 or rest == 0:
         return float(rest == 0)
     if x > (a + 1) / (a + b + 2):
         return 1 - _incomplete_beta(b, a, rest, x)
-    other = a if b == 0.5 else b  # one of the two is always 1/2, and Γ(1/2) is the root of pi
+    other = a if b == 0.5 else b  # a or b is always 1/2, and Γ(1/2) is the root of pi
     scale = exp(_log_gamma_step(other) - log(pi) / 2 + a * log(x) + b * (log(rest) if rest < 0.5 else log1p(-x))) / a
     return scale * _continued_fraction(a, b, x)
 

@@ -1,8 +1,8 @@
-"""Choose by successive halving which backends of equal work are still worth measuring.
+"""Choose by successive halving which backends with equal work are still worth measuring.
 
-A backend is dropped when it is far behind the best of its shape in every block, so that slow ones cost one round only,
-or when the test of significance.py calls it slower at the level of an interim look. The best two of a shape always stay
-to the end.
+A backend is dropped when it is far behind the best of its shape in every block, so that slow backends cost one round
+only. It is also dropped when the test of significance.py calls it slower at the level of an interim test. The best two
+of a shape always stay to the end.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 
 from nsysprof.arrays import Floats
 
-# A backend so much slower in every block that more samples would not change it. Dropping it takes a larger ratio than
-# calling it far behind: the best's later blocks may be slower than its first.
+# A backend that is this many times slower in every block is dropped: more samples would not change that. Dropping takes
+# a larger ratio than calling it far behind, because the best backend's later blocks may be slower than its first.
 _DROPPED, FAR_BEHIND = 2.0, 1.5
 MOST_BLOCKS = 12
 _KEPT = 2
@@ -30,17 +30,26 @@ METHOD = (
 
 
 def is_far_behind(best: Floats, other: Floats, factor: float = FAR_BEHIND) -> bool:
-    """Return whether every block of `other` is far slower than every one of `best`. Both are medians of blocks (ns)."""
+    """Return whether every block of `other` is far slower than every block of `best`.
+
+    best, other: medians of blocks (ns).
+    """
     return bool(other.min() > factor * best.max())
 
 
 def by_median(medians: Mapping[str, Floats]) -> list[str]:
-    """Return the backends of one shape that have blocks, best first. medians: of each backend's blocks (ns)."""
+    """Return the backends of one shape that have blocks, the best first.
+
+    medians: the medians of each backend's blocks (ns).
+    """
     return sorted((n for n, values in medians.items() if len(values)), key=lambda n: float(np.median(medians[n])))
 
 
 def survivors(medians: Mapping[str, Floats], slower: Collection[str]) -> list[str]:
-    """Return the backends to go on with, best first. slower: those that the test calls slower than the best."""
+    """Return the backends that are worth measuring further, the best first.
+
+    slower: the backends that the test calls slower than the best.
+    """
     order = by_median(medians)
     if len(order) <= _KEPT:
         return order
@@ -50,9 +59,9 @@ def survivors(medians: Mapping[str, Floats], slower: Collection[str]) -> list[st
 
 
 def unsettled(medians: Mapping[str, Floats], slower: Collection[str], most: int = MOST_BLOCKS) -> list[str]:
-    """Return the backends of one shape that need more blocks: those still in the race with fewer than `most`.
+    """Return the backends of one shape that need more blocks: those still in the race that have fewer than `most`.
 
-    A backend without any block yet needs one. If a shape has only one backend, four blocks give it its interval.
+    A backend without any block needs one. If a shape has only one backend, four blocks give it its interval.
     """
     fresh = [name for name, values in medians.items() if len(values) == 0]
     enough = _LEAST_ALONE if len(medians) == 1 else most

@@ -1,4 +1,4 @@
-"""Evaluate a tuning: one row per shape with its winner or tie, and what follows from the data."""
+"""Evaluate a tuning: one row per shape with its winner or tie, the choices of a policy, and sentences on the result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nsysprof.attention.case import Case
 from nsysprof.attention.shape import SHAPE_COLUMNS, Shape, shape_of_row, varied_columns
 from nsysprof.results.block import OK, Block
 
-# With fewer processes, a pair that was measured again cannot be tested.
+# With fewer processes, a pair that was measured again could not be tested.
 LEAST_AGAIN = 2
 WINNER, TIE, OPEN, ALONE, UNKNOWN = "winner", "tie", "inconclusive", "alone", "unknown"
 AUTO = "auto"
@@ -43,7 +43,7 @@ def cells_to_measure(cells: Sequence[Case], blocks: Sequence[Block], most: int) 
 
 
 def _slower(shapes: Sequence[Mapping[str, Turns]]) -> list[set[str]]:
-    """Return for each shape the backends that are certainly slower than another of it, at a look of many."""
+    """Return for each shape the backends that are certainly slower than another, at the level of an interim test."""
     prior = fit_differences(shapes)
     return [
         {
@@ -58,9 +58,9 @@ def _slower(shapes: Sequence[Mapping[str, Turns]]) -> list[set[str]]:
 def cells_to_confirm(cells: Sequence[Case], table: pd.DataFrame) -> list[int]:
     """Return the cells to measure again: of each shape with a claim, the best two and torch's own choice.
 
-    A shape has a claim if it has a winner, or if a policy would take it from torch's own choice, which was measured.
+    A shape has a claim if it has a winner, or if a policy would replace torch's own choice, which was measured.
 
-    table: of summarize_bench, a row a cell, from what the search measured.
+    table: the table of summarize_bench, one row per cell, from what the search measured.
     """
     ranks: dict[Shape, list[tuple[int, int]]] = {}
     for cell, rank in enumerate(table["rank"]):
@@ -76,11 +76,13 @@ def cells_to_confirm(cells: Sequence[Case], table: pd.DataFrame) -> list[int]:
 
 
 def replace_by_again(table: pd.DataFrame, again: pd.DataFrame) -> tuple[pd.DataFrame, frozenset[Shape]]:
-    """Return the table with the cells that were measured again as those processes alone show them, and their shapes.
+    """Return the table in which the cells that were measured again have only those results, and their shapes.
 
-    The best of a search is partly the luckiest, so its gain is taken from processes that the search has not seen.
+    The best backend of a search is partly the luckiest, so its gain is computed from processes that the search has not
+    seen.
 
-    table, again: of summarize_bench, a row a cell; `again` from the processes that measured winners again.
+    table, again: tables of summarize_bench, one row per cell; `again` is from the processes that measured winners
+        again.
     """
     rows = table.to_dict("records")
     shapes: dict[Shape, list[int]] = {}
@@ -102,20 +104,20 @@ def replace_by_again(table: pd.DataFrame, again: pd.DataFrame) -> tuple[pd.DataF
 
 
 def find_winners(table: pd.DataFrame, again: Collection[Shape] = ()) -> pd.DataFrame:
-    """Return one row a shape, from the table of summarize_bench.
+    """Return one row per shape, from the table of summarize_bench.
 
-    again: the shapes whose best backends were measured again.
-
-    The columns are the columns of the shape, and:
+    The columns are those of the shape, and:
     backend: the backend with the lowest median.
     verdict: winner, tie (the backends in `tied` are shown to be within the margin), inconclusive, alone, or unknown
         (nothing ran).
     tied: the other backends that are not shown to be slower.
     median_ns, low_ns, high_ns: the median of the best backend and its interval.
-    runner_up: the fastest backend that is slower and outside the tie.
+    runner_up: the fastest backend that is slower and not in the tie.
     margin: the median of the runner-up divided by the best median.
     over_auto: the median of torch's own choice divided by the best median; None where torch's choice was not measured.
-    measured_again: whether the best backends were measured again, so that these numbers are of fresh processes.
+    measured_again: whether the best backends were measured again, so that these numbers come from fresh processes.
+
+    again: the shapes whose best backends were measured again.
     """
     columns = [column for column in SHAPE_COLUMNS if column in table]
     rows = []
@@ -157,7 +159,7 @@ def _outcome(rest: pd.DataFrame, same: pd.DataFrame) -> str:
 
 @dataclass(frozen=True)
 class Choice:
-    """What a policy does for one shape."""
+    """What a policy chooses for one shape."""
 
     shape: Shape
     # `auto` leaves the shape to torch.
@@ -169,7 +171,7 @@ class Choice:
 
 
 def choose_backends(winners: pd.DataFrame) -> list[Choice]:
-    """Return the choice for each shape that has one: torch's own, unless something was shown to be faster."""
+    """Return the choice for each shape that has one: torch's own, unless another backend is shown to be faster."""
     choices = []
     for row in winners[winners["verdict"] != UNKNOWN].to_dict("records"):
         candidates = [row["backend"], *filter(None, str(row["tied"]).split(", "))]
@@ -181,7 +183,7 @@ def choose_backends(winners: pd.DataFrame) -> list[Choice]:
 
 
 def insights(table: pd.DataFrame, winners: pd.DataFrame, floor_pct: float | None) -> list[str]:
-    """Return what follows from the data, one sentence each. Shapes are compared per operation, not by latency."""
+    """Return what follows from the data, one sentence each. Shapes are compared by time per operation."""
     known = winners[winners["verdict"] != UNKNOWN]
     if len(known) == 0:
         return ["Nothing could be measured."]
@@ -209,8 +211,8 @@ def _measured_again(known: pd.DataFrame) -> list[str]:
         return []
     kept = int((again["verdict"] == WINNER).sum())
     return [
-        f"The best backends of {len(again)} shapes were measured again in fresh processes, to which their numbers "
-        f"belong: {kept} of them have a winner there too."
+        f"The best backends of {len(again)} shapes were measured again in fresh processes, and their numbers are from "
+        f"these processes: {kept} of them have a winner there too."
     ]
 
 
@@ -219,7 +221,7 @@ def _tie_names(row: dict[Any, Any]) -> str:
 
 
 def _shape(table: pd.DataFrame) -> list[str]:
-    """Return the columns of a shape; heads of k and v only where they differ from those of q."""
+    """Return the columns of a shape. Heads of k and v are among them only where they differ from those of q."""
     return varied_columns(table)
 
 
@@ -244,7 +246,10 @@ def _label(row: pd.Series, table: pd.DataFrame) -> str:
 
 
 def _along(table: pd.DataFrame, column: str, name: str) -> list[str]:
-    """Return how the best backend's rate of work changes along one dimension, with the others at their first value."""
+    """Return a sentence on how the best backend's time per operation changes along one dimension.
+
+    The other dimensions have their first value.
+    """
     best = table[table["rank"] == 1]
     others = [other for other in _shape(best) if other != column]
     if len(best) == 0 or best[column].nunique() < 2:

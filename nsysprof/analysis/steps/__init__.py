@@ -1,1 +1,1 @@
-"""Find the steps of a program, and measure how long each took."""
+"""Find the steps of a program in its trace, and measure how long each took."""

@@ -1,4 +1,4 @@
-"""Steps of a program without ranges: the same kernels in the same number, again and again."""
+"""Find the steps of a program without ranges: a sequence of kernels that repeats."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from nsysprof.analysis.kernel_names.variant_names import kernel_names
 from nsysprof.trace.schema import Bools, Int64s, Ints, Tables
 
 _LEAST_PERIODS = 4
-# With fewer kernels from one time to the next, it is a loop over pieces and not a step of a program.
+# With fewer kernels in a period, it is a loop over pieces and not a step of a program.
 _LEAST_KERNELS = 4
-# Periods whose numbers of kernels differ from the median by no more than this part are alike. Those in a row, the
-# longest one, hold at least this part of all kernels.
+# Periods are alike if their numbers of kernels differ from the median by no more than this share. The longest row of
+# alike periods must hold at least this share of all kernels.
 _ALIKE, _LEAST_HELD = 0.02, 0.5
-# Any of the kernels that appear once in each period would do.
+# How many candidates to try. Any kernel that appears once in each period would do.
 _MOST_TRIED = 200
 
 
 def find_periods(tables: Tables, launch: Ints, global_pid: int) -> Int64s:
-    """Return when each period of a process began, and the last one ended, by its calls; empty where nothing repeats.
+    """Return when each period of a process began, and when the last one ended, by its calls.
 
-    A period begins with a kernel that comes once in each: of all such kernels the one with the longest periods.
+    A period begins with a kernel that occurs once in it. Of all such kernels, the one with the longest periods is
+    taken. The result is empty where nothing repeats.
+
     launch: the call of each row of work, or -1.
     """
     work, calls = tables.work, tables.calls
@@ -36,7 +38,8 @@ def find_periods(tables: Tables, launch: Ints, global_pid: int) -> Int64s:
     order = np.lexsort((work.start_ns[rows], begun))
     begun = begun[order]
     code = kernel_names(tables).of_variant[work.variant[rows[order]]]
-    # A replayed graph issues many kernels by one call: it is another phase of the program than the same kernels eager.
+    # A replayed graph issues many kernels by one call. It is another phase of the program than the same kernels
+    # launched singly.
     issued_by = launch[rows[order]]
     calls_before = np.cumsum(np.diff(issued_by, prepend=-1) != 0)
     position = _begins(code, calls_before)
@@ -44,7 +47,7 @@ def find_periods(tables: Tables, launch: Ints, global_pid: int) -> Int64s:
 
 
 def _begins(code: Ints, calls_before: Int64s) -> Int64s:
-    """Return where periods begin, and the last one ends, among kernels in the order of their launches.
+    """Return where periods begin, and where the last one ends, among kernels in launch order.
 
     calls_before: how many calls had launched any of them up to each kernel.
     """
@@ -74,7 +77,7 @@ def _are_alike(counts: Int64s) -> Bools:
 
 
 def _longest_run(alike: Bools) -> tuple[int, int]:
-    """Return the first and the end of the longest run of alike periods, which a single other one does not end."""
+    """Return the first and the end of the longest run of alike periods. A single different one does not end it."""
     bridged = alike.copy()
     bridged[1:-1] |= alike[:-2] & alike[2:]
     edges = np.flatnonzero(np.diff(np.concatenate(([False], bridged, [False])).astype(np.int8)))

@@ -18,17 +18,17 @@ from nsysprof.attention.range_name import parse_range
 from nsysprof.trace.schema import PID_MASK, Int64s, Ints, Tables
 
 _LEAST_INSTANCES = 3
-# The instances of a step range fill at least this part of the time from the first to the last of them.
+# The instances of a step range fill at least this share of the time from the first to the last of them.
 _LEAST_FILLED = 0.5
-# They also hold at least this part of all GPU time: compiling and tuning before them may take more.
+# They also hold at least this share of all GPU time; compilation and tuning before them may take the rest.
 _LEAST_WORK = 0.05
-# Among ranges that fill nearly as much time, a range that is called a step goes first.
+# Among ranges that fill nearly as much time (this share of the most), a range with "step" in its name goes first.
 _NEARLY = 0.8
 _STEP_NAME = re.compile(r"step|iter|batch|token|decode|epoch(?!s)", re.IGNORECASE)
-# JAX names what it compiled and runs in a domain of its own.
+# JAX names compiled functions that run in a domain of its own.
 _XLA = "TSL"
 _JITTED = re.compile(r"(TSL:)?XlaModule:#hlo_module=p?(jit|pmap)")
-# A range with fewer instances is taken for steps only if no other range fills as much time.
+# A range with fewer instances counts as steps only if no other range fills as much time.
 _FEW_INSTANCES = 4
 
 
@@ -42,12 +42,12 @@ class Steps:
     global_pid: int
     # When each steady step began, and when the last one ended.
     starts_ns: Int64s
-    # How many instances before were left out.
+    # How many instances before them were left out as warm-up.
     warmup: int
-    # From when to when the same work repeats; None where nothing does. What happens once is not in a loop.
+    # From when to when the same work repeats; None where nothing repeats. What happens once is not in a loop.
     loop_ns: tuple[int, int] | None
-    # In a trace without a step range, how often its kernels repeat, with the warm-up; 0 where they do not, so that the
-    # trace is one step.
+    # In a trace without a step range, how often its kernels repeat, including the warm-up; 0 where they do not, so that
+    # the whole trace is one step.
     periods: int = 0
     # When each step of the warm-up began.
     warmup_starts_ns: Int64s = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
@@ -76,7 +76,7 @@ class Steps:
 def find_steps(tables: Tables, ranges: pd.DataFrame) -> Steps | None:
     """Return the steady part of a trace; None where nothing ran.
 
-    ranges: instances with name, start_ns, end_ns, global_tid.
+    ranges: instances with name, start_ns, end_ns and global_tid.
     """
     if len(tables.work) == 0:
         return None
@@ -95,7 +95,7 @@ def find_steps(tables: Tables, ranges: pd.DataFrame) -> Steps | None:
 
 
 def is_grid(ranges: pd.DataFrame) -> bool:
-    """Return whether the ranges are cases of a grid, which do not make a program together."""
+    """Return whether the ranges are cases of a grid, which do not form one program together."""
     return any(parse_range(name) is not None for name in ranges["name"].unique().tolist())
 
 
@@ -109,7 +109,7 @@ def _busiest_process(tables: Tables) -> int:
 
 
 def _step_range(tables: Tables, launch: Ints, ranges: pd.DataFrame) -> Steps | None:
-    """Return the range that the program repeats and in which most of its work is.
+    """Return the range that the program repeats and that contains most of its work.
 
     Ranges of libraries say nothing about the program, apart from XLA's name of a function that JAX compiled.
     """
@@ -137,7 +137,7 @@ def _repeated_range(tables: Tables, launch: Ints, ranges: pd.DataFrame) -> Steps
     inside, since = _work_inside(tables, launch, (group, low, high), first)
     good = (count >= _LEAST_INSTANCES) & (filled >= _LEAST_FILLED * (last - first))
     good &= (inside >= _LEAST_FILLED * since) & (inside >= _LEAST_WORK)
-    # Instances that overlap are nested, and no steps.
+    # Instances that overlap are nested, so they are not steps.
     order = np.lexsort((start, code))
     nested = (code[order][1:] == code[order][:-1]) & (start[order][1:] < end[order][:-1])
     good &= np.bincount(code[order][1:][nested], minlength=len(keys)) == 0
@@ -162,7 +162,7 @@ def _steady(name: str, pid: int, start: Int64s, end: Int64s) -> Steps:
 def _work_inside(
     tables: Tables, launch: Ints, instances: tuple[Int64s, Int64s, Int64s], first: Int64s
 ) -> tuple[Floats, Floats]:
-    """Return the parts of all GPU time that were issued within each group's instances, and from its first one on.
+    """Return two shares of all GPU time for each group: issued within its instances, and from its first one on.
 
     The GPU may run the work much later.
 
@@ -183,7 +183,7 @@ def _work_inside(
 
 
 def _find_loop(tables: Tables) -> tuple[int, int] | None:
-    """Return from when every frequent kernel has run once until the last of them ran; None without frequent kernels."""
+    """Return from when every frequent kernel has run once until the last of them ran; None without frequent ones."""
     work = tables.work
     rows = slice(0, work.kernels)
     variant, start, end = work.variant[rows], work.start_ns[rows], work.ends_ns(rows)

@@ -1,4 +1,4 @@
-"""Measure how long each step took, and of what its time is made on each device: kinds of work, causes of idle time."""
+"""Measure how long each step took, and split its time on each device into kinds of work and causes of idle time."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from nsysprof.results.column_registry.analysis_columns import CAUSES, STEPS, WOR
 from nsysprof.results.step_times import StepTimes
 from nsysprof.trace.schema import COPY, FILL, GRAPH, MIGRATION, Bools, Int64s, Tables
 
-# A step is slow as an instance of a range is: see nsysprof.analysis.ranges.slow_instances.
+# The rule for slow steps is the one for slow instances (nsysprof.analysis.ranges.slow_instances).
 _LEAST_STEADY, _LEAST_RATIO = 8, 1.25
 
 
 def time_steps(tables: Tables, steps: Steps | None, ledger: Ledger) -> StepTimes | None:
-    """Return the steps of a trace with their parts; None where nothing ran."""
+    """Return the steps of a trace with the parts of their time; None where nothing ran."""
     if steps is None:
         return None
     bounds = np.concatenate((steps.warmup_starts_ns, steps.starts_ns))
@@ -44,7 +44,7 @@ def time_steps(tables: Tables, steps: Steps | None, ledger: Ledger) -> StepTimes
 
 
 def _slow(wall_ns: Int64s, is_warmup: Bools) -> Bools:
-    """Return which steps took unusually long, the warm-up left out."""
+    """Return which steps took unusually long, leaving out the warm-up."""
     steady = wall_ns[~is_warmup]
     if len(steady) < _LEAST_STEADY:
         return np.zeros(len(wall_ns), dtype=np.bool_)
@@ -68,7 +68,7 @@ def _categories(tables: Tables) -> Int64s:
 def _busy(tables: Tables, category: Int64s, low: Int64s, high: Int64s) -> dict[str, Int64s]:
     """Return the time within each [low, high) that counts for each category of work.
 
-    category: of each variant, -1 for those of other devices.
+    category: the category of each variant, -1 for those of other devices.
     """
     work, of_row = tables.work, category.astype(np.int8)[tables.work.variant]
     start = end = np.zeros(0, dtype=np.int64)
@@ -86,7 +86,7 @@ def _busy(tables: Tables, category: Int64s, low: Int64s, high: Int64s) -> dict[s
 
 
 def _join(one: tuple[Int64s, Int64s], other: tuple[Int64s, Int64s]) -> tuple[Int64s, Int64s]:
-    """Return the union of two lists of disjoint intervals in order."""
+    """Return the union of two ordered lists of disjoint intervals."""
     if len(one[0]) == 0:
         return other
     start, end = (np.concatenate(pair) for pair in zip(one, other, strict=True))

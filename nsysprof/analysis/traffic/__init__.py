@@ -1,1 +1,1 @@
-"""Compute bytes and operations: DRAM traffic, counters and the roofline."""
+"""Compute bytes, operations and energy: DRAM traffic, hardware counters, collectives and the roofline."""

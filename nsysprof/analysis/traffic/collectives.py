@@ -1,4 +1,4 @@
-"""Compute the bytes and the bus bandwidth of NCCL's collectives, from the sizes that NCCL says in its NVTX payloads."""
+"""Compute the bytes and the bus bandwidth of NCCL's collectives, from the sizes in NCCL's NVTX payloads."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def _all_ranks_factor(ranks: int) -> float:
     return float(ranks - 1)
 
 
-# By the calls of NCCL: the name in kernels, and how many bytes go over the slowest link for each byte of the message,
-# by the number of ranks, as in NVIDIA's nccl-tests ("bus bandwidth"). NCCL says the bytes of one rank's part for the
-# operations that gather or scatter.
+# For each operation of NCCL: its name in kernels, and how many bytes cross the slowest link per byte of the message, by
+# the number of ranks. This is the "bus bandwidth" of NVIDIA's nccl-tests. For operations that gather or scatter, NCCL
+# gives the bytes of one rank's part.
 _OPERATIONS: Mapping[str, tuple[str, Callable[[int], float] | None]] = {
     "ncclAllReduce": ("AllReduce", lambda ranks: 2 * (ranks - 1) / ranks),
     "ncclAllGather": ("AllGather", _all_ranks_factor),
@@ -45,7 +45,10 @@ _KERNEL_OPERATIONS = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "S
 
 @dataclass(frozen=True)
 class _Collective:
-    """What one kernel of NCCL moved. bus_bytes: over the slowest link; None is unknown, for the reason."""
+    """What one kernel of NCCL moved.
+
+    bus_bytes: the bytes over the slowest link; None is unknown, for the given reason.
+    """
 
     operation: str
     message_bytes: int | None = None
@@ -78,7 +81,7 @@ def tabulate_collectives(tables: Tables, names: Names) -> tuple[pd.DataFrame, li
 
 
 def _sum_up(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row for each device, operation, number of ranks, size and reason; those with the most time first."""
+    """Return one row for each device, operation, number of ranks, size and reason, those with the most time first."""
     keys = ["device_id", "operation", "ranks", "message_bytes", "reason"]
     grouped = table.groupby(keys, sort=False, dropna=False)
     found = grouped.agg(
@@ -111,7 +114,10 @@ def _notes(found: Sequence[_Collective]) -> list[Note]:
 
 
 def _collectives(tables: Tables, rows: Int64s, operations: Sequence[str]) -> list[_Collective]:
-    """Return what each of the kernels moved. operations: by the kernels' names."""
+    """Return what each of these kernels moved.
+
+    operations: the operations by the names of kernels.
+    """
     launch, calls, work = tables.launch[rows], tables.calls, tables.work
     in_graph = work.in_graph_of[work.variant[rows]]
     usual = NO_PAYLOADS if tables.payloads is None else NO_CALL
@@ -135,7 +141,7 @@ def _collectives(tables: Tables, rows: Int64s, operations: Sequence[str]) -> lis
 
 @dataclass(frozen=True)
 class _NcclCall:
-    """A call of NCCL on one thread; NULL where its payload does not say."""
+    """A call of NCCL on one thread; NULL where its payload does not contain the value."""
 
     name: str
     start_ns: int
@@ -159,18 +165,19 @@ def _calls_of_threads(ranges: pd.DataFrame, payloads: pd.DataFrame) -> dict[int,
 
 
 def _ranks(payloads: pd.DataFrame) -> dict[tuple[int, int], tuple[int, int]]:
-    """Return the number of ranks and the own rank in each communicator, by process and communicator."""
+    """Return the number of ranks and this process's rank in each communicator, by process and communicator."""
     made = payloads[(payloads["ranks"] > 0).to_numpy(dtype=bool)]
     keys = zip(made["global_tid"] & PID_MASK, made["communicator"], strict=True)
     return dict(zip(keys, zip(made["ranks"], made["rank"], strict=True), strict=True))
 
 
 def _assign(launched_ns: Int64s, made: Sequence[_NcclCall]) -> list[list[_NcclCall] | None]:
-    """Return the calls behind each kernel of a thread; None where several could be.
+    """Return the calls behind each kernel of a thread; None where several assignments are possible.
 
-    A kernel is launched inside its call or, of calls that are grouped, when the group ends.
+    A kernel is launched inside its call. Where calls are grouped, it is launched when the group ends.
 
-    launched_ns: when each kernel was launched, ascending. made: the calls of the thread, in order.
+    launched_ns: when each kernel was launched, ascending.
+    made: the calls of the thread, in order.
     """
     starts = np.array([call.start_ns for call in made], dtype=np.int64)
     last = (np.searchsorted(starts, launched_ns, side="right") - 1).tolist()
@@ -199,7 +206,10 @@ def _assign(launched_ns: Int64s, made: Sequence[_NcclCall]) -> list[list[_NcclCa
 def _combine(
     operation: str, group: Sequence[_NcclCall] | None, ranks: Mapping[tuple[int, int], tuple[int, int]], pid: int
 ) -> _Collective:
-    """Return what the kernel of these calls moved. operation: in the kernel's name."""
+    """Return what the kernel of these calls moved.
+
+    operation: the operation in the kernel's name.
+    """
     own = [call for call in group or () if _OPERATIONS[call.name][0] == operation]
     names = {call.name for call in own}
     is_exchange = names <= {"ncclSend", "ncclRecv"}
@@ -218,9 +228,9 @@ def _combine(
 
 
 def _exchanged(calls: Sequence[_NcclCall], rank: int | None) -> int:
-    """Return the larger sum of what was sent and received, because both directions of a link work at once.
+    """Return the larger sum of what was sent and received (bytes), because both directions of a link work at once.
 
-    What a rank sends to itself leaves no board.
+    What a rank sends to itself does not leave the board.
     """
     away = [call for call in calls if call.peer < 0 or call.peer != rank]
     return max(sum(call.message_bytes for call in away if call.name == name) for name in ("ncclSend", "ncclRecv"))

@@ -1,19 +1,19 @@
 """Compute the DRAM bytes of ranges from sampled GPU metrics, each with a bound on its error.
 
-A sample says, in whole percent of the GPU's peak, how fast DRAM was read and written over the period that begins at
-its timestamp. A range's bytes are the integral of this over its time. Its error bar bounds how far away the truth can
+A sample says, in whole percent of the GPU's peak, how fast DRAM was read and written over the period that begins at its
+timestamp. A range's bytes are the integral of this over its time. The error bar bounds how far away the true value can
 be, given only what was sampled:
 
 - rounding: a value v stands for v - 0.5 ... v + 0.5 percent, through the whole range. Rounding is not independent
   between samples (a steady rate is rounded in the same way every time), so it adds linearly and is not averaged away.
 - edges: where a range covers only part of a sample's period, it is unknown when in the period the bytes moved. The
-  bound is the worst case, in which the rest of the period takes as much, or as little, as it can at full bandwidth.
-- clock: samples and kernels are timed by different clocks, and what the counters count lags a little behind. The range
-  may lie up to GpuMetrics.clock_error_ns earlier or later among the samples, and the bound is the worst of that.
-- gaps: what was not sampled may be anything between nothing and full bandwidth. The estimate counts nothing for it.
+  bound is the worst case, in which the rest of the period moved as much, or as little, as it can at full bandwidth.
+- clock: samples and kernels are timed by different clocks, and counters lag a little behind. The range may lie up to
+  GpuMetrics.clock_error_ns earlier or later among the samples, and the bound covers the worst case.
+- gaps: traffic during a gap in the samples may be anything between none and full bandwidth. The estimate counts none.
 
-The counters count the whole GPU: they include whatever ran at the same time, in other ranges and processes too. Bytes
-that a range leaves dirty in the L2 cache are written when another range drives them out, and are counted there.
+The counters count the whole GPU. They include whatever ran at the same time in other ranges and processes. Bytes that a
+range leaves in the L2 cache are written when another range evicts them, and count there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from nsysprof.trace.gpu_metrics_schema import DramSeries, GpuMetrics, Int64s, Pe
 
 Bools = npt.NDArray[np.bool_]
 
-# Why a range's traffic is unknown.
+# The reasons why a range's traffic may be unknown.
 KNOWN, SHORT, GAPS, NO_COUNTER = range(4)
 REASONS = {
     SHORT: "most of its time is in instances shorter than one sample",
@@ -47,15 +47,15 @@ _NEXT_STEPS = {
     NO_COUNTER: "Sample with nsys profile --gpu-metrics-devices=all.",
 }
 
-# A sample is worth its own period. nsys keeps periods to 1 %, so a distance of 1.5 is a lost sample, whose bytes are in
-# no other one.
+# A sample stands for one period. nsys keeps periods to within 1 %, so a distance of 1.5 periods means that a sample was
+# lost, whose bytes are in no other sample.
 _LONGEST_PERIODS = 1.5
-# The share of a range that may be missing, or be in too short instances, while its bytes are still reported.
+# The share of a range that may be unsampled, or in too short instances, while its bytes are still reported.
 _TOLERATED_SHARE = 0.1
-# Counters are dead when they stay 0 through this many periods of kernels.
+# Counters are dead (not running) when they stay 0 through this many sampling periods in which kernels ran.
 _DEAD_AFTER_PERIODS = 10
 _ROUNDING_PCT = 0.5
-# Where among the samples an interval may lie, in parts of the clock's error.
+# The offsets at which an interval may lie among the samples, as multiples of the clock's error.
 _SHIFTS = (-1.0, -0.5, 0.5, 1.0)
 _LOST = re.compile(r"GPU Metrics.*(overflow|dropp|lost|missing|incomplete)", re.IGNORECASE | re.DOTALL)
 
@@ -64,12 +64,13 @@ _LOST = re.compile(r"GPU Metrics.*(overflow|dropp|lost|missing|incomplete)", re.
 class DramTraffic:
     """DRAM traffic, one entry per range instance or group; unknown where `reason` is not KNOWN."""
 
-    # The estimates, and bounds on the distance of the truth from them.
+    # The estimates (bytes), and bounds on how far the true values are from them.
     read_bytes: Int64s
     read_error_bytes: Int64s
     write_bytes: Int64s
     write_error_bytes: Int64s
-    # The time that samples cover and do not cover. Like bytes, both are added over the GPUs of the process.
+    # The time that samples cover, and that they do not cover (ns). Like bytes, both are added over the GPUs of the
+    # process.
     sampled_ns: Int64s
     missing_ns: Int64s
     # KNOWN or a key of REASONS.
@@ -77,7 +78,7 @@ class DramTraffic:
 
     @property
     def known(self) -> Bools:
-        """Return where the bytes are known."""
+        """Return a mask of the entries whose bytes are known."""
         known: Bools = self.reason == KNOWN
         return known
 
@@ -94,9 +95,9 @@ def dram_in_ranges(
 ) -> DramTraffic:
     """Return the DRAM traffic while each range instance ran, one entry per instance.
 
-    start_ns, end_ns: when the instance's work was on the GPU. Its time on the CPU differs if it only launches.
+    start_ns, end_ns: when the instance's work ran on the GPU, which differs from its time on the CPU.
     global_pid: the process of each instance.
-    used: rows of (global pid, device id), the GPUs that each process used, over which its traffic is added. Without
+    used: rows (global pid, device id) of the GPUs that each process used, over which its traffic is added. Without
         processes, all sampled GPUs are added.
     """
     return dram_in_groups(metrics, start_ns, end_ns, np.arange(len(start_ns)), len(start_ns), global_pid, used)
@@ -111,11 +112,12 @@ def dram_in_groups(
     global_pid: Int64s | None = None,
     used: Int64s | None = None,
 ) -> DramTraffic:
-    """Return the DRAM traffic while any instance of each group ran; parameters as in dram_in_ranges.
+    """Return the DRAM traffic while any instance of each group ran.
 
-    Time that instances of one group share on a GPU counts once. Error bars add linearly: see the top of this file.
+    Time that instances of one group share on a GPU counts once. Error bars add linearly, see the top of this file.
 
     group: the group 0 ... groups-1 of each instance.
+    start_ns, end_ns, global_pid, used: as in dram_in_ranges.
     """
     total = _Sums.zeros(groups)
     if global_pid is None or used is None:
@@ -141,9 +143,9 @@ def gpus_of_used(metrics: GpuMetrics, used: Int64s) -> Int64s:
 def drop_dead(
     metrics: GpuMetrics, kernel_start_ns: Int64s, kernel_end_ns: Int64s, kernel_gpu: Int64s
 ) -> tuple[GpuMetrics, list[Note]]:
-    """Return the metrics without GPUs whose DRAM counters are always 0 although kernels ran, and a note for each.
+    """Return the metrics without the GPUs whose DRAM counters stay 0 although kernels ran, and a note for each.
 
-    kernel_gpu: GPU ids, as gpus_of_used gives them.
+    kernel_gpu: the GPU id of each kernel, as gpus_of_used returns it.
     """
     live, notes = [], []
     for series in metrics.series:
@@ -162,7 +164,7 @@ def drop_dead(
 def dram_notes(
     metrics: GpuMetrics, traffic: DramTraffic | None, diagnostics: Iterable[tuple[int, str]] = ()
 ) -> list[Note]:
-    """Return what a reader of DRAM bytes must know: the resolution, whose traffic it is, and what is missing.
+    """Return notes for readers of DRAM bytes: the resolution, whose traffic it is, and what is missing.
 
     traffic: the reported traffic; its unknown entries are counted.
     diagnostics: nsys' own messages, (severity, text).
@@ -218,7 +220,7 @@ def _dead_note(series: DramSeries, busy_ns: int) -> Note:
 def _series_of_processes(
     metrics: GpuMetrics, process: Int64s, used: Int64s | None
 ) -> tuple[list[tuple[DramSeries, list[int]]], list[int]]:
-    """Return each usable series with the processes that used its GPU, and the processes that cannot be counted."""
+    """Return each usable series with the processes that used its GPU, and the processes without a usable series."""
     countable = {series.gpu: series for series in metrics.series if series.peak_bytes_per_s is not None}
     users: dict[int, list[int]] = {gpu: [] for gpu in countable}
     uncounted: list[int] = []
@@ -235,10 +237,10 @@ def _series_of_processes(
 
 
 def _union(start_ns: Int64s, end_ns: Int64s, group: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Return the same time as intervals (start, end, group). Intervals of one group neither overlap nor touch."""
+    """Return the union of the intervals of each group as (start, end, group), disjoint and not touching."""
     if len(start_ns) == 0:
         return start_ns, end_ns, group
-    # Times become their ranks, so that group and time fit in one sortable integer, whatever their sizes.
+    # Times are replaced by their ranks, so that group and time fit into one sortable integer.
     times = np.unique(np.concatenate((start_ns, end_ns)))
     base = group.astype(np.int64) * len(times)
     start, end = base + np.searchsorted(times, start_ns), base + np.searchsorted(times, np.maximum(start_ns, end_ns))
@@ -251,7 +253,10 @@ def _union(start_ns: Int64s, end_ns: Int64s, group: Int64s) -> tuple[Int64s, Int
 
 @dataclass
 class _Sums:
-    """Sums in the making, one entry per group. Bytes are floats, whose 53 bits are finer than any error bar here."""
+    """Sums, one entry per group.
+
+    Bytes are floats, whose 53 bits are finer than any error bar here.
+    """
 
     read: Floats
     read_error: Floats
@@ -284,13 +289,13 @@ class _Sums:
 
 
 def _lengths(series: DramSeries) -> Int64s:
-    """Return the time that each sample stands for: to the next sample, or one period where that is lost or missing."""
+    """Return the time (ns) that each sample stands for: up to the next sample, or one period where that is missing."""
     distance = np.append(np.diff(series.time_ns), series.period_ns)
     return np.where(distance > _LONGEST_PERIODS * series.period_ns, series.period_ns, distance)
 
 
 def _integrate_about(series: DramSeries, start_ns: Int64s, end_ns: Int64s, clock_error_ns: int) -> _Sums:
-    """Return bytes and coverage of each interval, with error bars that hold wherever the clocks put the interval."""
+    """Return bytes and coverage of each interval, with error bars that hold for every possible clock offset."""
     found = _integrate(series, start_ns, end_ns)
     read_error, write_error = found.read_error, found.write_error
     for part in _SHIFTS if clock_error_ns else ():
@@ -319,7 +324,7 @@ def _integrate(series: DramSeries, start_ns: Int64s, end_ns: Int64s) -> _Sums:
         # An empty interval has its last sample before its first.
         return np.where(end_ns > start_ns, until(values, end_ns, last) - until(values, start_ns, first), 0)
 
-    # What the interval has of its first sample and, if that is another one, of its last.
+    # The parts of the interval in its first sample and, if that is another one, in its last.
     overlaps = (
         (first, np.where(first < 0, 0, np.minimum(end_ns, ends[first]) - start_ns).clip(min=0)),
         (last, np.where(last <= first, 0, np.minimum(end_ns, ends[last]) - time[last]).clip(min=0)),
@@ -327,12 +332,12 @@ def _integrate(series: DramSeries, start_ns: Int64s, end_ns: Int64s) -> _Sums:
     sampled = between(np.ones(len(time), np.int64))
     missing = end_ns - start_ns - sampled
     inner = sampled - overlaps[0][1] - overlaps[1][1]
-    # Bytes of one percent in one nanosecond.
+    # The bytes that one percent moves in one nanosecond.
     unit = (series.peak_bytes_per_s or 0) / 100 / 1e9
 
     def bytes_and_error(percents: Percents) -> tuple[Floats, Floats]:
         values = percents.astype(np.int64)
-        # A short-time value can exceed the sustained peak a little, and then so can what was not seen.
+        # A value over a short time can slightly exceed the sustained peak, and so can what was not sampled.
         most = max(100.0, float(values.max()) + _ROUNDING_PCT)
         error = _ROUNDING_PCT * inner + most * missing
         for sample, overlap in overlaps:
@@ -345,9 +350,10 @@ def _integrate(series: DramSeries, start_ns: Int64s, end_ns: Int64s) -> _Sums:
 
 
 def _edge_error(value: Int64s, length: Int64s, overlap: Int64s, most: float) -> Floats:
-    """Return the bound (percent times ns) for a sample that the range covers for `overlap` ns; 0 without overlap.
+    """Return the error bound (percent times ns) for a sample that an interval covers for `overlap` ns.
 
-    Anywhere in its period the rate is between 0 and `most`, and its mean is value -0.5 ... +0.5.
+    At any moment of its period the rate is between 0 and `most`, and its mean is value -0.5 ... +0.5. Without overlap
+    the bound is 0.
     """
     low = np.maximum(0, (value - _ROUNDING_PCT) * length - most * (length - overlap))
     high = np.minimum((value + _ROUNDING_PCT) * length, most * overlap)

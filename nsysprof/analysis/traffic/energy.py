@@ -1,7 +1,7 @@
-"""Compute the energy that a GPU used while the work of a range ran, from samples of the board's counter.
+"""Compute the energy that a GPU used while the work of a range ran, from samples of the board's energy counter.
 
-The counter changes every few dozen milliseconds. Between two changes only the sum is known, so that a part of that time
-gets its share of the sum with an error: at least what the least power seen uses in it, at most what the most does.
+The counter changes every few dozen milliseconds, and between two changes only the sum is known. A part of that time
+gets its share of the sum, with an error bound: it used at least the lowest power seen, and at most the highest.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ _MJ_PER_J = 1e3
 
 
 def by_device(power: Sequence[GpuEnergy], devices: Sequence[DeviceRow]) -> dict[int, GpuEnergy]:
-    """Return the counters of a trace's GPUs by their number, found by UUID, else by their place in NVML's order."""
+    """Return the energy counters of a trace's GPUs by device number.
+
+    A GPU is found by UUID, or else by its position in NVML's order.
+    """
     found = {}
     for device in devices:
         same = [each for each in power if device.uuid and _plain(each.uuid) == _plain(device.uuid)]
@@ -33,9 +36,10 @@ def _plain(uuid: str) -> str:
 
 
 def energy_in_groups(energy: GpuEnergy, start_ns: Int64s, end_ns: Int64s, group: Int64s, groups: int) -> RangeEnergy:
-    """Return the energy of the board during the intervals of each group, times that several cover once.
+    """Return the energy of the board during the intervals of each group. Time that several intervals share counts once.
 
-    start_ns, end_ns: of each interval, since session start. group: of each interval, 0 ... groups-1.
+    start_ns, end_ns: the intervals, since session start.
+    group: the group of each interval, 0 ... groups-1.
     """
     found, error = np.full(groups, np.nan), np.full(groups, np.nan)
     covered = np.zeros(groups, dtype=np.int64)
@@ -52,7 +56,7 @@ def energy_in_groups(energy: GpuEnergy, start_ns: Int64s, end_ns: Int64s, group:
         low, high = (each[edges[number] : edges[number + 1]] for each in (starts, ends))
         covered[number] = int((high - low).sum())
         if len(low) == 0 or low[0] < time[0] or high[-1] > time[-1]:
-            continue  # a part was not sampled
+            continue  # part of this time was not sampled
         part = measure(low, high, time[:-1], time[1:])[0].astype(np.float64)
         estimate = spent * part / length
         floor = np.maximum(least * part, spent - most * (length - part))

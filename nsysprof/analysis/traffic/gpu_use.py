@@ -10,17 +10,17 @@ from nsysprof.analysis.traffic.dram import DramTraffic, dram_in_groups
 from nsysprof.arrays import Floats
 from nsysprof.trace.gpu_metrics_schema import DramSeries, GpuMetrics, Int64s, UseSeries
 
-# With this peak, the bytes of DRAM's integral are percent times ns.
+# With this peak, integrals in bytes become percent times ns.
 _UNIT_PEAK = 100 * 10**9
 
 
 @dataclass(frozen=True)
 class UnitUse:
-    """The mean use of one unit, one entry per group; NaN where it is unknown."""
+    """The mean use of one unit (percent), one entry per group; NaN where it is unknown."""
 
     metric: str
     mean_pct: Floats
-    # A bound on the distance of the truth from the mean.
+    # A bound on how far the true mean is from it.
     error_pct: Floats
     sampled_ns: Int64s
 
@@ -36,8 +36,9 @@ def unit_use_in_groups(
 ) -> list[UnitUse]:
     """Return the use of each unit while any instance of each group ran, as a mean over the GPUs of its process.
 
-    The samples are integrated as those of DRAM are, with the same three parts of the error: rounding, edges and gaps.
-    Parameters are those of dram_in_groups.
+    The samples are integrated in the same way as those of DRAM, with the same error bounds (see dram.py).
+
+    The parameters are those of dram_in_groups.
     """
     found = []
     for metric in dict.fromkeys(series.metric for series in metrics.use):
@@ -48,7 +49,7 @@ def unit_use_in_groups(
 
 
 def _as_series(series: UseSeries) -> DramSeries:
-    """Return the samples in the form that dram_in_groups integrates: as the reads of a GPU that writes nothing."""
+    """Return the samples in the form that dram_in_groups integrates: as the reads of a GPU that never writes."""
     return DramSeries(
         gpu=series.gpu,
         device_id=series.device_id,
@@ -66,7 +67,7 @@ def _mean(metric: str, integral: DramTraffic) -> UnitUse:
     total = np.maximum(integral.sampled_ns + integral.missing_ns, 1)
     sampled = np.maximum(integral.sampled_ns, 1)
     mean = integral.read_bytes / sampled
-    # What was not sampled is as the rest in the mean, and nothing in the integral.
+    # Time that was not sampled counts as the average here, and as nothing in the integral.
     error = integral.read_error_bytes / total + mean - integral.read_bytes / total
     unknown = ~integral.known
     mean[unknown] = error[unknown] = np.nan

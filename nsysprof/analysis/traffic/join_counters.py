@@ -1,4 +1,4 @@
-"""Join what ncu counted, by case and by kernel, with what the trace says."""
+"""Join the counters of ncu with the trace, by case and by kernel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _UTILISATION = ("l2_pct", "sm_pct", "tensor_pct", "fma_pct", "occupancy_pct")
 
 
 def counted_table(kernels: Iterable[CountedKernel]) -> pd.DataFrame:
-    """Return one row per launch and run: run, range, position, kernel, name, symbol, gpu, passes, counters (or NaN)."""
+    """Return one row per launch and run, with run, range, position, kernel, name, symbol, gpu, passes and counters.
+
+    A counter that was not measured is NaN.
+    """
     fixed = ("run", "range", "position", "kernel", "name", "symbol", "gpu", "passes")
     rows = [{**{name: getattr(kernel, name) for name in fixed}, **kernel.values} for kernel in kernels]
     table = pd.DataFrame(rows, columns=[*fixed, *COUNTED_COLUMNS])
@@ -32,7 +35,7 @@ def counted_table(kernels: Iterable[CountedKernel]) -> pd.DataFrame:
 
 
 def of_this_gpu(counted: pd.DataFrame, gpu_name: str | None) -> tuple[pd.DataFrame, list[Note]]:
-    """Return the launches that ncu counted on the capture's GPU; none, with a note, where it names another GPU."""
+    """Return the launches that ncu counted on the capture's GPU; none, with a note, where ncu names another GPU."""
     others = sorted({gpu for gpu in counted["gpu"] if gpu and gpu_name and gpu != gpu_name})
     if not others:
         return counted, []
@@ -40,10 +43,10 @@ def of_this_gpu(counted: pd.DataFrame, gpu_name: str | None) -> tuple[pd.DataFra
 
 
 def fill_counters(results: pd.DataFrame, counted: pd.DataFrame) -> tuple[pd.DataFrame, list[Note]]:
-    """Return `results` with the counters of one call of each case, NA where there are none, and notes on mismatches.
+    """Return `results` with the counters of one call of each case, and notes on mismatches.
 
-    Bytes of DRAM come from the traffic run, everything else from the detail run. Sums are NA where not all kernels were
-    counted.
+    Bytes of DRAM come from the traffic run, everything else from the detail run. A counter is NA where there is none,
+    or where not all kernels were counted.
     """
     filled, notes = results.copy(), list[Note]()
     found = {str(name): rows for name, rows in counted.groupby("range", sort=False)}
@@ -65,7 +68,7 @@ def fill_counters(results: pd.DataFrame, counted: pd.DataFrame) -> tuple[pd.Data
 
 
 def _case(runs: dict[str, pd.DataFrame], traced: float | None) -> dict[str, Any]:
-    """Return the counters of one case, all None where it was not counted."""
+    """Return the counters of one case; all are None where it was not counted."""
     traffic, detail = runs.get(Run.TRAFFIC.value), runs.get(Run.DETAIL.value)
     number = traced if traffic is None else len(traffic)
     whole = detail if detail is not None and (number is None or len(detail) == number) else None
@@ -85,19 +88,19 @@ def _case(runs: dict[str, pd.DataFrame], traced: float | None) -> dict[str, Any]
 
 
 def _sum(rows: pd.DataFrame | None, column: str) -> float | None:
-    """Return the sum over all launches; None where one has no value."""
+    """Return the sum over all launches; None where a launch has no value."""
     return None if rows is None or rows[column].isna().any() else float(rows[column].sum())
 
 
 def _rate(rows: pd.DataFrame | None, column: str) -> float | None:
-    """Return the mean over time."""
+    """Return the mean, weighted by time."""
     if rows is None or rows[column].isna().any() or not rows["time_ns"].sum() > 0:
         return None
     return round(float((rows[column] * rows["time_ns"]).sum() / rows["time_ns"].sum()), 2)
 
 
 def _add(*parts: float | None) -> float | None:
-    """Return the sum of counters that a GPU may lack; None where it has none of them."""
+    """Return the sum of counters that some GPUs lack; None where this GPU has none of them."""
     known = [part for part in parts if part is not None]
     return sum(known) if known else None
 
@@ -117,7 +120,7 @@ def with_kernel_counters(
 
     A kernel of kernels.csv that runs in several ranges is weighted by its instances there.
 
-    symbols: the trace's mangled names by demangled name.
+    symbols: the trace's mangled names, by demangled name.
     """
     by_symbol = {symbol: name for name, all_of in symbols.items() for symbol in all_of}
     names: Any = [
@@ -191,6 +194,6 @@ def _over_ranges(name: str, ranges: pd.DataFrame) -> dict[str, Any] | None:
         elif column in ("registers", "shared_bytes"):
             row[column] = float(values.max())
         else:
-            # Percentages of time and bytes of an instance alike: an instance of each range counts once.
+            # Each range's percentages and bytes weigh as one instance.
             row[column] = float((values.astype(float) * weight).sum() / weight.sum())
     return row

@@ -1,4 +1,4 @@
-"""Decide whether a call waits for the CPU to launch its kernels."""
+"""Decide whether a call is launch-bound: whether it waits for the CPU to launch its kernels."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from nsysprof.results.block import Block
 from nsysprof.results.device_limits.launch_bound import LAUNCH_BOUND_SHARE
 from nsysprof.results.named_times import event_over_graph
 
-# Launching that a flush of the L2 cache hides does not show in the samples: they scatter less than this part of a mean.
+# Where a flush of the L2 cache hides the launching, samples scatter by less than this share of their mean.
 _SCATTER = 0.1
 
 
 def is_launch_bound(kernel_ns: float | None, latency_ns: float | None, event_over_graph: float | None = None) -> bool:
-    """Return whether the latency of a call is the CPU's launching; False where unknown.
+    """Return whether launching on the CPU determines the latency of a call; False where unknown.
 
     kernel_ns: the time of the call's kernels, which decides where there was no graph.
     latency_ns: the time of the whole call, untraced.
-    event_over_graph: the latency over the time of a replay as a CUDA graph; None where there was none.
+    event_over_graph: the latency divided by the time of a replay as a CUDA graph; None where there was no graph.
     """
     if event_over_graph is not None:
         return event_over_graph > 1 / LAUNCH_BOUND_SHARE
@@ -26,10 +26,10 @@ def is_launch_bound(kernel_ns: float | None, latency_ns: float | None, event_ove
 
 
 def is_bench_launch_bound(blocks: Sequence[Block]) -> bool:
-    """Return whether the samples of a case time the CPU's launching; False where nothing is known of it.
+    """Return whether launching on the CPU determines the samples of a case; False where unknown.
 
-    A replay as a CUDA graph decides. Where there is none: whether launching takes most of a call, and the samples
-    scatter by it.
+    A replay as a CUDA graph decides. Without one, two things must hold: launching takes most of a call, and the samples
+    scatter.
 
     blocks: the blocks of one case that have samples; at least one.
     """

@@ -1,4 +1,4 @@
-"""Compute how fast each case is compared with what the device can do, and what limits it, from the data alone."""
+"""Compute how fast each case is compared with what the device can do, and what limits it."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ ROOFLINE_COLUMNS = (
 def fill_roofline(results: pd.DataFrame, counted: pd.DataFrame, roof: Roof | None, *, on_gpu: bool) -> pd.DataFrame:
     """Return `results` with ROOFLINE_COLUMNS per call; NA where unknown.
 
-    flops and least_bytes come from a formula. dram_bytes were counted, or else sampled (with their error), as
-    dram_source says. intensity is FLOP by formula per byte of DRAM.
+    flops and least_bytes come from a formula. dram_bytes were counted or else sampled (with an error), as dram_source
+    says. intensity is FLOP by formula per byte of DRAM.
 
     counted: the result of counted_table.
     """
@@ -100,7 +100,7 @@ def _case_of(row: Mapping[Any, Any]) -> Case:
 
 
 def find_limit(row: Mapping[Any, Any], launches: pd.DataFrame | None, roof: Roof | None) -> tuple[str, str]:
-    """Return what limits a case and the numbers that show it, with what was not measured."""
+    """Return what limits a case, the numbers that show it, and what was not measured."""
     latency, calls = known(row["latency_median_ns"]), known(row["traced_calls"])
     total, count = known(row["kernel_total_ns"]), known(row["launch_count"])
     idle = ""
@@ -132,7 +132,7 @@ def _without_counters(row: Mapping[Any, Any], roof: Roof | None, idle: str) -> t
 
 
 @dataclass(frozen=True)
-class _Held:
+class _LimitedLaunch:
     """One launch: how long it took, what limited it, and the numbers that show it."""
 
     time_ns: float
@@ -141,10 +141,10 @@ class _Held:
 
 
 def _by_kernels(launches: pd.DataFrame | None, detail: pd.DataFrame, roof: Roof | None, idle: str) -> tuple[str, str]:
-    """Return the limiter under which most kernel time passes. Each launch is judged separately."""
+    """Return the limiter with the most kernel time. Each launch is judged separately."""
     assert launches is not None
     traffic = launches[launches["run"] == Run.TRAFFIC.value].set_index("position")
-    held = [_held(row, traffic, roof) for row in detail.to_dict("records")]
+    held = [_limit_of_launch(row, traffic, roof) for row in detail.to_dict("records")]
     total = sum(each.time_ns for each in held)
     shares: dict[str, float] = {}
     for each in held:
@@ -164,7 +164,7 @@ def _by_kernels(launches: pd.DataFrame | None, detail: pd.DataFrame, roof: Roof 
     return first, "; ".join([*parts, unmeasured])
 
 
-def _held(row: Mapping[Any, Any], traffic: pd.DataFrame, roof: Roof | None) -> _Held:
+def _limit_of_launch(row: Mapping[Any, Any], traffic: pd.DataFrame, roof: Roof | None) -> _LimitedLaunch:
     time = known(row["time_ns"]) or 0.0
     natural = traffic.loc[row["position"]] if row["position"] in traffic.index else None
     facts = list(_shares(row, natural, roof))
@@ -173,18 +173,18 @@ def _held(row: Mapping[Any, Any], traffic: pd.DataFrame, roof: Roof | None) -> _
         near = [fact for fact in near if fact[0] != L2]
     if near:
         limiter, _, text = max(near, key=lambda fact: fact[1])
-        return _Held(time, limiter, text)
+        return _LimitedLaunch(time, limiter, text)
     reached = ", ".join(text for _, _, text in facts) or "no utilisation is known"
     limit = known(row["occupancy_limit_pct"])
     few = limit is not None and limit <= FEW_WARPS_PCT
     text = reached if limit is None else f"{_fits(row, limit)}; {reached}"
-    return _Held(time, OCCUPANCY if few else OTHER, text)
+    return _LimitedLaunch(time, OCCUPANCY if few else OTHER, text)
 
 
 def _shares(row: Mapping[Any, Any], natural: Any, roof: Roof | None) -> Iterator[tuple[str, float, str]]:
-    """Yield (limiter, percent of its ceiling, words) for each ceiling with which a launch can be compared.
+    """Yield (limiter, percent of its ceiling, words) for each ceiling that a launch can be compared with.
 
-    DRAM is compared with what a copy reaches here, with caches as the case leaves them; the rest with ncu's own peaks.
+    DRAM is compared with the rate of a copy here, in the same cache state as the case; the rest with ncu's own peaks.
     """
     if roof is not None and natural is not None:
         moved = [known(natural["dram_read_bytes"]), known(natural["dram_write_bytes"]), known(natural["time_ns"])]
@@ -208,7 +208,7 @@ def _percent(share: float) -> str:
 
 
 def _fits(row: Mapping[Any, Any], limit: float) -> str:
-    """Return why no more warps fit, and how many do."""
+    """Return why no more warps fit on an SM, and how many do."""
     blocks = {
         "registers": known(row["blocks_by_registers"]),
         "shared memory": known(row["blocks_by_shared"]),

@@ -1,4 +1,4 @@
-from nsysprof.analysis.comparison.compare_environments import compare_environments, told_differences, unknown_facts
+from nsysprof.analysis.comparison.compare_environments import compare_environments, noted_differences, unknown_facts
 
 BASE = {
     "gpu_name": "NVIDIA H200", "gpu_count": 1, "driver_version": "580.1", "torch_version": "2.11",
@@ -45,5 +45,5 @@ def test_damaged_clocks_are_unknown():
 
 
 def test_throttling_on_one_side_is_told():
-    found = told_differences([BASE], [{**BASE, **clocks(1950, 1980, "sw_power_cap")}])
+    found = noted_differences([BASE], [{**BASE, **clocks(1950, 1980, "sw_power_cap")}])
     assert [(each.fact, each.baseline, each.candidate) for each in found] == [("throttled", ("no",), ("sw_power_cap",))]

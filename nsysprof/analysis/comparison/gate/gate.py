@@ -1,4 +1,4 @@
-"""Check a comparison against the rules of `--fail-on`: pass, regression, or inconclusive, which is neither."""
+"""Check a comparison against the rules of `--fail-on`. The result is pass, regression, or inconclusive (neither)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nsysprof.results.gate_result import GateFinding, GateResult, Outcome
 from nsysprof.units import format_bytes, format_count, format_ns, format_percent
 
 _FORMATS = {"count": format_count, "bytes": format_bytes, "ns": format_ns}
-# The rounding error of a division by the number of calls.
+# The tolerance for rounding in a division by the number of calls.
 _TINY = 1e-9
 
 
@@ -34,7 +34,7 @@ def judge(
     """Return one result per rule.
 
     lost: what the profiler lost, by input. Counts of such traces decide nothing.
-    findings: None where they are unknown for a side.
+    findings: the compared findings; None where those of one side are unknown.
     """
     return tuple(
         _judge_findings(rule, findings) if rule.metric == FINDING else _judge_rule(rule, latency, ranges, lost)
@@ -51,7 +51,7 @@ def _judge_findings(rule: GateRule, findings: Sequence[FindingChange] | None) ->
         GateFinding(
             change.range,
             Outcome.REGRESSION,
-            f"{change.code} appeared: without it a step takes {format_ns(change.candidate_ns or 0)} less",
+            f"{change.code} appeared. Without it a step would take {format_ns(change.candidate_ns or 0)} less",
             "nsysprof analyze says what to change.",
         )
         for change in findings
@@ -78,7 +78,7 @@ def _judge_rule(
 
 
 def _judge_latency(rule: GateRule, change: LatencyChange) -> GateFinding:
-    """Return a regression where the whole interval is beyond the limit, a pass where it is within."""
+    """Return a regression where the whole interval lies beyond the limit, and a pass where it lies within."""
     failed = _failed(change)
     if failed is not None:
         return failed
@@ -100,7 +100,7 @@ def _judge_latency(rule: GateRule, change: LatencyChange) -> GateFinding:
 
 
 def _failed(change: LatencyChange) -> GateFinding | None:
-    """Return the failure of a case that the baseline measured and the candidate could not, however fast it was."""
+    """Return a regression for a case that the baseline measured and the candidate could not measure."""
     old, new = change.baseline, change.candidate
     if old.status == "ok" and new.status not in ("ok", "absent"):
         return GateFinding(change.case, Outcome.REGRESSION, f"was measured, and now is {new.status}: {new.reason}")
@@ -123,7 +123,7 @@ def _judge_metrics(
         elif change.how == "both":
             metric = _moved(change) if rule.metric == "moved" else change.metrics[rule.metric]
             if _never_known(metric):
-                continue  # what neither trace records (wall time of a whole trace, DRAM without counters)
+                continue  # what neither trace records (wall time of a whole trace, DRAM bytes without counters)
             finding = _judge_metric(rule, change.label, metric, "bytes" if rule.metric == "moved" else "")
             yield change.label, _doubt(finding, lost)
     if rule.metric == "vram":
@@ -138,7 +138,7 @@ def _never_known(metric: MetricChange) -> bool:
 
 
 def _moved(change: RangeChange) -> MetricChange:
-    """Return the change of bytes copied and set together."""
+    """Return the change of the bytes that were copied or set."""
     copied, filled = change.metrics["copied"], change.metrics["filled"]
 
     def add(one: Sequence[float | None], other: Sequence[float | None]) -> tuple[float | None, ...]:
@@ -152,7 +152,7 @@ def _moved(change: RangeChange) -> MetricChange:
 def _judge_metric(rule: GateRule, where: str, metric: MetricChange, unit: str) -> GateFinding:
     """Return the judgement of one number by its rule.
 
-    It is a regression where every trace of the candidate exceeds the limit of every one of the baseline. It is
+    It is a regression where every trace of the candidate exceeds the limit over every trace of the baseline. It is
     inconclusive where only their medians do, or where the error of a sampled number reaches across the limit.
     """
     render = _FORMATS[unit or METRICS[metric.metric].unit]
@@ -180,7 +180,7 @@ def _reaches(rule: GateRule, baseline: float, change: float) -> bool:
 
 
 def _doubt(finding: GateFinding, lost: Sequence[str]) -> GateFinding:
-    """Return the finding as inconclusive where traces lost data: their counts prove neither a regression nor none."""
+    """Return the judgement as inconclusive where traces lost data, because counts of such traces prove nothing."""
     if not lost:
         return finding
     return GateFinding(finding.where, Outcome.INCONCLUSIVE, f"{finding.text}; {lost[0]}", "Record the trace again.")

@@ -17,11 +17,11 @@ from nsysprof.results.comparison import METRICS
 from nsysprof.results.findings.finding_codes import CODES
 
 LATENCY_METRICS = ("slower", "faster")
-# A rule about findings of analyze has a code in place of a limit, or this word for all of them.
+# A rule about findings has the code of a finding in place of a limit, or this word for all findings.
 FINDING, ANY_FINDING = "finding", "any"
-# What users call a metric, and its name in our tables.
+# The names that users give to metrics, and the columns of our tables.
 ALIASES = {"memcpy": "copied", "memset": "filled", "bytes": "moved", "memory": "vram", "time": "kernel_time"}
-# Sums that have no column of their own: bytes copied and set.
+# Sums without a column of their own: bytes copied plus bytes set.
 _SUMS = {"moved": "bytes"}
 _RULE = re.compile(r"([a-z_-]+):(\+?)([0-9]+(?:\.[0-9]+)?)\s*(%|[A-Za-z]*)")
 _UNITS = {
@@ -61,7 +61,7 @@ def parse_gate(text: str) -> tuple[GateRule, ...]:
 
 
 def known_metrics() -> tuple[str, ...]:
-    """Return everything that a rule can be about."""
+    """Return the names of everything that a rule can be about."""
     return (*LATENCY_METRICS, *METRICS, *ALIASES)
 
 
@@ -87,7 +87,7 @@ def _parse_rule(part: str) -> GateRule:
         raise UsageError(f"--fail-on: unknown metric '{match[1]}'.", f"Known: {', '.join(known_metrics())}, {FINDING}.")
     limit = float(number)
     if not limit > 0:
-        raise UsageError(f"--fail-on: '{part}' would fail whatever is measured.", "Give a limit above zero.")
+        raise UsageError(f"--fail-on: '{part}' would always fail.", "Give a limit above zero.")
     if unit == "%":
         return GateRule(part, metric, limit, True)
     if metric in LATENCY_METRICS:
@@ -95,5 +95,6 @@ def _parse_rule(part: str) -> GateRule:
     units = _UNITS[_SUMS.get(metric) or METRICS[metric].unit]
     if (unit and unit not in units) or (units and not unit):
         known = ", ".join(["%", *units]) if units else "% or none"
-        raise UsageError(f"--fail-on: '{part}' has the unit '{unit}'.", f"The units of {metric} are: {known}.")
+        problem = f"has the unit '{unit}', which {metric} does not have" if unit else "needs a unit"
+        raise UsageError(f"--fail-on: '{part}' {problem}.", f"The units of {metric} are: {known}.")
     return GateRule(part, metric, limit * units.get(unit, 1), False)

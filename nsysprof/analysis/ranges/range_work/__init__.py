@@ -1,1 +1,1 @@
-"""Sum up the GPU work of ranges: launched, adopted, captured, and what nobody can know."""
+"""Sum up the GPU work of ranges: launched, adopted and captured work, and work that cannot be known."""

@@ -1,4 +1,4 @@
-"""Sum up all work of a range: what it launched, adopted from helper threads, and captured into CUDA graphs."""
+"""Sum up all GPU work of a range: launched, adopted from helper threads, and captured into CUDA graphs."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from nsysprof.trace.schema import COPY, FILL, Int64s, Rows, Work
 _BYTES = (("caused_memcpy_bytes", COPY), ("caused_memset_bytes", FILL))
 _OF_RANGES = ("all_busy_ns", *(name for name, _ in _BYTES))
 _OF_INSTANCES = ("captured_kernel_count", "captured_kernel_total_ns")
-# Only ranges of a thread wait for another thread.
+# Only push/pop ranges, which belong to a thread, wait for another thread.
 _WAITING = "PushPop"
-# Owners, and from which place up to which other one each has the work of an order.
+# Owners, and the first and last position of each one's work in an order.
 Stretches = tuple[Int64s, Int64s, Int64s]
 
 
 @dataclass(frozen=True)
 class _Lists:
-    """Lists of numbers by key, from pairs."""
+    """A list of numbers for each key, made from pairs."""
 
     keys: Int64s
     edges: Int64s
@@ -38,7 +38,7 @@ class _Lists:
         return cls(keys, np.append(first, len(key)), value[order])
 
     def get(self, key: int) -> Int64s:
-        """Return the numbers of a key, none for one without."""
+        """Return the numbers of a key; none for an unknown key."""
         at = int(np.searchsorted(self.keys, key))
         if at == len(self.keys) or self.keys[at] != key:
             return self.values[:0]
@@ -51,7 +51,10 @@ class _Lists:
 
 @dataclass(frozen=True)
 class AllWork:
-    """What ranges launched and caused: by column, a number for each group, or for each instance. Empty if not asked."""
+    """The sums over launched and caused work: by column, one number for each group or each instance.
+
+    Empty if not wanted.
+    """
 
     of_ranges: dict[str, Int64s]
     of_instances: dict[str, Int64s]
@@ -60,9 +63,9 @@ class AllWork:
 def sum_all_work(evidence: RangeEvidence, ordered: dict[str, OrderedWork], busy_ns: Int64s) -> AllWork:
     """Return the busy time of all work of each range, and the copies, fills and kernels that it caused.
 
-    A piece of work counts once in a range, whether it launched, adopted or captured it.
+    A piece of work counts once in a range, whether the range launched, adopted or captured it.
 
-    busy_ns: the busy time of what each group launched. A group that caused nothing more has no other busy time.
+    busy_ns: the busy time of what each group launched. It holds for groups that caused nothing more.
     """
     caused = evidence.caused
     columns = {name: np.zeros(evidence.groups, dtype=np.int64) for name in _OF_RANGES}
@@ -79,7 +82,7 @@ def sum_all_work(evidence: RangeEvidence, ordered: dict[str, OrderedWork], busy_
 
 
 def add_all_work(table: pd.DataFrame, instances: pd.DataFrame, evidence: RangeEvidence, found: AllWork) -> None:
-    """Write into both tables what sum_all_work found; unknown where only launches are asked for."""
+    """Write what sum_all_work found into both tables; unknown where only launches are wanted."""
     unknown = evidence.caused is None
     for name, values in found.of_ranges.items():
         table[name] = pd.arrays.IntegerArray(values, np.full(len(values), unknown))
@@ -88,9 +91,9 @@ def add_all_work(table: pd.DataFrame, instances: pd.DataFrame, evidence: RangeEv
 
 
 def _adopted_stretches(evidence: RangeEvidence, caused: CausedWork) -> Stretches:
-    """Return what the ranges of each group adopted, in the order of the calls of each thread: group, low, high.
+    """Return what the ranges of each group adopted, as stretches (group, low, high) of each thread's calls.
 
-    A helper launches its work in one go, so that there are few stretches of much work.
+    A helper launches its work without a break, so there are few stretches with much work each.
     """
     none = np.zeros(0, dtype=np.int64)
     rows = np.concatenate((caused.adopted_row, caused.other_row))
@@ -180,7 +183,7 @@ def _sum_instances(columns: dict[str, Int64s], evidence: RangeEvidence, caused: 
 
 
 def _rows_of_nodes(caused: CausedWork) -> _Lists:
-    """Return the rows of work that replayed each node."""
+    """Return, by node, the rows of work that replayed it."""
     none = np.zeros(0, dtype=np.int64)
     if caused.graph is None:
         return _Lists.of(none, none)
@@ -189,7 +192,7 @@ def _rows_of_nodes(caused: CausedWork) -> _Lists:
 
 
 class _Launched:
-    """Which work ranges launched."""
+    """The rows of work that ranges launched, by group and by instance."""
 
     def __init__(self, evidence: RangeEvidence) -> None:
         self._by_group: list[tuple[Rows, Int64s, Int64s, Int64s]] = []
@@ -202,11 +205,11 @@ class _Launched:
             self._by_instance.append((segments.order, *own))
 
     def of_group(self, group: int) -> Int64s:
-        """Return the rows of work of a group, each once."""
+        """Return the rows of work that a group launched, each once."""
         return _rows(self._by_group, group)
 
     def of_instance(self, instance: int) -> Int64s:
-        """Return the rows of work of one instance."""
+        """Return the rows of work that one instance launched."""
         return _rows(self._by_instance, instance)
 
 

@@ -1,4 +1,4 @@
-"""Compute the columns of kernels that ranges adopted from helper threads or captured into CUDA graphs."""
+"""Add to the tables of ranges the kernels that they adopted from helper threads or captured into CUDA graphs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SOURCES = {"kernel_count": "instances", "kernel_total_ns": "total_ns"}
 def add_caused(table: pd.DataFrame, instances: pd.DataFrame, evidence: RangeEvidence) -> pd.DataFrame:
     """Write the columns of adopted and captured kernels into both tables, and return these kernels by name.
 
-    They are unknown where only launches are asked for.
+    The columns are unknown where only launches are wanted.
     """
     groups, caused, adopted = evidence.groups, evidence.caused, evidence.adopted
     if caused is None or adopted is None:

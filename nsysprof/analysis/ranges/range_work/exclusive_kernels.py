@@ -1,4 +1,4 @@
-"""Compute the columns of kernels that no inner range launched."""
+"""Count the kernels that a range launched itself and not in an inner range."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ _ROWS_AT_ONCE = 1 << 21
 
 
 def count_exclusive(evidence: RangeEvidence, inclusive: Mapping[str, Int64s]) -> dict[str, Int64s]:
-    """Return by group the kernels whose innermost push/pop range is of the group, and their total time (ns).
+    """Return by group the number and total time (ns) of kernels whose innermost push/pop range is of the group.
 
-    inclusive: the same numbers of all kernels that the group launched.
+    inclusive: the same numbers for all kernels that the group launched.
     """
     segments, groups, work = evidence.attributed.segments["PushPop"], evidence.groups, evidence.work
     level = nesting_levels(evidence.attributed.ranges)[segments.instance]
     if not level.any():
         return {f"exclusive_{column}": inclusive[column] for column in ("kernel_count", "kernel_total_ns")}
     innermost = np.full(len(segments.order), -1, dtype=np.int32)
-    # From the outside in, each level overwrites the one before; ranges of one level of a thread do not overlap.
+    # Levels are written from the outermost to the innermost, so that inner ranges overwrite outer ones. Ranges of one
+    # level of a thread do not overlap.
     for depth in range(int(level.max()) + 1 if len(level) else 0):
         chosen = level == depth
         which, position = expand(segments.low[chosen], segments.high[chosen])

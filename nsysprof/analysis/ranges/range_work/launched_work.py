@@ -1,4 +1,4 @@
-"""Sum up what the ranges of each name launched."""
+"""Sum up what the ranges of each name launched: counts, times, bytes, and kernels by name."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ from nsysprof.results.analysis import RANGE_KERNEL_COLUMNS
 from nsysprof.trace.schema import COPY, FILL, Int64s, Ints
 
 _COLUMNS = ("gpu_busy_ns", "kernel_total_ns", "kernel_count", "memcpy_bytes", "memset_bytes")
-# The most pairs of a range's name and a kernel's name: these for each piece of work, and some more. A program has about
-# one for each launch where every step has a name of its own.
+# The most pairs of a range's name and a kernel's name: this many for each piece of work, plus a constant. A program in
+# which every step has its own name has about one pair per launch.
 _MOST_PAIRS, _FREE_PAIRS = 16, 1 << 18
 
 
 @dataclass(frozen=True)
 class LaunchedWork:
-    """What ranges launched: sums by group for each of several columns, and the kernels (RANGE_KERNEL_COLUMNS)."""
+    """What ranges launched: sums by group, and a table of kernels (RANGE_KERNEL_COLUMNS)."""
 
     sums: dict[str, Int64s]
     kernels: pd.DataFrame
 
 
 def sum_launched(evidence: RangeEvidence, ordered: dict[str, OrderedWork], pool: Executor) -> LaunchedWork:
-    """Return what the ranges of each group launched; work inside nested ranges of one group counts once.
+    """Return what the ranges of each group launched. Work inside nested ranges of one group counts once.
 
-    gpu_busy_ns is the union of the work on each device, added over devices. Raises TraceForeignError for a trace that
-    was made to have a table of kernels by range many times its own size.
+    gpu_busy_ns is the union of the work on each device, added over devices.
+
+    Raises TraceForeignError for a trace that was made so that its table of kernels by range is many times its own size.
     """
     most = _MOST_PAIRS * len(evidence.work.start_ns) + _FREE_PAIRS
     sums = {column: np.zeros(evidence.groups, dtype=np.int64) for column in _COLUMNS}
@@ -64,7 +65,7 @@ def sum_launched(evidence: RangeEvidence, ordered: dict[str, OrderedWork], pool:
 
 
 def _sums(work: OrderedWork, group: Int64s, low: Int64s, high: Int64s, groups: int) -> dict[str, Int64s]:
-    """Return the sums of the stretches by group."""
+    """Return the sums over the stretches of each group."""
     first, last = work.of_kernels(low), work.of_kernels(high)
     busy = np.zeros(groups, dtype=np.int64)
     for device in work.devices:
@@ -80,7 +81,7 @@ def _sums(work: OrderedWork, group: Int64s, low: Int64s, high: Int64s, groups: i
 
 @dataclass(frozen=True)
 class _Kernels:
-    """Stretches of kernels of some groups, and what all kernels are, in order of their calls."""
+    """Stretches of kernels of some groups, with the names and durations of all kernels in order of their calls."""
 
     duration_ns: Ints
     # The number of each kernel's name, and how many names there are.
@@ -91,9 +92,9 @@ class _Kernels:
     high: Int64s
 
     def summarize(self) -> pd.DataFrame:
-        """Return durations by (group, number of the name)."""
+        """Return statistics of durations by group and number of the kernel's name."""
         which, place = expand(self.low, self.high)
-        # Codes count from the first group on, so that there are few of them.
+        # Codes start at the first of these groups, so that they stay small.
         least = int(self.group[0])
         code = ((self.group - least) * self.names)[which]
         code += self.number[place]
@@ -103,7 +104,7 @@ class _Kernels:
 
 
 def _parts(work: OrderedWork, names: Names, group: Int64s, low: Int64s, high: Int64s) -> Iterator[_Kernels]:
-    """Yield the kernels of some groups at a time, because those of all groups would hold the trace several times."""
+    """Yield the kernels of some groups at a time: those of all groups are several times as large as the trace."""
     rows = work.kernel_rows
     duration, number = work.work.duration_ns[rows], names.numbers(work.work.variant[rows])
     low, high = work.of_kernels(low), work.of_kernels(high)

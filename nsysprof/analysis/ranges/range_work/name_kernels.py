@@ -1,4 +1,4 @@
-"""Replace numbers by the names of ranges and kernels in tables."""
+"""Replace the numbers of ranges and kernels in tables by their names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 
 
 def name_kernels(table: pd.DataFrame, evidence: RangeEvidence, columns: tuple[str, ...]) -> pd.DataFrame:
-    """Return these columns of the table, with texts for its `group` and its `number` of a kernel's name."""
+    """Return these columns of the table, with names instead of its `group` and its kernel `number`."""
     keys, names = evidence.attributed.keys, evidence.names
     table = table.reset_index(drop=True)
     group, number = table["group"].to_numpy(dtype=np.int64), table["number"].to_numpy(dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Find what ranges cannot know about their GPU work: replayed graphs hide it, and a profiler may lose it."""
+"""Find ranges whose GPU work cannot be known: replayed graphs hide it, or the profiler lost it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def blank_unknown(
     opaque: tuple[Bools, Bools],
     launches: RangeLaunches,
 ) -> None:
-    """Make unknown, in both tables, kernels of graphs that were recorded as wholes, and work that left no record."""
+    """Blank the columns that cannot be known in both tables.
+
+    These are kernels of graphs that were recorded as wholes, and work that left no record.
+    """
     group, order = evidence.group, evidence.listed
     kernels, work = (np.bincount(group[mask], minlength=len(table)) > 0 for mask in opaque)
     table.loc[kernels, _NO_KERNELS] = pd.NA
@@ -47,7 +50,7 @@ def blank_unknown(
 
 
 def _capturing_groups(evidence: RangeEvidence) -> Int64s:
-    """Return the groups of ranges during which their process captured a stream, and so may have created nodes."""
+    """Return the groups of ranges during which their process captured a stream. They may have created nodes."""
     tables, ranges = evidence.tables, evidence.attributed.ranges
     begin, end, pid = (ranges[column].to_numpy(dtype=np.int64) for column in ("start_ns", "end_ns", "global_pid"))
     found = np.zeros(len(ranges), dtype=bool)

@@ -43,7 +43,7 @@ def test_units(text, metric, limit, percent):
         ("slower:0%", "fail whatever is measured"),
         ("speed:3%", "unknown metric 'speed'"),
         ("launches:1MiB", "has the unit 'MiB'"),
-        ("vram:100", "has the unit ''"),
+        ("vram:100", "needs a unit"),
         ("vram:5ms", "has the unit 'ms'"),
         ("launches:1e9", "unit 'e'"),
         ("slower:3%,slower:5%", "two rules for slower"),
