@@ -118,7 +118,7 @@ class _Facts:
         called = [sum(total for _, total in its.values()) for its in calls]
         outside = int(self.wall[row]) - called[0], int(self.wall[median]) - called[1]
         more = outside[0] - outside[1]
-        said.append((more, f"its thread was outside CUDA calls {format_ns(more)} longer"))
+        said.append((more, f"its thread was outside CUDA calls for {format_ns(more)} longer"))
         kernels = int(self.kernel_total_ns[row] - self.kernel_total_ns[median])
         said.append((kernels, f"its kernels took {format_ns(kernels)} longer"))
         chosen = [text for amount, text in sorted(said, key=lambda each: -each[0]) if amount >= _SHARE * longer][:3]

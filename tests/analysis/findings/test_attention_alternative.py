@@ -134,6 +134,6 @@ def test_what_if_takes_the_measured_time_of_a_policy(tmp_path):
         ranges = attribute(tables).attributed.ranges
         answer = ask(tables, ranges, (question,), policy)
         assert answer.together.step_ns == pytest.approx(answer.replayed_ns - 1_500 * US, rel=0.01)
-        with pytest.raises(UsageError, match="nothing that --policy") as refused:
+        with pytest.raises(UsageError, match="--policy policy.json would change nothing") as refused:
             ask(tables, ranges, (question,), None)
     assert "capture --attention" in refused.value.next_step

@@ -61,7 +61,7 @@ def test_several_changes_are_one_more_replay(answer):
 
 def test_what_is_not_there_cannot_be_changed(answer):
     builder, _ = train()
-    with pytest.raises(UsageError, match="nothing that --pin-copies would change"):
+    with pytest.raises(UsageError, match="--pin-copies would change nothing"):
         answer(builder, WhatIfQuestion("--pin-copies", "pageable-copy"))
     with pytest.raises(UsageError, match="No kernel of the steps"):
         answer(builder, WhatIfQuestion("--kernel x=1", "", kernel="nowhere"))
