@@ -1,1 +1,1 @@
-"""Provide the use cases, which both the command line and the Python interface call."""
+"""Hold the use cases, which both the command line and the Python interface call."""

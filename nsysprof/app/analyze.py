@@ -22,7 +22,7 @@ __all__ = ["AnalyzeRequest", "analyze"]
 
 
 def analyze(request: AnalyzeRequest, progress: Progress = SILENT) -> TraceResult | RanksResult | SnapshotResult:
-    """Analyze what the request names, and write the analysis folder."""
+    """Analyze the traces that the request names, and write the analysis folder."""
     from nsysprof.app.trace_analysis.analyze_ranks import analyze_ranks, is_many
     from nsysprof.app.trace_analysis.analyze_snapshot import SnapshotRequest, analyze_snapshot, is_snapshot
     from nsysprof.trace.inputs.bundle_file import is_bundle, unpack_bundle
@@ -35,7 +35,9 @@ def analyze(request: AnalyzeRequest, progress: Progress = SILENT) -> TraceResult
     name = name_after(inputs[0])
     if any(is_snapshot(source) for source in inputs):
         if len(inputs) > 1:
-            raise UsageError("A snapshot of memory is analyzed alone.", "Compare two: nsysprof compare BEFORE AFTER.")
+            raise UsageError(
+                "A memory snapshot must be the only input.", "To compare two snapshots: nsysprof compare BEFORE AFTER."
+            )
         snapshot = SnapshotRequest(inputs[0], out or Path("analysis") / name, request.force, request.figures)
         return analyze_snapshot(snapshot, progress)
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
@@ -48,6 +50,7 @@ def analyze(request: AnalyzeRequest, progress: Progress = SILENT) -> TraceResult
             return analyze_one(replace(request, inputs=inputs, out=out or Path("analysis") / name), progress)
         if request.counters is not None or request.ncu is not None or request.policy is not None:
             raise UsageError(
-                "--counters, --ncu and --policy are for one trace, and several were given.", "Analyze that trace alone."
+                "--counters, --ncu and --policy need a single trace, and several were given.",
+                "Give only the trace that they belong to.",
             )
         return analyze_ranks(replace(request, inputs=inputs, out=ranks_out), progress)

@@ -1,4 +1,4 @@
-"""Run the use case `bundle`: what can be shared of a capture, bench or trace, as an archive and Markdown to paste."""
+"""Run the use case `bundle`: an archive of a capture, bench or trace that can be shared, and Markdown to paste."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def bundle(request: BundleRequest, progress: Progress = SILENT) -> BundleResult:
-    """Build an archive that can be shared, search it for everything private, and only then put it in its place."""
+    """Build an archive that can be shared, and move it into place only after searching it for everything private."""
     from nsysprof.files.claim_file import claim_file
     from nsysprof.trace.inputs.bundle_format import SUFFIX, plain_title
 
@@ -35,7 +35,7 @@ def bundle(request: BundleRequest, progress: Progress = SILENT) -> BundleResult:
         if not request.show:
             _check_target(target, force=request.force)
             claimed.enter_context(claim_file(target))
-            _check_target(target, force=request.force)  # another run may have ended meanwhile
+            _check_target(target, force=request.force)  # another run may have finished meanwhile
         return _make_in_scratch(request, target, progress)
 
 
@@ -47,7 +47,9 @@ def _make_in_scratch(request: BundleRequest, target: Path, progress: Progress) -
             return _make(request, target, plain_title(target.stem), Path(scratch), progress.say)
     except OSError as error:
         folder = tempfile.gettempdir()
-        raise OutputError(f"{folder} cannot be written: {error.strerror}.", "Free space, or set TMPDIR.") from error
+        raise OutputError(
+            f"{folder} cannot be written: {error.strerror}.", "Free some space, or set TMPDIR to another folder."
+        ) from error
 
 
 def _make(request: BundleRequest, target: Path, title: str, scratch: Path, say: Say) -> BundleResult:
@@ -59,7 +61,7 @@ def _make(request: BundleRequest, target: Path, title: str, scratch: Path, say: 
     made.mkdir()
     built, archive = build(wanted, made, say)
     markdown, digest = _render(target, wanted, built, archive)
-    say("search every byte for what must not be in it")
+    say("search every byte for private content")
     searched = _search(wanted, built, archive, markdown, scratch)
     contents = _contents(wanted, built) if request.show else None
     size = archive.stat().st_size
@@ -80,7 +82,7 @@ def _make(request: BundleRequest, target: Path, title: str, scratch: Path, say: 
 
 
 def _read(request: BundleRequest, title: str, scratch: Path) -> BuildRequest:
-    """Find what there is to share, and how its names become tokens."""
+    """Read what there is to share, and decide which tokens replace its names."""
     from nsysprof.analysis.kernel_names.categories import categorize
     from nsysprof.app.bundle_content.build_bundle import BuildRequest
     from nsysprof.app.bundle_content.bundle_ranks import find_rank_traces
@@ -121,7 +123,10 @@ def _render(target: Path, wanted: BuildRequest, built: Built, archive: Path) -> 
 
 
 def _search(wanted: BuildRequest, built: Built, archive: Path, markdown: str, scratch: Path) -> Searched:
-    """Unpack the archive as a stranger would, and search it and the Markdown. Raises SecretLeakError."""
+    """Unpack the archive as its reader would, and search it and the Markdown.
+
+    Raises SecretLeakError where something private is found.
+    """
     from nsysprof.bundle.verification.check import check_bundle
 
     text = scratch / "issue.md"
@@ -153,7 +158,9 @@ def _check_target(target: Path, *, force: bool) -> None:
         except (zipfile.BadZipFile, OSError):
             ours = False
         if not ours:
-            raise OutputError(f"{target} exists and is not a bundle.", "Choose another name with --out.")
+            raise OutputError(
+                f"{target} exists and is not a bundle, so it is not replaced.", "Choose another name with --out."
+            )
     if not target.resolve().parent.is_dir():
         raise output_error(target, FileNotFoundError(2, "its folder does not exist"))
 
@@ -163,7 +170,7 @@ class BundleRequest:
     """What to share, and how much of it.
 
     out: the archive; None for NAME.zip in the current folder.
-    ranges: patterns of range names. With any, only what belongs to these ranges is shared.
+    ranges: patterns of range names; if there are any, only what belongs to these ranges is shared.
     max_bytes: the largest size of the archive (bytes).
     show: whether to make everything and write nothing.
     """
@@ -180,7 +187,7 @@ class BundleRequest:
 
 @dataclass(frozen=True)
 class BundleContents:
-    """What would be shared of the traces: rows by table, texts by column, and tokens with the names they stand for."""
+    """What would be shared of the traces: rows by table, texts by column, and the tokens that replace names."""
 
     rows: dict[str, int]
     texts: dict[str, list[str]]
@@ -195,7 +202,7 @@ class BundleResult:
     sizes: the size of each file in it (bytes).
     left_out: what is not in it, and why.
     markdown: the text to paste where the archive is attached.
-    contents: filled when it was only shown.
+    contents: only present when it was only shown.
     """
 
     path: Path | None
@@ -210,7 +217,7 @@ class BundleResult:
     contents: BundleContents | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return what describes the archive, without the Markdown and the contents."""
+        """Return the description of the archive, without the Markdown and the contents."""
         return {
             "file": None if self.path is None else str(self.path),
             "bytes": self.bytes,

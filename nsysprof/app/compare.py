@@ -1,4 +1,4 @@
-"""Run the use case `compare`: a baseline against a candidate, with a verdict and a gate."""
+"""Run the use case `compare`: compare a baseline with a candidate, with verdicts and a gate."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def compare(request: CompareRequest, progress: Progress = SILENT) -> CompareResult:
-    """Compare two sides, and write the files that the request names.
+    """Compare a baseline with a candidate, and write the files that the request names.
 
-    Raise NotComparableError for sides that were measured under other conditions.
+    Raises NotComparableError for sides that were measured under different conditions.
     """
     rules = parse_rules(request)
     out = request.out
@@ -36,16 +36,16 @@ def compare(request: CompareRequest, progress: Progress = SILENT) -> CompareResu
 
 
 def look_early(request: CompareRequest, alpha: float) -> VersionComparison:
-    """Return what two sides that are measured in turn show so far, and write nothing.
+    """Return what two sides that are still being measured in turn show so far, without writing anything.
 
-    alpha: the level of tests and intervals.
+    alpha: the significance level of tests and intervals.
     """
     sides = [_read_side(side, request, SILENT.say) for side in (request.baseline, request.candidate)]
     return _compare(sides[0], sides[1], parse_rules(request), request, alpha)
 
 
 def parse_rules(request: CompareRequest) -> tuple[GateRule, ...]:
-    """Return the rules of the gate. Raise UsageError for what is not valid in the request."""
+    """Return the rules of the gate. Raises UsageError where the request is not valid."""
     from nsysprof.analysis.comparison.gate.gate_spec import parse_gate
 
     if not request.baseline or not request.candidate:
@@ -84,7 +84,7 @@ def _compare(
     gate = next((rule.limit for rule in rules if rule.metric == "slower"), MARGIN_PCT)
     settings = Settings(gate if request.margin_pct is None else request.margin_pct, request.floor_pct, alpha or ALPHA)
     names = case_names((*baseline, *candidate))
-    # What the sides of one session differ in is what was asked about.
+    # What differs between the two sides of one session is what the user wants to compare.
     ignored = request.ignore_conditions or measured_in_turn(baseline, candidate)
     found = compare_inputs(baseline, candidate, names, rules, settings, force=ignored)
     if found.differences and not ignored:
@@ -123,16 +123,16 @@ def _write(found: VersionComparison, request: CompareRequest, folder: Path | Non
 
 @dataclass(frozen=True)
 class CompareRequest:
-    """Two sides to compare, and what to make of it.
+    """Two sides to compare, and how.
 
     fail_on: the rules of a gate, such as slower:3%,launches:+1; empty for no gate.
-    margin_pct: the smallest difference in latency that matters (percent); None for the one in `fail_on`, else 3.
-    floor_pct: the noise floor of the machine (percent); None for what the inputs tell.
-    ignore_conditions: whether to compare sides that were measured under other conditions too.
+    margin_pct: the smallest difference in latency that matters (percent); None for the limit in `fail_on`, else 3.
+    floor_pct: the noise floor of the machine (percent); None to estimate it from the inputs.
+    ignore_conditions: whether to compare sides that were measured under different conditions too.
     launched_only: whether to leave out what ranges adopted or captured.
     out: a folder for report, tables and figure.
-    force: whether to replace an older comparison there.
-    markdown, junit: further files to write.
+    force: whether to replace an older comparison in that folder.
+    markdown, junit: more files to write.
     """
 
     baseline: tuple[Path, ...]
@@ -152,7 +152,7 @@ class CompareRequest:
 
 @dataclass(frozen=True)
 class CompareResult:
-    """The comparison, and the folder that was written."""
+    """The comparison, and the folder that it was written to."""
 
     comparison: VersionComparison
     folder: Path | None

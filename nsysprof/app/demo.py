@@ -1,4 +1,4 @@
-"""Run the use case `demo`: analyze a real training whose trace comes with the package."""
+"""Run the use case `demo`: analyze the trace of a real training, which is part of the package."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from nsysprof.errors import MissingToolError
 if TYPE_CHECKING:
     from nsysprof.app.trace_analysis.analyze_trace import TraceResult
 
-# What the trace is of, in words for somebody who has just installed nsysprof.
+# What the trace shows, for somebody who has just installed nsysprof.
 ABOUT = (
-    "A small Llama that trains on an H200. Eight faults were planted in it; the trace was recorded there, and only "
-    "its analysis runs here."
+    "The trace of a small Llama in training, recorded on an H200. Eight performance problems were planted in the "
+    "program. Only the analysis runs here."
 )
-# The wheel has the trace beside this module, a copy of the repository where its provenance is.
+# An installed wheel has the trace beside this module; a copy of the repository has it in traces/.
 _PACKAGED = Path(__file__).with_name("demo-training.sqlite.xz")
 _IN_REPOSITORY = Path(__file__).parents[2] / "traces" / "h200-programs" / "train-all.sqlite.xz"
 
@@ -31,7 +31,7 @@ def demo(request: DemoRequest, progress: Progress = SILENT) -> TraceResult:
 
 
 def demo_trace() -> Path:
-    """Return where the demo's trace is. Raises MissingToolError for an installation that lacks it."""
+    """Return the path of the demo's trace. Raises MissingToolError where the installation lacks it."""
     found = next((path for path in (_PACKAGED, _IN_REPOSITORY) if path.is_file()), None)
     if found is None:
         raise MissingToolError(
@@ -42,7 +42,7 @@ def demo_trace() -> Path:
 
 @dataclass(frozen=True)
 class DemoRequest:
-    """Where to write the demo's analysis, whether to replace an older one there, and whether to draw figures."""
+    """Where to write the demo's analysis, whether to replace an older one, and whether to draw figures."""
 
     out: Path
     force: bool = False

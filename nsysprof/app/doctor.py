@@ -1,4 +1,4 @@
-"""Run the use case `doctor`: what this machine can do, and how to fix what it cannot."""
+"""Run the use case `doctor`: check what this machine can do, and how to fix what it cannot."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def doctor(progress: Progress = SILENT) -> DoctorResult:
-    """Try everything that nsysprof needs of this machine, and return what each try showed."""
+    """Check everything that nsysprof needs on this machine, and return the results."""
     from nsysprof.capture.doctor import run_checks
     from nsysprof.results.checks.machine_check import State
 
@@ -22,7 +22,7 @@ def doctor(progress: Progress = SILENT) -> DoctorResult:
 
 @dataclass(frozen=True)
 class DoctorResult:
-    """Every check, and those that found something that does not work although it should."""
+    """Every check, and those that found a problem."""
 
     checks: tuple[Check, ...]
     problems: tuple[Check, ...]

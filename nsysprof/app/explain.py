@@ -1,4 +1,4 @@
-"""Run the use case `explain`: which backends take a shape, why the others do not, and what really runs."""
+"""Run the use case `explain`: which backends accept a shape, why the others do not, and what really runs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def explain(request: ExplainRequest) -> ExplainResult:
-    """Ask torch about every backend and shape of the request; a failure is part of the result."""
+    """Ask torch about every backend and shape of the request. A failure is part of the result."""
     from nsysprof.capture.eligibility import run_probe
 
     names = expand_backends(request.backends)
-    _expand(request, "fp16")  # complain about the shapes before looking at the machine
+    _expand(request, "fp16")  # report a wrong shape before looking at the machine
     if not request.case_timeout_s > 0:
         raise UsageError(f"--case-timeout {request.case_timeout_s:g} is not a valid time.", "Give seconds above zero.")
     require_torch("explain")
@@ -32,16 +32,16 @@ def explain(request: ExplainRequest) -> ExplainResult:
             timeout_s=request.case_timeout_s,
         )
     except KeyboardInterrupt:
-        raise InterruptedCaptureError("Interrupted before every backend was asked.") from None
+        raise InterruptedCaptureError("Interrupted before all backends were checked.") from None
     count = len(names)
     blocks = tuple((call, tuple(found.answers[i * count : (i + 1) * count])) for i, call in enumerate(calls))
     return ExplainResult(blocks, found.facts, _failure(found))
 
 
 def _expand(request: ExplainRequest, dtype: str) -> list[AttentionCall]:
-    """Return every call that the request asks about. Raise UsageError for what makes no sense.
+    """Return every call that the request asks about. Raises UsageError for impossible combinations.
 
-    dtype: what is asked about where the request names no dtype.
+    dtype: the dtype where the request names none.
     """
     calls = [
         call
@@ -64,14 +64,14 @@ def _expand(request: ExplainRequest, dtype: str) -> list[AttentionCall]:
 
 
 def _failure(found: Answers) -> NsysprofError | None:
-    """Return the error for a process that died or hung over a question; the other answers hold."""
+    """Return the error for a process that died or hung while it checked a backend. The other answers stay valid."""
     lost = found.lost
     if not lost:
         return None
     names = ", ".join(dict.fromkeys(answer.backend for answer in lost))
     return ToolFailedError(
         f"Asking torch about {names}: {lost[0].reason.rstrip('.')}.",
-        "The other answers hold; --case-timeout gives more time.",
+        "The other answers are valid; --case-timeout gives more time.",
     )
 
 
@@ -80,10 +80,10 @@ class ExplainRequest:
     """The backends and shapes to ask about.
 
     backends: names, or `all`.
-    kv_seqs, kv_heads: empty for the same as for q.
-    dtypes: empty for the one that suits the device.
-    causals: empty for a causal mask unless there is another mask.
-    case_timeout_s: the time after which one backend is given up (s).
+    kv_seqs, kv_heads: empty for the same values as for q.
+    dtypes: empty for the dtype that suits the device.
+    causals: empty for a causal mask, unless there is another mask.
+    case_timeout_s: the time after which a backend that does not answer is given up (s).
     """
 
     backends: tuple[str, ...] = ("all",)
@@ -104,7 +104,7 @@ class ExplainRequest:
 
 @dataclass(frozen=True)
 class ExplainResult:
-    """The answers for each shape, the facts of torch and the GPU, and why an answer is missing, if one is."""
+    """The answers for each shape, the facts about torch and the GPU, and why answers are missing (if any are)."""
 
     blocks: tuple[tuple[AttentionCall, tuple[EligibilityAnswer, ...]], ...]
     facts: dict[str, Any]

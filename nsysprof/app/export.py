@@ -34,21 +34,23 @@ def export(request: ExportRequest, progress: Progress = SILENT) -> ExportResult:
     _check_targets(targets, request.source, force=request.force)
     with ExitStack() as claimed:
         for name, path in targets.items():
-            if name != "parquet":  # a folder claims itself
+            if name != "parquet":  # the writer of a folder makes its own claim
                 claimed.enter_context(claim_file(path))
-        _check_targets(targets, request.source, force=request.force)  # another run may have ended meanwhile
+        _check_targets(targets, request.source, force=request.force)  # another run may have finished meanwhile
         scratch = claimed.enter_context(tempfile.TemporaryDirectory(prefix="nsysprof-"))
         trace_path = resolve(request.source, request.nsys, Path(scratch), progress.say)
-        # Perfetto's file does not say which range adopted or captured what another thread launched.
+        # Perfetto's file does not show which range adopted or captured what another thread launched.
         content = read_content(request.source, trace_path, progress.say, launched_only=set(targets) == {"perfetto"})
         written = tuple(_write(name, content, path, progress, force=request.force) for name, path in targets.items())
     return ExportResult(written, content.analysis.notes)
 
 
 def read_content(source: Path, trace_path: Path, say: Say, *, launched_only: bool = False) -> Content:
-    """Return what there is to export of the SQLite file `trace_path`, which is `source` or was made from it.
+    """Return what there is to export.
 
-    launched_only: as list_rows takes it.
+    source: the input that the user named.
+    trace_path: the SQLite file, which is the source or was made from it.
+    launched_only: see list_rows.
     """
     from nsysprof.trace.inputs.resolve_input import identity_of
     from nsysprof.trace.open import open_trace
@@ -84,15 +86,15 @@ def _writer(name: str, *, force: bool) -> Write:
 
 
 def _check_targets(targets: dict[str, Path], source: Path, *, force: bool) -> None:
-    """Raise for what cannot be written or would replace what is not ours, before anything is read."""
+    """Raise, before anything is read, for targets that cannot be written or hold files that are not ours."""
     if not targets:
-        raise UsageError("Nothing to export to.", "Give --perfetto OUT.pftrace, --chrome OUT.json or --parquet FOLDER.")
+        raise UsageError("No format was given.", "Give --perfetto OUT.pftrace, --chrome OUT.json or --parquet FOLDER.")
     resolved = [path.resolve() for path in targets.values()]
     if len(set(resolved)) < len(resolved):
-        raise UsageError("Two formats cannot go to one path.", "Give each its own.")
+        raise UsageError("Two formats have the same path.", "Give each format its own path.")
     for name, path in targets.items():
         if path.resolve() == source.resolve():
-            raise OutputError(f"{path} is the input.", "Choose another path.")
+            raise OutputError(f"{path} is the input, which is never replaced.", "Choose another path.")
         if name == "parquet":
             from nsysprof.export.parquet import check_folder
 
@@ -109,7 +111,7 @@ def _check_targets(targets: dict[str, Path], source: Path, *, force: bool) -> No
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """A trace and where to write it: a file for Perfetto, a file for Chrome, a folder of Parquet files."""
+    """A trace and where to write it: a file for Perfetto, a file for Chrome, a folder for Parquet."""
 
     source: Path
     perfetto: Path | None = None
@@ -121,7 +123,7 @@ class ExportRequest:
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written in one format, and how many rows of each kind."""
+    """A written file or folder, and how many rows of each kind it holds."""
 
     format: str
     path: Path

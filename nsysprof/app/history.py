@@ -1,4 +1,4 @@
-"""Run the use case `history`: how the latency of cases developed over the runs that `--db` collected."""
+"""Run the use case `history`: how the latency of cases changed over the runs that `--db` collected."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from nsysprof.results.latency_history import CaseHistory
 
 
 def history(request: HistoryRequest, progress: Progress = SILENT) -> HistoryResult:
-    """Return the cases of a results database whose names have a text in them.
+    """Return the cases of a results database whose names contain a text.
 
-    Raises TraceError for a file that is not a results database, and UsageError where no case has the text.
+    Raises TraceError for a file that is not a results database, and UsageError where no case matches.
     """
     refuse_url(request.database)
     if not request.database.exists():
@@ -33,7 +33,7 @@ def history(request: HistoryRequest, progress: Progress = SILENT) -> HistoryResu
 
 @dataclass(frozen=True)
 class HistoryRequest:
-    """A results database, and a text that the names of the wanted cases have in them; empty for all cases."""
+    """A results database, and a text that the names of the wanted cases contain; empty for all cases."""
 
     database: Path
     case: str = ""
@@ -41,7 +41,10 @@ class HistoryRequest:
 
 @dataclass(frozen=True)
 class HistoryResult:
-    """The cases of a database. name: of its file."""
+    """The cases of a database.
+
+    name: the name of its file.
+    """
 
     name: str
     cases: tuple[CaseHistory, ...]

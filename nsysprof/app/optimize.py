@@ -1,4 +1,4 @@
-"""Run the use case `optimize`: record a program's attention, tune its shapes, apply what won, and prove it."""
+"""Run the use case `optimize`: record a program's attention, tune its shapes, apply what won, and verify the gain."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ if TYPE_CHECKING:
     from nsysprof.results.analysis import Analysis
 
 RESULT = "optimize.json"
-# How much of the budget that is left after the capture tuning may take.
+# The share of the budget left after the capture that tuning may take.
 _TUNING_PART = 0.4
 _LEAST_BUDGET_S = 10.0
 
 
 def plan_optimize(request: OptimizeRequest) -> list[str]:
-    """Return the steps in words. Raise UsageError for what cannot work, before anything runs."""
+    """Return the steps as sentences. Raises UsageError, before anything runs, for what cannot work."""
     if request.budget_s < _LEAST_BUDGET_S:
         raise UsageError(f"--budget {request.budget_s:g} is too short.", f"Give at least {_LEAST_BUDGET_S:g} seconds.")
     if request.resume and request.out is None:
-        raise UsageError("--resume needs the folder to go on with.", "Name it with --out.")
+        raise UsageError("--resume needs the folder to continue in.", "Name it with --out.")
     for text in request.tries or ():
         if parse_program_side(text) == ProgramSide():
             raise UsageError("--try is empty.", "Give settings NAME=VALUE, or a policy.json.")
@@ -62,17 +62,17 @@ def plan_optimize(request: OptimizeRequest) -> list[str]:
         plan_program_capture(_capture_request(request, Path("capture"), attention=True))
     elif not (request.captured / "manifest.json").is_file():
         raise UsageError(f"{request.captured} is not a capture.", "Give the folder of nsysprof capture --attention.")
-    first = "capture the program once with its attention, under nsys"
+    first = "capture the program once, with its attention, under nsys"
     return [
         first if request.captured is None else f"read {request.captured}",
         f"tune its shapes, in at most {_TUNING_PART:.0%} of the {request.budget_s:g} s that the capture leaves",
-        f"run the program with and without the policy in {request.processes} turns, and each other attempt",
-        "write one page: what is better, by how much, and what to paste",
+        f"run the program with and without the policy in {request.processes} turns; the same for every other attempt",
+        "write one page: what is faster, by how much, and what to paste",
     ]
 
 
 def optimize(request: OptimizeRequest, progress: Progress = SILENT) -> OptimizeResult:
-    """Do every step within the budget, and write the page. A failure is part of the result."""
+    """Run every step within the budget, and write the page. A failure is part of the result."""
     plan_optimize(request)
     folder = request.out or dated_bench_folder("optimize")
     failure: NsysprofError | None = None
@@ -84,7 +84,7 @@ def optimize(request: OptimizeRequest, progress: Progress = SILENT) -> OptimizeR
             session.run_all()
         except InterruptedCaptureError:
             text = f"Interrupted: what was measured is kept in {folder}."
-            failure = InterruptedCaptureError(text, f"Go on with --resume --out {folder}.")
+            failure = InterruptedCaptureError(text, f"Continue with --resume --out {folder}.")
         except CaptureFailedError as error:
             failure, session.failed = error, error.text
         found = session.conclude()
@@ -96,7 +96,7 @@ def optimize(request: OptimizeRequest, progress: Progress = SILENT) -> OptimizeR
 
 
 def _bring_parts(older: Path, folder: Path) -> None:
-    """Copy into a run the finished parts of an earlier one. Files are replaced and never changed in place."""
+    """Copy the finished parts of an earlier run into this one. Files are replaced, never changed in place."""
     for part in older.iterdir():
         if part.is_dir() and (part.name in ("capture", "tune") or part.name.startswith("bench-")):
             shutil.copytree(part, folder / part.name, copy_function=_link_or_copy)
@@ -105,12 +105,12 @@ def _bring_parts(older: Path, folder: Path) -> None:
 def _link_or_copy(source: str, target: str) -> None:
     try:
         os.link(source, target)
-    except OSError:  # another file system, or one without links
+    except OSError:  # the folders are on different file systems, or the file system has no links
         shutil.copy2(source, target)
 
 
 class _Session:
-    """An optimization while it goes on. Everything that is finished is on disk at every moment."""
+    """An optimization while it runs. Everything that is finished is on disk at every moment."""
 
     def __init__(self, request: OptimizeRequest, folder: Path, progress: Progress) -> None:
         self.request, self.folder, self.progress = request, folder, progress
@@ -180,7 +180,7 @@ class _Session:
         return path
 
     def _capture(self) -> None:
-        """Record the program with its attention; if that fails, record it without."""
+        """Record the program with its attention. If that fails, record it without."""
         target = self.folder / "capture"
         if self.request.captured is not None:
             self._outcome(f"taken from {self.request.captured.name}")
@@ -225,7 +225,7 @@ class _Session:
         return list_trials(self.facts, self.tuning, name, self.predicted, self.request.tries or ())
 
     def _predict(self) -> str:
-        """Predict what the policy saves, before it is tried, and return that in words."""
+        """Predict what the policy saves, before it is tried, and return the prediction as text."""
         self.predicted = None
         if self.tuning.policy is None:
             return ""
@@ -300,9 +300,9 @@ def _bench_request(
 class OptimizeRequest(ProgramTiming):
     """A program, and the time that its optimization may take.
 
-    tries: more settings to try, each as a side of bench.
+    tries: more settings to try; each is run as one side of a bench.
     captured: a capture of the program with its attention; None to make one.
-    stdout_to_stderr: send the standard output of the recorded run to standard error.
+    stdout_to_stderr: whether to send the standard output of the recorded run to standard error.
     """
 
     budget_s: float = 600.0
@@ -317,7 +317,10 @@ class OptimizeRequest(ProgramTiming):
 
 @dataclass(frozen=True)
 class OptimizeResult:
-    """What was found, and its folder. failure: why there is less than was asked for, or None."""
+    """What was found, and its folder.
+
+    failure: why the result is incomplete, or None.
+    """
 
     optimization: Optimization
     folder: Path

@@ -1,4 +1,7 @@
-"""Read how latencies developed from the database that `--db` grows, which a stranger may have made."""
+"""Read from the database of `--db` how latencies changed over the runs.
+
+The file may come from somebody else, so its content is not trusted.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +25,12 @@ _OF_RUN = ("run", "created_utc", "comparable_hash", "gpu_name", "torch_version",
 _OF_RESULT = ("run", "backend", *SHAPE_COLUMNS, "status", "median_ns", "low_ns", "high_ns", "samples")
 _MOST_ROWS = 200_000
 _LONGEST = 200
-# What a case has where no other case differs in it is left out of its name.
+# The default of each dimension. It is left out of a case's name if no other case differs in it.
 _ALWAYS_NAMED = ("seq",)
 
 
 def is_results_database(path: Path) -> bool:
-    """Return whether a file is a database of `--db`, by its tables."""
+    """Return whether a file is a database of `--db`, judged by its tables."""
     try:
         if not path.is_file():
             return False
@@ -96,7 +99,7 @@ def _point(run: Mapping[str, Any], row: Mapping[str, Any]) -> HistoryPoint:
 
 
 def _flush(plan: Any) -> bool | None:
-    """Return whether a plan empties the caches before each call; None where it does not say so."""
+    """Return whether a plan empties the caches before each call; None where it does not say."""
     try:
         flush = decode_json(str(plan), dict[str, Any]).get("flush")
     except (ValueError, NsysprofError):
@@ -105,7 +108,7 @@ def _flush(plan: Any) -> bool | None:
 
 
 def _rows(connections: ConfinedConnections, table: str, names: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Return the rows of a table; a column that it lacks is None in each."""
+    """Return the rows of a table. A column that the table lacks is None in each row."""
     connection = connections.own()
     there = _columns(connection, table)
     if not there:
@@ -126,6 +129,6 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> float | None:
-    """Return a number that a time can be; None for anything else."""
+    """Return the value as a number that a time can have; None for anything else."""
     is_number = isinstance(value, int | float) and math.isfinite(value) and value >= 0
     return float(value) if is_number else None

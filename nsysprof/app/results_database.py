@@ -1,4 +1,4 @@
-"""Keep the database that `--db` names: one row per run in `runs`, one row per cell in `results`, growing over time."""
+"""Append results to the database of `--db`: one row per run in `runs`, one row per cell in `results`."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
     from nsysprof.capture.sampling.bench_run import BenchRun
 
-# History of the schema, in PRAGMA user_version. 1: first.
+# The version of the schema, kept in PRAGMA user_version. 1: the first.
 SCHEMA_VERSION = 1
 
 
 def check_database(path: Path) -> None:
-    """Raise OutputError for a database that is not ours or has a newer schema, before an hour of measuring."""
+    """Raise OutputError for a database that is not ours or has a newer schema, before anything is measured."""
     _close(_open(path))
 
 
 def append_results(path: Path, run: BenchRun, table: pd.DataFrame) -> None:
-    """Append a run and its results, all or nothing. Raise OutputError."""
+    """Append a run and its results completely, or not at all. Raises OutputError."""
     key = uuid.uuid4().hex
     rows = [{"run": key, **row} for row in to_records(table)]
     database = _open(path)
@@ -70,9 +70,7 @@ def _open(path: Path) -> Any:
         raise OutputError(f"{path} was written by a newer nsysprof.", "Update nsysprof, or name another --db.")
     if tables and not {"runs", "results"} <= tables:
         _close(database)
-        raise OutputError(
-            f"{path} is a database that another program wrote: it has no table of results.", "Name another --db."
-        )
+        raise OutputError(f"{path} is a database of another program: it has no table of results.", "Name another --db.")
     return database
 
 

@@ -1,4 +1,4 @@
-"""Run the use case `tune`: find the fastest backend for each shape, or a tie, and a policy that uses it."""
+"""Run the use case `tune`: find the fastest backend for each shape (or a tie), and write a policy from it."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 SEARCHES = ("grid", "axes")
 _SAMPLE_SECONDS = 0.5
-# The part of the budget after which the search ends, so that its winners can be measured again.
+# The share of the budget after which the search ends, so that winners can be measured again.
 _SEARCH_SHARE = 0.75
 _ON_GPU = ("auto", "math", "flash", "efficient", "cudnn")
 _ON_CPU = ("auto", "math", "flash")
 
 
 def plan_tuning(request: TuneRequest) -> BenchPlan:
-    """Return the cells that `tune` would measure on this machine. Raise UsageError for what makes no sense."""
+    """Return the cells that `tune` would measure on this machine. Raises UsageError for contradictory options."""
     return _plan(request)[0]
 
 
@@ -47,7 +47,7 @@ def _plan(request: TuneRequest) -> tuple[BenchPlan, ProgramShapes | None]:
 
     _check_numbers(request)
     grid = request.grid
-    replace(grid, backends=grid.backends or ("math",)).expand()  # complain before looking at the machine
+    replace(grid, backends=grid.backends or ("math",)).expand()  # report wrong options before looking at the machine
     require_torch("tune")
     device = settle_device(request.device)
     grid = replace(grid, backends=grid.backends or (_ON_GPU if device == "cuda" else _ON_CPU))
@@ -88,7 +88,11 @@ def tune(request: TuneRequest, progress: Progress = SILENT) -> TuneResult:
         progress.tell(f"seed {run.plan.seed}")
         finished = _search(run, claimed.path, request, progress, shapes)
         results, again = summarize_tuning(run)
-        told = "" if run.complete else f"Ended by its budget of {request.budget_s:g} s, or by hand; --resume goes on."
+        told = (
+            ""
+            if run.complete
+            else f"The budget of {request.budget_s:g} s is used up, or you ended the tuning; --resume continues it."
+        )
         tuning = write_tuning(
             run,
             results,
@@ -111,7 +115,7 @@ def tune(request: TuneRequest, progress: Progress = SILENT) -> TuneResult:
     failure = nothing_measured(results, folder)
     if not finished:
         failure = InterruptedCaptureError(
-            f"Interrupted: {len(run.blocks)} blocks are kept in {folder}.", f"Go on with --resume --out {folder}."
+            f"Interrupted: {len(run.blocks)} blocks are kept in {folder}.", f"Continue with --resume --out {folder}."
         )
     return TuneResult(run, results, tuning, folder, told, failure)
 
@@ -128,7 +132,7 @@ def summarize_tuning(run: BenchRun) -> tuple[BenchResults, frozenset[Shape]]:
 
 
 def _part(run: BenchRun, *, again: bool) -> BenchRun:
-    """Return the run with the blocks of its search alone, or with those that measured winners again."""
+    """Return the run with the blocks of its search only, or of measuring winners again only."""
     if run.again_from is None:
         return run
     blocks = [block for block in run.blocks if (block.process >= run.again_from) is again]
@@ -147,11 +151,11 @@ def _check_numbers(request: TuneRequest) -> None:
     if price is not None and not price >= 0:
         raise UsageError(f"--gpu-hour-price {price:g} is not a price.", "Give zero or more.")
     if request.resume and request.out is None:
-        raise UsageError("--resume needs the folder to go on with.", "Name it with --out.")
+        raise UsageError("--resume needs the folder to continue in.", "Name it with --out.")
 
 
 def _begin(plan: BenchPlan, folder: Path, request: TuneRequest) -> BenchRun:
-    """Return a new run, or the one in `folder` to go on with. Raise for a folder or database that will not do."""
+    """Return a new run, or the run in `folder` to continue. Raises an error for an unsuitable folder or database."""
     from nsysprof.capture.sampling.bench_run import SAMPLES, new_run, read_run
 
     if request.db is not None:
@@ -163,7 +167,9 @@ def _begin(plan: BenchPlan, folder: Path, request: TuneRequest) -> BenchRun:
         killed = (left / SAMPLES for left in find_leftovers(folder) if (left / SAMPLES).is_file())
         run = read_run(next(killed, folder / SAMPLES))
         if (run.kind, run.plan.cases, run.plan.device) != ("tune", plan.cases, plan.device):
-            raise UsageError(f"{folder} holds a tuning of other cases.", "Give the options that it was begun with.")
+            raise UsageError(
+                f"{folder} contains a tuning of other cases.", "Give the options with which it was started."
+            )
         run.complete = False
     return run
 
@@ -171,7 +177,7 @@ def _begin(plan: BenchPlan, folder: Path, request: TuneRequest) -> BenchRun:
 def _search(
     run: BenchRun, folder: Path, request: TuneRequest, progress: Progress, shapes: ProgramShapes | None
 ) -> bool:
-    """Measure until every shape is settled or the budget is spent; return False when Ctrl-C ended it."""
+    """Measure until every shape is settled or the budget is used up, and return False when Ctrl-C ended it."""
     from nsysprof.analysis.sampling.tune import cells_to_confirm, cells_to_measure
     from nsysprof.app.tuning.from_program import cells_by_share
     from nsysprof.capture.folder import remove_work
@@ -183,8 +189,8 @@ def _search(
     def check_machine(current: BenchRun) -> None:
         if begun_on is not None and current.environment.get("comparable_hash") != begun_on:
             raise OutputError(
-                "This machine is not the one that the tuning was begun on: its GPU, driver or torch differ.",
-                "Tune anew into another folder.",
+                "The tuning was started on a different machine: GPU, driver or torch differ.",
+                "Start a new tuning in another folder.",
             )
 
     def choose(current: BenchRun) -> list[int]:
@@ -218,13 +224,13 @@ class TuneRequest:
     """What to search and how.
 
     grid: without backends, those that suit the device.
-    source: a capture, trace or analysis of a program, whose shapes are tuned in place of the grid's; None for the grid.
-    search: grid for every combination, axes for one dimension at a time from the first value of each.
+    source: a capture, trace or analysis of a program, whose shapes are tuned instead of the grid's; None for the grid.
+    search: grid for every combination; axes for one dimension at a time, from the first value of each.
     blocks: how many blocks of samples the best backends of a shape get.
     out: the folder; None for traces/tune-DATE-TIME.
     resume: whether to continue the tuning in `out`.
-    gpu_hour_price: the price of an hour of the GPU; None leaves prices out.
-    command: what the user typed, which the report repeats.
+    gpu_hour_price: the price of an hour of the GPU; None leaves out prices.
+    command: the command line that the user typed, which the report repeats.
     """
 
     grid: Grid = field(default_factory=lambda: Grid(backends=(), seqs=(128, 256, 512, 1024, 2048)))
@@ -252,8 +258,8 @@ class TuneRequest:
 class TuneResult:
     """What was measured, what follows from it, and where it is.
 
-    told: why the search ended before every shape was settled, or an empty text.
-    failure: why there is less than was asked for, or None. What was measured is written in any case.
+    told: why the search ended before every shape was settled; empty where it did not.
+    failure: why the result is incomplete, or None. What was measured is written in any case.
     """
 
     run: BenchRun

@@ -1,4 +1,4 @@
-"""Run the use case `view`: serve pages about one or many traces to the browser of this user, until it is ended."""
+"""Run the use case `view`: serve pages about one or many traces to the browser of this user."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_view(request: ViewRequest, progress: Progress = SILENT) -> Iterator[View]:
-    """Give a view that listens, and take it down with everything that it wrote.
+    """Yield a view that accepts connections, and afterwards stop it and remove everything that it wrote.
 
-    Raises UsageError for a port that is not free, and TraceError where none of the inputs is there.
+    Raises UsageError for a port that is in use, and TraceError where none of the inputs exists.
     """
     from nsysprof.app.viewing.loopback_server import LoopbackServer
     from nsysprof.app.viewing.view_inputs import list_inputs
     from nsysprof.app.viewing.view_pages import ViewPages
 
     if not request.sources:
-        raise UsageError("There is nothing to view.", "Name traces, captures or analysis folders.")
+        raise UsageError("No input was given.", "Name traces, captures or analysis folders.")
     progress.say("look for traces")
     inputs = list_inputs(request.sources)
     with tempfile.TemporaryDirectory(prefix="nsysprof-view-", ignore_cleanup_errors=True) as scratch:
@@ -44,8 +44,8 @@ def open_view(request: ViewRequest, progress: Progress = SILENT) -> Iterator[Vie
 class ViewRequest:
     """What to view, and at which port of the loopback address.
 
-    sources: traces, captures, result folders, or folders of them.
-    port: 0 for any that is free.
+    sources: traces, captures, result folders, or folders of these.
+    port: 0 for any free port.
     """
 
     sources: tuple[Path, ...]
@@ -56,14 +56,14 @@ class ViewRequest:
 
 @dataclass(frozen=True)
 class View:
-    """A view that listens. Connections wait until `serve` answers them."""
+    """A view that accepts connections. They wait until `serve` answers them."""
 
     server: LoopbackServer
     inputs: tuple[ViewInput, ...]
 
     @property
     def url(self) -> str:
-        """Return the address to open, token included: of one input its report, of several their list."""
+        """Return the address to open, including its token: the report of a single input, or the list of several."""
         is_one = len(self.inputs) == 1
         return self.server.url + ("report-0" if is_one else "")
 

@@ -1,4 +1,4 @@
-"""Run the use case `whatif`: replay the steps of a trace with the user's own changes."""
+"""Run the use case `whatif`: replay the steps of a trace with changes that the user names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nsysprof.errors import UsageError
 if TYPE_CHECKING:
     from nsysprof.results.findings.causes import WhatIf, WhatIfQuestion
 
-# The finding that each change remedies.
+# The code of the finding that each change would fix.
 KNOWN_CHANGES = {
     "--pin-copies": "pageable-copy", "--no-alloc": "alloc-in-loop", "--no-host-work": "host-bound",
     "--graph-launches": "launch-bound", "--fuse-attention": "unfused-attention",
@@ -24,7 +24,7 @@ _EVERYWHERE = "all"
 
 
 def what_if(request: WhatIfRequest, progress: Progress = SILENT) -> WhatIfResult:
-    """Return what the steps would take with each change alone and with all of them."""
+    """Return how long the steps would take with each change alone, and with all of them."""
     from nsysprof.attention.policy_file import read_policy
     from nsysprof.trace.inputs.resolve_input import identity_of
     from nsysprof.trace.open import open_trace
@@ -33,7 +33,7 @@ def what_if(request: WhatIfRequest, progress: Progress = SILENT) -> WhatIfResult
     if request.like_peers is not None:
         return WhatIfResult(_with_a_rank_like_its_peers(request, questions, progress))
     if not questions and not request.ranges:
-        raise UsageError("Nothing is to be changed.", "Name a change, such as --pin-copies or --no-sync all.")
+        raise UsageError("No change was given.", "Give a change, such as --pin-copies or --no-sync all.")
     policy = None if request.policy is None else read_policy(request.policy)
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
         path = resolve(request.source, request.nsys, Path(scratch), progress.say)
@@ -52,7 +52,7 @@ def what_if(request: WhatIfRequest, progress: Progress = SILENT) -> WhatIfResult
 def _with_a_rank_like_its_peers(
     request: WhatIfRequest, questions: tuple[WhatIfQuestion, ...], progress: Progress
 ) -> WhatIf:
-    """Return what a job of several ranks would take if one rank were like the typical other one."""
+    """Return how long a job of several ranks would take if one rank were like the typical other rank."""
     from nsysprof.app.trace_analysis.analyze_ranks import is_many
     from nsysprof.nsight.find_tool import NSYS, find_tool
     from nsysprof.ranks.collective_waits.stragglers import replay_like_peers
@@ -62,10 +62,13 @@ def _with_a_rank_like_its_peers(
 
     rank = request.like_peers
     if questions or request.ranges:
-        raise UsageError("--like-peers is about a whole job, and other changes are about one trace.", "Ask one by one.")
+        raise UsageError(
+            "--like-peers applies to a whole job, and the other changes apply to one trace.",
+            "Run whatif once for each.",
+        )
     if not request.source.exists() or not is_many([request.source]):
         raise UsageError(
-            f"{request.source} does not hold the traces of several ranks.", "Record with capture --per-rank."
+            f"{request.source} does not contain the traces of several ranks.", "Record with capture --per-rank."
         )
     sources = find_sources([request.source], find_tool(NSYS, request.nsys))
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as work, progress.traces(len(sources)) as advance:
@@ -99,7 +102,7 @@ def _questions(request: WhatIfRequest) -> tuple[WhatIfQuestion, ...]:
 
 
 def _of_ranges(names: list[str], text: str, factor: float) -> WhatIfQuestion:
-    """Return the question for work that is launched in ranges with a text in their names."""
+    """Return the question about work that is launched in ranges whose names contain a text."""
     from nsysprof.results.findings.causes import WhatIfQuestion
 
     chosen = tuple((name, (factor,) * 3) for name in names if text in name)
@@ -117,7 +120,7 @@ class WhatIfRequest:
     kernels: texts in names of kernels, and the factors for their times.
     ranges: texts in names of ranges, and the factors for the times of what they launch.
     policy: a policy.json of tune; attention runs on the backends that it measured to be faster.
-    like_peers: a rank of a job, which is to be like the typical other one. The source then is a folder of ranks.
+    like_peers: a rank of a job that is to behave like the typical other one. The source is then a folder of ranks.
     """
 
     source: Path
@@ -132,6 +135,6 @@ class WhatIfRequest:
 
 @dataclass(frozen=True)
 class WhatIfResult:
-    """What the steps would take."""
+    """How long the steps would take."""
 
     found: WhatIf

@@ -68,7 +68,7 @@ def test_what_makes_no_sense_is_refused_as_in_the_command(tmp_path):
     for function in (nsysprof.bench, nsysprof.tune):
         with pytest.raises(UsageError, match="Did you mean 'flash'"):
             function(nsysprof.Grid(backends=("flahs",)), out=tmp_path / "b")
-    with pytest.raises(UsageError, match="Nothing to export to"):
+    with pytest.raises(UsageError, match="No format was given"):
         nsysprof.export_trace("t.sqlite")
 
 

@@ -29,7 +29,7 @@ def test_what_was_found_is_printed_and_where_the_page_is(tmp_path, monkeypatch, 
     monkeypatch.setattr(webbrowser, "open", lambda address: opened.append(address) or True)
     app(["demo", "--no-figures"], standalone_mode=False)
     said = capsys.readouterr().out
-    assert "Eight faults were planted" in said
+    assert "Eight performance problems were planted" in said
     assert "Findings" in said
     page = tmp_path / "nsysprof-demo" / "report.html"
     assert f"The page: {page}" in said

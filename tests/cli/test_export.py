@@ -72,7 +72,7 @@ def test_the_input_is_never_the_output(tmp_path, trace_path):
 def test_requests_that_make_no_sense(tmp_path, trace_path):
     mem = trace_path("mem")
     fails(run("export", mem), 2, "--perfetto")
-    fails(run("export", mem, "--perfetto", tmp_path / "a", "--chrome", tmp_path / "a"), 2, "one path")
+    fails(run("export", mem, "--perfetto", tmp_path / "a", "--chrome", tmp_path / "a"), 2, "the same path")
     fails(run("export", mem, "--perfetto", tmp_path), 4, "is a folder", "trace.pftrace")
     (tmp_path / "file").write_bytes(b"")
     fails(run("export", mem, "--perfetto", tmp_path / "file" / "t.pftrace"), 4, "cannot be made")

@@ -134,7 +134,7 @@ def test_an_interrupted_run_continues(job: Path, serial: Path, tmp_path: Path) -
     assert 5 <= len(kept) < TRACES
     code, _, err = finish(start(job, out, "--workers", "1"))
     assert code == 0, err
-    assert f"{len(kept)} of {TRACES} traces are already there" in err
+    assert f"{len(kept)} of {TRACES} traces were already read" in err
     assert {name: (out / "parts" / name).stat().st_mtime_ns for name in kept} == kept
     assert same_tables(out, serial)
 

@@ -1,4 +1,4 @@
-"""Choose which shapes of a program are tuned, by their share of its time, and say why others are not."""
+"""Choose which shapes of a program to tune, by their share of its time, and say why others are not tuned."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from nsysprof.attention.shape import Shape
 from nsysprof.attention.work_model import attention_flops
 from nsysprof.results.programs.captured_attention import CapturedUse
 
-# Together the tuned shapes have this share of the attention's time, where so many suffice.
+# Enough shapes are tuned to cover this share of the attention's time, but at most this many.
 _ENOUGH = 0.98
 MOST_SHAPES = 24
-# Where more shapes than this differ in their lengths alone, they are put into groups whose ends are tuned.
+# Where more shapes than this differ only in their lengths, they are grouped, and only the ends of each group are tuned.
 _MOST_LENGTHS = 6
 _SIZES = ("batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim")
 
 
 @dataclass(frozen=True)
 class ShapeUse:
-    """One shape, and what the program spends on it."""
+    """One shape, and how much time the program spends on it."""
 
     shape: Shape
     calls: int
-    # The time of its kernels, forward and backward (ns); None where the kernels are unknown.
+    # The time of its kernels (ns), forward and backward; None where unknown.
     kernel_total_ns: int | None
-    # Its share of the attention that can be tuned, from 0 to 1: of the time, or of the operations.
+    # Its share of the attention that can be tuned (0 to 1), by time or else by operations.
     weight: float
-    # The shortest shape of its group and those between, which get what both ends of the group have in common.
+    # The shortest shape of its group and the shapes between. They get the backend that both ends of the group share.
     between: tuple[Shape, ...] = ()
 
 
 @dataclass(frozen=True)
 class Refused:
-    """Calls that are not tuned, and why."""
+    """Calls that are not tuned, and the reason."""
 
     calls: int
     reason: str
@@ -45,14 +45,17 @@ class Refused:
 
 @dataclass(frozen=True)
 class ChosenShapes:
-    """What is tuned, the most expensive first, and what is not."""
+    """The shapes to tune, the most expensive first, and what is not tuned."""
 
     chosen: tuple[ShapeUse, ...]
     refused: tuple[Refused, ...]
 
 
 def choose_shapes(uses: Sequence[CapturedUse]) -> ChosenShapes:
-    """Return the shapes to tune. The pass of a shape with a backward pass is forward and backward together."""
+    """Return the shapes to tune.
+
+    The pass of a shape that has a backward pass is forward and backward together.
+    """
     refused: dict[str, int] = {}
     found = []
     for use in uses:
@@ -70,35 +73,40 @@ def choose_shapes(uses: Sequence[CapturedUse]) -> ChosenShapes:
             chosen.append(shape)
         else:
             left.append(shape)
-    # The short end of a group is tuned with the long end, whatever it has of the time.
+    # The short end of a group is tuned with the long end, whatever its own share of the time.
     firsts = {use.between[0] for use in chosen if use.between}
     chosen += [shape for shape in left if shape.shape in firsts]
     for shape in left:
         if shape.shape not in firsts:
-            reason = "the tuned shapes have nearly all of the time"
+            reason = "the tuned shapes already take nearly all of the time"
             if len(chosen) >= MOST_SHAPES:
-                reason = f"{MOST_SHAPES} shapes with more time are tuned; pad lengths so that fewer shapes occur"
+                reason = f"{MOST_SHAPES} shapes that take more time are tuned; pad lengths so that fewer shapes occur"
             refused[reason] = refused.get(reason, 0) + shape.calls
     return ChosenShapes(tuple(chosen), tuple(Refused(calls, reason) for reason, calls in refused.items()))
 
 
 def why_not(row: dict[str, Any]) -> str:
-    """Return why calls cannot be tuned, or an empty text."""
+    """Return why calls cannot be tuned; empty where they can."""
     mask, function = str(row["mask"] or "none"), row["function"]
     if function != "sdpa":
         return f"{function} is called, and a policy chooses for torch's scaled_dot_product_attention alone"
     if row["dropout"]:
-        return "with dropout each backend draws other random numbers, so a policy leaves these calls to torch"
+        return "with dropout, each backend draws different random numbers, so a policy leaves these calls to torch"
     if mask.partition(":")[0] not in ("none", "bool", "float"):
-        return f"a mask of the kind {mask} cannot be made again"
+        return f"a mask of the kind {mask} cannot be reproduced"
     if row["dtype"] not in DTYPES:
         return f"the data type {row['dtype']} is not one of {', '.join(DTYPES)}"
     known = row["causal"] is not None and all(row[name] is not None and row[name] > 0 for name in _SIZES)
-    return "" if known and row["heads"] % row["kv_heads"] == 0 else "the sizes are unknown, or none that torch computes"
+    return (
+        "" if known and row["heads"] % row["kv_heads"] == 0 else "the sizes are unknown, or torch does not support them"
+    )
 
 
 def shape_of_use(row: dict[str, Any], pass_: str) -> Shape:
-    """Return the shape in a row of attention.csv. Raises msgspec.ValidationError for what no program writes."""
+    """Return the shape in a row of attention.csv.
+
+    Raises msgspec.ValidationError for values that no program writes.
+    """
     names = {"seq": "seq_q", "kv_seq": "seq_kv"}
     sizes = {
         name: int(row[names.get(name, name)]) for name in ("seq", "kv_seq", "batch", "heads", "kv_heads", "head_dim")
@@ -109,7 +117,7 @@ def shape_of_use(row: dict[str, Any], pass_: str) -> Shape:
 
 
 def known_shape(row: dict[str, Any], pass_: str) -> Shape | None:
-    """Return the shape in a row of attention.csv, or None where it cannot be tuned or is not of a call."""
+    """Return the shape in a row of attention.csv; None where it cannot be tuned, or the row is not about a call."""
     if why_not(row):
         return None
     try:
@@ -146,7 +154,7 @@ def _merge(uses: Iterable[CapturedUse]) -> list[_Merged]:
 
 
 def _weigh(merged: list[_Merged]) -> list[ShapeUse]:
-    """Return the shapes with their weights."""
+    """Return the shapes with their shares."""
     timed = all(time is not None for _, _, time in merged)
     amounts = [float(time or 0) if timed else count * attention_flops(shape) for shape, count, time in merged]
     total = sum(amounts) or 1.0
@@ -154,9 +162,9 @@ def _weigh(merged: list[_Merged]) -> list[ShapeUse]:
 
 
 def _group_lengths(uses: list[ShapeUse]) -> list[ShapeUse]:
-    """Return the shapes, the heaviest first, with those of many lengths replaced by the ends of groups.
+    """Return the shapes, the most expensive first, with many lengths replaced by the ends of groups.
 
-    A group, such as a cache that grows makes it, holds lengths of k up to twice the shortest.
+    A group contains lengths of k up to twice the shortest one. A growing cache makes such lengths.
     """
     families: dict[Any, list[ShapeUse]] = {}
     for use in uses:
@@ -177,7 +185,7 @@ def _group_lengths(uses: list[ShapeUse]) -> list[ShapeUse]:
 
 
 def _ends(group: list[ShapeUse]) -> list[ShapeUse]:
-    """Return the shortest and the longest shape of a group. The longest carries what is spent on those between."""
+    """Return the shortest and the longest shape of a group. The longest one includes the time of those between."""
     if len(group) <= 2:
         return group
     first, last = group[0], group[-1]

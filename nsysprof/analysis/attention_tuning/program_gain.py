@@ -1,4 +1,4 @@
-"""Compute what a tuning saves a program: the measured ratio of each shape, times what the program spends on it."""
+"""Compute what a tuning saves a program: the measured ratio of each shape times the time the program spends on it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ def compute_gain(
 ) -> ProgramGain:
     """Return the expected saving.
 
-    choices: the backend of each tuned shape. table: of summarize_bench, with the medians of all cases.
-    undecided: how many shapes need more measurements for an answer.
+    choices: the backend of each tuned shape.
+    table: the table of summarize_bench, with the medians of all cases.
+    undecided: how many shapes need more measurements for a decision.
     """
     rows: dict[tuple[Shape, str], dict[Any, Any]] = {
         (shape_of_row(row), str(row["backend"])): row for row in table.to_dict("records")
@@ -43,7 +44,7 @@ def compute_gain(
         if ratios is None or any(choices.get(shape) not in (None, backend) for shape in use.between):
             continue
         faster += 1
-        # The bounds are given as the least and the most favourable.
+        # The bounds are the smallest and the largest saving.
         found += [ShapeRatio(shape, ratios[0], ratios[2], ratios[1]) for shape in (use.shape, *use.between)]
         parts = [(use.kernel_total_ns or 0) * max(0.0, 1 - ratio) for ratio in ratios]
         saved, low, high = saved + parts[0], low + parts[1], high + parts[2]
@@ -68,7 +69,7 @@ def compute_gain(
 
 
 def _ratios(auto: Mapping[Any, Any] | None, best: Mapping[Any, Any] | None) -> tuple[float, float, float] | None:
-    """Return the time of the best over torch's choice: as measured, at least favourable, at most favourable."""
+    """Return the time of the best backend over torch's choice: as measured, and the least and most favourable bound."""
     if auto is None or best is None:
         return None
     values = [[row[f"{part}_ns"] for part in ("median", "low", "high")] for row in (auto, best)]
@@ -95,9 +96,9 @@ def _say(
     pct: float | None,
     share: float | None,
 ) -> str:
-    has = "" if share is None else f" Attention has {share:.1f} % of the time of all kernels."
+    has = "" if share is None else f" Attention takes {share:.1f} % of the time of all kernels."
     if not shapes:
-        return f"Nothing of the program's attention can be tuned.{has}"
+        return f"None of the program's attention can be tuned.{has}"
     if not faster and undecided:
         return f"No backend was shown to be faster; {undecided} of {shapes} shapes need a longer --budget.{has}"
     if not faster:

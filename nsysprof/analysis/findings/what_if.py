@@ -89,7 +89,7 @@ def ask(
 def _answer(option: str, changes: list[ReplayChange], situation: Situation) -> WhatIfAnswer:
     """Return how long a step takes with the best of three estimates of a change, and the bounds.
 
-    As for findings, the saving is that of the program without the profiler; the saving under the profiler is one bound.
+    As for findings, the saving is measured without the profiler; the saving under the profiler is one of the bounds.
     """
     graph = situation.graph
     tracing_ns = estimate_tracing_cost(situation)

@@ -100,7 +100,7 @@ def list_allocator_owners(
 def owner_of(stack: tuple[Frame, ...]) -> str:
     """Return the innermost line of a stack outside torch, Python's library and C++: `model.py:12 forward`.
 
-    A file in a folder is shown with the name of that folder.
+    A file in a folder is shown with the folder's name.
     """
     for frame in stack:
         if is_own_file(frame.file):

@@ -94,7 +94,7 @@ def _processes(tables: Tables, watched: WatchedGpu) -> Found:
 
 
 def _recorded(tables: Tables) -> tuple[int, ...]:
-    """Return the processes of which the trace has calls or work."""
+    """Return the processes that have calls or work in the trace."""
     pids = set() if tables.calls is None else set((tables.calls.tid_of & PID_MASK).tolist())
     pids |= set(tables.work.pid_of.tolist())
     return tuple(sorted({(int(pid) >> 24) & 0xFFFFFF for pid in pids}))

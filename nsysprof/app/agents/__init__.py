@@ -1,1 +1,1 @@
-"""Serve traces to agents, read-only and bounded."""
+"""Answer questions about traces for AI agents: read-only, with bounded answers."""

@@ -1,4 +1,4 @@
-"""Answer questions about the traces of one folder, in bounded answers, and without writing anything."""
+"""Answer an agent's questions about the traces of one folder, in bounded answers and without writing anything."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 _MOST_TRACES, _MOST_ROWS, _MOST_TEXT = 500, 200, 300
 _MOST_DEPTH = 4
-# Analyses that are kept for the next question.
+# How many analyses are kept for the next question.
 _MOST_KEPT = 4
 
 
 class TraceTools:
-    """The traces below one folder. A trace is named as list_traces names it, and no other file is ever read."""
+    """The traces in one folder. A trace has the name that list_traces gives it, and no other file is ever read."""
 
     def __init__(self, folder: Path, nsys: Path | None = None) -> None:
         self._folder, self._nsys = folder.resolve(), nsys
@@ -44,7 +44,7 @@ class TraceTools:
         return _cut({**summary_json(analysis), "range_tree": ranges, "range_tree_rows": len(analysis.range_tree)})
 
     def findings(self, trace: str) -> dict[str, Any]:
-        """Return what to change, the largest saving first, and why the GPU was idle. Savings are ns a step."""
+        """Return what to change, the largest saving first, and why the GPU was idle. Savings are ns per step."""
         from nsysprof.report.write import findings_json
 
         found = findings_json(self._analysis(trace))
@@ -62,12 +62,12 @@ class TraceTools:
         return _bounded("kernels", table, offset, limit)
 
     def instances(self, trace: str, range_name: str, offset: int = 0, limit: int = 20) -> dict[str, Any]:
-        """Return the instances of a range in their order, with wall, kernel and idle times (ns)."""
+        """Return the instances of a range in order, with wall, kernel and idle times (ns)."""
         table = self._analysis(trace).range_instances
         return _bounded("instances", table[(table["range"] == range_name).to_numpy(dtype=bool)], offset, limit)
 
     def compare(self, baseline: str, candidate: str, ignore_conditions: bool = False) -> dict[str, Any]:
-        """Compare two traces: ranges, kernels, copies, memory, and which findings appeared or vanished."""
+        """Compare two traces: ranges, kernels, copies, memory, and which findings appeared or disappeared."""
         from nsysprof.report.compare import comparison_json
 
         request = CompareRequest(
@@ -88,7 +88,7 @@ class TraceTools:
         policy: str = "",
         like_peers: int | None = None,
     ) -> dict[str, Any]:
-        """Replay the steps with changes and return what a step would take (ns).
+        """Replay the steps with changes, and return how long a step would take (ns).
 
         changes: any of pin-copies, no-alloc, no-host-work, graph-launches, fuse-attention, fuse-optimizer and
         no-stream-waits. no_sync: the range in which to remove waits for the GPU, or "all". kernels: a factor for the
@@ -137,7 +137,7 @@ class TraceTools:
         return path
 
     def _traces(self) -> dict[str, Path]:
-        """Return every trace by its name: its path below the folder."""
+        """Return every trace by its name, which is its path relative to the folder."""
         from nsysprof.app.inputs.compare_inputs import is_input, is_trace
 
         found: dict[str, Path] = {}
@@ -196,14 +196,14 @@ def _rows(table: pd.DataFrame, offset: int, limit: int) -> list[dict[str, Any]]:
 
 
 def _bounded(name: str, table: pd.DataFrame | list[dict[str, Any]], offset: int, limit: int) -> dict[str, Any]:
-    """Return some rows, how many there are in all, and the offset of the next ones, if there are more."""
+    """Return some rows, how many rows there are in all, and the offset of the next rows if there are more."""
     rows = table[offset : offset + limit] if isinstance(table, list) else _rows(table, offset, limit)
     following = max(0, offset) + len(rows)
     return _cut({name: rows, "total": len(table), "next_offset": following if following < len(table) else None})
 
 
 def _cut(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return an answer whose lists and texts are bounded."""
+    """Return the answer with its lists and texts cut to a maximum size."""
     return {str(key)[:_MOST_TEXT]: _cut_value(value) for key, value in answer.items()}
 
 

@@ -1,1 +1,1 @@
-"""Make the content of a bundle, of one trace or of all ranks."""
+"""Make the content of a bundle from one trace, or from all ranks of a job."""

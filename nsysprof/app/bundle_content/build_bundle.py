@@ -1,4 +1,4 @@
-"""Make the content of a bundle: the cleaned files of a folder, the rebuilt trace, and a new analysis of it."""
+"""Make the content of a bundle: cleaned files of a folder, the rebuilt trace, and a new analysis of it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,17 @@ if TYPE_CHECKING:
     from nsysprof.results.rank_results import RanksAnalysis
 
 _OUR_RANGES = ("RUN::*",)
-_MOST_RANKS = MAX_MEMBERS - 50  # beside the tables, figures and reports
+_MOST_RANKS = MAX_MEMBERS - 50  # these are shared in addition to tables, figures and reports
 _COMMAND = "(the command is not shared; the plan is in samples.json)"
 
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """What to share, and how. title: the bundle's name. ranges: patterns; only what belongs to them is shared."""
+    """What to share, and how.
+
+    title: the bundle's name.
+    ranges: patterns of range names; if there are any, only what belongs to these ranges is shared.
+    """
 
     source: BundleSource
     title: str
@@ -46,10 +50,10 @@ class Built:
     """The content of a bundle."""
 
     folder: Path
-    # By their names inside the archive.
+    # The files by their names inside the archive.
     files: dict[str, Path]
     left_out: list[tuple[str, str]]
-    # What the source's traces became.
+    # The rebuilt traces that stand for the source's traces.
     shared_traces: tuple[Path, ...] = ()
     report: SanitizeReport | None = None
     analysis: Analysis | None = None
@@ -62,7 +66,10 @@ class Built:
 
 @dataclass(frozen=True)
 class Stage:
-    """How much goes into a bundle. dropped: what is left out to stay below the limit."""
+    """How much goes into a bundle.
+
+    dropped: what is left out to stay below the size limit.
+    """
 
     dropped: tuple[str, ...] = ()
     html: bool = True
@@ -72,12 +79,15 @@ class Stage:
     trace: bool = True
 
     def less(self, what: str, **changes: Any) -> Stage:
-        """Return the same stage with one thing less."""
+        """Return this stage with one more part left out."""
         return replace(self, dropped=(*self.dropped, what), **changes)
 
 
 def stages(request: BuildRequest, tables: frozenset[str]) -> Iterator[Stage]:
-    """Give the stages from everything to the tables and the report alone. tables: those of the trace."""
+    """Yield the stages, from everything down to the tables and the report alone.
+
+    tables: the tables of the trace.
+    """
     yield (stage := Stage(ranges=request.ranges))
     if request.source.kind == BENCH:
         yield Stage(("figures",), figures=False)
@@ -95,11 +105,14 @@ def stages(request: BuildRequest, tables: frozenset[str]) -> Iterator[Stage]:
 
 
 def build(request: BuildRequest, work: Path, say: Say) -> tuple[Built, Path]:
-    """Return everything that fits, and its archive in `work`. Raise OutputError when nothing fits."""
+    """Return as much as fits into the size limit, and its archive in the folder `work`.
+
+    Raises OutputError when not even the smallest stage fits.
+    """
     if len(request.source.ranks) > _MOST_RANKS:
         raise UsageError(
             f"{len(request.source.ranks):,} ranks are more than the {_MOST_RANKS} that a bundle may hold.",
-            "Copy the traces of the ranks that matter into a folder, and bundle that.",
+            "Copy the traces of the important ranks into a folder, and bundle that folder.",
         )
     size = 0
     traces: dict[tuple[tuple[str, ...], frozenset[str]], _Shared] = {}
@@ -109,7 +122,7 @@ def build(request: BuildRequest, work: Path, say: Say) -> tuple[Built, Path]:
             built = _build_stage(request, folder, stage, traces, say)
         except UsageError:
             if stage.ranges != request.ranges:
-                continue  # this trace has none of the ranges to crop to
+                continue  # this trace has none of the requested ranges
             raise
         archive = work / f"{number}.zip"
         size = sum(path.stat().st_size for path in built.files.values() if path.suffix == ".xz")
@@ -126,7 +139,7 @@ def build(request: BuildRequest, work: Path, say: Say) -> tuple[Built, Path]:
 
 @dataclass(frozen=True)
 class _Shared:
-    """The traces as they would be shared, and their analysis: of one trace, or of the ranks of a job together."""
+    """The rebuilt traces and their analysis, of one trace or of the ranks of a job together."""
 
     traces: tuple[Path, ...]
     packed: tuple[Path, ...]
@@ -156,7 +169,7 @@ def _build_stage(
     folder.mkdir(parents=True)
     source = request.source
     files, dropped_fields = clean_texts(source, request.names, folder)
-    left_out = [(what, "to stay below the limit of size") for what in stage.dropped]
+    left_out = [(what, "to stay below the size limit") for what in stage.dropped]
     left_out += [(f"{name}: {', '.join(sorted(what))}", "not on the list") for name, what in dropped_fields.items()]
     left_out += source.left_behind.items()
     built = Built(folder, files, left_out)
@@ -166,7 +179,7 @@ def _build_stage(
             say("rebuild the traces" if source.ranks else "rebuild the trace")
             traces[key] = (_share_ranks if source.ranks else _share_trace)(request, stage, work, say)
         packed = sum(path.stat().st_size for path in traces[key].packed) if stage.trace else 0
-        if packed > request.max_bytes:  # no report makes it smaller
+        if packed > request.max_bytes:  # leaving out the report does not make it smaller
             _take_traces(traces[key], stage, built)
         else:
             (_report_ranks if source.ranks else _analyze)(traces[key], stage, built, say)
@@ -186,7 +199,7 @@ def _share_trace(request: BuildRequest, stage: Stage, work: Path, say: Say) -> _
     trace = work / ("torch.sqlite" if _is_of_torch(request.source.trace) else "nsys.sqlite")
     report = sanitize_trace(request.source.trace, trace, _options(request, stage))
     cancelled = Event()
-    with ThreadPoolExecutor(1, thread_name_prefix="pack") as pool:  # packing releases the GIL
+    with ThreadPoolExecutor(1, thread_name_prefix="pack") as pool:  # compression releases the GIL
         packed = pool.submit(pack_trace, trace, work / f"{trace.name}.xz", cancelled)
         try:
             analysis = analyze_trace(trace, say)
@@ -252,7 +265,7 @@ def _left_out_of_trace(report: SanitizeReport) -> Iterator[tuple[str, str]]:
 
 
 def _analyze(shared: _Shared, stage: Stage, built: Built, say: Say) -> None:
-    """Analyze the bundle as `analyze` does, so that a stranger gets the same files."""
+    """Analyze the rebuilt trace as `analyze` does, so that the reader of the bundle gets the same files."""
     from nsysprof.app.trace_analysis.capture_record import read_record
     from nsysprof.app.trace_analysis.join_counters import complete_analysis
     from nsysprof.report.write import write_analysis
@@ -310,7 +323,7 @@ def _report_bench(stage: Stage, built: Built) -> None:
 
 
 def _facts(request: BuildRequest, built: Built) -> dict[str, Any]:
-    """Return what bundle.json says beside the list of files."""
+    """Return what bundle.json contains besides the list of files."""
     report = built.report
     return {
         "kind": request.source.kind,

@@ -1,4 +1,4 @@
-"""Bundle several ranks: find their traces, and analyse what they became as the person who gets them will."""
+"""Bundle several ranks: find their traces, and analyze the rebuilt traces as the reader of the bundle will."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
 
 def find_rank_traces(source: Path, nsys: Path | None, work: Path) -> list[BundledRank]:
-    """Return the ranks of a capture or a folder of traces, none for a single trace. work: for what has to be made.
+    """Return the ranks of a capture or of a folder of traces; none for a single trace.
 
-    Raises TraceError where no trace can be read, and as find_sources does.
+    Raises TraceError where no trace can be read or found.
+
+    work: a folder for temporary files.
     """
     from nsysprof.app.trace_analysis.analyze_ranks import is_many
     from nsysprof.ranks.identity import drop_copies, find_sources
@@ -51,7 +53,10 @@ def _find(source: RankSource, work: Path) -> BundledRank:
 
 
 def _identify(source: RankSource, path: Path, trace: Trace) -> BundledRank:
-    """Return the rank by its manifest, else by the environment in the trace, which is not shared, else by its name."""
+    """Return the rank of a trace.
+
+    It comes from the manifest, else from the environment in the trace (which is not shared), else from the file's name.
+    """
     from nsysprof.ranks.identity import rank_in_name
     from nsysprof.ranks.session import read_session
 
@@ -67,7 +72,7 @@ def _identify(source: RankSource, path: Path, trace: Trace) -> BundledRank:
 
 
 def _named(found: Sequence[BundledRank]) -> list[BundledRank]:
-    """Return the ranks with names for their traces, and with hosts that are told apart and not named."""
+    """Return the ranks with names for their traces, and with hosts replaced by numbers."""
     hosts: dict[str, str] = {}
     numbers = [rank.rank for rank in found]
     are_ranks = None not in numbers and len(set(numbers)) == len(numbers)
@@ -81,7 +86,10 @@ def _named(found: Sequence[BundledRank]) -> list[BundledRank]:
 
 
 def analyze_rank_traces(ranks: Sequence[BundledRank], folder: Path, work: Path, say: Say) -> RanksAnalysis:
-    """Analyze the rebuilt traces in `folder` as ranks. work: a folder for what is known of each."""
+    """Analyze the rebuilt traces in `folder` as ranks.
+
+    work: a folder for the partial result of each rank.
+    """
     from nsysprof.app.trace_analysis.analyze_ranks import analyze_folder
 
     (folder / CONTENTS).write_text(json.dumps({"ranks": [rank.to_json() for rank in ranks]}), encoding="utf-8")

@@ -1,1 +1,1 @@
-"""Check and complete what a request names: inputs, grid, machine and limits."""
+"""Check and complete what a request contains: inputs, grid, machine and limits."""

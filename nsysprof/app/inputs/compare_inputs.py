@@ -1,4 +1,4 @@
-"""Turn what the user names into the inputs of a comparison: captures, traces and benches, alone or in a folder."""
+"""Read the inputs of a comparison: captures, traces and benches, one by one or in a folder."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
     from nsysprof.results.findings.causes import Findings
 
-_MOST_BYTES = 1 << 30  # of samples, unpacked
+_MOST_BYTES = 1 << 30  # the most bytes of unpacked samples
 
 
 def find_inputs(source: Path) -> list[Path]:
-    """Return the inputs that one argument names: itself, or each of those in it. Raise TraceError."""
+    """Return the inputs that one argument names: itself, or each input in that folder. Raises TraceError."""
     refuse_url(source)
     if not source.exists():
         raise TraceError(f"{source} does not exist.", "Check the path.")
@@ -41,8 +41,8 @@ def find_inputs(source: Path) -> list[Path]:
         return [source]
     if (source / "summary.json").exists():
         raise TraceError(
-            f"{source} is an analysis, which holds no samples and no trace.",
-            "Give the capture or trace behind it.",
+            f"{source} is an analysis, which contains neither samples nor a trace.",
+            "Give the capture or trace that was analyzed.",
         )
     try:
         found = sorted(source.iterdir())
@@ -59,7 +59,7 @@ def find_inputs(source: Path) -> list[Path]:
 
 
 def read_input(source: Path, nsys: Path | None, say: Say, *, launched_only: bool = False) -> Input:
-    """Return one capture, bench or trace as an input. Raise TraceError or another error for anything else."""
+    """Return one capture, bench or trace as an input. Raises TraceError or another error for anything else."""
     if source.is_dir():
         require_whole(source)
     if source.is_dir() and (source / MANIFEST).exists():
@@ -71,7 +71,7 @@ def read_input(source: Path, nsys: Path | None, say: Say, *, launched_only: bool
 
 
 def case_names(inputs: Sequence[Input]) -> dict[Case, str]:
-    """Return the name of each case, with every dimension that any two of them differ in."""
+    """Return the name of each case, with every dimension in which any two of them differ."""
     cases = dict.fromkeys(case for each in inputs for case in each.cases)
     varied = varied_keys(cases)
     return {case: format_range(case, varied).removeprefix("RUN::") for case in cases}
@@ -118,7 +118,7 @@ def _read_bench(source: Path, path: Path) -> Input:
 
 
 def _measured_by_bench(run: BenchRun, case: Case) -> Measured:
-    """Return the blocks of all cells of a case, by process. Several cells are copies of the same code."""
+    """Return the blocks of each case by process. Cells that are copies of the same case are combined."""
     cells = {number for number, cell in enumerate(run.plan.cells) if cell == case}
     blocks = [block for block in run.blocks if block.cell in cells]
     failed = next((block for block in blocks if block.status != OK), None)
@@ -181,7 +181,10 @@ def _measured_by_capture(rows: pd.DataFrame, samples: tuple[int, ...] | None, *,
 
 
 def _read_trace(source: Path, calls: Mapping[str, int], nsys: Path | None, say: Say, *, launched_only: bool) -> Input:
-    """Return a trace, or the trace of a capture. calls: how many calls a range name of the capture stands for."""
+    """Return a trace, or the trace of a capture, as an input.
+
+    calls: how many calls each range name of the capture stands for.
+    """
     from nsysprof.trace.inputs.resolve_input import identity_of, resolve_input
     from nsysprof.trace.open import open_trace
 
@@ -199,7 +202,7 @@ def _read_trace(source: Path, calls: Mapping[str, int], nsys: Path | None, say: 
             ranges = collect_range_facts(tables, analysis, calls, launched_only=launched_only)
             memory = read_capture_memory(source, path, analysis.timeline.nvtx)
     if (source / MANIFEST).exists():
-        del ranges[WHOLE]  # warm-up and allocation, which are not what was asked to be measured
+        del ranges[WHOLE]  # warm-up and allocation, which are not measured
     info = analysis.trace
     environment = {
         "gpu_name": ", ".join(sorted({device.name for device in analysis.devices})) or None,
@@ -223,7 +226,7 @@ def _read_trace(source: Path, calls: Mapping[str, int], nsys: Path | None, say: 
 
 
 def _savings(found: Findings) -> dict[tuple[str, str], int]:
-    """Return what the findings of each code and range save together; there may be two of the same."""
+    """Return what the findings of each code and range save together, because two findings can have both in common."""
     savings: dict[tuple[str, str], int] = {}
     for each in found.items:
         key = (each.code, each.range)
@@ -232,7 +235,7 @@ def _savings(found: Findings) -> dict[tuple[str, str], int]:
 
 
 def _short_version(version: object) -> str | None:
-    """Return the first three numbers of a version: the fourth of nsys' is its build."""
+    """Return the first three numbers of a version. The fourth number of nsys' version is its build."""
     return None if version is None else ".".join(str(version).split(".")[:3])
 
 
@@ -255,7 +258,10 @@ def _unpack(path: Path, work: Path) -> Path:
             while chunk := packed.read(min(1 << 20, left + 1)):
                 left -= len(chunk)
                 if left < 0:
-                    raise TraceError(f"{path} unpacks to more than 1 GiB.", "No bench is that large.")
+                    raise TraceError(
+                        f"{path} unpacks to more than 1 GiB.",
+                        "No bench is that large; give the samples.json.xz of a bench.",
+                    )
                 plain.write(chunk)
     except (EOFError, lzma.LZMAError, OSError) as error:
         raise TraceError(f"{path} is damaged or truncated: {error}.", "Fetch it again.") from error

@@ -1,4 +1,4 @@
-"""Grid: the shapes and backends that capture, bench and tune are asked to measure."""
+"""Define the grid: the shapes and backends that capture, bench and tune measure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Grid:
     """The values of each dimension. Every combination is a case.
 
     kv_heads: heads of k and v; empty for as many as q has.
-    dtypes: empty for the one that suits the device.
+    dtypes: empty for the dtype that suits the device.
     """
 
     backends: tuple[str, ...] = ("math", "flash")
@@ -26,9 +26,9 @@ class Grid:
     passes: tuple[str, ...] = ("fwd",)
 
     def expand(self, default_dtype: str = "fp16") -> list[Case]:
-        """Return every case of the grid. Raise UsageError for what makes no sense.
+        """Return every case of the grid. Raises UsageError for impossible combinations.
 
-        default_dtype: what is measured where the grid names no dtype.
+        default_dtype: the dtype where the grid names none.
         """
         return expand_grid(
             backends=self.backends,

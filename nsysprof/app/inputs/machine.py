@@ -1,4 +1,4 @@
-"""Find out what must be known of this machine before anything is measured: torch, a GPU, the dtype that suits it."""
+"""Check the machine before anything is measured: torch, a GPU, and the dtype that suits it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DEVICES = ("auto", "cuda", "cpu")
 
 
 def require_torch(command: str) -> None:
-    """Raise MissingToolError when a package of the extra [torch] is missing. Imports none of them."""
+    """Raise MissingToolError when a package of the extra [torch] is missing. No package is imported."""
     for module in ("torch", "nvtx", "pynvml"):
         if importlib.util.find_spec(module) is None:
             raise MissingToolError(
@@ -21,23 +21,23 @@ def require_torch(command: str) -> None:
 
 
 def settle_device(device: str, profiler: str = "none") -> str:
-    """Return `cuda` or `cpu` for what the user asked for. Raise MissingToolError where there is no GPU for it."""
+    """Return `cuda` or `cpu` for what the user requested. Raises MissingToolError where the GPU for it is missing."""
     from nsysprof.capture.environment import has_usable_gpu
 
     check_names("device", [device], DEVICES)
     has_gpu = device != "cpu" and has_usable_gpu()
     if device == "cuda" and not has_gpu:
         raise MissingToolError(
-            "--device cuda, but no NVIDIA GPU can be used here.", "Use --device cpu, or check nvidia-smi."
+            "--device cuda was given, but no NVIDIA GPU can be used here.", "Use --device cpu, or check nvidia-smi."
         )
     if device == "auto" and profiler == "nsys" and not has_gpu:
         raise MissingToolError(
-            "--profiler nsys, but there is no NVIDIA GPU here to trace.",
-            "Use --profiler torch for operators on the CPU, or add --device cpu to record NVTX ranges alone.",
+            "--profiler nsys was given, but there is no NVIDIA GPU here to trace.",
+            "Use --profiler torch for operators on the CPU, or add --device cpu to record only NVTX ranges.",
         )
     return ("cuda" if has_gpu else "cpu") if device == "auto" else device
 
 
 def default_dtype(device: str) -> str:
-    """Return what a grid is measured in when the user names no dtype."""
+    """Return the dtype of a grid that names none."""
     return "fp16" if device == "cuda" else "fp32"

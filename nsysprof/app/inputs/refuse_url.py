@@ -1,4 +1,4 @@
-"""Recognise a URL where a file is wanted."""
+"""Refuse a URL where a file is wanted."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ _URL = re.compile(r"([a-z][a-z0-9+.-]+):/+(?=[^/])", re.IGNORECASE)
 
 
 def refuse_url(source: Path) -> None:
-    """Raise UsageError for an address, which no file has as its name."""
+    """Raise UsageError for a URL."""
     found = _URL.match(str(source))
     if found is None or source.exists():
         return
     address = f"{found[1]}://{str(source)[found.end() :]}"
-    raise UsageError(f"{address} is a URL, and nsysprof reads files.", "Download it, and give the file or folder.")
+    raise UsageError(
+        f"{address} is a URL, and nsysprof reads only files.", "Download it first, and give the file or folder."
+    )

@@ -1,1 +1,1 @@
-"""Provide the use cases that start a program or a grid of attention and measure it."""
+"""Hold the use cases that start a program, or a grid of attention, and measure it."""

@@ -1,4 +1,4 @@
-"""Run the use case `bench`: the untraced latency of a grid, with sound statistics."""
+"""Run the use case `bench`: measure the untraced latency of a grid, with sound statistics."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 def plan_bench(request: BenchRequest) -> BenchPlan:
-    """Return what `bench` would measure on this machine. Raise UsageError for what makes no sense."""
+    """Return what `bench` would measure on this machine. Raises UsageError for contradictory options."""
     from nsysprof.capture.sampling.bench_plan import BenchPlan, check_plan
 
-    request.grid.expand()  # complain about the grid before looking at the machine
+    request.grid.expand()  # report a wrong grid before looking at the machine
     require_torch("bench")
     device = settle_device(request.device)
     plan = BenchPlan(
@@ -51,12 +51,14 @@ def plan_bench(request: BenchRequest) -> BenchPlan:
     )
     check_plan(plan)
     if device == "cpu" and (request.sustained or request.locked_clock_mhz is not None):
-        raise UsageError("The clocks of a CPU are left alone.", "Leave out --sustained and --lock-clocks.")
+        raise UsageError(
+            "The clock of a CPU cannot be locked or sustained.", "Leave out --sustained and --lock-clocks."
+        )
     return plan
 
 
 def hold_clock(plan: BenchPlan) -> AbstractContextManager[None]:
-    """Return the context in which a plan is measured: with the SM clock locked, if the plan says so."""
+    """Return the context in which a plan is measured. It locks the SM clock if the plan says so."""
     from nsysprof.capture.locked_clocks import locked_clocks, measured_gpu
 
     return nullcontext() if plan.locked_clock_mhz is None else locked_clocks(measured_gpu(), plan.locked_clock_mhz)
@@ -116,7 +118,7 @@ def summarize(run: BenchRun) -> BenchResults:
 
 
 def self_check(run: BenchRun) -> SelfCheck | None:
-    """Return what measuring each case against itself showed, or None where that was not asked for."""
+    """Return the result of measuring each case against itself; None where that was not requested."""
     from nsysprof.analysis.sampling.bench import check_self
 
     plan = run.plan
@@ -126,7 +128,7 @@ def self_check(run: BenchRun) -> SelfCheck | None:
 def report_of(run: BenchRun, results: BenchResults, folder: Path, command: str) -> BenchReport:
     """Return the report of a run.
 
-    command: what the user typed to measure it.
+    command: the command line that the user typed.
     """
     from nsysprof.report.reports.bench_report import BenchReport
 
@@ -145,7 +147,7 @@ def report_of(run: BenchRun, results: BenchResults, folder: Path, command: str) 
 
 
 def method_lines(plan: BenchPlan, results: BenchResults) -> list[str]:
-    """Return how it was measured and judged, a line each."""
+    """Return how the run was measured and judged, one text per line."""
     from nsysprof.analysis.sampling import latency, significance
     from nsysprof.attention.work_model import CONVENTION
 
@@ -166,7 +168,7 @@ def method_lines(plan: BenchPlan, results: BenchResults) -> list[str]:
 
 
 def _warmup_of(plan: BenchPlan) -> str:
-    """Return in words how a block is prepared, and at which clock it runs."""
+    """Return, as a text, how each block is prepared and at which clock it runs."""
     if plan.sustained:
         text = "calls back to back until ten readings of the SM clock agree within 1 %, for 2 to 20 s"
     else:
@@ -175,7 +177,7 @@ def _warmup_of(plan: BenchPlan) -> str:
 
 
 def self_check_lines(found: SelfCheck | None) -> list[str]:
-    """Return what a self-check showed in sentences; none where there was none."""
+    """Return the result of a self-check as sentences; none where there was no self-check."""
     if found is None:
         return []
     if found.pairs == 0 or found.floor_pct is None:
@@ -191,19 +193,19 @@ def _failure(run: BenchRun, results: BenchResults, folder: Path, finished: bool)
     if not finished:
         return InterruptedCaptureError(
             f"Interrupted: {len(run.blocks)} blocks are kept in {folder}.",
-            f"What they show is in {folder / 'report.md'}.",
+            f"Their results are in {folder / 'report.md'}.",
         )
     return nothing_measured(results, folder)
 
 
 def nothing_measured(results: BenchResults, folder: Path) -> NsysprofError | None:
-    """Return the error for a run without a single measured case, else None."""
+    """Return the error for a run in which no case could be measured; None for other runs."""
     if results.table["median_ns"].notna().any():
         return None
     reasons = sorted({f"{row['status']}: {row['reason']}" for row in results.table.to_dict("records")})
     return CaptureFailedError(
         f"None of {len(results.table)} cases could be measured. {reasons[0]}",
-        f"Each case's reason is in {folder / 'results.csv'}.",
+        f"The reason for each case is in {folder / 'results.csv'}.",
     )
 
 
@@ -213,11 +215,11 @@ class BenchRequest:
 
     seed: None for a random one.
     sustained: whether the GPU is loaded before each block until its clock has settled.
-    locked_clock_mhz: the SM clock at which the GPU is locked while it is measured (MHz); None leaves it alone.
+    locked_clock_mhz: the SM clock at which the GPU is locked during the measurement (MHz); None does not lock it.
     copies: how often each case is in the grid; more than one is a self-check.
     out: the folder; None for traces/bench-DATE-TIME.
     db: a SQLite database to which the results are appended.
-    command: what the user typed, which the report repeats.
+    command: the command line that the user typed, which the report repeats.
     """
 
     grid: Grid = field(default_factory=Grid)
@@ -246,7 +248,7 @@ class BenchRequest:
 class BenchResult:
     """What was measured, what follows from it, and where it is.
 
-    failure: why there is less than was asked for, or None. What was measured is written in any case.
+    failure: why the result is incomplete, or None. What was measured is written in any case.
     """
 
     run: BenchRun

@@ -1,4 +1,4 @@
-"""Run the use case `bench` for a program: two settings of it in turn, with a verdict on the time of a step."""
+"""Run the use case `bench` for a program: run it with two settings in turn, and judge the time of a step."""
 
 from __future__ import annotations
 
@@ -42,19 +42,22 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
 @dataclass(frozen=True)
 class ProgramSide:
-    """What a side of the program is run with: settings of its environment, and a policy."""
+    """How one side of the program is run: with settings of its environment, and a policy."""
 
     variables: tuple[tuple[str, str], ...] = ()
     policy: Path | None = None
 
     @property
     def label(self) -> str:
-        """Return its name for people. The values of settings may be secrets, and are not in it."""
+        """Return the side's name for people. It leaves out the values of settings, which may be secret."""
         names = [f"{name}=..." for name, _ in self.variables]
         return " ".join([*names, *([] if self.policy is None else [self.policy.name])]) or "as it is"
 
     def environment(self) -> dict[str, str]:
-        """Return every variable of the program's environment. A policy of our own environment counts for no side."""
+        """Return every variable of the program's environment.
+
+        A policy in nsysprof's own environment applies to neither side.
+        """
         from nsysprof.capture.user_program.policy_environment import POLICY, policy_environment
 
         own = {name: value for name, value in os.environ.items() if name != POLICY}
@@ -63,7 +66,10 @@ class ProgramSide:
 
 
 def parse_program_side(text: str) -> ProgramSide:
-    """Return the side that `text` describes: settings NAME=VALUE and at most one policy.json. Raise UsageError."""
+    """Return the side that `text` describes: settings NAME=VALUE and at most one policy.json.
+
+    Raises UsageError for anything else.
+    """
     from nsysprof.attention.policy_file import read_policy
 
     try:
@@ -76,16 +82,17 @@ def parse_program_side(text: str) -> ProgramSide:
     if len(rest) > 1 or any(not word.endswith(".json") for word in rest):
         raise UsageError(
             f"'{text}' is not a valid side of a program.",
-            "Give settings NAME=VALUE and at most one policy.json; another Python belongs into the program itself.",
+            "Give settings NAME=VALUE and at most one policy.json. To use another Python, name it in the program's "
+            "command.",
         )
     policy = Path(rest[0]) if rest else None
     if policy is not None:
-        read_policy(policy)  # a damaged one is refused before anything runs
+        read_policy(policy)  # a damaged policy is refused before anything runs
     return ProgramSide(variables, policy)
 
 
 def check_program_bench(request: ProgramBenchRequest) -> TimedProgram:
-    """Return the program as it would be timed. Raise UsageError for what makes no sense."""
+    """Return the program as it would be timed. Raises UsageError for contradictory options."""
     from nsysprof.capture.user_program.time_program import TimedProgram
 
     if shutil.which(request.argv[0]) is None:
@@ -94,16 +101,16 @@ def check_program_bench(request: ProgramBenchRequest) -> TimedProgram:
             "Options of nsysprof come before the program: nsysprof bench --candidate SIDE -- PROGRAM [ARGUMENTS].",
         )
     if request.baseline == request.candidate:
-        raise UsageError("Both sides are the same.", "Let --candidate differ: A=1, or a policy.json of tune.")
+        raise UsageError("Both sides are the same.", "Give a --candidate that differs: A=1, or a policy.json of tune.")
     if request.processes < 2:
-        raise UsageError("One turn says nothing about the next.", "Give at least --processes 2.")
+        raise UsageError("One turn cannot show how much turns differ.", "Give at least --processes 2.")
     if not 0 <= request.value_tolerance_pct < 1000:
         raise UsageError(f"--value-tolerance {request.value_tolerance_pct:g} is not a valid percentage.", "Give 1.")
     _pattern("--step-range", request.step_range)
     if request.step_range and request.step_pattern:
-        raise UsageError("--step-pattern and --step-range are two ways to tell a step.", "Give one of them.")
+        raise UsageError("--step-pattern and --step-range both define a step.", "Give one of them.")
     if request.resume and request.out is None:
-        raise UsageError("--resume needs the folder to go on with.", "Name it with --out.")
+        raise UsageError("--resume needs the folder to continue in.", "Name it with --out.")
     _rules(request)
     return TimedProgram(
         request.argv,
@@ -135,7 +142,10 @@ def _rules(request: ProgramBenchRequest) -> tuple[GateRule, ...]:
 
 
 def bench_program(request: ProgramBenchRequest, progress: Progress = SILENT) -> ProgramBenchResult:
-    """Run both sides in turn, compare them, and write the runs and a report. A failure is part of the result."""
+    """Run both sides in turn, compare them, and write the runs and a report.
+
+    A failure is part of the result.
+    """
     program = check_program_bench(request)
     folder = request.out or dated_bench_folder("bench")
     session = _Session(program, request, progress)
@@ -150,7 +160,7 @@ def bench_program(request: ProgramBenchRequest, progress: Progress = SILENT) -> 
     failure: NsysprofError | None = None
     if interrupted:
         failure = InterruptedCaptureError(
-            f"Interrupted: {len(session.runs)} runs are kept in {folder}.", f"Go on with --resume --out {folder}."
+            f"Interrupted: {len(session.runs)} runs are kept in {folder}.", f"Continue with --resume --out {folder}."
         )
     elif not any(run.side == BASELINE and run.status == OK for run in session.runs):
         reason = session.runs[0].reason if session.runs else "it was not run"
@@ -159,7 +169,7 @@ def bench_program(request: ProgramBenchRequest, progress: Progress = SILENT) -> 
 
 
 class _Session:
-    """The runs of a bench while it goes on."""
+    """The runs of a bench while it is running."""
 
     def __init__(self, program: TimedProgram, request: ProgramBenchRequest, progress: Progress) -> None:
         self.program, self.request, self.progress = program, request, progress
@@ -168,7 +178,7 @@ class _Session:
         self.folder = Path()
 
     def run_all(self) -> bool:
-        """Run every turn that is missing and fits into the budget; return whether Ctrl-C ended it."""
+        """Run every missing turn that fits into the budget, and return whether Ctrl-C ended it."""
         sides = {BASELINE: self.request.baseline, CANDIDATE: self.request.candidate}
         began = time.monotonic()
         try:
@@ -197,7 +207,7 @@ class _Session:
         try:
             run = run_timed(self.program, side, turn, environment, logs, lambda: False)
             if run.status != OK and side == BASELINE and not self.runs and self.program.is_watched:
-                # Is it the program, or our watching of it?
+                # Check whether the program fails, or only fails while it is watched.
                 plain = replace(self.program, is_watched=False)
                 again = run_timed(plain, side, turn, environment, logs, lambda: False)
                 if again.status == OK:
@@ -212,7 +222,7 @@ class _Session:
 
 
 def conclude(runs: Sequence[TimedRun], request: ProgramBenchRequest, notes: Sequence[Note]) -> ProgramComparison:
-    """Return what the runs say."""
+    """Return the comparison of the runs."""
     from nsysprof.analysis.comparison.compare_latency import Settings
     from nsysprof.analysis.comparison.compare_programs import (
         METHOD,
@@ -249,7 +259,7 @@ def conclude(runs: Sequence[TimedRun], request: ProgramBenchRequest, notes: Sequ
 
 
 def _values_gate(values: ValueComparison) -> GateResult:
-    """Return the gate's answer on the values: different ones are a regression, however fast they came."""
+    """Return the gate's result for the values. Different values are a regression, however fast the candidate is."""
     from nsysprof.results.gate_result import GateFinding, GateResult, Outcome
 
     outcome = {"equal": Outcome.PASS, "different": Outcome.REGRESSION}.get(values.verdict, Outcome.INCONCLUSIVE)
@@ -261,7 +271,7 @@ def _values_gate(values: ValueComparison) -> GateResult:
 
 
 def _earlier_runs(request: ProgramBenchRequest, folder: Path) -> list[TimedRun]:
-    """Return the good runs that a killed or interrupted bench of the same program has left."""
+    """Return the successful runs that a killed or interrupted bench of the same program has left."""
     killed = (left / RUNS for left in find_leftovers(folder) if (left / RUNS).is_file())
     path = next(killed, folder / RUNS)
     if not path.is_file():
@@ -275,7 +285,10 @@ def _earlier_runs(request: ProgramBenchRequest, folder: Path) -> list[TimedRun]:
 
 
 class _RunsFile(FileHeader, kw_only=True):
-    """The runs on disk. about: a digest of the program and its sides, so that a resumed bench measures the same."""
+    """The content of the file of runs.
+
+    about: a digest of the program and its sides, so that a resumed bench measures the same.
+    """
 
     about: str
     runs: tuple[TimedRun, ...]
@@ -299,7 +312,7 @@ def _about(request: ProgramBenchRequest) -> str:
 
 
 def write_runs(folder: Path, request: ProgramBenchRequest, runs: Sequence[TimedRun]) -> None:
-    """Write all runs so far; after a crash, --resume goes on from them."""
+    """Write all runs so far. After a crash, --resume continues with them."""
     file = _RunsFile(format_version=_FORMAT_VERSION, nsysprof_version=VERSION, about=_about(request), runs=tuple(runs))
     write_whole(folder / RUNS, encode_json(file))
 
@@ -322,11 +335,11 @@ def _write(found: ProgramComparison, session: _Session, folder: Path) -> None:
 
 @dataclass(frozen=True)
 class ProgramTiming:
-    """A program that is run with two settings in turn, and how to tell its steps and values.
+    """A program that is run with two settings in turn, and how to find its steps and values.
 
     processes: the number of turns.
     step_pattern, step_range, value_pattern, warmup_steps: as in TimedProgram; empty patterns are None there.
-    value_tolerance_pct: how far values of both sides may be apart, relative to the value.
+    value_tolerance_pct: how far the values of both sides may differ (percent of the value).
     margin_pct: as in CompareRequest.
     """
 
@@ -344,7 +357,7 @@ class ProgramTiming:
 class ProgramBenchRequest(ProgramTiming):
     """A program and its two sides.
 
-    budget_s: no turn begins that would not end within it, once two have been run.
+    budget_s: once two turns have been run, no turn begins that would not end within this time (s).
     fail_on: as in CompareRequest.
     """
 
@@ -360,7 +373,10 @@ class ProgramBenchRequest(ProgramTiming):
 
 @dataclass(frozen=True)
 class ProgramBenchResult:
-    """The comparison and its folder. failure: why there is less than was asked for, or None."""
+    """The comparison and its folder.
+
+    failure: why the result is incomplete, or None.
+    """
 
     comparison: ProgramComparison
     folder: Path

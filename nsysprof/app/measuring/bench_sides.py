@@ -1,4 +1,4 @@
-"""Run the use case `bench` for two sides in turn: two installations, or two settings of one."""
+"""Run the use case `bench` for two sides in turn: two installations, or two settings of one installation."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _ASK_SECONDS = 60.0
 
 
 def parse_side(text: str) -> Setting:
-    """Return the side that `text` describes: settings NAME=VALUE and at most one Python, as after `env`.
+    """Return the side that `text` describes: settings NAME=VALUE and at most one Python, as in a command of `env`.
 
-    An empty text is this Python in this environment. Raise UsageError for anything else.
+    An empty text is this Python in this environment. Raises UsageError for anything else.
     """
     try:
         words = shlex.split(text)
@@ -53,7 +53,7 @@ def parse_side(text: str) -> Setting:
 
 
 def _find_python(name: str) -> str:
-    """Return the path of a Python that has this nsysprof, or raise UsageError."""
+    """Return the path of a Python in which this version of nsysprof is installed. Raises UsageError for any other."""
     python = shutil.which(name)
     if python is None:
         raise UsageError(f"'{name}' is not a program.", "Give settings NAME=VALUE, or the path of a Python.")
@@ -76,7 +76,10 @@ def _find_python(name: str) -> str:
 
 
 def bench_sides(request: SidesRequest, progress: Progress = SILENT) -> SidesResult:
-    """Measure both sides in turn, write a bench folder of each, and compare them. A failure is part of the result."""
+    """Measure both sides in turn, write a bench folder for each, and compare them.
+
+    A failure is part of the result.
+    """
     from nsysprof.capture.folder import remove_work
     from nsysprof.capture.sampling.bench import prepare_bench_folder, run_in_turn
     from nsysprof.capture.sampling.bench_run import new_run
@@ -113,20 +116,20 @@ def bench_sides(request: SidesRequest, progress: Progress = SILENT) -> SidesResu
     failure = None
     if not finished:
         failure = InterruptedCaptureError(
-            f"Interrupted: what was measured is kept in {folder}.", f"It is compared in {folder / 'report.md'}."
+            f"Interrupted: what was measured is kept in {folder}.", f"Its comparison is in {folder / 'report.md'}."
         )
     return SidesResult(found, folder, plan.seed, failure)
 
 
 def turns_of_sides(request: SidesRequest) -> BenchRequest:
-    """Return the bench of each side, with the number of turns that it takes at most."""
+    """Return the bench of each side, with the largest number of turns that it takes."""
     from nsysprof.capture.sampling.bench import MOST_TURNS
 
     return replace(request.bench, processes=MOST_TURNS) if request.until_decided else request.bench
 
 
 def _is_decided(request: SidesRequest, folders: Mapping[str, Path]) -> bool:
-    """Return whether every case is decided by what both folders hold, at the level of a look before the last."""
+    """Return whether both folders decide every case, at the significance level of an interim test."""
     from nsysprof.analysis.comparison.compare_turns import EARLY_ALPHA
     from nsysprof.results.comparison import LatencyVerdict
     from nsysprof.results.gate_result import Outcome
@@ -139,15 +142,17 @@ def _is_decided(request: SidesRequest, folders: Mapping[str, Path]) -> bool:
 
 
 def _check(request: SidesRequest) -> None:
-    """Raise UsageError for what makes no sense with two sides, before anything is measured."""
+    """Raise UsageError, before anything is measured, for options that contradict two sides."""
     if request.baseline == request.candidate:
-        raise UsageError("Both sides are the same.", "Let --candidate differ, or measure noise with --self-check.")
+        raise UsageError(
+            "Both sides are the same.", "Give a --candidate that differs, or measure the noise with --self-check."
+        )
     if request.bench.copies > 1:
-        raise UsageError("--self-check measures one side.", "Leave out --baseline and --candidate.")
+        raise UsageError("--self-check measures a single side.", "Leave out --baseline and --candidate.")
     if request.bench.db is not None:
-        raise UsageError("--db takes the results of one side.", "Leave it out; both sides are in --out.")
+        raise UsageError("--db collects the results of a single side.", "Leave it out; both sides are in --out.")
     if request.bench.processes < 2:
-        raise UsageError("One turn says nothing about the next.", "Give at least --processes 2.")
+        raise UsageError("One turn cannot show how much turns differ.", "Give at least --processes 2.")
     sides = (Path(BASELINE),), (Path(CANDIDATE),)
     parse_rules(CompareRequest(*sides, request.fail_on, margin_pct=request.margin_pct))
 
@@ -157,7 +162,7 @@ class SidesRequest:
     """Two sides to measure in turn.
 
     bench: the grid and how to measure it; `processes` is the number of turns.
-    until_decided: take as many turns as decide every case, 3 to 24, in place of `processes`.
+    until_decided: whether to take as many turns as decide every case (3 to 24) instead of `processes`.
     fail_on, margin_pct: as in CompareRequest.
     """
 
@@ -173,7 +178,7 @@ class SidesRequest:
 class SidesResult:
     """The comparison, and the folder with both sides.
 
-    failure: why there is less than was asked for, or None. What was measured is written in any case.
+    failure: why the result is incomplete, or None. What was measured is written in any case.
     """
 
     comparison: VersionComparison

@@ -1,4 +1,4 @@
-"""Run the use case `capture`: the grid, untraced and then under a profiler, into a capture folder."""
+"""Run the use case `capture`: measure the grid untraced, then under a profiler, into a capture folder."""
 
 from __future__ import annotations
 
@@ -40,32 +40,32 @@ class CaptureRequest:
     """What to measure and how."""
 
     grid: Grid = field(default_factory=Grid)
-    # One of auto, nsys, torch and none; with ncu, each case is also counted in a pass of its own.
+    # The profiler: one of auto, nsys, torch and none. With ncu, a separate pass counts each case.
     profilers: tuple[str, ...] = ("auto",)
-    # auto, cuda or cpu.
+    # The device: auto, cuda or cpu.
     device: str = "auto"
-    # The most untraced samples of a case, and the time they may take (s); at least ten samples are taken.
+    # The most untraced samples of a case, and the time (s) that they may take. At least ten samples are taken.
     samples: int = 50
     sample_seconds: float = 3.0
-    # Calls before the first sample.
+    # How many calls come before the first sample.
     warmup: int = 10
-    # Calls of each case under the profiler.
+    # How many calls of each case run under the profiler.
     traced_calls: int = 10
-    # A case that takes longer is stopped (s).
+    # The time after which a case is stopped (s).
     case_timeout_s: float = 300.0
     # Whether each result is compared with a reference.
     check: bool = True
-    # How often DRAM traffic is sampled under nsys (Hz); 0: it is not sampled.
+    # The rate at which DRAM traffic is sampled under nsys (Hz); 0: not at all.
     gpu_metrics_hz: int = 0
-    # More metrics for ncu to count.
+    # Additional metrics that ncu counts.
     metrics: tuple[str, ...] = ()
-    # Sections that ncu adds to its own report.
+    # Additional sections in ncu's own report.
     sections: tuple[str, ...] = ()
     # How ncu repeats a kernel to count it; one of REPLAYS.
     replay: str = "auto"
-    # ncu counts at most this many kernels of a call, from its first on.
+    # The most kernels of a call that ncu counts, from its first one on.
     count_kernels: int = 200
-    # The tools; None: they are searched for.
+    # The paths of nsys and ncu; None: they are searched for.
     nsys: Path | None = None
     ncu: Path | None = None
     # The capture folder; None: traces/DATE-TIME.
@@ -76,14 +76,14 @@ class CaptureRequest:
 
 @dataclass(frozen=True)
 class PlannedCapture:
-    """A capture before it runs."""
+    """What a capture will do."""
 
     plan: CapturePlan
     folder: Path
-    # None: the tool is not needed, or was not found.
+    # The tools; None where one is not needed or was not found.
     nsys: Path | None
     ncu: Path | None
-    # Whether torch's profiler replaces an nsys that fails.
+    # Whether torch's profiler replaces nsys where nsys fails.
     fall_back: bool
 
 
@@ -92,10 +92,10 @@ class CaptureResult:
     """A finished capture."""
 
     manifest: Manifest
-    # results.csv.
+    # The content of results.csv.
     results: pd.DataFrame
     folder: Path
-    # Why there is less than was asked for, or None. What was measured is written in any case.
+    # Why the result is incomplete, or None. What was measured is written in any case.
     failure: NsysprofError | None
 
     def to_json(self) -> dict[str, Any]:
@@ -107,24 +107,24 @@ class CaptureResult:
 
 
 def plan_capture(request: CaptureRequest) -> PlannedCapture:
-    """Return what `capture` would do on this machine. Raise UsageError for what makes no sense."""
+    """Return what `capture` would do on this machine. Raises UsageError for contradictory options."""
     from nsysprof.capture import plan as capture_plan
     from nsysprof.capture.environment import memory_of
     from nsysprof.capture.folder import dated_folder
     from nsysprof.nsight.find_tool import NSYS, find_tool
 
     tracer, counting = _split_profilers(request)
-    request.grid.expand()  # complain about the grid before looking at the machine
+    request.grid.expand()  # report a wrong grid before looking at the machine
     require_torch("capture")
     device = settle_device(request.device, tracer)
     if device != "cuda" and (counting or request.gpu_metrics_hz):
         raise UsageError(
-            "Only a GPU has hardware counters, and this capture is of the CPU.", "Leave out ncu and --gpu-metrics."
+            "Only a GPU has hardware counters, and this capture measures the CPU.", "Leave out ncu and --gpu-metrics."
         )
     nsys = find_tool(NSYS, request.nsys) if tracer in ("auto", "nsys") else None
     settled = _settle_profiler(tracer, device, nsys)
     if request.gpu_metrics_hz and settled != "nsys":
-        raise UsageError(f"--gpu-metrics samples under nsys, and the tracer is {settled}.", "Give --profiler nsys.")
+        raise UsageError(f"--gpu-metrics needs nsys, and the profiler here is {settled}.", "Give --profiler nsys.")
     plan = capture_plan.plan_capture(
         request.grid.expand(default_dtype(device)),
         profiler=settled,
@@ -173,7 +173,7 @@ def capture(request: CaptureRequest, progress: Progress = SILENT) -> CaptureResu
 
 
 def _keep_costs(captured: Captured, folder: Path) -> None:
-    """Write how much longer a call of each case takes while it is recorded, for `analyze`."""
+    """Write how much longer a call of each case takes while it is recorded. `analyze` reads this."""
     from nsysprof.analysis.overview.recording_cost import cost_of
     from nsysprof.files.json_file import encode_json
     from nsysprof.files.output import write_whole
@@ -191,7 +191,10 @@ def _keep_costs(captured: Captured, folder: Path) -> None:
 
 
 def _split_profilers(request: CaptureRequest) -> tuple[str, CountingPlan | None]:
-    """Return the tracer, and the plan of the counted pass: `nsys,ncu` is both, `ncu` the latencies and the counters."""
+    """Return the profiler that traces, and the plan of the pass in which ncu counts.
+
+    `nsys,ncu` means both; `ncu` alone measures latencies and counters without a trace.
+    """
     from nsysprof.capture.plan import PROFILERS, REPLAYS, CountingPlan
 
     names = request.profilers
@@ -199,13 +202,15 @@ def _split_profilers(request: CaptureRequest) -> tuple[str, CountingPlan | None]
     check_names("replay", [request.replay], REPLAYS)
     if len(rest) > 1 or not names:
         raise UsageError(
-            f"--profiler {','.join(names)} names more than one tracer." if rest else "--profiler is empty.",
-            "Give one, and ',ncu' for counters.",
+            f"--profiler {','.join(names)} names more than one profiler that traces."
+            if rest
+            else "--profiler is empty.",
+            "Give one of them, with ',ncu' if you want counters.",
         )
     check_names("profiler", rest or ["none"], PROFILERS)
     if _COUNTED not in names:
         if request.metrics or request.sections:
-            raise UsageError("--metrics and --section are for ncu.", "Give --profiler nsys,ncu too.")
+            raise UsageError("--metrics and --section need ncu.", "Give --profiler nsys,ncu too.")
         return rest[0], None
     plan = CountingPlan(request.metrics, request.sections, request.replay, request.count_kernels)
     return rest[0] if rest else "none", plan
@@ -217,7 +222,8 @@ def _find_ncu(named: Path | None) -> Path:
     found = find_tool(NCU, named)
     if found is None:
         raise MissingToolError(
-            "--profiler ncu, but ncu was not found.", "Install Nsight Compute, or name it with --ncu or NSYSPROF_NCU."
+            "--profiler ncu was given, but ncu was not found.",
+            "Install Nsight Compute, or name it with --ncu or NSYSPROF_NCU.",
         )
     return found
 
@@ -225,7 +231,7 @@ def _find_ncu(named: Path | None) -> Path:
 def _settle_profiler(profiler: str, device: str, nsys: Path | None) -> str:
     if profiler == "nsys" and nsys is None:
         raise MissingToolError(
-            "--profiler nsys, but nsys was not found.",
+            "--profiler nsys was given, but nsys was not found.",
             "Install Nsight Systems, or name it with --nsys or NSYSPROF_NSYS; --profiler torch works without it.",
         )
     if profiler != "auto":
@@ -234,7 +240,7 @@ def _settle_profiler(profiler: str, device: str, nsys: Path | None) -> str:
 
 
 def _add_trace(captured: Captured, folder: Path) -> tuple[Loss, ...]:
-    """Fill results.csv from the trace, and return what the profiler lost."""
+    """Complete results.csv from the trace, and return what the profiler lost."""
     from nsysprof.analysis.sampling.noisy_cases import noise_notes
     from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
     from nsysprof.capture.manifest import RESULTS, write_manifest
@@ -278,7 +284,7 @@ def _failure(captured: Captured, folder: Path, losses: tuple[Loss, ...]) -> Nsys
 
 
 def _untraced(captured: Captured, folder: Path) -> NsysprofError | None:
-    """Return the error for a trace that was asked for and holds no case: the latencies are there, the rest is not."""
+    """Return the error where a trace was requested and contains no case. The latencies are kept."""
     measured = [outcome for outcome in captured.progress.outcomes if outcome.status == "ok"]
     if captured.manifest.profiler == "none" or any(outcome.traced == "ok" for outcome in measured):
         return None

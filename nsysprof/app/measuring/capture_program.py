@@ -1,4 +1,4 @@
-"""Run the use case `capture` for a program: any program under nsys, alone or as ranks of a job."""
+"""Run the use case `capture` for a program: record any program under nsys, alone or as ranks of a job."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
-    """Return how the program would be recorded here. Raise UsageError for what makes no sense."""
+    """Return how the program would be recorded here. Raises UsageError for contradictory options."""
     from nsysprof.app.measuring.capture_torch import choose_torch
 
     plan, identity = _plan(request)
@@ -39,9 +39,9 @@ def _plan(request: ProgramRequest) -> tuple[ProgramPlan, RankIdentity | None]:
     from nsysprof.capture.user_program.program_plan import is_torch_launcher, plan_program
 
     if sys.platform == "win32":
-        raise UsageError("Programs are captured on Linux only.", "Run nsys profile, then nsysprof analyze.")
+        raise UsageError("Programs can be captured only on Linux.", "Run nsys profile here, then nsysprof analyze.")
     identity, argv = own_identity(), list(request.argv)
-    # A rank of a job records itself unless its program is a launcher, with or without --per-rank.
+    # A rank of a job records itself, unless its program is a launcher; --per-rank does not change this.
     launches = request.per_rank and (identity is None or is_torch_launcher(argv))
     plan = plan_program(
         argv,
@@ -67,11 +67,11 @@ def _plan(request: ProgramRequest) -> tuple[ProgramPlan, RankIdentity | None]:
         steps=request.steps,
     )
     if plan.power and (launches or identity):
-        raise UsageError("--power is for one trace, and this job has one per rank.", "Leave it out.")
+        raise UsageError("--power works with a single trace, and this job makes one per rank.", "Leave it out.")
     if plan.measure_cost and (launches or identity):
-        raise UsageError("--measure-cost is for one trace, and this job has one per rank.", "Leave it out.")
+        raise UsageError("--measure-cost works with a single trace, and this job makes one per rank.", "Leave it out.")
     if plan.ranks and not (launches or identity):
-        raise UsageError("--ranks chooses among ranks, but there is only one program.", "Give --per-rank too.")
+        raise UsageError("--ranks selects ranks of a job, but this program is not a job.", "Give --per-rank too.")
     if shutil.which(argv[0]) is None:
         raise UsageError(
             f"The program {argv[0]} was not found, or cannot be run.",
@@ -81,7 +81,7 @@ def _plan(request: ProgramRequest) -> tuple[ProgramPlan, RankIdentity | None]:
 
 
 def capture_program(request: ProgramRequest, progress: Progress = SILENT) -> ProgramResult:
-    """Record one program, and fill the capture folder; a failure is part of the result."""
+    """Record one program, and fill the capture folder. A failure is part of the result."""
     from nsysprof.app.measuring.capture_torch import TorchChoice, capture_with_torch, may_use_torch, record_with_torch
     from nsysprof.app.trace_analysis.check_trace import check_trace
     from nsysprof.app.trace_analysis.join_recording_cost import cost_notes, read_costs
@@ -129,7 +129,7 @@ def capture_program(request: ProgramRequest, progress: Progress = SILENT) -> Pro
         captured = record(joint.path)
         trace_bytes = _size(captured.traces)
     if joint.is_left:
-        text = f"some ranks of this job left nothing, so {planned.folder} keeps its older capture; see {joint.path}"
+        text = f"some ranks of this job recorded nothing, so {planned.folder} keeps its older capture; see {joint.path}"
         progress.tell(text)
     where = joint.path if joint.is_left else planned.folder
     captured = replace(captured, traces=joint.final(captured.traces))
@@ -137,7 +137,7 @@ def capture_program(request: ProgramRequest, progress: Progress = SILENT) -> Pro
 
 
 def _never_started(captured: CapturedProgram) -> bool:
-    """Return whether nsys failed before the program ran, so that the program has done nothing yet."""
+    """Return whether nsys failed before the program ran, so that running it again is safe."""
     ended = captured.ended
     return ended.exit_code is None and not ended.refused and ended.interrupted is None and not captured.traces
 
@@ -152,7 +152,7 @@ def _find_nsys(named: Path | None) -> Path:
     found = find_tool(NSYS, named)
     if found is None:
         raise MissingToolError(
-            "A program is captured with nsys, and nsys was not found.",
+            "Capturing a program needs nsys, which was not found.",
             "Install Nsight Systems, or name it with --nsys or NSYSPROF_NSYS; --profiler torch records a "
             "Python program without it.",
         )
@@ -167,7 +167,9 @@ def _default_folder(plan: ProgramPlan, identity: RankIdentity | None) -> Path:
         return dated_folder()
     if not names_a_job(os.environ):
         raise UsageError(
-            f"{identity.world_size} ranks of a job need one folder, and nothing names the job.", "Give --out."
+            f"The {identity.world_size} ranks of this job need a common folder, and the job has no name to choose it "
+            f"by.",
+            "Give --out.",
         )
     return Path("traces") / f"job-{job_token(os.environ, list(plan.argv), identity.world_size)}"
 
@@ -185,7 +187,7 @@ def _prepare_alone(plan: ProgramPlan, folder: Path) -> None:
 
 
 def _join_ranks(planned: PlannedProgram, identity: RankIdentity, *, force: bool) -> AbstractContextManager[JointFolder]:
-    """Return the folder that the ranks of this process's job write together."""
+    """Return the folder that all ranks of this job write into."""
     from nsysprof.capture.rank import job_token
     from nsysprof.capture.user_program.rank_record import has_all_ranks, has_rank
     from nsysprof.files.joint_folder import join_folder
@@ -201,7 +203,7 @@ def _join_ranks(planned: PlannedProgram, identity: RankIdentity, *, force: bool)
 
 
 def _failure(captured: CapturedProgram, folder: Path) -> NsysprofError | None:
-    """Return what went wrong; where the program itself failed that is all there is to say."""
+    """Return what went wrong. If the program itself failed, nothing else is reported."""
     ended = captured.ended
     if ended.refused:
         return UsageError(f"The program could not be started: {ended.refused}.", "Check that it is executable.")
@@ -209,7 +211,7 @@ def _failure(captured: CapturedProgram, folder: Path) -> NsysprofError | None:
         if captured.traces:
             text, step = f"what was recorded is kept in {folder}", f"nsysprof analyze {folder} reads what is there."
         else:
-            text, step = "nothing that can be read was recorded", f"{folder / 'logs'} says what the program did."
+            text, step = "nothing that can be read was recorded", f"{folder / 'logs'} shows what the program did."
         return InterruptedCaptureError(f"Interrupted; {text}.", step)
     if captured.failure is not None:
         return captured.failure
@@ -220,23 +222,26 @@ def _failure(captured: CapturedProgram, folder: Path) -> NsysprofError | None:
 
 @dataclass(frozen=True)
 class PlannedProgram:
-    """The recording of a program before it runs. identity: which rank of a job this process is, or None."""
+    """How a program will be recorded.
+
+    identity: which rank of a job this process is, or None.
+    """
 
     plan: ProgramPlan
     folder: Path
-    # None where torch's own profiler records.
+    # The nsys to use; None where torch's own profiler records.
     nsys: Path | None
     identity: RankIdentity | None
     torch: TorchChoice | None = None
 
     @property
     def is_first(self) -> bool:
-        """Return whether this process speaks for the job."""
+        """Return whether this process reports for the whole job."""
         return self.identity is None or self.identity.rank == 0
 
     @property
     def nsys_argv(self) -> list[str]:
-        """Return the command line of nsys; nothing where torch's own profiler records."""
+        """Return the command line of nsys; empty where torch's own profiler records."""
         from nsysprof.capture.folder import NSYS_REPORT
         from nsysprof.capture.user_program.rank_record import report_of
         from nsysprof.nsight.nsys import profile_argv
@@ -254,13 +259,13 @@ class PlannedProgram:
 class ProgramResult:
     """What was recorded, and where it is.
 
-    is_first: whether this process speaks for the job.
-    failure: why there is less than was asked for, or None. What was recorded is kept in any case.
+    is_first: whether this process reports for the whole job.
+    failure: why the recording is incomplete, or None. What was recorded is kept in any case.
     """
 
     captured: CapturedProgram
     folder: Path
     is_first: bool
     failure: NsysprofError | None
-    # What this process recorded (bytes).
+    # The size of what this process recorded (bytes).
     trace_bytes: int

@@ -1,4 +1,4 @@
-"""Run the use case `capture` for a program with torch's own profiler: because the user wants it, or nsys cannot run."""
+"""Run the use case `capture` for a program with torch's own profiler, on request or where nsys cannot run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _STARTS_PYTHON = ("torchrun", "accelerate", "deepspeed", "pytest", "ipython", "u
 
 @dataclass(frozen=True)
 class TorchChoice:
-    """Say why torch's own profiler records in place of nsys; the reason is empty where the user wanted it so."""
+    """The choice of torch's own profiler instead of nsys.
+
+    reason: why; empty where the user asked for it.
+    """
 
     reason: str = ""
     # "torch", or "cupti" for CUPTI in the program's own processes.
@@ -32,7 +35,7 @@ class TorchChoice:
 
 
 def choose_torch(request: ProgramRequest) -> TorchChoice | None:
-    """Return the choice of torch's own profiler, or None for nsys. Raise UsageError for contradictory options."""
+    """Return the choice of torch's own profiler, or None for nsys. Raises UsageError for contradictory options."""
     from nsysprof.nsight.find_tool import NSYS, find_tool
 
     if request.profiler not in PROFILERS:
@@ -53,14 +56,17 @@ def choose_torch(request: ProgramRequest) -> TorchChoice | None:
 
 
 def may_use_torch(request: ProgramRequest) -> bool:
-    """Return whether torch's profiler could record in place of nsys: a Python program, and no option of nsys."""
+    """Return whether torch's profiler could record instead of nsys.
+
+    It can where the program is Python and no option is given that only nsys has.
+    """
     return request.profiler == "auto" and not _options_of_nsys(request) and starts_python(request.argv[0])
 
 
 def capture_with_torch(request: ProgramRequest, plan: ProgramPlan, choice: TorchChoice, progress: Progress) -> tuple[
     CapturedProgram, Path
 ]:  # fmt: skip
-    """Record the program with torch's profiler; return the capture and its folder."""
+    """Record the program with torch's profiler, and return the capture and its folder."""
     from nsysprof.capture.folder import dated_folder, prepare_folder
 
     folder = request.out or dated_folder()
@@ -81,7 +87,7 @@ def record_with_torch(
     from nsysprof.trace.inputs.kineto_json import merge_kineto_files
 
     if choice.reason:
-        say(f"{choice.reason}: torch's own profiler records in its place")
+        say(f"{choice.reason}: torch's own profiler records instead")
     return run_torch_capture(
         plan,
         folder,
@@ -95,7 +101,7 @@ def record_with_torch(
 
 
 def starts_python(program: str) -> bool:
-    """Return whether a program is Python, or a script of it, as far as can be seen from its file."""
+    """Return whether a program is Python or a Python script, as far as its file shows."""
     found = shutil.which(program)
     if found is None:
         return False
@@ -110,7 +116,7 @@ def starts_python(program: str) -> bool:
 
 
 def _options_of_nsys(request: ProgramRequest) -> list[str]:
-    """Return the options that only nsys can follow."""
+    """Return the given options that only nsys supports."""
     given = {
         "--per-rank": request.per_rank,
         "--ranks": bool(request.ranks),
@@ -134,21 +140,21 @@ def _refuse_options_of_nsys(request: ProgramRequest) -> None:
     found = _options_of_nsys(request)
     if found:
         raise UsageError(
-            f"{found[0]} does not go with --profiler {request.profiler}.",
+            f"{found[0]} does not work with --profiler {request.profiler}.",
             "Leave it out, or record with nsys (--profiler nsys).",
         )
     if own_identity() is not None:
         raise UsageError(
-            f"--profiler {request.profiler} records one program, and this process is a rank of a job.",
+            f"--profiler {request.profiler} records a single program, and this process is one rank of a job.",
             "Start nsysprof once, around the launcher: its workers are recorded too.",
         )
     if request.profiler == "cupti" and (request.steps or request.delay_s or request.duration_s):
         raise UsageError(
-            "--profiler cupti records a program from its begin to its end.",
+            "--profiler cupti records a program from beginning to end.",
             "Leave out --delay, --duration and --optimizer-steps.",
         )
     if request.steps < 0 or request.skip_steps < 0 or (request.skip_steps and not request.steps):
-        text = "--skip-steps needs --optimizer-steps, and neither is below zero."
+        text = "--skip-steps needs --optimizer-steps, and neither may be negative."
         raise UsageError(text, "Give e.g. --skip-steps 5 --optimizer-steps 20.")
     if request.steps and (request.delay_s or request.duration_s):
-        raise UsageError("--optimizer-steps does not go with --delay or --duration.", "Give one or the other.")
+        raise UsageError("--optimizer-steps does not work with --delay or --duration.", "Give only one of them.")

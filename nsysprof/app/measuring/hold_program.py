@@ -1,4 +1,4 @@
-"""Run the use case `capture --hold`: a program under nsys that is recorded only when somebody asks for a part."""
+"""Run the use case `capture --hold`: keep a program under nsys, and record parts of it on request."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from nsysprof.capture.user_program.program_plan import ProgramPlan
     from nsysprof.capture.user_program.streamed import Ended
 
-_SIGNALLED_S = 10  # how long a recording lasts that a signal asked for, unless --duration says it
+_SIGNALLED_S = 10  # the length (s) of a recording that a signal requested, unless --duration is given
 
 
 @dataclass(frozen=True)
 class PlannedHold:
-    """A held program before it runs."""
+    """How a program will be held."""
 
     plan: ProgramPlan
     folder: Path
@@ -35,7 +35,7 @@ class PlannedHold:
 
 @dataclass(frozen=True)
 class HoldResult:
-    """How a held program ended, and the recordings that were made of it."""
+    """How a held program ended, and the recordings of it."""
 
     folder: Path
     exit_code: int | None
@@ -45,7 +45,7 @@ class HoldResult:
 
 
 def plan_hold(request: ProgramRequest) -> PlannedHold:
-    """Return how the program would be held. Raise UsageError for what makes no sense."""
+    """Return how the program would be held. Raises UsageError for contradictory options."""
     from nsysprof.app.measuring.capture_program import plan_program_capture
     from nsysprof.nsight.nsys_session import launch_argv
 
@@ -54,7 +54,7 @@ def plan_hold(request: ProgramRequest) -> PlannedHold:
     assert planned.nsys is not None
     if planned.identity is not None:
         raise UsageError(
-            "--hold holds one program, and this process is a rank of a job.",
+            "--hold works with a single program, and this process is one rank of a job.",
             "Hold the launcher: nsysprof capture --hold -- LAUNCHER.",
         )
     argv = launch_argv(planned.nsys, "SESSION", list(planned.plan.argv), planned.plan.session_options)
@@ -62,7 +62,7 @@ def plan_hold(request: ProgramRequest) -> PlannedHold:
 
 
 def hold_program(request: ProgramRequest, progress: Progress = SILENT) -> HoldResult:
-    """Run the program under nsys to its end, and record a part whenever `record` or SIGUSR1 asks for it."""
+    """Run the program under nsys until it ends, and record a part whenever `record` or SIGUSR1 requests it."""
     planned = plan_hold(request)
     with claim_folder(planned.folder, CAPTURE, force=False) as claimed:
         ended = _run(planned, request, claimed.path, progress)
@@ -102,7 +102,7 @@ def _run(planned: PlannedHold, request: ProgramRequest, folder: Path, progress: 
 
 
 class _Recorder:
-    """Records a part in a thread when a signal asks for it, so that the program's output goes on meanwhile."""
+    """Records a part in a thread when a signal requests it, so that the program's output is shown meanwhile."""
 
     def __init__(self, seconds: float, progress: Progress) -> None:
         self.held: HeldProgram | None = None
@@ -151,7 +151,8 @@ def _check(request: ProgramRequest) -> None:
     for option, given in wrong.items():
         if given:
             raise UsageError(
-                f"{option} does not go with --hold.", "Leave it out: nsysprof record says what is recorded, and when."
+                f"{option} does not work with --hold.",
+                "Leave it out: the options of nsysprof record control what is recorded.",
             )
 
 
@@ -162,6 +163,6 @@ def _failure(ended: Ended, folder: Path) -> NsysprofError | None:
         return InterruptedCaptureError("Interrupted; the recordings are kept.", f"They are in {folder}.")
     if ended.exit_code is None:
         return ToolFailedError(
-            "nsys could not launch the program.", f"{folder / 'logs' / 'nsys.log'} says why; nsysprof doctor checks it."
+            "nsys could not start the program.", f"{folder / 'logs' / 'nsys.log'} says why; nsysprof doctor checks it."
         )
     return None

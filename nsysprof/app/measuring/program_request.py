@@ -1,4 +1,4 @@
-"""ProgramRequest: a program and how to record it."""
+"""Define ProgramRequest: a program and how to record it."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from pathlib import Path
 class ProgramRequest:
     """A program and how to record it. Numbers are as in ProgramPlan.
 
-    per_rank: whether each worker of torchrun or accelerate gets a trace of its own.
+    per_rank: whether each worker of torchrun or accelerate gets its own trace.
     ranks: the ranks to record; empty for all.
     memory: whether torch's CUDA allocator records which line allocated what.
     stacks: whether Python's stacks are sampled.
     attention: whether each call of attention becomes a range with its shape.
-    retry: whether the program is recorded again with less where data was lost; None: where it is short.
-    probe: whether options of nsys are tried first where nothing is known of this machine.
-    measure_cost: whether the program runs once more with its ranges recorded alone.
+    retry: whether the program is recorded again, with fewer options, where data was lost; None: only if the program is
+        short.
+    probe: whether options of nsys are tried out first where nothing is known about this machine.
+    measure_cost: whether the program is run once more, with only its ranges recorded.
     power: whether the energy that the GPUs use is sampled.
-    max_bytes: how much nsys may write while it records; 0: as much as fits.
+    max_bytes: how much nsys may write while it records (bytes); 0: as much as fits.
     keep_report: whether nsys' own reports stay beside the traces.
     profiler: "nsys", "torch", or "auto": nsys where it can run.
-    skip_steps, steps: with torch's profiler, the steps of the optimizer to leave out, and how many to record.
-    stdout_to_stderr: send the program's standard output to standard error.
+    skip_steps, steps: with torch's profiler, how many optimizer steps to skip, and how many to record.
+    stdout_to_stderr: whether to send the program's standard output to standard error.
     out: the capture folder; None for traces/DATE-TIME, or one that the ranks of a job share.
     """
 

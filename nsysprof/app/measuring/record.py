@@ -1,4 +1,4 @@
-"""Run the use case `record`: a part of a held program, recorded while the program runs."""
+"""Run the use case `record`: record a part of a held program while it runs."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from nsysprof.capture.live.step_sources import StepsTold
     from nsysprof.trace.processes import ProcessEvents
 
-_NO_STEPS = "nothing tells the program's steps"
+_NO_STEPS = "the program's steps are unknown"
 
 
 @dataclass(frozen=True)
 class RecordRequest:
-    """A part of a held program.
+    """Which part of a held program to record.
 
     folder: the folder of the held program; None for the only one of this user.
-    seconds, steps: how long to record; one of them, or both: whichever is reached first.
+    seconds, steps: how long to record: either of them, or both (then whichever is reached first).
     step_pattern: a regular expression; each line of the program's output that matches is a step. A group named s, ms,
         us or ns holds the step's duration.
     watch_s: how long the steps are watched before and after the recording (s).
@@ -54,7 +54,10 @@ class RecordRequest:
 
 @dataclass(frozen=True)
 class ProcessPart:
-    """One process of the program in a recording. `unseen` says why it has no events, where that is known."""
+    """One process of the program in a recording.
+
+    unseen: why it has no events, where that is known.
+    """
 
     pid: int
     parent_pid: int | None
@@ -67,19 +70,22 @@ class ProcessPart:
     calls: int
     ranges: int
     unseen: str = ""
-    # The trace of this process alone; None where the recording has a single process with events.
+    # The trace of only this process; None where the recording has a single process with events.
     trace: Path | None = None
 
 
 @dataclass(frozen=True)
 class RecordResult:
-    """What was recorded. failure: why there is less than was asked for, or None."""
+    """What was recorded.
+
+    failure: why the recording is incomplete, or None.
+    """
 
     folder: Path
-    # How long the recording took, and how many steps ended in it (None: nobody counts them).
+    # How long the recording took, and how many steps ended in it (None: steps are not counted).
     duration_ns: int
     steps: int | None
-    # How long nsys took to start, and to stop and write its report; the program may have been slower meanwhile.
+    # How long nsys took to start, and to stop and write its report. The program may have been slower meanwhile.
     start_ns: int
     stop_ns: int
     survived: bool
@@ -90,7 +96,7 @@ class RecordResult:
 
 
 def record(request: RecordRequest, progress: Progress = SILENT) -> RecordResult:
-    """Record a part of a held program into its folder, and compare its latency before, during and after."""
+    """Record a part of a held program into its folder, and compare its step times before, during and after."""
     from nsysprof.capture.live.held_program import find_held
 
     _check(request)
@@ -98,7 +104,7 @@ def record(request: RecordRequest, progress: Progress = SILENT) -> RecordResult:
 
 
 def record_held(held: HeldProgram, request: RecordRequest, progress: Progress) -> RecordResult:
-    """Do the same for a program that is known already."""
+    """Record a part of a held program, as `record` does, where the program is already known."""
     from nsysprof.capture.folder import prepare_folder
     from nsysprof.capture.live.record_part import Until, record_part
     from nsysprof.files.folder_lock import hold_lock
@@ -106,8 +112,8 @@ def record_held(held: HeldProgram, request: RecordRequest, progress: Progress) -
     source = _source(held, request)
     if request.steps is not None and source is None:
         raise UsageError(
-            "--steps needs to know when a step ends, and nothing tells it.",
-            "Give --step-pattern for lines of the output, or give --seconds.",
+            "--steps needs to know when a step ends, and that is unknown.",
+            "Give --step-pattern to find steps in the program's output, or give --seconds.",
         )
     root = Path(held.folder)
     try:
@@ -130,7 +136,7 @@ def record_held(held: HeldProgram, request: RecordRequest, progress: Progress) -
                 claimed.commit()
     except OutputError as error:
         if "Another run" in error.text:
-            raise OutputError("Another recording of this program is running.", "Wait for its end.") from error
+            raise OutputError("Another recording of this program is running.", "Wait until it ends.") from error
         raise
     return _result(part, folder, source, processes, notes, failure)
 
@@ -165,7 +171,7 @@ def _next_folder(root: Path) -> Path:
 
 
 def _inspect(trace_path: Path) -> Remarks:
-    """Return what a trace says of its own recording."""
+    """Return what a trace says about its own recording."""
     from nsysprof.analysis.overview.recording import inspect_recording
     from nsysprof.trace.open import open_trace
     from nsysprof.trace.recorded import read_recorded
@@ -175,7 +181,10 @@ def _inspect(trace_path: Path) -> Remarks:
 
 
 def _by_process(part: RecordedPart) -> tuple[list[ProcessPart], list[Note], NsysprofError | None]:
-    """Return each process with its events, and write a trace of its own for each of several with GPU work."""
+    """Return each process with its events.
+
+    Where several processes have GPU work, each also gets its own trace file.
+    """
     from nsysprof.trace.open import open_trace
     from nsysprof.trace.processes import count_by_process, write_process_trace
 
@@ -198,7 +207,7 @@ def _by_process(part: RecordedPart) -> tuple[list[ProcessPart], list[Note], Nsys
             return _rows(seen, events, traces), [], output_error(folder, error)
         except sqlite3.Error as error:
             text = f"The recording could not be split by process: {error}."
-            return _rows(seen, events, traces), [], ToolFailedError(text, "The whole of it is in nsys.sqlite.")
+            return _rows(seen, events, traces), [], ToolFailedError(text, "The whole recording is in nsys.sqlite.")
     rows = _rows(seen, events, traces)
     return (
         rows,
@@ -208,7 +217,7 @@ def _by_process(part: RecordedPart) -> tuple[list[ProcessPart], list[Note], Nsys
 
 
 def _keep_costs(part: RecordedPart) -> list[Note]:
-    """Write what recording cost into the recording's folder, by ranges or else by steps; return what is said of it."""
+    """Write what recording cost into the recording's folder, by range or else by step, and return the notes on it."""
     from nsysprof.analysis.overview.recording_cost import compare_walls, cost_of
     from nsysprof.app.trace_analysis.join_recording_cost import cost_notes
     from nsysprof.files.json_file import encode_json
@@ -255,18 +264,19 @@ def _rows(seen: dict[int, SeenProcess], events: dict[int, ProcessEvents], traces
 
 
 def _why_unseen(process: SeenProcess, seen: dict[int, SeenProcess]) -> str:
-    """Return why a process has no events although it might have, or nothing where it has no reason to have any."""
+    """Return why a process that might have events has none; empty where no explanation is needed."""
     parent = seen.get(process.parent_pid)
     if process.is_forked:
         follow = "hold the program with --nsys-option=--trace-fork-before-exec=true to see it"
         if parent is not None and parent.uses_gpu and process.uses_gpu:
             return (
-                "it was forked without executing a program. If its parent had initialised CUDA by then, it cannot use "
-                f"the GPU: no program can, so start workers by spawn. If not, nsys did not follow it: {follow}."
+                "it was forked without executing a program. If its parent had already initialised CUDA, it cannot use "
+                "the GPU (this is true of every program): start workers with spawn instead. Otherwise nsys did not "
+                "follow it: {follow}."
             )
         return f"it was forked without executing a program, and nsys does not follow such processes: {follow}."
     if process.uses_gpu and not process.has_nsys:
-        return "it uses the GPU, but nsys is not loaded in it: it was started with an environment of its own."
+        return "it uses the GPU, but nsys is not loaded in it, because it was started with another environment."
     return ""
 
 

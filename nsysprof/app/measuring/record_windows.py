@@ -1,4 +1,4 @@
-"""Run the use case `record --keep`: one part of a held program after another, and keep the last ones."""
+"""Run the use case `record --keep`: record one part of a held program after another, and keep the latest ones."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from nsysprof.files.output import output_error
 def record_windows(
     request: RecordRequest, keep: int, show: Callable[[RecordResult], None], progress: Progress = SILENT
 ) -> NsysprofError | None:
-    """Record until the program or the user (Ctrl-C) ends it; return what went wrong, or None.
+    """Record until the program or the user (Ctrl-C) ends it, and return what went wrong, or None.
 
-    keep: how many of the parts are kept; older ones of this call are deleted.
-    show: is called with each part once it is recorded.
+    keep: how many of the parts are kept; older parts of this call are deleted.
+    show: called with each part once it is recorded.
     """
     if not 1 <= keep <= MOST_KEPT_PARTS:
         raise UsageError(f"--keep {keep} is out of range.", f"Give 1 to {MOST_KEPT_PARTS}.")
     if request.watch_s:
-        request = replace(request, watch_s=0.0)  # the parts follow each other, so nothing lies between to compare with
+        # the parts follow each other without a pause, so there are no unrecorded steps to compare with
+        request = replace(request, watch_s=0.0)
     kept: deque[Path] = deque()
     lost: NsysprofError | None = None
     while True:

@@ -1,4 +1,4 @@
-"""Run the use case `run`: start any program with a policy in force, without changing its code."""
+"""Run the use case `run`: start any program with a policy applied, without changing its code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def check_run(request: RunRequest) -> PolicyFile:
-    """Return the policy. Raise UsageError or PolicyError for what cannot work, before anything is started."""
+    """Return the policy. Raises UsageError or PolicyError, before anything is started, for what cannot work."""
     if shutil.which(request.argv[0]) is None:
         raise UsageError(
             f"The program {request.argv[0]} was not found, or cannot be run.",
@@ -26,7 +26,7 @@ def check_run(request: RunRequest) -> PolicyFile:
 
 
 def run(request: RunRequest, progress: Progress = SILENT) -> RunResult:
-    """Run the program in this terminal, and return its exit code and what became of its calls of attention."""
+    """Run the program in this terminal, and return its exit code and which backends its attention calls got."""
     from nsysprof.capture.user_program.policy_environment import run_with_policy
 
     check_run(request)
@@ -43,7 +43,7 @@ def run(request: RunRequest, progress: Progress = SILENT) -> RunResult:
 class RunRequest:
     """A program and the policy that it runs with.
 
-    stdout_to_stderr: send the program's standard output to standard error.
+    stdout_to_stderr: whether to send the program's standard output to standard error.
     """
 
     argv: tuple[str, ...]
@@ -53,9 +53,9 @@ class RunRequest:
 
 @dataclass(frozen=True)
 class RunResult:
-    """How the program ended, and what became of its calls of attention.
+    """How the program ended, and which backends its attention calls got.
 
-    processes: how many of its processes imported torch and said what became of their calls.
+    processes: how many of its processes imported torch and reported on their calls.
     """
 
     exit_code: int

@@ -1,1 +1,1 @@
-"""The steps of `optimize`: what the program does, which backends are faster, what else to try."""
+"""Do the steps of `optimize`: read what the program does, tune its shapes, predict the gain, list what to try."""

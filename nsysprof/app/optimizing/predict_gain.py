@@ -1,4 +1,4 @@
-"""Predict what a policy saves a step: replay the captured steps with the ratios that tuning measured."""
+"""Predict how much of a step a policy saves, by replaying the captured steps with the measured ratios."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ _BY = "a replay of the trace with the times that tuning measured"
 def predict_gain(
     source: Path, nsys: Path | None, ratios: Sequence[ShapeRatio], progress: Progress
 ) -> PredictedGain | None:
-    """Return what a step of the capture in `source` saves; None where its trace cannot be replayed.
+    """Return how much of a step of the capture in `source` is saved; None where its trace cannot be replayed.
 
-    nsys: exports a report. ratios: of the shapes for which the policy has another backend.
+    nsys: the program that exports a report.
+    ratios: the ratios of the shapes for which the policy has another backend.
     """
     from nsysprof.trace.inputs.resolve_input import identity_of
     from nsysprof.trace.open import open_trace
@@ -54,14 +55,14 @@ def predict_gain(
                     return None
                 question = WhatIfQuestion("the policy", "", range_factors=factors)
                 return gain_of(ask(tables, ranges, (question,)))
-    except NsysprofError:  # no calls, or no work within these ranges
+    except NsysprofError:  # there are no calls, or no work within these ranges
         return None
 
 
 def range_factors(names: Iterable[str], ratios: Sequence[ShapeRatio]) -> tuple[tuple[str, _Factors], ...]:
-    """Return by how much the work in each range of attention becomes shorter: best, least and most favourable.
+    """Return the factors for the time of the work in each range of attention: best estimate, and both bounds.
 
-    A shape that was tuned with its backward pass counts for the ranges of both passes.
+    The ratio of a shape that was tuned with its backward pass applies to the ranges of both passes.
     """
     found: dict[Shape, _Factors] = {}
     for each in sorted(ratios, key=lambda ratio: ratio.shape.pass_ == "fwdbwd"):
@@ -78,7 +79,7 @@ def range_factors(names: Iterable[str], ratios: Sequence[ShapeRatio]) -> tuple[t
 
 
 def gain_of(found: WhatIf) -> PredictedGain | None:
-    """Return the gain in percent of a step, or of the recorded part where the program has no steps."""
+    """Return the gain in percent of a step, or of the recorded part where there are no steps."""
     whole, answer = found.replayed_ns, found.together
     if not whole:
         return None

@@ -1,4 +1,4 @@
-"""Read from the analysis of a capture what attention a program calls, and what else may be worth a try."""
+"""Read from the analysis of a capture which attention a program calls, and what else may be worth trying."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
     from nsysprof.results.findings.causes import Findings
 
 _PLAIN_FP32 = re.compile(r"sgemm|f32f32_f32f32|simt_sgemm|_ffma_", re.IGNORECASE)
-# From this part of all kernels' time on, matrix products in fp32 are worth an attempt with TF32.
+# From this share of all kernels' time (percent) on, matrix products in fp32 are worth trying with TF32.
 _LEAST_FP32_PCT = 5.0
 _ALLOCATIONS = ("alloc-in-loop", "memory-fragmentation")
 
 
 @dataclass(frozen=True)
 class ProgramFacts:
-    """What the trace of a program says for its optimization."""
+    """What the trace of a program says that matters for its optimization."""
 
     uses: tuple[AttentionUse, ...]
     attention_share_pct: float | None
-    # How much of all kernels' time are matrix products in plain fp32 (percent).
+    # The share of all kernels' time in plain fp32 matrix products (percent).
     fp32_share_pct: float
     # What each finding would save, by its code; None where its share of a step is unknown.
     findings: Mapping[str, PredictedGain | None]
-    # Libraries that the program had loaded at its end, as far as they matter here.
+    # The libraries that the program had loaded at its end, as far as they matter here.
     libraries: frozenset[str] = frozenset()
 
 
 def read_program(analysis: Analysis) -> ProgramFacts:
-    """Return the program's attention by shape, the largest share first, and what else its findings say."""
+    """Return the program's attention by shape, the largest share first, and what its findings say."""
     rows = [] if analysis.attention is None else known_cells(analysis.attention)
     shares = [_number(row["share_pct"]) for row in rows]
     known = [share for share in shares if share is not None]
@@ -48,7 +48,7 @@ def read_program(analysis: Analysis) -> ProgramFacts:
 
 
 def _savings(found: Findings) -> dict[str, PredictedGain | None]:
-    """Return what the findings of each kind save together, in percent of a step."""
+    """Return what the findings of each kind save together (percent of a step)."""
     per = "recorded part" if found.per == "trace" and found.steps <= 1 else "step"
     if not found.replayed_ns:
         return dict.fromkeys((item.code for item in found.items), None)
@@ -65,7 +65,7 @@ def _savings(found: Findings) -> dict[str, PredictedGain | None]:
 
 
 def _uses(rows: Sequence[dict[Any, Any]]) -> list[AttentionUse]:
-    """Return one use for each line and shape; calls of a training count with their backward pass."""
+    """Return one use for each line and shape. Calls of a training include their backward pass."""
     groups: dict[tuple[Any, ...], list[dict[Any, Any]]] = {}
     names = ("range", "batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim", "dtype", "causal", "mask", "dropout")
     for row in rows:
@@ -103,12 +103,12 @@ def _use(group: list[dict[Any, Any]]) -> list[AttentionUse]:
 
 
 def _why_no_shape(row: dict[Any, Any]) -> str:
-    """Return why a row has no shape; kernels without a recorded call have no sizes."""
+    """Return why a row of attention.csv has no shape. Kernels without a recorded call have no sizes."""
     return (why_not(row) if row["function"] is not None else "") or "its sizes are unknown"
 
 
 def _fp32_share(kernels: pd.DataFrame) -> float:
-    """Return how much of all kernels' time are matrix products in plain fp32 (percent), by the kernels' names."""
+    """Return the share of all kernels' time in plain fp32 matrix products (percent), judged by kernel names."""
     if "share_pct" not in kernels or not len(kernels):
         return 0.0
     mine = kernels["name"].astype(str).str.contains(_PLAIN_FP32)
@@ -116,12 +116,12 @@ def _fp32_share(kernels: pd.DataFrame) -> float:
 
 
 def allocates_in_loops(facts: ProgramFacts) -> bool:
-    """Return whether findings speak of the allocator."""
+    """Return whether any finding is about the memory allocator."""
     return any(code in facts.findings for code in _ALLOCATIONS)
 
 
 def wants_tf32(facts: ProgramFacts) -> bool:
-    """Return whether matrix products in plain fp32 take a part of the time that is worth an attempt."""
+    """Return whether plain fp32 matrix products take enough of the time to try TF32."""
     return facts.fp32_share_pct >= _LEAST_FP32_PCT
 
 

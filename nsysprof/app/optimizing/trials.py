@@ -1,4 +1,4 @@
-"""List what is worth a try on a whole program: the policy, settings for which its trace gives a reason, and wishes."""
+"""List what is worth trying on a whole program: the policy, settings that its trace suggests, and the user's own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _OPTIMIZER = "unfused-optimizer"
 
 @dataclass(frozen=True)
 class Trial:
-    """Something to try on the whole program. setting, paste, predicted: as in Attempt."""
+    """Something to try on the whole program.
+
+    setting, paste, predicted: as in Attempt.
+    """
 
     name: str
     why: str
@@ -33,9 +36,11 @@ def list_trials(
     predicted: PredictedGain | None,
     tries: Sequence[str],
 ) -> list[Trial]:
-    """Return what to try, in this order.
+    """Return what to try, in order.
 
-    policy_name: where the user finds the policy. predicted: what it should save. tries: what the user wants.
+    policy_name: the path under which the user finds the policy.
+    predicted: what the policy should save.
+    tries: settings that the user asked for.
     """
     found = []
     if tuning.policy is not None:
@@ -53,13 +58,13 @@ def list_trials(
 
 
 def _settings(facts: ProgramFacts) -> list[Trial]:
-    """Return the settings for which the trace gives a reason."""
+    """Return the settings that the trace suggests."""
     found = []
     if wants_sdpa(facts):
         found.append(
             Trial(
                 "sdpa in transformers",
-                "transformers computes this program's attention step by step (unfused-attention)",
+                "transformers computes this program's attention in separate kernels (unfused-attention)",
                 ProgramSide(((ATTN_IMPLEMENTATION, "sdpa"),)),
                 f"{ATTN_IMPLEMENTATION}=sdpa",
                 'model = AutoModel.from_pretrained(NAME, attn_implementation="sdpa")  # or in the config',
@@ -80,7 +85,7 @@ def _settings(facts: ProgramFacts) -> list[Trial]:
         found.append(
             Trial(
                 "expandable segments",
-                "findings speak of allocations in the loop, or of fragmented memory",
+                "there are findings about allocations in the loop, or about fragmented memory",
                 ProgramSide((("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),)),
                 "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
                 'os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"  # before importing torch',
@@ -90,7 +95,7 @@ def _settings(facts: ProgramFacts) -> list[Trial]:
 
 
 def _wanted(tries: Sequence[str]) -> list[Trial]:
-    """Return what the user wants to be tried beside what findings suggest."""
+    """Return what the user asked to try in addition to what findings suggest."""
     return [
         Trial(
             f"attempt {number}",
@@ -104,12 +109,12 @@ def _wanted(tries: Sequence[str]) -> list[Trial]:
 
 
 def wants_sdpa(facts: ProgramFacts) -> bool:
-    """Return whether transformers wrote attention out that its own sdpa may fuse."""
+    """Return whether transformers computes attention in separate kernels, which its own sdpa may fuse."""
     return UNFUSED_ATTENTION in facts.findings and "transformers" in facts.libraries
 
 
 def list_suggestions(facts: ProgramFacts) -> tuple[Suggestion, ...]:
-    """Return what findings suggest that was not tried from outside."""
+    """Return what findings suggest that cannot be tried without changing the program."""
     found = []
     if UNFUSED_ATTENTION in facts.findings and not wants_sdpa(facts):
         text = (

@@ -1,4 +1,4 @@
-"""Tune the shapes that a program calls, by `tune --from`, and make one policy of the shapes where a backend won."""
+"""Tune the shapes that a program uses, by `tune --from`, and write one policy of those with a winner."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nsysprof.results.programs.program_gain import ProgramGain, ShapeRatio
 
 POLICY, SAMPLES = "policy.json", "samples.json"
-# No search is shorter than this (s): the measured process has to import torch first.
+# The shortest search (s): the measured process has to import torch first.
 _LEAST_S = 15.0
 _WINS = ("winner", "between")
 
@@ -29,7 +29,7 @@ class TunedProgram:
 
     policy: the file with the rules that won; None where none did.
     saved_pct: how much shorter the time of all kernels should be (percent); None where shares are unknown.
-    ratios: what the backends that won take of the time of torch's own choice.
+    ratios: the time of the winning backends relative to torch's own choice.
     remarks: what was not tuned and why, and why the search ended.
     """
 
@@ -44,12 +44,12 @@ class TunedProgram:
 def tune_uses(
     uses: Sequence[AttentionUse], source: Path, folder: Path, budget_s: float, progress: Progress, *, resume: bool
 ) -> TunedProgram:
-    """Time the backends for the shapes of the program within the budget, and write folder's policy of what won.
+    """Time the backends for the program's shapes within the budget, and write a policy of what won to `folder`.
 
-    source: the analysis of the program. A tuning that is impossible is a remark and no error.
+    source: the analysis of the program. If tuning is impossible, that is a remark and not an error.
     """
     if budget_s < _LEAST_S:
-        return TunedProgram(uses=_untuned(uses, {}), remarks=("No time was left to tune: give more --budget.",))
+        return TunedProgram(uses=_untuned(uses, {}), remarks=("No time was left for tuning: give a larger --budget.",))
     search = folder / "search"
     request = TuneRequest(
         source=source, budget_s=budget_s, warmup_seconds=0.2, out=search, force=True, figures=False,
@@ -61,7 +61,8 @@ def tune_uses(
     except InterruptedCaptureError:
         raise
     except NsysprofError as error:
-        said = error.text.replace(str(source), "The capture")  # the page may be shared
+        # the page may be shared, so it must not hold private paths
+        said = error.text.replace(str(source), "The capture")
         return TunedProgram(uses=_untuned(uses, {}), remarks=(said,))
     if isinstance(result.failure, InterruptedCaptureError):
         raise result.failure
@@ -83,7 +84,7 @@ def tune_uses(
 
 
 def _untuned(uses: Sequence[AttentionUse], rules: dict[Shape, PolicyRule]) -> tuple[AttentionUse, ...]:
-    """Return the uses, with a reason for each one that has no rule."""
+    """Return the uses, with a reason for each use that has no rule."""
     return tuple(
         use if use.not_tuned or (use.shape is not None and use.shape.key_without_layout() in rules) else
         replace(use, not_tuned="it was not tuned")
@@ -107,7 +108,7 @@ def _won(rule: PolicyRule) -> bool:
 
 
 def _write(policy: PolicyFile, folder: Path) -> Path | None:
-    """Write the rules that won. The others leave the choice to torch, which says that they were looked at."""
+    """Write the rules that won. For the other shapes the policy says that they were measured and left to torch."""
     if not any(_won(rule) for rule in policy.rules):
         return None
     rules = tuple(rule if _won(rule) else _left_to_torch(rule) for rule in policy.rules)

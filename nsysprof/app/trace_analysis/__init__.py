@@ -1,1 +1,1 @@
-"""Analyze one trace, or all ranks of a job: the steps that several use cases share."""
+"""Analyze one trace, or all ranks of a job: steps that several use cases share."""

@@ -1,4 +1,4 @@
-"""Analyze several traces: choose the engine, continue from what is already there, and write the folder."""
+"""Analyze several traces: choose the engine, continue an interrupted analysis, and write the folder."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from nsysprof.ranks.summarize import RankSource
     from nsysprof.results.rank_results import RankRow, RanksAnalysis
 
-# Dask and its workers take three to five seconds to start, in which one process reads this much.
+# Dask and its workers take three to five seconds to start. In that time, one process reads this many bytes of traces.
 _SMALL_BYTES = 384 << 20
 _WORTH_A_WORKER = 64 << 20
-_PACKED_TIMES = 8  # a trace is at least this many times larger than its archive
+_PACKED_TIMES = 8  # how many times larger a trace is than its archive, at least
 
 
 def is_many(inputs: Sequence[Path]) -> bool:
@@ -79,7 +79,7 @@ def _analyze_into(
     there = prepare_parts(folder, tasks, fresh=not claimed.goes_on)
     if there:
         progress.tell(
-            f"{there} of {len(tasks)} traces are already there from a run that did not end; the others are read"
+            f"{there} of {len(tasks)} traces were already read by a run that did not finish; the others are read now"
         )
     with _keep_going(folder, len(tasks)), progress.traces(len(tasks)) as advance:
         done = _run(tasks, sources, request, advance)
@@ -89,9 +89,9 @@ def _analyze_into(
 
 
 def analyze_folder(folder: Path, work: Path, advance: Advance) -> RanksAnalysis:
-    """Analyze a folder of several traces in this process, with nothing in the result that another run would not have.
+    """Analyze a folder of several traces in this process. The result does not depend on the run.
 
-    work: for what is known of each trace.
+    work: a folder for the partial result of each trace.
     """
     from nsysprof.ranks.engine import plan_tasks, prepare_parts, run_serially
     from nsysprof.ranks.identity import drop_copies, find_sources
@@ -105,7 +105,7 @@ def analyze_folder(folder: Path, work: Path, advance: Advance) -> RanksAnalysis:
 def _conclude(
     done: Done, tasks: list[Task], copies: Sequence[Note], engine: dict[str, Any], *, by_order: bool
 ) -> RanksAnalysis:
-    """Return the analysis of all ranks from the shares of each. Raise TraceError where there are none."""
+    """Return the analysis of all ranks from their partial results. Raises TraceError where there are none."""
     from nsysprof.ranks.engine import renumber
     from nsysprof.ranks.identity import number_ranks
     from nsysprof.ranks.overview import overview
@@ -117,7 +117,10 @@ def _conclude(
 
 
 def worthwhile_workers(traces: Sequence[Path], processors: int) -> int:
-    """Return how many processes read these soonest. What nsys must export, and folders, are work for a worker each."""
+    """Return how many processes read these traces fastest.
+
+    A report that nsys must export, and a folder, each occupy one worker.
+    """
     from nsysprof.trace.inputs.resolve_input import FILES, PACKED
 
     work = 0
@@ -157,8 +160,8 @@ def _details(tasks: list[Task], rows: Sequence[RankRow]) -> Iterator[tuple[RankR
             found = read_detail(task.part)
             if found is None:
                 raise OutputError(
-                    f"{task.part}, which a worker wrote, is not here.",
-                    "Give an --out that this machine and all workers share.",
+                    f"{task.part} was written by a worker, but cannot be seen from this machine.",
+                    "Give an --out in a folder that this machine and all workers share.",
                 )
             yield found
 
@@ -179,7 +182,7 @@ def _keep_going(folder: Path, traces: int) -> Iterator[None]:
         kept = sum(1 for _ in (folder / PARTS).glob("*.parquet"))
         raise InterruptedCaptureError(
             f"Interrupted: {kept} of {traces} traces are done and kept.",
-            "The same command continues there.",
+            "Run the same command again to continue.",
         ) from None
 
 

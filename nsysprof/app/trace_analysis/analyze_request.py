@@ -12,17 +12,18 @@ class AnalyzeRequest:
 
     inputs: one trace, capture, bundle or folder of traces; several are the ranks of one job.
     out: the analysis folder; None chooses analysis/NAME.
-    counters: what ncu counted of the same program (.ncu-rep, or its raw page as .csv).
+    counters: what ncu counted in the same program (.ncu-rep, or its raw page as .csv).
     ncu: the ncu that reads the counters.
-    launched_only: leave out what ranges adopted or captured, in one trace.
-    policy: a policy of tune, whose faster attention backends are findings of one trace.
-    unfold: show step0, step1, ... of one trace instead of step#.
+    launched_only: whether to leave out what ranges adopted or captured, in one trace.
+    policy: a policy of tune, whose faster attention backends become findings of one trace.
+    unfold: whether to show step0, step1, ... of one trace instead of step#.
 
     Only for several traces:
 
     workers: how many processes; None chooses their number by the size of the traces.
     scheduler: the address of a Dask scheduler; None for this machine alone.
-    tls: the scheduler's authority, our certificate and our key (PEM files); None for a scheduler without.
+    tls: the scheduler's certificate authority, our certificate and our key (PEM files); None for a scheduler without
+        TLS.
     worker_memory: the memory of each local Dask worker, such as 4GiB.
     by_order: whether ranks are numbered by the order of the inputs.
     """

@@ -1,4 +1,4 @@
-"""Analyze snapshots of torch's CUDA allocator: who owned the peak, and which lines changed it."""
+"""Analyze snapshots of torch's CUDA allocator: what owned the memory at the peak, and which lines changed it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,17 @@ _SUFFIXES = (".pickle", ".pkl")
 
 
 def is_snapshot(path: Path) -> bool:
-    """Return whether a path names a snapshot, by its suffix."""
+    """Return whether a path is a snapshot, judged by its suffix."""
     return path.suffix in _SUFFIXES
 
 
 def read_memory(
     path: Path, range_at: Callable[[npt.NDArray[np.int64]], Sequence[str]] | None = None
 ) -> AllocatorMemory:
-    """Return who owned the memory of a snapshot. range_at: the range that was open at times in us since 1970."""
+    """Return what owned the memory in a snapshot.
+
+    range_at: returns the range that was open at a time (us since 1970).
+    """
     from nsysprof.analysis.overview.allocator_owners import find_fragmentation, list_allocator_owners
     from nsysprof.notes import make_note
     from nsysprof.results.allocator_memory import AllocatorMemory
@@ -66,7 +69,7 @@ def analyze_snapshot(request: SnapshotRequest, progress: Progress = SILENT) -> S
 
 
 def compare_snapshots(request: CompareSnapshotsRequest, progress: Progress = SILENT) -> CompareSnapshotsResult:
-    """Compare the owners of two peaks, and write the folder that the request names, if it names one."""
+    """Compare the owners of two peaks, and write the folder if the request names one."""
     from nsysprof.analysis.comparison.compare_owners import compare_owners
     from nsysprof.report.memory import write_memory_comparison
 
@@ -84,7 +87,7 @@ def compare_snapshots(request: CompareSnapshotsRequest, progress: Progress = SIL
 
 @dataclass(frozen=True)
 class SnapshotRequest:
-    """A snapshot to analyze, and where to write."""
+    """A snapshot to analyze, and where to write the result."""
 
     source: Path
     out: Path
@@ -94,7 +97,7 @@ class SnapshotRequest:
 
 @dataclass(frozen=True)
 class SnapshotResult:
-    """Who owned the memory, and the files that were written."""
+    """What owned the memory, and the files that were written."""
 
     memory: AllocatorMemory
     folder: Path
@@ -103,7 +106,10 @@ class SnapshotResult:
 
 @dataclass(frozen=True)
 class CompareSnapshotsRequest:
-    """Two snapshots to compare. out: a folder to write, None for none."""
+    """Two snapshots to compare.
+
+    out: a folder to write; None for none.
+    """
 
     baseline: Path
     candidate: Path

@@ -1,4 +1,4 @@
-"""Analyze one trace: find the SQLite file behind an input, read it, and summarise it."""
+"""Analyze one trace: find the SQLite file behind an input, read it, and summarize it."""
 
 from __future__ import annotations
 
@@ -37,9 +37,7 @@ def analyze_one(request: AnalyzeRequest, progress: Progress) -> TraceResult:
     (source,) = request.inputs
     folder = request.out or Path("analysis") / name_after(source)
     if request.ncu is not None and request.counters is None:
-        raise UsageError(
-            "--ncu names the program that reads --counters, which was not given.", "Name the report with --counters."
-        )
+        raise UsageError("--ncu is used to read --counters, which was not given.", "Give the report with --counters.")
     policy = None if request.policy is None else read_policy(request.policy)
     with claim_folder(folder, ANALYSIS, force=request.force) as claimed:
         with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
@@ -80,16 +78,16 @@ def analyze_trace(
     unfold: bool = False,
     power: Sequence[GpuEnergy] = (),
 ) -> Analysis:
-    """Read and summarise one SQLite trace.
+    """Read and summarize one SQLite trace.
 
-    identity: the file that the user named, as open_trace takes it.
-    launched_only: leave out what ranges adopted or captured.
-    policy, stacks, unfold, power: as summarize takes them.
+    identity: the file that the user named (see open_trace).
+    launched_only: whether to leave out what ranges adopted or captured.
+    policy, stacks, unfold, power: see summarize.
     """
     from nsysprof.trace.open import open_trace
 
     with open_trace(trace_path, identity) as trace:
-        # Only now: the trace's SHA-256 is computed while pandas loads.
+        # This comes last, because the trace's SHA-256 is computed while pandas loads.
         from nsysprof.analysis.overview.summarize import summarize
         from nsysprof.trace.tables import read_tables
 
@@ -104,10 +102,10 @@ def analyze_trace(
 
 
 def resolve(source: Path, nsys: Path | None, scratch: Path, say: Say) -> Path:
-    """Return the SQLite file behind any input.
+    """Return the SQLite file of an input.
 
     nsys: the nsys that the user named, if any.
-    scratch: a folder for what has to be unpacked, exported or converted.
+    scratch: a folder for what must be unpacked, exported or converted.
     """
     from nsysprof.trace.inputs.resolve_input import resolve_input
 
@@ -118,7 +116,7 @@ def resolve(source: Path, nsys: Path | None, scratch: Path, say: Say) -> Path:
 
 @dataclass(frozen=True)
 class TraceResult:
-    """The analysis of one trace, the record of its capture if it has one, and the files that were written."""
+    """The analysis of one trace, the record of its capture (if it has one), and the files that were written."""
 
     analysis: Analysis
     record: CaptureRecord | None

@@ -1,4 +1,4 @@
-"""Read a capture folder's own files into the CaptureRecord that reports show together with the trace."""
+"""Read a capture folder's own files into a CaptureRecord, which reports show together with the trace."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def read_results(folder: Path) -> pd.DataFrame:
-    """Return results.csv with the registered columns and types; unknown is NA. Raises TraceError.
+    """Return results.csv with the registered columns and types; unknown values are NA.
 
-    A capture of a program has no cases, and so no rows.
+    A capture of a program has no cases, so it has no rows. Raises TraceError.
     """
     import pandas as pd
 
@@ -33,7 +33,7 @@ def read_results(folder: Path) -> pd.DataFrame:
             table = pd.read_csv(path, dtype="string", keep_default_na=False, na_values=[""])
     except (OSError, ValueError) as error:
         raise TraceError(f"{path} cannot be read: {error}.", "Capture again, or give the trace alone.") from error
-    if "kv_heads" not in table and "heads" in table:  # a capture of version 0.1.0
+    if "kv_heads" not in table and "heads" in table:  # a capture by version 0.1.0
         table["kv_heads"] = table["heads"]
     if "kv_seq" not in table and "seq" in table:
         table = table.assign(kv_seq=table["seq"], mask="none", layout="bhsd")
@@ -49,7 +49,7 @@ def read_results(folder: Path) -> pd.DataFrame:
 
 
 def _check_cases(table: pd.DataFrame) -> None:
-    """Raise ValueError, with the row and the column, when a row does not say which case it is of."""
+    """Raise ValueError, with row and column, where a row does not identify its case."""
     from nsysprof.attention.case import check_case_row
     from nsysprof.attention.shape import SHAPE_COLUMNS
 
@@ -68,7 +68,7 @@ def _is_of_program(folder: Path) -> bool:
 
 
 def read_record(folder: Path) -> CaptureRecord | None:
-    """Return the capture's manifest and results, or None for a folder without a manifest."""
+    """Return the capture's manifest and results; None for a folder without a manifest."""
     from nsysprof.capture.manifest import MANIFEST, read_manifest
     from nsysprof.results.analysis import CaptureRecord
 

@@ -1,4 +1,4 @@
-"""Compare a trace with what the program did, right after it was recorded."""
+"""Check a trace right after it was recorded: compare it with what the program did."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UPDATE_NSYS = "nsys is probably older than the driver: use a newer nsys (nsys -
 
 
 def check_trace(trace_path: Path, watched: WatchedGpu = NOT_WATCHED) -> RecordingCheck:
-    """Return the trace compared with what was seen of the program."""
+    """Return what a trace lacks compared with what was observed of the program."""
     from nsysprof.analysis.overview.self_check import check_recording
     from nsysprof.trace.open import open_trace
     from nsysprof.trace.recorded import read_recorded
@@ -23,7 +23,10 @@ def check_trace(trace_path: Path, watched: WatchedGpu = NOT_WATCHED) -> Recordin
 
 
 def check_grid(trace_path: Path, *, cases: int) -> RecordingCheck:
-    """Return what the trace of a grid on a GPU lost. cases: how many were traced; each ran kernels."""
+    """Return what the trace of a grid on a GPU lost.
+
+    cases: how many cases were traced; each of them ran kernels.
+    """
     check = check_trace(trace_path)
     if check.gpu_work or check.lost:
         return check

@@ -1,4 +1,4 @@
-"""Join what a captured program's processes recorded of their attention with the analysis of its trace."""
+"""Join the attention calls that a captured program's processes recorded with the analysis of its trace."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Number = Annotated[int, Meta(ge=0, lt=2**62)]
 
 
 class _Calls(FileHeader, kw_only=True):
-    """What the hook writes; see nsysprof.workload.program_start.attention_calls."""
+    """The file that the hook writes; see nsysprof.workload.program_start.attention_calls."""
 
     calls: list[dict[str, Any]]
     own_ns: _Number = 0
@@ -32,9 +32,10 @@ class _Calls(FileHeader, kw_only=True):
 
 
 def join_attention(analysis: Analysis, source: Path) -> Analysis:
-    """Return the analysis with the calls that the capture in `source` recorded, where its trace has no ranges of them.
+    """Return the analysis with the calls that the capture in `source` recorded.
 
-    The kernels of these calls are unknown. Raises TraceError for a file that is damaged.
+    They are only added where the trace has no ranges for them; their kernels are then unknown. Raises TraceError for a
+    damaged file.
     """
     if analysis.attention is not None and analysis.attention["function"].notna().any():
         return analysis
@@ -56,7 +57,7 @@ def join_attention(analysis: Analysis, source: Path) -> Analysis:
 
 
 def read_libraries(source: Path) -> frozenset[str]:
-    """Return the names of the libraries that processes of a capture recorded beside their attention."""
+    """Return the libraries that processes of a capture had loaded, as recorded beside their attention."""
     return frozenset(name for found in _recorded(source) for name in found.libraries)
 
 
@@ -66,7 +67,7 @@ def _recorded(source: Path) -> list[_Calls]:
     paths = find_recorded(source, "attention") if source.is_dir() else {}
     return [
         read_json(
-            path, _Calls, kind="a file of attention", advice="Remove it, and analyze again.", newest=1,
+            path, _Calls, kind="a file of attention calls", advice="Remove it, and analyze again.", newest=1,
             largest_bytes=_LARGEST_BYTES,
         )
         for path in paths.values()
@@ -74,7 +75,7 @@ def _recorded(source: Path) -> list[_Calls]:
 
 
 def recorded_rows(source: Path) -> list[dict[str, Any]]:
-    """Return a row of attention.csv for each shape, line and pass that the processes counted, without its kernels."""
+    """Return one row of attention.csv for each recorded shape, line and pass, without kernels."""
     rows = []
     for found in _recorded(source):
         for call in found.calls:

@@ -1,4 +1,4 @@
-"""Join what ncu counted with a capture's trace: for `analyze`, and for `capture` at its end."""
+"""Join the counters of ncu with a capture's trace, for `analyze` and at the end of `capture`."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ def complete_analysis(
     report: Path | None = None,
     ncu: Path | None = None,
 ) -> tuple[Analysis, CaptureRecord | None]:
-    """Return a trace's analysis and a capture's record, each with what the other and the counters know.
+    """Return a trace's analysis and a capture's record, each completed from the other and from the counters.
 
-    folder: the capture's. report: counters of the user's own instead of the capture's; ncu: the program that reads it.
+    folder: the capture folder.
+    report: the user's own counters, used instead of the capture's.
+    ncu: the program that reads the report.
     """
     from nsysprof.analysis.overview.cases import fill_results
 
@@ -36,9 +38,9 @@ def complete_analysis(
 
 
 def read_counted(folder: Path | None, report: Path | None, ranges: list[str], ncu: Path | None) -> list[CountedKernel]:
-    """Return the launches in a capture folder's counters.csv, or in a report of the user's own.
+    """Return the launches in a capture folder's counters.csv, or in the user's own report.
 
-    Raises TraceError for what cannot be read, MissingToolError where a .ncu-rep needs an ncu.
+    Raises TraceError for what cannot be read, and MissingToolError where a .ncu-rep needs an ncu.
     """
     from nsysprof.capture.counters_file import COUNTERS, read_counters
 
@@ -49,7 +51,7 @@ def read_counted(folder: Path | None, report: Path | None, ranges: list[str], nc
 
 
 def _read_report(report: Path, ranges: list[str], ncu: Path | None) -> list[CountedKernel]:
-    """Return the launches of a foreign report for both runs, since it does not say how caches were left."""
+    """Return the launches of the user's own report for both runs, since it does not say in which state caches were."""
     from nsysprof.nsight.counters import count_kernels
     from nsysprof.nsight.find_tool import NCU, find_tool
     from nsysprof.nsight.ncu import read_report
@@ -80,13 +82,13 @@ def _read_report(report: Path, ranges: list[str], ncu: Path | None) -> list[Coun
     if not counted:
         raise TraceError(
             f"None of the {len(named.kernels)} kernels in {report.name} is in a range of the trace.",
-            "Count the program that was traced, with ncu --nvtx.",
+            "Run ncu --nvtx on the same program that was traced.",
         )
     return counted
 
 
 def name_kernels(folder: Path, trace: Path) -> None:
-    """Write into a capture's counters.csv what its trace calls each kernel, so that they stay joined when shared."""
+    """Write the trace's name of each kernel into a capture's counters.csv, so that they stay joined when shared."""
     from nsysprof.capture.counters_file import COUNTERS, read_counters, write_counters
     from nsysprof.trace.table_readers.symbols import read_symbols
 
@@ -100,7 +102,10 @@ def name_kernels(folder: Path, trace: Path) -> None:
 def join_counters(
     analysis: Analysis, record: CaptureRecord | None, kernels: list[CountedKernel], trace: Path | None, *, foreign: bool
 ) -> tuple[Analysis, CaptureRecord | None]:
-    """Return the tables with counters, and notes on what does not fit together. trace: None where there is none."""
+    """Return the tables with counters, and notes on what does not fit together.
+
+    trace: the SQLite file; None where there is none.
+    """
     from nsysprof.analysis.comparison.rank_cases import rank_cases
     from nsysprof.analysis.traffic.join_counters import counted_table, fill_counters, of_this_gpu, with_kernel_counters
     from nsysprof.analysis.traffic.roofline import fill_roofline

@@ -30,9 +30,11 @@ def join_memory(analysis: Analysis, source: Path, trace: Path) -> Analysis:
 
 
 def read_capture_memory(source: Path, trace: Path, ranges: pd.DataFrame) -> AllocatorMemory | None:
-    """Return who owned torch's memory in the capture in `source`; None where it recorded no snapshot.
+    """Return what owned torch's memory in the capture in `source`; None where it recorded no snapshot.
 
-    Of several processes, the one that held most counts. ranges: the instances of NVTX ranges.
+    Of several processes, the one that held most counts.
+
+    ranges: the instances of NVTX ranges.
     """
     from nsysprof.app.trace_analysis.analyze_snapshot import read_memory
     from nsysprof.capture.user_program.program_hook import find_recorded
@@ -49,7 +51,7 @@ def read_capture_memory(source: Path, trace: Path, ranges: pd.DataFrame) -> Allo
 
 
 def _ranges_of(ranges: pd.DataFrame, process: int, start_ns: int) -> RangeAt:
-    """Return which range of a process was open at times in us since 1970, by the clock of the session."""
+    """Return a function that gives the range of a process that was open at a time (us since 1970)."""
 
     def range_at(time_us: npt.NDArray[np.int64]) -> Sequence[str]:
         import numpy as np
@@ -58,7 +60,7 @@ def _ranges_of(ranges: pd.DataFrame, process: int, start_ns: int) -> RangeAt:
 
         own = ranges[((ranges["global_tid"].to_numpy(np.int64) >> 24) & 0xFFFFFF) == process]
         owner = own["global_tid"].to_numpy(np.int64)
-        # The snapshot names no thread: whichever has a range that is open.
+        # The snapshot does not name a thread, so a range of any thread counts.
         tid = np.full(len(time_us), (int(owner[0]) >> 24) << 24 if len(own) else 0, dtype=np.int64)
         return [str(name) for name in innermost_ranges(own, tid, time_us * 1000 - start_ns)]
 
@@ -66,7 +68,7 @@ def _ranges_of(ranges: pd.DataFrame, process: int, start_ns: int) -> RangeAt:
 
 
 def session_start_ns(trace: Path) -> int | None:
-    """Return when the clock of a trace began, in ns since 1970."""
+    """Return when the clock of a trace began (ns since 1970)."""
     from nsysprof.ranks.session import read_session
     from nsysprof.trace.open import open_trace
 

@@ -1,4 +1,4 @@
-"""Join what recording costs, where a capture has the same program with less recorded, or unrecorded."""
+"""Join the measured cost of recording with an analysis, where a capture also ran the program with less recorded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def join_recording_cost(analysis: Analysis, source: Path, trace: Path) -> Analysis:
-    """Return the analysis with what recording cost each range, and without the advice that this makes worthless."""
+    """Return the analysis with what recording cost each range, without findings that this makes unreliable."""
     from nsysprof.analysis.overview.recording_cost import without_distorted
     from nsysprof.capture.self_check.ranges_alone import RANGES_ALONE
 
@@ -34,7 +34,7 @@ def join_recording_cost(analysis: Analysis, source: Path, trace: Path) -> Analys
 
 
 def _costs_of(source: Path, trace: Path) -> tuple[RangeCost, ...] | None:
-    """Return what recording cost, as a capture folder has it; None where nobody measured it."""
+    """Return what recording cost, as the capture folder says; None where it was not measured."""
     from nsysprof.capture.self_check.ranges_alone import RANGES_ALONE
     from nsysprof.files.json_file import read_json
     from nsysprof.results.checks.recording_cost import COSTS, CostsInOneRun
@@ -48,7 +48,10 @@ def _costs_of(source: Path, trace: Path) -> tuple[RangeCost, ...] | None:
 
 
 def read_costs(trace: Path, plain: Path) -> tuple[RangeCost, ...]:
-    """Return what recording costs each range. plain: the trace of the program with NVTX recorded alone."""
+    """Return what recording costs each range.
+
+    plain: the trace of the program with only NVTX recorded.
+    """
     from nsysprof.analysis.overview.recording_cost import compare_with_plain
     from nsysprof.trace.open import open_trace
     from nsysprof.trace.tables import read_ranges, read_strings
@@ -64,7 +67,7 @@ def read_costs(trace: Path, plain: Path) -> tuple[RangeCost, ...]:
 def cost_notes(costs: tuple[RangeCost, ...], *, left_out: tuple[str, ...] = (), in_one_run: bool = False) -> list[Note]:
     """Return the notes on what recording cost.
 
-    left_out: the codes of findings that are worthless therefore.
+    left_out: the codes of findings that are unreliable because of it.
     in_one_run: whether the program was compared with itself while it was not recorded.
     """
     from nsysprof.notes import make_note

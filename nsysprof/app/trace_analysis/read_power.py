@@ -1,4 +1,4 @@
-"""Read the energy that the GPUs of a captured program used, by the clock of its trace."""
+"""Read the energy samples of a captured program's GPUs, converted to the clock of its trace."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ _LARGEST = 2**62
 
 
 def read_power(source: Path, trace: Path) -> Sequence[GpuEnergy]:
-    """Return the samples of a capture folder, one entry a GPU; none without samples, or without a clock to place them.
+    """Return the energy samples in a capture folder, one entry per GPU.
 
-    Raises TraceError for a file that is damaged. trace: the SQLite file of the capture.
+    There are none without samples, or without a clock to place them. Raises TraceError for a damaged file.
+
+    trace: the SQLite file of the capture.
     """
     path = source / POWER_FILE
     if not source.is_dir() or not path.is_file():
@@ -32,7 +34,10 @@ def read_power(source: Path, trace: Path) -> Sequence[GpuEnergy]:
 
 
 def parse_power(path: Path, start_ns: int) -> Sequence[GpuEnergy]:
-    """Return the samples of a file. start_ns: when the clock of the session began (ns since 1970)."""
+    """Return the samples in a file.
+
+    start_ns: when the clock of the session began (ns since 1970).
+    """
     import numpy as np
 
     from nsysprof.results.power_samples import GpuEnergy
@@ -55,7 +60,7 @@ def parse_power(path: Path, start_ns: int) -> Sequence[GpuEnergy]:
     series = []
     for index, (gpu, samples) in enumerate(found.items()):
         table = np.array(samples, dtype=np.int64)
-        if (np.diff(table, axis=0) < 0).any():  # another driver, or a clock that was set back
+        if (np.diff(table, axis=0) < 0).any():  # the driver was reloaded, or the clock was set back
             raise damaged
         kept = np.concatenate([[True], np.diff(table[:, 0]) > 0])
         series.append(GpuEnergy(gpu, index, table[kept, 0], table[kept, 1]))

@@ -1,4 +1,4 @@
-"""Read the stacks that a captured program's processes sampled and nsys took, by the clock of their trace."""
+"""Read the stacks of a captured program, sampled by its processes or by nsys, by the clock of the trace."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _Id = Annotated[int, Meta(ge=0, lt=2**24)]
 
 
 class _Stacks(FileHeader, kw_only=True):
-    """What the sampler writes; see nsysprof.workload.program_start.stack_sampler."""
+    """The file that the sampler writes; see nsysprof.workload.program_start.stack_sampler."""
 
     process: _Id
     stacks: list[list[tuple[_Text, _Number, _Text]]]
-    # Time (ns since 1970), thread, stack.
+    # One sample each: time (ns since 1970), thread, stack.
     samples: list[tuple[_Number, _Id, _Number]]
     # The same where Python made a stream wait; older files have none.
     waits: list[tuple[_Number, _Id, _Number]] = field(default_factory=list)
 
 
-# Files whose functions are not the program's: of CUDA, of the system, and of Python and its libraries for the GPU.
+# Files whose functions are not the program's own: CUDA, the system, Python, and its libraries for the GPU.
 _NOT_OWN_FILE = re.compile(
     r"(^|/)(lib(cuda|cudart|cupti|cublas|cudnn|cufft|nv|nccl|c|m|dl|rt|pthread|stdc\+\+|gcc_s|gomp|c10|torch|shm|jax|python)"
     r"|ld-linux|ld-2|python3?[\d.]*$|_C\.|_XLAC|xla_extension|libToolsInjection|vdso)|^\[|^$"
@@ -42,10 +42,11 @@ _OPERATOR = re.compile(r"at::_ops::(\w+)::(call|redispatch)")
 
 
 def read_stacks(source: Path, trace: Path) -> StackSamples | None:
-    """Return the samples of a capture folder, and the native stacks in its trace; None where it has neither.
+    """Return the samples of a capture folder and the native stacks in its trace; None where there are neither.
 
-    Samples are left out where the trace does not say when its clock began. Raises TraceError for a file that is
-    damaged. trace: the SQLite file of the capture.
+    Samples are left out where the trace does not say when its clock began. Raises TraceError for a damaged file.
+
+    trace: the SQLite file of the capture.
     """
     native = _read_native(trace)
     sampled = _read_samples(source, trace)
@@ -55,7 +56,7 @@ def read_stacks(source: Path, trace: Path) -> StackSamples | None:
 
 
 def _read_native(trace: Path) -> StackSamples | None:
-    """Return the native stacks of slow calls as samples in the middle of each call; None without any."""
+    """Return the native stacks of slow calls as samples in the middle of each call; None where there are none."""
     from nsysprof.trace.table_readers.native_stacks import read_native_stacks
 
     found = read_native_stacks(trace)
@@ -74,7 +75,7 @@ def _read_native(trace: Path) -> StackSamples | None:
 
 
 def _function_of(frames: tuple[tuple[str, str], ...]) -> str:
-    """Return the innermost function of the program's own, or else torch's operator that made the call."""
+    """Return the innermost function of the program itself, or else the operator of torch that made the call."""
     for symbol, module in frames:
         if _NOT_OWN_FILE.search(module) is None:
             return f"{_plain(symbol)} ({module.rpartition('/')[2]})"
@@ -83,12 +84,12 @@ def _function_of(frames: tuple[tuple[str, str], ...]) -> str:
 
 
 def _plain(symbol: str) -> str:
-    """Return a function's name without its parameters."""
+    """Return a function's name without parameters."""
     return symbol.partition("(")[0][:_LONGEST_FUNCTION] or symbol[:_LONGEST_FUNCTION]
 
 
 def _read_samples(source: Path, trace: Path) -> StackSamples | None:
-    """Return what the hook sampled in a capture folder; None where there is nothing that can be placed."""
+    """Return what the sampler wrote into a capture folder; None where nothing can be placed in time."""
     from nsysprof.capture.user_program.program_hook import find_recorded
 
     paths = find_recorded(source, "stacks") if source.is_dir() else {}
@@ -120,7 +121,7 @@ def _read_samples(source: Path, trace: Path) -> StackSamples | None:
 
 
 def _line_of(stack: list[tuple[str, int, str]]) -> str:
-    """Return FILE:LINE of the innermost frame that is not of torch or of Python's library, below the current folder."""
+    """Return FILE:LINE of the innermost frame outside torch and Python's library, relative to the current folder."""
     from nsysprof.analysis.overview.allocator_owners import is_own_file
 
     for file, line, _ in stack:

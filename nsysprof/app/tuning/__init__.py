@@ -1,1 +1,1 @@
-"""Write what a tuning found: the winners and the policy."""
+"""Choose what to tune for a program, and write what a tuning found: winners, policy and savings."""

@@ -1,4 +1,4 @@
-"""Read which attention a program ran, from its capture or its analysis, as far as a tuning needs it."""
+"""Read which attention a program ran, from its capture or its analysis, for tuning."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 def read_captured_attention(source: Path, nsys: Path | None = None) -> CapturedAttention:
     """Return the attention of a capture folder, a trace or an analysis folder.
 
-    Raises UsageError where it has none, and TraceError for what cannot be read. nsys: exports a report.
+    Raises UsageError where it has none, and TraceError for what cannot be read.
+
+    nsys: the program that exports a report.
     """
     if (source / "attention.csv").is_file():
         table, gpu_name, steps = _read_analysis(source)
@@ -28,12 +30,13 @@ def read_captured_attention(source: Path, nsys: Path | None = None) -> CapturedA
         return CapturedAttention(uses, gpu_name, steps)
     if rows:
         raise UsageError(
-            f"{source} has attention without shapes: {len(rows)} kinds of kernels, and no call of Python was recorded.",
+            f"{source} contains attention kernels of {len(rows)} kinds, but no recorded calls, so their shapes are "
+            f"unknown.",
             "Record the program with nsysprof capture --attention; attention written by hand, or called by a C++ "
             "extension, has no shapes.",
         )
     raise UsageError(
-        f"{source} has no attention at all.", "Record the program with nsysprof capture --attention -- PROGRAM."
+        f"{source} contains no attention.", "Record the program with nsysprof capture --attention -- PROGRAM."
     )
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def write_choices(path: Path, run: BenchRun, choices: Sequence[Choice]) -> None:
-    """Write the policy without shapes whose best backend is not torch's, because a policy imports nothing.
+    """Write the policy, without the shapes whose best backend is not part of torch, because a policy imports nothing.
 
     Raises OutputError.
     """

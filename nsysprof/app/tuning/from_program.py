@@ -1,4 +1,4 @@
-"""Tune for a program: its shapes in place of a grid, its budget by their share of the time, its saving at the end."""
+"""Tune for a program: tune its shapes instead of a grid, share the budget by their time, and compute the saving."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
     from nsysprof.analysis.sampling.tune import Choice
 
-# A shape that had this many times the least budget for its share waits for the others.
+# A shape that has had this many times the smallest time for its share waits for the others.
 _AHEAD = 2.0
-# Why a shape is left to torch: its choice in the program is the best backend already.
+# The reason for leaving a shape to torch when torch's own choice is already the best backend.
 OWN = "own choice"
 _NS = 1e-9
 
 
 @dataclass(frozen=True)
 class ProgramShapes:
-    """What a program ran, and which of it is tuned."""
+    """The attention that a program ran, and which of its shapes are tuned."""
 
     captured: CapturedAttention
     chosen: ChosenShapes
 
 
 def read_program_shapes(source: Path, device: str) -> ProgramShapes:
-    """Return what the program in a capture or analysis ran. Raise UsageError where it cannot be tuned here.
+    """Return what the program in a capture or analysis ran. Raises UsageError where it cannot be tuned here.
 
     device: where the tuning measures, "cuda" or "cpu".
     """
@@ -48,7 +48,10 @@ def read_program_shapes(source: Path, device: str) -> ProgramShapes:
     chosen = choose_shapes(captured.uses)
     if not chosen.chosen:
         reasons = "; ".join(f"{each.calls:,} calls: {each.reason}" for each in chosen.refused)
-        raise UsageError(f"Nothing of the attention of {source} can be tuned: {reasons}.", "Change what is said there.")
+        raise UsageError(
+            f"None of the attention in {source} can be tuned: {reasons}.",
+            "Change the program as these reasons suggest.",
+        )
     return ProgramShapes(captured, chosen)
 
 
@@ -61,7 +64,7 @@ def cases_of(shapes: ProgramShapes, backends: Sequence[str]) -> tuple[Case, ...]
 def cells_by_share(
     shapes: ProgramShapes, cells: Sequence[Case], wanted: Sequence[int], blocks: Sequence[Block]
 ) -> list[int]:
-    """Return those cells that are measured next: of the shapes that have had the least time for their share.
+    """Return the cells to measure next: those of the shapes that have had the least time for their share.
 
     wanted: the cells that need more blocks.
     """
@@ -76,7 +79,7 @@ def cells_by_share(
 
 
 def fill_groups(shapes: ProgramShapes, choices: Sequence[Choice]) -> list[Choice]:
-    """Return the choices with those for shapes between two tuned ones that have the same backend."""
+    """Return the choices, with shapes between two tuned ones added where both have the same backend."""
     from nsysprof.analysis.sampling.tune import Choice
 
     by_shape: dict[Shape, Choice] = {choice.shape: choice for choice in choices}
@@ -90,9 +93,9 @@ def fill_groups(shapes: ProgramShapes, choices: Sequence[Choice]) -> list[Choice
 
 
 def settle_own_choices(captured: CapturedAttention, choices: Sequence[Choice], winners: pd.DataFrame) -> list[Choice]:
-    """Return the choices; a shape is settled where all that is left is the backend that torch chose in the program.
+    """Return the choices, with a shape settled where only the backend that torch chose is left beside torch's choice.
 
-    The two are the same kernels, which no number of measurements tells apart.
+    Both are the same kernels, so no number of measurements can distinguish them.
     """
     ran: dict[Shape, set[str]] = {}
     for use in captured.uses:

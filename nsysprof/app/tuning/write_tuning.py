@@ -1,4 +1,4 @@
-"""Write what a tuning leaves beside its samples: winners, policy, results.json and the report."""
+"""Write the results of a tuning beside its samples: winners, policy, results.json and the report."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def write_tuning(
 ) -> Tuning:
     """Write everything that a tuning leaves beside its samples, and return it.
 
-    command: what the user typed.
-    title: of the report; empty for the folder's name.
-    price: of an hour of the GPU, if costs are wanted.
+    command: the command line that the user typed.
+    title: the title of the report; empty for the folder's name.
+    price: the price of an hour of the GPU, if costs are wanted.
     told: why the search ended, if that is worth saying.
-    shapes: the program for which was tuned.
+    shapes: the program for which the shapes were tuned.
     again: the shapes whose best backends were measured again.
     """
     from nsysprof.analysis.attention_tuning.program_gain import compute_gain

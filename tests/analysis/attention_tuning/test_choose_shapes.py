@@ -42,8 +42,8 @@ def test_layouts_of_one_call_are_one_shape():
         ({"function": "flash_attn_func"}, "flash_attn_func is called"),
         ({"dtype": "float64"}, "float64"),
         ({"seq_kv": None}, "unknown"),
-        ({"kv_heads": 3}, "none that torch computes"),
-        ({"seq_q": 0}, "none that torch computes"),
+        ({"kv_heads": 3}, "torch does not support them"),
+        ({"seq_q": 0}, "torch does not support them"),
     ],
 )
 def test_what_cannot_be_tuned_has_a_reason(changes, why):

@@ -14,7 +14,7 @@ from nsysprof.app.measuring.capture_program import _failure
 
 @pytest.mark.parametrize(
     ("traces", "advice"),
-    [((Path("c/nsys.sqlite"),), "nsysprof analyze c reads what is there."), ((), "c/logs says what the program did.")],
+    [((Path("c/nsys.sqlite"),), "nsysprof analyze c reads what is there."), ((), "c/logs shows what the program did.")],
 )
 def test_analyze_is_advised_only_where_it_finds_a_trace(traces: tuple[Path, ...], advice: str) -> None:
     ended = SimpleNamespace(refused="", interrupted=signal.SIGINT)

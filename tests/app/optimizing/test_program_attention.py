@@ -49,7 +49,7 @@ def test_calls_of_a_training_count_with_their_backward_pass():
         ({"layout": "spiral"}, "its sizes are unknown"),
         ({"dtype": "fp64", "mask": "bool:b11k"}, "the data type fp64 is not one of"),
         ({"heads": None, "mask": "float"}, "the sizes are unknown"),
-        ({"mask": "nested"}, "a mask of the kind nested cannot be made again"),
+        ({"mask": "nested"}, "a mask of the kind nested cannot be reproduced"),
         ({"dropout": 0.1}, "with dropout"),
         ({"function": "flex_attention"}, "flex_attention is called"),
     ],

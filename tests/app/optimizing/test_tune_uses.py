@@ -71,6 +71,6 @@ def test_a_mask_counts_by_its_kind_and_the_order_in_memory_does_not(search):
 def test_a_tuning_that_is_impossible_is_a_remark(search):
     found = search([use(64)], error=UsageError("Nothing of the attention can be tuned: dropout.", "Change it."))
     assert (found.policy, found.remarks) == (None, ("Nothing of the attention can be tuned: dropout.",))
-    assert search([use(64)], budget_s=1.0).remarks == ("No time was left to tune: give more --budget.",)
+    assert search([use(64)], budget_s=1.0).remarks == ("No time was left for tuning: give a larger --budget.",)
     with pytest.raises(InterruptedCaptureError):
         search([use(64)], error=InterruptedCaptureError("Interrupted."))

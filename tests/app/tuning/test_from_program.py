@@ -47,8 +47,8 @@ def test_a_trace_alone_is_enough(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "gpu", "says"),
     [
-        ([], None, "no attention at all"),
-        ([{"function": None}], None, "attention without shapes"),
+        ([], None, "contains no attention"),
+        ([{"function": None}], None, "so their shapes are unknown"),
         ([{"dropout": 0.5}], None, "10 calls: with dropout"),
         ([{}], "NVIDIA H200", "ran on NVIDIA H200"),
     ],

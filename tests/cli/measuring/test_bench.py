@@ -70,7 +70,7 @@ def test_the_database_grows_and_takes_new_columns(tmp_path):
 def test_databases_that_are_not_ours(tmp_path):
     with sqlite3.connect(tmp_path / "songs.db") as database:
         database.execute("CREATE TABLE songs (title)")
-    fails(run(*QUICK, "--db", tmp_path / "songs.db", "--out", tmp_path / "o"), 4, "another program wrote")
+    fails(run(*QUICK, "--db", tmp_path / "songs.db", "--out", tmp_path / "o"), 4, "a database of another program")
     with sqlite3.connect(tmp_path / "new.db") as database:
         database.execute("PRAGMA user_version = 99")
     fails(run(*QUICK, "--db", tmp_path / "new.db", "--out", tmp_path / "o"), 4, "newer nsysprof")
@@ -114,8 +114,8 @@ def test_a_plan_is_printed_and_nothing_is_run(tmp_path):
         (["--graph", "often"], 2, "'often' is not one of"),
         (["--device", "tpu"], 2, "'tpu' is not one of"),
         (["--device", "cuda"], 5, "no NVIDIA GPU"),
-        (["--device", "cpu", "--sustained"], 2, "clocks of a CPU"),
-        (["--device", "cpu", "--lock-clocks", "1500"], 2, "clocks of a CPU"),
+        (["--device", "cpu", "--sustained"], 2, "clock of a CPU"),
+        (["--device", "cpu", "--lock-clocks", "1500"], 2, "clock of a CPU"),
     ],
 )
 def test_bad_options(tmp_path, arguments, code, says):

@@ -139,7 +139,7 @@ def test_parts_of_a_program_that_runs_on(hold, tmp_path):
     assert (tmp_path / "a" / "recording_cost.csv").read_text().splitlines()[1].startswith("(all steps),")
     assert not (held.folder / "recording-2" / "recording_cost.json").exists(), "nothing told its steps"
 
-    fails(record(held, tmp_path, "--steps", "3"), 2, "nothing tells it")
+    fails(record(held, tmp_path, "--steps", "3"), 2, "that is unknown")
     out, err = held.end()
     assert held.process.returncode == 7, err
     assert out.startswith("latency=")
