@@ -71,4 +71,4 @@ def test_a_program_that_failed_is_not_run_again(capture, tmp_path):
 
 
 def test_it_is_not_for_ranks(capture):
-    fails(capture("--measure-cost", "--per-rank", program=("torchrun",))[0], 2, "--measure-cost works with a single trace")
+    fails(capture("--measure-cost", "--per-rank", program=("torchrun",))[0], 2, "works with a single trace")
