@@ -104,7 +104,7 @@ class _Faster:
 
 
 def _recorded_rule(rules: dict[Shape, PolicyRule], shape: Shape, pass_: str) -> PolicyRule | None:
-    """Return the rule for a recorded call; the order in memory makes little difference where it was not measured."""
+    """Return the rule for a recorded call. If its memory layout was not measured, use the rule of the usual layout."""
     for layout in (shape.layout, "bhsd"):
         wanted = structs.replace(shape, pass_=pass_, layout=layout)
         if wanted in rules:
@@ -145,7 +145,7 @@ def _family_of(name: str) -> str:
 
 
 def _rule_for(rules: dict[Shape, PolicyRule], call: CallInTrace, causal: bool | None, ran: str) -> PolicyRule | None:
-    """Return the measured alternative to what ran. Where the mask is unknown, the slower of both measurements."""
+    """Return the measured alternative to the backend that ran. Where the mask is unknown, it is the slower of both."""
     shape = call.shape
     if shape.seq != shape.kv_seq:
         return None

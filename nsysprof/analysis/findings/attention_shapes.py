@@ -1,4 +1,4 @@
-"""Look up the attention call that a thread was in, from our ranges' names or torch's emit_nvtx."""
+"""Look up the shape of the attention call in which a kernel was launched, from names of ranges or torch's emit_nvtx."""
 
 from __future__ import annotations
 

@@ -107,7 +107,10 @@ def _alternatives(
 
 
 def _with_lines(items: tuple[Finding, ...], held: Sequence[_Saved], locator: Locator | None) -> tuple[Finding, ...]:
-    """Return the findings with the lines that most samples show. held: their candidates, in the same order."""
+    """Return the findings with the lines of code that most samples show.
+
+    held: the findings' candidates, in the same order.
+    """
     if locator is None:
         return items
     return tuple(replace(item, location=locator.locate(each.candidate)) for item, each in zip(items, held, strict=True))

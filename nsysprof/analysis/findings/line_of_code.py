@@ -44,10 +44,11 @@ class Locator:
         self._seen: _SeenCalls | None = None
 
     def locate(self, candidate: Candidate) -> str:
-        """Return FILE:LINE of the stacks during a candidate's calls, and "" where no line stands out.
+        """Return FILE:LINE with most samples in these calls and in the host time before them; "" where none stands out.
 
-        Where the steps that are replayed have too few samples, those in the same calls of all other steps count. Where
-        no line of Python stands out, return the native function that most stacks of the calls show.
+        Where no line of Python stands out, return the native function that most stacks show.
+
+        tid: the thread of each call of the graph.
         """
         calls = candidate.calls if candidate.named_by is None else candidate.named_by
         if candidate.is_named_by_waits:
