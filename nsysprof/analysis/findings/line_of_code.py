@@ -18,7 +18,7 @@ from nsysprof.arrays import rows_by_key
 from nsysprof.results.findings.stack_samples import StackSamples
 from nsysprof.trace.schema import Bools, Int64s, Tables
 
-# The bits of a globalTid that hold process and thread.
+# Process and thread of a globalTid.
 THREAD_BITS = (1 << 48) - 1
 # A line is named if at least so many samples show it, and this part of all. The same calls of other steps, which more
 # than one line may make, must agree more.
@@ -44,11 +44,10 @@ class Locator:
         self._seen: _SeenCalls | None = None
 
     def locate(self, candidate: Candidate) -> str:
-        """Return FILE:LINE with most samples in these calls and in the host time before them; "" where none stands out.
+        """Return FILE:LINE of the stacks during a candidate's calls, and "" where no line stands out.
 
-        Where no line of Python stands out, return the native function that most stacks show.
-
-        tid: the thread of each call of the graph.
+        Where the steps that are replayed have too few samples, those in the same calls of all other steps count. Where
+        no line of Python stands out, return the native function that most stacks of the calls show.
         """
         calls = candidate.calls if candidate.named_by is None else candidate.named_by
         if candidate.is_named_by_waits:

@@ -76,7 +76,7 @@ def test_findings_and_what_a_change_would_give(folder: Path) -> None:
 def test_what_a_policy_and_a_rank_like_its_peers_would_give(folder: Path) -> None:
     refused = {
         "--like-peers": {"trace": "sub", "like_peers": 0, "changes": ["no-alloc"]},
-        "does not hold the traces of several ranks": {"trace": "sub", "like_peers": 0},
+        "does not contain the traces of several ranks": {"trace": "sub", "like_peers": 0},
         "is not a folder": {"trace": "free.sqlite", "like_peers": 0},
         "is not in this folder": {"trace": "../", "like_peers": 0},
         "links": {"trace": ".", "like_peers": 0},
