@@ -15,6 +15,8 @@ from nsysprof.notes import Note, make_note
 HOOK_FILES = ("attention_hook.py", "attention_calls/", "attention_facts.py")
 # Fewer calls say nothing of a share of time.
 _LEAST_CALLS = 10
+# How many libraries a note names.
+_MOST_PLACES = 4
 
 
 def attention_notes(paths: Sequence[Path]) -> list[Note]:
@@ -24,6 +26,7 @@ def attention_notes(paths: Sequence[Path]) -> list[Note]:
     """
     calls = backward = shapes = 0
     shares, problems = [], []
+    unseen: set[str] = set()
     for path in paths:
         with contextlib.suppress(DecodeError, OSError, KeyError, TypeError, ValueError, AttributeError):
             data = json.decode(path.read_bytes())
@@ -31,15 +34,23 @@ def attention_notes(paths: Sequence[Path]) -> list[Note]:
             backward += sum(int(call["backward"]) for call in data["calls"])
             shapes += len(data["calls"])
             problems += [str(text) for text in data["problems"]]
+            unseen.update(str(text) for text in data.get("unseen", ()))
             shares += _shares(data)
+    hidden = [make_note("attention-unseen", places=_list(sorted(unseen)))] if unseen else []
     if not calls + backward:
-        return [make_note("no-attention")]
-    notes = [make_note("attention-recorded", calls=calls, backward=backward, shapes=shapes)]
+        return [make_note("no-attention"), *hidden]
+    notes = [make_note("attention-recorded", calls=calls, backward=backward, shapes=shapes), *hidden]
     if shares:
         notes.append(make_note("attention-cost", share=max(shares)))
     if problems:
         notes.append(make_note("attention-problems", problem=problems[0], count=len(problems)))
     return notes
+
+
+def _list(places: Sequence[str]) -> str:
+    """Return the first few places in words."""
+    more = f", and {len(places) - _MOST_PLACES} more" if len(places) > _MOST_PLACES else ""
+    return ", ".join(places[:_MOST_PLACES]) + more
 
 
 def _shares(data: dict[str, Any]) -> list[float]:

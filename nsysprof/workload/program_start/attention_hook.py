@@ -38,6 +38,7 @@ class AttentionHook:
         self._folder = folder
         self._calls: Any = None
         self._searching: set[str] = set()
+        self._torch_folder, self._is_scripted = "", False
         self._after: dict[str, Callable[[ModuleType], None]] = {
             "torch": self._wrap_torch,
             "torch.nn.attention.flex_attention": self._wrap_named(("flex_attention",)),
@@ -92,6 +93,8 @@ class AttentionHook:
         wrapped.__module__ = "torch.nn.functional"  # where pickle finds it
         functional.scaled_dot_product_attention = wrapped
         _keep_scriptable(wrapped)
+        self._torch_folder = os.path.dirname(os.path.abspath(torch.__file__))  # noqa: PTH100, PTH120
+        _load("unseen_attention").watch_scripts(self._script)
         for name in _LAYERS:
             self._calls.wrap_in(torch, name)
         compiled = _load("attention_calls", "compiled_calls")
@@ -100,6 +103,15 @@ class AttentionHook:
                 packet = getattr(torch.ops.aten, name + suffix, None)
                 if packet is not None:
                     compiled.wrap_operator(self._calls, packet.default, is_backward=bool(suffix))
+
+    def _script(self) -> None:
+        self._is_scripted = True
+
+    def _unseen(self) -> list[str]:
+        """Return what may call attention from C++."""
+        shorten = _load("attention_facts").shorten_path
+        found: list[str] = _load("unseen_attention").libraries_with_attention(self._torch_folder, shorten)
+        return [*found, *(["functions of torch.jit.script"] if self._is_scripted else [])]
 
     def _wrap_named(self, names: Sequence[str]) -> Callable[[Any], None]:
         """Return a function that wraps those of a module's functions that it has."""
@@ -136,6 +148,7 @@ class AttentionHook:
             return
         libraries = {name: str(getattr(sys.modules[name], "__version__", "")) for name in _LIBRARIES & {*sys.modules}}
         data = {"format_version": 1, "process": process, "libraries": libraries, **self._calls.to_json()}
+        data["unseen"] = self._unseen()
         path = os.path.join(self._folder, f"{process}.json")  # noqa: PTH118
         with open(f"{path}.part", "w", encoding="utf-8") as file:  # noqa: PTH123
             json.dump(data, file, separators=(",", ":"))

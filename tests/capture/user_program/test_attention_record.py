@@ -30,3 +30,9 @@ def test_few_calls_say_nothing_of_the_cost(tmp_path: Path) -> None:
 
 def test_no_call_at_all(tmp_path: Path) -> None:
     assert [note.code for note in attention_notes([file(tmp_path, "1.json", calls=[])])] == ["no-attention"]
+
+
+def test_what_may_call_attention_unseen_is_named_once_and_not_without_end(tmp_path: Path) -> None:
+    paths = [file(tmp_path, f"{place}.json", unseen=["a.so", f"b{place}.so"]) for place in range(6)]
+    (note,) = [note for note in attention_notes(paths) if note.code == "attention-unseen"]
+    assert note.text.endswith("cannot see it: a.so, b0.so, b1.so, b2.so, and 3 more.")

@@ -98,7 +98,8 @@ def test_a_compiled_program_is_compiled_as_before_and_its_calls_are_counted(tmp_
     assert (call["forward"], call["backward"], call["site"], call["seq_q"]) == (3, 3, "program.py:5", 16)
     assert "torch._C._nn" in said
     assert "missing 2 required positional argument" in said
-    assert [note.code for note in notes] == ["attention-recorded"]
+    assert [note.code for note in notes] == ["attention-recorded", "attention-unseen"]
+    assert "cannot see it: functions of torch.jit.script." in notes[1].text
 
 
 PARALLEL = """
@@ -113,13 +114,28 @@ threads = [threading.Thread(target=work) for _ in range(4)]
 child = multiprocessing.get_context("fork").Process(target=work)
 child.start()
 child.join()
+# The replicas of DataParallel, on processors that stand for GPUs.
+from contextlib import nullcontext
+from torch.nn.parallel import parallel_apply
+gpus = torch.accelerator
+gpus.is_available, gpus.current_accelerator = lambda: True, lambda: torch.device("cpu")
+gpus.current_stream = gpus.device_index = lambda device: nullcontext()
+class Replica(nn.Linear):
+    def forward(self, x):
+        q, k, v = (part.unflatten(-1, (2, 16)).transpose(1, 2) for part in super().forward(x).chunk(3, -1))
+        return F.scaled_dot_product_attention(q, k, v)
+replicas = [Replica(32, 96) for _ in range(3)]
+for step in range(4):
+    sum(part.sum() for part in parallel_apply(replicas, [torch.randn(2, 8, 32)] * 3, devices=[0, 1, 2])).backward()
 """
 
 
-def test_threads_and_forks_are_counted(tmp_path: Path) -> None:
+def test_threads_forks_and_replicas_are_counted(tmp_path: Path) -> None:
     calls, said, _ = run(tmp_path, START + PARALLEL)
     assert said == ""
-    assert sorted(call["forward"] for call in calls) == [500, 2000]
+    *others, replicas = sorted(calls, key=lambda call: call["backward"])
+    assert sorted(call["forward"] for call in others) == [500, 2000]
+    assert (replicas["forward"], replicas["backward"], replicas["seq_q"], replicas["heads"]) == (12, 12, 8, 2)
 
 
 LIBRARIES = {
