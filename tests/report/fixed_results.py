@@ -33,6 +33,7 @@ from nsysprof.report.reports.memory_report import memory_comparison_report, memo
 from nsysprof.report.reports.optimize_report import optimize_report
 from nsysprof.report.reports.program_report import program_report
 from nsysprof.report.reports.ranks_report import ranks_report
+from nsysprof.report.reports.recording_report import recording_report
 from nsysprof.report.reports.tune_report import tuning_report, tuning_sections
 from nsysprof.report.reports.whatif_report import whatif_report
 from nsysprof.results.allocator_memory import AllocatorMemory
@@ -54,6 +55,7 @@ from nsysprof.results.comparison import (
 from nsysprof.results.findings.causes import Finding, Findings, WhatIf, WhatIfAnswer
 from nsysprof.results.gate_result import GateFinding, GateResult, Outcome
 from nsysprof.results.latency_history import CaseHistory, HistoryPoint
+from nsysprof.results.programs.latency_windows import LatencyWindow, LatencyWindows
 from nsysprof.results.programs.optimization import (
     Attempt,
     AttentionUse,
@@ -66,6 +68,7 @@ from nsysprof.results.programs.optimization import (
 )
 from nsysprof.results.programs.policy_use import PolicyUse
 from nsysprof.results.programs.program_runs import ProgramComparison, ProgramSideSummary, Sameness, ValueComparison
+from nsysprof.results.programs.recorded_part import ProcessPart, RecordResult
 from nsysprof.results.rank_results import ClockFit, Lanes, RankCollectives, RankRow, RanksAnalysis
 from tests.builders.allocator_snapshot import SnapshotBuilder, frames
 from tests.report import samples
@@ -421,6 +424,22 @@ def history() -> Report:
     failed = HistoryPoint("2026-01-04T10:00:00Z", "timeout", None, None, None, None, "new", "H200, torch 2")
     cases = (CaseHistory("flash S=512", tuple(points)), CaseHistory("math", (failed,)))
     return history_report("all.db", tuple(map(judge_history, cases)), {})
+
+
+def recording() -> Report:
+    """Return a recorded part of a server with a worker whose events nsys cannot see, and a slow-down of its steps."""
+    before = LatencyWindow(20, 2_000_000_000, 1_500_000, 2_000_000, 1_400_000, 1_600_000)
+    during = LatencyWindow(40, 5_000_000_000, 2_250_000, 2_900_000, 2_200_000, 2_300_000)
+    after = LatencyWindow(0, 1_000_000_000, None, None, None, None)
+    latency = LatencyWindows("lines of the program", "", before, during, after, (1.5, 1.25, None), None)
+    processes = (
+        ProcessPart(41, None, "server.py", "", 1200, 3, 40, 0, 5000, 77, trace=Path("server.py-41.sqlite")),
+        ProcessPart(42, 41, "worker.py", "", 0, 0, 0, 0, 0, 0, unseen="it was forked after CUDA was used"),
+    )
+    result = RecordResult(
+        Path("recording-1"), 5_123_456_789, 40, 321_000_000, 1_250_000_000, True, latency, processes, (WARNING,)
+    )
+    return recording_report(result)
 
 
 def memory(folder: Path) -> Report:

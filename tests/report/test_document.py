@@ -48,6 +48,7 @@ REPORTS = (
     "program",
     "optimize",
     "history",
+    "recording",
 )
 PACKAGE = Path(__file__).parents[2] / "nsysprof"
 WIDTHS = (80, 100, 120, 160)

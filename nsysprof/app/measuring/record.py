@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from nsysprof.files.output import output_error
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import Note, Remarks, make_note
 from nsysprof.results.programs.latency_windows import LatencyWindows
+from nsysprof.results.programs.recorded_part import ProcessPart, RecordResult
 
 if TYPE_CHECKING:
     from nsysprof.capture.live.held_program import HeldProgram
@@ -50,49 +51,6 @@ class RecordRequest:
     steps: int | None = None
     step_pattern: str = ""
     watch_s: float = 5.0
-
-
-@dataclass(frozen=True)
-class ProcessPart:
-    """One process of the program in a recording.
-
-    unseen: why it has no events, where that is known.
-    """
-
-    pid: int
-    parent_pid: int | None
-    name: str
-    command: str
-    kernels: int
-    graphs: int
-    copies: int
-    fills: int
-    calls: int
-    ranges: int
-    unseen: str = ""
-    # The trace of only this process; None where the recording has a single process with events.
-    trace: Path | None = None
-
-
-@dataclass(frozen=True)
-class RecordResult:
-    """What was recorded.
-
-    failure: why the recording is incomplete, or None.
-    """
-
-    folder: Path
-    # How long the recording took, and how many steps ended in it (None: steps are not counted).
-    duration_ns: int
-    steps: int | None
-    # How long nsys took to start, and to stop and write its report. The program may have been slower meanwhile.
-    start_ns: int
-    stop_ns: int
-    survived: bool
-    latency: LatencyWindows
-    processes: tuple[ProcessPart, ...]
-    notes: tuple[Note, ...] = field(default=())
-    failure: NsysprofError | None = None
 
 
 def record(request: RecordRequest, progress: Progress = SILENT) -> RecordResult:

@@ -9,10 +9,10 @@ import typer
 
 from nsysprof.app.inputs.request_limits import LONGEST_RECORDING_S, MOST_KEPT_PARTS, MOST_WATCHED_S
 from nsysprof.cli import options
-from nsysprof.cli.terminal.console import print_json
+from nsysprof.cli.terminal.console import print_json, print_report
 
 if TYPE_CHECKING:
-    from nsysprof.app.measuring.record import ProcessPart, RecordResult
+    from nsysprof.results.programs.recorded_part import ProcessPart, RecordResult
 
 EXAMPLES = (
     "nsysprof record --seconds 10    # of the only program that `capture --hold` runs",
@@ -108,22 +108,7 @@ def _text(path: Path | None) -> str | None:
 
 
 def _print(result: RecordResult) -> None:
-    from nsysprof.report.formats.latency_windows import render_latency_windows
+    from nsysprof.report.reports.recording_report import recording_report
 
-    steps = "" if result.steps is None else f", {result.steps} steps"
-    typer.echo(
-        f"recorded {result.duration_ns / 1e9:.2f} s{steps}; nsys took {result.start_ns / 1e9:.2f} s to start and "
-        f"{result.stop_ns / 1e9:.2f} s to stop; the program {'runs on' if result.survived else 'has ended'}"
-    )
-    for line in render_latency_windows(result.latency):
-        typer.echo(line)
-    for row in result.processes:
-        events = {
-            "kernels": row.kernels, "graph replays": row.graphs, "copies": row.copies, "fills": row.fills,
-            "calls": row.calls, "ranges": row.ranges,
-        }  # fmt: skip
-        what = ", ".join(f"{count:,} {name}" for name, count in events.items() if count) or "nothing recorded"
-        typer.echo(f"  process {row.pid} {row.name}: {what}" + (f" ({row.trace})" if row.trace else ""))
-    for note in result.notes:
-        typer.echo(f"{note.severity.value}: {note.text}" + (f" -> {note.next_step}" if note.next_step else ""))
+    print_report(recording_report(result))
     typer.echo(f"recording in {result.folder}; next: nsysprof analyze {result.folder}")
