@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from nsysprof.capture.live.step_sources import StepsTold
     from nsysprof.trace.processes import ProcessEvents
 
+__all__ = ["RecordRequest", "RecordResult", "record", "record_held"]
+
 _NO_STEPS = "the program's steps are unknown"
 
 

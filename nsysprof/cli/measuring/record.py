@@ -12,7 +12,7 @@ from nsysprof.cli import options
 from nsysprof.cli.terminal.console import print_json, print_report
 
 if TYPE_CHECKING:
-    from nsysprof.results.programs.recorded_part import ProcessPart, RecordResult
+    from nsysprof.app.measuring.record import RecordResult
 
 EXAMPLES = (
     "nsysprof record --seconds 10    # of the only program that `capture --hold` runs",
@@ -79,32 +79,9 @@ def record(
 
 def _show(result: RecordResult, *, as_json: bool) -> None:
     if as_json:
-        print_json(_json(result))
+        print_json(result.to_json())
     else:
         _print(result)
-
-
-def _json(result: RecordResult) -> dict[str, object]:
-    from nsysprof.files.json_file import json_value
-
-    names = ("duration_ns", "steps", "start_ns", "stop_ns", "survived")
-    return {
-        "folder": str(result.folder),
-        **{name: getattr(result, name) for name in names},
-        "latency": json_value(result.latency),
-        "processes": [{**json_value(_plain(row)), "trace": _text(row.trace)} for row in result.processes],
-        "notes": json_value(result.notes),
-    }
-
-
-def _plain(row: ProcessPart) -> ProcessPart:
-    from dataclasses import replace
-
-    return replace(row, trace=None)
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
 
 
 def _print(result: RecordResult) -> None:

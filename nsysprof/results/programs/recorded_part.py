@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from nsysprof.errors import NsysprofError
+from nsysprof.files.json_file import json_value
 from nsysprof.notes import Note
 from nsysprof.results.programs.latency_windows import LatencyWindows
 
@@ -51,3 +53,21 @@ class RecordResult:
     processes: tuple[ProcessPart, ...]
     notes: tuple[Note, ...] = field(default=())
     failure: NsysprofError | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `record --json` prints; the folder and the traces are texts."""
+        processes = [
+            {**json_value(replace(row, trace=None)), "trace": None if row.trace is None else str(row.trace)}
+            for row in self.processes
+        ]
+        return {
+            "folder": str(self.folder),
+            "duration_ns": self.duration_ns,
+            "steps": self.steps,
+            "start_ns": self.start_ns,
+            "stop_ns": self.stop_ns,
+            "survived": self.survived,
+            "latency": json_value(self.latency),
+            "processes": processes,
+            "notes": json_value(self.notes),
+        }
