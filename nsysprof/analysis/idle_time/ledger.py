@@ -5,13 +5,13 @@ Every idle nanosecond of a device between its first and its last work has exactl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.idle_time.blame import UNKNOWN, Blamed, blame_gaps, follow_threads
-from nsysprof.analysis.idle_time.call_classes import CallClasses, classify_calls
+from nsysprof.analysis.idle_time.call_classes import CallClasses, call_texts, classify_calls
 from nsysprof.analysis.idle_time.gaps import DeviceSpan, Gaps, find_gaps
 from nsysprof.analysis.idle_time.instance_ledger import list_instances
 from nsysprof.analysis.idle_time.intervals_within import measure, union_of_groups
@@ -25,6 +25,9 @@ from nsysprof.trace.schema import Bools, Int64s, Ints, Tables
 _NO_CALLS = "no CUDA API calls were recorded"
 _NO_LAUNCH = "the work that ends the gap has no launch record"
 _LOST = "work that was launched meanwhile is not in the trace"
+_NO_NAMES = "the names of CUDA API calls are missing"
+# If this part of the calls has no name, nothing tells what held up the others.
+_NOTABLE = 0.01
 
 
 @dataclass(frozen=True)
@@ -37,14 +40,18 @@ class Ledger:
     classes: CallClasses
     idle: Idle
     notes: tuple[Note, ...]
+    # Why no cause is known, and nothing can be found by them; "" where causes are known.
+    doubt: str = ""
 
 
-def keep_ledger(tables: Tables, ranges: pd.DataFrame, lost: Bools | None = None) -> Ledger:
+def keep_ledger(tables: Tables, ranges: pd.DataFrame, lost: Bools | None = None, doubt: str = "") -> Ledger:
     """Return the idle time of a trace by cause.
 
     ranges: instances with name, start_ns, end_ns and global_pid.
     lost: for each call, whether it launched work that is not in the trace; None where no call did.
+    doubt: why work or calls may be missing at any time, so that every cause is unknown; "" where nothing is missing.
     """
+    doubt = doubt or (_NO_NAMES if _lacks_names(tables) else "")
     launch = tables.launch
     classes = classify_calls(tables, launch)
     threads = follow_threads(tables, classes)
@@ -59,17 +66,31 @@ def keep_ledger(tables: Tables, ranges: pd.DataFrame, lost: Bools | None = None)
         for each in gaps
     ]
     del threads
+    if doubt:
+        pieces = [
+            replace(each, cause=np.full_like(each.cause, UNKNOWN), call=np.full_like(each.call, -1)) for each in pieces
+        ]
     parts = [table for each in pieces for table in (_of_trace(each), _of_ranges(each, ranges, _pids(tables, each)))]
     joined = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(IDLE_COLUMNS))
     joined = joined.astype({"device_id": "int64", "idle_ns": "int64", "count": "int64"})
-    reasons = _reasons(tables, launch, gaps, pieces)
+    total = sum(each.span.whole.idle_ns for each in gaps)
+    reasons = _reasons(tables, launch, gaps, pieces) if not doubt else {doubt: total} if total else {}
     instances = [
         list_instances(ranges, device, each, ranges["global_pid"].isin(_pids(tables, each)).to_numpy(dtype=bool))
         for device, each in zip(gaps, pieces, strict=True)
     ]
     of_instances = pd.concat(instances, ignore_index=True) if instances else empty_table(IDLE_INSTANCES)
     idle = Idle(joined, of_instances, tuple(each.span.whole for each in gaps), reasons)
-    return Ledger(tuple(each.span for each in gaps), tuple(pieces), classes, idle, tuple(_notes(idle)))
+    return Ledger(tuple(each.span for each in gaps), tuple(pieces), classes, idle, tuple(_notes(idle)), doubt)
+
+
+def _lacks_names(tables: Tables) -> bool:
+    """Return whether a notable part of the calls has no name, as in an export without its table of texts."""
+    calls = tables.calls
+    if calls is None or len(calls) == 0:
+        return False
+    nameless = np.array([not text for text in call_texts(tables)], dtype=np.bool_)
+    return bool(nameless.any()) and float(nameless[calls.variant].mean()) > _NOTABLE
 
 
 def _of_trace(pieces: Blamed) -> pd.DataFrame:
@@ -100,7 +121,8 @@ def _of_ranges(pieces: Blamed, ranges: pd.DataFrame, pids: Int64s) -> pd.DataFra
 
     Each moment counts once for a name, even where its instances overlap.
     """
-    mine = ranges[ranges["global_pid"].isin(pids)] if len(ranges) else ranges
+    # A range without a name would look like the whole trace.
+    mine = ranges[ranges["global_pid"].isin(pids) & (ranges["name"] != "")] if len(ranges) else ranges
     if len(mine) == 0 or len(pieces.cause) == 0:
         return pd.DataFrame(columns=list(IDLE_COLUMNS))
     code, names = pd.factorize(mine["name"])

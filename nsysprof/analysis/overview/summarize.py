@@ -41,6 +41,7 @@ from nsysprof.analysis.steps.step_times import time_steps
 from nsysprof.analysis.traffic.collectives import tabulate_collectives
 from nsysprof.analysis.traffic.energy import by_device
 from nsysprof.attention.policy_file import PolicyFile
+from nsysprof.notes import Loss
 from nsysprof.results.analysis import (
     API_COLUMNS,
     KERNEL_COLUMNS,
@@ -92,7 +93,8 @@ def summarize(
     # Without calls, no work belongs to a range.
     if not whole.is_counted or (tables.calls is None and len(tables.work)):
         _make_work_unknown(summary, knows_launches=bool(whole.totals.launch_count))
-    why = _explain(tables, found, policy, stacks) if whole.is_counted and not len(found.replays[1]) else _Explained()
+    can_explain = whole.is_counted and not len(found.replays[1])
+    why = _explain(tables, found, whole.losses, policy, stacks) if can_explain else _Explained()
     collectives, of_collectives = tabulate_collectives(tables, names)
     return Analysis(
         trace=whole.trace,
@@ -160,12 +162,26 @@ class _Explained:
     step_times: StepTimes | None = None
 
 
-def _explain(tables: Tables, found: Attribution, policy: PolicyFile | None, stacks: StackSamples | None) -> _Explained:
+# Losses that may hide work or calls at any time, without a trace of where.
+_LOST_ANYWHERE = {
+    "import-failed": "nsys could not import all events", "events-lost": "nsys lost events",
+    "measured-ranges-empty": "ranges that did work have none", "graph-nodes-lost": "replays of graphs lack kernels",
+}  # fmt: skip
+
+
+def _explain(
+    tables: Tables,
+    found: Attribution,
+    losses: Sequence[Loss],
+    policy: PolicyFile | None,
+    stacks: StackSamples | None,
+) -> _Explained:
+    doubt = next((_LOST_ANYWHERE[loss.note.code] for loss in losses if loss.note.code in _LOST_ANYWHERE), "")
     ranges = found.attributed.ranges
     lost = None if tables.calls is None else found.launches & ~found.launching
-    ledger = keep_ledger(tables, ranges, lost)
+    ledger = keep_ledger(tables, ranges, lost, doubt)
     steps = find_steps(tables, ranges)
-    findings = find_causes(tables, ranges, ledger, steps, policy, stacks)
+    findings = None if ledger.doubt else find_causes(tables, ranges, ledger, steps, policy, stacks)
     return _Explained(ledger, findings, time_steps(tables, steps, ledger))
 
 

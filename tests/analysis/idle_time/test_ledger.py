@@ -1,6 +1,8 @@
 """Idle time by cause: it adds up whatever the trace holds, and each cause is found where it was planted."""
 
 import itertools
+import shutil
+import sqlite3
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,6 +13,7 @@ from nsysprof.results.column_registry.analysis_columns import CAUSES, IDLE_INSTA
 from nsysprof.results.findings.causes import IDLE_COLUMNS
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
+from tests.analysis.programs import train
 from tests.builders.build_trace import OTHER_PID, OTHER_TID, PID, TID, TraceBuilder
 
 US = 1_000
@@ -157,6 +160,66 @@ def test_a_lost_kernel_may_have_run_in_the_gap(tmp_path):
     analysis = analysed(builder, tmp_path)
     assert by_cause(analysis) == {"unknown": 150}
     assert list(analysis.idle.unknown_reasons) == ["work that was launched meanwhile is not in the trace"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("INSERT INTO DIAGNOSTIC_EVENT VALUES (0, 1, 1, 3, 'CUDA events were dropped', 0)", "nsys lost events"),
+        ("INSERT INTO DIAGNOSTIC_EVENT VALUES (0, 1, 1, 2, 'Error when processing events:', 0)", "could not import"),
+        ("DELETE FROM StringIds", "names of CUDA API calls are missing"),
+    ],
+)
+def test_where_anything_may_be_missing_no_cause_is_known_and_nothing_is_found(tmp_path, statement, reason):
+    builder, _ = train(faults=("sync",))
+    builder.row(
+        "DIAGNOSTIC_EVENT",
+        "timestamp INTEGER, timestampType INTEGER, source INTEGER, severity INTEGER, text TEXT, globalPid INTEGER",
+        (0, 1, 1, 1, "Profiling has started.", 0),
+    )
+    whole = analysed(builder, tmp_path)
+    assert [item.code for item in whole.findings.items] == ["sync"]
+    with sqlite3.connect(tmp_path / "t.sqlite") as connection:
+        connection.execute(statement)
+    connection.close()
+    with open_trace(tmp_path / "t.sqlite") as trace:
+        damaged = summarize(read_tables(trace))
+    assert by_cause(damaged) == {"unknown": sum(by_cause(whole).values())}
+    ((said, idle_ns),) = damaged.idle.unknown_reasons.items()
+    assert (reason in said, idle_ns) == (True, whole.idle.devices[0].idle_ns)
+    assert damaged.findings is None
+
+
+def test_real_recordings_with_losses_have_no_causes(trace_path):
+    for name, reason in (("sdpa23", "have none"), ("h200-forms/lost_import", "could not import")):
+        with open_trace(trace_path(name)) as trace:
+            analysis = summarize(read_tables(trace))
+        assert set(analysis.idle.table["cause"]) == {"unknown"}, name
+        (said,) = analysis.idle.unknown_reasons
+        assert reason in said
+        assert analysis.findings is None
+
+
+def test_causes_do_not_need_the_table_of_synchronisations(trace_path, tmp_path):
+    path = tmp_path / "t.sqlite"
+    shutil.copyfile(trace_path("ddp_rank0"), path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TABLE CUPTI_ACTIVITY_KIND_SYNCHRONIZATION")
+    connection.close()
+    found = []
+    for each in (trace_path("ddp_rank0"), path):
+        with open_trace(each) as trace:
+            found.append(summarize(read_tables(trace)))
+    assert by_cause(found[0]) == by_cause(found[1])
+    assert found[0].findings == found[1].findings
+
+
+def test_a_range_without_a_name_is_not_the_whole_trace(causes):
+    builder = TraceBuilder()
+    builder.launch(0, 1, delay=20)
+    builder.launch(200, 2, delay=20)
+    builder.range(60, 300, "")
+    assert sum(causes(builder).values()) == 150
 
 
 def test_a_range_has_the_idle_time_of_its_own_wall_time(causes):
