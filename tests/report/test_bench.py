@@ -1,3 +1,5 @@
+import base64
+
 import numpy as np
 import pytest
 
@@ -6,9 +8,11 @@ from nsysprof.analysis.sampling.tune import find_winners, insights
 from nsysprof.attention.case import Case
 from nsysprof.notes import Note, Severity
 from nsysprof.report.bench import results_csv
+from nsysprof.report.document import Figure
 from nsysprof.report.figures.bench import draw_latency, draw_scaling, draw_throughput
-from nsysprof.report.figures.winners import draw_winners
+from nsysprof.report.figures.winners import _cell_text, draw_winners
 from nsysprof.report.formats.console import render_console
+from nsysprof.report.formats.html import render_html
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.reports.bench_report import BenchReport, bench_report
 from nsysprof.report.reports.tune_report import tuning_sections
@@ -122,3 +126,33 @@ def test_the_heat_map_names_ties_and_gives_margins():
     assert texts[0].startswith("+5") or texts[0].startswith("+4")
     assert texts[1] == "flash\nmath"
     assert draw_winners(winners.iloc[:0]) is None
+
+
+def test_a_backend_that_only_later_panels_have_is_in_the_legend():
+    cells = [
+        Case(name, seq=s, batch=b)
+        for b, names in ((1, ("flash",)), (2, ("flash", "math")))
+        for name in names
+        for s in (16, 32)
+    ]
+    found = results(cells, [1e4] * len(cells))
+    (legend,) = draw_latency(found.table).legends
+    assert [text.get_text() for text in legend.get_texts()] == ["flash", "math"]
+
+
+def test_a_page_of_many_shapes_opens_with_what_follows_and_folds_most_verdicts():
+    cells = [Case(backend, seq=16 * i) for backend in ("flash", "math") for i in range(1, 21)]
+    found = results(cells, [1e4 * (i + 1) for i in range(len(cells))], count=4)
+    winners = find_winners(found.table)
+    picture = Figure("winners.png", "the winners", b"light", b"dark")
+    extra = tuning_sections(winners, ["flash wins."], price=None, policy=None, budget_note="", figures=[picture])
+    page = render_html(bench_report(report(found, extra=extra)))
+    assert page.index("flash wins.") < page.index("S=16:") < page.index("10 more</summary>") < page.index("S=320:")
+    assert base64.b64encode(b"dark").decode() in page
+    assert 'src="data:image/png;base64,"' not in page
+    assert '<h2 id="notes">' not in page, "there are none"
+
+
+def test_a_surplus_of_thousands_of_percent_is_a_factor():
+    row = {"verdict": "faster", "backend": "flash", "tied": ""}
+    assert [_cell_text({**row, "margin": margin}) for margin in (1.27, 26.65)] == ["+27 %", "27x"]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nsysprof.app.tuning.from_program import ProgramShapes
     from nsysprof.attention.shape import Shape
     from nsysprof.capture.sampling.bench_run import BenchRun
+    from nsysprof.report.document import Figure
     from nsysprof.results.programs.program_gain import ProgramGain
 
 POLICY = "policy.json"
@@ -69,8 +70,7 @@ def write_tuning(
         gain = compute_gain(shapes.captured, shapes.chosen, backends, results.table, undecided)
         choices = fill_groups(shapes, choices)
         lines = [gain.text, *lines, *gain.refused]
-    if figures:
-        _draw(winners, folder / "winners.png")
+    pictures = _draw(winners, folder) if figures else []
     write_whole(folder / WINNERS.name, render_csv(winners, WINNERS))
     if choices:
         write_choices(folder / POLICY, run, choices)
@@ -84,7 +84,9 @@ def write_tuning(
         notes=results.notes,
         method=[*method_lines(run.plan, results), METHOD],
         command=command,
-        extra=tuning_sections(winners, lines, price=price, policy=POLICY if choices else None, budget_note=told),
+        extra=tuning_sections(
+            winners, lines, price=price, policy=POLICY if choices else None, budget_note=told, figures=pictures
+        ),
     )
     write_bench(report, folder, figures=figures)
     data = _to_json(run, results, winners, lines, gain)
@@ -92,14 +94,13 @@ def write_tuning(
     return Tuning(winners, tuple(lines), folder / POLICY if choices else None, data, gain)
 
 
-def _draw(winners: pd.DataFrame, path: Path) -> None:
-    from nsysprof.files.output import write_whole
-    from nsysprof.report.figures.png import can_draw, png_bytes
+def _draw(winners: pd.DataFrame, folder: Path) -> list[Figure]:
+    from nsysprof.report.figure_files import write_figures
     from nsysprof.report.figures.winners import draw_winners
+    from nsysprof.report.sections.figure_texts import describe_winners
 
-    figure = draw_winners(winners) if can_draw() else None
-    if figure is not None:
-        write_whole(path, png_bytes(figure))
+    draw, alts = {"winners": lambda: draw_winners(winners)}, {"winners": lambda: describe_winners(winners)}
+    return write_figures(draw, alts, folder)
 
 
 def _to_json(

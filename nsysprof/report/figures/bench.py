@@ -63,14 +63,14 @@ def draw_scaling(table: pd.DataFrame) -> Figure | None:
     """Draw the time of a billion operations along each varied size: flat where cost grows as the work does."""
 
     def draw(axes: Axes, x: list[float], rows: pd.DataFrame, **style: Any) -> None:
-        work = rows["flops"].astype(float) / 1e9
+        work = rows["flops"].astype(float) / 1e6  # billions of operations, and ns in a us
         middle = rows["median_ns"].astype(float) / work
         low = middle - rows["low_ns"].astype(float).fillna(rows["median_ns"].astype(float)) / work
         high = rows["high_ns"].astype(float).fillna(rows["median_ns"].astype(float)) / work - middle
         errors = [low.clip(lower=0), high.clip(lower=0)]
         axes.errorbar(x, middle, yerr=errors, capsize=2.5, linewidth=1.4, markersize=4.5, **style)
 
-    return _draw(table, "ns for 10⁹ operations (log)", draw, log=True)
+    return _draw(table, "us for 10⁹ operations (log)", draw, log=True)
 
 
 def _draw(table: pd.DataFrame, label: str, draw: Any, *, log: bool) -> Figure | None:
@@ -105,9 +105,11 @@ def _draw(table: pd.DataFrame, label: str, draw: Any, *, log: bool) -> Figure | 
             axes.set_title(escape_mathtext(shape_label(rest, values)), fontsize=9, loc="left", color=INK)
     for axes in list(grid.flat)[len(shown) :]:
         axes.set_visible(False)
-    handles, labels = grid.flat[0].get_legend_handles_labels()
+    # A backend that cannot run the first panel's shapes is drawn in others.
+    drawn = {name: handle for axes in grid.flat for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)}
     more = f"; {len(shown)} of {len(panels)} panels, all rows are in results.csv" if len(panels) > len(shown) else ""
-    figure.legend(handles, labels, loc="outside upper left", ncols=min(7, len(labels)), fontsize=9, frameon=False)
+    columns = min(7, len(drawn))
+    figure.legend([*drawn.values()], [*drawn], loc="outside upper left", ncols=columns, fontsize=9, frameon=False)
     figure.supxlabel(f"{_AXES[along]} (log){more}", fontsize=10, color=INK)
     figure.supylabel(label, fontsize=10, color=INK)
     return figure

@@ -10,6 +10,7 @@ from nsysprof.report.figures.style.palette import BACKEND_COLORS, INK, new_figur
 from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.report.sections.bench_tables import shape_columns, shape_label
 from nsysprof.results.device_limits.roof import known
+from nsysprof.units import format_factor
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +53,7 @@ def draw_winners(winners: pd.DataFrame) -> Figure | None:
     figure.legend(handles=handles, loc="outside upper left", ncols=min(7, len(handles)), fontsize=9, frameon=False)
     more = f"; {len(shown)} of {len(panels)} panels, all rows are in winners.csv" if len(panels) > len(shown) else ""
     figure.supxlabel(
-        f"how much longer the next slower backend takes; in grey, the names of a tie{more}", fontsize=9, color=INK
+        f"by how much or how many times the next slower backend takes longer; grey: a tie{more}", fontsize=9, color=INK
     )
     return figure
 
@@ -88,4 +89,7 @@ def _cell_text(row: dict[Any, Any]) -> str:
         lines = [clean(name, 14) for name in names[:3]] + (["…"] if len(names) > 3 else [])
     else:
         lines = []
-    return "\n".join(lines if margin is None else [*lines, f"{100 * (margin - 1):+.0f} %"])
+    if margin is None:
+        return "\n".join(lines)
+    # Nobody reads a surplus of thousands of percent.
+    return "\n".join([*lines, f"{100 * (margin - 1):+.0f} %" if margin < 2 else format_factor(margin)])

@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from nsysprof.report.document import Cell, Chart, Column, Report, Section, Table, Unit, list_parts
+from nsysprof.report.document import (
+    Cell,
+    Chart,
+    Column,
+    Lines,
+    Notes,
+    Part,
+    Report,
+    Section,
+    Table,
+    Unit,
+    list_parts,
+)
 from nsysprof.report.formats.bars import describe_bars, describe_segments, show_bars, show_segments, usual_line
 from nsysprof.report.formats.cell_text import cell_text, sort_key
 from nsysprof.report.formats.escape import clean
@@ -16,8 +28,8 @@ from nsysprof.report.formats.short_names import shorten_names
 _FILTER_ABOVE = 8
 _SCRIPTS = ("vendor/sortable.js", "templates/report.js")
 _OF_TIMELINE = ("vendor/echarts.js", "templates/timeline_rows.js", "templates/timeline.js")
-# The first items of a ranking are open, the others are folded away.
-_FIRST_ITEMS = 3
+# Of more sentences than this, such as the verdicts of a hundred shapes, the page opens with these.
+_FIRST_LINES = 10
 _NAME, _CELL, _KEY, _FULL = 120, 300, 300, 4000
 
 
@@ -55,12 +67,13 @@ def render_html(report: Report) -> str:
     if any(isinstance(part, Chart) for part in list_parts(report)):
         names += _OF_TIMELINE
         licences += ["NOTICE-echarts", "LICENSE-echarts", "LICENSE-zrender", "LICENSE-tslib"]
+    sections = [section for section in report.sections if any(map(_has_content, section.parts))]
     scripts, style = [read_asset(name) for name in names], read_asset("templates/report.css")
     return engine.get_template("report.html.j2").render(
-        report=report,
-        links=[link for section in report.sections for link in _links(section)],
+        report=replace(report, sections=tuple(sections)),
+        links=[link for section in sections for link in _links(section)],
         filter_above=_FILTER_ABOVE,
-        first_items=_FIRST_ITEMS,
+        first_lines=_FIRST_LINES,
         policy=content_security_policy(scripts, [style]),
         style=style,
         scripts=scripts,
@@ -76,6 +89,19 @@ def page_scripts() -> list[str]:
 def anchor_of(title: str) -> str:
     """Return the name by which a link of the page finds a title."""
     return "".join(char if char.isalnum() else "-" for char in clean(title, _CELL).lower())
+
+
+def _has_content(part: Part) -> bool:
+    """Return whether a part shows anything, so that no title stands above nothing."""
+    match part:
+        case Lines():
+            return bool(part.texts)
+        case Notes():
+            return bool(part.notes)
+        case Table():
+            return bool(part.rows) or part.is_kept_empty
+        case _:
+            return True
 
 
 def _links(section: Section) -> list[str]:

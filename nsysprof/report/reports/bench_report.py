@@ -52,7 +52,7 @@ class BenchReport:
 
     table: a row for each case. method: one sentence each. command: what measured it.
     self_check: what measuring each case against itself showed, one sentence each.
-    extra: a tuner's sections, which follow the verdicts.
+    extra: a tuner's sections, the first one before the verdicts of all shapes and the others after them.
     """
 
     title: str
@@ -77,8 +77,9 @@ def bench_report(found: BenchReport, figures: Sequence[Figure] = ()) -> Report:
         target_table(table),
     ]  # fmt: skip
     sections = [
+        *found.extra[:1],
         Section("", (verdicts, Lines(tuple(found.self_check)))),
-        *found.extra,
+        *found.extra[1:],
         Section("", (latency_table(table), failure_table(table))),
         *figure_sections(figures),
         Section("", tuple(detail), in_terminal=False),

@@ -23,7 +23,6 @@ from nsysprof.report.document import (
     make_table,
 )
 from nsysprof.report.sections.bench_tables import median_cell, shape_columns
-from nsysprof.report.sections.figure_texts import describe_winners
 from nsysprof.results.device_limits.roof import known
 
 _HOUR_NS = 3600e9
@@ -36,17 +35,24 @@ def tuning_report(sections: Sequence[Section], notes: Sequence[Note]) -> Report:
 
 
 def tuning_sections(
-    winners: pd.DataFrame, insights: Sequence[str], *, price: float | None, policy: str | None, budget_note: str
+    winners: pd.DataFrame,
+    insights: Sequence[str],
+    *,
+    price: float | None,
+    policy: str | None,
+    budget_note: str,
+    figures: Sequence[Figure] = (),
 ) -> list[Section]:
-    """Return the part of a tuning's report that follows the verdicts.
+    """Return what a tuning's report has beside that of a bench; what follows from the data comes first.
 
     price: what an hour of the GPU costs, None for a report without costs. policy: the name of the policy's file, None
     where there is none. budget_note: why the search ended, empty where it ran to its end.
+    figures: of the winners, those that were drawn.
     """
     lines = (*insights, *([budget_note] if budget_note else []))
     sections = [
         Section("What follows", (Lines(lines, terminal_lines=1000),)),
-        Section("", (Figure("winners.png", describe_winners(winners)), winner_table(winners))),
+        Section("", (*figures, winner_table(winners))),
     ]
     if price is not None:
         sections.append(Section("", (cost_table(winners, price),), in_terminal=False))
