@@ -12,7 +12,7 @@ def format_ns(value_ns: float | None) -> str:
     if value_ns is None or math.isnan(value_ns):
         return UNKNOWN
     if abs(value_ns) < 1e3:
-        return f"{value_ns:g} ns"
+        return f"{value_ns:.4g} ns"
     for limit, divisor, unit in ((1e6, 1e3, "us"), (1e9, 1e6, "ms"), (float("inf"), 1e9, "s")):
         if abs(value_ns) < limit:
             return f"{_significant(value_ns / divisor)} {unit}"

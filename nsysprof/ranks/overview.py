@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.kernel_names.categories import categorize
+from nsysprof.analysis.kernel_names.kernel_labels import label_kernels
 from nsysprof.analysis.sampling.student_t import t_isf
 from nsysprof.notes import Note
 from nsysprof.ranks.collective_waits.clocks import arrivals, fit_clocks
@@ -78,10 +79,11 @@ def overview(
     evidence, late = find_late(choose_evidence(arrived, read, uneven), arrived, read)
     durations = partial.durations
     imbalance = _imbalance([row.compute_ns for row in read])
+    kernels = _table(durations, totals, "kernel", ("name", "short_name"))
     return RanksAnalysis(
         rows=rows,
         clocks=tuple(clocks),
-        kernels=_table(durations, totals, "kernel", ("name", "short_name")),
+        kernels=kernels,
         ranges=_table(durations, totals, "range", ("range", "style", "domain")),
         range_kernels=_table(durations, {}, "range_kernel", ("range", "style", "domain", "name", "short_name")),
         api=_table(durations, totals, "api", ("name",)),
@@ -95,6 +97,7 @@ def overview(
         notes=(*notes, *rank_notes(rows, clocks, rank_ranges, uneven, durations)),
         engine=engine,
         collectives=_by_rank(collectives, number),
+        kernel_labels=tuple(label_kernels(kernels["name"].astype(str).tolist())),
     )
 
 

@@ -144,6 +144,8 @@ class RanksAnalysis:
     engine: Mapping[str, Any] = field(default_factory=dict)
     # By rank; of long sequences some stretches.
     collectives: Mapping[int, RankCollectives] = field(default_factory=dict)
+    # A short name of each row of kernels, no two alike.
+    kernel_labels: tuple[str, ...] = ()
 
     @property
     def read(self) -> list[RankRow]:

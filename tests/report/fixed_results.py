@@ -284,6 +284,7 @@ def ranks_analysis() -> RanksAnalysis:
         lanes={rank: _lanes(rank) for rank in (0, 1)},
         notes=(WARNING,),
         collectives={rank: _collectives(rank) for rank in (0, 1)},
+        kernel_labels=("gemm<float>",),
     )
 
 

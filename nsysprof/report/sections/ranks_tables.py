@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -159,9 +160,14 @@ def range_table(found: RanksAnalysis) -> Table:
 
 
 def kernel_table(found: RanksAnalysis) -> Table:
-    """Return kernels over ranks."""
+    """Return kernels over ranks, by their short names with the whole ones behind them."""
     title, source = "Kernels over ranks", "kernels_over_ranks.csv"
-    return _spread(title, found.kernels, "name", "kernel", source, terminal_rows=8)
+    table = _spread(title, found.kernels, "name", "kernel", source, terminal_rows=8)
+    labels = found.kernel_labels[: len(table.rows)]
+    if len(labels) < len(table.rows):
+        return table
+    rows = [(Cell(label, full=str(row[0].value)), *row[1:]) for label, row in zip(labels, table.rows, strict=True)]
+    return replace(table, rows=tuple(rows))
 
 
 def api_table(found: RanksAnalysis) -> Table:

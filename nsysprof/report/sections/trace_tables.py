@@ -16,6 +16,8 @@ from nsysprof.results.device_limits.roof import known
 
 # What a page holds at most; the files have all rows.
 MOST_ROWS = 500
+# A range inside that has this part of the time of a call is where the call is made.
+_NEARLY_ALL = 0.8
 _WHOLE_TRACE = "(the whole trace)"
 
 
@@ -265,7 +267,11 @@ def api_table(analysis: Analysis) -> Table:
 
 
 def range_api_table(analysis: Analysis) -> Table | None:
-    """Return the API calls in which each range spent the most time; None where no range has any."""
+    """Return the API calls in which each range spent the most time; None where no range has any.
+
+    range_api.csv has each call once for every range around it. The table leaves out those ranges of which a range
+    inside has nearly all.
+    """
     if not len(analysis.range_api):
         return None
     columns = {
@@ -275,9 +281,40 @@ def range_api_table(analysis: Analysis) -> Table | None:
         "total_ns": Column("total", Unit.NS),
         "wall_pct": Column("of wall", Unit.SHARE),
     }
-    title = "API calls by range"
-    named = analysis.range_api.assign(range=[range_label(str(name)) for name in analysis.range_api["range"]])
-    return _from_frame(title, named, columns, "range_api.csv", terminal_rows=8, document_rows=20)
+    title = "API calls by range, with those of the ranges inside it"
+    shown = _innermost(analysis.range_api, _ranges_inside(analysis.range_tree))
+    shown = shown.assign(range=[range_label(str(name)) for name in shown["range"]])
+    return _from_frame(title, shown, columns, "range_api.csv", terminal_rows=8, document_rows=20)
+
+
+_RangeKey = tuple[str, str, str]
+
+
+def _ranges_inside(tree: pd.DataFrame) -> dict[_RangeKey, set[_RangeKey]]:
+    """Return which ranges are somewhere inside of each. tree: the rows of range_tree.csv, each after its parent."""
+    found: dict[_RangeKey, set[_RangeKey]] = {}
+    above: list[_RangeKey] = []
+    for key, depth in zip(_range_keys(tree), tree["depth"].tolist(), strict=True):
+        above = [*above[:depth], key]
+        for outer in above[:-1]:
+            found.setdefault(outer, set()).add(key)
+    return found
+
+
+def _range_keys(table: pd.DataFrame) -> list[_RangeKey]:
+    names = [table[name].fillna("").astype(str).tolist() for name in ("range", "style", "domain")]
+    return list(zip(*names, strict=True))
+
+
+def _innermost(table: pd.DataFrame, inside: Mapping[_RangeKey, set[_RangeKey]]) -> pd.DataFrame:
+    """Return the rows without those whose calls are nearly all in one range inside, which has a row of its own."""
+    keys, names = _range_keys(table), table["name"].tolist()
+    total = dict(zip(zip(keys, names, strict=True), table["total_ns"].tolist(), strict=True))
+    kept = [
+        all(total.get((inner, name), 0) < _NEARLY_ALL * own for inner in inside.get(key, ()) if inner != key)
+        for (key, name), own in total.items()
+    ]
+    return table[kept]
 
 
 def _from_frame(title: str, frame: pd.DataFrame, columns: Mapping[str, Column], source: str, **fields: Any) -> Table:

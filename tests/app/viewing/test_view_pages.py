@@ -26,7 +26,9 @@ def built(path, name="gemm", copies=0):
 
 def test_a_trace_is_analyzed_when_it_is_asked_for_and_then_kept(tmp_path):
     with viewing(built(tmp_path / "a.sqlite"), built(tmp_path / "b.sqlite")) as view:
-        assert ask(view, "").text.count("not analyzed yet") == 2
+        page = ask(view, "").text
+        assert page.count("not analyzed yet") == 2
+        assert page.index(">Name<") < page.index(">Open<") < page.index(">What<"), "a phone shows two columns"
         report = wait_for(view, "report-1")
         assert report.status == 200
         assert '<nav aria-label="View"><a href="./">All traces</a>' in report.text
