@@ -6,6 +6,7 @@ own text and does its own escaping.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -220,16 +221,32 @@ class Item:
     text: str
     next_step: str = ""
 
+    @property
+    def gist(self) -> str:
+        """Return what was found, up to the first semicolon or colon."""
+        return re.split(r"[;:] ", self.text, maxsplit=1)[0].rstrip(".") + "."
+
 
 @dataclass(frozen=True)
 class Ranking:
-    """Items, the most important one first. amount_title: what the items' amounts are, such as "saving per step"."""
+    """Items, the most important one first.
+
+    amount_title: what the items' amounts are, such as "saving per step".
+    whole_items: so many are shown with all that is known of them, and several more in short, where space is limited.
+    terminal_items: the terminal shows no more than these.
+    """
 
     items: tuple[Item, ...]
     amount_title: str
     amount_unit: Unit = Unit.NS
     source: str = ""
-    terminal_items: int = 5
+    whole_items: int = 3
+    terminal_items: int = 12
+
+    @property
+    def whole_count(self) -> int:
+        """Return how many items are shown whole. A single one more is, too."""
+        return len(self.items) if len(self.items) <= self.whole_items + 1 else self.whole_items
 
 
 @dataclass(frozen=True)

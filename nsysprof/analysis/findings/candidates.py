@@ -185,11 +185,13 @@ def _synchronisations(situation: Situation) -> Candidate | None:
         waits=base.waits & ~calls,
     )
     waited = each_step(situation, situation.call_ns[calls].sum())
+    is_read = 2 * int(_reads(situation, calls).sum()) >= int(calls.sum())
     text = (
-        f"The host waits for the GPU for {format_ns(waited)}, in {_kinds(situation, calls)}; then the GPU has nothing "
-        "to do until the host has issued more."
+        f"The host waits for the GPU for {format_ns(waited)}, in {_kinds(situation, calls)}"
+        f"{' that read values, as .item() does' if is_read else ''}; then the GPU has nothing to do until the host has "
+        "issued more."
     )
-    if 2 * int(_reads(situation, calls).sum()) >= int(calls.sum()):
+    if is_read:
         step = (
             "Keep values on the GPU, and read them every 100th step: replace loss.item() by loss.detach(); in CUDA C++ "
             "leave out the copy to the host and the synchronisation."
@@ -220,7 +222,6 @@ def _allocations(situation: Situation) -> Candidate | None:
         return None
     change = without(no_change(situation.graph), calls, situation.graph)
     spent = each_step(situation, situation.call_ns[calls].sum())
-    text = f"Memory is allocated and freed in the loop: {format_ns(spent)} in {_kinds(situation, calls)}."
     step = (
         "Remove torch.cuda.empty_cache() from the loop, or allocate once before it "
         "(PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; cudaMallocAsync in CUDA C++)."
@@ -230,4 +231,7 @@ def _allocations(situation: Situation) -> Candidate | None:
     gives_back = calls.copy()
     gives_back[calls] = [bool(_GIVES_BACK.match(str(name))) for name in names]
     named_by = gives_back if gives_back.any() else None
+    what = "allocated" if named_by is None else "given back and allocated again"
+    like = "" if named_by is None else ", as after torch.cuda.empty_cache()"
+    text = f"Memory is {what} in the loop{like}: {format_ns(spent)} in {_kinds(situation, calls)}."
     return Candidate("alloc-in-loop", change, change, change, calls, int(calls.sum()), text, step, named_by=named_by)

@@ -71,16 +71,24 @@ def note_line(note: Note) -> str:
 
 
 def _ranking_lines(part: Ranking, width: int) -> list[str]:
-    """Return a numbered list: what, where and how much on the first line, then the text and what to do."""
+    """Return a numbered list: what, where and how much, then what was found and, for the first ones, what to do."""
     lines = []
     for number, item in enumerate(part.items[: part.terminal_items], 1):
         amount = cell_text(item.amount, Column(part.amount_title, part.amount_unit))
         where = f" in {clean(item.where, 60)}" if item.where else ""
-        lines.append(f"{number}. {clean(item.code, 40)}{where}: {amount} {part.amount_title}")
+        head = f"{number}. {clean(item.code, 40)}{where}: {amount}"
+        if number > part.whole_count:
+            lines += _wrap(f"{head}. {clean(item.gist, _LINE)}", width, "", "   ")
+            continue
+        lines.append(f"{head} {part.amount_title}")
         for text in (item.text, f"-> {item.next_step}" if item.next_step else ""):
             lines += _wrap(clean(text, _LINE), width, "   ")
     more = len(part.items) - part.terminal_items
-    return [*lines, *([f"and {more} more, in {part.source}"] if more > 0 else [])]
+    if more > 0:
+        lines.append(f"and {more} more")
+    if part.whole_count < len(part.items):
+        lines.append(f"What to do about {part.whole_count + 1} to {len(part.items)}: {part.source}")
+    return lines
 
 
 def _gate_lines(result: GateResult) -> list[str]:
@@ -148,5 +156,7 @@ def _left_out(table: Table, layout: Layout, width: int) -> list[str]:
     return _wrap("; ".join(missing) + (f"; all are in {table.source}" if table.source else ""), width, "")
 
 
-def _wrap(text: str, width: int, indent: str) -> list[str]:
-    return textwrap.wrap(text, max(width, 10), initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+def _wrap(text: str, width: int, indent: str, next_indent: str | None = None) -> list[str]:
+    """Return the lines of a text. next_indent: of all lines but the first, where it is another one."""
+    below = indent if next_indent is None else next_indent
+    return textwrap.wrap(text, max(width, 10), initial_indent=indent, subsequent_indent=below, break_on_hyphens=False)

@@ -15,7 +15,7 @@ from nsysprof.report.sections.findings import findings_sections, idle_sections
 from nsysprof.report.sections.memory_parts import memory_parts
 from nsysprof.report.sections.method import coverage_line, environment_table, method_lines
 from nsysprof.report.sections.missing_sources import tier_of, with_tier
-from nsysprof.report.sections.overview import overview_sections
+from nsysprof.report.sections.overview import overview_sections, step_sections
 from nsysprof.report.sections.recording_cost import recording_cost_table
 from nsysprof.report.sections.trace_tables import (
     api_table,
@@ -55,7 +55,7 @@ def analysis_report(
     if record is not None and is_grid:
         sections = [*verdict_sections(record), *findings_sections(analysis), *case_sections(record, words)]
     else:
-        sections = [*overview_sections(analysis), *findings_sections(analysis)]
+        sections = [*overview_sections(analysis), *findings_sections(analysis), *step_sections(analysis)]
     sections += idle_sections(analysis)
     sections += figure_sections(figures)
     sections += [Section("Timeline", (Chart(timeline),), in_terminal=False)] if timeline is not None else []

@@ -25,7 +25,7 @@ def memory_parts(memory: AllocatorMemory) -> list[Part]:
     parts: list[Part] = [Lines((_peak_text(most),), is_verdict=True)]
     if memory.findings:
         items = tuple(_item(finding, len(memory.devices) > 1) for finding in memory.findings)
-        parts.append(Ranking(items, "could be given back", Unit.BYTES))
+        parts.append(Ranking(items, "could be given back", Unit.BYTES, whole_items=len(items)))
     return [*parts, owner_table(memory), _device_table(memory)]
 
 

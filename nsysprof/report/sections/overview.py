@@ -11,7 +11,7 @@ from nsysprof.results.analysis import Analysis
 from nsysprof.results.step_times import StepPart, StepTimes
 from nsysprof.units import format_ns
 
-# Causes of idle time that are named in the sentence, and the least share of a step that is worth it (percent).
+# Causes of idle time that are named in the sentence, and the least share of a step that is worth a name (percent).
 _MOST_CAUSES, _LEAST_PCT = 3, 1.0
 _MOST_DEVICES = 8
 # More bars than this are thinner than two pixels.
@@ -21,27 +21,43 @@ _MOST_SLOW = 3
 
 def overview_sections(analysis: Analysis) -> list[Section]:
     """Return the section; nothing where it is not known when the GPU worked, or where no GPU did."""
-    times = analysis.step_times
-    if times is None or words_for(analysis.trace).device != "GPU":
+    times = _times_of_gpu(analysis)
+    if times is None:
         return []
     devices = times.devices[:_MOST_DEVICES]
     lines = [_busy_line(times, device, several=len(devices) > 1) for device in devices]
-    parts: list[Part] = []
     if times.are_steps:
         lines += [_step_line(times), *_slow_lines(times)]
-    of = (
-        f"of a step ({range_label(times.per)})"
-        if times.per and times.are_steps
-        else "of a step"
-        if times.are_steps
-        else ""
-    )
-    for device in devices:
-        title = f"Where the time {of or 'of the trace'} goes"
-        parts.append(StackedBar(title + (f", device {device}" if len(devices) > 1 else ""), _segments(times, device)))
+    # The findings follow, and should be seen without a scroll: the bars of several devices stand behind them.
+    bars = _stacked_bars(times) if len(devices) == 1 else []
+    return [Section("Overview", (Lines(tuple(lines), is_verdict=True), *bars))]
+
+
+def step_sections(analysis: Analysis) -> list[Section]:
+    """Return the time of each step, and the bars of several devices; nothing where neither is known."""
+    times = _times_of_gpu(analysis)
+    if times is None:
+        return []
+    parts: list[Part] = [*(_stacked_bars(times) if len(times.devices) > 1 else [])]
     if times.are_steps and len(times.steps) > 1:
         parts.append(_bars(times))
-    return [Section("Overview", (Lines(tuple(lines), is_verdict=True), *parts))]
+    return [Section("Steps" if times.are_steps else "Devices", tuple(parts), in_terminal=False)] if parts else []
+
+
+def _times_of_gpu(analysis: Analysis) -> StepTimes | None:
+    return analysis.step_times if words_for(analysis.trace).device == "GPU" else None
+
+
+def _stacked_bars(times: StepTimes) -> list[StackedBar]:
+    devices = times.devices[:_MOST_DEVICES]
+    of = "of the trace"
+    if times.are_steps:
+        of = f"of a step ({range_label(times.per)})" if times.per else "of a step"
+    names = [f", device {device}" if len(devices) > 1 else "" for device in devices]
+    return [
+        StackedBar(f"Where the time {of} goes{name}", _segments(times, device))
+        for name, device in zip(names, devices, strict=True)
+    ]
 
 
 def _busy_line(times: StepTimes, device: int, *, several: bool) -> str:
@@ -92,13 +108,23 @@ def _slow_lines(times: StepTimes) -> list[str]:
 
 
 def _segments(times: StepTimes, device: int) -> tuple[Segment, ...]:
-    """Return work first, then idle time, each the largest first."""
+    """Return work first, then idle time, each the largest first, and what is too small to be seen as one."""
     parts = sorted(times.parts_of(device), key=lambda part: (not part.is_busy, -part.mean_ns))
-    return tuple(Segment(_label(part), round(part.mean_ns), part.name) for part in parts)
+    least = sum(part.mean_ns for part in parts) * _LEAST_PCT / 100
+    found: list[Segment] = []
+    for is_busy, rest in ((True, "other kinds of work"), (False, "idle: other causes")):
+        own = [part for part in parts if part.is_busy is is_busy]
+        small = [part for part in own if part.mean_ns < least]
+        small = small if len(small) > 1 else []
+        found += [Segment(_label(part), round(part.mean_ns), part.name) for part in own if part not in small]
+        if small:
+            color = "other" if is_busy else "unknown"
+            found.append(Segment(f"{rest} ({len(small)})", round(sum(part.mean_ns for part in small)), color))
+    return tuple(found)
 
 
 def _label(part: StepPart) -> str:
-    return part.name if part.is_busy else f"idle: {IDLE_WORDS[part.name]}"
+    return part.name if part.is_busy else f"idle: {IDLE_WORDS[part.name].partition(' (')[0]}"
 
 
 def _bars(times: StepTimes) -> Bars:

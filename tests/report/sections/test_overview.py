@@ -1,11 +1,19 @@
+from dataclasses import replace
+
 from nsysprof.report.document import Bars, Lines, StackedBar
-from nsysprof.report.sections.overview import overview_sections
+from nsysprof.report.sections.overview import overview_sections, step_sections
+from nsysprof.results.column_registry.analysis_columns import cause_column, work_column
 from tests.builders.training import training
 from tests.report import samples
 
 
 def overview(tmp_path, made):
     (section,) = overview_sections(samples.analysis(tmp_path, made))
+    return section
+
+
+def steps(tmp_path, made):
+    (section,) = step_sections(samples.analysis(tmp_path, made))
     return section
 
 
@@ -27,7 +35,11 @@ def test_a_bar_has_all_of_a_step_work_first(tmp_path):
     (bar,) = [part for part in section.parts if isinstance(part, StackedBar)]
     assert bar.total == 1000
     assert [segment.color for segment in bar.segments[:2]] == ["gemm", "nccl"]
-    (bars,) = [part for part in section.parts if isinstance(part, Bars)]
+
+
+def test_each_step_is_drawn_after_the_findings(tmp_path):
+    (bars,) = steps(tmp_path, training()).parts
+    assert isinstance(bars, Bars)
     assert len(bars.values) == 10
     assert bars.spans[3] == (13_000, 14_000)
 
@@ -35,10 +47,24 @@ def test_a_bar_has_all_of_a_step_work_first(tmp_path):
 def test_very_many_steps_are_put_together_and_keep_their_slowest(tmp_path):
     walls = [300] * 1000
     walls[777] = 900
-    (bars,) = [part for part in overview(tmp_path, training(walls)).parts if isinstance(part, Bars)]
+    (bars,) = steps(tmp_path, training(walls)).parts
+    assert isinstance(bars, Bars)
     assert len(bars.values) <= 400
     assert max(bars.values) == 900
     assert list(bars.marks.values()) == ["slow"]
+
+
+def test_what_is_too_small_to_be_seen_is_one_part(tmp_path):
+    analysis = samples.analysis(tmp_path, training())
+    small = {work_column("copy"): 5, work_column("fill"): 4, cause_column("profiler"): 3}
+    table = analysis.step_times.table.assign(**small)
+    (section,) = overview_sections(replace(analysis, step_times=replace(analysis.step_times, table=table)))
+    (bar,) = [part for part in section.parts if isinstance(part, StackedBar)]
+    shown = {each.label: each.value for each in bar.segments}
+    assert shown["other kinds of work (2)"] == 9
+    # One small part alone keeps its name.
+    assert shown["idle: for the profiler"] == 3
+    assert bar.total == 1012
 
 
 def test_operators_of_a_cpu_are_no_gpu(tmp_path):
