@@ -28,7 +28,7 @@ from nsysprof.report.formats.short_names import shorten_names
 _FILTER_ABOVE = 8
 _SCRIPTS = ("vendor/sortable.js", "templates/report.js")
 _OF_TIMELINE = ("vendor/echarts.js", "templates/timeline_rows.js", "templates/timeline.js")
-# Of more sentences than this, such as the verdicts of a hundred shapes, the page opens with these.
+# The page folds away the sentences of a list beyond this number, such as the verdicts of a hundred shapes.
 _FIRST_LINES = 10
 _NAME, _CELL, _KEY, _FULL = 120, 300, 300, 4000
 

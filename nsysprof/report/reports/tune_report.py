@@ -43,11 +43,11 @@ def tuning_sections(
     budget_note: str,
     figures: Sequence[Figure] = (),
 ) -> list[Section]:
-    """Return what a tuning's report has beside that of a bench; what follows from the data comes first.
+    """Return the sections that the report of a tuning adds to a bench's; what follows from the data comes first.
 
     price: what an hour of the GPU costs, None for a report without costs. policy: the name of the policy's file, None
     where there is none. budget_note: why the search ended, empty where it ran to its end.
-    figures: of the winners, those that were drawn.
+    figures: what was drawn of the winners.
     """
     lines = (*insights, *([budget_note] if budget_note else []))
     sections = [

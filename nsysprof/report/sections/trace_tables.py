@@ -269,8 +269,8 @@ def api_table(analysis: Analysis) -> Table:
 def range_api_table(analysis: Analysis) -> Table | None:
     """Return the API calls in which each range spent the most time; None where no range has any.
 
-    range_api.csv has each call once for every range around it. The table leaves out those ranges of which a range
-    inside has nearly all.
+    range_api.csv has each call once for every range around it. The table leaves a range out where another range inside
+    it has nearly all of the time of the call.
     """
     if not len(analysis.range_api):
         return None
