@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from nsysprof.analysis.overview.graph_replays import find_short_replays, judge_s
 from nsysprof.analysis.overview.health import judge_lost_launches
 from nsysprof.analysis.overview.recording import inspect_recording
 from nsysprof.notes import Loss, Remark, make_loss, make_note, split_losses
-from nsysprof.results.checks.recording_check import Lost, RecordingCheck, WatchedGpu
+from nsysprof.results.checks.recording_check import CudaProcess, Lost, RecordedProcess, RecordingCheck, WatchedGpu
 from nsysprof.trace.schema import GRAPH, PID_MASK, Bools, RecordedKinds, Tables
 
 # NVML's share of busy time is coarse. A difference below this (s) is not held against a recording.
@@ -28,11 +28,14 @@ _MOST_NAMED = 4
 Found = Iterator[tuple[Lost | None, Remark]]
 
 
-def check_recording(tables: Tables, recorded: RecordedKinds, watched: WatchedGpu) -> RecordingCheck:
+def check_recording(
+    tables: Tables, recorded: RecordedKinds, watched: WatchedGpu, *, began_ns: int | None = None
+) -> RecordingCheck:
     """Return what a recording lost.
 
     recorded: the kinds of events in the recording.
     watched: what was observed from outside while the program ran.
+    began_ns: when the clock of the trace began (ns since 1970); None where it does not tell.
     """
     launches = launch_calls(tables)
     silent = opaque_replays(tables, launches)[1]
@@ -48,7 +51,8 @@ def check_recording(tables: Tables, recorded: RecordedKinds, watched: WatchedGpu
     if has_kernels:
         found += _launches(tables, launches, missing)
         found += _replays(tables)
-    found += [*_processes(tables, watched), *_busy(tables, watched, is_known=not len(silent))]
+    processes = _recorded(tables, began_ns)
+    found += [*_processes(processes, watched), *_busy(tables, watched, is_known=not len(silent))]
     found += _sampled(tables, watched)
     remarks = split_losses(remark for _, remark in found)
     opaque = len(silent) > 0 or bool((tables.work.kinds() == GRAPH).any())
@@ -58,7 +62,7 @@ def check_recording(tables: Tables, recorded: RecordedKinds, watched: WatchedGpu
         kernels=None if opaque else tables.work.kernels,
         launches=None if tables.calls is None else int(launches.sum()),
         gpu_work=len(tables.work),
-        processes=_recorded(tables),
+        processes=processes,
     )
 
 
@@ -83,21 +87,35 @@ def _replays(tables: Tables) -> Found:
         yield (Lost.GRAPH_NODES if isinstance(remark, Loss) else None), remark
 
 
-def _processes(tables: Tables, watched: WatchedGpu) -> Found:
-    """Yield a remark about processes that had a CUDA context and are not in the trace."""
-    if not watched.is_whole:
-        return
-    recorded = _recorded(tables)
-    gone = [each for each in watched.processes if each.pid not in recorded]
+def _processes(recorded: tuple[RecordedProcess, ...], watched: WatchedGpu) -> Found:
+    """Yield remarks about processes with a CUDA context of which the trace has nothing, or only a later program."""
+    replaced = watched.replaced(recorded)
+    gone = [each for each in watched.missing(recorded) if each not in replaced]
     if gone:
-        yield Lost.PROCESS, make_loss("process-lost", processes=_named([f"{each.name} ({each.pid})" for each in gone]))
+        yield Lost.PROCESS, make_loss("process-lost", processes=_named(_titles(gone)))
+    if replaced:
+        yield Lost.REPLACED, make_loss("process-lost", "replaced", processes=_named(_titles(replaced)))
 
 
-def _recorded(tables: Tables) -> tuple[int, ...]:
-    """Return the processes that have calls or work in the trace."""
-    pids = set() if tables.calls is None else set((tables.calls.tid_of & PID_MASK).tolist())
-    pids |= set(tables.work.pid_of.tolist())
-    return tuple(sorted({(int(pid) >> 24) & 0xFFFFFF for pid in pids}))
+def _titles(processes: Iterable[CudaProcess]) -> list[str]:
+    return [f"{each.name} ({each.pid})" for each in processes]
+
+
+def _recorded(tables: Tables, began_ns: int | None) -> tuple[RecordedProcess, ...]:
+    """Return the processes that have calls or work in the trace. began_ns: when its clock began."""
+    calls, work = tables.calls, tables.work
+    first: dict[int, int] = {}
+    columns = [(work.pid_of[work.variant], work.start_ns)]
+    if calls is not None:
+        columns.append((calls.tid_of[calls.variant] & PID_MASK, calls.start_ns))
+    for global_pids, starts_ns in columns:
+        for each in np.unique(global_pids).tolist():
+            pid, start_ns = (each >> 24) & 0xFFFFFF, int(starts_ns[global_pids == each].min())
+            first[pid] = min(first.get(pid, start_ns), start_ns)
+    return tuple(
+        RecordedProcess(pid, None if began_ns is None else began_ns + start_ns)
+        for pid, start_ns in sorted(first.items())
+    )
 
 
 def _busy(tables: Tables, watched: WatchedGpu, *, is_known: bool) -> Found:

@@ -61,9 +61,9 @@ KNOWN_LOSSES = (
         "2025.3.1",
         "580",
         "",
-        Lost.PROCESS,
+        Lost.REPLACED,
         "What a process did before it replaced itself (`exec`): 0 of 101 kernels, although they had ended 2 s before. "
-        "The 101 after it are recorded, so that this is not noticed.",
+        "The 101 after it are recorded.",
         "Start the next program as a new process.",
     ),
 )

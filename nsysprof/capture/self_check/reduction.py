@@ -69,7 +69,7 @@ def _missed_processes(used: Mapping[str, str], lost: tuple[Lost, ...]) -> Iterat
 
 
 def _lost_events(used: Mapping[str, str], lost: tuple[Lost, ...], knows_software_trace: bool) -> Iterator[Reduction]:
-    if not set(lost) - {Lost.PROCESS}:
+    if not set(lost) - {Lost.PROCESS, Lost.REPLACED}:
         return
     memory = used.get("--cuda-memory-usage") == MEMORY_USAGE
     if memory:

@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
@@ -41,6 +42,8 @@ class GpuWatch:
         self._tools, self._only_with = NsysTools(nsys), only_with
         self._devices = devices or _read_devices
         self._found: dict[int, CudaProcess] = {}
+        # By process: what tells its program from the next one, and when it was last seen (ns since 1970).
+        self._images: dict[int, tuple[bytes, int]] = {}
         self._busy_s: float | None = None
         self._strangers = 0
         self._is_shared = False
@@ -83,14 +86,7 @@ class GpuWatch:
         """Look once at the processes and the GPUs."""
         now = time.monotonic()
         for process in self._processes.look():
-            pid = int(process.name)
-            if (
-                pid not in self._found
-                and _uses_cuda(process)
-                and not self._tools.has(process)
-                and self._counts(process)
-            ):
-                self._found[pid] = CudaProcess(pid, name_of(process))
+            self._look_at(process)
         read = self._devices()
         if read is not None:
             share, users = read
@@ -99,6 +95,20 @@ class GpuWatch:
             self._strangers = self._strangers + 1 if users > len(self._found) else 0
             self._is_shared = self._is_shared or self._strangers >= 4
         self._last = now
+
+    def _look_at(self, process: Path) -> None:
+        """Note a process that uses CUDA, and one that did and has replaced itself by another program since."""
+        pid, image, now_ns = int(process.name), _image(process), time.time_ns()
+        if pid not in self._found:
+            if not _uses_cuda(process) or self._tools.has(process) or not self._counts(process):
+                return
+            self._found[pid] = CudaProcess(pid, name_of(process))
+        elif image and pid in self._images and image != self._images[pid][0]:
+            if self._found[pid].replaced_after_ns is None:
+                self._found[pid] = replace(self._found[pid], replaced_after_ns=self._images.pop(pid)[1])
+            return
+        if image and self._found[pid].replaced_after_ns is None:
+            self._images[pid] = image, now_ns
 
     def _counts(self, process: Path) -> bool:
         if not self._only_with:
@@ -116,6 +126,17 @@ def _uses_cuda(process: Path) -> bool:
             if _CUDA_THREAD.match((task / "comm").read_text(encoding="utf-8", errors="replace")):
                 return True
     return False
+
+
+def _image(process: Path) -> bytes:
+    """Return what the kernel tells each program when it starts: addresses that differ from one `exec` to the next.
+
+    Return nothing where it cannot be read, or has gone.
+    """
+    try:
+        return (process / "auxv").read_bytes()
+    except OSError:
+        return b""
 
 
 def _read_devices() -> tuple[float, int] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from nsysprof.capture.manifest import Program
 from nsysprof.capture.measured_process import LOGS, WORK
 from nsysprof.capture.rank import RankIdentity
 from nsysprof.capture.self_check.size_watch import MARK as RECORDING
+from nsysprof.capture.self_check.size_watch import StopReason
 from nsysprof.capture.self_check.watch import GpuWatch
 from nsysprof.capture.user_program.export_recording import export_recording
 from nsysprof.capture.user_program.program_run import CapturedProgram, ProgramRun
@@ -26,12 +27,12 @@ from nsysprof.capture.user_program.rank_record import (
     with_files,
     write_record,
 )
-from nsysprof.capture.user_program.record_program import program_environment, record_program
+from nsysprof.capture.user_program.record_program import disk_full_error, program_environment, record_program
 from nsysprof.capture.user_program.streamed import Ended, Streams, run_streamed
 from nsysprof.errors import NsysprofError, ToolFailedError
 from nsysprof.notes import Loss, Note, Remarks, make_loss, make_note, split_losses
 from nsysprof.nsight.run_tool import Step
-from nsysprof.results.checks.recording_check import NOT_WATCHED, Lost, RecordingCheck, WatchedGpu
+from nsysprof.results.checks.recording_check import NOT_WATCHED, CudaProcess, Lost, RecordingCheck, WatchedGpu
 
 _FINISH_S = 120.0  # how long nsys may write the report of a worker that the launcher killed
 _POLL_S = 0.5
@@ -47,22 +48,28 @@ def run_rank(run: ProgramRun, identity: RankIdentity) -> CapturedProgram:
         )
         return CapturedProgram(run.manifest, ended, (), None)
     record = claim_rank(run.folder, identity, run.job, run.starter)
-    recorded = record_program(
-        run.plan,
-        run.nsys,
-        report_of(run.folder, identity.rank),
-        streams,
-        run.watchers,
-        metrics=run.metrics if identity.is_first_of_host else (),
-        environment=program_environment(),
-        say=run.say,
-    )
+    watch = GpuWatch(run.nsys)
+    with watch:
+        recorded = record_program(
+            run.plan,
+            run.nsys,
+            report_of(run.folder, identity.rank),
+            streams,
+            run.watchers,
+            metrics=run.metrics if identity.is_first_of_host else (),
+            environment=program_environment() | watch.environment,
+            say=run.say,
+        )
+    watched = watch.seen(is_whole=run.plan.is_whole and recorded.ended.interrupted is None and recorded.stopped is None)
     record = replace(record, trace=replace(record.trace, exit_code=recorded.ended.exit_code))
     record = replace(record, recorded=True, steps=recorded.steps, notes=recorded.notes, missing=recorded.missing)
     write_record(run.folder, with_files(run.folder, record))
-    done = _finish_records(run, [record], recorded.ended)
+    done = _finish_records(run, [record], recorded.ended, watched)
     run.manifest.complete = recorded.ended.interrupted is None
-    return CapturedProgram(run.manifest, recorded.ended, done.traces, recorded.failure or done.failure, done.losses)
+    failure = recorded.failure or done.failure
+    if recorded.stopped is StopReason.DISK and failure is None:
+        failure = disk_full_error()
+    return CapturedProgram(run.manifest, recorded.ended, done.traces, failure, done.losses)
 
 
 def run_launcher(run: ProgramRun) -> CapturedProgram:
@@ -103,8 +110,10 @@ def run_launcher(run: ProgramRun) -> CapturedProgram:
     return CapturedProgram(run.manifest, ended, done.traces, failure, losses, check if mine else None)
 
 
-def _finish_records(run: ProgramRun, records: list[RankRecord], ended: Ended) -> _Finished:
-    """Export the reports of these ranks, several at a time."""
+def _finish_records(
+    run: ProgramRun, records: list[RankRecord], ended: Ended, watched: WatchedGpu = NOT_WATCHED
+) -> _Finished:
+    """Export the reports of these ranks, several at a time. watched: what was seen of each while it ran."""
 
     def finish(record: RankRecord) -> tuple[NsysprofError | None, Path, RecordingCheck]:
         rank = record.trace.rank
@@ -112,7 +121,7 @@ def _finish_records(run: ProgramRun, records: list[RankRecord], ended: Ended) ->
         failure: NsysprofError | None = ToolFailedError(f"Rank {rank} left no report.", f"See {log}.")
         check = RecordingCheck(split_losses(()))
         if report.is_file():
-            step, failure, check = export_recording(run, report, trace, log.with_suffix(".export.log"), NOT_WATCHED)
+            step, failure, check = export_recording(run, report, trace, log.with_suffix(".export.log"), watched)
             record = replace(record, steps=(*record.steps, step))
         notes = [_of_rank(note, rank) for note in check.remarks.notes]
         if failure is not None:
@@ -150,23 +159,30 @@ class _Finished:
 def _check_together(finished: _Finished, watched: WatchedGpu) -> RecordingCheck:
     """Return what the traces of all ranks lost together, and which process of the job is in none of them."""
     checks = finished.checks
-    recorded = {pid for check in checks for pid in check.processes}
-    gone = [each for each in watched.processes if each.pid not in recorded] if watched.is_whole else []
+    recorded = tuple(process for check in checks for process in check.processes)
     lost = [kind for check in checks for kind in check.lost]
     remarks = list(finished.losses)
+    replaced = watched.replaced(recorded)
+    gone = [each for each in watched.missing(recorded) if each not in replaced]
     if gone:
-        names = ", ".join(f"{each.name} ({each.pid})" for each in gone[:_MOST_NAMED])
-        more = f" and {len(gone) - _MOST_NAMED} more" if len(gone) > _MOST_NAMED else ""
-        remarks.append(make_loss("process-lost", processes=names + more))
+        remarks.append(make_loss("process-lost", processes=_named(gone)))
         lost.append(Lost.PROCESS)
+    if replaced:
+        remarks.append(make_loss("process-lost", "replaced", processes=_named(replaced)))
+        lost.append(Lost.REPLACED)
     return RecordingCheck(
         split_losses(remarks),
         tuple(dict.fromkeys(lost)),
         kernels=_sum(check.kernels for check in checks),
         launches=_sum(check.launches for check in checks),
         gpu_work=sum(check.gpu_work for check in checks),
-        processes=tuple(sorted(recorded)),
+        processes=recorded,
     )
+
+
+def _named(processes: Sequence[CudaProcess]) -> str:
+    names = ", ".join(f"{each.name} ({each.pid})" for each in processes[:_MOST_NAMED])
+    return f"{names} and {len(processes) - _MOST_NAMED} more" if len(processes) > _MOST_NAMED else names
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -17,6 +18,8 @@ class Lost(StrEnum):
     GRAPH_NODES = "graph-nodes"
     # Everything of a process that used the GPU.
     PROCESS = "process"
+    # What a process that used the GPU did before it replaced itself by another program.
+    REPLACED = "replaced"
     # Events that nsys itself says it lost.
     EVENTS = "events"
 
@@ -27,6 +30,17 @@ class CudaProcess:
 
     pid: int
     name: str
+    # When it was last seen with a context before another program replaced it (ns since 1970); None: none has.
+    replaced_after_ns: int | None = None
+
+
+@dataclass(frozen=True)
+class RecordedProcess:
+    """A process with calls of CUDA or GPU work in a trace."""
+
+    pid: int
+    # When the first of them began (ns since 1970); None where the trace does not tell.
+    began_ns: int | None = None
 
 
 @dataclass(frozen=True)
@@ -40,6 +54,21 @@ class WatchedGpu:
     is_shared: bool = False
     # Whether everything that the program did was to be recorded.
     is_whole: bool = False
+
+    def missing(self, recorded: Iterable[RecordedProcess]) -> tuple[CudaProcess, ...]:
+        """Return the processes that ought to be among those recorded, and are not."""
+        pids = {each.pid for each in recorded}
+        return tuple(each for each in self.processes if each.pid not in pids) if self.is_whole else ()
+
+    def replaced(self, recorded: Iterable[RecordedProcess]) -> tuple[CudaProcess, ...]:
+        """Return the processes whose first program used CUDA and is not recorded, although a later one may be."""
+        began = {each.pid: each.began_ns for each in recorded}
+        found = []
+        for each in self.processes if self.is_whole else ():
+            first = began.get(each.pid)
+            if each.replaced_after_ns is not None and (first is None or first > each.replaced_after_ns):
+                found.append(each)
+        return tuple(found)
 
 
 NOT_WATCHED = WatchedGpu()
@@ -58,4 +87,4 @@ class RecordingCheck:
     # Pieces of GPU work of any kind.
     gpu_work: int = 0
     # Processes with calls of CUDA or GPU work.
-    processes: tuple[int, ...] = ()
+    processes: tuple[RecordedProcess, ...] = ()

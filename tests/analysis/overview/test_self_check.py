@@ -132,3 +132,24 @@ def test_counters_that_show_work_though_the_trace_has_none(tmp_path):
     assert check(busy, WatchedGpu(is_shared=True)).lost == ()
     assert check(sampled(1)).lost == ()
     assert check(sampled(50, kernel=True)).lost == ()
+
+
+def test_what_a_process_did_before_it_replaced_itself_is_missed(tmp_path):
+    path = program(tmp_path).write(tmp_path / "t.sqlite")  # its first call is 1 us after the beginning
+    began_ns, second = 1_700_000_000 * 10**9, 10**9
+
+    def seen(after_ns, pid=100, **more):
+        return WatchedGpu((CudaProcess(pid, "launcher", after_ns),), **{"is_whole": True, **more})
+
+    def lost(watched, began_ns=began_ns):
+        with open_trace(path) as trace:
+            return check_recording(read_tables(trace), read_recorded(trace), watched, began_ns=began_ns)
+
+    found = lost(seen(began_ns - second))
+    assert found.lost == (Lost.REPLACED,), "all that is recorded came after"
+    assert found.remarks.losses[0].note.text.startswith("launcher (100) used CUDA and then replaced itself")
+    assert lost(seen(began_ns + second)).lost == (), "the trace has calls from before"
+    assert lost(seen(None)).lost == ()
+    assert lost(seen(began_ns - second, is_whole=False)).lost == (), "only a part was recorded"
+    assert lost(seen(began_ns + second, pid=7)).lost == (Lost.REPLACED,), "nothing of it is recorded, before or after"
+    assert lost(seen(began_ns + second), None).lost == (Lost.REPLACED,), "a trace without a clock proves nothing"

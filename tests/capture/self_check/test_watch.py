@@ -121,3 +121,45 @@ def test_what_belongs_to_nsys_is_not_the_program(tmp_path):
     (proc / "7" / "exe").symlink_to("/usr/bin/python3")
     watch.look()
     assert len(watch.seen(is_whole=True).processes) == 1
+
+
+# It ends its first program as `exec` does: the same process, and none of its threads.
+REPLACES_ITSELF = f"""
+import os, sys, time
+exec({THREAD!r}.split("if ")[0])
+if "again" in sys.argv:
+    print("second", flush=True)
+else:
+    threading.Thread(target=wait, daemon=True).start()
+    sys.stdin.readline()
+    os.execv(sys.executable, [sys.executable, "-c", "print('second', flush=True); import time; time.sleep(60)"])
+time.sleep(60)
+"""
+
+
+def test_a_process_that_replaces_itself_after_cuda_is_told_from_one_that_does_not():
+    watch = GpuWatch(devices=lambda: None)
+    environment = {**os.environ, **watch.environment}
+    program = [sys.executable, "-c", REPLACES_ITSELF]
+    process = subprocess.Popen(
+        program, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0, text=True
+    )
+    try:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        for _ in range(2):
+            watch.look()
+        (before,) = watch.seen(is_whole=True).processes
+        asked_ns = time.time_ns()
+        print(file=process.stdin, flush=True)
+        assert process.stdout.readline() == "second\n"
+        watch.look()
+        (after,) = watch.seen(is_whole=True).processes
+    finally:
+        end(process)
+        process.stdin.close()
+    assert (before.pid, before.replaced_after_ns) == (process.pid, None)
+    assert after.pid == process.pid
+    assert after.replaced_after_ns is not None
+    assert asked_ns - 5e9 < after.replaced_after_ns < asked_ns
