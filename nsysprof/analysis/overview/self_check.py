@@ -63,6 +63,7 @@ def check_recording(
         launches=None if tables.calls is None else int(launches.sum()),
         gpu_work=len(tables.work),
         processes=processes,
+        domains=_domains(tables),
     )
 
 
@@ -95,6 +96,10 @@ def _processes(recorded: tuple[RecordedProcess, ...], watched: WatchedGpu) -> Fo
         yield Lost.PROCESS, make_loss("process-lost", processes=_named(_titles(gone)))
     if replaced:
         yield Lost.REPLACED, make_loss("process-lost", "replaced", processes=_named(_titles(replaced)))
+
+
+def _domains(tables: Tables) -> frozenset[str]:
+    return frozenset() if tables.ranges is None else frozenset(map(str, tables.ranges["domain"].dropna().unique()))
 
 
 def _titles(processes: Iterable[CudaProcess]) -> list[str]:

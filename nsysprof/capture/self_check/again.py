@@ -106,7 +106,7 @@ def record_with_less(
     """
     best, kept, times, plan, metrics = first, KeptRecording.of(run), 1, run.plan, run.metrics
     for way in ways[:MOST_ATTEMPTS]:
-        run.say(f"{best.losses[0].note.text} Recording again without {' '.join(way.suspects)}.")
+        run.say(f"{best.losses[0].note.text} Recording again with {shlex.join(_given(way.options))}.")
         before = list(run.manifest.notes), list(run.manifest.missing), run.manifest.program
         kept.put_aside()
         run.manifest.notes, run.manifest.missing = list(notes), []

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from nsysprof.capture.self_check.known_losses import MEMORY_USAGE, NODE_TRACE, find_known
+from nsysprof.capture.self_check.known_losses import MEMORY_USAGE, NODE_TRACE, WITHOUT_XLA, XLA_DOMAIN, find_known
 from nsysprof.capture.user_program.program_plan import software_trace
 from nsysprof.results.checks.recording_check import Lost
 
@@ -25,7 +25,7 @@ class Reduction:
     without: str
     # Whether counters are not sampled.
     drops_metrics: bool = False
-    # Whether NVTX ranges are not recorded.
+    # Whether some NVTX ranges, or all, are not recorded.
     drops_ranges: bool = False
     # Whether this loss of these versions is known.
     is_known: bool = False
@@ -38,28 +38,39 @@ def reductions(
     nsys: str | None = None,
     driver: str | None = None,
     knows_software_trace: bool = False,
+    domains: Collection[str] = (),
 ) -> tuple[Reduction, ...]:
     """Return the ways to record with less, in the order in which to try them.
 
     used: the options of the recording that lost data, by name.
     nsys, driver: their versions.
     knows_software_trace: whether this nsys has `--trace=cuda-sw`.
+    domains: the NVTX domains in the recording.
     """
     # A process can be missing for other reasons than a fork, so that this is never more than a suspicion.
     kinds = [kind for kind in lost if kind is not Lost.PROCESS]
     known = {each.option for kind in kinds for each in find_known(nsys, driver, kind)}
     found = [
-        *_without_ranges(used, lost), *_lost_events(used, lost, knows_software_trace), *_missed_processes(used, lost),
-    ]  # fmt: skip
+        *_without_ranges(used, lost, domains),
+        *_lost_events(used, lost, knows_software_trace),
+        *_missed_processes(used, lost),
+    ]
     return tuple(replace(each, is_known=bool(known & set(each.suspects))) for each in found)
 
 
-def _without_ranges(used: Mapping[str, str], lost: tuple[Lost, ...]) -> Iterator[Reduction]:
-    """Yield the recording without NVTX: nsys fails on strings of libraries' ranges and leaves out what came after."""
+def _without_ranges(used: Mapping[str, str], lost: tuple[Lost, ...], domains: Collection[str]) -> Iterator[Reduction]:
+    """Yield the recording without the ranges of XLA, and without any.
+
+    nsys fails on strings of libraries' ranges and leaves out what came after.
+    """
     traced = used.get("--trace", "").removeprefix("--trace=")
     left = ",".join(api for api in traced.split(",") if api != "nvtx")
-    if Lost.EVENTS in lost and left and left != traced:
-        yield Reduction((f"--trace={left}",), (used["--trace"],), "the NVTX ranges", drops_ranges=True)
+    if Lost.EVENTS not in lost or not left or left == traced:
+        return
+    if XLA_DOMAIN in domains and not any(name.startswith("--nvtx-domain-") for name in used):
+        lacks = f"the NVTX ranges of XLA (domain {XLA_DOMAIN})"
+        yield Reduction((WITHOUT_XLA,), (used["--trace"],), lacks, drops_ranges=True)
+    yield Reduction((f"--trace={left}",), (used["--trace"],), "the NVTX ranges", drops_ranges=True)
 
 
 def _missed_processes(used: Mapping[str, str], lost: tuple[Lost, ...]) -> Iterator[Reduction]:

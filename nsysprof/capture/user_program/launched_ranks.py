@@ -177,6 +177,7 @@ def _check_together(finished: _Finished, watched: WatchedGpu) -> RecordingCheck:
         launches=_sum(check.launches for check in checks),
         gpu_work=sum(check.gpu_work for check in checks),
         processes=recorded,
+        domains=frozenset().union(*(check.domains for check in checks)),
     )
 
 

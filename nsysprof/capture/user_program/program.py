@@ -127,6 +127,7 @@ def _again_if_lost(
         nsys=version,
         driver=driver,
         knows_software_trace=knows_software_trace(run.nsys),
+        domains=captured.check.domains,
     )
     if not ways or (captured.ended.exit_code or 0) > _BY_SIGNAL:
         return captured

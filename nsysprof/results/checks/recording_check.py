@@ -88,3 +88,5 @@ class RecordingCheck:
     gpu_work: int = 0
     # Processes with calls of CUDA or GPU work.
     processes: tuple[RecordedProcess, ...] = ()
+    # The NVTX domains that have ranges.
+    domains: frozenset[str] = frozenset()

@@ -54,7 +54,7 @@ def test_the_option_that_loses_kernels_is_left_out(capture, traces):
     assert ["--cuda-memory-usage=true" in each for each in recordings] == [True, False]
     assert (folder / "nsys.sqlite").read_bytes() == good.read_bytes()
     assert codes(folder) == ["recorded-again"]
-    assert "without --cuda-memory-usage=true" in done.stderr
+    assert "Recording again with --nsys-option=--cuda-memory-usage=false." in done.stderr
     assert not (folder / ".work").exists()
 
 
@@ -73,6 +73,23 @@ def test_the_ranges_of_a_first_recording_that_lost_the_kernels_are_kept(capture,
     (note,) = json.loads((folder / "manifest.json").read_text())["notes"]
     assert "the NVTX ranges, which first_recording.sqlite has" in note["text"]
     assert "Give --trace=cuda to record" in note["next_step"], "an option that capture takes"
+
+
+def test_a_program_of_jax_keeps_its_own_ranges_beside_its_kernels(capture, traces, tmp_path):
+    said = "Error when processing events: Source ID=\nCannot find string for an exterior index"
+    builder = TraceBuilder("2025.3")
+    builder.range(0, None, "TSL", kind=75, domain=1)
+    builder.range(1, 5, "XlaModule:#hlo_module=jit_step#", domain=1)
+    builder.call(1, 2, 1)
+    builder.put("DIAGNOSTIC_EVENT", timestamp=1, timestampType=1, source=1, severity=2, text=said, globalPid=1)
+    lossy = builder.write(tmp_path / "lossy.sqlite")
+    done, folder, recordings = capture([("nvtx-domain-exclude=TSL", traces[0]), ("", lossy)])
+    assert done.returncode == 0, done.stderr
+    assert ["--trace=cuda,nvtx" in each for each in recordings] == [True, True]
+    assert (folder / "first_recording.sqlite").read_bytes() == lossy.read_bytes()
+    (note,) = json.loads((folder / "manifest.json").read_text())["notes"]
+    assert "the NVTX ranges of XLA (domain TSL), which first_recording.sqlite has" in note["text"]
+    assert "Give --nsys-option=--nvtx-domain-exclude=TSL to record" in note["next_step"]
 
 
 def test_what_is_lost_each_time_ends_with_12_and_the_best_is_kept(capture, traces):

@@ -21,6 +21,15 @@ def test_a_known_loss_is_said_to_be_known():
         assert found[0].is_known is is_known
 
 
+def test_the_ranges_of_xla_alone_are_given_up_first():
+    first, second, *_ = options((Lost.EVENTS,), domains={"TSL", "NCCL"})
+    assert (first, second) == (("--nvtx-domain-exclude=TSL",), ("--trace=cuda",))
+    assert options((Lost.EVENTS,), domains={"NCCL"})[0] == ("--trace=cuda",)
+    assert options((Lost.KERNELS,), domains={"TSL"})[0] == ("--cuda-memory-usage=false",)
+    chosen = options((Lost.EVENTS,), "--nvtx-domain-include=default", domains={"TSL"})
+    assert chosen[0] == ("--trace=cuda",), "nsys refuses both options"
+
+
 def test_graph_nodes_are_given_up_only_for_graph_nodes():
     assert not any("--cuda-graph-trace=graph" in each for each in options((Lost.KERNELS,)))
     assert "--cuda-graph-trace=graph" in options((Lost.GRAPH_NODES,))[1]
