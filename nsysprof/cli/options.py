@@ -96,6 +96,9 @@ POLICY_HELP = "A policy.json of tune: the attention backends that were measured 
 Policy = Annotated[Path | None, typer.Option(help=POLICY_HELP)]
 
 # What is measured of a program that runs on two sides.
+KEEP_HELP = "Record part after part, and keep the last so many."
+MAX_RECORDING_HELP = "Stop recording when nsys has written this (million bytes). 0: no limit."
+KEEP_REPORT_HELP = "Keep nsys' own reports."
 STEP_PATTERN_HELP = (
     "A printed line that matches this regular expression ends a step; a group named s, ms, us or ns is its time."
 )

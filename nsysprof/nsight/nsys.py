@@ -155,12 +155,14 @@ def run_export(
     log: Path | None = None,
     timeout_s: float | None = None,
     say: Callable[[str], None] | None = None,
+    is_shielded: bool = False,
 ) -> tuple[Step, ToolFailedError | None]:
     """Export a .nsys-rep to an SQLite file; return the step, and the reason when it failed (None: it succeeded).
 
     log: a file that receives what nsys printed.
     timeout_s: how long to wait for nsys (s); None waits without limit.
     say: is told how far a long export is; there is no limit of time then.
+    is_shielded: whether Ctrl-C in a terminal reaches this process alone; without `say` only.
     """
     more = ["--include-blobs=true"] if _knows_blobs(nsys) else []
     argv = [str(nsys), "export", "--type=sqlite", "--force-overwrite=true", *more, f"--output={sqlite}", str(report)]
@@ -168,7 +170,10 @@ def run_export(
     code, failure = None, None
     try:
         title = f"export {report.name}"
-        done = run_tool(argv, timeout_s=timeout_s) if say is None else run_showing(argv, say, title)
+        if say is None:
+            done = run_tool(argv, timeout_s=timeout_s, is_shielded=is_shielded)
+        else:
+            done = run_showing(argv, say, title)
     except ToolFailedError as error:
         failure = error
     else:

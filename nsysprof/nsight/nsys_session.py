@@ -66,11 +66,14 @@ def start_recording(
 
 def stop_recording(nsys: Path, session: str, environment: Mapping[str, str]) -> None:
     """Stop the recording of a session, and return once nsys has written its report. Raises ToolFailedError."""
-    _run([str(nsys), "stop", f"--session={session}"], "stop the recording", environment, None)
+    argv = [str(nsys), "stop", f"--session={session}"]
+    _run(argv, "stop the recording", environment, None, is_shielded=True)
 
 
-def _run(argv: list[str], what: str, environment: Mapping[str, str], timeout_s: float | None) -> None:
-    done = run_tool(argv, timeout_s=timeout_s, environment=environment)
+def _run(
+    argv: list[str], what: str, environment: Mapping[str, str], timeout_s: float | None, *, is_shielded: bool = False
+) -> None:
+    done = run_tool(argv, timeout_s=timeout_s, environment=environment, is_shielded=is_shielded)
     if done.returncode != 0:
         lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
         said = lines[-1][:300] if lines else "nothing"

@@ -22,7 +22,11 @@ class Step:
 
 
 def run_tool(
-    argv: Sequence[str], *, timeout_s: float | None = None, environment: Mapping[str, str] | None = None
+    argv: Sequence[str],
+    *,
+    timeout_s: float | None = None,
+    environment: Mapping[str, str] | None = None,
+    is_shielded: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program without input and return what it printed. The locale is C, so that numbers have a decimal point.
 
@@ -30,6 +34,7 @@ def run_tool(
 
     timeout_s: how long to wait for its end (s); None waits without limit.
     environment: what the program finds in its environment; None for what this process has.
+    is_shielded: whether Ctrl-C in a terminal reaches this process alone.
     """
     try:
         return subprocess.run(
@@ -40,6 +45,7 @@ def run_tool(
             errors="replace",
             timeout=timeout_s,
             check=False,
+            process_group=0 if is_shielded else None,
             env={**(os.environ if environment is None else environment), "LC_ALL": "C"},
         )
     except subprocess.TimeoutExpired as error:

@@ -89,7 +89,7 @@ def _replays(tables: Tables) -> Found:
 
 
 def _processes(recorded: tuple[RecordedProcess, ...], watched: WatchedGpu) -> Found:
-    """Yield remarks about processes with a CUDA context of which the trace has nothing, or only a later program."""
+    """Yield remarks about processes with a CUDA context that are not in the trace, wholly or in part."""
     replaced = watched.replaced(recorded)
     gone = [each for each in watched.missing(recorded) if each not in replaced]
     if gone:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nsysprof.app.inputs.request_limits import MOST_KEPT_PARTS
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, ToolFailedError, UsageError
 from nsysprof.files.folder_kinds import CAPTURE
@@ -16,9 +17,11 @@ from nsysprof.files.result_folder import claim_folder
 
 if TYPE_CHECKING:
     from nsysprof.app.measuring.program_request import ProgramRequest
+    from nsysprof.app.measuring.record import RecordRequest
     from nsysprof.capture.live.held_program import HeldProgram
     from nsysprof.capture.user_program.program_plan import ProgramPlan
     from nsysprof.capture.user_program.streamed import Ended
+    from nsysprof.results.programs.recorded_part import RecordResult
 
 _SIGNALLED_S = 10  # the length (s) of a recording that a signal requested, unless --duration is given
 
@@ -65,24 +68,30 @@ def hold_program(request: ProgramRequest, progress: Progress = SILENT) -> HoldRe
     """Run the program under nsys until it ends, and record a part whenever `record` or SIGUSR1 requests it."""
     planned = plan_hold(request)
     with claim_folder(planned.folder, CAPTURE, force=False) as claimed:
-        ended = _run(planned, request, claimed.path, progress)
+        ended, lost = _run(planned, request, claimed.path, progress)
         claimed.commit()
     recordings = tuple(sorted(planned.folder.glob("recording-*"), key=lambda path: int(path.name.rpartition("-")[2])))
-    failure = _failure(ended, planned.folder)
+    failure = _failure(ended, planned.folder) or lost
     return HoldResult(planned.folder, ended.exit_code, ended.interrupted, recordings, failure)
 
 
-def _run(planned: PlannedHold, request: ProgramRequest, folder: Path, progress: Progress) -> Ended:
+def _run(
+    planned: PlannedHold, request: ProgramRequest, folder: Path, progress: Progress
+) -> tuple[Ended, NsysprofError | None]:
+    """Return how the program ended, and what went wrong with its parts where it is recorded part after part."""
     from nsysprof.capture.folder import prepare_folder
     from nsysprof.capture.live.run_held import run_held
     from nsysprof.capture.user_program.record_program import own_watchers
 
     prepare_folder(folder)
-    seconds = float(planned.plan.duration_s or _SIGNALLED_S)
-    recorder = _Recorder(seconds, progress)
+    recorder = _Recorder(planned.plan, request.keep, progress)
 
     def announce(held: HeldProgram) -> None:
         recorder.held = held
+        if request.keep:
+            progress.tell(f"the program runs and is recorded part after part; the last {request.keep} are kept")
+            recorder.begin()
+            return
         progress.tell(
             f"the program runs and is not recorded (process {held.program_pid}); record a part of it: nsysprof record "
             f"{planned.folder} --seconds 10, or kill -USR1 {os.getpid()}"
@@ -98,16 +107,22 @@ def _run(planned: PlannedHold, request: ProgramRequest, folder: Path, progress: 
         say=progress.tell,
     )
     recorder.join()
-    return ended
+    return ended, recorder.failure
 
 
 class _Recorder:
-    """Records a part in a thread when a signal requests it, so that the program's output is shown meanwhile."""
+    """Records parts in a thread, so that the program's output is shown meanwhile: when a signal requests it, or always.
 
-    def __init__(self, seconds: float, progress: Progress) -> None:
+    keep: how many parts to keep of those that follow each other; 0: record when a signal asks.
+    """
+
+    def __init__(self, plan: ProgramPlan, keep: int, progress: Progress) -> None:
         self.held: HeldProgram | None = None
-        self._seconds, self._progress = seconds, progress
+        # What went wrong with parts that follow each other.
+        self.failure: NsysprofError | None = None
+        self._plan, self._keep, self._progress = plan, keep, progress
         self._thread: threading.Thread | None = None
+        self._is_over = threading.Event()
 
     def begin(self) -> None:
         if self.held is None:
@@ -115,25 +130,55 @@ class _Recorder:
         elif self._thread is not None and self._thread.is_alive():
             self._progress.tell("a recording is running already: the signal was ignored")
         else:
-            self._thread = threading.Thread(target=self._record, args=(self.held,), name="recording")
+            target = self._record_all if self._keep else self._record
+            self._thread = threading.Thread(target=target, args=(self.held,), name="recording")
             self._thread.start()
 
     def join(self) -> None:
+        """Wait for a recording that goes on; the program has ended."""
+        self._is_over.set()
         if self._thread is not None:
             self._thread.join()
 
     def _record(self, held: HeldProgram) -> None:
-        from nsysprof.app.measuring.record import RecordRequest, record_held
+        from nsysprof.app.measuring.record import record_held
 
-        self._progress.tell(f"SIGUSR1: record {self._seconds:g} s")
+        seconds = self._plan.duration_s or _SIGNALLED_S
+        self._progress.tell(f"SIGUSR1: record {seconds} s")
         try:
-            result = record_held(held, RecordRequest(seconds=self._seconds, watch_s=0.0), SILENT)
+            result = record_held(held, self._request(held, float(seconds)), SILENT, is_held=self._is_held)
         except NsysprofError as error:
             self._progress.tell(f"nothing was recorded: {error.text} -> {error.next_step}")
             return
         if result.failure is not None:
             self._progress.tell(f"{result.failure.text} -> {result.failure.next_step}")
         self._progress.tell(f"recording in {result.folder}; next: nsysprof analyze {result.folder}")
+
+    def _record_all(self, held: HeldProgram) -> None:
+        from nsysprof.app.measuring.record_windows import record_windows
+
+        def show(result: RecordResult) -> None:
+            self._progress.tell(f"recorded {result.duration_ns / 1e9:.1f} s in {result.folder}")
+
+        request = self._request(held, float(self._plan.duration_s) or None)
+        try:
+            self.failure = record_windows(request, self._keep, show, SILENT, is_held=self._is_held)
+        except NsysprofError as error:
+            if self._is_held():  # otherwise the program ended between two parts
+                self.failure = error
+        if self.failure is not None and self._is_held():
+            self._progress.tell(f"recording has ended, the program goes on: {self.failure.text}")
+
+    def _request(self, held: HeldProgram, seconds: float | None) -> RecordRequest:
+        from nsysprof.app.measuring.record import RecordRequest
+
+        plan = self._plan
+        return RecordRequest(
+            Path(held.folder), seconds, watch_s=0.0, max_bytes=plan.max_bytes, keep_report=plan.keep_report
+        )
+
+    def _is_held(self) -> bool:
+        return not self._is_over.is_set()
 
 
 def _check(request: ProgramRequest) -> None:
@@ -144,6 +189,10 @@ def _check(request: ProgramRequest) -> None:
         "--delay": bool(request.delay_s),
         "--end-program": request.end_program,
         "--memory": request.memory,
+        "--stacks": request.stacks,
+        "--attention": request.attention,
+        "--power": request.power,
+        "--gpu-metrics": bool(request.gpu_metrics_hz),
         "--force": request.force,
         f"--profiler {request.profiler}": request.profiler in ("torch", "cupti"),
         "--optimizer-steps": bool(request.steps or request.skip_steps),
@@ -151,9 +200,15 @@ def _check(request: ProgramRequest) -> None:
     for option, given in wrong.items():
         if given:
             raise UsageError(
-                f"{option} does not work with --hold.",
+                f"{option} does not work with --hold and --keep.",
                 "Leave it out: the options of nsysprof record control what is recorded.",
             )
+    if not 0 <= request.keep <= MOST_KEPT_PARTS:
+        raise UsageError(f"--keep {request.keep} is out of range.", f"Give 1 to {MOST_KEPT_PARTS}.")
+    if request.keep and not request.duration_s and not request.max_bytes:
+        raise UsageError(
+            "--keep needs to know how long a part is.", "Give --duration 30 (seconds), or --max-recording 500 (MB)."
+        )
 
 
 def _failure(ended: Ended, folder: Path) -> NsysprofError | None:

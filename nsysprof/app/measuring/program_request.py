@@ -22,6 +22,7 @@ class ProgramRequest:
     power: whether the energy that the GPUs use is sampled.
     max_bytes: how much nsys may write while it records (bytes); 0: as much as fits.
     keep_report: whether nsys' own reports stay beside the traces.
+    keep: how many of the parts of a held program to keep, which is recorded part after part; 0: only on demand.
     profiler: "nsys", "torch", or "auto": nsys where it can run.
     skip_steps, steps: with torch's profiler, how many optimizer steps to skip, and how many to record.
     stdout_to_stderr: whether to send the program's standard output to standard error.
@@ -47,6 +48,7 @@ class ProgramRequest:
     power: bool = False
     max_bytes: int = 0
     keep_report: bool = True
+    keep: int = 0
     profiler: str = "auto"
     skip_steps: int = 0
     steps: int = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,6 +47,8 @@ class RecordRequest:
     step_pattern: a regular expression; each line of the program's output that matches is a step. A group named s, ms,
         us or ns holds the step's duration.
     watch_s: how long the steps are watched before and after the recording (s).
+    max_bytes: how much nsys may write while it records; 0: as much as fits.
+    keep_report: whether nsys' own report stays beside the trace.
     """
 
     folder: Path | None = None
@@ -53,19 +56,28 @@ class RecordRequest:
     steps: int | None = None
     step_pattern: str = ""
     watch_s: float = 5.0
+    max_bytes: int = 0
+    keep_report: bool = True
 
 
-def record(request: RecordRequest, progress: Progress = SILENT) -> RecordResult:
-    """Record a part of a held program into its folder, and compare its step times before, during and after."""
+def record(
+    request: RecordRequest, progress: Progress = SILENT, *, is_held: Callable[[], bool] | None = None
+) -> RecordResult:
+    """Record a part of a held program into its folder, and compare its step times before, during and after.
+
+    is_held: says whether the program still runs; None: as long as its holder does.
+    """
     from nsysprof.capture.live.held_program import find_held
 
     _check(request)
-    return record_held(find_held(request.folder), request, progress)
+    return record_held(find_held(request.folder), request, progress, is_held=is_held)
 
 
-def record_held(held: HeldProgram, request: RecordRequest, progress: Progress) -> RecordResult:
+def record_held(
+    held: HeldProgram, request: RecordRequest, progress: Progress, *, is_held: Callable[[], bool] | None = None
+) -> RecordResult:
     """Record a part of a held program, as `record` does, where the program is already known."""
-    from nsysprof.capture.folder import prepare_folder
+    from nsysprof.capture.folder import NSYS_REPORT, prepare_folder
     from nsysprof.capture.live.record_part import Until, record_part
     from nsysprof.files.folder_lock import hold_lock
 
@@ -85,14 +97,17 @@ def record_held(held: HeldProgram, request: RecordRequest, progress: Progress) -
                 part = record_part(
                     held,
                     claimed.path,
-                    Until(request.seconds, request.steps),
+                    Until(request.seconds, request.steps, request.max_bytes),
                     source=source,
                     watch_s=request.watch_s,
                     say=progress.say,
                     inspect=_inspect,
+                    is_held=is_held,
                 )
                 processes, notes, failure = _by_process(part)
                 notes += _keep_costs(part)
+                if part.trace is not None and not request.keep_report:
+                    (claimed.path / NSYS_REPORT).unlink(missing_ok=True)
                 claimed.commit()
     except OutputError as error:
         if "Another run" in error.text:
@@ -102,8 +117,13 @@ def record_held(held: HeldProgram, request: RecordRequest, progress: Progress) -
 
 
 def _check(request: RecordRequest) -> None:
-    if request.seconds is None and request.steps is None:
-        raise UsageError("How long to record was not given.", "Give --seconds 10, or --steps 50 with --step-pattern.")
+    if request.seconds is None and request.steps is None and not request.max_bytes:
+        raise UsageError(
+            "How long to record was not given.",
+            "Give --seconds 10, --steps 50 with --step-pattern, or --max-recording 500.",
+        )
+    if request.max_bytes < 0:
+        raise UsageError("--max-recording is below zero.", "Give million bytes, or 0 for no limit.")
     if request.seconds is not None and not 0 < request.seconds <= LONGEST_RECORDING_S:
         raise UsageError(f"--seconds {request.seconds:g} is out of range.", "Give more than 0, up to a day.")
     if request.steps is not None and request.steps < 1:
@@ -257,7 +277,12 @@ def _result(
     notes: list[Note],
     failure: NsysprofError | None,
 ) -> RecordResult:
+    from nsysprof.capture.self_check.size_watch import StopReason
+    from nsysprof.capture.user_program.record_program import disk_full_error
+
     failure = part.failure or failure
+    if failure is None and part.stopped is StopReason.DISK:
+        failure = disk_full_error()
     if failure is None and part.losses:
         failure = DataLossError(part.losses[0].note.text, part.losses[0].note.next_step)
     if failure is None and part.is_interrupted:

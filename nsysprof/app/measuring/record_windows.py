@@ -17,12 +17,18 @@ from nsysprof.results.programs.recorded_part import RecordResult
 
 
 def record_windows(
-    request: RecordRequest, keep: int, show: Callable[[RecordResult], None], progress: Progress = SILENT
+    request: RecordRequest,
+    keep: int,
+    show: Callable[[RecordResult], None],
+    progress: Progress = SILENT,
+    *,
+    is_held: Callable[[], bool] | None = None,
 ) -> NsysprofError | None:
     """Record until the program or the user (Ctrl-C) ends it, and return what went wrong, or None.
 
     keep: how many of the parts are kept; older parts of this call are deleted.
     show: called with each part once it is recorded.
+    is_held: says whether the program still runs; None: as long as its holder does.
     """
     if not 1 <= keep <= MOST_KEPT_PARTS:
         raise UsageError(f"--keep {keep} is out of range.", f"Give 1 to {MOST_KEPT_PARTS}.")
@@ -33,7 +39,7 @@ def record_windows(
     lost: NsysprofError | None = None
     while True:
         try:
-            result = record(request, progress)
+            result = record(request, progress, is_held=is_held)
         except KeyboardInterrupt:  # between two parts
             return lost
         kept.append(result.folder)

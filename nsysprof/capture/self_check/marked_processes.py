@@ -10,10 +10,13 @@ PROC = Path("/proc")
 
 
 class MarkedProcesses:
-    """The processes that have `environment` in theirs. A process that clears its environment is not found."""
+    """The processes that have `environment` in theirs. A process that clears its environment is not found.
 
-    def __init__(self, variable: str, proc: Path = PROC) -> None:
-        self._mark = f"{variable}={secrets.token_hex(8)}"
+    value: what the variable is set to; empty for a value that no other processes have.
+    """
+
+    def __init__(self, variable: str, proc: Path = PROC, *, value: str = "") -> None:
+        self._mark = f"{variable}={value or secrets.token_hex(8)}"
         self._proc = proc
         self._mine: dict[str, bool] = {}
 

@@ -32,16 +32,21 @@ class SizeWatch:
 
     limit_bytes: how much nsys may write while it records; 0: as much as fits.
     folder: where the report will lie.
+    processes: those whose files count; None for those that are started with `environment`.
     """
 
-    def __init__(self, limit_bytes: int, folder: Path, *, proc: Path = PROC) -> None:
+    def __init__(
+        self, limit_bytes: int, folder: Path, *, processes: MarkedProcesses | None = None, proc: Path = PROC
+    ) -> None:
         self._limit_bytes = limit_bytes
         self._places = tuple({_device(place): place for place in (folder, Path(tempfile.gettempdir()))}.values())
-        self._processes = MarkedProcesses(MARK, proc)
+        self._processes = processes or MarkedProcesses(MARK, proc)
         # A disk that is nearly full from the start is not a reason to record nothing.
         self._reserves = tuple(min(_RESERVE_BYTES, _free(place) // 2) for place in self._places)
         self.stopped: StopReason | None = None
         self.bytes = 0
+        # What each file held of an earlier recording of the same processes (bytes).
+        self._before: dict[tuple[int, int], int] = {}
 
     @property
     def environment(self) -> dict[str, str]:
@@ -76,6 +81,10 @@ class SizeWatch:
             over.set()
             thread.join()
 
+    def begin(self) -> None:
+        """Leave out what has been written until now."""
+        self._before = self._files() if self._limit_bytes else {}
+
     def look(self) -> None:
         """Measure once."""
         if self._limit_bytes:
@@ -86,7 +95,14 @@ class SizeWatch:
             self.stopped = StopReason.DISK
 
     def _written(self) -> int:
-        """Return how much the files of the recording take on the disk, each counted once."""
+        """Return how much this recording's part of the files takes on the disk."""
+        found = self._files()
+        # nsys empties some files and writes them anew.
+        self._before = {file: min(before, found.get(file, 0)) for file, before in self._before.items()}
+        return sum(found.values()) - sum(self._before.values())
+
+    def _files(self) -> dict[tuple[int, int], int]:
+        """Return how much each file of the recording takes on the disk, by device and number."""
         found: dict[tuple[int, int], int] = {}
         for process in self._processes.look():
             with contextlib.suppress(OSError):
@@ -95,7 +111,7 @@ class SizeWatch:
                         if _is_of_recording(str(link.readlink())):
                             status = link.stat()
                             found[status.st_dev, status.st_ino] = status.st_blocks * _BLOCK_BYTES
-        return sum(found.values())
+        return found
 
 
 def _has_not_ended(process: Path) -> bool:

@@ -27,6 +27,7 @@ EXAMPLES = (
     "nsysprof capture --per-rank -- torchrun --nproc-per-node 8 train.py",
     "nsysprof capture --profiler torch --skip-steps 5 --optimizer-steps 20 -- python train.py",
     "nsysprof capture --hold --out server -- python serve.py    # then: nsysprof record --seconds 10",
+    "nsysprof capture --keep 10 --duration 30 -- python serve.py    # always the last ten parts of 30 s",
 )
 _FOR_BOTH = (
     "program",
@@ -58,6 +59,7 @@ _FOR_PROGRAMS = (
     "max_recording",
     "keep_report",
     "hold",
+    "keep",
     "skip_steps",
     "optimizer_steps",
 )
@@ -107,6 +109,7 @@ def capture(
     max_recording: given.MaxRecording = 0.0,
     keep_report: given.KeepReport = True,
     hold: given.Hold = False,
+    keep: given.Keep = None,
     skip_steps: given.SkipSteps = 0,
     optimizer_steps: given.OptimizerSteps = 0,
     nsys: options.Nsys = None,
@@ -122,7 +125,6 @@ def capture(
     With a PROGRAM: record it under nsys instead, in one trace or one a rank, and keep its output and exit status.
     """
     options.check_program_options(context, _FOR_BOTH, _FOR_PROGRAMS, is_program=bool(program))
-    metrics_hz = gpu_metrics_frequency if gpu_metrics else 0
     if program:
         from nsysprof.app.measuring.program_request import ProgramRequest
 
@@ -135,7 +137,7 @@ def capture(
             delay_s=delay,
             duration_s=duration,
             end_program=end_program,
-            gpu_metrics_hz=metrics_hz,
+            gpu_metrics_hz=gpu_metrics_frequency if gpu_metrics else 0,
             memory=memory,
             stacks=stacks,
             attention=attention,
@@ -146,6 +148,7 @@ def capture(
             power=power,
             max_bytes=int(max_recording * 1e6),
             keep_report=keep_report,
+            keep=keep or 0,
             profiler=profiler,
             skip_steps=skip_steps,
             steps=optimizer_steps,
@@ -154,7 +157,7 @@ def capture(
             out=out,
             force=force,
         )
-        _capture_program(program_request, hold=hold, dry_run=dry_run, as_json=as_json)
+        _capture_program(program_request, hold=hold or keep is not None, dry_run=dry_run, as_json=as_json)
         return
     from nsysprof.app.measuring import capture as use_case
 
@@ -168,7 +171,7 @@ def capture(
         traced_calls=traced_calls,
         case_timeout_s=case_timeout,
         check=check,
-        gpu_metrics_hz=metrics_hz,
+        gpu_metrics_hz=gpu_metrics_frequency if gpu_metrics else 0,
         metrics=options.parse_names(metrics),
         sections=options.parse_names(section),
         replay=replay,

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from nsysprof.app.inputs.request_limits import MOST_KEPT_PARTS
 from nsysprof.cli import options
 
 _COUNTERS, _PROGRAM = "Hardware counters", "A program instead of the grid"
@@ -91,6 +92,10 @@ Hold = Annotated[
     bool,
     typer.Option("--hold", help="Record nothing until `nsysprof record` asks.", rich_help_panel=_PROGRAM),
 ]
+Keep = Annotated[
+    int | None,
+    typer.Option(min=1, max=MOST_KEPT_PARTS, help=options.KEEP_HELP, rich_help_panel=_PROGRAM, show_default=False),
+]
 NsysOption = Annotated[
     list[str] | None,
     typer.Option(help="For nsys profile, e.g. --nsys-option=--sample=process-tree.", rich_help_panel=_PROGRAM),
@@ -126,10 +131,10 @@ MaxRecording = Annotated[
     float,
     typer.Option(
         min=0,
-        help="Stop recording when nsys has written this (million bytes). 0: no limit.",
+        help=options.MAX_RECORDING_HELP,
         rich_help_panel=_PROGRAM,
     ),
 ]
 KeepReport = Annotated[
-    bool, typer.Option("--keep-report/--no-keep-report", help="Keep nsys' own reports.", rich_help_panel=_PROGRAM)
+    bool, typer.Option("--keep-report/--no-keep-report", help=options.KEEP_REPORT_HELP, rich_help_panel=_PROGRAM)
 ]

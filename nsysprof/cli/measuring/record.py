@@ -18,6 +18,7 @@ EXAMPLES = (
     "nsysprof record --seconds 10    # of the only program that `capture --hold` runs",
     "nsysprof record traces/server --steps 50 --step-pattern 'Decode batch'    # lines that the program prints",
     "nsysprof record --seconds 30 --keep 10    # again and again until Ctrl-C; the last ten parts are kept",
+    "nsysprof record --max-recording 500 --keep 4 --no-keep-report    # parts of 500 million bytes",
 )
 
 Folder = Annotated[
@@ -40,10 +41,12 @@ Keep = Annotated[
     typer.Option(
         min=1,
         max=MOST_KEPT_PARTS,
-        help="Record part after part until Ctrl-C, and keep the last so many.",
+        help=options.KEEP_HELP,
         show_default=False,
     ),
 ]
+MaxRecording = Annotated[float, typer.Option(min=0, help=options.MAX_RECORDING_HELP)]
+KeepReport = Annotated[bool, typer.Option("--keep-report/--no-keep-report", help=options.KEEP_REPORT_HELP)]
 
 
 def record(
@@ -53,6 +56,8 @@ def record(
     step_pattern: StepPattern = "",
     watch: Watch = 5.0,
     keep: Keep = None,
+    max_recording: MaxRecording = 0.0,
+    keep_report: KeepReport = True,
     as_json: options.Json = False,
 ) -> None:
     """Record a part of a running program that was started with `nsysprof capture --hold -- PROGRAM`.
@@ -64,7 +69,9 @@ def record(
     from nsysprof.cli.terminal.progress import show_progress
     from nsysprof.cli.terminal.standard_streams import mark_saved
 
-    request = use_case.RecordRequest(folder, seconds, steps, step_pattern, watch)
+    request = use_case.RecordRequest(
+        folder, seconds, steps, step_pattern, watch, max_bytes=int(max_recording * 1e6), keep_report=keep_report
+    )
     progress = show_progress(quiet=as_json)
     if keep is not None:
         failure = record_windows(request, keep, lambda result: _show(result, as_json=as_json), progress)

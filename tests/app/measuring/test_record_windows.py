@@ -15,7 +15,7 @@ def windows(tmp_path, monkeypatch):
     def run(failures, keep):
         asked, shown = [], []
 
-        def record(request, _progress):
+        def record(request, _progress, *, is_held):
             asked.append(request.watch_s)
             folder = tmp_path / f"recording-{len(asked)}"
             folder.mkdir()

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from nsysprof.capture.self_check import size_watch
+from nsysprof.capture.self_check.marked_processes import MarkedProcesses
 from nsysprof.capture.self_check.size_watch import SizeWatch, StopReason
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
@@ -49,6 +50,22 @@ def test_only_what_nsys_writes_in_this_recording_counts(writer, tmp_path):
     watch.look()
     assert 8 << 20 <= watch.bytes < 9 << 20
     assert watch.stopped is StopReason.SIZE
+
+
+def test_what_an_earlier_recording_of_the_same_program_wrote_does_not_count(writer, tmp_path):
+    first = SizeWatch(6 << 20, tmp_path)
+    writer(first, "nsight_systems/quadd_session_12/files")
+    ((name, value),) = first.environment.items()
+    second = SizeWatch(6 << 20, tmp_path, processes=MarkedProcesses(name, value=value))
+    second.begin()
+    second.look()
+    assert (second.bytes, second.stopped) == (0, None)
+    for name in ("storage.dat", "other.dat"):
+        os.truncate(tmp_path / "nsight_systems/quadd_session_12/files" / name, 0)  # as nsys does between recordings
+    second.look()
+    writer(second, "nsight_systems/quadd_session_12/more")
+    second.look()
+    assert second.stopped is StopReason.SIZE
 
 
 def test_a_recording_is_stopped_once_and_at_once(writer, tmp_path, monkeypatch):

@@ -41,6 +41,13 @@ if kind == "tree":
         while not ended:
             work("forked")
         os._exit(0)
+if kind == "fast":
+    print("begun", flush=True)
+    while not ended:
+        domain.push_range(domain.get_event_attributes(message="fast"))
+        domain.pop_range()
+        time.sleep(0.0001)
+    sys.exit(code)
 if kind == "asks":
     time.sleep(1)
     os.kill(int(os.environ["NSYSPROF_HOLD_PID"]), signal.SIGUSR1)
@@ -129,7 +136,7 @@ def test_parts_of_a_program_that_runs_on(hold, tmp_path):
     for name, (process, count) in by_name.items():
         assert ranges(held.folder / "recording-1" / seen[process]["trace"]) == [(name, process, count)]
 
-    second = record(held, tmp_path, "--seconds", "0.5", "--watch", "0")
+    second = record(held, tmp_path, "--seconds", "0.5", "--watch", "0", "--no-keep-report")
     assert second.returncode == 0, second.stderr
     assert "latency changed is unknown" in second.stdout
     assert "nsysprof analyze" in second.stdout
@@ -138,6 +145,8 @@ def test_parts_of_a_program_that_runs_on(hold, tmp_path):
     assert "as it takes unrecorded" in (tmp_path / "a" / "report.md").read_text()
     assert (tmp_path / "a" / "recording_cost.csv").read_text().splitlines()[1].startswith("(all steps),")
     assert not (held.folder / "recording-2" / "recording_cost.json").exists(), "nothing told its steps"
+    assert (held.folder / "recording-1" / "nsys.nsys-rep").exists()
+    assert not (held.folder / "recording-2" / "nsys.nsys-rep").exists()
 
     fails(record(held, tmp_path, "--steps", "3"), 2, "that is unknown")
     out, err = held.end()
@@ -164,6 +173,43 @@ def test_the_last_parts_of_a_program_are_kept_until_it_ends(hold, tmp_path):
     assert len(left) <= 3
     for name in left[:2]:
         assert ranges(held.folder / name / "nsys.sqlite")
+
+
+@pytest.mark.slow
+def test_parts_of_a_size_follow_each_other_and_the_last_are_kept(hold, tmp_path):
+    held = hold("fast", 3, "--keep", "2", "--max-recording", "2", "--no-keep-report")
+    deadline = time.monotonic() + 100
+    while not (held.folder / "recording-4").exists() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    _, err = held.end()
+    assert held.process.returncode == 3, err
+    left = sorted(int(path.name[10:]) for path in held.folder.glob("recording-*"))
+    assert len(left) == 2
+    assert left[0] >= 3
+    folder = held.folder / f"recording-{left[0]}"  # the program may end before the last one holds anything
+    ((name, _, count),) = ranges(folder / "nsys.sqlite")
+    assert name == "fast"
+    assert count > 500
+    assert not list(held.folder.glob("recording-*/*.nsys-rep"))
+    assert err.count("recorded ") >= 3
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_the_recording_is_written_loses_nothing(hold, tmp_path):
+    held = hold()
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    argv = [sys.executable, "-m", "nsysprof", "record", held.folder, "--seconds", "0.5", "--watch", "0"]
+    with subprocess.Popen(
+        argv, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+        start_new_session=True,
+    ) as process:  # fmt: skip
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.glob("held/recording-1/*.nsys-rep")) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to nsys too
+        _, err = process.communicate(timeout=60)
+    fails(subprocess.CompletedProcess([], process.returncode, "", err), 130, "what was recorded is kept")
+    assert ranges(held.folder / "recording-1" / "nsys.sqlite")
 
 
 @pytest.mark.slow
@@ -207,6 +253,8 @@ def test_a_program_that_replaces_itself_and_ends_while_it_is_recorded(hold, tmp_
 def test_options_that_make_no_sense(nsys, tmp_path):
     env = {**os.environ, "NSYSPROF_NSYS": str(nsys), "TMPDIR": str(tmp_path)}
     fails(run("capture", "--hold", "--delay", "3", "--", "true", cwd=tmp_path, env=env), 2, "--delay")
+    fails(run("capture", "--hold", "--stacks", "--", "true", cwd=tmp_path, env=env), 2, "--stacks does not work with")
+    fails(run("capture", "--keep", "3", "--", "true", cwd=tmp_path, env=env), 2, "how long a part is")
     fails(run("record", cwd=tmp_path, env=env), 2, "How long")
     fails(run("record", "--seconds", "1", cwd=tmp_path, env=env), 2, "No program is held")
     fails(run("record", "--seconds", "0", cwd=tmp_path, env=env), 2, "'--seconds'")
