@@ -185,7 +185,7 @@ ENERGY = TableFile("analysis", "energy.csv", "One row per range and GPU, of a ca
     integer("covered_ns", "ns", "The time from the first to the last work of each instance, each moment once."),
     number("energy_j", "J", "What the whole board used in that time, by its own counter.", nullable=True),
     number("error_j", "J", "Bound on the distance of the truth from `energy_j`, if the counter is right: between two "
-           "changes of the counter only the sum is known.", nullable=True),
+           "changes of the counter only the sum is known, and it may be 40 ms late.", nullable=True),
     number("mean_w", "W", "`energy_j` by `covered_ns`.", nullable=True),
     integer("period_ns", "ns", "How often the counter changed."),
     text("reason", "Why the energy is unknown; empty where it is known."),

@@ -5,16 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof.analysis.traffic.energy import by_device, energy_in_groups
+from nsysprof.analysis.traffic.energy import LAG_NS, by_device, energy_in_groups
 from nsysprof.results.power_samples import GpuEnergy
 from nsysprof.trace.schema import DeviceRow
 
 MS = 1_000_000
 
 
-def counter(power_w, period_ms=100):
-    """Return a counter of a board with this power in each millisecond, that changes once a period."""
-    energy = np.concatenate([[0], np.cumsum(power_w)])  # mJ: W times ms
+def counter(power_w, period_ms=100, lag_ms=0):
+    """Return a counter of a board with this power in each millisecond, that changes once a period, maybe late."""
+    energy = np.concatenate([[0], np.cumsum([100] * lag_ms + list(power_w))])  # mJ: W times ms
     at = np.arange(0, len(energy), period_ms)
     return GpuEnergy("GPU-1", 0, at * MS, energy[at].astype(np.int64))
 
@@ -25,10 +25,13 @@ def measure(samples, *spans):
     return found.energy_j[0], found.error_j[0], found.covered_ns[0]
 
 
-def test_whole_periods_are_exact():
-    power = [100] * 500 + [700] * 500
-    assert measure(counter(power), (0, 500)) == (pytest.approx(50), pytest.approx(0), 500 * MS)
-    assert measure(counter(power), (500, 700), (700, 1000)) == (pytest.approx(350), pytest.approx(0), 500 * MS)
+def test_whole_periods_are_exact_but_for_the_lag_of_the_counter():
+    assert measure(counter([100] * 1000), (0, 500)) == (pytest.approx(50), pytest.approx(0), 500 * MS)
+    power, late = [100] * 500 + [700] * 500, LAG_NS / 1e9 * 600
+    assert measure(counter(power), (0, 500)) == (pytest.approx(50), pytest.approx(late), 500 * MS)
+    assert measure(counter(power), (500, 700), (700, 900)) == (pytest.approx(280), pytest.approx(late), 400 * MS)
+    # What the counter says after the end of the samples is between the least and the most.
+    assert measure(counter(power), (600, 1000))[:2] == (pytest.approx(280), pytest.approx(late))
 
 
 def test_times_that_several_intervals_cover_count_once():
@@ -39,7 +42,7 @@ def test_a_part_of_a_period_has_an_error():
     energy, error, _ = measure(counter([100] * 500 + [700] * 500), (460, 540))
     assert energy == pytest.approx(4 + 28)
     # A period whose mean is the least power seen cannot have had less anywhere, so neither can it have had more.
-    assert error == pytest.approx(0)
+    assert error == pytest.approx(LAG_NS / 1e9 * 600)
     mixed = counter([100] * 450 + [700] * 550)
     energy, error, _ = measure(mixed, (400, 450))
     assert energy == pytest.approx(20)
@@ -51,7 +54,7 @@ def test_the_bound_holds_for_any_power_between_the_least_and_the_most_that_perio
     level = st.sampled_from([100, 700])
     blocks = [100] * 2 + data.draw(st.lists(level, min_size=4, max_size=40)) + [700] * 2
     power = np.repeat([100] * 4 + blocks + [700] * 4, 50)
-    samples = counter(power)
+    samples = counter(power, lag_ms=data.draw(st.integers(0, LAG_NS // MS)))
     edges = sorted(data.draw(st.lists(st.integers(0, (len(power) // 100) * 100), min_size=4, max_size=4)))
     energy, error, covered = measure(samples, edges[:2], edges[2:])
     within = np.zeros(len(power), dtype=bool)
