@@ -63,10 +63,7 @@ def _names() -> list[str]:
 
 
 def _attention(name: str, data: dict[str, Any]) -> tuple[str, ...]:
-    # Kernels without a shape beside those with one: the version that measured took cuDNN's convolutions for attention.
-    shaped = [use for use in data["uses"] if use["shape"] is not None] or data["uses"]
-    known = [use["share_pct"] for use in shaped if use["share_pct"] is not None]
-    share = sum(known) if known else None
+    share = data["attention_share_pct"]
     ran = sorted({use["backend_ran"] for use in data["uses"] if use["backend_ran"]})
     link = f"[{name}]({name}/report.md)"
     return PROGRAMS[name], "–" if share is None else f"{share:.1f}", ", ".join(ran) or "–", _next(name), link
@@ -98,6 +95,10 @@ def _searched(name: str) -> int:
 
 def _attempts(name: str, data: dict[str, Any]) -> list[tuple[str, ...]]:
     if not data["attempts"]:
+        undecided = sum(each["why"] == "inconclusive" for each in data["tuned"])
+        if undecided:
+            shapes = f"{undecided} of {len(data['tuned'])} shapes"
+            return [(name, f"nothing: no other backend was shown to be faster, {shapes} are undecided", *["–"] * 5)]
         return [(name, "nothing: no other backend is faster", "0", "–", "–", "–", "–")]
     return [_attempt(name, attempt) for attempt in data["attempts"]]
 
