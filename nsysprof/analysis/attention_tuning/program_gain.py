@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from nsysprof.attention.policy_file import AUTO
@@ -23,6 +24,7 @@ def compute_gain(
     choices: Mapping[Shape, str],
     table: pd.DataFrame,
     undecided: int = 0,
+    failed: Mapping[Shape, str] = MappingProxyType({}),
 ) -> ProgramGain:
     """Return the expected saving.
 
@@ -62,8 +64,15 @@ def compute_gain(
         saved_pct=pct,
         faster_shapes=faster,
         shapes=len(chosen.chosen),
-        text=_say(faster, len(chosen.chosen), undecided, figures, per, pct, captured.share_pct),
-        refused=tuple(f"{each.calls:,} calls are not tuned: {each.reason}." for each in chosen.refused),
+        text=_say(faster, len(chosen.chosen) - len(failed), undecided, figures, per, pct, captured.share_pct),
+        refused=(
+            *(f"{each.calls:,} calls are not tuned: {each.reason}." for each in chosen.refused),
+            *(
+                f"{use.calls:,} calls are left to torch: {failed[use.shape]}"
+                for use in chosen.chosen
+                if use.shape in failed
+            ),
+        ),
         ratios=tuple(found),
     )
 
@@ -98,7 +107,7 @@ def _say(
 ) -> str:
     has = "" if share is None else f" Attention takes {share:.1f} % of the time of all kernels."
     if not shapes:
-        return f"None of the program's attention can be tuned.{has}"
+        return f"None of the program's attention could be measured.{has}"
     if not faster and undecided:
         return f"No backend was shown to be faster; {undecided} of {shapes} shapes need a longer --budget.{has}"
     if not faster:

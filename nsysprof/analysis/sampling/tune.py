@@ -20,6 +20,8 @@ from nsysprof.results.block import OK, Block
 LEAST_AGAIN = 2
 WINNER, TIE, OPEN, ALONE, UNKNOWN = "winner", "tie", "inconclusive", "alone", "unknown"
 AUTO = "auto"
+# The status of a case that the search did not come to.
+NOT_RUN = "not_run"
 
 
 def cells_to_measure(cells: Sequence[Case], blocks: Sequence[Block], most: int) -> list[int]:
@@ -147,6 +149,25 @@ def _winner(ranked: pd.DataFrame) -> dict[str, Any]:
         "margin": behind.iloc[0]["median_ns"] / best["median_ns"] if len(behind) else None,
         "over_auto": auto.iloc[0]["median_ns"] / best["median_ns"] if len(auto) else None,
     }
+
+
+def failed_shapes(table: pd.DataFrame) -> dict[Shape, str]:
+    """Return the shapes for which every backend failed, each with the reason: the one that torch's own choice gave.
+
+    Without torch's own choice among the backends, it is the reason of the first one.
+
+    table: of summarize_bench, a row a cell.
+    """
+    groups: dict[Shape, list[dict[Any, Any]]] = {}
+    for row in table.to_dict("records"):
+        groups.setdefault(shape_of_row(row), []).append(row)
+    found = {}
+    for shape, rows in groups.items():
+        if all(pd.isna(row["rank"]) and row["status"] not in (OK, NOT_RUN) for row in rows):
+            first = next((row for row in rows if row["backend"] == AUTO), rows[0])
+            words, reason = str(first["status"]).replace("_", " "), str(first["reason"] or "")
+            found[shape] = f"{words}: {reason}" if reason else words
+    return found
 
 
 def _outcome(rest: pd.DataFrame, same: pd.DataFrame) -> str:

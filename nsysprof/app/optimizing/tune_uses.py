@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from nsysprof.app.progress import Progress
@@ -50,6 +51,8 @@ def tune_uses(
     """
     if budget_s < _LEAST_S:
         return TunedProgram(uses=_untuned(uses, {}), remarks=("No time was left for tuning: give a larger --budget.",))
+    from nsysprof.analysis.sampling.tune import failed_shapes
+
     search = folder / "search"
     request = TuneRequest(
         source=source, budget_s=budget_s, warmup_seconds=0.2, out=search, force=True, figures=False,
@@ -67,15 +70,16 @@ def tune_uses(
     if isinstance(result.failure, InterruptedCaptureError):
         raise result.failure
     path, gain = result.tuning.policy, result.tuning.program
+    failed = {shape.key_without_layout(): why for shape, why in failed_shapes(result.results.table).items()}
     if path is None:
         said = "Nothing could be measured." if result.failure is None else result.failure.text
-        return TunedProgram(uses=_untuned(uses, {}), remarks=(said,))
+        return TunedProgram(uses=_untuned(uses, {}, failed), remarks=(said,))
     policy = read_policy(path)
     rules = {rule.key_without_layout(): rule for rule in policy.rules}
     remarks = (*_remarks(gain), *([result.told] if result.told else []))
     return TunedProgram(
         tuple(_told(uses, rules)),
-        _untuned(uses, rules),
+        _untuned(uses, rules, failed),
         _write(policy, folder),
         None if gain is None else gain.saved_pct,
         () if gain is None else gain.ratios,
@@ -83,13 +87,19 @@ def tune_uses(
     )
 
 
-def _untuned(uses: Sequence[AttentionUse], rules: dict[Shape, PolicyRule]) -> tuple[AttentionUse, ...]:
-    """Return the uses, with a reason for each use that has no rule."""
-    return tuple(
-        use if use.not_tuned or (use.shape is not None and use.shape.key_without_layout() in rules) else
-        replace(use, not_tuned="it was not tuned")
-        for use in uses
-    )  # fmt: skip
+def _untuned(
+    uses: Sequence[AttentionUse], rules: Mapping[Shape, PolicyRule], failed: Mapping[Shape, str] = MappingProxyType({})
+) -> tuple[AttentionUse, ...]:
+    """Return the uses, with a reason for each one that has no rule. failed: why nothing could be measured."""
+    found = []
+    for use in uses:
+        key = None if use.shape is None else use.shape.key_without_layout()
+        if use.not_tuned or (key is not None and key in rules):
+            found.append(use)
+        else:
+            why = failed.get(key) if key is not None else None
+            found.append(replace(use, not_tuned=why or "it was not tuned"))
+    return tuple(found)
 
 
 def _told(uses: Sequence[AttentionUse], rules: dict[Shape, PolicyRule]) -> list[TunedUse]:

@@ -49,7 +49,7 @@ def write_tuning(
     """
     from nsysprof.analysis.attention_tuning.program_gain import compute_gain
     from nsysprof.analysis.sampling.successive_halving import METHOD
-    from nsysprof.analysis.sampling.tune import OPEN, UNKNOWN, choose_backends, find_winners, insights
+    from nsysprof.analysis.sampling.tune import OPEN, UNKNOWN, choose_backends, failed_shapes, find_winners, insights
     from nsysprof.app.tuning.find_policy import write_choices
     from nsysprof.app.tuning.from_program import fill_groups, settle_own_choices
     from nsysprof.files.output import write_whole
@@ -65,9 +65,11 @@ def write_tuning(
     gain = None
     if shapes is not None:
         choices = settle_own_choices(shapes.captured, choices, winners)
-        undecided = sum(choice.why == OPEN for choice in choices) + int((winners["verdict"] == UNKNOWN).sum())
+        failed = failed_shapes(results.table)
+        undecided = sum(choice.why == OPEN for choice in choices)
+        undecided += int((winners["verdict"] == UNKNOWN).sum()) - len(failed)
         backends = {choice.shape: choice.backend for choice in choices}
-        gain = compute_gain(shapes.captured, shapes.chosen, backends, results.table, undecided)
+        gain = compute_gain(shapes.captured, shapes.chosen, backends, results.table, undecided, failed)
         choices = fill_groups(shapes, choices)
         lines = [gain.text, *lines, *gain.refused]
     pictures = _draw(winners, folder) if figures else []

@@ -49,6 +49,9 @@ def test_nothing_is_gained_or_nothing_is_known():
     shapes = program({"kernel_total_ns": None, "share_pct": None})
     gain = compute_gain(shapes.captured, shapes.chosen, {shape: "auto"}, table, undecided=1)
     assert gain.text.startswith("No backend was shown to be faster; 1 of 1 shapes need a longer --budget.")
+    gain = compute_gain(shapes.captured, shapes.chosen, {}, table, 0, {shape: "out of memory: 20 GiB"})
+    assert gain.text == "None of the program's attention could be measured."
+    assert gain.refused == ("10 calls are left to torch: out of memory: 20 GiB",)
     gain = compute_gain(shapes.captured, shapes.chosen, {shape: "flash"}, table)
     assert (gain.saved_ns, gain.saved_pct, gain.faster_shapes) == (None, None, 1)
     assert "unknown, because the capture has no kernels" in gain.text

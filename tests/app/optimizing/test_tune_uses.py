@@ -2,11 +2,13 @@
 
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
 from nsysprof.app.optimizing import tune_uses as module
 from nsysprof.app.optimizing.tune_uses import tune_uses
 from nsysprof.app.progress import SILENT
+from nsysprof.attention.case import make_case, row_of_case
 from nsysprof.attention.policy_file import PolicyFile, PolicyRule, read_policy, write_policy
 from nsysprof.attention.shape import Shape
 from nsysprof.errors import InterruptedCaptureError, UsageError
@@ -23,14 +25,16 @@ def use(seq, **fields):
 def search(monkeypatch, tmp_path):
     """Return a function that makes the search answer with these rules, or raise what is given, and runs it."""
 
-    def run(uses, rules=(), error=None, budget_s=100.0):
+    def run(uses, rules=(), error=None, budget_s=100.0, cells=()):
         def tune(request, _progress):
             if error is not None:
                 raise error
             request.out.mkdir(exist_ok=True)
             path = request.out / "policy.json"
             write_policy(path, PolicyFile(tuple(rules), "cuda", "GPU", "2.11", "9.1"))
-            return SimpleNamespace(failure=None, told="", tuning=SimpleNamespace(policy=path, program=GAIN))
+            table = pd.DataFrame([{**row_of_case(case), "rank": None, **answer} for case, answer in cells])
+            tuning = SimpleNamespace(policy=path if rules else None, program=GAIN)
+            return SimpleNamespace(failure=None, told="", tuning=tuning, results=SimpleNamespace(table=table))
 
         monkeypatch.setattr(module, "tune", tune)
         return tune_uses(uses, tmp_path, tmp_path, budget_s, SILENT, resume=False)
@@ -66,6 +70,17 @@ def test_a_mask_counts_by_its_kind_and_the_order_in_memory_does_not(search):
     )
     assert [each.backend for each in found.tuned] == ["cudnn"]
     assert search([use(64, mask="bool:b11k")], [rule("cudnn", 64)]).tuned == ()
+
+
+def test_a_shape_that_no_backend_could_run_says_why(search):
+    starved = {"status": "out_of_memory", "reason": "Tried to allocate 20 GiB"}
+    cells = [(make_case(backend, use(512).shape), starved) for backend in ("math", "auto")]
+    found = search([use(64), use(512)], [rule("flash", 64)], cells=cells)
+    assert [each.not_tuned for each in found.uses] == ["", "out of memory: Tried to allocate 20 GiB"]
+    found = search([use(512)], cells=cells)
+    assert [each.not_tuned for each in found.uses] == ["out of memory: Tried to allocate 20 GiB"]
+    open_cells = [cells[0], (cells[1][0], {"status": "not_run", "reason": ""})]
+    assert search([use(512)], cells=open_cells).uses[0].not_tuned == "it was not tuned"
 
 
 def test_a_tuning_that_is_impossible_is_a_remark(search):

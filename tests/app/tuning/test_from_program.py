@@ -5,8 +5,9 @@ import json
 import pandas as pd
 import pytest
 
-from nsysprof.app.tune import TuneRequest, plan_tuning
+from nsysprof.app.tune import TuneRequest, plan_tuning, tune
 from nsysprof.app.tuning.from_program import read_program_shapes
+from nsysprof.attention.policy_file import read_policy
 from nsysprof.errors import TraceError, UsageError
 from nsysprof.results.column_registry.analysis_columns import ATTENTION
 from tests.analysis.attention_tuning.test_choose_shapes import ROW
@@ -56,6 +57,27 @@ def test_a_trace_alone_is_enough(tmp_path):
 def test_what_cannot_be_tuned_is_refused(analysis, rows, gpu, says):
     with pytest.raises(UsageError, match=says):
         plan_tuning(TuneRequest(source=analysis(*rows, gpu=gpu), device="cpu"))
+
+
+def test_a_shape_beyond_the_memory_is_left_to_torch_and_the_others_are_tuned(analysis):
+    """The inputs of the larger shape take terabytes, so that torch's allocator refuses each of its cases."""
+    plain = {"mask": "none", "dtype": "fp32", "backend_ran": None, "batch": 1}
+    folder = analysis(
+        {**plain, "seq_q": 16, "seq_kv": 16}, {**plain, "seq_q": 2**30, "seq_kv": 2**30, "calls": 7}, gpu=None
+    )
+    out = folder / "tuned"
+    request = TuneRequest(
+        source=folder, device="cpu", blocks=4, samples=2, warmup_seconds=0.01, flush=False, budget_s=60, out=out,
+        figures=False,
+    )  # fmt: skip
+    result = tune(request)
+    assert result.failure is None
+    small = [row["backend"] for row in result.results.table.to_dict("records") if row["seq"] == 16 and row["samples"]]
+    assert small == ["auto", "math", "flash"]
+    (refused,) = result.program.refused
+    assert refused.startswith("7 calls are left to torch: out of memory: ")
+    assert refused in (out / "report.md").read_text().replace("\\", "")
+    assert [rule.seq for rule in read_policy(result.tuning.policy).rules] == [16]
 
 
 def test_a_damaged_analysis_is_an_error(analysis):
