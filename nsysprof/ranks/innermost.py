@@ -27,7 +27,7 @@ def innermost_ranges(tables: Tables, launch: Ints, ranges: pd.DataFrame) -> Int6
     found = np.full(len(launch), -1, dtype=np.int64)
     left = np.asarray(launch).astype(np.int32)
     for scope, style in (("thread", "PushPop"), ("process", "PushPop"), ("process", "StartEnd")):
-        segments = attribute_work(order_work(left, tables.calls)[scope], mine, style)
+        segments = attribute_work(order_work(left, tables.calls, [scope])[scope], mine, style)
         owner, row = _latest(segments)
         found[row] = rows[owner]
         left[row] = -1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,6 +17,11 @@ from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows
 # the square of its size.
 _MOST_AROUND, _FREE_PAIRS = 1024, 1 << 22
 _PAIRS_AT_ONCE = 1 << 22
+_BLOCK = 1 << 20
+# Up to so many threads, picking the work of each is faster than sorting by thread.
+_FEW_OWNERS = 8
+# Push/pop ranges are of the thread that made the call, start/end ranges of its process.
+SCOPES = {"PushPop": "thread", "StartEnd": "process"}
 
 
 @dataclass(frozen=True)
@@ -42,9 +49,9 @@ class Launched:
 
     # The rows of the work.
     order: Rows
-    # When their calls started and ended.
+    # When their calls started, and how long these took.
     start_ns: Int64s
-    end_ns: Int64s
+    duration_ns: Ints
     # The global tids of the threads, or the global pids of the processes.
     owners: Int64s
     # Where the work of each owner begins in these arrays; the last entry is the end.
@@ -54,16 +61,23 @@ class Launched:
     # Returns the owner (thread or process) of a global tid.
     owner_mask: int
 
+    def ends_ns(self, places: Any = slice(None)) -> Int64s:
+        """Return when the calls at some places ended (ns)."""
+        ends: Int64s = self.start_ns[places] + self.duration_ns[places]
+        return ends
 
-def order_work(launch: Ints, calls: Calls | None) -> dict[str, Launched]:
-    """Return the work whose launching call is known, ordered once by "thread" and once by "process".
 
-    launch: the row of each piece of work's call in `calls`, or -1.
+def order_work(
+    launch: Ints, calls: Calls | None, scopes: Collection[str] = ("thread", "process")
+) -> dict[str, Launched]:
+    """Return the work whose call (row of `calls`, or -1) is known, by "thread" and by "process".
+
+    scopes: which of the two are wanted.
     """
     if calls is None or len(launch) == 0:
         none = np.zeros(0, dtype=np.int64)
         empty = Launched(np.zeros(0, dtype=np.int32), none, none, none, np.zeros(1, dtype=np.int64), True, -1)
-        return {"thread": empty, "process": empty}
+        return dict.fromkeys(scopes, empty)
     known = launch >= 0
     rows = np.arange(len(launch), dtype=np.int32) if known.all() else np.flatnonzero(known).astype(np.int32)
     start = calls.start_ns[launch[rows]]
@@ -73,12 +87,17 @@ def order_work(launch: Ints, calls: Calls | None) -> dict[str, Launched]:
         # Rows of one call stay together, even if another thread's call starts in the same nanosecond.
         by_call = np.lexsort((launch[rows], start))
         rows, start = rows[by_call], start[by_call]
-    end = start + calls.duration_ns[launch[rows]]
-    pids = np.unique(calls.tid_of & PID_MASK)
-    by_thread = _by_owner(rows, start, end, launch, calls, -1)
-    if len(pids) == len(by_thread.owners):  # one thread per process, in the same order
-        return {"thread": by_thread, "process": replace(by_thread, owners=pids, owner_mask=PID_MASK)}
-    return {"thread": by_thread, "process": _by_owner(rows, start, end, launch, calls, PID_MASK)}
+    found = {}
+    if "thread" in scopes:
+        found["thread"] = _by_owner(rows, start, launch, calls, -1)
+    if "process" in scopes:
+        pids = np.unique(calls.tid_of & PID_MASK)
+        by_thread = found.get("thread")
+        if by_thread is not None and len(pids) == len(by_thread.owners):  # one thread per process, in the same order
+            found["process"] = replace(by_thread, owners=pids, owner_mask=PID_MASK)
+        else:
+            found["process"] = _by_owner(rows, start, launch, calls, PID_MASK)
+    return found
 
 
 def _by_start(rows: Rows, start: Int64s) -> tuple[Rows, Int64s]:
@@ -97,15 +116,49 @@ def _by_start(rows: Rows, start: Int64s) -> tuple[Rows, Int64s]:
     return np.insert(rows[:in_order], where, late_rows), np.insert(start[:in_order], where, late)
 
 
-def _by_owner(rows: Rows, start: Int64s, end: Int64s, launch: Ints, calls: Calls, mask: int) -> Launched:
+def _by_owner(rows: Rows, start: Int64s, launch: Ints, calls: Calls, mask: int) -> Launched:
     owners, number = np.unique(calls.tid_of & mask, return_inverse=True)
     edges = np.array([0, len(rows)])
     if len(owners) > 1:
-        owner = number.astype(np.int32)[calls.variant[launch[rows]]]
-        order = np.argsort(owner, kind="stable")
-        rows, start, end = rows[order], start[order], end[order]
-        edges = np.searchsorted(owner[order], np.arange(len(owners) + 1))
-    return Launched(rows, start, end, owners, edges, bool((end[1:] >= end[:-1]).all()), mask)
+        # Numbers of few bits are sorted by counting, not by comparing.
+        number = number.astype(np.int16 if len(owners) < 1 << 15 else np.int32)
+        owner = number[calls.variant[launch[rows]]]
+        if len(owners) <= _FEW_OWNERS:
+            parts = [rows[owner == each] for each in range(len(owners))]
+            edges = np.concatenate((edges[:1], np.cumsum([len(part) for part in parts])))
+            rows = np.concatenate(parts)
+            del parts
+            start = np.concatenate([start[owner == each] for each in range(len(owners))])
+        else:
+            order = np.argsort(owner, kind="stable")
+            rows, start = rows[order], start[order]
+            edges = np.searchsorted(owner[order], np.arange(len(owners) + 1))
+    duration = calls.duration_ns[launch[rows]]
+    return Launched(rows, start, duration, owners, edges, _end_in_order(start, duration), mask)
+
+
+def _end_in_order(start: Int64s, duration: Ints) -> bool:
+    """Return whether no call ends before an earlier one."""
+    for low in range(0, len(start), _BLOCK):
+        part = slice(low, low + _BLOCK + 1)
+        end = start[part] + duration[part]
+        if not bool((end[1:] >= end[:-1]).all()):
+            return False
+    return True
+
+
+def attribute_launched(launch: Ints, calls: Calls | None, ranges: pd.DataFrame) -> dict[str, Segments]:
+    """Return by style which of the work each range encloses: push/pop ranges by thread, start/end ranges by process.
+
+    A style that no range has costs nothing, and lists no work.
+    """
+    present = [style for style in SCOPES if bool((ranges["style"] == style).any())]
+    ordered = order_work(launch, calls, [SCOPES[style] for style in present])
+    none = np.zeros(0, dtype=np.int64)
+    found = {style: Segments(np.zeros(0, dtype=np.int32), none, none, none) for style in SCOPES}
+    for style in present:
+        found[style] = attribute_work(ordered.pop(SCOPES[style]), ranges, style)
+    return found
 
 
 def attribute_work(launched: Launched, ranges: pd.DataFrame, style: str) -> Segments:
@@ -118,7 +171,7 @@ def attribute_work(launched: Launched, ranges: pd.DataFrame, style: str) -> Segm
     Raises TraceForeignError where far more ranges enclose each call than in any real program.
     """
     chosen = np.flatnonzero((ranges["style"] == style).to_numpy(dtype=bool))
-    start, end, edges = launched.start_ns, launched.end_ns, launched.edges
+    start, edges = launched.start_ns, launched.edges
     owner = ranges["global_tid"].to_numpy(dtype=np.int64)[chosen] & launched.owner_mask
     begin, finish = (ranges[column].to_numpy(dtype=np.int64)[chosen] for column in ("start_ns", "end_ns"))
     low, high = np.zeros(len(chosen), np.int64), np.zeros(len(chosen), np.int64)
@@ -127,18 +180,19 @@ def attribute_work(launched: Launched, ranges: pd.DataFrame, style: str) -> Segm
         first, last = edges[number], edges[number + 1]
         low[mine] = first + np.searchsorted(start[first:last], begin[mine], "left")
         high[mine] = first + np.searchsorted(start[first:last], finish[mine], "right")
-        latest = end[first:last]
-        if not launched.in_order:
-            latest = np.maximum.accumulate(latest)
         filled = mine[high[mine] > low[mine]]
-        open_ends[filled] = latest[high[filled] - 1 - first] > finish[filled]
+        if launched.in_order:
+            latest = launched.ends_ns(high[filled] - 1)
+        else:
+            latest = np.maximum.accumulate(launched.ends_ns(slice(first, last)))[high[filled] - 1 - first]
+        open_ends[filled] = latest > finish[filled]
     if int(np.maximum(high - low, 0).sum()) > _MOST_AROUND * len(launched.order) + _FREE_PAIRS:
         raise TraceForeignError(
             f"More than {_MOST_AROUND} ranges are open around each launch of this trace; no program does that.",
             "Export the report again, or record fewer ranges.",
         )
     plain = ~open_ends & (high > low)
-    instance, low_cut, high_cut = _cut(np.flatnonzero(open_ends), low, high, end, finish)
+    instance, low_cut, high_cut = _cut(np.flatnonzero(open_ends), low, high, launched, finish)
     instance = np.concatenate((np.flatnonzero(plain), instance))
     return Segments(
         launched.order,
@@ -155,21 +209,20 @@ def _ranges_of(owner: Int64s, owners: Int64s) -> list[tuple[int, Int64s]]:
     return [(i, by_owner[a:b]) for i, (a, b) in enumerate(zip(*edges, strict=True)) if b > a]
 
 
-def _cut(rows: Int64s, low: Int64s, high: Int64s, end: Int64s, finish: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Return (range, low, high): only those calls that really end within their range.
-
-    In these ranges the last calls may end after the range.
-    """
+def _cut(rows: Int64s, low: Int64s, high: Int64s, launched: Launched, finish: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """Return (range, low, high): the calls that really end within ranges whose last calls may not."""
     reached = np.cumsum(high[rows] - low[rows])
     edges = np.flatnonzero(np.diff(reached // _PAIRS_AT_ONCE, prepend=-1)) if len(rows) else np.zeros(0, np.int64)
-    parts = [_cut_some(some, low, high, end, finish) for some in np.split(rows, edges)]
+    parts = [_cut_some(some, low, high, launched, finish) for some in np.split(rows, edges)]
     instance, first, last = (np.concatenate(each) for each in zip(*parts, strict=True))
     return instance, first, last
 
 
-def _cut_some(rows: Int64s, low: Int64s, high: Int64s, end: Int64s, finish: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+def _cut_some(
+    rows: Int64s, low: Int64s, high: Int64s, launched: Launched, finish: Int64s
+) -> tuple[Int64s, Int64s, Int64s]:
     which, position = expand(low[rows], high[rows])
-    inside = end[position] <= finish[rows[which]]
+    inside = launched.ends_ns(position) <= finish[rows[which]]
     which, position = which[inside], position[inside]
     fresh = np.ones(len(which), dtype=np.bool_)
     fresh[1:] = (which[1:] != which[:-1]) | (position[1:] != position[:-1] + 1)

@@ -8,13 +8,12 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.attribution.attribute import Segments, attribute_work, covered, order_work
+from nsysprof.analysis.attribution.attribute import Segments, attribute_launched, covered
 from nsysprof.analysis.attribution.range_names import strip_ranges
 from nsysprof.analysis.attribution.range_structure import RangeStructure, find_structure
 from nsysprof.trace.schema import NULL, PID_MASK, Bools, Int64s, Tables
 
-_SCOPES = {"PushPop": "thread", "StartEnd": "process"}
-# 36 years. No recording lasts that long.
+# 36 years: no session's clock.
 _FAR_NS = 2**60
 _KEY = ["name", "style", "domain"]
 
@@ -77,15 +76,12 @@ def attribute_ranges(tables: Tables, ranges: pd.DataFrame) -> Attributed:
     np.minimum.at(rows, group, np.arange(len(group)))
     keys = ordered[_KEY].iloc[rows].reset_index(drop=True)
     ordered["global_pid"] = ordered["global_tid"].astype("int64") & PID_MASK if len(ordered) else 0
-    launched = order_work(tables.launch, tables.calls)
-    segments = {style: attribute_work(launched[scope], ordered, style) for style, scope in _SCOPES.items()}
-    return Attributed(ordered, keys, segments)
+    return Attributed(ordered, keys, attribute_launched(tables.launch, tables.calls, ordered))
 
 
 def instances_of_calls(tables: Tables, attributed: Attributed, calls: Int64s) -> Int64s:
     """Return the instances that enclose at least one of the calls."""
     if len(calls) == 0:
         return np.zeros(0, dtype=np.int64)
-    launched = order_work(calls.astype(np.int32), tables.calls)
-    found = [attribute_work(launched[scope], attributed.ranges, style).instance for style, scope in _SCOPES.items()]
-    return np.unique(np.concatenate(found))
+    found = attribute_launched(calls.astype(np.int32), tables.calls, attributed.ranges)
+    return np.unique(np.concatenate([of_style.instance for of_style in found.values()]))

@@ -122,5 +122,5 @@ def _captured(tables: Tables, calls: Calls) -> Bools | None:
     spans = pd.DataFrame(windows, columns=["start_ns", "end_ns", "global_tid"], dtype="int64").assign(style="StartEnd")
     every = np.arange(len(calls), dtype=np.int32)
     captured = np.zeros(len(calls), dtype=bool)
-    captured[attribute_work(order_work(every, calls)["process"], spans, "StartEnd").pairs()[1]] = True
+    captured[attribute_work(order_work(every, calls, ["process"])["process"], spans, "StartEnd").pairs()[1]] = True
     return captured

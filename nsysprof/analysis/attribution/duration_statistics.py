@@ -36,7 +36,7 @@ def summarize_durations(duration_ns: Ints, group: Ints) -> pd.DataFrame:
         parts = []
         for chosen in _portions(count):
             rows = slice(None) if chosen.all() else chosen[group]
-            parts.append(_summarize(duration_ns[rows].astype(np.int64), group[rows]))
+            parts.append(_summarize(duration_ns[rows], group[rows]))
         table = pd.concat(parts)
     table = table.iloc[np.lexsort((first[table.index.to_numpy()], -table["total_ns"].to_numpy()))]
     return table if codes is None else table.set_axis(codes[table.index.to_numpy()])
@@ -57,37 +57,38 @@ def _portions(count: Int64s) -> list[Bools]:
     return [portion == number for number in np.unique(portion[count > 0])]
 
 
-def _summarize(keys: Int64s, group: Ints) -> pd.DataFrame:
-    """Return statistics of the durations by group, in order of the groups.
-
-    keys: the durations; this array is overwritten.
-    """
-    bits = max(1, int(keys.max()).bit_length())
-    codes = np.arange(int(group.max()) + 1)
-    # Group and duration are packed into one integer, so that one sort gives every group's median, minimum and maximum.
+def _summarize(duration_ns: Ints, group: Ints) -> pd.DataFrame:
+    """Return statistics of the durations by group, in order of the groups."""
+    bits = max(1, int(duration_ns.max()).bit_length())
+    groups = int(group.max()) + 1
+    # One sort of (group, duration) in one integer gives every group's median, least and greatest at once. Where both
+    # fit in 32 bits, that takes half the time and half the memory.
+    width = np.dtype(np.uint32 if (groups << bits) <= 2**32 else np.int64)
+    keys: Ints = duration_ns.astype(width)
     for begin in range(0, len(keys), _BLOCK):
         block = slice(begin, begin + _BLOCK)
-        keys[block] |= group[block].astype(np.int64) << bits
+        keys[block] |= group[block].astype(width) << width.type(bits)
     keys.sort()
-    edges = np.searchsorted(keys, np.arange(len(codes) + 1) << bits)
-    keys &= (1 << bits) - 1
+    inner = np.searchsorted(keys, np.arange(1, groups, dtype=width) << width.type(bits))
+    edges = np.concatenate(([0], inner, [len(keys)]))
+    keys &= width.type((1 << bits) - 1)
     filled = np.flatnonzero(edges[1:] > edges[:-1])
     low, high = edges[:-1][filled], edges[1:][filled]
     count = high - low
-    total = np.add.reduceat(keys, low)
+    total = np.add.reduceat(keys, low, dtype=np.int64)
     mean = total / count
-    middle, other = keys[low + (count - 1) // 2], keys[low + count // 2]
+    middle, other = keys[low + (count - 1) // 2].astype(np.int64), keys[low + count // 2].astype(np.int64)
     return pd.DataFrame(
         {
             "instances": count,
             "total_ns": total,
             "avg_ns": mean,
             "med_ns": middle + (other - middle) / 2,
-            "min_ns": keys[low],
-            "max_ns": keys[high - 1],
+            "min_ns": keys[low].astype(np.int64),
+            "max_ns": keys[high - 1].astype(np.int64),
             "stddev_ns": np.sqrt(_squares(keys, low, high, mean) / np.maximum(count - 1, 1)),
         },
-        index=codes[filled],
+        index=filled,
     )
 
 
@@ -103,8 +104,8 @@ def _count(group: Ints, groups: int) -> tuple[Int64s, Int64s]:
     return count, first
 
 
-def _squares(values: Int64s, low: Int64s, high: Int64s, mean: np.ndarray) -> np.ndarray:
-    """Return the sum of squared deviations of values[low:high] per group, block by block to avoid a large copy."""
+def _squares(values: Ints, low: Int64s, high: Int64s, mean: np.ndarray) -> np.ndarray:
+    """Return the sum of squared deviations of values[low:high] per group, in blocks to avoid a large copy."""
     squares = np.zeros(len(low))
     for begin in range(0, len(values), _BLOCK):
         end = min(begin + _BLOCK, len(values))

@@ -223,7 +223,7 @@ def _coverage(tables: Tables, found: Attribution, caused: CausedWork | None) -> 
 def _launched_only(tables: Tables, found: Attribution, outside: Ints) -> dict[str, int]:
     """Return why no range launched these kernels, whether or not a range waited for them."""
     other = attribute_work(
-        order_work(tables.launch[outside], tables.calls)["process"], found.attributed.ranges, "PushPop"
+        order_work(tables.launch[outside], tables.calls, ["process"])["process"], found.attributed.ranges, "PushPop"
     )
     elsewhere = int(covered(other).sum()) if len(outside) else 0
     return {

@@ -5,16 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.attribution.attribute import attribute_work, merge, order_work
+from nsysprof.analysis.attribution.attribute import SCOPES, attribute_work, merge, order_work
+from nsysprof.analysis.attribution.work_stretches import running_sum
 from nsysprof.analysis.kernel_names.variant_names import call_names, plain_call_name
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.results.column_registry.analysis_columns import RANGE_API
 from nsysprof.results.column_registry.csv_table import empty_table
-from nsysprof.trace.schema import Calls, Int64s, Ints
+from nsysprof.trace.schema import PID_MASK, Calls, Int64s, Ints, Rows
 
-_SCOPES = {"PushPop": "thread", "StartEnd": "process"}
-# The most functions to list. Each costs a pass over the ranges, and no program spends much time in more functions.
+# Each function costs a pass over the ranges. No program calls more functions for a time that matters.
 _MOST_FUNCTIONS = 64
+_BLOCK = 1 << 20
+# The family, and from which place up to which other one it has the calls of an order.
+Stretches = tuple[Int64s, Int64s, Int64s]
 
 
 def range_api_table(evidence: RangeEvidence, families: tuple[pd.DataFrame, Int64s]) -> pd.DataFrame:
@@ -30,12 +33,14 @@ def range_api_table(evidence: RangeEvidence, families: tuple[pd.DataFrame, Int64
     keys, family = families
     of_instance = family[evidence.group]
     names = call_names(evidence.tables, plain_call_name)
-    number = names.of_variant.astype(np.int64)
+    number: Ints = names.of_variant.astype(np.int16 if len(names.texts) < 1 << 15 else np.int32)
+    functions = _largest(calls, number, len(names.texts))
+    count, total = _sum_by_family(calls, number, functions, ranges, of_instance, len(keys))
     parts = []
-    for name in _largest(calls, number, len(names.texts)):
-        rows = np.flatnonzero((number == name)[calls.variant]).astype(np.int32)
-        owner, count, total = _sum_by_family(rows, calls, ranges, of_instance, len(keys))
-        parts.append(pd.DataFrame({"family": owner, "name": names.texts[name], "calls": count, "total_ns": total}))
+    for function, name in enumerate(functions):
+        owner = np.flatnonzero(count[function])
+        sums = {"calls": count[function][owner], "total_ns": total[function][owner]}
+        parts.append(pd.DataFrame({"family": owner, "name": names.texts[name], **sums}))
     table = pd.concat(parts, ignore_index=True)
     wall = np.bincount(of_instance, (ranges["end_ns"] - ranges["start_ns"]).to_numpy(dtype=np.float64), len(keys))
     place = table["family"].to_numpy(dtype=np.int64)
@@ -48,27 +53,51 @@ def range_api_table(evidence: RangeEvidence, families: tuple[pd.DataFrame, Int64
     return table[list(RANGE_API.names)]
 
 
-def _largest(calls: Calls, number: Int64s, count: int) -> list[int]:
+def _largest(calls: Calls, number: Ints, count: int) -> list[int]:
     """Return the numbers of the functions with the most total time."""
-    total = np.bincount(number[calls.variant], calls.duration_ns, count)
-    called = np.flatnonzero(np.bincount(number[calls.variant], minlength=count))
-    found: list[int] = called[np.argsort(-total[called], kind="stable")][:_MOST_FUNCTIONS].tolist()
+    total = np.zeros(len(number), dtype=np.int64)
+    for low in range(0, len(calls), _BLOCK):
+        part = slice(low, low + _BLOCK)
+        np.add.at(total, calls.variant[part], calls.duration_ns[part].astype(np.int64))
+    of_function = np.bincount(number, total, count)
+    called = np.flatnonzero(np.bincount(number[np.unique(calls.variant)], minlength=count))
+    found: list[int] = called[np.argsort(-of_function[called], kind="stable")][:_MOST_FUNCTIONS].tolist()
     return found
 
 
 def _sum_by_family(
-    rows: Ints, calls: Calls, ranges: pd.DataFrame, of_instance: Int64s, families: int
-) -> tuple[Int64s, Int64s, Int64s]:
-    """Return the families that enclose any of these calls, how many calls each encloses, and their total time (ns)."""
-    ordered = order_work(rows, calls)
-    count, total = np.zeros(families, np.int64), np.zeros(families, np.int64)
-    for style, scope in _SCOPES.items():
-        found = attribute_work(ordered[scope], ranges, style)
-        if len(found.instance) == 0:
+    calls: Calls, number: Ints, functions: list[int], ranges: pd.DataFrame, of_instance: Int64s, families: int
+) -> tuple[Int64s, Int64s]:
+    """Return how many calls of each function each family encloses, and their total time (ns): (functions, families).
+
+    One thread's calls are looked at after another's, so that no copy of all calls is held.
+    """
+    count, total = np.zeros((2, len(functions), families), np.int64)
+    for style, scope in SCOPES.items():
+        mask = -1 if scope == "thread" else PID_MASK
+        chosen = (ranges["style"] == style).to_numpy(dtype=bool)
+        for owner in np.unique(ranges["global_tid"].to_numpy(dtype=np.int64)[chosen] & mask).tolist():
+            its = (calls.tid_of & mask) == owner
+            rows = np.flatnonzero(its[calls.variant]).astype(np.int32)
+            if len(rows) == 0:
+                continue
+            found = attribute_work(order_work(rows, calls, [scope])[scope], ranges, style)
+            stretches = merge(of_instance[found.instance], found.low, found.high)
+            _add_functions(count, total, rows[found.order], calls, number, functions, stretches)
+    return count, total
+
+
+def _add_functions(
+    count: Int64s, total: Int64s, rows: Rows, calls: Calls, number: Ints, functions: list[int], stretches: Stretches
+) -> None:
+    """Add what the calls of each function within the stretches are to both sums."""
+    of_row, owner = number[calls.variant[rows]], stretches[0]
+    low, high = (place.astype(np.int32) for place in stretches[1:])
+    for place, function in enumerate(functions):
+        mine = np.flatnonzero(of_row == function).astype(np.int32)
+        if len(mine) == 0:
             continue
-        sums = np.concatenate(([0], np.cumsum(calls.duration_ns[rows[found.order]], dtype=np.int64)))
-        owner, low, high = merge(of_instance[found.instance], found.low, found.high)
-        np.add.at(count, owner, high - low)
-        np.add.at(total, owner, sums[high] - sums[low])
-    known = np.flatnonzero(count)
-    return known, count[known], total[known]
+        sums = running_sum(calls.duration_ns[rows[mine]])
+        first, last = np.searchsorted(mine, low), np.searchsorted(mine, high)
+        np.add.at(count[place], owner, last - first)
+        np.add.at(total[place], owner, sums[last] - sums[first])

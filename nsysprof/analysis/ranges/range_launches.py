@@ -7,10 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.attribution.attribute import attribute_work, merge, order_work
+from nsysprof.analysis.attribution.attribute import attribute_launched, merge
 from nsysprof.trace.schema import Bools, Calls, Int64s
-
-_SCOPES = {"PushPop": "thread", "StartEnd": "process"}
 
 
 @dataclass(frozen=True)
@@ -42,10 +40,8 @@ def count_launches(ranges: pd.DataFrame, groups: int, calls: Calls | None, launc
     rows = np.flatnonzero(launched.launches).astype(np.int32)
     counts = np.zeros((3, groups), dtype=np.int64)
     of_instance = np.zeros((2, len(ranges)), dtype=np.int64)
-    ordered = order_work(rows, calls)
-    # The launches of a range are consecutive.
-    for style, scope in _SCOPES.items():
-        found = attribute_work(ordered[scope], ranges, style)
+    # The launches of a range lie side by side.
+    for found in attribute_launched(rows, calls, ranges).values():
         if len(found.instance) == 0:
             continue
         call = rows[found.order]
