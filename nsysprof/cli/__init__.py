@@ -32,6 +32,7 @@ from nsysprof.cli.measuring import bench, capture, record, run
 from nsysprof.cli.terminal.standard_streams import ForgivingStream, forgive_streams, show_status
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError
 from nsysprof.files.written_by import VERSION
+from nsysprof.memory_reuse import reuse_freed_memory
 
 # The class of typer's own errors, which typer does not name in public.
 _BAD_COMMAND_LINE = next(each for each in typer.BadParameter.__mro__ if each.__name__ == "ClickException")
@@ -106,6 +107,7 @@ def options(
 def main() -> None:
     """Run the command; every failure ends in one clear line with the next step and its own exit code."""
     signal.signal(signal.SIGTERM, _terminate)
+    reuse_freed_memory()
     output = forgive_streams()
     try:
         code = _run()

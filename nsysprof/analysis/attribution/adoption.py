@@ -101,11 +101,13 @@ class ThreadRanges:
     def calls_of(self, tid: int) -> tuple[Int64s, Int64s]:
         """Return the starts and ends of a thread's CUDA calls, in order of start."""
         if tid not in self._calls_of:
-            mine = np.flatnonzero((self.calls.tid_of == tid)[self.calls.variant])
-            mine = mine[np.argsort(self.calls.start_ns[mine], kind="stable")]
-            # A runtime call may contain a driver call, and then ends after it.
-            ends = np.maximum.accumulate(self.calls.ends_ns(mine)) if len(mine) else self.calls.ends_ns(mine)
-            self._calls_of[tid] = self.calls.start_ns[mine], ends
+            mine = np.flatnonzero((self.calls.tid_of == tid)[self.calls.variant]).astype(np.int32)
+            start, end = self.calls.start_ns[mine], self.calls.ends_ns(mine)
+            if not bool((start[1:] >= start[:-1]).all()):
+                order = np.argsort(start, kind="stable")
+                start, end = start[order], end[order]
+            # A runtime call may contain a driver call, and ends after it.
+            self._calls_of[tid] = start, np.maximum.accumulate(end, out=end) if len(end) else end
         return self._calls_of[tid]
 
 

@@ -14,7 +14,7 @@ from nsysprof.analysis.idle_time.blame import UNKNOWN, Blamed, blame_gaps, follo
 from nsysprof.analysis.idle_time.call_classes import CallClasses, call_texts, classify_calls
 from nsysprof.analysis.idle_time.gaps import DeviceSpan, Gaps, find_gaps
 from nsysprof.analysis.idle_time.instance_ledger import list_instances
-from nsysprof.analysis.idle_time.intervals_within import measure, union_of_groups
+from nsysprof.analysis.idle_time.intervals_within import measure_by_code, union_of_groups
 from nsysprof.analysis.kernel_names.variant_names import Texts, kernel_names
 from nsysprof.notes import Note, make_note
 from nsysprof.results.column_registry.analysis_columns import CAUSES, IDLE_INSTANCES
@@ -66,31 +66,19 @@ def keep_ledger(tables: Tables, ranges: pd.DataFrame, lost: Bools | None = None,
         for each in gaps
     ]
     del threads
-    if doubt:
-        pieces = [
-            replace(each, cause=np.full_like(each.cause, UNKNOWN), call=np.full_like(each.call, -1)) for each in pieces
-        ]
+    reasons = _reasons(tables, launch, gaps, pieces)
+    spans = tuple(each.span for each in gaps)
+    del gaps  # they take as much memory as the pieces, which follow from them
     parts = [table for each in pieces for table in (_of_trace(each), _of_ranges(each, ranges, _pids(tables, each)))]
     joined = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(IDLE_COLUMNS))
     joined = joined.astype({"device_id": "int64", "idle_ns": "int64", "count": "int64"})
-    total = sum(each.span.whole.idle_ns for each in gaps)
-    reasons = _reasons(tables, launch, gaps, pieces) if not doubt else {doubt: total} if total else {}
     instances = [
-        list_instances(ranges, device, each, ranges["global_pid"].isin(_pids(tables, each)).to_numpy(dtype=bool))
-        for device, each in zip(gaps, pieces, strict=True)
+        list_instances(ranges, span, each, ranges["global_pid"].isin(_pids(tables, each)).to_numpy(dtype=bool))
+        for span, each in zip(spans, pieces, strict=True)
     ]
     of_instances = pd.concat(instances, ignore_index=True) if instances else empty_table(IDLE_INSTANCES)
-    idle = Idle(joined, of_instances, tuple(each.span.whole for each in gaps), reasons)
-    return Ledger(tuple(each.span for each in gaps), tuple(pieces), classes, idle, tuple(_notes(idle)), doubt)
-
-
-def _lacks_names(tables: Tables) -> bool:
-    """Return whether a notable part of the calls has no name, as in an export without its table of texts."""
-    calls = tables.calls
-    if calls is None or len(calls) == 0:
-        return False
-    nameless = np.array([not text for text in call_texts(tables)], dtype=np.bool_)
-    return bool(nameless.any()) and float(nameless[calls.variant].mean()) > _NOTABLE
+    idle = Idle(joined, of_instances, tuple(span.whole for span in spans), reasons)
+    return Ledger(spans, tuple(pieces), classes, idle, tuple(_notes(idle)))
 
 
 def _of_trace(pieces: Blamed) -> pd.DataFrame:
@@ -129,14 +117,15 @@ def _of_ranges(pieces: Blamed, ranges: pd.DataFrame, pids: Int64s) -> pd.DataFra
     group, start, end = union_of_groups(
         code.astype(np.int64), mine["start_ns"].to_numpy(np.int64), mine["end_ns"].to_numpy(np.int64)
     )
+    totals, numbers = measure_by_code(pieces.start_ns, pieces.end_ns, pieces.cause, len(CAUSES), start, end)
     parts = []
-    for cause in np.unique(pieces.cause).tolist():
-        chosen = pieces.cause == cause
-        total, count = measure(pieces.start_ns[chosen], pieces.end_ns[chosen], start, end)
+    for cause in np.flatnonzero(totals.any(axis=1)).tolist():
         sums, counts = np.zeros(len(names), dtype=np.int64), np.zeros(len(names), dtype=np.int64)
-        np.add.at(sums, group, total)
-        np.add.at(counts, group, count)
+        np.add.at(sums, group, totals[cause])
+        np.add.at(counts, group, numbers[cause])
         parts.append(_rows(pieces.device_id, np.asarray(names, dtype=object), np.full(len(names), cause), sums, counts))
+    if not parts:
+        return pd.DataFrame(columns=list(IDLE_COLUMNS))
     table = pd.concat(parts, ignore_index=True)
     place = pd.Series(np.arange(len(names)), index=names)
     return table.iloc[np.argsort(place[table["range"]].to_numpy(), kind="stable")]

@@ -82,14 +82,18 @@ def build_graph(tables: Tables, launch: Ints, classes: CallClasses, steps: Steps
     if calls is None or len(calls) == 0:
         return None
     of_process = (calls.tid_of & PID_MASK) == steps.global_pid
-    rows = np.flatnonzero(of_process[calls.variant])
-    rows = rows[np.argsort(calls.start_ns[rows], kind="stable")]
-    start = calls.start_ns[rows]
+    every = np.flatnonzero(of_process[calls.variant]).astype(np.int32)
+    start = calls.start_ns if len(every) == len(calls) else calls.start_ns[every]
+    if not bool((start[1:] >= start[:-1]).all()):
+        order = np.argsort(start, kind="stable")
+        every, start = every[order], start[order]
+        del order
     low, high, count, begin = _window(steps, start, tables, launch)
-    rows = rows[low:high]
-    if len(rows) == 0:
+    chosen = every[low:high].astype(np.int64)
+    del every, start
+    if len(chosen) == 0:
         return None
-    rows = rows[_top_level(calls.start_ns[rows], calls.ends_ns(rows), calls.tid_of[calls.variant[rows]])]
+    rows = chosen[_top_level(calls.start_ns[chosen], calls.ends_ns(chosen), calls.tid_of[calls.variant[chosen]])]
     later = steps.starts_ns[np.searchsorted(steps.starts_ns, begin, "right")] if count > 1 else begin
     first = int(np.searchsorted(calls.start_ns[rows], later, "left")) if count > 1 else 0
     return _build(tables, launch, classes, rows, min(begin, int(calls.start_ns[rows[0]])), count, first)
@@ -212,12 +216,14 @@ def _issued(tables: Tables, launch: Ints, rows: Int64s) -> tuple[Int64s, Int64s]
     """Return the work that these calls issued, ordered by call and start, and the position of each one's call."""
     calls, work = tables.calls, tables.work
     assert calls is not None
-    place = np.full(len(calls) + 1, _NONE, dtype=np.int64)
-    place[rows] = np.arange(len(rows))
-    owner = place[launch]
-    issued = np.flatnonzero((owner >= 0) & (work.kind_of != MIGRATION)[work.variant] & (launch >= 0))
-    issued = issued[np.lexsort((work.start_ns[issued], owner[issued]))]
-    return issued, owner[issued]
+    chosen = np.zeros(len(calls) + 1, dtype=np.bool_)  # the last element is for work without a call, whose launch is -1
+    chosen[rows] = True
+    issued = np.flatnonzero(chosen[launch])
+    issued = issued[(work.kind_of != MIGRATION)[work.variant[issued]]]
+    by_row = np.argsort(rows, kind="stable")
+    owner = by_row[np.searchsorted(rows[by_row], launch[issued])]
+    order = np.lexsort((work.start_ns[issued], owner))
+    return issued[order], owner[order]
 
 
 def _place_work(

@@ -126,7 +126,10 @@ def _repeated_range(tables: Tables, launch: Ints, ranges: pd.DataFrame) -> Steps
         return None
     names = name_families(ranges["name"].tolist())
     tids = ranges["global_tid"].to_numpy(np.int64)
-    code, keys = pd.factorize(pd.MultiIndex.from_arrays([names, tids]))
+    name_code, texts = pd.factorize(np.array(names, dtype=object))
+    tid_code, threads = pd.factorize(tids)
+    code, pairs = pd.factorize(name_code.astype(np.int64) * len(threads) + tid_code)
+    keys = [(texts[pair // len(threads)], threads[pair % len(threads)]) for pair in pairs.tolist()]
     start, end = ranges["start_ns"].to_numpy(np.int64), ranges["end_ns"].to_numpy(np.int64)
     group, low, high = union_of_groups(code.astype(np.int64), start, end)
     filled, count = np.zeros(len(keys), np.int64), np.bincount(code, minlength=len(keys))
@@ -170,9 +173,12 @@ def _work_inside(
     """
     work, begins = tables.work, tables.work.start_ns
     if tables.calls is not None and len(tables.calls):
-        begins = np.where(launch >= 0, tables.calls.start_ns[launch], begins)
-    order = np.argsort(begins, kind="stable")
-    total = np.concatenate((np.zeros(1), np.cumsum(work.duration_ns[order].astype(np.float64))))
+        begins = tables.calls.start_ns[launch]
+        unknown = launch < 0
+        begins[unknown] = work.start_ns[unknown]
+    order = slice(None) if bool((begins[1:] >= begins[:-1]).all()) else np.argsort(begins, kind="stable")
+    total = np.zeros(len(begins) + 1)
+    np.cumsum(work.duration_ns[order], out=total[1:])
     total /= max(total[-1], 1.0)
     begins = begins[order]
     group, low, high = instances

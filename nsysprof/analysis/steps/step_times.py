@@ -8,7 +8,7 @@ import pandas as pd
 from nsysprof.analysis.attribution.warm_up import tolerance_ns
 from nsysprof.analysis.idle_time.blame import Blamed
 from nsysprof.analysis.idle_time.gaps import DeviceSpan
-from nsysprof.analysis.idle_time.intervals_within import measure
+from nsysprof.analysis.idle_time.intervals_within import measure, measure_by_code
 from nsysprof.analysis.idle_time.ledger import Ledger
 from nsysprof.analysis.kernel_names.variant_names import kernel_names
 from nsysprof.analysis.steps.find_steps import Steps
@@ -76,21 +76,26 @@ def _busy(tables: Tables, category: Int64s, low: Int64s, high: Int64s) -> dict[s
     found = {work_column(name): np.zeros(len(low), dtype=np.int64) for name in WORK_CATEGORIES}
     for number, name in enumerate(WORK_CATEGORIES):
         mine = np.flatnonzero(of_row == number).astype(np.int32)
-        mine = mine[(work.start_ns[mine] < high[-1]) & (work.ends_ns(mine) > low[0])]
-        if len(mine) == 0:
+        begun, ended = work.start_ns[mine], work.ends_ns(mine)
+        within = (begun < high[-1]) & (ended > low[0])
+        if not within.any():
             continue
-        start, end = _join((start, end), _union(work.start_ns[mine], work.ends_ns(mine)))
+        if not within.all():
+            begun, ended = begun[within], ended[within]
+        start, end = _join((start, end), _union(begun, ended))
+        del begun, ended
         total = measure(start, end, low, high)[0]
         found[work_column(name)], before = total - before, total
     return found
 
 
 def _join(one: tuple[Int64s, Int64s], other: tuple[Int64s, Int64s]) -> tuple[Int64s, Int64s]:
-    """Return the union of two ordered lists of disjoint intervals."""
-    if len(one[0]) == 0:
-        return other
-    start, end = (np.concatenate(pair) for pair in zip(one, other, strict=True))
-    return _union(start, end)
+    """Return the union of two lists of disjoint intervals in order."""
+    few, many = sorted((one, other), key=lambda each: len(each[0]))
+    if len(few[0]) == 0:
+        return many
+    at = np.searchsorted(many[0], few[0])
+    return _union(np.insert(many[0], at, few[0]), np.insert(many[1], at, few[1]))
 
 
 def _union(start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
@@ -108,11 +113,5 @@ def _idle(span: DeviceSpan, pieces: Blamed, low: Int64s, high: Int64s) -> dict[s
     inside = np.clip(high, span.first_ns, span.first_ns + span.whole.span_ns)
     inside -= np.clip(low, span.first_ns, span.first_ns + span.whole.span_ns)
     found = {"outside_ns": high - low - inside}
-    for code, cause in enumerate(CAUSES):
-        chosen = pieces.cause == code
-        found[cause_column(cause)] = (
-            measure(pieces.start_ns[chosen], pieces.end_ns[chosen], low, high)[0]
-            if chosen.any()
-            else np.zeros(len(low), dtype=np.int64)
-        )
-    return found
+    of_causes, _ = measure_by_code(pieces.start_ns, pieces.end_ns, pieces.cause, len(CAUSES), low, high)
+    return found | {cause_column(cause): of_causes[code] for code, cause in enumerate(CAUSES)}

@@ -47,3 +47,18 @@ def test_durations_of_years_and_codes_beyond_the_rows():
 def test_groups_and_durations_too_wide_for_one_integer_are_renumbered():
     table = summarize_durations(np.array([2**55, 1]), np.array([2**20, 3]))
     assert table["total_ns"].to_dict() == {2**20: 2**55, 3: 1}
+
+
+@pytest.mark.parametrize("longest", [9, 2**29, 2**31])
+def test_the_width_of_the_keys_changes_nothing(longest: int) -> None:
+    # With four groups, 29 bits of duration still fit in 32 bits, and 31 bits do not.
+    random = np.random.default_rng(2)
+    duration = random.integers(0, longest, 500).astype(np.uint32)
+    duration[:2] = longest
+    group = random.integers(0, 4, 500).astype(np.int16)
+    table = summarize_durations(duration, group).sort_index()
+    wanted = (
+        pd.Series(duration.astype(np.int64)).groupby(group).agg(["count", "sum", "mean", "median", "min", "max", "std"])
+    )
+    np.testing.assert_allclose(table.to_numpy(dtype=float), wanted.to_numpy(dtype=float), rtol=1e-12)
+    assert table["total_ns"].tolist() == wanted["sum"].tolist()

@@ -1,0 +1,29 @@
+"""Freed memory is used again, so that the system need not clear fresh memory for each array."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+
+import pytest
+
+_COUNT = """
+import resource, sys
+from nsysprof.memory_reuse import reuse_freed_memory
+if sys.argv[1] == "yes":
+    assert reuse_freed_memory()
+b"x" * (64 << 20)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+b"x" * (64 << 20)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt belongs to glibc")
+def test_the_second_array_of_a_size_takes_no_fresh_memory() -> None:
+    faults = {}
+    for wanted in ("yes", "no"):
+        done = subprocess.run([sys.executable, "-c", _COUNT, wanted], capture_output=True, text=True, check=True)
+        faults[wanted] = int(done.stdout)
+    assert faults["yes"] < 100 < faults["no"]
