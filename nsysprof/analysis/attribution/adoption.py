@@ -106,7 +106,7 @@ class ThreadRanges:
             if not bool((start[1:] >= start[:-1]).all()):
                 order = np.argsort(start, kind="stable")
                 start, end = start[order], end[order]
-            # A runtime call may contain a driver call, and ends after it.
+            # A runtime call may contain a driver call, and then ends after it.
             self._calls_of[tid] = start, np.maximum.accumulate(end, out=end) if len(end) else end
         return self._calls_of[tid]
 

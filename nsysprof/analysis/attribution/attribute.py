@@ -70,9 +70,10 @@ class Launched:
 def order_work(
     launch: Ints, calls: Calls | None, scopes: Collection[str] = ("thread", "process")
 ) -> dict[str, Launched]:
-    """Return the work whose call (row of `calls`, or -1) is known, by "thread" and by "process".
+    """Return the work whose launching call is known, ordered once by "thread" and once by "process".
 
-    scopes: which of the two are wanted.
+    launch: the row of each piece of work's call in `calls`, or -1.
+    scopes: which of the two orders are wanted.
     """
     if calls is None or len(launch) == 0:
         none = np.zeros(0, dtype=np.int64)
@@ -210,7 +211,10 @@ def _ranges_of(owner: Int64s, owners: Int64s) -> list[tuple[int, Int64s]]:
 
 
 def _cut(rows: Int64s, low: Int64s, high: Int64s, launched: Launched, finish: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Return (range, low, high): the calls that really end within ranges whose last calls may not."""
+    """Return (range, low, high): only those calls that really end within their range.
+
+    In these ranges the last calls may end after the range.
+    """
     reached = np.cumsum(high[rows] - low[rows])
     edges = np.flatnonzero(np.diff(reached // _PAIRS_AT_ONCE, prepend=-1)) if len(rows) else np.zeros(0, np.int64)
     parts = [_cut_some(some, low, high, launched, finish) for some in np.split(rows, edges)]

@@ -13,7 +13,7 @@ from nsysprof.analysis.attribution.range_names import strip_ranges
 from nsysprof.analysis.attribution.range_structure import RangeStructure, find_structure
 from nsysprof.trace.schema import NULL, PID_MASK, Bools, Int64s, Tables
 
-# 36 years: no session's clock.
+# 36 years. No recording lasts that long.
 _FAR_NS = 2**60
 _KEY = ["name", "style", "domain"]
 

@@ -61,8 +61,9 @@ def _summarize(duration_ns: Ints, group: Ints) -> pd.DataFrame:
     """Return statistics of the durations by group, in order of the groups."""
     bits = max(1, int(duration_ns.max()).bit_length())
     groups = int(group.max()) + 1
-    # One sort of (group, duration) in one integer gives every group's median, least and greatest at once. Where both
-    # fit in 32 bits, that takes half the time and half the memory.
+    # Group and duration are packed into one integer, so that one sort gives every group's median, minimum and maximum.
+    # Group and duration are packed into one integer, so that one sort gives every group's median, minimum and maximum.
+    # Where both fit in 32 bits, it takes half the time and half the memory.
     width = np.dtype(np.uint32 if (groups << bits) <= 2**32 else np.int64)
     keys: Ints = duration_ns.astype(width)
     for begin in range(0, len(keys), _BLOCK):
@@ -105,7 +106,7 @@ def _count(group: Ints, groups: int) -> tuple[Int64s, Int64s]:
 
 
 def _squares(values: Ints, low: Int64s, high: Int64s, mean: np.ndarray) -> np.ndarray:
-    """Return the sum of squared deviations of values[low:high] per group, in blocks to avoid a large copy."""
+    """Return the sum of squared deviations of values[low:high] per group, block by block to avoid a large copy."""
     squares = np.zeros(len(low))
     for begin in range(0, len(values), _BLOCK):
         end = min(begin + _BLOCK, len(values))

@@ -16,14 +16,15 @@ from nsysprof.trace.schema import Bools
 def list_instances(ranges: pd.DataFrame, span: DeviceSpan, pieces: Blamed, of_device: Bools) -> pd.DataFrame:
     """Return the instances during which a device was idle, with the columns of idle_instances.csv.
 
-    ranges: instances with name, style, domain, group, start_ns and end_ns, in order of start. span, pieces: of the
-    device. of_device: which of the instances belong to a process that uses the device.
+    ranges: instances with name, style, domain, group, start_ns and end_ns, in order of start.
+    span, pieces: from when to when the device worked, and the pieces of its gaps.
+    of_device: which of the instances belong to a process that uses the device.
     """
     if not of_device.any() or len(pieces.cause) == 0:
         return pd.DataFrame(columns=list(IDLE_INSTANCES.names))
     instance = number_instances(ranges["group"].to_numpy(dtype=np.int64))[of_device]
     mine = ranges[of_device]
-    # Time before the device's first work or after its last does not belong to its span.
+    # Time before the device's first work, or after its last, is not in its span.
     since, until = span.first_ns, span.first_ns + span.whole.span_ns
     start = np.clip(mine["start_ns"].to_numpy(np.int64), since, until)
     end = np.clip(mine["end_ns"].to_numpy(np.int64), start, until)

@@ -66,9 +66,14 @@ def keep_ledger(tables: Tables, ranges: pd.DataFrame, lost: Bools | None = None,
         for each in gaps
     ]
     del threads
-    reasons = _reasons(tables, launch, gaps, pieces)
+    if doubt:
+        pieces = [
+            replace(each, cause=np.full_like(each.cause, UNKNOWN), call=np.full_like(each.call, -1)) for each in pieces
+        ]
     spans = tuple(each.span for each in gaps)
-    del gaps  # they take as much memory as the pieces, which follow from them
+    total = sum(span.whole.idle_ns for span in spans)
+    reasons = _reasons(tables, launch, gaps, pieces) if not doubt else {doubt: total} if total else {}
+    del gaps  # they take as much memory as the pieces
     parts = [table for each in pieces for table in (_of_trace(each), _of_ranges(each, ranges, _pids(tables, each)))]
     joined = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(IDLE_COLUMNS))
     joined = joined.astype({"device_id": "int64", "idle_ns": "int64", "count": "int64"})
@@ -78,7 +83,16 @@ def keep_ledger(tables: Tables, ranges: pd.DataFrame, lost: Bools | None = None,
     ]
     of_instances = pd.concat(instances, ignore_index=True) if instances else empty_table(IDLE_INSTANCES)
     idle = Idle(joined, of_instances, tuple(span.whole for span in spans), reasons)
-    return Ledger(spans, tuple(pieces), classes, idle, tuple(_notes(idle)))
+    return Ledger(spans, tuple(pieces), classes, idle, tuple(_notes(idle)), doubt)
+
+
+def _lacks_names(tables: Tables) -> bool:
+    """Return whether a notable part of the calls has no name, as in an export without its table of texts."""
+    calls = tables.calls
+    if calls is None or len(calls) == 0:
+        return False
+    nameless = np.array([not text for text in call_texts(tables)], dtype=np.bool_)
+    return bool(nameless.any()) and float(nameless[calls.variant].mean()) > _NOTABLE
 
 
 def _of_trace(pieces: Blamed) -> pd.DataFrame:

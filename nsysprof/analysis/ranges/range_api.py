@@ -13,9 +13,10 @@ from nsysprof.results.column_registry.analysis_columns import RANGE_API
 from nsysprof.results.column_registry.csv_table import empty_table
 from nsysprof.trace.schema import PID_MASK, Calls, Int64s, Ints, Rows
 
-# Each function costs a pass over the ranges. No program calls more functions for a time that matters.
+# The most functions to list. Each costs a pass over the ranges, and no program spends much time in more functions.
 _MOST_FUNCTIONS = 64
 _BLOCK = 1 << 20
+_FEW_OWNERS = 8
 # The family, and from which place up to which other one it has the calls of an order.
 Stretches = tuple[Int64s, Int64s, Int64s]
 
@@ -70,14 +71,15 @@ def _sum_by_family(
 ) -> tuple[Int64s, Int64s]:
     """Return how many calls of each function each family encloses, and their total time (ns): (functions, families).
 
-    One thread's calls are looked at after another's, so that no copy of all calls is held.
+    Unless there are many threads, their calls are looked at one thread after the other: that takes less memory.
     """
     count, total = np.zeros((2, len(functions), families), np.int64)
     for style, scope in SCOPES.items():
         mask = -1 if scope == "thread" else PID_MASK
         chosen = (ranges["style"] == style).to_numpy(dtype=bool)
-        for owner in np.unique(ranges["global_tid"].to_numpy(dtype=np.int64)[chosen] & mask).tolist():
-            its = (calls.tid_of & mask) == owner
+        owners = np.unique(ranges["global_tid"].to_numpy(dtype=np.int64)[chosen] & mask)
+        for some in np.split(owners, len(owners)) if 0 < len(owners) <= _FEW_OWNERS else [owners]:
+            its = np.isin(calls.tid_of & mask, some)
             rows = np.flatnonzero(its[calls.variant]).astype(np.int32)
             if len(rows) == 0:
                 continue

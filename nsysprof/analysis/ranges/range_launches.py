@@ -40,7 +40,7 @@ def count_launches(ranges: pd.DataFrame, groups: int, calls: Calls | None, launc
     rows = np.flatnonzero(launched.launches).astype(np.int32)
     counts = np.zeros((3, groups), dtype=np.int64)
     of_instance = np.zeros((2, len(ranges)), dtype=np.int64)
-    # The launches of a range lie side by side.
+    # The launches of a range are consecutive.
     for found in attribute_launched(rows, calls, ranges).values():
         if len(found.instance) == 0:
             continue
