@@ -281,7 +281,7 @@ def range_api_table(analysis: Analysis) -> Table | None:
         "total_ns": Column("total", Unit.NS),
         "wall_pct": Column("of wall", Unit.SHARE),
     }
-    title = "API calls by range, with those of the ranges inside it"
+    title = "API calls by range (nested ranges included)"
     shown = _innermost(analysis.range_api, _ranges_inside(analysis.range_tree))
     shown = shown.assign(range=[range_label(str(name)) for name in shown["range"]])
     return _from_frame(title, shown, columns, "range_api.csv", terminal_rows=8, document_rows=20)

@@ -32,4 +32,4 @@ def test_a_call_is_listed_with_the_range_in_which_it_is_made_and_not_once_more_f
         ("load", "cudaMemcpyAsync"), ("step#", "cudaLaunchKernel"), ("forward", "cudaLaunchKernel"),
         ("small", "cudaLaunchKernel"), ("other", "cudaMemcpyAsync"),
     ]  # fmt: skip
-    assert "inside it" in table.title
+    assert "nested ranges included" in table.title
