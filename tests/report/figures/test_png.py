@@ -8,7 +8,9 @@ from importlib.machinery import PathFinder
 import pytest
 
 from nsysprof.cli import app
-from nsysprof.report.figures.png import can_draw
+from nsysprof.report.figures import png
+from nsysprof.report.figures.png import can_draw, png_bytes, svg_bytes
+from nsysprof.report.figures.style.palette import new_figure
 
 
 @pytest.fixture
@@ -24,6 +26,17 @@ def without_matplotlib(monkeypatch):
 
 def test_matplotlib_is_found_where_it_is():
     assert can_draw()
+
+
+@pytest.mark.parametrize("installed", [(), ("DejaVu Sans Mono",)])
+def test_a_name_in_a_script_without_a_font_is_drawn_without_a_complaint(monkeypatch, capfd, installed):
+    monkeypatch.setattr(png, "_installed_fonts", lambda: installed)
+    figure = new_figure(1.0)
+    text = figure.text(0, 0, "训练步骤 🚀")
+    assert png_bytes(figure).startswith(b"\x89PNG"), "and every warning is an error here"
+    assert svg_bytes(figure)
+    assert set(installed) <= set(text.get_fontfamily())
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.usefixtures("without_matplotlib")

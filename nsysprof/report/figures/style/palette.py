@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ WIDTH_IN = 9.0
 
 def new_figure(height_in: float) -> Figure:
     """Return a white figure of the width of a GitHub comment."""
+    # On the first run it would say that it looks for fonts.
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     from matplotlib.figure import Figure as MatplotlibFigure
 
     return MatplotlibFigure(figsize=(WIDTH_IN, height_in), dpi=150, layout="constrained", facecolor="white")
