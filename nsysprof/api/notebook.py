@@ -10,6 +10,8 @@ from nsysprof.results.analysis import Analysis
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_REPR_WIDTH = 100
+
 
 class ShownAnalysis(Analysis):
     """An Analysis that a notebook shows as text and bars, with functions that draw its figures.
@@ -34,6 +36,13 @@ class ShownAnalysis(Analysis):
         from nsysprof.report.figures.vram import draw_vram
 
         return draw_vram(self, None)
+
+    def __repr__(self) -> str:
+        """Return what an interpreter shows: the same as text."""
+        from nsysprof.report.formats.console import render_console
+        from nsysprof.report.reports.analysis_report import first_report
+
+        return render_console(first_report(self), _REPR_WIDTH) or f"Analysis of {self.trace.path_name}"
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: what the program does with the GPU, and the findings."""

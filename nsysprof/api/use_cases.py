@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -64,7 +63,7 @@ def analyze(
     unfold: list counted ranges (step0, step1) one by one, not as step#.
     workers, scheduler, tls, worker_memory, by_order: how several traces are read; see docs/ranks.md.
     """
-    from nsysprof.api.notebook import show_analysis
+    from nsysprof.api.shown_result import show_result
     from nsysprof.app import analyze as use_case
     from nsysprof.app.trace_analysis.analyze_trace import TraceResult
 
@@ -87,7 +86,7 @@ def analyze(
         by_order=by_order,
     )
     result = use_case.analyze(request, progress)
-    return replace(result, analysis=show_analysis(result.analysis)) if isinstance(result, TraceResult) else result
+    return show_result(result) if isinstance(result, TraceResult) else result
 
 
 def compare(

@@ -34,7 +34,6 @@ def demo(
     request = use_case.DemoRequest(out or Path("nsysprof-demo"), force=force or out is None, figures=figures)
     result = use_case.demo(request, show_progress(quiet=as_json))
     mark_saved()
-    say_missing_figures(figures and not as_json)
     page = (result.folder / "report.html").resolve()
     if as_json:
         from nsysprof.report.write import analysis_json
@@ -42,6 +41,7 @@ def demo(
         print_json({**analysis_json(result.analysis, result.record), "folder": str(result.folder)})
     else:
         _print(result, use_case.ABOUT, page)
+        say_missing_figures(figures)
     if open_page and not webbrowser.open(page.as_uri()):
         typer.echo(f"No browser was found. Open {page} in one.", err=True)
 

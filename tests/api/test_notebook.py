@@ -32,3 +32,7 @@ def test_what_analyze_returns_is_shown_as_well(tmp_path):
     made = training()
     result = nsysprof.analyze(made.write(tmp_path / "t.sqlite"), out=tmp_path / "a", figures=False)
     assert "busy for" in result.analysis._repr_html_()
+    for shown in (repr(result), result._repr_html_()):
+        assert "The GPU is busy for 15 % of a step" in shown
+        assert shown.count(str(tmp_path / "a")) == 1, "and where the files are"
+    assert len(repr(result.analysis).splitlines()) < 40

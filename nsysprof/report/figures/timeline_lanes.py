@@ -29,6 +29,8 @@ _BINS = 1200
 _HEIGHT = 0.8
 # A range is labelled where at least so many letters have room, and a lane holds about so many.
 _FEWEST_LETTERS, _LETTERS = 5, 110
+# Before and behind a label; in parts of the lane.
+_GAP = 0.004
 _PID_OF_TID = ~0xFFFFFF
 
 
@@ -194,9 +196,9 @@ def _range_labels(
 ) -> None:
     """Name the ranges that have room for it, and part them from those before."""
     for name, low, high in zip(rows["name"], start.tolist(), end.tolist(), strict=True):
-        room = int(_LETTERS * (high - low) / span_ns)
+        room = int(_LETTERS * ((high - low) / span_ns - 2 * _GAP))
         if room < _FEWEST_LETTERS:
             continue
         axes.vlines([low / NS_PER_S], y - _HEIGHT / 2, y + _HEIGHT / 2, color="white", linewidth=1)
         text = escape_mathtext(clean(str(name), room))
-        axes.text((low + 0.004 * span_ns) / NS_PER_S, y, text, fontsize=8, va="center", clip_on=True, color=INK)
+        axes.text((low + _GAP * span_ns) / NS_PER_S, y, text, fontsize=8, va="center", clip_on=True, color=INK)
