@@ -36,6 +36,7 @@ from nsysprof.files.json_file import encode_json
 from nsysprof.files.output import write_whole
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import Note, make_note
+from nsysprof.report.sections.wording import count_of
 from nsysprof.results.programs.optimization import Attempt, Optimization, OptimizeStep, PredictedGain
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def plan_optimize(request: OptimizeRequest) -> list[str]:
     first = "capture the program once, with its attention, under nsys"
     return [
         first if request.captured is None else f"read {request.captured}",
-        f"tune its shapes, in at most {_TUNING_PART:.0%} of the {request.budget_s:g} s that the capture leaves",
+        f"tune its shapes in the time that the runs below leave of {request.budget_s:g} s, or {_TUNING_PART:.0%} of it",
         f"run the program with and without the policy in {request.processes} turns; the same for every other attempt",
         "write one page: what is faster, by how much, and what to paste",
     ]
@@ -95,6 +96,16 @@ def optimize(request: OptimizeRequest, progress: Progress = SILENT) -> OptimizeR
     return OptimizeResult(found, folder, failure)
 
 
+def tuning_budget_s(left_s: float, run_s: float | None, trials: int, turns: int) -> float:
+    """Return how long tuning may take (s): what the attempts leave, and at least a fixed part of what is left.
+
+    left_s: of the whole budget. run_s: how long the program runs; None where that is unknown.
+    trials: how many attempts may follow. turns: of each attempt, with two runs each.
+    """
+    least = _TUNING_PART * max(0.0, left_s)
+    return least if run_s is None else max(least, left_s - trials * turns * 2 * run_s)
+
+
 def _bring_parts(older: Path, folder: Path) -> None:
     """Copy the finished parts of an earlier run into this one. Files are replaced, never changed in place."""
     for part in older.iterdir():
@@ -122,6 +133,8 @@ class _Session:
         self.predicted: PredictedGain | None = None
         self.attempts: list[Attempt] = []
         self.failed = ""
+        # How long the recorded run took (s), which is longer than a run by itself; None where none was made now.
+        self.run_s: float | None = None
 
     @property
     def left_s(self) -> float:
@@ -134,11 +147,12 @@ class _Session:
         with self._step("analyze"):
             captured = self.request.captured or self.folder / "capture"
             self.facts = replace(read_program(self._analyze()), libraries=read_libraries(captured))
-            self._outcome(f"{len(self.facts.uses)} shapes of attention")
+            self._outcome(f"{count_of(len(self.facts.uses), 'shape')} of attention")
         self.tuning = TunedProgram(uses=self.facts.uses)
         if self.facts.uses:
             with self._step("tune"):
-                budget = _TUNING_PART * max(0.0, self.left_s)
+                trials = 1 + len(list_trials(self.facts, self.tuning, "", None, self.request.tries or ()))
+                budget = tuning_budget_s(self.left_s, self.run_s, trials, self.request.processes)
                 self.tuning = tune_uses(
                     self.facts.uses,
                     self.folder / "analysis",
@@ -192,6 +206,7 @@ class _Session:
         if isinstance(result.failure, InterruptedCaptureError):
             raise result.failure
         ended = result.captured.ended
+        self.run_s = ended.duration_ns * 1e-9
         self.notes += result.captured.manifest.notes
         by = "torch's own profiler, because nsys cannot record here" if _is_of_torch(target) else "nsys"
         self._outcome(f"recorded by {by}; the program ended with exit code {ended.exit_code}")

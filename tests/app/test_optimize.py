@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from nsysprof.analysis.sampling.judge_attempt import check_prediction, is_better
-from nsysprof.app.optimize import OptimizeRequest, optimize, plan_optimize
+from nsysprof.app.optimize import OptimizeRequest, optimize, plan_optimize, tuning_budget_s
 from nsysprof.attention.shape import Shape
 from nsysprof.capture.manifest import Manifest, Program, write_manifest
 from nsysprof.errors import UsageError
@@ -116,6 +116,14 @@ def test_what_cannot_work_is_refused_before_anything_runs(fields, says, tmp_path
         optimize(OptimizeRequest(**{"argv": ("true",), **fields}))
     with pytest.raises(UsageError, match="is not a capture"):
         plan_optimize(OptimizeRequest(("true",), captured=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("run_s", "trials", "budget_s"),
+    [(2.0, 1, 88.0), (2.0, 3, 64.0), (30.0, 1, 40.0), (None, 1, 40.0)],
+)
+def test_tuning_has_what_the_attempts_leave_and_never_less_than_a_part(run_s, trials, budget_s):
+    assert tuning_budget_s(100.0, run_s, trials, turns=3) == pytest.approx(budget_s)
 
 
 def test_the_steps_after_the_capture_end_in_a_page_that_resumes(tmp_path):
