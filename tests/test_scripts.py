@@ -405,6 +405,9 @@ def test_a_proof_is_right_only_where_counts_and_exit_codes_are() -> None:
     assert not Outcome("eager", 200, 200, 200, exit_code=0, only_bare=["ranges x"]).is_right
     assert Outcome("killed", 100, 0, 0, exit_code=137, notes=["events-lost"]).is_right
     assert not Outcome("killed", 100, 0, 0, exit_code=137).is_honest, "silent"
+    assert Outcome("exec", 100, 50, 50, exit_code=12, notes=["process-lost"]).is_right
+    assert not Outcome("exec", 100, 50, 50, exit_code=0).is_honest, "silent"
+    assert not Outcome("exec", 100, 50, 100, exit_code=12, notes=["process-lost"]).is_right, "a bare nsys has more"
     assert Planted("all kernels", "c++", "caught", 12, 0, 220, ["no-kernels"]).is_right
     assert not Planted("all kernels", "c++", "caught", 0, 0, 220, []).is_right
     assert not Planted("none", "c++", "silent", 0, 220, 220, ["events-lost"]).is_right

@@ -11,8 +11,10 @@ AGAIN = "recorded-again"
 DATA_LOSS = 12
 # nsys delivers nothing of a process that is killed; the capture has to say so.
 LOST = ("killed",)
-# How programs end that are to end badly; all others end with 0.
-EXIT = {"killed": 137, "memory": 1}
+# It delivers nothing of what a process did before it replaced itself either; the rest is there.
+CUT = ("exec",)
+# How programs end that are to end badly, or whose loss capture has to report; all others end with 0.
+EXIT = {"killed": 137, "memory": 1, "exec": DATA_LOSS}
 
 
 @dataclass
@@ -41,6 +43,8 @@ class Outcome:
         """Return whether the trace has what the program counted, and no less than a bare nsys."""
         if self.name in LOST and not self.ours:
             return not self.bare and self.is_said and self.exit_code == EXIT[self.name]
+        if self.name in CUT and self.ours != self.expected:
+            return self.ours == self.bare and self.is_said and self.exit_code == EXIT[self.name]
         return (
             self.expected is not None
             and self.ours == self.expected

@@ -21,6 +21,7 @@ WHAT = {
     "server": "an HTTP server and its clients",
     "killed": "ended by SIGKILL",
     "memory": "ended by out of memory",
+    "exec": "replaced itself by another program",
 }
 _DID = {
     "caught": "ends with 12",

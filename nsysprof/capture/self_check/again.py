@@ -147,7 +147,6 @@ def recovered_note(way: Reduction, loss: Loss, *, has_ranges: bool = False) -> N
     """
     return make_note(
         "recorded-again",
-        suspects=" ".join(way.suspects),
         why=loss.note.text,
         without=f"{way.without}, which {FIRST_TRACE} has" if has_ranges else way.without,
         options=shlex.join(_given(way.options)),

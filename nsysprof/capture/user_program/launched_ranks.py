@@ -16,6 +16,7 @@ from nsysprof.capture.self_check.size_watch import MARK as RECORDING
 from nsysprof.capture.self_check.size_watch import StopReason
 from nsysprof.capture.self_check.watch import GpuWatch
 from nsysprof.capture.user_program.export_recording import export_recording
+from nsysprof.capture.user_program.failed_fork import fork_notes
 from nsysprof.capture.user_program.program_run import CapturedProgram, ProgramRun
 from nsysprof.capture.user_program.rank_launch import VARIABLE, RankJob, write_launcher
 from nsysprof.capture.user_program.rank_record import (
@@ -88,6 +89,7 @@ def run_launcher(run: ProgramRun) -> CapturedProgram:
     with watch:
         ended = run_streamed(list(plan.argv), streams, environment, say=run.say)
     run.manifest.steps.append(Step("launcher", ended.argv, ended.exit_code, ended.duration_ns))
+    run.manifest.notes += fork_notes(streams.stderr_log)
     run.manifest.program = Program(plan.argv, ended.exit_code)
     run.save()
     mine = [record for record in run.records if record.starter == run.starter]

@@ -23,6 +23,7 @@ from nsysprof.capture.self_check.settle import settle_options
 from nsysprof.capture.self_check.size_watch import StopReason
 from nsysprof.capture.self_check.watch import GpuWatch
 from nsysprof.capture.user_program.export_recording import export_recording
+from nsysprof.capture.user_program.failed_fork import fork_notes
 from nsysprof.capture.user_program.launched_ranks import run_launcher, run_rank
 from nsysprof.capture.user_program.program_plan import ProgramPlan
 from nsysprof.capture.user_program.program_run import CapturedProgram, Compare, Inspect, ProgramRun
@@ -154,7 +155,7 @@ def _record_alone(run: ProgramRun) -> CapturedProgram:
         )
     watched = watch.seen(is_whole=run.plan.is_whole and recorded.ended.interrupted is None and recorded.stopped is None)
     run.manifest.steps += recorded.steps
-    run.manifest.notes += recorded.notes
+    run.manifest.notes += [*recorded.notes, *fork_notes(logs / "stderr.log")]
     run.manifest.missing += recorded.missing
     if power is not None and not power.write(run.folder / POWER_FILE):
         run.manifest.notes.append(make_note("no-power"))
