@@ -1,1 +1,1 @@
-"""Analyse many traces at once: summarize each one in bounded size, and merge the summaries here or on Dask."""
+"""Analyze many traces at once: summarize each into a bounded size, and merge the summaries here or on Dask."""

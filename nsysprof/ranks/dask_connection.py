@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from distributed import Client
 
 _CONNECT_S = 10.0
-# Dask leaves half a client behind where its own check of an address fails, so addresses are checked before.
+# Dask leaves a half-open client behind where its own check of an address fails, so addresses are checked before.
 _ADDRESS = re.compile(r"((tcp|tls|ucx|wss?)://)?[\w.%\[\]:-]+:\d{1,5}")
 
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """PEM files for a scheduler at tls://, as `dask worker` takes them. None: Dask's configuration decides."""
+    """PEM files for a scheduler at tls://, as for `dask worker`. None: Dask's configuration decides."""
 
     ca_file: Path | None = None
     cert: Path | None = None
@@ -31,14 +31,14 @@ class TlsFiles:
 
 
 def has_dask() -> bool:
-    """Return whether Dask can be used: its scheduler, and the package that keeps other users away from it."""
+    """Return whether Dask can be used: its scheduler, and the package that is needed to keep other users out."""
     from importlib.util import find_spec
 
     return find_spec("distributed") is not None and find_spec("cryptography") is not None
 
 
 def check_request(scheduler: str | None, tls: TlsFiles | None) -> None:
-    """Raise an error where Dask is missing, or where an address or certificates cannot be meant."""
+    """Raise an error where Dask is missing, or where the address or the certificates cannot be right."""
     if not has_dask():
         raise MissingToolError("Dask (with cryptography) is not installed.", "pip install 'nsysprof[ranks]'")
     if scheduler is not None and not _ADDRESS.fullmatch(scheduler):
@@ -72,7 +72,7 @@ def connect(
         address: Any = scheduler
         security = None
         if scheduler is None:
-            # Whoever reaches a scheduler can run code as its user. Keys made for this run keep others out.
+            # Anyone who can reach a scheduler can run code as its user. Keys made for this run keep others out.
             security = Security.temporary()
             address = stack.enter_context(
                 LocalCluster(
@@ -111,9 +111,9 @@ def _security(scheduler: str, tls: TlsFiles | None) -> Any:
 
 
 def _greet(scheduler: str, security: Any) -> None:
-    """Check that a Dask scheduler answers at the address. Dask's own client waits for ever for some that answer.
+    """Check that a Dask scheduler answers at the address. Raises SchedulerError where none does.
 
-    Raises SchedulerError where none does.
+    Dask's own client waits forever for some services that are not a scheduler.
     """
     import asyncio
 
@@ -136,7 +136,7 @@ def _greet(scheduler: str, security: Any) -> None:
         except BaseException as error:  # noqa: BLE001 (an unknown service can make Dask's reader raise anything)
             found.append(error)
 
-    # In a thread: the caller may run an event loop, and a reader that cannot be cancelled must not block us.
+    # This runs in a thread: the caller may run an event loop, and a reader that cannot be cancelled must not block us.
     thread = threading.Thread(target=run, daemon=True, name="greet the scheduler")
     thread.start()
     thread.join(_CONNECT_S + 2)
@@ -154,7 +154,7 @@ def _unreachable(scheduler: str, why: str) -> SchedulerError:
 
 
 def check_workers(client: Client) -> None:
-    """Check that the scheduler has workers and that all run our code. Workers that join later check themselves.
+    """Check that the scheduler has workers and that all of them run our code. Workers that join later check themselves.
 
     Raises SchedulerError otherwise.
     """
@@ -170,7 +170,8 @@ def check_workers(client: Client) -> None:
         address, each = next(iter(wrong.items()))
         what = f"has nsysprof {each}" if isinstance(each, str) else f"cannot load nsysprof ({each})"
         raise SchedulerError(
-            f"{len(wrong)} of {len(found)} workers run other code: {address} {what}; here it is {code_version()}.",
+            f"{len(wrong)} of {len(found)} workers run a different version:  {address} {what}; here it is "
+            f"{code_version()}.",
             "Install the same nsysprof on all workers and restart them.",
         )
 

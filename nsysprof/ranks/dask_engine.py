@@ -46,7 +46,7 @@ def run_on_dask(
         with client.as_current():
             check_workers(client)
             partial, counts = _run_graph(client, of_workers(tasks), progress)
-        # The workers end while the results are written. The interpreter waits for this thread.
+        # The workers end while the results are being written. The interpreter waits for this thread.
         threading.Thread(target=_close, args=(stack.pop_all(),), name="end workers").start()
     where = f"Dask at {scheduler}" if scheduler else f"{workers} Dask workers of this machine"
     return Done(partial, time.monotonic() - began, counts, where)
@@ -85,7 +85,7 @@ def _run_graph(client: Client, tasks: Sequence[Task], progress: Progress) -> tup
         rest = _gather(client, graph.waiting) if not are_lost else None
         if rest is None:
             rest = [_from_shares([task for task in tasks if task not in suspects])]
-        # A worker that dies takes other tasks with it. Run alone, it is clear which trace was at fault.
+        # A worker that dies takes other tasks with it. Running each alone shows which trace is at fault.
         for task in suspects:
             rest.append(_alone(graph, task))
             progress(1, task.source.path.name)
@@ -94,7 +94,7 @@ def _run_graph(client: Client, tasks: Sequence[Task], progress: Progress) -> tup
 
 
 def _gather(client: Client, results: list[Future]) -> list[Partial] | None:
-    """Return the results, or None where some were lost with their worker and a second try killed another worker."""
+    """Return the results; None where some were lost with their worker and a second try killed another worker."""
     from distributed import wait
     from distributed.scheduler import KilledWorker
 
@@ -107,7 +107,7 @@ def _gather(client: Client, results: list[Future]) -> list[Partial] | None:
 
 
 def _from_shares(tasks: Sequence[Task]) -> Partial:
-    """Return the merged shares that the workers have written for tasks that are all done."""
+    """Return the merged results that the workers have written for tasks that are all finished."""
     tree = Tree(len(tasks))
     for task in tasks:
         tree.add(run_task(task))
@@ -117,8 +117,8 @@ def _from_shares(tasks: Sequence[Task]) -> Partial:
 class _Graph:
     """The futures of traces and merges.
 
-    Their names belong to this run alone: what the scheduler remembers from another run may be of other files. Results
-    that no merge has taken yet are `waiting`; `merging` keeps the inputs of each merge until it ends.
+    Their names are unique to this run, because the scheduler may remember results of another run about other files.
+    `waiting` holds results that no merge has taken yet; `merging` keeps the inputs of each merge until it ends.
     """
 
     def __init__(self, client: Client) -> None:
@@ -146,7 +146,7 @@ class _Graph:
         return self._merge(some)
 
     def merge_again(self, future: Future) -> Future | None:
-        """Submit a merge again that died with its worker, or return None where one of its inputs is lost too.
+        """Submit again a merge whose worker died; return None where one of its inputs is lost too.
 
         Raises SchedulerError where the merge failed for another reason.
         """
@@ -163,7 +163,7 @@ class _Graph:
 
 @contextlib.contextmanager
 def _watched(client: Client, futures: dict[Future, Task], graph: _Graph) -> Iterator[None]:
-    """Cancel all futures, with an error, once no worker has been there for a while, so that nobody waits for ever."""
+    """Cancel all futures with an error once there has been no worker for a while, so that nobody waits forever."""
     ended = threading.Event()
 
     def watch() -> None:
@@ -195,7 +195,7 @@ def _watched(client: Client, futures: dict[Future, Task], graph: _Graph) -> Iter
 
 
 def _refuse_if_of_the_run(error: BaseException | None) -> None:
-    """Raise what is not the fault of one trace: our own errors, missing packages, a cancelled run."""
+    """Raise errors that no single trace causes: our own errors, missing packages, a cancelled run."""
     if error is None:
         raise SchedulerError("Dask cancelled the run.", "See the scheduler's log, and run the same command again.")
     if isinstance(error, NsysprofError):
@@ -207,7 +207,7 @@ def _refuse_if_of_the_run(error: BaseException | None) -> None:
 
 
 def _alone(graph: _Graph, task: Task) -> Partial:
-    """Return the result of another try of a trace over which a worker failed, with nothing else running."""
+    """Return the result of another try of a trace at which a worker failed, with nothing else running."""
     from distributed import wait
 
     future = graph.submit_trace(task)
@@ -217,5 +217,7 @@ def _alone(graph: _Graph, task: Task) -> Partial:
         return found
     error = future.exception() if future.status == "error" else None
     _refuse_if_of_the_run(error)
-    why = "killed its worker again" if type(error).__name__ == "KilledWorker" else f"{type(error).__name__}: {error}"
+    why = (
+        "its worker was killed again" if type(error).__name__ == "KilledWorker" else f"{type(error).__name__}: {error}"
+    )
     return lost(task, why)

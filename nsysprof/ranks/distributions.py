@@ -1,8 +1,9 @@
-"""Keep durations by name as counts of values, which merge in any order to exactly the same result.
+"""Store durations by name as counts of values, which can be merged in any order with exactly the same result.
 
-A sketch that takes values at random (KLL) or in the order they come (t-digest) would give other quantiles with one
-worker than with two. Counts of values do not. GPU clocks tick coarsely, so a kernel has few different durations. Where
-there are more than EXACT of them, they are rounded to ten significant bits, which depends on the value alone.
+A sketch that samples values at random (KLL), or in the order in which they come (t-digest), would give different
+quantiles with one worker than with two. Counts of values do not. GPU clocks tick coarsely, so a kernel has few
+different durations. Where there are more than EXACT of them, they are rounded to ten significant bits, which depends
+only on the value.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ ROUNDING_ERROR = 2.0**-_BITS
 
 
 class Key(NamedTuple):
-    """What a set of durations is of. Fields that do not apply to its kind are empty."""
+    """What a set of durations belongs to. Fields that do not apply to its kind are empty."""
 
-    kind: str  # kernel, range, range_kernel, api or memop
+    kind: str  # The kind: kernel, range, range_kernel, api or memop.
     range: str = ""
     style: str = ""
     domain: str = ""
@@ -39,7 +40,7 @@ class Distributions:
     """Values by key (ns), with the keys in order."""
 
     keys: tuple[Key, ...]
-    # One per key, and exact even where values were rounded: how many, their sum, the smallest and the largest (ns).
+    # One per key, exact even where values were rounded: number, sum, smallest and largest value (ns).
     count: Int64s
     total: Int64s
     least: Int64s
@@ -48,13 +49,14 @@ class Distributions:
     size_bytes: Int64s
     # One per key: whether its values were rounded.
     rounded: Bools
-    # values[edges[i]:edges[i + 1]] are the different values of keys[i], ascending; times says how often each came.
+    # values[edges[i]:edges[i + 1]] are the different values of keys[i], ascending; `times` says how often each
+    # occurred.
     edges: Int64s
     values: Int64s
     times: Int64s
 
     def of(self, number: int) -> tuple[Int64s, Int64s]:
-        """Return the values of a key (ns), and how often each came."""
+        """Return the different values of a key (ns), and how often each occurred."""
         part = slice(self.edges[number], self.edges[number + 1])
         return self.values[part], self.times[part]
 
@@ -118,7 +120,7 @@ def distribute(keys: Sequence[Key], number: Ints, value: Ints, size_bytes: Ints 
 
 
 def merge(first: Distributions, second: Distributions) -> Distributions:
-    """Return both together. The operation is associative and commutative, to the last bit."""
+    """Return both combined. The operation is associative and commutative, to the last bit."""
     keys = sorted({*first.keys, *second.keys})
     where = {key: position for position, key in enumerate(keys)}
     at = [np.array([where[key] for key in part.keys], dtype=np.int64) for part in (first, second)]
@@ -153,14 +155,14 @@ def _settle(
 
 
 def _count(owner: Int64s, value: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Return the different (owner, value) pairs in order, and how often each came."""
+    """Return the different (owner, value) pairs in order, and how often each occurred."""
     if len(value) == 0:
         return owner, value, value
     least = int(value.min())
     bits = (int(value.max()) - least).bit_length()
     if int(owner.max()).bit_length() + bits > 62:
         return _join(owner, value, np.ones_like(value))
-    # Owner and value are packed into one number, which sorts many times faster than two.
+    # Owner and value are packed into one number, which can be sorted many times faster than two.
     packed = (owner << bits) | (value - least)
     packed.sort()
     begins = np.flatnonzero(np.append(True, packed[1:] != packed[:-1]))

@@ -1,8 +1,8 @@
-"""Run the analysis of many traces: make each trace's share in parallel, and merge the shares as a tree.
+"""Run the analysis of many traces: summarize each trace in parallel, and merge the partial results as a tree.
 
 The same graph runs serially, in a pool of processes, or on Dask. It has one task per trace, whose result is small, and
 one task per FAN_IN results. Merging is associative and commutative, so the results are the same to the last bit
-wherever the tasks ran and in whatever order they ended.
+wherever and in whatever order the tasks ran.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ Progress = Callable[[int, str], None]
 
 @dataclass(frozen=True)
 class Task:
-    """One trace to analyse. version: the code version of the process that asked for it."""
+    """One trace to analyze.
+
+    version: the code version of the process that requested it.
+    """
 
     source: RankSource
     folder: Path
@@ -50,7 +53,7 @@ class Done:
     seconds: float
     # How many tasks of each kind ran.
     tasks: dict[str, int]
-    # The engine, in words for the report.
+    # The name of the engine, as shown in the report.
     where: str
 
 
@@ -68,9 +71,9 @@ def plan_tasks(sources: Sequence[RankSource], folder: Path) -> list[Task]:
 
 
 def run_task(task: Task) -> Partial:
-    """Make the share of a trace, or find it on disk, and return its partial. The detail stays on disk.
+    """Summarize a trace, or find its stored result, and return the partial. Its detail stays on disk.
 
-    A trace that cannot be read becomes a row that says why. Raises SchedulerError in a worker with other code, and
+    A trace that cannot be read becomes a row with the reason. Raises SchedulerError in a worker with other code, and
     OutputError where the output folder cannot be written.
     """
     if code_version() != task.version:
@@ -83,15 +86,16 @@ def run_task(task: Task) -> Partial:
             f"A worker does not see {task.part.parent}.", "Give an --out that all workers share, by its absolute path."
         )
     if not task.source.path.exists():  # a capture or a bundle can list a trace that is gone
-        return failed(_unread(task, "its trace is missing", "See whether the rank was killed.")).partial
+        return failed(_unread(task, "its trace is missing", "Check whether the rank was killed.")).partial
     found = read_part(task.part)
     if found is None:
         try:
             found = summarize_rank(task.source)
-        except OutputError:  # there is no room to unpack the trace here: another worker may have some
+        except OutputError:  # there is no room to unpack the trace here, but another worker may have some
             raise
         except NsysprofError as error:
-            return failed(_unread(task, error.text, error.next_step)).partial  # not kept: the trace may be mended
+            # this is not stored, because the trace may be repaired
+            return failed(_unread(task, error.text, error.next_step)).partial
         write_part(found, task.part)
     return found.partial
 
@@ -127,12 +131,12 @@ def _attempt(task: Task) -> Partial:
 
 
 def lost(task: Task, why: str) -> Partial:
-    """Return the partial of a trace over which its worker failed: one row with the reason."""
+    """Return the partial of a trace at which its worker failed: one row with the reason."""
     return failed(_unread(task, f"its worker failed ({why[:200]})", "Analyze it alone and watch its memory.")).partial
 
 
 class Tree:
-    """Merges results FAN_IN at a time, level by level, so that few partials are held at once."""
+    """Merges results FAN_IN at a time, level by level, so that only few of them are in memory at once."""
 
     def __init__(self, leaves: int) -> None:
         self.levels: list[list[Partial]] = [[]]
@@ -154,9 +158,9 @@ class Tree:
 
 
 def run_in_pool(tasks: Sequence[Task], workers: int, progress: Progress) -> Done:
-    """Run the tasks in processes of this machine and return everything merged.
+    """Run the tasks in processes of this machine, and return everything merged.
 
-    When a process dies, each trace that was in work gets another try, alone.
+    When a process dies, each unfinished trace gets another try, alone.
     """
     began = time.monotonic()
     tree = Tree(len(tasks))
@@ -206,9 +210,9 @@ def _pooled(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, Partial
 
 
 def prepare_parts(folder: Path, tasks: Sequence[Task], *, fresh: bool) -> int:
-    """Create the folder of shares, remove what belongs to no task, and return how many shares are there.
+    """Create the folder of partial results, remove what belongs to no task, and return how many results exist.
 
-    fresh: remove all shares.
+    fresh: whether to remove all of them.
     """
     from nsysprof.files.output import output_error
 
@@ -225,6 +229,6 @@ def prepare_parts(folder: Path, tasks: Sequence[Task], *, fresh: bool) -> int:
 
 
 def renumber(partial: Partial, ranks: dict[int, tuple[int, str]]) -> Partial:
-    """Return the partial with rank and origin of the rank filled in for each position."""
+    """Return the partial with the rank, and how it was determined, filled in for each position."""
     rows = tuple(replace(row, rank=ranks[row.position][0], rank_from=ranks[row.position][1]) for row in partial.rows)
     return Partial(rows, partial.durations)

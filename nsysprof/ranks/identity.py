@@ -1,4 +1,4 @@
-"""Decide which rank each trace is of: by its manifest, else by the trace itself, its file name, or the order given."""
+"""Decide which rank each trace belongs to: by its manifest, else by the trace, its file name, or the order given."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_NAMED = 10
 def find_sources(inputs: Sequence[Path], nsys: Path | None) -> list[RankSource]:
     """Return the traces behind the user's inputs: captures of several ranks, folders of traces, single traces.
 
-    Raises TraceError for an input that does not exist, a folder without traces, and a manifest that names none.
+    Raises TraceError for an input that does not exist, a folder without traces, and a manifest without any.
     """
     found: list[RankSource] = []
     for each in inputs:
@@ -55,7 +55,9 @@ def _in_folder(folder: Path) -> list[RankSource]:
         return [RankSource(0, folder)]
     traces = traces or [path for path in paths if path.suffix in REPORTS]
     if not traces:
-        raise TraceError(f"{folder} holds no trace.", "Give a capture folder, a folder of .sqlite files, or the files.")
+        raise TraceError(
+            f"{folder} contains no trace.", "Give a capture folder, a folder of .sqlite files, or the files."
+        )
     return [RankSource(0, path) for path in traces]
 
 
@@ -66,10 +68,10 @@ def _natural(path: Path) -> list[tuple[int, int | str]]:
 
 
 def read_manifest_ranks(folder: Path) -> list[RankSource]:
-    """Return the ranks that a manifest or a bundle lists; an empty list where it has no such list.
+    """Return the ranks that a manifest or a bundle lists; an empty list where there is no such list.
 
     A path that leads out of the folder is ignored. The trace may have been compressed since, as in an unzipped bundle.
-    A rank whose trace is missing becomes a source that does not exist, so that it gets its row and its reason.
+    A rank whose trace is missing becomes a source that does not exist, so that the result has a row with the reason.
     """
     for name in (CONTENTS, _MANIFEST):
         try:
@@ -147,16 +149,16 @@ def rank_in_name(path: Path) -> int | None:
 
 
 def number_ranks(rows: Sequence[RankRow], paths: dict[int, Path], *, by_order: bool) -> dict[int, tuple[int, str]]:
-    """Return, by position, each trace's rank and where the rank is from.
+    """Return, by position, each trace's rank and how it was determined.
 
-    One source of ranks serves all traces: the best one that every trace has. Raises UsageError where two traces then
-    have the same rank.
+    All traces are numbered in the same way: the best one that works for every trace. Raises UsageError where two traces
+    then have the same rank.
     """
     if not by_order:
         known = [(row.position, row.rank, row.rank_from) for row in rows]
         if all(rank is not None for _, rank, _ in known):
             return _unique({p: (r, how) for p, r, how in known if r is not None}, rows)
-        # A trace that cannot be read does not say its rank, so its name may say it.
+        # A trace that cannot be read does not tell its rank, so its file name is used.
         named = {p: (r, how) if r is not None else (rank_in_name(paths[p]), "file name") for p, r, how in known}
         complete = {p: (r, how) for p, (r, how) in named.items() if r is not None}
         if len(complete) == len(rows):

@@ -12,12 +12,12 @@ from nsysprof.trace.schema import Bools, Int64s, Ints, Tables
 
 
 def innermost_ranges(tables: Tables, launch: Ints, ranges: pd.DataFrame) -> Int64s:
-    """Return, for each row of work, the row of `ranges` that it belongs to; -1 where it belongs to none.
+    """Return for each row of work the row of `ranges` that it belongs to; -1 where it belongs to none.
 
-    A row of work belongs to the innermost push/pop range of the thread that launched it. Where that thread had none, it
-    belongs to the range that began last among those open on other threads of its process, because autograd launches the
-    backward pass from threads without ranges. Otherwise it belongs to the start/end range that began last. Ranges of
-    libraries are skipped.
+    Work belongs to the innermost push/pop range of the thread that launched it. If that thread had none, it belongs to
+    the range that began last among those open on other threads of its process, because autograd launches the backward
+    pass from threads without ranges. Otherwise it belongs to the start/end range that began last. Ranges of libraries
+    are skipped.
 
     ranges: in order of start.
     """
@@ -35,7 +35,7 @@ def innermost_ranges(tables: Tables, launch: Ints, ranges: pd.DataFrame) -> Int6
 
 
 def _latest(segments: Segments) -> tuple[Int64s, Ints]:
-    """Return pairs (range, row of work): for each row, the range that began last among those that hold it.
+    """Return pairs (range, row of work): for each row, the range that began last among those that contain it.
 
     Of nested ranges, the one that began last is the innermost.
     """
@@ -56,7 +56,7 @@ def _latest(segments: Segments) -> tuple[Int64s, Ints]:
 def own_walls(ranges: pd.DataFrame) -> Int64s:
     """Return the time (ns) of each range that no push/pop range nested in it on its thread covers.
 
-    Ranges of libraries cover nothing and have a time of 0. Start/end ranges do not nest, so theirs is 0 too.
+    Ranges of libraries cover nothing, and their own time is 0. Start/end ranges do not nest, so theirs is 0 too.
 
     ranges: in order of start.
     """

@@ -35,10 +35,10 @@ class Cover:
 
 @dataclass(frozen=True)
 class Overlap:
-    """Computation and communication, summed over all devices of a trace; times as in RankRow.
+    """Computation and communication, summed over all devices of a trace. The times are defined in RankRow.
 
-    Idle time is counted between a device's first and last kernel. What a program copies while it loads is far from its
-    work and does not count.
+    Idle time counts between a device's first and last kernel. What a program copies while it loads is far from its work
+    and does not count.
     """
 
     compute_ns: int
@@ -46,7 +46,7 @@ class Overlap:
     overlap_ns: int
     gpu_busy_ns: int
     idle_ns: int
-    # The rows of work that are communication, and how long nothing computed while each of them ran (ns).
+    # The rows of work that are communication, and how long nothing else computed while each of them ran (ns).
     comm_rows: Int64s
     exposed_of: Int64s
     # The start of the first and the end of the last kernel; None without kernels.

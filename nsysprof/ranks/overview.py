@@ -1,4 +1,4 @@
-"""Turn the merged partial and the details of all traces into the analysis that a person reads."""
+"""Turn the merged partial results and the details of all traces into the analysis that a person reads."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _STATISTICS = (
 )  # fmt: skip
 _OF_RANKS = ("ranks", "rank_least_ns", "rank_med_ns", "rank_most_ns", "slowest_rank", "imbalance_pct")
 _INTEGERS = ("ranks", "instances", "total_ns", "min_ns", "max_ns", "rank_least_ns", "rank_most_ns", "slowest_rank")
-# The quantities in which a rank is compared with the others, and the names that reports give them.
+# The quantities in which ranks are compared with each other, and their names in reports.
 _COMPARED = {
     "compute_ns": "compute", "exposed_comm_ns": "exposed communication", "idle_ns": "idle", "api_total_ns": "API calls",
     "memcpy_bytes": "copied", "peak_vram_bytes": "peak VRAM", "kernel_count": "kernels",
@@ -104,7 +104,10 @@ def overview(
 def _by_rank(
     collectives: Mapping[int, Collectives | None], number: Mapping[int, int | None]
 ) -> dict[int, RankCollectives]:
-    """Return what reports show of the collectives of each rank. collectives: by position."""
+    """Return what reports show about the collectives of each rank.
+
+    collectives: the collectives by position.
+    """
     found = {}
     for position, mine in collectives.items():
         rank = number[position]
@@ -120,7 +123,7 @@ def _rank_ranges(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _table(found: Distributions, totals: Totals, kind: str, columns: tuple[str, ...]) -> pd.DataFrame:
-    """Return one row per key, largest total first: quantiles of all ranks' values, and how ranks' totals differ."""
+    """Return one row per key, the largest total first: quantiles over all ranks, and how the ranks' totals differ."""
     rows = []
     for number, key in enumerate(found.keys):
         if key.kind == kind:
@@ -163,7 +166,7 @@ def _statistics(found: Distributions, number: int, of_ranks: dict[int, int] | No
 
 
 def _imbalance(values: Sequence[int | None]) -> float | None:
-    """Return how far the largest value is above the mean (% of the mean), which perfect balance would save at most."""
+    """Return how far the largest value is above the mean (percent of the mean): the most that perfect balance saves."""
     known = [value for value in values if value is not None]
     mean = sum(known) / len(known) if known else 0
     return 100 * (max(known) / mean - 1) if len(known) > 1 and mean else None
@@ -172,8 +175,9 @@ def _imbalance(values: Sequence[int | None]) -> float | None:
 def find_outliers(rows: Sequence[RankRow]) -> dict[int, str]:
     """Return the ranks that are far from the others, each with the quantities in which it is.
 
-    By the generalized extreme studentized deviate test (Rosner 1983) on each quantity, with the error shared by the
-    quantities, and by a difference that matters. Fewer than five ranks have no usual value, so none of them is judged.
+    Each quantity is tested by the generalized extreme studentized deviate test (Rosner 1983), with the error shared
+    among the quantities, and the difference must also be large enough to matter. Fewer than five ranks have no usual
+    value, so none of them is judged.
     """
     found: dict[int, list[str]] = {}
     for name, title in _COMPARED.items():

@@ -1,4 +1,4 @@
-"""Hold what is known of one trace or of ten thousand: bounded, picklable, and two of them merge into one."""
+"""Define the partial result of one trace or of ten thousand: bounded, picklable, and mergeable."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RANGE_COLUMNS = tuple(name for name in RANK_RANGES.names if name != "rank")
 
 @dataclass(frozen=True)
 class Partial:
-    """The rows and the durations of some traces. It has one row per trace, in order of position."""
+    """The rows and the durations of some traces, with one row per trace in order of position."""
 
     rows: tuple[RankRow, ...]
     durations: Distributions
@@ -25,7 +25,7 @@ class Partial:
 
 @dataclass(frozen=True)
 class Detail:
-    """What only the final overview needs of one trace. It stays on disk and takes no part in merging."""
+    """What only the final overview needs from one trace. It stays on disk and is not merged."""
 
     # One row per (range, style, domain), with RANGE_COLUMNS.
     ranges: pd.DataFrame
@@ -35,7 +35,7 @@ class Detail:
 
 @dataclass(frozen=True)
 class Leaf:
-    """The share of one trace."""
+    """The result of one trace."""
 
     partial: Partial
     detail: Detail
@@ -48,6 +48,6 @@ def merge(first: Partial, second: Partial) -> Partial:
 
 
 def failed(row: RankRow) -> Leaf:
-    """Return the share of a trace that could not be read: its row alone."""
+    """Return the result of a trace that could not be read: only its row."""
     nothing = pd.DataFrame({column: [] for column in RANGE_COLUMNS})
     return Leaf(Partial((row,), distributions.empty()), Detail(nothing, None, None))

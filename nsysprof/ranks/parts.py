@@ -1,4 +1,4 @@
-"""Keep each trace's share as a Parquet file with one row, so that it need not be read again."""
+"""Store each trace's partial result as a Parquet file with one row, so that the trace need not be read again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DISTRIBUTION = ("count", "total", "least", "most", "size_bytes", "rounded", "ed
 
 @cache
 def code_version() -> str:
-    """Return nsysprof's version with a digest of its sources. Shares made by other code are never merged with ours."""
+    """Return nsysprof's version with a digest of its sources. Results made by other code are never merged with ours."""
     root = Path(__file__).parents[1]  # the whole package
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
@@ -39,7 +39,7 @@ def code_version() -> str:
 
 
 def part_path(source: RankSource, folder: Path) -> Path:
-    """Return where the share of this input is stored. Another version of the file or of the code gets another path."""
+    """Return where the result of this input is stored. Another version of the file or of the code has another path."""
     facts = [str(source.path.resolve()), code_version(), source.position, source.rank, source.world_size, source.host]
     for path in sorted(source.path.iterdir()) if source.path.is_dir() else [source.path]:
         try:
@@ -52,7 +52,7 @@ def part_path(source: RankSource, folder: Path) -> Path:
 
 
 def write_part(leaf: Leaf, path: Path) -> None:
-    """Write a share completely or not at all. Raises OutputError."""
+    """Write a result completely or not at all. Raises OutputError."""
     pa, pq = _pyarrow()
     (row,) = leaf.partial.rows
     columns: dict[str, Any] = {"row": encode_json(row).decode()}
@@ -82,7 +82,7 @@ def _cell(pa: Any, name: str, value: Any) -> Any:
 
 
 def read_part(path: Path) -> Leaf | None:
-    """Return the share that write_part wrote, or None where the file is missing or damaged."""
+    """Return the result that write_part wrote; None where the file is missing or damaged."""
     columns = _read(path, None)
     if columns is None:
         return None
@@ -125,9 +125,9 @@ def _detail(columns: dict[str, Any]) -> Detail:
 
 
 def _read(path: Path, of_durations: list[str] | None) -> dict[str, Any] | None:
-    """Return the row's cells, or None where the file is missing or damaged.
+    """Return the cells of the row; None where the file is missing or damaged.
 
-    of_durations: the columns of keys and durations to read; None reads all.
+    of_durations: which columns of keys and durations to read; None reads all.
     """
     pa, pq = _pyarrow()
     try:
@@ -161,6 +161,6 @@ def _pyarrow() -> tuple[Any, Any]:
         import pyarrow.parquet as pq
     except ImportError:
         raise MissingToolError(
-            "Several traces at once need pyarrow, which is not installed.", "pip install 'nsysprof[ranks]'"
+            "Analyzing several traces at once needs pyarrow, which is not installed.", "pip install 'nsysprof[ranks]'"
         ) from None
     return pa, pq

@@ -1,4 +1,4 @@
-"""Write the notes of an analysis of many traces: what is missing, and what does not fit together."""
+"""Write the notes of an analysis of many traces: what is missing, and what is inconsistent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def rank_notes(
 ) -> Iterator[Note]:
     """Yield all notes. A note that several traces have becomes one note that names their ranks.
 
-    uneven: the ranges that the ranks do not have equally often.
+    uneven: the ranges that not all ranks have equally often.
     """
     read = [row for row in rows if row.is_read]
     yield from _missing(rows)
@@ -61,7 +61,7 @@ def _missing(rows: Sequence[RankRow]) -> Iterator[Note]:
 
 
 def _foreign(read: Sequence[RankRow], rank_ranges: pd.DataFrame) -> Iterator[Note]:
-    """Yield notes for signs that the traces are not of one job."""
+    """Yield notes about signs that the traces do not belong to one job."""
     worlds = sorted({row.world_size for row in read if row.world_size is not None})
     if len(worlds) > 1:
         yield make_note("different-jobs", sizes=" and ".join(map(str, worlds[:4])))

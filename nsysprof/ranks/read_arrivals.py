@@ -1,4 +1,4 @@
-"""Read when the ranks of a job came to the collectives that they share."""
+"""Read when the ranks of a job arrived at the collectives that they share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ def read_arrivals(
 ) -> tuple[Arrivals | None, list[RankRow]]:
     """Return the arrivals of all ranks on one clock, and their rows; no arrivals where the traces share no clock.
 
-    Raises TraceError for a trace that cannot be read. work: a folder for what is known of each trace.
+    Raises TraceError for a trace that cannot be read.
+
+    work: a folder for the partial result of each trace.
     """
     tasks = plan_tasks(list(sources), work)
     prepare_parts(work, tasks, fresh=True)

@@ -1,4 +1,4 @@
-"""Read what a trace says about its origin: its rank, its host and when its session began."""
+"""Read what a trace says about its origin: its rank, its host, and when its session began."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from nsysprof.trace.columns import read_different, read_rows
 from nsysprof.trace.open import Trace
 
-# The variables in which launchers give the rank and the number of ranks over all hosts; the first one set counts.
+# The variables in which launchers store the rank and the number of ranks over all hosts; the first one that is set
+# counts.
 _RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "MV2_COMM_WORLD_RANK")
 _WORLD_VARIABLES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "MV2_COMM_WORLD_SIZE")
 _NVTX_RANK = re.compile(r"^(?:global[ _-]?)?rank[ _:=-]*(\d{1,7})$", re.IGNORECASE)
@@ -24,7 +25,7 @@ class Session:
     start_utc_ns: int | None
     host: str | None
     rank: int | None
-    # Where the rank is from: environment or NVTX.
+    # Where the rank comes from: environment or NVTX.
     rank_from: str
     world_size: int | None
 

@@ -1,4 +1,4 @@
-"""Summarize one trace into its share of an analysis of many traces."""
+"""Summarize one trace into its partial result for an analysis of many traces."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ MOST_RANGES = 2000
 OTHER_RANGES = "(other ranges)"
 # Thirteen days (ns). No kernel, call or range takes longer, and sums over ten thousand ranks still fit in 64 bits.
 _LONGEST_NS = 2**50
-# Up to this many (range, kernel) cells, a dense table is faster than sorting the pairs.
+# Up to this many pairs (range, kernel), a dense table is faster than sorting the pairs.
 _MOST_CELLS = 1 << 22
 
 
@@ -60,20 +60,20 @@ class RankSource:
 
     position: int
     path: Path
-    # From the capture's manifest; None where there is none.
+    # The rank in the capture's manifest; None where there is none.
     rank: int | None = None
     world_size: int | None = None
     host: str | None = None
     # The nsys that turns a .nsys-rep into SQLite.
     nsys: Path | None = None
-    # As in open_trace. A process that reads many traces loads the compiled reader only once.
+    # See open_trace. A process that reads many traces loads the compiled reader only once.
     large_bytes: int | None = None
-    # As in open_trace. With one worker per processor, workers are a sixth faster without further threads.
+    # See open_trace. With one worker per processor, workers are a sixth faster without further threads.
     one_thread: bool = False
 
 
 def summarize_rank(source: RankSource) -> Leaf:
-    """Read one trace and return its share. Raises NsysprofError for what is not a readable trace."""
+    """Read one trace and return its result. Raises NsysprofError for what is not a readable trace."""
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
         path = resolve_input(source.path, source.nsys, Path(scratch))
         identity = identity_of(source.path, path)
@@ -101,7 +101,7 @@ def _leaf(source: RankSource, session: Session, tables: Tables) -> Leaf:
 
 
 def _bounded(tables: Tables, found: Attribution) -> tuple[Attributed, tuple[Note, ...]]:
-    """Return ranges of at most MOST_RANGES names, largest wall time first; all others share one name."""
+    """Return ranges of at most MOST_RANGES names, those with the most wall time; all others share one name."""
     if found.attributed.keys["name"].nunique() <= MOST_RANGES:
         return found.attributed, ()
     ranges = found.attributed.ranges
@@ -207,7 +207,7 @@ def _range_kernels(
 
 
 def _number(codes: Int64s, limit: int) -> tuple[Int64s, Int64s]:
-    """Do what numpy.unique with return_inverse does for codes below `limit`, without sorting small ones."""
+    """Return what numpy.unique with return_inverse does, for codes below `limit`, without sorting small ones."""
     if limit > _MOST_CELLS:
         used, number = np.unique(codes, return_inverse=True)
         return used, number
@@ -229,7 +229,7 @@ def _memops(tables: Tables) -> Distributions:
 def _range_rows(tables: Tables, launch: Ints, attributed: Attributed, is_comm: Bools, overlap: Overlap) -> pd.DataFrame:
     """Return what each range itself is responsible for: its own work, and its wall time without nested ranges.
 
-    A piece of work belongs to its innermost range only.
+    Work belongs only to its innermost range.
     """
     ranges, keys, work = attributed.ranges, attributed.keys, tables.work
     groups = len(keys)

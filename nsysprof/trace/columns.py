@@ -23,7 +23,7 @@ from nsysprof.trace.sqlite.shared_pages import has_shared_pages
 from nsysprof.trace.sqlite.sqlite_pages import UnusualLayoutError, scan_table
 
 _ROWS = 20_000
-# The fewest bytes of the file that a row of many columns with times takes.
+# The fewest bytes of the file that a row with many columns and times takes.
 _LEAST_ROW_BYTES = 16
 # The key under which a batch holds its texts.
 TEXT = "text"
@@ -35,19 +35,21 @@ class TableSource:
     """An existing table, and where its wanted columns are."""
 
     table: str
-    # Our names of the columns, and the file's names; None for a column that the file does not have.
+    # The names of the columns in our code, and in the file (None for a column that the file does not have).
     names: tuple[str, ...]
     columns: tuple[str | None, ...]
-    # A column of texts to read in the same pass; None: no texts.
+    # A column of texts to read in the same pass; None for no texts.
     text: str | None = None
 
 
 def find_columns(
     trace: Trace, table: str, required: dict[str, str], optional: dict[str, str] | None = None
 ) -> TableSource | None:
-    """Return where to read the columns (nsys name -> our name) of `table`; None when the table does not exist.
+    """Return where to read the columns of `table`; None when the table does not exist.
 
     For a table that lacks a required column, add a note and return None.
+
+    required, optional: our name of each column by nsys' name.
     """
     found = trace.find(table)
     if found is None:
@@ -76,7 +78,7 @@ def read_columns(
         try:
             return _gather(trace.limits, _page_batches(trace, source), dtypes, take, _expected_rows(trace, source))
         except UnusualLayoutError:
-            pass  # SQLite reports below what is wrong, if anything is
+            pass  # SQLite reports what is wrong (if anything is) below
         except sqlite3.DatabaseError as error:
             trace.explain(error)
     try:
@@ -87,7 +89,7 @@ def read_columns(
 
 
 def table_sql(trace: Trace, table: str) -> str:
-    """Return the table as SQL that reads it in file order. An index, which anyone can add, has another order.
+    """Return the table as SQL that reads it in file order. An index, which anyone can add, could have another order.
 
     The trace's limits start again for the next read. Raises DatabaseError for a table with shared pages.
     """
@@ -103,7 +105,7 @@ def table_sql(trace: Trace, table: str) -> str:
 
 
 def refuse_shared_pages(trace: Trace) -> None:
-    """Raise TraceDamagedError where a table refers to a page of the file twice, and could be read for ever."""
+    """Raise TraceDamagedError where a table refers to a page of the file twice, because reading might never end."""
     for table in trace.columns:
         try:
             table_sql(trace, table)
@@ -156,11 +158,11 @@ def _page_batches(trace: Trace, source: TableSource) -> Iterator[Batch]:
         columns = dict(zip(present, batch[:-1], strict=True))
         columns |= dict.fromkeys(absent, np.full(batch.shape[1], NULL))
         if source.text is not None:
-            if texts is None:  # only now: the first batch has shown that the layout of the table is usual
+            if texts is None:  # this comes after the first batch, which has shown that the layout of the table is usual
                 texts = _texts_by_rowid(trace, source.table, source.text)
             columns[TEXT] = np.array([texts.pop(key, None) for key in batch[-1].tolist()], dtype=object)
         yield columns
-    if texts:  # texts of rows that the pages do not hold
+    if texts:  # the texts of rows that are not in the pages
         raise UnusualLayoutError
 
 
@@ -250,7 +252,7 @@ def read_rows(trace: Trace, table: str, columns: Sequence[str]) -> list[tuple[ob
 
 
 def read_different(trace: Trace, table: str, column: str, longest: int) -> list[str]:
-    """Return the different texts of a column, up to `longest` characters each; an empty list where it is not there."""
+    """Return the different texts of a column, of up to `longest` characters each; none where the column is missing."""
     found = trace.find(table)
     named = {} if found is None else {name.lower(): quote(name) for name in trace.columns[found]}
     name = named.get(column.lower())

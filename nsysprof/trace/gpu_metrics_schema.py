@@ -1,4 +1,4 @@
-"""Define the sampled GPU metrics under our names: the reader makes them and the analysis takes them."""
+"""Define sampled GPU metrics under our names, for the reader that makes them and the analysis that uses them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class DramSeries:
     gpu: int
     # The GPU's number in results (see trace.devices); None when the trace does not have this GPU.
     device_id: int | None
-    # What 100 percent means (bytes/s); None when not recorded.
+    # The bandwidth that 100 percent stands for (bytes/s); None when not recorded.
     peak_bytes_per_s: int | None
-    # The median distance between samples.
+    # The median distance between samples (ns).
     period_ns: int
-    # Ascending, since session start; the first ones may be negative. The values at time_ns[i] are averages over the
+    # Ascending, since session start (ns); the first ones may be negative. A value at time_ns[i] is the average over the
     # period that *begins* there.
     time_ns: Int64s
     # Percent of the peak, rounded to integers.
@@ -63,8 +63,8 @@ class GpuMetrics:
 
     series: tuple[DramSeries, ...]
     use: tuple[UseSeries, ...] = ()
-    # How far samples may be from the work that they count, in either direction: the clocks of both differ, and counters
-    # lag. analysis/h200-dram has by how much, for reads of known size.
+    # How far samples may be from the work that they count, in either direction (ns): the two clocks differ, and
+    # counters lag. analysis/h200-dram shows how much, for reads of known size.
     clock_error_ns: int = 5_000
 
     def gpu_of(self, device_id: int) -> int | None:

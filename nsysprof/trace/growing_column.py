@@ -1,4 +1,4 @@
-"""Provide a column that grows in place, because joining many small arrays would hold a large table twice."""
+"""Provide a column that grows in place, because joining many small arrays would hold a large table twice in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Provide an executor without threads, for a process that may use one processor and no more."""
+"""Provide an executor that runs tasks at once in the calling thread, for a process that may use one processor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Open a trace read-only after finding out what it is. No input is changed, and no bad one ends in a traceback."""
+"""Open a trace read-only after checking what kind of file it is. Inputs are never changed."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _MARKS = ("StringIds", "META_DATA_CAPTURE", "META_DATA_EXPORT", "EXPORT_META_DAT
 
 
 _CHUNK = 1 << 20
-# A larger file with less than this part of it ever written is an interrupted copy.
+# A larger file of which less than this share was ever written is an interrupted copy.
 _SPARSE_BYTES, _SPARSE_SHARE = 16 << 20, 4
-# Below this size, SQLite reads a trace in the time that loading the compiled reader takes.
+# Below this size (bytes), SQLite reads a trace as quickly as the compiled reader can be loaded.
 LARGE_BYTES = 96 << 20
 
 
@@ -40,10 +40,10 @@ class Trace:
     identity: the file (or folder of Parquet files) whose name, size and SHA-256 identify the trace. It is `path`,
         unless that was made from something else.
     digest: the SHA-256 of `identity`, computed while the tables are read.
-    limits: the limits of what reading may take. They start again with each `begin`.
-    large_bytes: the size from which compiled code reads the tables; None for the usual one.
-    one_thread: whether to read one table after the other, without threads.
-    connections: one of the file for each thread.
+    limits: the limits on what reading may take. They start again with each `begin`.
+    large_bytes: the size from which compiled code reads the tables; None for the default.
+    one_thread: whether to read the tables one after another, without threads.
+    connections: one connection to the file for each thread.
     shared: for each table that SQLite reads, whether its pages are shared.
     """
 
@@ -57,7 +57,7 @@ class Trace:
     large_bytes: int | None = None
     one_thread: bool = False
     notes: list[Note] = field(default_factory=list)
-    # The parts of the trace that could not be read or are not there yet; `notes` tells about them, too.
+    # The parts of the trace that could not be read, or are not there yet. `notes` describes them, too.
     losses: list[Loss] = field(default_factory=list)
     lock: threading.RLock = field(default_factory=threading.RLock)
     shared: dict[str, bool] = field(default_factory=dict)
@@ -73,17 +73,18 @@ class Trace:
         return self.connections.own()
 
     def explain(self, error: Exception) -> str:
-        """Return what an error of SQLite means, and read on through a new connection.
+        """Return what an error of SQLite means, and continue with a new connection.
 
-        SQLite checks a page when it first reads it, and a connection that goes on finds it in its cache, unchecked: a
-        second read of a damaged table would succeed. Raises KeyboardInterrupt where that was the hidden cause.
+        SQLite checks a page only when it first reads it. A connection that goes on finds the page in its cache,
+        unchecked, so a second read of a damaged table would succeed. Raises KeyboardInterrupt where that was the hidden
+        cause.
         """
         self.connections.renew()
         return self.limits.explain(error)
 
     @property
     def is_large(self) -> bool:
-        """Return whether compiled code can read the tables from the file's pages, and it is worth the effort."""
+        """Return whether compiled code can read the tables from the file's pages, and whether that is worthwhile."""
         return self.is_worth_compiling and compiled_reader_problem() is None
 
     @property
@@ -118,10 +119,10 @@ def open_trace(
     damaged later is left out, with a note.
 
     identity: the user's file, where `path` was made from it.
-    large_bytes, one_thread: as in Trace.
+    large_bytes, one_thread: see Trace.
     """
     size = _check_file(path)
-    # Several threads read different tables, each by a connection of its own; Trace.lock lets them take turns.
+    # Several threads read different tables, each by its own connection. Trace.lock lets them take turns.
     connections = _connect(path, size)
     connection, limits = connections.own(), connections.limits
     with InlineExecutor() if one_thread else ThreadPoolExecutor(1, thread_name_prefix="sha256") as pool:
@@ -211,7 +212,7 @@ def _damaged(path: Path, error: Exception | str) -> TraceDamagedError:
 
 
 def _probe(connection: sqlite3.Connection, path: Path) -> dict[str, tuple[str, ...]]:
-    # A table without a page is virtual: a program answers for it.
+    # A table without a page is virtual: a program computes its rows.
     real = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
     try:
         names = [name for (name,) in connection.execute(real)]

@@ -1,4 +1,4 @@
-"""Count what each process of a trace recorded, and write a trace of one process alone."""
+"""Count the events of each process of a trace, and write a trace that contains only one process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TABLES = {
 # <HW:8><VM:8><PID:24><TID:24>
 _PID = "(({column} >> 24) & 16777215)"
 _GLOBAL = ("globaltid", "globalpid")
-# A table whose rows tell of processes, and which the trace of each keeps whole.
+# This table describes processes; the trace of each process keeps the whole table.
 _KEPT = ("processes", "target_info_session_start_time")
 
 
@@ -66,9 +66,9 @@ def count_by_process(trace: Trace) -> dict[int, ProcessEvents]:
 
 
 def write_process_trace(source: Path, pid: int, target: Path) -> None:
-    """Write a copy of an nsys export with the events of one process alone. Raises OSError and sqlite3.Error.
+    """Write a copy of an nsys export that contains the events of only one process. Raises OSError and sqlite3.Error.
 
-    What belongs to no process (the GPUs, samples of counters, names) stays.
+    Everything that belongs to no process (GPUs, samples of counters, names) stays.
     """
     shutil.copyfile(source, target)
     try:

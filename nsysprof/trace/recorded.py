@@ -1,4 +1,4 @@
-"""Look at which kinds of events a trace has, without reading it: enough to tell a lost recording from a good one."""
+"""Check which kinds of events a trace contains, without reading it: enough to recognise a failed recording."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WARNING = 2
 
 
 def read_recorded(trace: Trace) -> RecordedKinds:
-    """Look for one row of each kind, and return which kinds there are. A damaged table counts as empty."""
+    """Return which kinds of events there are, by looking for one row of each. A damaged table counts as empty."""
     diagnostics, of_helpers = split_diagnostics(trace, _users_of_cuda(trace))
     return RecordedKinds(
         kernels=any(_has_row(trace, table) for table in _GPU_WORK[:2]),
@@ -35,7 +35,10 @@ def read_recorded(trace: Trace) -> RecordedKinds:
 
 
 def _users_of_cuda(trace: Trace) -> set[int]:
-    """Return the global ids of processes that made calls; none where nsys warns of nothing, for it takes a scan."""
+    """Return the global ids of processes that made calls.
+
+    This needs a scan, so it returns none where nsys has no warnings.
+    """
     found = trace.find("CUPTI_ACTIVITY_KIND_RUNTIME")
     warns = any(severity >= _WARNING for severity, _ in read_diagnostics(trace))
     if found is None or not warns or "globaltid" not in {name.lower() for name in trace.columns[found]}:

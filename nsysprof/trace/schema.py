@@ -1,4 +1,4 @@
-"""Define the tables of a trace under our names: the reader makes them and the analysis takes them."""
+"""Define the tables of a trace under our names, for the reader that makes them and the analysis that uses them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from nsysprof.trace.gpu_metrics_schema import GpuMetrics
 
 Ints = npt.NDArray[np.integer]
 Bools = npt.NDArray[np.bool_]
-# Row numbers: no trace has 2^31 rows of anything.
+# The type of row numbers: no trace has 2^31 rows in one table.
 Rows = npt.NDArray[np.int32]
-# 0 where there is none. They are matched while a trace is read and then dropped: they take a tenth of all memory.
+# Correlation ids; 0 where there is none. They are matched while a trace is read and then dropped, because they take a
+# tenth of all memory.
 CorrelationIds = npt.NDArray[np.uint32]
 
 # NULL in a 64-bit integer column: no time or id of nsys has this value, and NaN would cost the low bits of ids.
 NULL = int(np.iinfo(np.int64).min)
-# Kinds of GPU work. Unified memory makes migrations by itself; no call of the program asks for them.
+# Kinds of GPU work. Unified memory makes migrations by itself, without a call of the program.
 KERNEL, COPY, FILL, GRAPH, MIGRATION = range(5)
 # The bits of a globalTid that its globalPid shares.
 PID_MASK = ~0xFFFFFF
@@ -47,20 +48,19 @@ class DeviceRow:
 class Work:
     """GPU work as arrays of one length: kernels first, then copies and migrations, fills, and graph replays.
 
-    Whatever repeats is a row of the small table `variants`, so that ten million kernels fit in 200 MB. Rows with
+    Values that repeat are rows of the small table `variants`, so that ten million kernels fit in 200 MB. Rows with
     impossible times are left out; `dropped` counts them.
     """
 
-    # Since session start.
+    # The start (ns since session start).
     start_ns: Int64s
-    # uint32, or int64 where one takes longer than four seconds.
+    # The duration (ns): uint32, or int64 where one takes longer than four seconds.
     duration_ns: Ints
     # The row of `variants`.
     variant: Ints
-    # The next three are only for the rows after the kernels, so they are `kernels` shorter.
-    # 0 where the recorded size is impossible; `unsized` counts these.
+    # The next three arrays are only for the rows after the kernels, so they are `kernels` shorter.
     bytes: Int64s
-    # -1: not a copy.
+    # The kind of copy; -1: not a copy.
     copy_kind: Int64s
     # The memory on the host's side of a copy: 0 pageable, 1 pinned, -1 unknown or none.
     host_kind: npt.NDArray[np.int8]
@@ -120,9 +120,9 @@ class Work:
 
 @dataclass(frozen=True)
 class Calls:
-    """CUDA API calls, runtime and driver, as arrays of one length in file order, without backtraces."""
+    """CUDA API calls (runtime and driver) as arrays of one length in file order, without backtraces."""
 
-    # The next two are as in Work.
+    # Start and duration, as in Work.
     start_ns: Int64s
     duration_ns: Ints
     # The row of `variants`.
@@ -158,7 +158,7 @@ class Calls:
 
 @dataclass(frozen=True)
 class Tables:
-    """The content of a trace. A table is None when the trace does not have it; times are ns since session start."""
+    """The content of a trace. A table is None when the trace does not have it. Times are ns since session start."""
 
     path_name: str
     # The file's SHA-256, computed while the tables are read and counted.
@@ -170,35 +170,35 @@ class Tables:
     strings: pd.Series
     devices: tuple[DeviceRow, ...]
     work: Work
-    # The kinds of work that the trace has any of.
+    # The kinds of work that occur in the trace.
     recorded: frozenset[int]
-    # None when no API call was recorded.
+    # The API calls; None when none were recorded.
     calls: Calls | None
-    # For each row of work the row of calls that launched it, or -1.
+    # For each row of work, the row of calls that launched it, or -1.
     launch: Rows
-    # start_ns, end_ns (NULL: open), style, global_tid, end_global_tid, domain_id, name, domain.
+    # Ranges: start_ns, end_ns (NULL: open), style, global_tid, end_global_tid, domain_id, name, domain.
     ranges: pd.DataFrame | None
-    # time_ns, global_pid, device_id, address, bytes, kind, operation (0 allocation, 1 free, 2 pool resized), pool (its
-    # address, NULL: none), pool_bytes (the pool's size then, NULL: unknown), imported (the pool of another process,
-    # NULL: none).
+    # Allocations and frees: time_ns, global_pid, device_id, address, bytes, kind, operation (0 allocation, 1 free, 2
+    # pool resized), pool (its address, NULL: none), pool_bytes (the pool's size then, NULL: unknown), imported (the
+    # pool of another process, NULL: none).
     memory: pd.DataFrame | None
-    # Sampled DRAM counters.
+    # Sampled GPU metrics.
     gpu_metrics: GpuMetrics | None
     notes: list[Note] = field(default_factory=list)
-    # The parts of the trace that could not be read; `notes` tells about them, too.
+    # The parts of the trace that could not be read. `notes` describes them, too.
     losses: list[Loss] = field(default_factory=list)
-    # start_ns, end_ns, sync_type (1 event, 2 a stream waits for an event, 3 stream, 4 context), device_id, context_id,
-    # stream_id, correlation_id, global_pid, event_id, event_sync_id, call (its row of calls or -1); None: not recorded.
+    # Synchronisations: start_ns, end_ns, sync_type (1 event, 2 a stream waits for an event, 3 stream, 4 context),
+    # device_id, context_id, stream_id, correlation_id, global_pid, event_id, event_sync_id, call (its row of calls or
+    # -1). None: not recorded.
     syncs: pd.DataFrame | None = None
-    # The time that the profiler itself took: start_ns, end_ns, global_tid, name_id; None: not read.
+    # The profiler's own time: start_ns, end_ns, global_tid, name_id. None: not read.
     overheads: pd.DataFrame | None = None
-    # time_ns, global_tid, node_id, original_id of nodes of CUDA graphs when they were created or copied; None: not
-    # recorded.
+    # Nodes of CUDA graphs that were created or copied: time_ns, global_tid, node_id, original_id. None: not recorded.
     graph_nodes: pd.DataFrame | None = None
-    # What nsys says of processes that use no CUDA, where another one does; severity and text.
+    # What nsys reports about processes that use no CUDA, where another one does: severity and text.
     helper_diagnostics: list[tuple[int, str]] = field(default_factory=list)
-    # What NCCL's ranges say of their calls, with the columns of collective_payloads, NULL for what they do not say;
-    # None: no range of the trace has such a payload.
+    # The payloads of NCCL's ranges, with the columns of collective_payloads (NULL where one does not say). None: no
+    # range of the trace has such a payload.
     payloads: pd.DataFrame | None = None
     # Process id, context and stream of every stream whose creation was recorded.
     known_streams: frozenset[tuple[int, int, int]] = frozenset()
@@ -206,7 +206,10 @@ class Tables:
 
 @dataclass(frozen=True)
 class RecordedKinds:
-    """Which kinds of events there are. launches: whether any call launches a kernel."""
+    """Which kinds of events there are.
+
+    launches: whether any call launches a kernel.
+    """
 
     kernels: bool
     gpu_work: bool
@@ -214,5 +217,5 @@ class RecordedKinds:
     ranges: bool
     calls: bool
     diagnostics: list[tuple[int, str]]
-    # It means the same as in Tables.
+    # The same as in Tables.
     helper_diagnostics: list[tuple[int, str]] = field(default_factory=list)

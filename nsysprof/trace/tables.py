@@ -1,4 +1,4 @@
-"""Read all tables of a trace that the analysis needs. Each table's nsys name, columns and quirks are in one place."""
+"""Read all tables of a trace that the analysis needs, in parallel, and connect them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ _CUDA_BEGAN, _CUPTI_COUNTED = "CUDA injection initialized", "Number of CUPTI eve
 
 
 def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> Tables:
-    """Read everything and return it. `progress` is called with each table's name and number of rows."""
+    """Read everything and return it.
+
+    progress: called with each table's name and number of rows.
+    """
     say = progress or (lambda _text: None)
     problem = compiled_reader_problem() if trace.is_worth_compiling else None
     if problem is not None:
@@ -92,7 +95,7 @@ def read_strings(trace: Trace) -> pd.Series:
 
 
 def read_ranges(trace: Trace, strings: pd.Series) -> pd.DataFrame | None:
-    """Return NVTX_EVENTS' push/pop and start/end ranges, with names and domains resolved and without marks."""
+    """Return the push/pop and start/end ranges of NVTX_EVENTS, with names and domains resolved and without marks."""
     found = read_with_texts(
         trace,
         "NVTX_EVENTS",
@@ -119,7 +122,7 @@ def read_ranges(trace: Trace, strings: pd.Series) -> pd.DataFrame | None:
 
 
 def _range_names(text_ids: Int64s, own: list[str | None], strings: pd.Series) -> pd.Series:
-    """Return each row's own text, else the registered string that it refers to, else an empty text."""
+    """Return each row's own text, else the registered string that it refers to, else ""."""
     codes, unique = pd.factorize(text_ids)
     registered = strings[~strings.index.duplicated()].reindex(unique)
     names = np.array(
@@ -130,7 +133,7 @@ def _range_names(text_ids: Int64s, own: list[str | None], strings: pd.Series) ->
 
 
 def _domain_names(keys: pd.DataFrame, domains: pd.DataFrame) -> pd.Series:
-    """Return the domain of each (pid, domain_id): empty for the default one, a number where no name was recorded."""
+    """Return the domain of each (pid, domain_id): "" for the default one, a number where no name was recorded."""
     names = dict(zip(zip(domains["pid"], domains["domain_id"], strict=True), domains["name"], strict=True))
     unique = keys.drop_duplicates()
     labels = [
@@ -154,15 +157,16 @@ def _export_facts(trace: Trace) -> dict[str, str]:
 
 
 def read_diagnostics(trace: Trace) -> list[tuple[int, str]]:
-    """Return what nsys says about the recording: severity and text."""
-    return [message for _, message in _read_told(trace)]
+    """Return what nsys reports about the recording: severity and text."""
+    return [message for _, message in _read_messages(trace)]
 
 
-def _read_told(trace: Trace) -> list[tuple[int, tuple[int, str]]]:
-    """Return global pid, severity and text. One read, since of a damaged table two would return different rows.
+def _read_messages(trace: Trace) -> list[tuple[int, tuple[int, str]]]:
+    """Return the messages of nsys: global pid, severity and text.
 
-    CUPTI counts what it produced since the process used CUDA. Where that was before the recording began, its count is
-    of more than the recording, so it is left out.
+    They are read once, because two reads of a damaged table could return different rows. CUPTI counts the events since
+    the process first used CUDA. Where that was before the recording began, its count covers more than the recording, so
+    it is left out.
     """
     rows = read_rows(trace, "DIAGNOSTIC_EVENT", ("globalPid", "severity", "text", "timestamp"))
     older = {
@@ -191,12 +195,12 @@ def _known_streams(trace: Trace) -> frozenset[tuple[int, int, int]]:
 
 
 def split_diagnostics(trace: Trace, users: Collection[int]) -> tuple[list[tuple[int, str]], ...]:
-    """Return nsys' messages about the session and processes that use CUDA, and those about all others.
+    """Return nsys' messages about the session and processes that use CUDA, and those about all other processes.
 
-    users: the global ids of the processes that use CUDA; without any, nothing is of others.
+    users: the global ids of the processes that use CUDA. If there are none, all messages are in the first part.
     """
     told: tuple[list[tuple[int, str]], list[tuple[int, str]]] = ([], [])
-    for pid, message in _read_told(trace):
+    for pid, message in _read_messages(trace):
         is_process = (pid >> 24) & 0xFFFFFF != 0
         told[bool(users) and is_process and pid & PID_MASK not in users].append(message)
     return told

@@ -1,4 +1,4 @@
-"""Number the different tuples of several columns, so that repeating ids take one or two bytes per row."""
+"""Number the distinct tuples of several columns, so that repeating ids take only one or two bytes per row."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nsysprof.trace.schema import Int64s, Ints
 
 
 class TupleEncoder:
-    """Codes tuples of integers 0, 1, 2 ... in order of appearance; `rows` is the table of the tuples.
+    """Encodes tuples of integers as 0, 1, 2, ... in order of appearance; `rows` is the table of the tuples.
 
     compiled: whether to use the compiled hash table, until a file appears whose tuples were made to collide in it.
     """

@@ -1,1 +1,1 @@
-"""Find which ranks the others wait for in collectives, on one clock, and what that costs."""
+"""Find the ranks that others wait for in collectives, measured on one clock, and what that costs the job."""

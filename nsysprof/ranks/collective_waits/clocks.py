@@ -1,7 +1,7 @@
-"""Bring the times of all ranks onto one clock.
+"""Convert the times of all ranks to one clock.
 
-Ranks of one host share its clock, so the starts of their sessions tell how their times differ. Across hosts, the ends
-of NCCL's collectives tell it. Where neither is known, a rank has no clock.
+Ranks on one host share its clock, so the starts of their sessions show how their times differ. Between hosts, the ends
+of NCCL's collectives show it. Where neither is known, a rank has no clock.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from nsysprof.results.rank_results import MOST_RESIDUAL_NS, ClockFit, RankRow
 from nsysprof.trace.schema import Int64s
 
 LEAST_ANCHORS = 8
-# A rank with a clock, its collectives, and the time to add to its own to get the reference's.
+# A rank with a clock, its collectives, and the offset (ns) that turns its times into those of the reference rank.
 _Able = tuple[int, Collectives, int]
 
 
 @dataclass(frozen=True)
 class Matched:
-    """One rank's part in the shared collectives."""
+    """The collectives of one rank that all ranks share."""
 
     collectives: Collectives
-    # Which of its collectives are shared, and what is added to its times to make them the reference's.
+    # Which of its collectives are shared, and the offset (ns) that turns its times into those of the reference rank.
     rows: Int64s
     offset_ns: int
 
@@ -41,16 +41,16 @@ class Arrivals:
     ranks: list[int]
     begin_ns: Int64s
     duration_ns: Int64s
-    # Time of each collective in which its device computed nothing, as in Collectives.
+    # How long nothing else computed on the rank's device during each collective (ns), as in Collectives.
     exposed_ns: Int64s
-    # One value per collective: for how many of its sequence it stands.
+    # One value per collective: how many collectives of its sequence it represents.
     weight: npt.NDArray[np.float64]
-    # One per rank.
+    # One value per rank.
     matched: tuple[Matched, ...]
 
 
 def _apart(mine: Collectives | None, other: Collectives | None) -> tuple[Int64s | None, str]:
-    """Return how much later each collective ends by the other's clock than by mine (ns).
+    """Return how much later each collective ends by the other rank's clock than by this rank's (ns).
 
     Only sequences that both ranks have equally often are matched, the k-th collective with the k-th. Where nothing can
     be matched, return None and the reason.
@@ -60,7 +60,7 @@ def _apart(mine: Collectives | None, other: Collectives | None) -> tuple[Int64s 
     lengths = dict(zip(other.names, other.counts.tolist(), strict=True))
     shared = [n for n, c in zip(mine.names, mine.counts.tolist(), strict=True) if lengths.get(n) == c]
     if not shared:
-        return None, "its collectives are not those of the other: other kernels, or another number of them"
+        return None, "its collectives differ from the other's, in kernels or in number"
     return other.end_ns[_rows(other, shared)] - mine.end_ns[_rows(mine, shared)], ""
 
 
@@ -73,12 +73,12 @@ def _rows(collectives: Collectives, names: list[str]) -> Int64s:
 
 
 def fit_clocks(rows: list[RankRow], collectives: Mapping[int, Collectives | None]) -> list[ClockFit]:
-    """Return how each rank's clock differs from the reference's, in order of rank.
+    """Return by how much each rank's clock differs from the reference's, in order of rank.
 
-    The reference is the first rank that has collectives, or else the first rank. Ranks known to be of one host share
-    its clock, so the starts of their sessions tell how they differ. Other ranks are fitted to the ends of collectives:
-    the median difference is the offset. Where the host is unknown and the collectives fit, they decide, because equal
-    starts do not prove that the host is the same. A rank that cannot be fitted has no offset, and a reason.
+    The reference is the first rank that has collectives, or else the first rank. Ranks known to be on one host share
+    its clock, so the starts of their sessions show how they differ. Other ranks are fitted to the ends of collectives:
+    the median difference is the offset. Where the host is unknown and the collectives fit, these decide, because equal
+    starts do not prove that the host is the same. A rank that cannot be fitted has no offset but a reason.
 
     rows: the traces that were read, with their ranks.
     collectives: the collectives of each rank; None or missing where it has none.
@@ -122,9 +122,9 @@ def _with_residual(fit: ClockFit, apart: Int64s) -> ClockFit:
 
 
 def recorded_apart(rows: list[RankRow]) -> list[tuple[RankRow, RankRow]]:
-    """Return the pairs of ranks whose GPU work did not overlap in time by the starts of their sessions.
+    """Return the pairs of ranks whose GPU work did not overlap in time, judged by the starts of their sessions.
 
-    Such traces are not of one job.
+    Such traces do not belong to one job.
     """
     known = [
         (row.session_start_utc_ns + row.first_ns, row.session_start_utc_ns + row.last_ns, row)
@@ -135,7 +135,7 @@ def recorded_apart(rows: list[RankRow]) -> list[tuple[RankRow, RankRow]]:
         return []
     first_to_end = min(known, key=lambda each: each[1])
     last_to_begin = max(known, key=lambda each: each[0])
-    # The clocks of two hosts may differ by some seconds.
+    # the clocks of two hosts may differ by some seconds
     apart = last_to_begin[0] - first_to_end[1] > 60 * 10**9
     return [(first_to_end[2], last_to_begin[2])] if apart else []
 
@@ -143,11 +143,11 @@ def recorded_apart(rows: list[RankRow]) -> list[tuple[RankRow, RankRow]]:
 def arrivals(
     rows: list[RankRow], clocks: list[ClockFit], collectives: Mapping[int, Collectives | None]
 ) -> Arrivals | None:
-    """Return when each rank began each collective that all of them share.
+    """Return when each rank began each collective that all ranks share; None where that is unknown.
 
-    Ranks without a clock are left out. Return None where fewer than two ranks are left, or they share fewer than two
-    collectives. Where the ranks recorded different parts of a sequence (--delay, --duration), its collectives are
-    matched by when they ended. This needs clocks that were not themselves fitted to collectives.
+    Ranks without a clock are left out. There must be at least two other ranks that share at least two collectives.
+    Where the ranks recorded different parts of a sequence (--delay, --duration), its collectives are matched by when
+    they ended. This needs clocks that were not themselves fitted to collectives.
     """
     clock = {fit.rank: fit for fit in clocks if fit.offset_ns is not None}
     able: list[_Able] = []
@@ -177,9 +177,9 @@ def arrivals(
 
 
 def _matching(name: str, able: list[_Able], *, one_host: bool) -> list[Int64s] | None:
-    """Return, for each rank, the rows of the collectives of a sequence that all ranks share, in one order.
+    """Return for each rank the rows of the collectives of a sequence that all ranks share; None where unknown.
 
-    Return None where the matching is unknown.
+    The rows of all ranks are in one order.
     """
     at = [_rows(mine, [name]) for _, mine, _ in able]
     same = len({int(mine.counts[mine.names.index(name)]) for _, mine, _ in able}) == 1
@@ -192,9 +192,9 @@ def _matching(name: str, able: list[_Able], *, one_host: bool) -> list[Int64s] |
 
 
 def _ended_together(ends_ns: list[Int64s]) -> list[Int64s]:
-    """Return, for each rank, which of its collectives ended together with one of every other rank, in order.
+    """Return for each rank which of its collectives ended together with one of every other rank, in order.
 
-    Every rank has the same number of them.
+    All ranks have the same number of them.
     """
     fewest = min(ends_ns, key=len)
     chosen = []

@@ -1,4 +1,4 @@
-"""Find NCCL's collectives in a trace: all ranks end them together, so they tie the ranks' clocks to each other."""
+"""Find NCCL's collectives in a trace. All ranks end a collective together, which ties their clocks to each other."""
 
 from __future__ import annotations
 
@@ -12,30 +12,31 @@ from nsysprof.ranks.collective_waits.rank_progress import RankProgress, measure_
 from nsysprof.ranks.overlap import Overlap
 from nsysprof.trace.schema import Bools, Int64s, Tables
 
-# All ranks leave these together. A broadcast's root and a reduce's leaves may leave early, and SendRecv is between two.
+# All ranks end these operations together. The root of a broadcast and the leaves of a reduce may end early, and
+# SendRecv involves only two ranks.
 _TOGETHER = re.compile(r"^nccl(Dev)?Kernel_?(AllReduce|AllGather|ReduceScatter)", re.IGNORECASE)
-# At most this many of one sequence are kept, in stretches of neighbours, because a replay needs what comes right after
-# what. The choice depends on their number alone, so all ranks choose the same.
+# The most collectives to keep of one sequence, in stretches of neighbours, because a replay needs to know what directly
+# follows what. The choice depends only on their number, so all ranks choose the same ones.
 MOST, STRETCHES = 1024, 16
 
 
 @dataclass(frozen=True)
 class Collectives(RankProgress):
-    """The collectives of a trace as sequences, and the progress at each.
+    """The collectives of a trace as sequences, and the rank's progress at each.
 
     A sequence is all launches of one kernel on one of NCCL's streams.
     """
 
     # One per sequence, `kernel#stream`; streams are numbered in the order of their first use.
     names: tuple[str, ...]
-    # One per sequence: how many collectives it has, also those that were not kept.
+    # One per sequence: how many collectives it has, including those that were not kept.
     counts: Int64s
     # One per kept collective: its sequence, and its number within the sequence.
     of: Int64s
     ordinal: Int64s
     start_ns: Int64s
     end_ns: Int64s
-    # How long nothing else computed on the device while the collective ran.
+    # How long nothing else computed on the device while the collective ran (ns).
     exposed_ns: Int64s
 
 
@@ -79,7 +80,7 @@ def find_collectives(tables: Tables, is_comm: Bools, names: Names, overlap: Over
 
 
 def _choose(count: int) -> list[int]:
-    """Return the numbers of the collectives that are kept of a sequence of `count`."""
+    """Return the numbers of the collectives to keep of a sequence of `count`."""
     if count <= MOST:
         return list(range(count))
     size = MOST // STRETCHES

@@ -1,10 +1,10 @@
-"""Replay the collectives of a job, as recorded and with one rank like another: what does a slow rank cost?
+"""Replay the collectives of a job, as recorded and with one rank like another, to compute what a slow rank costs.
 
-A rank comes to a collective when three things are done: its host has launched it, the work launched before it is
+A rank arrives at a collective when three things are done: its host has launched it, the work launched before it is
 finished, and the collective before it on the same stream has ended. All ranks leave together, when the last one has
-come and the data are moved. Hosts and GPUs wait for collectives in turn: a host in a synchronising call or before a
-full queue, a GPU in an event. What is between two waits takes as long as it was recorded to take. So a lag that a host
-once had costs what it cost once, and lateness that the others have time for costs nothing.
+arrived and the data are moved. Hosts and GPUs also wait for collectives: a host in a synchronising call or because of a
+full queue, a GPU for an event. What lies between two waits takes as long as was recorded. So a delay of a host that
+happened once is counted once, and lateness that the others would have spent waiting anyway costs nothing.
 """
 
 from __future__ import annotations
@@ -17,33 +17,36 @@ from nsysprof.ranks.collective_waits.clocks import Arrivals, Matched
 from nsysprof.ranks.collective_waits.rank_progress import SAME_NS
 from nsysprof.trace.schema import NULL, Bools, Floats, Int64s
 
-# A host that waited less than this between two collectives went on without waiting.
+# A host that waited less than this (ns) between two collectives continued without waiting.
 _LEAST_WAIT_NS = 20_000
-# Computing next to a collective that waits is slower; from this part of its time on it is taken from who did not wait.
+# Computing beside a waiting collective is slower. If this share of the computing runs beside one, its time is taken
+# from a rank that did not wait.
 _LEAST_OVERLAP = 0.1
-# What is read of each collective: points in time, which need one clock for all ranks, and amounts, which do not.
+# The values that are read for each collective: points in time, which need one clock for all ranks, and durations, which
+# do not.
 _POINTS = ("start_ns", "end_ns", "launch_ns", "wait_end_ns", "done_ns", "resumed_ns", "started_ns")
 _AMOUNTS = ("waited_ns", "wait_computed_ns", "computed_ns", "resumed_computed_ns", "started_computed_ns")
 
 
 @dataclass(frozen=True)
 class Chains:
-    """What each rank does between collectives: (ranks, collectives), the collectives in order of their launch (ns)."""
+    """What each rank does between collectives, as arrays (ranks, collectives) in the order of launch (ns)."""
 
-    # Host: its own time since the launch before. Where it waited: the collective that had ended by then, or -1, and how
-    # long after that it came to the launch; and the same after the GPU's work as it was at the collective before.
+    # Host: its own time since the launch before. Where it waited: the collective that had ended by then (or -1), and
+    # how long after that end it launched this one; and the same relative to the GPU's work at the collective before.
     host_ns: Floats
     host_after: Int64s
     host_after_ns: Floats
     host_after_gpu_ns: Floats
-    # GPU: computing since the collective before; how long after the host's launch of the collective it ends where the
-    # GPU had waited for the host, else -inf; the collective after which the GPU went on, or -1, and how long after that
-    # the work is done.
+    # GPU: computing since the collective before. How long after the host's launch of the collective this ends where the
+    # GPU had waited for the host (else -inf). The collective after which the GPU continued (or -1), and how long after
+    # it the work is done.
     busy_ns: Floats
     after_launch_ns: Floats
     gpu_after: Int64s
     gpu_after_ns: Floats
-    # Whether the collective needs that work done; from launch to begin at the least (ranks, 1); what is unexplained.
+    # Whether the collective needs that work to be done; the shortest time from launch to begin (ranks, 1); and the time
+    # that remains unexplained.
     needs_work: Bools
     latency_ns: Floats
     unexplained_ns: Floats
@@ -51,24 +54,29 @@ class Chains:
 
 @dataclass(frozen=True)
 class RecordedJob:
-    """The collectives of a job. All arrays but chains' have one value per collective."""
+    """The collectives of a job. Every array outside `chains` has one value per collective."""
 
     chains: Chains
-    # The chains as they would be if no rank had computed next to a waiting collective.
+    # The chains as they would be if no rank had computed beside a waiting collective.
     uncontended: Chains
-    # When each collective ended (ns), how long it took once all had come, and the one before it on its stream or -1.
+    # When each collective ended (ns), how long it took once all ranks had arrived, and the one before it on its stream
+    # (or -1).
     end_ns: Floats
     transfer_ns: Floats
     previous: Int64s
-    # Where what came right before is not known: there each rank begins as it was recorded, late by what has added up.
+    # Where it is unknown what came directly before. There each rank begins as recorded, plus the lateness accumulated
+    # so far.
     fresh: Bools
-    # When each rank launched it, and when its work was done (ranks, collectives).
+    # When each rank launched it, and when the work before it was done (ranks, collectives).
     launch_ns: Floats
     done_ns: Floats
 
 
 def read_job(arrived: Arrivals, ranks: list[int]) -> RecordedJob | None:
-    """Return the job of these ranks (positions in arrived.ranks); None where launches are unknown."""
+    """Return the job of these ranks; None where launches are unknown.
+
+    ranks: positions in arrived.ranks.
+    """
     chosen = [arrived.matched[rank] for rank in ranks]
     first = chosen[0].collectives
     launches = [each.collectives.launch_ns[each.rows] for each in chosen]
@@ -102,7 +110,7 @@ def read_job(arrived: Arrivals, ranks: list[int]) -> RecordedJob | None:
 
 
 def _on_one_clock(matched: Matched, order: Int64s) -> dict[str, Int64s]:
-    """Return what a rank recorded of each collective, in `order`, with all points in time on the reference's clock."""
+    """Return the values that a rank recorded for each collective, in `order`, with times on the reference's clock."""
     found = {}
     for name in _POINTS + _AMOUNTS:
         values = getattr(matched.collectives, name)[matched.rows][order]
@@ -111,7 +119,10 @@ def _on_one_clock(matched: Matched, order: Int64s) -> dict[str, Int64s]:
 
 
 def _chain(at: dict[str, Int64s], previous: Int64s) -> dict[str, Floats | Int64s | Bools]:
-    """Return what a rank does between collectives, as the fields of Chains have it. at: what it recorded of each."""
+    """Return what a rank does between collectives, as the fields of Chains.
+
+    at: what it recorded at each collective.
+    """
     begin, end, launch, done, computed = (at[f"{name}_ns"] for name in ("start", "end", "launch", "done", "computed"))
     wait_end, resumed, started = at["wait_end_ns"], at["resumed_ns"], at["started_ns"]
     last_done, last_computed = (np.concatenate((each[:1], each[:-1])) for each in (done, computed))
@@ -125,7 +136,7 @@ def _chain(at: dict[str, Int64s], previous: Int64s) -> dict[str, Floats | Int64s
     since_wait = launch - np.minimum(awaited, wait_end)
     gpu_after = np.where(resumed > last_done, _last_ended(end, resumed + SAME_NS), -1)
     since_end = computed - at["resumed_computed_ns"] + np.maximum(resumed - end[gpu_after], 0)
-    # A launch from before the host's wait is not tied to a launch after it.
+    # A launch before the host's wait does not determine a launch after it.
     tied = (started > last_done) & (started > resumed) & (started >= wait_end)
     latency = float(np.percentile(np.maximum(begin - launch, 0), 1))
     needs_work = done <= begin + SAME_NS
@@ -147,7 +158,7 @@ def _chain(at: dict[str, Int64s], previous: Int64s) -> dict[str, Floats | Int64s
 
 
 def _previous(group: Int64s) -> Int64s:
-    """Return for each value the position of the last equal one before it, or -1."""
+    """Return for each value the position of the previous equal one, or -1."""
     found = np.full(len(group), -1, dtype=np.int64)
     for each in np.unique(group):
         rows = np.flatnonzero(group == each)
@@ -156,7 +167,7 @@ def _previous(group: Int64s) -> Int64s:
 
 
 def _last_ended(end_ns: Int64s, time_ns: Int64s) -> Int64s:
-    """Return for each collective the last one that had ended by its time; -1 if none ended before it."""
+    """Return for each collective the last one that had ended by the given time; -1 where none had."""
     order = np.argsort(end_ns, kind="stable")
     at = np.searchsorted(end_ns[order], time_ns, "right") - 1
     found = np.where(at >= 0, order[np.maximum(at, 0)], -1)
@@ -164,9 +175,9 @@ def _last_ended(end_ns: Int64s, time_ns: Int64s) -> Int64s:
 
 
 def _without_contention(chains: Chains, begin: Int64s, end: Int64s, done: Int64s) -> Chains:
-    """Return the chains with computing as fast as on the rank that waited least, where one computed while it waited.
+    """Return the chains with undisturbed computing: as fast as on the rank that waited least.
 
-    A collective that waits occupies SMs and slows the kernels next to it: on two H200s by a fifth.
+    A waiting collective occupies SMs and slows the kernels beside it: on two H200s by a fifth.
     """
     all_here = begin.max(axis=0)
     overlap = np.array([_waited_between(*row, all_here) for row in zip(begin, end, done, strict=True)])
@@ -178,7 +189,7 @@ def _without_contention(chains: Chains, begin: Int64s, end: Int64s, done: Int64s
 
 
 def _waited_between(begin: Int64s, end: Int64s, done: Int64s, all_here: Int64s) -> Floats:
-    """Return how long a rank waited in collectives between each work's being done and the one before it."""
+    """Return how long a rank waited in collectives between the ends of each two successive pieces of work."""
     order = np.argsort(begin, kind="stable")
     until = np.maximum.accumulate(np.maximum(np.minimum(all_here, end), begin)[order])
     start = np.maximum(begin[order], np.concatenate((begin[order][:1], until[:-1])))
@@ -188,7 +199,7 @@ def _waited_between(begin: Int64s, end: Int64s, done: Int64s, all_here: Int64s) 
 
 
 def replay(job: RecordedJob, chains: Chains, behaves_like: Int64s) -> Floats:
-    """Return when each collective ends in each variant of the job: (variants, collectives), ns.
+    """Return when each collective ends in each variant of the job (ns), as an array (variants, collectives).
 
     behaves_like: for each variant and rank, the rank whose chains it has; (variants, ranks).
     """

@@ -1,4 +1,4 @@
-"""Tell for each collective of a rank what it had to wait for: its launch, the work before it, the host's own waits."""
+"""Find what each collective of a rank waited for: its launch, the work before it, or the host's own waits."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from nsysprof.analysis.idle_time.full_queues import find_full_queues
 from nsysprof.ranks.overlap import Cover, cover
 from nsysprof.trace.schema import MIGRATION, NULL, Bools, Calls, Int64s, Ints, Tables, Work
 
-# Work that starts this long after its launch waited for other work, not for the host.
+# Work that starts this long (ns) after its launch waited for other work, not for the host.
 QUEUED_NS = 30_000
-# Ends and begins of one moment on two streams may be this far apart.
+# An end and a begin on two streams count as simultaneous up to this difference (ns).
 SAME_NS = 2_000
 
 
 @dataclass(frozen=True)
 class RankProgress:
-    """How far a rank's host and GPU were at each collective; one value per collective, in their order."""
+    """How far a rank's host and GPU were at each collective; one value per collective, in order."""
 
-    # When the call that launched it began; NULL where it is unknown.
+    # When the call that launched the collective began; NULL where unknown.
     launch_ns: Int64s
-    # How long the host had waited for the GPU in all calls that ended before that, when the last of them ended, and how
-    # much had been computed by then.
+    # The state of the host at that time: how long it had waited for the GPU in all earlier calls, when the last of
+    # these calls ended, and how much the GPU had computed by then.
     waited_ns: Int64s
     wait_end_ns: Int64s
     wait_computed_ns: Int64s
-    # When the work that was launched before the collective was done, and how much had been computed by then.
+    # When the work launched before the collective was done, and how much the GPU had computed by then.
     done_ns: Int64s
     computed_ns: Int64s
-    # The same at the last two moments before done_ns at which the GPU went on after an idle time: because a collective
-    # had ended, and because the host had launched something.
+    # The same at two earlier moments, the last ones before done_ns at which the GPU continued after idle time: because
+    # a collective had ended, and because the host had launched something.
     resumed_ns: Int64s
     resumed_computed_ns: Int64s
     started_ns: Int64s
@@ -40,9 +40,10 @@ class RankProgress:
 
 
 def measure_progress(tables: Tables, is_comm: Bools, rows: Int64s) -> RankProgress:
-    """Return the progress at each collective.
+    """Return the rank's progress at each collective.
 
-    is_comm: for each kernel, whether it belongs to NCCL. rows: the collectives, as rows of tables.work.
+    is_comm: for each kernel, whether it belongs to NCCL.
+    rows: the collectives, as rows of tables.work.
     """
     work, calls, launch = tables.work, tables.calls, tables.launch
     if calls is None or len(rows) == 0:
@@ -69,7 +70,7 @@ def measure_progress(tables: Tables, is_comm: Bools, rows: Int64s) -> RankProgre
 
 
 def _before(values: Int64s, count: Int64s, otherwise: int) -> Int64s:
-    """Return the last of the first `count` values, for each count; `otherwise` where there are none."""
+    """Return, for each count, the last of the first `count` values; `otherwise` where the count is 0."""
     if len(values) == 0:
         return np.full(len(count), otherwise, dtype=np.int64)
     found: Int64s = np.where(count > 0, values[np.maximum(count, 1) - 1], otherwise)
@@ -105,9 +106,9 @@ def _comm_ends(work: Work, is_comm: Bools) -> Int64s:
 
 
 def _resumptions(computing: Cover, start_ns: Int64s, launch_ns: Int64s, comm_end_ns: Int64s) -> tuple[Int64s, Int64s]:
-    """Return when the GPU went on after an idle time: because a collective ended in it, and because of a launch.
+    """Return when the GPU continued after idle time: because a collective ended then, and because of a launch.
 
-    start_ns, launch_ns: begin and launch of each piece of the rank's own work.
+    start_ns, launch_ns: start and launch of each piece of the rank's own work.
     """
     if len(start_ns) == 0:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)

@@ -26,29 +26,30 @@ _RANGES_EACH = 3
 _LEAST_SHARE = 0.1
 OUTSIDE = "(no range)"
 COLLECTIVES, OWN_WORK, NOT_REPLAYED = "collectives", "own work", "not replayed"
-# A job is judged by parts of equal numbers of collectives. The first part is warm-up and is left out.
+# A job is judged in this many parts with equal numbers of collectives. The first part is warm-up and is left out.
 _PARTS, _LEAST_PARTS = 16, 5
-# Where a job has more ranks than this, the ranks that the others waited for longest are replayed, and as many others.
+# The most ranks to replay. In a larger job, half of them are those that the others waited for longest.
 _REPLAYED, _JUDGED = 32, 16
 
 
 @dataclass(frozen=True)
 class Late:
-    """How late a rank was."""
+    """By how much a rank was late."""
 
     rank: int
     # How lateness was measured: see choose_evidence.
     evidence: str
-    # How long the others waited in the collectives in which this rank was the last.
+    # How long the others waited (ns) in the collectives at which this rank was the last.
     late_ns: int
     late_pct: float
-    # The part of it in which their GPUs were certainly idle. The rest may be hidden behind computation.
+    # The part of this time during which their GPUs were certainly idle. The rest may overlap with computation.
     exposed_late_ns: int | None
     exposed_late_pct: float | None
-    # How many collectives it was the last to begin, and how many there were.
+    # At how many collectives it was the last to arrive, and how many there were.
     last_in: int | None
     collectives: int | None
-    # What the job would take less with this rank like the others, by replay, with the 95 % interval; its share.
+    # How much less time the job would take if this rank were like the others, by replay: with the 95 % interval, and as
+    # a share.
     cost_ns: int | None = None
     cost_low_ns: int | None = None
     cost_high_ns: int | None = None
@@ -57,9 +58,11 @@ class Late:
 
 @dataclass(frozen=True)
 class LikePeers:
-    """What the judged part of a job would take with one rank like the typical other one (ns), with the 95 % interval.
+    """How long the judged part of a job would take with one rank like the typical other one (ns).
 
-    recorded_ns, replayed_ns: what it took, and what its unchanged replay takes.
+    The 95 % interval is part of it.
+
+    recorded_ns, replayed_ns: how long it took, and how long its unchanged replay takes.
     """
 
     recorded_ns: int
@@ -70,7 +73,7 @@ class LikePeers:
 
 
 def replay_like_peers(arrived: Arrivals, rank: int) -> LikePeers | None:
-    """Return what the job would take with this rank like its peers; None where it cannot be replayed.
+    """Return how long the job would take with this rank like its peers; None where it cannot be replayed.
 
     rank: a position in arrived.ranks.
     """
@@ -88,14 +91,14 @@ def replay_like_peers(arrived: Arrivals, rank: int) -> LikePeers | None:
 
 
 def typical(values: Sequence[float]) -> float:
-    """Return the lower median. Of two ranks it is the smaller value, because one of them may be the straggler."""
+    """Return the lower median: of two ranks it is the smaller value, because the other one may be the straggler."""
     return float(np.sort(np.asarray(values, dtype=float))[(len(values) - 1) // 2])
 
 
 def uneven_ranges(rank_ranges: pd.DataFrame) -> pd.DataFrame:
     """Return the ranges that all ranks have, but not equally often.
 
-    Each row has the range, its fewest and most instances, and a rank with each of them.
+    Each row has the range, the fewest and the most instances, and a rank with each of these.
     """
     ranks = rank_ranges["rank"].nunique()
     rows = []
@@ -110,8 +113,8 @@ def uneven_ranges(rank_ranges: pd.DataFrame) -> pd.DataFrame:
 def choose_evidence(arrived: Arrivals | None, rows: Sequence[RankRow], uneven: pd.DataFrame) -> str:
     """Return the evidence by which ranks are judged.
 
-    Arrivals at collectives come first. Without them, ranks are judged by how long they work, provided that all of them
-    recorded the same ranges.
+    Arrivals at collectives are preferred. Without them, ranks are judged by how long they work, provided that all of
+    them recorded the same ranges.
 
     uneven: the result of uneven_ranges.
     """
@@ -122,7 +125,7 @@ def choose_evidence(arrived: Arrivals | None, rows: Sequence[RankRow], uneven: p
 
 
 def find_late(evidence: str, arrived: Arrivals | None, rows: Sequence[RankRow]) -> tuple[str, list[Late]]:
-    """Return the evidence that ranks were judged by in the end, and the ranks that cost the job time, worst first.
+    """Return the evidence that was finally used, and the ranks that cost the job time, worst first.
 
     evidence: the result of choose_evidence.
     """
@@ -135,7 +138,7 @@ def _late_by_arrival(arrived: Arrivals) -> tuple[str, list[Late]]:
     begin, count = arrived.begin_ns, arrived.begin_ns.shape[1]
     last = np.argmax(begin, axis=0)
     waits = begin.max(axis=0) - begin
-    # A collective first waits and then transfers, so exposed time beyond the transfer was exposed waiting.
+    # A collective first waits and then transfers, so exposed time beyond the transfer was waiting.
     exposed = np.clip(arrived.exposed_ns - (arrived.duration_ns - waits), 0, waits)
     # The first collective waits for whichever rank started last, which says nothing about the work.
     first = np.argmin(begin.min(axis=0))
@@ -168,7 +171,7 @@ def _late_by_arrival(arrived: Arrivals) -> tuple[str, list[Late]]:
 
 
 def _choose(waited_for: Floats) -> list[int]:
-    """Return the positions of the ranks to replay: all, or those that were waited for longest and some of the rest."""
+    """Return the positions of the ranks to replay: all, or those that were waited for longest and some others."""
     order: list[int] = np.argsort(-waited_for, kind="stable").tolist()
     if len(order) <= _REPLAYED:
         return sorted(order)
@@ -188,8 +191,9 @@ class _Gains:
 def _gains(job: RecordedJob, waited: Int64s) -> _Gains | None:
     """Return what the job would gain with each rank like the typical other one.
 
-    None where the job is too short, or where its replay does not give the recorded time. waited: how long each rank
-    waited in all; the typical rank is the one in the middle.
+    None where the job is too short, or where its replay does not reproduce the recorded time.
+
+    waited: how long each rank waited in all; the typical rank has the median.
     """
     ranks, edges = len(waited), judged_parts(len(job.end_ns))
     if len(edges) <= _LEAST_PARTS:
@@ -204,7 +208,7 @@ def _gains(job: RecordedJob, waited: Int64s) -> _Gains | None:
     if recorded <= 0 or abs(replayed - recorded) > REPLAY_ERROR_PCT / 100 * recorded:
         return None
     changed = replay(job, job.uncontended, like)
-    # Where only stretches of a long job were kept, they stand for the rest.
+    # Where only stretches of a long job were kept, they represent the rest.
     steps = np.diff(job.end_ns)[edges[0] : edges[-1]]
     seen = steps[~job.fresh[edges[0] + 1 : edges[-1] + 1]].sum()
     gained = np.diff((unchanged - changed)[:, edges], axis=1) * (recorded / max(1.0, seen))
@@ -212,15 +216,16 @@ def _gains(job: RecordedJob, waited: Int64s) -> _Gains | None:
 
 
 def judged_parts(count: int) -> Int64s:
-    """Return at which of `count` collectives the judged parts of a job begin and end. The first part is not judged."""
+    """Return at which of `count` collectives the judged parts of a job begin and end, without the first part."""
     parts = min(_PARTS, count - 1)
     return np.linspace(0, count - 1, parts + 1).astype(np.int64)[1:]
 
 
 def _persists(more: Floats, ranks: int) -> bool:
-    """Return whether a rank costs more than the others in part after part, and not by chance.
+    """Return whether a rank costs more than the others in most parts, and not by chance.
 
-    More than the others, since every rank that is sometimes last costs something. The error is shared by all ranks.
+    It must cost more than the others, because every rank that is sometimes last costs something. The error is shared by
+    all ranks.
     """
     spread = more.std(ddof=1)
     if spread == 0:
@@ -230,7 +235,7 @@ def _persists(more: Floats, ranks: int) -> bool:
 
 
 def _half_width(gain: Floats) -> float:
-    """Return half of the 95 % interval of the sum over parts."""
+    """Return half the width of the 95 % interval of the sum over the parts."""
     return float(t_isf(0.025, len(gain) - 1) * gain.std(ddof=1) * np.sqrt(len(gain)))
 
 
@@ -246,11 +251,11 @@ def _late_by_work(rows: Sequence[RankRow]) -> list[Late]:
 
 
 def name_ranges(late: Sequence[Late], rank_ranges: pd.DataFrame) -> pd.DataFrame:
-    """Return, for each late rank, the ranges in which it takes longer than is typical, the largest excess first.
+    """Return for each late rank the ranges in which it takes longer than is typical, the largest excess first.
 
-    GPU time counts where ranges differ in it. Where it explains less than half of what the rank costs, and the host's
-    excess is larger, the wall time without nested ranges counts instead. Ranges that launched
-    communication are left out then, because a rank waits for others there.
+    Normally the GPU time of a range is compared. Where it explains less than half of what the rank costs, and the
+    host's excess is larger, the wall time without nested ranges is compared instead. Ranges that launched communication
+    are then left out, because a rank waits for others there.
 
     rank_ranges: one row per (rank, range).
     """
@@ -273,7 +278,7 @@ def name_ranges(late: Sequence[Late], rank_ranges: pd.DataFrame) -> pd.DataFrame
 
 
 def _excess(rank: int, rank_ranges: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Return the ranges in which the rank has more of `column` than is typical of the ranks."""
+    """Return the ranges in which the rank has a larger `column` than is typical of the ranks."""
     keys = ["range", "style", "domain"]
     wide = rank_ranges.pivot_table(index=keys, columns="rank", values=column, aggfunc="sum", fill_value=0, sort=False)
     if rank not in wide.columns or wide.empty:

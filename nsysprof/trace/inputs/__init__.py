@@ -1,1 +1,1 @@
-"""Turn what the user names into one SQLite file: bundles, packed traces, Parquet folders, Kineto's JSON."""
+"""Turn any input of the user into one SQLite file: bundles, compressed traces, Parquet folders, Kineto's JSON."""

@@ -34,13 +34,13 @@ from nsysprof.trace.inputs.bundle_format import (
 from nsysprof.trace.open import refuse_lfs_pointer
 
 _CHUNK = 1 << 20
-_XZ_MEMORY = 256 << 20  # bytes; xz's preset 9 needs a quarter of it
-_ASK = "Ask for it again, or for the trace itself."
-_UNSAFE = "nsysprof bundle writes no such archive: do not unpack it by other means."
+_XZ_MEMORY = 256 << 20  # the memory for unpacking (bytes); xz's preset 9 needs a quarter of it
+_ASK = "Ask the sender for the archive again, or for the trace itself."
+_UNSAFE = "nsysprof bundle does not write such archives: do not unpack it by other means."
 
 
 def is_bundle(path: Path) -> bool:
-    """Return whether the name is the name of an archive. Its content is not looked at."""
+    """Return whether the name is that of a bundle's archive. Its content is not checked."""
     return path.suffix.lower() == SUFFIX and path.is_file()
 
 
@@ -64,7 +64,9 @@ def unpack_bundle(source: Path, work_dir: Path) -> Path:
     except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError) as error:
         raise TraceDamagedError(f"{source} is damaged or truncated: {error}.", _ASK) from error
     except (NotImplementedError, RuntimeError) as error:  # what zipfile raises for an unknown method
-        raise TraceForeignError(f"{source} is packed by a method that bundles do not use: {error}.", _ASK) from error
+        raise TraceForeignError(
+            f"{source} is compressed by a method that bundles do not use: {error}.", _ASK
+        ) from error
     except OSError as error:
         raise OutputError(f"{source} cannot be unpacked: {error.strerror}.", "Free space, or set TMPDIR.") from error
     return folder
@@ -141,7 +143,7 @@ def _check_listed(source: Path, members: list[zipfile.ZipInfo], contents: dict[s
     present = {member.filename for member in members} - {CONTENTS}
     unlisted, missing = sorted(present - set(contents["files"])), sorted(set(contents["files"]) - present)
     if unlisted:
-        raise TraceForeignError(f"{source} holds a file that its {CONTENTS} does not list: {unlisted[0]}.", _UNSAFE)
+        raise TraceForeignError(f"{source} contains a file that its {CONTENTS} does not list: {unlisted[0]}.", _UNSAFE)
     if missing:
         raise TraceDamagedError(f"{source} lacks {missing[0][:80]!a}, which its {CONTENTS} lists.", _ASK)
 

@@ -1,10 +1,10 @@
-"""Define the names and limits of a bundle, for the code that writes one and the code that reads one."""
+"""Define the names and limits of a bundle, for the code that writes bundles and the code that reads them."""
 
 from __future__ import annotations
 
 import re
 
-# History of bundle.json. 1: first.
+# The version of bundle.json. 1: the first.
 FORMAT_VERSION = 1
 # Not MANIFEST.json: a capture has a manifest.json, and some file systems do not distinguish the two.
 CONTENTS = "bundle.json"
@@ -15,10 +15,11 @@ REPORT_FOLDER = "analysis"
 # Flat names and one folder: no name can leave the folder, be absolute, or name a device. Anything else is not a bundle.
 MEMBER_NAME = re.compile(rf"(?:{REPORT_FOLDER}/)?[a-z][a-z0-9_]{{0,40}}(?:\.[a-z][a-z0-9_-]{{0,10}}){{1,2}}")
 
-MAX_MEMBERS = 700  # enough for nearly as many ranks
+MAX_MEMBERS = 700  # this allows nearly as many ranks
 MAX_UNPACKED_BYTES = 8 << 30
-# How many times its packed size a member may be, once it is larger than MAX_FREE_BYTES. Traces pack about ten times,
-# and a trace that repeats itself for ten million kernels a few hundred times. An archive bomb packs a thousand times.
+# How many times its compressed size a member may have, once it is larger than MAX_FREE_BYTES. Traces are compressed
+# about ten times, and a trace that repeats itself for ten million kernels a few hundred times. An archive bomb is
+# compressed a thousand times.
 MAX_RATIO = 400
 MAX_FREE_BYTES = 32 << 20
 MAX_DIRECTORY_BYTES = 64 << 10

@@ -1,4 +1,4 @@
-"""Convert Kineto's JSON, as torch.profiler's export_chrome_trace writes it, to an SQLite file for the reader."""
+"""Convert Kineto's JSON (as torch.profiler's export_chrome_trace writes it) to an SQLite file."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _CHUNK = 4 << 20
 def convert_kineto_json(source: Path, target: Path, named: Path | None = None) -> Path:
     """Write `source` as the new SQLite file `target`, and return its path.
 
-    Time zero is the first event's start. With events of a GPU, work means kernels, copies and fills. Without any, it
-    means the leaf operators on the CPU. Memory is what torch's allocator reported, where it was recorded
+    Time zero is the first event's start. If there are events of a GPU, kernels, copies and fills become the work.
+    Otherwise the leaf operators on the CPU do. Memory is what torch's allocator reported, where it was recorded
     (profile_memory).
 
     Raises TraceEmptyError, TraceDamagedError or TraceForeignError for what is not a complete trace, TraceError for what
@@ -93,7 +93,7 @@ def _refuse_other_files(source: Path, name: Path) -> None:
 
 
 def _has_gpu_events(source: Path) -> bool:
-    """Return whether any event is of a GPU, which decides what becomes of the operators before it."""
+    """Return whether any event belongs to a GPU, which decides whether operators become work."""
     rest = b""
     with source.open("rb") as stream:
         while chunk := stream.read(_CHUNK):
@@ -135,7 +135,7 @@ def _devices(header: Header) -> list[dict[str, Any]]:
 def _nothing(name: Path, header: Header) -> TraceEmptyError | TraceForeignError:
     if header.is_kineto:
         return TraceEmptyError(
-            f"{name} holds no operator, kernel or range.", "Record some work between the profiler's start and stop."
+            f"{name} contains no operator, kernel or range.", "Record some work between the profiler's start and stop."
         )
     return TraceForeignError(
         f"{name} is a trace in Chrome's format, but not one of torch.profiler.",

@@ -1,4 +1,4 @@
-"""Convert a folder of Parquet files, as nsys export -t parquetdir writes it, to an SQLite file for the reader.
+"""Convert a folder of Parquet files (from nsys export -t parquetdir) to an SQLite file.
 
 Each file is a table with the columns of the SQLite export, and strings are ids of StringIds in both. Ids of processes
 and threads, names and addresses are uint64 in Parquet. SQLite wraps them to signed integers, and so does this code.
@@ -30,10 +30,10 @@ _TABLES = (
     "GPU_METRICS", "TARGET_INFO_GPU_METRICS", "GENERIC_EVENTS",
 )  # fmt: skip
 _BATCH_ROWS = 1 << 16
-_LEAST_ROW_BYTES = 8  # of a row in SQLite, beside one for each cell
+_LEAST_ROW_BYTES = 8  # bytes per row in SQLite, in addition to one byte per cell
 # How much of a column is read ahead. nsys writes a table as one row group.
 _BUFFER_BYTES = 1 << 20
-# The most processor time that reading a file may take; a table of nsys takes a hundredth of it.
+# The most processor time that reading a file may take. A table of nsys takes a hundredth of it.
 _LEAST_SECONDS, _BYTES_PER_SECOND = 20.0, 100_000
 _EXPORT_AGAIN = "Export it again: nsys export --type parquetdir REPORT.nsys-rep"
 
@@ -47,7 +47,7 @@ def convert_parquet_folder(folder: Path, target: Path) -> Path:
     files = {table: folder / f"{table}{PARQUET}" for table in _TABLES if (folder / f"{table}{PARQUET}").is_file()}
     if not files:
         raise TraceForeignError(
-            f"{folder} holds Parquet files, but none of them is a table of nsys.",
+            f"{folder} contains Parquet files, but none of them is a table of nsys.",
             "Give the folder that nsys export --type parquetdir wrote.",
         )
     _require_pyarrow(folder)
@@ -70,7 +70,7 @@ def _require_pyarrow(folder: Path) -> None:
         import pyarrow  # noqa: F401
     except ImportError as error:
         raise MissingToolError(
-            f"{folder} holds Parquet files, and reading them needs pyarrow, which is not installed.",
+            f"{folder} contains Parquet files. Reading them needs pyarrow, which is not installed.",
             "pip install 'nsysprof[parquet]', or export as SQLite: nsys export --type sqlite REPORT.nsys-rep",
         ) from error
 
@@ -86,7 +86,7 @@ def _copy(database: sqlite3.Connection, table: str, path: Path) -> None:
         size = _Size(path)
         check_footer_size(path)
         texts = [field.name for field in parquet.read_schema(path) if _sql_type(field.type) == "TEXT"]
-        # As dictionaries, so that a long text of many rows is in memory once.
+        # Texts are read as dictionaries, so that a long text of many rows is in memory once.
         with parquet.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False, read_dictionary=texts) as file:
             kinds = [(field.name, _sql_type(field.type)) for field in file.schema_arrow]
             columns = [name for name, kind in kinds if kind]
@@ -110,7 +110,7 @@ def _copy(database: sqlite3.Connection, table: str, path: Path) -> None:
 
 
 class _Size:
-    """What a file may unpack to, as much as an archive of its size, and how long that may take."""
+    """Limits what a file may unpack to (as much as an archive of its size), and how long that may take."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -129,12 +129,15 @@ class _Size:
         """Raise TraceForeignError when more processor time has gone by than any table of this size takes."""
         if time.thread_time() > self._until:
             raise TraceForeignError(
-                f"{self._path} takes far longer to read than its size allows: no table of nsys does.", _EXPORT_AGAIN
+                f"{self._path} takes far longer to read than any table of nsys of this size.", _EXPORT_AGAIN
             )
 
 
 def _claimed_bytes(metadata: Any, columns: int) -> int:
-    """Return how many bytes a file says that it holds; a row and each of its cells take some, however well packed."""
+    """Return how many bytes of data a file claims to hold.
+
+    A row and each of its cells take some, however well compressed.
+    """
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     stored = sum(group.column(each).total_uncompressed_size for group in groups for each in range(group.num_columns))
     return max(int(metadata.num_rows) * (_LEAST_ROW_BYTES + columns), int(stored))
@@ -171,7 +174,7 @@ def _values(column: Any, size: _Size) -> Iterator[object]:
 
     if _sql_type(column.type) == "TEXT":
         is_coded = types.is_dictionary(column.type)
-        # As bytes, because Arrow does not check that they are UTF-8.
+        # Texts are read as bytes, because Arrow does not check that they are UTF-8.
         raw = (column.dictionary if is_coded else column).cast(pyarrow.large_binary()).to_pylist()
         texts = [None if each is None else each.decode("utf-8", errors="replace") for each in raw]
         for text in (
@@ -189,7 +192,7 @@ def _values(column: Any, size: _Size) -> Iterator[object]:
     elif column.null_count == len(column):
         yield from [None] * len(column)
     else:
-        # Not through floats, which Arrow makes of integers with nulls.
+        # Not by way of floats, into which Arrow converts integers with nulls.
         numbers = column.fill_null(0).to_numpy(zero_copy_only=False).tolist()
         absent = column.is_null().to_numpy(zero_copy_only=False).tolist()
         yield from (None if gone else number for number, gone in zip(numbers, absent, strict=True))

@@ -1,7 +1,7 @@
-"""Look at the pages of a Parquet file before anything unpacks them: their headers must agree with the footer.
+"""Check the pages of a Parquet file before it is unpacked: their headers must agree with the footer.
 
-A reader allocates what the header of a page says, and a page of a hundred bytes may say two gigabytes. The footer says
-how large all pages are together, and is small itself. Headers and footer are in Thrift's compact protocol.
+A reader allocates as much memory as the header of a page says, and a page of a hundred bytes may say two gigabytes. The
+footer says how large all pages are together, and is small itself. Headers and footer are in Thrift's compact protocol.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import struct
 from pathlib import Path
 from typing import IO, Any
 
-# What nsys and Arrow write. The other encodings let a few bytes stand for any number of values.
+# The encodings that nsys and Arrow write. In the others, a few bytes can stand for any number of values.
 _PLAIN, _OLD_DICTIONARY, _RUNS, _DICTIONARY = 0, 2, 3, 8
 _ENCODINGS = (_PLAIN, _OLD_DICTIONARY, _RUNS, _DICTIONARY)
 # The footer of a file of nsys has a few kilobytes; a parsed one takes some hundred times its size.
@@ -27,7 +27,7 @@ class PagesError(ValueError):
 
 
 def check_footer_size(path: Path) -> None:
-    """Raise PagesError for a footer that is larger than any of nsys. Whatever else is wrong, its reader finds."""
+    """Raise PagesError for a footer that is larger than any of nsys. Its reader finds all other faults."""
     with path.open("rb") as stream:
         if os.fstat(stream.fileno()).st_size < 12:
             return
@@ -38,9 +38,9 @@ def check_footer_size(path: Path) -> None:
 
 
 def check_pages(path: Path, metadata: Any) -> None:
-    """Raise PagesError unless the pages of all columns are as large, and as many values, as the footer says.
+    """Raise PagesError unless the pages of every column have the sizes and numbers of values in the footer.
 
-    metadata: of pyarrow.
+    metadata: what pyarrow read from the footer.
     """
     with path.open("rb") as stream:
         for number in range(metadata.num_row_groups):

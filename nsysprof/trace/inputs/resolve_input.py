@@ -1,4 +1,4 @@
-"""Turn what the user names into one SQLite file: a folder, a bundle, a packed trace, an nsys report, Kineto's JSON."""
+"""Find or make the SQLite file of any input: a folder, a bundle, a compressed trace, an nsys report, Kineto's JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nsysprof.trace.inputs.bundle_format import CONTENTS
 from nsysprof.trace.inputs.unpack import unpack
 from nsysprof.trace.open import refuse_lfs_pointer
 
-# In order of preference: nsys saw the whole driver, torch only its own work.
+# Traces in a capture folder, in order of preference: nsys saw the whole driver, torch only its own work.
 TRACES = ("nsys.sqlite", "torch.sqlite")
 PACKED = (".xz", ".gz", ".zst")
 FILES = (".sqlite", *(f".sqlite{suffix}" for suffix in PACKED))
@@ -24,13 +24,13 @@ REPORTS = (".nsys-rep", ".qdrep")
 
 
 def resolve_input(source: Path, nsys: Path | None, work_dir: Path) -> Path:
-    """Return the SQLite file behind `source`. What must be made for that is made in `work_dir`, and nowhere else.
-
-    nsys: the nsys that the user named for a report; searched for when None.
+    """Return the SQLite file behind `source`. New files are only made in `work_dir`.
 
     Raises TraceError for a path that does not exist, TraceDamagedError for a broken archive, MissingToolError or
     ToolFailedError when a report cannot be exported, and whatever unpack_bundle, convert_parquet_folder and
     convert_kineto_json raise.
+
+    nsys: the nsys that the user named for a report; it is searched for when None.
     """
     if is_bundle(source):
         source = unpack_bundle(source, work_dir)
@@ -43,14 +43,14 @@ def resolve_input(source: Path, nsys: Path | None, work_dir: Path) -> Path:
         return convert_parquet_folder(source, work_dir / "parquet.sqlite")
     if not source.exists():
         raise TraceError(f"{source} does not exist.", "Check the path.")
-    if not source.is_file():  # a pipe would be waited for, and a device read for ever
+    if not source.is_file():  # a pipe would block, and a device might never end
         raise TraceError(f"{source} is not a plain file.", "Give the file itself; a pipe cannot be read twice.")
     if source.suffix in PACKED:
         plain = unpack(source, work_dir)
         if plain.suffix != _KINETO:
             return plain
         trace = _convert_kineto(plain, source, work_dir)
-        plain.unlink()  # it is many times the size of what was made from it
+        plain.unlink()  # it is many times larger than what was made from it
         return trace
     if source.suffix == _KINETO:
         return _convert_kineto(source, source, work_dir)
@@ -68,7 +68,7 @@ def _convert_kineto(plain: Path, named: Path, work_dir: Path) -> Path:
 def identity_of(source: Path, trace: Path) -> Path:
     """Return the file whose name and SHA-256 identify the trace: the user's file, unless it was merely compressed.
 
-    A SQLite file made from a report depends on the nsys that exported it, so the report is what proves something.
+    A SQLite file made from a report depends on the nsys that exported it, so the report identifies the trace.
 
     source: what the user named.
     trace: what resolve_input returned for it.
@@ -100,16 +100,18 @@ def _trace_in(folder: Path) -> Path:
     if len(inside) > 1:
         what = f"The bundle {folder.name}" if is_unpacked else str(folder)
         one = "unzip it and give one" if is_unpacked else f"give one, such as {inside[0]}"
-        raise TraceError(f"{what} holds {len(inside)} traces.", f"nsysprof analyze takes them all; here, {one}.")
+        raise TraceError(
+            f"{what} contains {len(inside)} traces.", f"nsysprof analyze accepts all of them; here, {one}."
+        )
     reports = [path for path in paths if path.suffix in REPORTS]
     if inside or reports:
         return (inside or reports)[0]
     if is_unpacked:
         raise TraceError(
-            f"The bundle {folder.name} holds no trace.", "Unzip it: its numbers are in results.csv, or in analysis/."
+            f"The bundle {folder.name} contains no trace.", "Unzip it: its numbers are in results.csv, or in analysis/."
         )
     raise TraceError(
-        f"{folder} holds no trace.",
+        f"{folder} contains no trace.",
         "Give a capture folder with a trace (--profiler none makes none), the folder of nsys export --type parquetdir, "
         "or a file.",
     )

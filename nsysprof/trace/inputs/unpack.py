@@ -1,4 +1,4 @@
-"""Decompress one file in bounded pieces, because a few kilobytes may be packed terabytes."""
+"""Decompress one file in bounded pieces, because a few kilobytes can unpack to terabytes."""
 
 from __future__ import annotations
 
@@ -50,9 +50,10 @@ def unpack(source: Path, work_dir: Path) -> Path:
                 written += len(chunk)
                 if written > most:
                     text = (
-                        f"{source} unpacks to more than {most >> 20:,} MiB, {MAX_RATIO} times its size; no trace does."
+                        f"{source} unpacks to more than {most >> 20:,} MiB, {MAX_RATIO} times its size; no trace does "
+                        "that."
                     )
-                    raise TraceForeignError(text, "If it is a trace, unpack it with another tool.")
+                    raise TraceForeignError(text, "If it really is a trace, unpack it with another tool.")
                 if written > room:
                     raise OutputError(f"{source} unpacks to more than the disk has room for.", "Set TMPDIR.")
                 plain.write(chunk)

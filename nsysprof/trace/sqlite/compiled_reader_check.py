@@ -1,4 +1,4 @@
-"""Find out whether the compiled reader of large traces works here. numba needs a folder in which to keep its code."""
+"""Check whether the compiled reader of large traces works here. numba needs a folder to store its code in."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nsysprof.notes import Note, make_note
 
 @cache
 def compiled_reader_problem() -> str | None:
-    """Return why compiled code cannot read large traces, or None where it can. This is found by trying."""
+    """Return why compiled code cannot read large traces; None where it can. This is found by trying."""
     if not hasattr(os, "preadv"):
         return "this system has no preadv"
     none = np.zeros(0, dtype=np.int64)
@@ -28,5 +28,5 @@ def compiled_reader_problem() -> str | None:
 
 
 def slow_reader_note(problem: str) -> Note:
-    """Return the note that SQLite reads a large trace."""
+    """Return the note that SQLite, which is slower, reads a large trace."""
     return make_note("slow-reader", problem=problem)

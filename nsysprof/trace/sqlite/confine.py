@@ -1,4 +1,4 @@
-"""Open an untrusted SQLite file: only its own plain tables can be read, within limits that its size sets."""
+"""Open an untrusted SQLite file so that only its plain tables can be read, within limits set by the file's size."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-# The most processor time that reading may take, which is far more than any real trace needs (SQLite reads 50 MB/s).
+# The most processor time that reading may take: far more than any real trace needs (SQLite reads 50 MB/s).
 _LEAST_SECONDS, _BYTES_PER_SECOND = 20.0, 1_000_000
 # SQLite's virtual machine runs this many steps between two looks at the clock.
 _STEPS = 20_000
-# The most text that a scan may return: file sizes, plus a constant. UTF-16 grows, and some scans may share a limit.
+# The most text that a scan may return: the size of the file, times a factor, plus a constant. UTF-16 text grows when it
+# is decoded, and several scans may share a limit.
 _MOST_TEXT, _FREE_TEXT = 8, 64 << 20
 _LONGEST_TEXT = 1 << 30
 _READING = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION))
@@ -21,9 +22,9 @@ _PRAGMAS = frozenset(("table_info", "table_xinfo", "trusted_schema"))
 
 
 class Confinement:
-    """The limits of one connection, shared by all who use it. `begin` gives the next statement all of them again.
+    """The limits of one connection, shared by all who use it. `begin` resets them for the next statement.
 
-    Only the thread's processor time counts, so a slow disk or a suspended machine does not use up the limit.
+    Only the thread's processor time counts, so that a slow disk or a suspended machine does not use up the limit.
     """
 
     def __init__(self, file_bytes: int) -> None:
@@ -63,10 +64,10 @@ class Confinement:
 
 
 class ConfinedConnections:
-    """Connections to one file, each for the thread that asks for it first.
+    """Connections to one file, one for each thread that asks for one.
 
-    SQLite keeps its last error for a connection, and not for a statement: where a thread ends a statement while another
-    one reads a damaged table, the error is lost, and the rows before the damage pass for the whole table.
+    SQLite stores its last error per connection and not per statement. If a thread ends a statement while another reads
+    a damaged table on the same connection, the error is lost, and the rows before the damage look like the whole table.
     """
 
     def __init__(self, path: Path, file_bytes: int) -> None:
@@ -90,7 +91,7 @@ class ConfinedConnections:
             self._former.append(former)
 
     def close(self) -> None:
-        """Close the connections of all threads, which have ended or do not read any more."""
+        """Close the connections of all threads, which must have ended or stopped reading."""
         for connection in (*self._by_thread.values(), *self._former):
             connection.close()
 
@@ -100,7 +101,7 @@ def _connect_confined(path: Path, file_bytes: int, limits: Confinement) -> sqlit
 
     Views and virtual tables could run any code, without end.
     """
-    # immutable: no lock, no journal beside the user's file, and it works on a read-only disk.
+    # immutable: it takes no lock, writes no journal beside the user's file, and works on a read-only disk.
     connection = sqlite3.connect(path.resolve().as_uri() + "?mode=ro&immutable=1", uri=True, check_same_thread=False)
     connection.text_factory = limits.decode
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(_LONGEST_TEXT, max(1 << 20, 2 * file_bytes)))
@@ -109,7 +110,7 @@ def _connect_confined(path: Path, file_bytes: int, limits: Confinement) -> sqlit
         if sys.version_info >= (3, 12):
             connection.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)
             connection.setconfig(sqlite3.SQLITE_DBCONFIG_TRUSTED_SCHEMA, False)
-        # SQLite reads the schema at the first statement, so that nothing of it has run before these count.
+        # SQLite reads the schema at the first statement, so nothing of it has run before these settings apply.
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA cell_size_check = ON")
         listed = connection.execute("SELECT name, type = 'table' AND rootpage > 0 FROM sqlite_master").fetchall()
@@ -124,7 +125,7 @@ def _connect_confined(path: Path, file_bytes: int, limits: Confinement) -> sqlit
 
 
 def _authorizer(is_plain: dict[str, bool]) -> Callable[[int, str | None, str | None, str | None, str | None], int]:
-    """Return the function that SQLite asks before it runs a statement.
+    """Return the function by which SQLite asks for permission before it runs a statement.
 
     is_plain: for each name in the schema, whether it is a plain table.
     """

@@ -1,4 +1,4 @@
-"""Find tables whose b-tree reaches a page twice. A small file can then hold more rows than anyone can read.
+"""Find tables whose b-tree contains a page twice. A small file can then seem to have endless rows.
 
 SQLite does not check for this, and reads a page as often as other pages refer to it.
 """
@@ -16,7 +16,7 @@ _MOST_DEPTH = 20  # SQLite's own limit
 
 
 def has_shared_pages(path: Path, root: int) -> bool:
-    """Return whether the table at the page `root` reaches a page twice. SQLite reports any other damage."""
+    """Return whether the table at the page `root` contains a page twice. SQLite reports any other damage."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
     try:
         head = os.pread(descriptor, 20, 0)

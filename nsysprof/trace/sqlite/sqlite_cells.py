@@ -2,7 +2,7 @@
 
 SQLite's own interface returns one value per call, so that ten million rows take half a minute. The file format
 (https://www.sqlite.org/fileformat2.html, sections 1.6 and 2.1) is simple enough to read whole pages at once. The file
-is not trusted: whatever does not fit ends in -1, and SQLite reads that table instead.
+is not trusted: for anything unexpected the result is -1, and SQLite reads that table instead.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _MOST = np.iinfo(np.int64).max
 _LEAF = 13
 # Bytes of each serial type below 12; 10 and 11 are reserved.
 _SIZES = np.array([0, 1, 2, 3, 4, 6, 8, 8, 0, 0, -1, -1], dtype=np.int64)
-# How many places of the hash table a tuple may try. At most a quarter of them is taken, so a few tries are usual, and
-# only a file made for this purpose has many tuples with one hash.
+# How many slots of the hash table a tuple may try. At most a quarter of them are taken, so a few tries are usual. Only
+# a file made for this purpose has many tuples with one hash.
 _MOST_PROBES = 200
 # Zero bytes that must follow the pages in the buffer, so that a varint at their very end stays inside it.
 SLACK = 32

@@ -1,4 +1,4 @@
-"""Read integer columns of a large table directly from the file's pages; sqlite_cells says why."""
+"""Read integer columns of a large table directly from the file's pages. sqlite_cells explains why."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FIRST_KEY, _LAST_KEY = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 class UnusualLayoutError(Exception):
-    """The table is damaged, or its layout is unexpected: SQLite must read it."""
+    """The table is damaged, or its layout is unexpected, so SQLite must read it."""
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Read the tables of a trace: a module for each kind of row."""
+"""Read the tables of a trace; there is one module for each kind of row."""

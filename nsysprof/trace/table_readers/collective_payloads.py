@@ -1,4 +1,4 @@
-"""Read what NCCL says of its calls in the extended payloads of its NVTX ranges: sizes, communicators and ranks."""
+"""Read the extended payloads of NCCL's NVTX ranges: sizes, communicators and ranks of its calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nsysprof.trace.columns import read_rows, table_sql
 from nsysprof.trace.open import Trace, quote
 from nsysprof.trace.schema import NULL
 
-# Fields of NCCL's payloads by our names.
+# The fields of NCCL's payloads, and our names for them.
 FIELDS = {
     "Message size [bytes]": "message_bytes",
     "NCCL communicator ID": "communicator",
@@ -28,7 +28,7 @@ _TYPES = {
     5: "i", 6: "I", 7: "q", 8: "Q", 9: "q", 10: "Q", 11: "b", 12: "B", 13: "h", 14: "H", 15: "i", 16: "I", 17: "q",
     18: "Q", 22: "Q",
 }  # fmt: skip
-# Before the payload stand its domain, its schema, its size and where it ends.
+# The header of a payload has its domain, its schema, its size, and the position of its end.
 _HEADER = struct.Struct("<IIIIQQ")
 _LARGEST_BYTES = 4096
 _MOST_ROWS = 5_000_000
@@ -37,7 +37,7 @@ _SIGN = 1 << 63
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a payload: our name, where it begins (bytes), and how it is stored."""
+    """A field of a payload: our name, its offset (bytes), and its format."""
 
     name: str
     offset: int
@@ -48,7 +48,7 @@ Schemas = dict[tuple[int, int], list[Field]]
 
 
 def read_collective_payloads(trace: Trace) -> pd.DataFrame | None:
-    """Return one row for each range of NVTX with a payload of NCCL's, NULL for what it does not say.
+    """Return one row for each NVTX range with a payload of NCCL, with NULL for what it does not say.
 
     None: this trace has no such payloads.
     """
@@ -105,7 +105,7 @@ def _as_bytes(payload: object) -> bytes:
 
 
 def decode(payload: bytes, schemas: Schemas) -> dict[str, int]:
-    """Return the known fields of a payload; none where it is of another library, or damaged."""
+    """Return the known fields of a payload; none where it belongs to another library or is damaged."""
     if len(payload) < _HEADER.size:
         return {}
     domain, _, schema, _, size, _ = _HEADER.unpack_from(payload)
@@ -122,9 +122,9 @@ def decode(payload: bytes, schemas: Schemas) -> dict[str, int]:
 
 
 def keep_known(payload: bytes, schemas: Schemas, communicators: dict[int, int]) -> bytes | None:
-    """Return the payload with nothing in it but the fields that are known here; None where it has none.
+    """Return the payload with only the fields that are known here; None where it has none of them.
 
-    communicators: the numbers that stand for the ids of communicators, to which new ones are added.
+    communicators: the numbers that replace the ids of communicators; new ids are added.
     """
     fields = decode(payload, schemas)
     if not fields:

@@ -1,8 +1,8 @@
-"""Give each GPU one number, although every process numbers the GPUs for itself.
+"""Give each GPU one number, because every process numbers the GPUs in its own way.
 
 A trace names a GPU in three ways: by the id of TARGET_INFO_GPU, by CUDA's ordinal on the machine (cuDevice), and by the
-ordinal in a process, which kernels, copies and allocations use and which CUDA_VISIBLE_DEVICES may reorder. Our number
-is the machine's ordinal.
+ordinal within a process. Kernels, copies and allocations use the latter, and CUDA_VISIBLE_DEVICES may reorder it. Our
+number is the machine's ordinal.
 """
 
 from __future__ import annotations
@@ -96,7 +96,8 @@ def read_gpus(trace: Trace) -> Gpus:
         board = cut_name(name, LONGEST_DEVICE_NAME) if isinstance(name, str) else f"GPU {machine}"
         known.append(Gpu(key, machine, board, _int(memory), _int(processors), text, _int(bandwidth)))
     if len({gpu.number for gpu in known}) < len(known):
-        # Two GPUs have one ordinal because a process of its own saw each of them alone. Their ids tell them apart.
+        # Two GPUs have the same ordinal where each was the only one that its process could see. Their ids distinguish
+        # them.
         known = [Gpu(**{**vars(gpu), "number": gpu.gpu_id}) for gpu in known]
     by_process = {(pid, ordinal): gpu for gpu, ordinal, pid in mapping if isinstance(pid, int)}
     return Gpus(tuple(known), by_process)

@@ -1,4 +1,4 @@
-"""Read the counters of DRAM, SMs, PCIe and NVLink among nsys' GPU metrics: SQL filters the many rows by name first."""
+"""Read the counters of DRAM, SMs, PCIe and NVLink from nsys' GPU metrics. SQL filters the many rows by name."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ _NAMES = (
 # Units whose use in percent is summed up by range. Each counts under its own name.
 _USE = re.compile(r"^(GR Active|SMs? (Active|Issue)|Tensor Active|NVLink\b|PCIe\b)", re.IGNORECASE)
 _UNIT = re.compile(r"\s*\[[^\]]*\]\s*$")
-# The metric sets of nsys have at most this many of them, one for each direction and kind of packet.
+# The most such metrics to read. Those of nsys have at most this many, one for each direction and kind of packet.
 _MOST_USES = 32
-# No metric has a longer name, and searching a long name for three words in order takes cubic time.
+# The longest name to examine. No metric has a longer one, and searching a long name for three words in order takes
+# cubic time.
 _LONGEST_NAME = 200
-_OTHER_UNIT = re.compile(r"\[[^\]%]*\]\s*$")  # the same counter exists as [Avg] too, in cycles
+_OTHER_UNIT = re.compile(r"\[[^\]%]*\]\s*$")  # the same counter also exists as [Avg], in cycles
 # The low byte of a typeId numbers the GPU.
 _GPU_BITS = 0xFF
-# A short-time value may exceed the sustained peak a little. A value far above it is an error of sign in nsys.
+# A value over a short time may slightly exceed the sustained peak. A value far above it is a sign error of nsys.
 _MAX_PCT = 150
 # A memory bandwidth outside of these limits (bytes/s) is not plausible.
 _PLAUSIBLE_PEAK = (10**9, 10**15)
@@ -47,7 +48,7 @@ class _Counters:
     """The samples of one typeId."""
 
     type_id: int
-    # Arrays of times and of values.
+    # Arrays of times and values.
     read: tuple[Int64s, Int64s]
     write: tuple[Int64s, Int64s]
     sm: tuple[Int64s, Int64s]
@@ -56,7 +57,7 @@ class _Counters:
 
 
 def read_gpu_metrics(trace: Trace, gpus: Gpus) -> GpuMetrics | None:
-    """Return the DRAM counters of every GPU that nsys sampled, or None when there are none.
+    """Return the DRAM counters of every GPU that nsys sampled; None when there are none.
 
     A note says when something was sampled that cannot be used. Without samples there is no note.
     """
@@ -78,7 +79,7 @@ def read_gpu_metrics(trace: Trace, gpus: Gpus) -> GpuMetrics | None:
             by_gpu[gpu] = series
             use[gpu] = tuple(_use_series(found, gpu, number))
     if not by_gpu:
-        _say(trace, "hold fewer than two usable samples of DRAM traffic")
+        _note_unusable(trace, "hold fewer than two usable samples of DRAM traffic")
         return None
     series_of_all = tuple(by_gpu[gpu] for gpu in sorted(by_gpu))
     _say_what_is_missing(trace, series_of_all)
@@ -90,14 +91,16 @@ def _peak(bytes_per_s: int | None) -> int | None:
     return bytes_per_s if bytes_per_s is not None and low <= bytes_per_s <= high else None
 
 
-def _say(trace: Trace, what: str, next_step: str = _SAMPLE_AGAIN) -> None:
+def _note_unusable(trace: Trace, what: str, next_step: str = _SAMPLE_AGAIN) -> None:
     trace.notes.append(make_note("gpu-metrics-unusable", problem=what, next_step=next_step))
 
 
 def _say_what_is_missing(trace: Trace, series: Iterable[DramSeries]) -> None:
     for each in series:
         if each.peak_bytes_per_s is None:
-            _say(trace, f"of GPU {each.gpu} are percentages of a peak bandwidth that the trace does not name", "")
+            _note_unusable(
+                trace, f"of GPU {each.gpu} are percentages of a peak bandwidth that the trace does not name", ""
+            )
         if each.impossible:
             trace.notes.append(make_note("gpu-metrics-impossible", count=each.impossible, gpu=each.gpu))
 
@@ -111,7 +114,7 @@ def _from_table(trace: Trace) -> list[_Counters] | None:
     wanted = ("timestamp", "typeid", "metricid", "value")
     lacking = [name for name in wanted if name not in present]
     if lacking:
-        _say(trace, f"lack the columns {', '.join(lacking)}", "Export the report again.")
+        _note_unusable(trace, f"lack the columns {', '.join(lacking)}", "Export the report again.")
         return []
     try:
         if trace.connection.execute(f"SELECT 1 FROM {table_sql(trace, table)} LIMIT 1").fetchone() is None:
@@ -123,7 +126,7 @@ def _from_table(trace: Trace) -> list[_Counters] | None:
         chosen = kinds.keys() | uses.keys()
         rows = _selected_rows(trace.connection, table_sql(trace, table), [present[name] for name in wanted], chosen)
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        _say(trace, f"are damaged ({trace.explain(error)})", "Export the report again.")
+        _note_unusable(trace, f"are damaged ({trace.explain(error)})", "Export the report again.")
         return []
     return [_split(rows, type_id, kinds, uses) for type_id in sorted({type_id for type_id, _ in kinds})]
 
@@ -141,7 +144,7 @@ def _kinds(trace: Trace) -> dict[tuple[int, int], int]:
     found = {(type_id, kind) for (type_id, _), kind in kinds.items()}
     whole = {type_id for type_id, _ in found if {(type_id, _READ), (type_id, _WRITE)} <= found}
     if not whole:
-        _say(trace, "name no DRAM read and write counter" if names else "have no names")
+        _note_unusable(trace, "name no DRAM read and write counter" if names else "have no names")
     return {key: kind for key, kind in kinds.items() if key[0] in whole}
 
 
@@ -190,7 +193,7 @@ def _marks(values: Sequence[int]) -> str:
 
 
 def _integer(column: str) -> str:
-    """Return SQL for a number as the nearest integer, and NULL for anything else: a sum must not count text as 0."""
+    """Return SQL for a number as the nearest integer, and NULL for anything else. A sum must not count text as 0."""
     nearest = f"CAST(ROUND({column}) AS INTEGER)"
     return f"CASE typeof({column}) WHEN 'integer' THEN {column} WHEN 'real' THEN {nearest} ELSE {NULL} END"
 
@@ -234,7 +237,7 @@ def _from_json(trace: Trace) -> list[_Counters]:
                 values = (_percent(event.get(read)), _percent(event.get(write)), _percent(event.get(sm or "")))
                 rows.setdefault(type_id, []).append((at, *values))
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        _say(trace, f"are damaged ({trace.explain(error)})", "Export the report again.")
+        _note_unusable(trace, f"are damaged ({trace.explain(error)})", "Export the report again.")
         return []
     counters = []
     for type_id, samples in rows.items():

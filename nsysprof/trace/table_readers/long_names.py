@@ -1,4 +1,4 @@
-"""Cut names that are too long to be names: a text of a megabyte, named by every row, would fill memory and disk."""
+"""Cut names that are too long: a text of a megabyte, repeated in every row, would fill memory and disk."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ _MARK = re.compile(rf"… \([\d,]+ characters, SHA-256 [0-9a-f]{{{_DIGITS}}}\)$"
 
 
 def cut_name(name: str, longest: int = LONGEST_NAME) -> str:
-    """Return the name, or of a longer one its begin, how long it is and its SHA-256, which tells it from others.
+    """Return the name; of a longer one its beginning, its length and its SHA-256, which keeps it unique.
 
-    longest: how many characters of it stay. What has been cut before is cut as the whole name would be.
+    A name that was already cut gives the same result as the whole name.
+
+    longest: how many characters to keep.
     """
     if len(name) <= longest:
         return name

@@ -1,7 +1,7 @@
 """Match each piece of GPU work with the API call that launched it, by (globalPid, correlationId).
 
-A correlation id is unique within its process only, and a call may have several rows; the earliest is taken, so that no
-row of work is ever multiplied.
+A correlation id is unique only within its process, and a call may have several rows. The earliest row is taken, so that
+no work is ever multiplied.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _match(wanted: CorrelationIds, calls: Calls, call_ids: CorrelationIds, rows:
     """Return for each wanted correlation id the earliest of the calls `rows` (None: all) that has it, or -1."""
     ids = call_ids if rows is None else call_ids[rows]
     if not bool((ids[1:] > ids[:-1]).all()):
-        # Not in order, or not unique: the first of equal ones in this order is the earliest.
+        # Ids are not in order, or not unique: the first of equal ones in this order is the earliest.
         start = calls.start_ns if rows is None else calls.start_ns[rows]
         order = np.lexsort((start, ids)).astype(np.int32)
         ids = ids[order]
@@ -73,7 +73,8 @@ def _positions(ids: CorrelationIds, wanted: CorrelationIds) -> Rows:
         at = np.searchsorted(ids, wanted)
         hit = ids[np.minimum(at, len(ids) - 1)] == wanted if len(ids) else np.zeros(len(wanted), dtype=bool)
         return np.where(hit & (wanted != 0), at, -1).astype(np.int32)
-    # Ids count up, so that a table of all those in between is the fastest index. The last one written, the first, wins.
+    # Ids count up, so a table of all ids between the first and the last is the fastest index. It is filled in reverse,
+    # so that the first of equal ids is written last and stays.
     index = np.full(span, -1, dtype=np.int32)
     near = slice(low, min(high, len(ids)))
     inside = ids[near] <= most

@@ -1,4 +1,4 @@
-"""Read every sampled GPU metric as it was recorded, for drawing. gpu_metrics reads those that numbers are made of."""
+"""Read every sampled GPU metric as recorded, for drawing. gpu_metrics reads those that results are computed from."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nsysprof.trace.table_readers.long_names import LONGEST_METRIC_NAME, cut_nam
 
 # The low byte of a typeId numbers the GPU.
 _GPU_BITS = 0xFF
-# A clock of a million MHz is really in Hz; nsys labels its GPC clock so.
+# A clock of a million MHz is really in Hz; nsys labels its GPC clock in this way.
 _MOST_MHZ = 1_000_000
 _COLUMNS = {"timestamp": "time_ns", "typeId": "type_id", "metricId": "metric_id", "value": "value"}
 _NAMES = ("typeId", "metricId", "metricName")

@@ -1,4 +1,4 @@
-"""Read the stacks of native functions that nsys took in slow calls of CUDA (`--cudabacktrace`)."""
+"""Read the stacks of native functions that nsys recorded in slow CUDA calls (`--cudabacktrace`)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from nsysprof.trace.open import Trace, open_trace, quote
 from nsysprof.trace.table_readers.long_names import cut_name
 
 _CHAINS, _CALLS = "CUDA_CALLCHAINS", "CUPTI_ACTIVITY_KIND_RUNTIME"
-# More than nsys records of one call; and a bound on what a foreign file can make us hold.
+# Limits on frames and calls: more than nsys records, and they bound how much a foreign file can make us hold.
 _MOST_FRAMES, _MOST_CALLS = 128, 2_000_000
 
 
 @dataclass(frozen=True)
 class NativeStack:
-    """Functions and the files they are in, the innermost first. Functions without a symbol are left out."""
+    """Functions and the files that contain them, the innermost first. Functions without a symbol are left out."""
 
     frames: tuple[tuple[str, str], ...]
 
@@ -34,7 +34,7 @@ class NativeStacks:
 def read_native_stacks(path: Path) -> NativeStacks | None:
     """Return the stacks of a trace; None where it has none, or where they cannot be read.
 
-    They only add places to findings, so a damaged table of them spoils nothing else.
+    They only add locations to findings, so a damaged table of stacks affects nothing else.
     """
     with open_trace(path) as trace:
         try:

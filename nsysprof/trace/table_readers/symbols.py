@@ -1,4 +1,4 @@
-"""Read the mangled names of a trace's kernels, by which another tool's kernels are recognised."""
+"""Read the mangled names of a trace's kernels, which are needed to recognise the kernels of another tool."""
 
 from __future__ import annotations
 

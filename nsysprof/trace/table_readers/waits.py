@@ -1,4 +1,4 @@
-"""Read what threads and streams waited for, and the profiler's own overhead: small tables beside calls and work."""
+"""Read synchronisations (what threads and streams waited for), and the profiler's own overhead."""
 
 from __future__ import annotations
 

@@ -32,14 +32,14 @@ _DTYPES: dict[str, type] = {
     "start_ns": np.int64, "duration_ns": np.uint32, "correlation_id": np.uint32, "variant": np.int16,
     "bytes": np.int64, "copy_kind": np.int64, "host_kind": np.int8, "graph_node": np.int64,
 }  # fmt: skip
-# The number of rows of a batch that were dropped for impossible times, and of those without a possible size.
+# How many rows of a batch were dropped because their times are impossible, and how many have no possible size.
 _COUNTS = {"dropped": np.int64, "unsized": np.int64}
 _TO_DEVICE, _TO_HOST = 1, 2
 # copyKind 11, 12, 13 are page migrations of unified memory.
 _MIGRATIONS = (11, 12, 13)
-# 36 years and 13 days (ns). No clock and no duration is longer, and sums of what is left fit in 64 bits.
+# The latest time and the longest duration: 36 years and 13 days (ns). Sums of what is left fit in 64 bits.
 _FAR_NS, _LONG_NS = 2**60, 2**50
-# A petabyte, for the same reason.
+# The largest size: a petabyte, for the same reason.
 _MOST_BYTES = 2**50
 
 
@@ -119,7 +119,7 @@ def _host_kind(batch: Batch, copy_kind: Int64s) -> npt.NDArray[np.int8]:
 
 
 def possible_times(start_ns: Int64s, end_ns: Int64s) -> Bools:
-    """Return which rows have both times, in order and plausible. CUPTI writes 0 and 0 for what it could not time."""
+    """Return which rows have both times, in order and plausible. CUPTI writes 0 and 0 for an unknown time."""
     duration = end_ns - start_ns  # wraps around where times are too far apart; the other conditions exclude that
     good: Bools = (duration >= 0) & (duration < _LONG_NS) & (start_ns > -_FAR_NS) & (start_ns < _FAR_NS)
     good &= end_ns < _FAR_NS
