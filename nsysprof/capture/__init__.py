@@ -1,1 +1,1 @@
-"""Turn a plan into a capture folder: plan (pure), run (processes), collect (checks), manifest (on disk)."""
+"""Turn a plan into a capture folder: plan what to do, run processes, collect and check results, write the manifest."""

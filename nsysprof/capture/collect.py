@@ -20,11 +20,11 @@ NOT_RUN = "not_run"
 class CaseOutcome:
     """The result of one case in each pass."""
 
-    # The result of the untraced pass; None before that pass.
+    # The result of the untraced pass; None before that pass has run.
     block: Block | None = None
     traced: str = NOT_RUN
     traced_reason: str = ""
-    # The number of calls inside its range in the traced pass.
+    # How many calls are inside its range in the traced pass.
     calls: int | None = None
     # How long single calls took under the profiler (ns), where they were timed.
     traced_ns: tuple[int, ...] = ()
@@ -47,7 +47,7 @@ class CaseProgress:
 
     plan: CapturePlan
     outcomes: list[CaseOutcome] = field(default_factory=list)
-    # The case that is being measured.
+    # The case that is being measured now.
     current: int | None = None
 
     def __post_init__(self) -> None:
@@ -101,7 +101,7 @@ def result_rows(progress: CaseProgress) -> list[dict[str, Any]]:
 
 
 def _by_name(block: Block, *, flush: bool) -> dict[str, Any]:
-    """Return the columns of the times that have the same names in a bench."""
+    """Return the columns for times that have the same names in a bench."""
     if block.status != OK:
         return {}
     graph = statistics.median(steady_samples(block.graph_ns)) if block.graph_ns else None

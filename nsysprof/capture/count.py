@@ -1,7 +1,7 @@
-"""Run the counted pass: one call of each case under ncu, first for traffic and then in detail.
+"""Run the counting pass: one call of each case under ncu, first for DRAM traffic and then in detail.
 
-A failure affects only the cases that it concerns. The traffic run comes first. It replays nothing, so it is quick, and
-it shows how many kernels each case launches, which bounds the detail run.
+A failure affects only the cases concerned. The traffic run comes first. It replays nothing, so it is quick, and it
+shows how many kernels each case launches, which limits the detail run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from nsysprof.workload.job import COUNTED
 
 # Kernel replay saves the memory that a kernel may write, and needs as much again.
 _LARGEST_SHARE = 0.45
-_PATIENCE = 4.0  # times the timeout of an untraced case
+_PATIENCE = 4.0  # a multiple of the timeout of an untraced case
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class _Group:
 
 
 def run_counted(run: CaptureRun, memory_bytes: int | None) -> None:
-    """Count every case that could be measured and write counters.csv; add a note for what could not be counted."""
+    """Count every case that could be measured, and write counters.csv. A note says what could not be counted."""
     assert run.plan.counting is not None
     wanted = [index for index, outcome in enumerate(run.progress.outcomes) if outcome.status == "ok"]
     counted: list[CountedKernel] = []
@@ -61,8 +61,8 @@ def run_counted(run: CaptureRun, memory_bytes: int | None) -> None:
 def _count_traffic(run: CaptureRun, wanted: list[int], counted: list[CountedKernel]) -> dict[int, int]:
     """Return the launches of one call by case, and add the kernels of completely counted cases to `counted`.
 
-    ncu limits the launches of all cases together. A case that uses up the share of others ends the run, and the cases
-    that were kept out by it are tried again.
+    ncu limits the launches of all cases together. A case that uses up the limit for others ends the run; then the
+    others are tried again.
     """
     assert run.plan.counting is not None
     limit, launches = run.plan.counting.kernels, dict[int, int]()
@@ -80,7 +80,7 @@ def _count_traffic(run: CaptureRun, wanted: list[int], counted: list[CountedKern
             break
         left = left[left.index(cut) :]
         if by_case[cut] > limit:
-            launches[cut] = by_case[cut]  # a lower limit
+            launches[cut] = by_case[cut]  # this is a lower bound
             run.manifest.notes.append(_too_many(run, cut))
             left = left[1:]
     return launches
@@ -93,7 +93,7 @@ def _too_many(run: CaptureRun, index: int) -> Note:
 
 
 def _groups(run: CaptureRun, wanted: list[int], launches: dict[int, int], memory_bytes: int | None) -> Iterator[_Group]:
-    """Yield groups: cases together where possible, alone where their replay or number of kernels is special.
+    """Yield groups of cases: together where possible, alone where replay or number of kernels need special treatment.
 
     A case that the traffic run did not reach would fail again. Where it reached none, the detail run may still work.
     """

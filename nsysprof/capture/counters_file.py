@@ -1,4 +1,4 @@
-"""Write and read counters.csv, which holds what ncu counted of each launch of a capture."""
+"""Write and read counters.csv: what ncu counted for each launch of a capture."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from nsysprof.results.kernel_counters import COUNTED_COLUMNS, CountedKernel, Run
 
 COUNTERS = COUNTERS_FILE.name
 _FIXED = tuple(name for name in COUNTERS_FILE.names if name not in COUNTED_COLUMNS)
-_OPTIONAL = {"kernel", "name", "symbol"}  # a bundle has only the first one
+_OPTIONAL = {"kernel", "name", "symbol"}  # a bundle only has the first of these
 
 
 def write_counters(folder: Path, kernels: Sequence[CountedKernel]) -> Path:
-    """Write counters.csv, with one row per launch and run; unknown is empty. Return its path."""
+    """Write counters.csv, with one row per launch and run, and return its path. Unknown values are empty."""
     more = list(dict.fromkeys(name for kernel in kernels for name in kernel.more))
     columns = list(COUNTED_COLUMNS)
     text = io.StringIO()
@@ -35,7 +35,7 @@ def write_counters(folder: Path, kernels: Sequence[CountedKernel]) -> Path:
 
 
 def read_counters(path: Path) -> list[CountedKernel]:
-    """Return the content of counters.csv. Raises TraceError when the file is damaged or from another program."""
+    """Return the content of counters.csv. Raises TraceError for a damaged file, or one of another program."""
     columns = list(COUNTED_COLUMNS)
     try:
         with path.open(encoding="utf-8", newline="") as stream:

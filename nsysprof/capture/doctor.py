@@ -1,4 +1,4 @@
-"""Find out what this machine can do by trying it: a recording with nsys, a counter with ncu, torch, and the disks."""
+"""Check what this machine can do by trying it: an nsys recording, an ncu counter, torch, and the disks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TRY_S = 180.0
 _LEAST_BYTES = 2 << 30
 _LAUNCHES = 7
 _PROBE = [sys.executable, "-m", "nsysprof.workload.doctor_probe"]
-# Variables that change what is measured, or that interfere with a profiler.
+# Environment variables that change what is measured, or interfere with a profiler.
 _VARIABLES = {
     "CUDA_LAUNCH_BLOCKING": "every launch waits for the GPU",
     "PYTORCH_NO_CUDA_MEMORY_CACHING": "every tensor is a cudaMalloc",
@@ -42,9 +42,9 @@ _VARIABLES = {
 
 
 def run_checks(say: Callable[[str], None]) -> list[Check]:
-    """Return the result of every check, in the order in which a user needs them.
+    """Return the results of all checks, in the order in which a user needs them.
 
-    say: called with what is tried next, because some checks take seconds.
+    say: called with the name of the next check, because some checks take seconds.
     """
     say("python, packages, GPUs")
     gpus = collect_gpus()
@@ -77,7 +77,7 @@ def _packages() -> Iterator[Check]:
 def _gpu(gpus: list[dict[str, Any]]) -> Check:
     if not gpus:
         text = "no NVIDIA GPU or driver that NVML sees; traces can be read, and CPU operators captured"
-        return Check("gpu", State.ABSENT, text, "If there should be one, see what nvidia-smi says.")
+        return Check("gpu", State.ABSENT, text, "If there should be one, check what nvidia-smi says.")
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     names = ", ".join(f"{gpu['name']} ({format_bytes(gpu['memory_bytes'])})" for gpu in gpus)
     text = f"{names}; driver {gpus[0]['driver_version']}"
@@ -145,7 +145,7 @@ def _torch(has_gpu: bool) -> tuple[Check, dict[str, Any]]:
 
 
 def _driver(newest: tuple[int, int] | None, built: str | None) -> Iterator[Check]:
-    """Yield whether the driver is new enough for torch's CUDA, and therefore for the CUPTI that comes with it."""
+    """Yield whether the driver is new enough for torch's CUDA, and so for the CUPTI that comes with it."""
     if newest is None:
         return
     text = f"supports CUDA up to {newest[0]}.{newest[1]}"
@@ -165,7 +165,7 @@ def _driver(newest: tuple[int, int] | None, built: str | None) -> Iterator[Check
 
 
 def _supports(architectures: list[str], capability: str) -> bool:
-    """Return whether some built architecture runs on this one: it has the same major version and is not newer."""
+    """Return whether a GPU can run kernels built for any of these architectures: same major version, and not newer."""
     here = int(capability.removeprefix("sm_"))
     built = [int(re.sub(r"\D", "", name)) for name in architectures if name.startswith("sm_")]
     return any(each // 10 == here // 10 and each <= here for each in built)
@@ -190,7 +190,7 @@ def _nsys(usable: bool) -> Iterator[Check]:
 
 
 def _probes(gpus: list[dict[str, Any]], say: Callable[[str], None]) -> Iterator[Check]:
-    """Try options of nsys with a known amount of work, keep the results for captures, and yield what each showed."""
+    """Try options of nsys with a known amount of work, store the results for captures, and yield them as checks."""
     with contextlib.suppress(MissingToolError):
         nsys = find_tool(NSYS)
         if not gpus or nsys is None or not has_driver():
@@ -213,7 +213,9 @@ def _probe_check(result: ProbeResult, *, has_way: bool) -> Check:
     if result.verdict is ProbeVerdict.COMPLETE:
         return Check(name, State.OK, f"{result.text} in {result.seconds:.1f} s")
     fix = (
-        f"Do not use {' '.join(result.options)} here." if result.options else "capture uses the next that is complete."
+        f"Do not use {' '.join(result.options)} here."
+        if result.options
+        else "capture uses the next variant that loses nothing."
     )
     return Check(name, State.WARNING if has_way else State.PROBLEM, f"{result.verdict}: {result.text}", fix)
 

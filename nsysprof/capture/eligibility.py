@@ -1,4 +1,4 @@
-"""Run the process that asks torch which backends it takes, and keep its answers even when it dies."""
+"""Run the process that asks torch which backends accept a shape, and keep its answers even when it dies."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from nsysprof.workload.job import EventReader
 
 _POLL_S = 0.05
 _KILL_GRACE_S = 5.0
-_STARTUP_S = 300.0  # enough to import torch from a cold network disk
+_STARTUP_S = 300.0  # the time for importing torch, even from a cold network disk (s)
 PROBE = (sys.executable, "-m", "nsysprof.workload.probe_eligibility")
 
 
 @dataclass
 class Answers:
-    """The answers in the order of the questions, and the torch and GPU for which they hold."""
+    """The answers in the order of the questions, and the torch and GPU that they are about."""
 
     answers: list[EligibilityAnswer]
     facts: dict[str, Any] = field(default_factory=dict)
 
     @property
     def lost(self) -> list[EligibilityAnswer]:
-        """Return the answers that are missing because the process died or hung."""
+        """Return the questions without an answer, because the process died or hung."""
         return [answer for answer in self.answers if answer.ran.status in ("crashed", "timeout")]
 
 
@@ -46,7 +46,7 @@ def run_probe(
     startup_s: float = _STARTUP_S,
     program: Sequence[str] = PROBE,
 ) -> Answers:
-    """Ask torch every question. A question that kills or hangs the process stays unknown; another process continues.
+    """Ask torch every question. One that kills or hangs the process stays unknown, and a new process continues.
 
     Raises MissingToolError when torch or the GPU cannot be used, and ToolFailedError when the process does not reach
     the first question.
@@ -83,7 +83,7 @@ class _Probe:
         self._current, self._deadline = None, time.monotonic() + self._startup_s
         command = [*self._program, str(self._job_path), ",".join(map(str, self.pending))]
         with self._log.open("wb") as log:
-            # A session of its own, so that Ctrl-C reaches only us. Torch's warnings stay in the log.
+            # It gets its own session, so that Ctrl-C reaches only us. Torch's warnings stay in the log.
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )

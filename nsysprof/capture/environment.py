@@ -14,7 +14,7 @@ from nsysprof.files.json_file import explain_decoding
 from nsysprof.notes import Note, make_note
 from nsysprof.results.checks.comparable_environment import comparable_hash
 
-# Reasons for clocks that NVML gives also for a GPU that is not throttled.
+# Throttle reasons that NVML also gives for a GPU that is not throttled.
 HARMLESS_CLOCK_REASONS = frozenset({"gpu_idle", "applications_clocks_setting"})
 
 
@@ -51,7 +51,7 @@ class _Ceilings(Struct):
 
 
 class _Environment(Struct):
-    """The facts of an environment that are structures rather than plain values."""
+    """The facts about an environment that are structures instead of plain values."""
 
     clocks: _Clocks | None = None
     ceilings: _Ceilings | None = None
@@ -64,7 +64,7 @@ def has_usable_gpu() -> bool:
 
 
 def memory_of(device: str) -> int | None:
-    """Return the bytes of memory of the first GPU, or of the machine for the device `cpu`; None where unknown."""
+    """Return the memory (bytes) of the first GPU, or of the machine for the device `cpu`; None where unknown."""
     found = collect_gpus()[0]["memory_bytes"] if device == "cuda" else collect_host()["memory_bytes"]
     return None if found is None else int(found)
 
@@ -94,11 +94,11 @@ def merge_environment(
     gpus: Sequence[Mapping[str, Any]],
     locked_clock_mhz: int | None = None,
 ) -> dict[str, Any]:
-    """Return the facts of a measurement, with a hash of those that must match before two are compared.
+    """Return the facts about a measurement, with a hash of those that must match before two are compared.
 
     facts: what the measured process reported about torch and its GPU.
-    host, gpus: what can be known from outside.
-    locked_clock_mhz: the SM clock at which the GPU was locked meanwhile (MHz); None where it was left alone.
+    host, gpus: what is known from outside the process.
+    locked_clock_mhz: the SM clock at which the GPU was locked (MHz); None where it was not locked.
     """
     known = dict(facts)
     uuid = known.pop("gpu_uuid", None)
@@ -116,7 +116,7 @@ def merge_environment(
 
 
 def summarize_clocks(timed: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return the first, last and extreme clocks, and every throttle reason; None where NVML gives nothing."""
+    """Return the first, last and extreme clocks, and every throttle reason; None where NVML reports nothing."""
     if not timed:
         return None
     during = [sample for sample in timed if sample["case"] is not None] or timed

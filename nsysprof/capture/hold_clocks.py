@@ -1,7 +1,7 @@
 """Hold a GPU's SM clock at one frequency until standard input ends: python -m nsysprof.capture.hold_clocks UUID MHZ.
 
-It is a process of its own so that the clock is given back however the measuring process ends, a kill among the ways:
-its end of the pipe closes with it. The first line that is printed says `locked`, or why that was refused.
+This runs as a separate process, so that the clock is released however the measuring process ends, even if it is killed:
+its end of the pipe closes with it. The first line of output is `locked`, or why the lock was refused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ LOCKED = "locked"
 
 
 def main(arguments: list[str]) -> int:
-    """Lock, wait for the end of standard input, and give the clock back; return the exit code."""
+    """Lock the clock, wait until standard input ends, release the clock, and return the exit code."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""Lock the SM clock of the measured GPU while it is measured, and give it back however that ends."""
+"""Lock the SM clock of the measured GPU while it is measured, and release it however the measurement ends."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _ASK_UUID = "import torch; print(torch.cuda.get_device_properties(0).uuid)"
 def locked_clocks(uuid: str, mhz: int) -> Iterator[None]:
     """Hold a GPU's SM clock at `mhz` (MHz) inside the context.
 
-    Another process holds the clock and gives it back as soon as this one leaves the context, or ends in any way.
-    Raises MissingToolError where that is not permitted, or where the clock could not be given back.
+    Another process holds the clock, and releases it as soon as this one leaves the context or ends in any way. Raises
+    MissingToolError where locking is not permitted, or where the clock could not be released.
 
-    uuid: of the GPU, as NVML names it.
+    uuid: the GPU's UUID, as NVML reports it.
     """
     argv = [sys.executable, "-m", "nsysprof.capture.hold_clocks", uuid, str(mhz)]
     keeper = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
@@ -33,7 +33,7 @@ def locked_clocks(uuid: str, mhz: int) -> Iterator[None]:
         if said != LOCKED:
             raise MissingToolError(
                 f"The clock cannot be locked at {mhz} MHz: {said or 'the process that holds it died'}.",
-                "Locking needs the rights of root. --sustained measures at the clock that the GPU holds by itself.",
+                "Locking needs root. --sustained measures at the clock that the GPU can hold by itself.",
             )
         yield
     finally:
@@ -42,7 +42,7 @@ def locked_clocks(uuid: str, mhz: int) -> Iterator[None]:
         keeper.stdout.close()
     if code != 0:
         raise MissingToolError(
-            "The clock was locked, and could not be given back.", "Run nvidia-smi --reset-gpu-clocks as root."
+            "The clock was locked and could not be released.", "Run nvidia-smi --reset-gpu-clocks as root."
         )
 
 
@@ -61,7 +61,7 @@ def measured_gpu() -> str:
 
 
 def _end_of(keeper: subprocess.Popen[str]) -> int:
-    """Return how the keeper ended; a second Ctrl-C does not end the wait."""
+    """Return how the holding process ended. A second Ctrl-C does not interrupt this."""
     while True:
         try:
             return keeper.wait(_RESTORE_S)

@@ -1,4 +1,4 @@
-"""Describe the machine of a program that nsys records, from outside the program."""
+"""Describe the machine of a program that nsys records, seen from outside the program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nsysprof.results.checks.comparable_environment import comparable_hash
 
 
 def collect_machine(nsys: Path | None) -> dict[str, Any]:
-    """Return what can be known from outside the program. Its torch and CUDA cannot.
+    """Return the facts that are known from outside the program. Its torch and CUDA are not.
 
     nsys: the nsys that records; None where none does.
     """

@@ -1,4 +1,4 @@
-"""Write and read the manifest of a capture folder: the task, the machine, the steps that ran, and notes."""
+"""Write and read the manifest of a capture folder: the task, the machine, the commands that ran, and notes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nsysprof.nsight.run_tool import Step
 from nsysprof.results.column_registry.csv_table import format_cell
 from nsysprof.results.missing_source import MissingSource
 
-# History of the format. 1: first.
+# The version of the format. 1: the first.
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 RESULTS = "results.csv"
@@ -49,16 +49,16 @@ class RankTrace:
     rank: Rank
     local_rank: Rank | None
     world_size: Annotated[int, Meta(ge=1, le=10**7)]
-    # It is the same for ranks of one host.
+    # The same for all ranks of one host.
     host_token: Text
-    # Relative to the capture folder; None when there is no such file.
+    # The path of the trace, relative to the capture folder; None when there is no trace.
     trace: Text | None = None
     report: Text | None = None
-    # 128 + n for signal n; None while the rank runs, or when it was lost.
+    # The exit code: 128 + n for signal n; None while the rank runs, or when it was lost.
     exit_code: int | None = None
-    # The launcher's variables.
+    # The launcher's environment variables.
     variables: dict[str, str] = field(default_factory=dict)
-    # How many times torchrun had started it before.
+    # How many times torchrun had restarted it before.
     attempt: int = 0
 
 
@@ -67,14 +67,14 @@ class Program:
     """The program that a capture ran."""
 
     argv: tuple[str, ...]
-    # It means the same as in RankTrace.
+    # The same as in RankTrace.
     exit_code: int | None = None
     ranks: tuple[RankTrace, ...] = ()
 
 
 @dataclass
 class Manifest:
-    """Describes a capture. It is written again after each step, so that an interruption loses nothing."""
+    """The description of a capture. It is written again after each step, so that an interruption loses nothing."""
 
     cases: tuple[Case, ...]
     range_keys: tuple[str, ...]
@@ -86,13 +86,13 @@ class Manifest:
     environment: dict[str, Any] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
-    # What was asked for and could not be had.
+    # What was requested but could not be recorded.
     missing: list[MissingSource] = field(default_factory=list)
-    # For a capture of a program, which has no cases; None for a grid.
+    # The program, for a capture of a program (which has no cases); None for a grid.
     program: Program | None = None
 
     def add_missing(self, source: MissingSource, note: Note) -> None:
-        """Add a source that could not be had, and the note that says why."""
+        """Add something that could not be recorded, and the note that says why."""
         self.missing.append(source)
         self.notes.append(note)
 
@@ -102,7 +102,7 @@ class Manifest:
 
 
 class _Program(Struct):
-    """The program as it stands in the file, where the ranks are separate."""
+    """The program as it is stored in the file, where the ranks are separate."""
 
     argv: tuple[str, ...] = ()
     exit_code: int | None = None
@@ -122,7 +122,7 @@ class _ManifestFile(FileHeader, kw_only=True):
     environment: dict[str, Any]
     steps: list[Step]
     notes: list[Note]
-    # Versions before this field said it in their notes alone.
+    # Versions without this field said the same only in notes.
     missing: list[MissingSource] | UnsetType = UNSET
     # Only for a program; a bundle leaves both out.
     program: _Program | UnsetType = UNSET
@@ -174,7 +174,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Return the manifest of a capture. Raises TraceError when it is missing, foreign, or of a newer format."""
+    """Return the manifest of a capture. Raises TraceError when it is missing, not ours, or of a newer format."""
     path, advice = folder / MANIFEST, "Give the trace inside the folder instead."
     file = read_json(path, _ManifestFile, kind="a capture's manifest", advice=advice, newest=FORMAT_VERSION)
     ranks = file.ranks or ()

@@ -1,4 +1,4 @@
-"""Run one tree of measured processes to its end. Capture, bench and tune all use this."""
+"""Run one measured process with its children until they end. Capture, bench and tune all use this."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from nsysprof.workload.job import EventReader, Job
 
 WORK, LOGS = ".work", "logs"
 _POLL_S = 0.1
-_FINISH_S = 120.0  # how long a profiler may write its report after we asked the program to stop
+_FINISH_S = 120.0  # how long a profiler may take to write its report after we asked the program to stop (s)
 
-# Called with the events since the last call, often none.
+# A function that is called with the events since the last call, often none.
 Take = Callable[[list[dict[str, Any]]], None]
 
 
@@ -35,7 +35,7 @@ class ProcessEnd:
 
 @dataclass(frozen=True)
 class Setting:
-    """What measured processes run in: a Python, and what is set in its environment beyond ours."""
+    """Where measured processes run: which Python, and which environment variables in addition to ours."""
 
     python: str = sys.executable
     variables: tuple[tuple[str, str], ...] = ()
@@ -49,7 +49,7 @@ HERE = Setting()
 
 
 def supervisor_argv(job: Path, python: str = sys.executable) -> list[str]:
-    """Return the command line that measures what the job file says."""
+    """Return the command line of the process that measures as the job file says."""
     return [python, "-m", "nsysprof.workload.supervise", str(job)]
 
 
@@ -63,7 +63,7 @@ def run_supervised(
     deadline: float = float("inf"),
     environment: dict[str, str] | None = None,
 ) -> ProcessEnd:
-    """Run a process that follows `job` to its end, pass its events on, and return how it ended.
+    """Run a process that follows `job`, pass its events on, and return how it ended.
 
     name: the name of the step in the manifest.
     argv: the supervisor, alone or under a profiler.
@@ -71,10 +71,10 @@ def run_supervised(
     environment: every environment variable of the process; None for ours.
     """
     reader = EventReader(job.events_path)
-    reader.read()  # skips what an earlier run of the same pass left
+    reader.read()  # skips what an earlier run of the same pass has written
     started, interrupted = time.monotonic_ns(), False
     with log.open("wb") as stream:
-        # A session of its own, so that Ctrl-C reaches only us, and we end the pass in a way that keeps the report.
+        # It gets its own session, so that Ctrl-C reaches only us. We then end the pass in a way that keeps the report.
         process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
@@ -99,7 +99,7 @@ def run_supervised(
 
 
 def tail(path: Path, size: int = 65536) -> str:
-    """Return the end of a log, or an empty text where there is none."""
+    """Return the end of a log; "" where there is none."""
     data = path.read_bytes()[-size:] if path.exists() else b""
     return data.decode("utf-8", errors="replace")
 

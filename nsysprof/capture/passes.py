@@ -1,4 +1,4 @@
-"""Run the passes of a capture under a profiler. Each pass is a tree of processes, whose events update the progress."""
+"""Run the passes of a capture under a profiler. Each pass is a tree of processes whose events update the progress."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CaptureRun:
     measured: BenchRun
     on_progress: OnProgress
     result_columns: tuple[str, ...]
-    # Says what a trace lost; None: nothing is checked.
+    # Returns what a trace lost; None: nothing is checked.
     inspect: Callable[[Path], RecordingCheck] | None = None
     interrupted: bool = False
 
@@ -53,9 +53,9 @@ def write_job(
     calls: int | None = None,
     patience: float = 1.0,
 ) -> Path:
-    """Write the job file of a pass and return its path.
+    """Write the job file of a pass, and return its path.
 
-    calls: the calls inside each case's range; None takes the plan's number.
+    calls: how many calls each case's range contains; None takes the plan's number.
     patience: a factor for the plan's timeout.
     """
     plan, work = run.plan, run.folder.resolve() / WORK

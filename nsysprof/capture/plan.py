@@ -1,4 +1,4 @@
-"""CapturePlan: what a capture will do, decided before anything runs."""
+"""Define CapturePlan: what a capture will do, decided before anything runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _METHODS = {
     "cuda": "untraced; one pair of CUDA events around each call, calls queued back to back, L2 warm; median",
     "cpu": "untraced; monotonic clock around each call on the CPU; median",
 }
-METRICS_HZ = (10, 200_000)  # the limits of nsys
+METRICS_HZ = (10, 200_000)  # the limits of nsys (Hz)
 
 
 @dataclass(frozen=True)
@@ -37,33 +37,33 @@ class CountingPlan:
 
 @dataclass(frozen=True)
 class CapturePlan:
-    """The grid, and how it is measured. `profiler` and `device` are decided: neither is `auto`."""
+    """The grid, and how to measure it. `profiler` and `device` are decided: neither is `auto`."""
 
     cases: tuple[Case, ...]
     profiler: str
     device: str
-    # Untraced samples of a case; fewer where they would take longer than sample_seconds, but at least ten.
+    # How many untraced samples a case gets; fewer where they would take longer than sample_seconds, but at least ten.
     samples: int = 50
     sample_seconds: float = 3.0
     warmup: int = 10
     traced_calls: int = 10
     case_timeout_s: float = 300.0
     check: bool = True
-    # DRAM bandwidth is sampled under nsys at this frequency; 0: it is not sampled.
+    # The rate at which DRAM bandwidth is sampled under nsys (Hz); 0: not at all.
     gpu_metrics_hz: int = 0
-    # None when ncu is not used.
+    # How ncu counts; None when ncu is not used.
     counting: CountingPlan | None = None
 
     @property
     def traced_seconds(self) -> float:
-        """Return the least duration of a case's range (s), which holds enough samples that its edges matter little."""
+        """Return the shortest duration of a case's range (s) that has enough samples for its edges to matter little."""
         return _SAMPLES_A_RANGE / self.gpu_metrics_hz if self.gpu_metrics_hz else 0.0
 
     @property
     def untraced(self) -> BenchPlan:
-        """Return the untraced pass: a bench of one process, with warm caches and a fixed number of warm-up calls.
+        """Return the plan of the untraced pass: a bench of one process, with warm caches and a fixed warm-up.
 
-        The ceilings of a GPU are measured only where traffic is measured too, which is compared with them.
+        The ceilings of a GPU are only measured where traffic is measured, which is compared with them.
         """
         return BenchPlan(
             cases=self.cases,
@@ -82,7 +82,7 @@ class CapturePlan:
 
     @property
     def method(self) -> str:
-        """Return in words how the untraced samples are taken."""
+        """Return a sentence on how the untraced samples are taken."""
         return _METHODS[self.device]
 
     @property
@@ -108,7 +108,7 @@ def plan_capture(
     gpu_metrics_hz: int = 0,
     counting: CountingPlan | None = None,
 ) -> CapturePlan:
-    """Return the plan, after checking the numbers and that the inputs and output of every case fit the device.
+    """Return the plan, after checking the numbers, and that inputs and output of every case fit the device.
 
     A case whose intermediates do not fit stays in the plan, because running out of memory is a result. Raises
     UsageError.
@@ -142,8 +142,8 @@ def plan_capture(
             if least_bytes > memory_bytes:
                 raise UsageError(
                     f"{case.backend} at S={case.seq}, B={case.batch}, H={case.heads}, D={case.head_dim} needs "
-                    f"{format_bytes(least_bytes)} for its inputs and output alone; "
-                    f"the device has {format_bytes(memory_bytes)}.",
+                    f"{format_bytes(least_bytes)} for its inputs and output alone, but the device has "
+                    f"{format_bytes(memory_bytes)}.",
                     "Make the largest shape smaller.",
                 )
     return plan

@@ -1,4 +1,4 @@
-"""Sample the energy that the GPUs use while a program runs, from their own counters (NVML)."""
+"""Sample the energy that the GPUs use while a program runs, from their own counters (by NVML)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from types import TracebackType
 from nsysprof.files.output import write_whole
 from nsysprof.results.power_samples import POWER_COLUMNS
 
-# The counters of H200s change less often than this.
+# The interval between samples (s). The counters of H200s change less often.
 _EVERY_S = 0.01
-# Four days of changes of one board's counter.
+# The most changes to keep: four days of one board's counter.
 _MOST_CHANGES = 4_000_000
 ReadEnergy = Callable[[], Mapping[str, int]]
 
 
 class PowerWatch:
-    """Samples the energy of every GPU from entering to leaving, and keeps the moments at which a counter changed.
+    """Samples the energy of every GPU inside the context, and keeps the moments at which a counter changed.
 
-    read: returns the energy of each GPU (mJ) by its name; None where NVML cannot tell.
+    read: returns the energy of each GPU (mJ) by its name; None where NVML does not report it.
     """
 
     def __init__(self, read: ReadEnergy | None = None) -> None:
@@ -44,7 +44,7 @@ class PowerWatch:
             self._thread.join()
 
     def write(self, path: Path) -> bool:
-        """Write the samples as CSV; return whether there were any. Raises OutputError."""
+        """Write the samples as CSV, and return whether there were any. Raises OutputError."""
         if not self._changes:
             return False
         lines = [",".join(POWER_COLUMNS), *(f"{at},{gpu},{energy}" for at, gpu, energy in self._changes), ""]
@@ -52,7 +52,7 @@ class PowerWatch:
         return True
 
     def look(self) -> None:
-        """Look once at every counter."""
+        """Read every counter once."""
         before = time.time_ns()
         found = {} if self._read is None else self._read()
         at = (before + time.time_ns()) // 2
@@ -88,7 +88,7 @@ def find_counters() -> ReadEnergy | None:
         for name, handle in zip(names, handles, strict=True):
             try:
                 found[name] = int(pynvml.nvmlDeviceGetTotalEnergyConsumption(handle))
-            except pynvml.NVMLError:  # a board that was lost meanwhile
+            except pynvml.NVMLError:  # a board that has failed meanwhile
                 continue
         return found
 

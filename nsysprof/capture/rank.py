@@ -1,4 +1,4 @@
-"""Find out the rank and the job of a process from the environment variables of its launcher."""
+"""Determine the rank and the job of a process from the environment variables of its launcher."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class RankIdentity:
-    """One process of a job."""
+    """The rank of one process in a job."""
 
     rank: int
     world_size: int
@@ -24,7 +24,7 @@ class RankIdentity:
 
     @property
     def is_first_of_host(self) -> bool:
-        """Return whether this rank does what is done once per host; where hosts are unknown, only rank 0 does it."""
+        """Return whether this rank does what is done once per host. If hosts are unknown, only rank 0 does it."""
         return (self.rank if self.local_rank is None else self.local_rank) == 0
 
 
@@ -41,7 +41,7 @@ _MANAGERS = (
 )
 _STARTED_BY_TORCHRUN = "TORCHELASTIC_RESTART_COUNT"
 RANK_VARIABLES = (*_TORCHRUN, _STARTED_BY_TORCHRUN, *(name for names in _MANAGERS for name in names))
-# Variables that have one value for all ranks of a job, and another value for another job.
+# Variables that have the same value for all ranks of a job, and different values for different jobs.
 _JOB_NUMBERS = (
     "SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PBS_JOBID", "LSB_JOBID",
     "FLUX_JOB_ID",
@@ -51,9 +51,9 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 def read_identity(environment: Mapping[str, str]) -> RankIdentity | None:
-    """Return the rank that the variables name, or None for a process outside of a job.
+    """Return the rank that the variables describe; None for a process outside of a job.
 
-    Of several launchers the innermost counts. Values that are not numbers, or a rank that is not below the world size,
+    Of several launchers, the innermost counts. Values that are not numbers, or a rank that is not below the world size,
     are ignored.
     """
     inside = _STARTED_BY_TORCHRUN in environment
@@ -85,8 +85,8 @@ def names_a_job(environment: Mapping[str, str]) -> bool:
 def host_token(job: str) -> str:
     """Return twelve hex digits for this host in this job, from which its name cannot be guessed.
 
-    They are equal where the clock is the same. They are made of the kernel's random boot id or, without one, of the
-    network address.
+    They are equal for processes with the same clock. They are made from the kernel's random boot id or, without one,
+    from the network address.
     """
     try:
         secret = _BOOT.read_text(encoding="ascii").strip()

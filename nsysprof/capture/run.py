@@ -1,4 +1,4 @@
-"""Run a plan: the untraced pass, the traced pass, the export. Everything finished is on disk at every moment."""
+"""Run the plan of a capture: the untraced pass, the traced pass, the export. Finished parts are always on disk."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Captured:
 
     manifest: Manifest
     progress: CaseProgress
-    # None when no trace was asked for, or when it could not be made.
+    # The trace; None when none was requested, or when it could not be made.
     trace: Path | None
     interrupted: bool
 
@@ -69,10 +69,10 @@ def run_capture(
     Raises CaptureFailedError when no case could be measured, and ToolFailedError when nsys failed. What was finished
     until then is on disk.
 
-    fall_back: whether the embedded profiler takes over when nsys fails, instead of an error.
+    fall_back: whether torch's profiler takes over when nsys fails, instead of an error.
     result_columns: the columns of results.csv.
     on_progress: called with the pass and the results of all cases so far.
-    inspect: says what a trace lost, so that it is made again with less; None: nothing is checked.
+    inspect: returns what a trace lost, so that it is made again with less; None: nothing is checked.
     """
     progress = CaseProgress(plan)
     manifest = Manifest(
@@ -101,7 +101,7 @@ def run_capture(
     finally:
         remove_work(folder)
     if not any(outcome.status == OK for outcome in progress.outcomes) and not run.interrupted:
-        raise CaptureFailedError(_why_nothing(progress), f"Each case's reason is in {folder / 'results.csv'}.")
+        raise CaptureFailedError(_why_nothing(progress), f"The reason for each case is in {folder / 'results.csv'}.")
     return Captured(manifest, progress, trace, run.interrupted)
 
 
@@ -112,7 +112,7 @@ def _why_nothing(progress: CaseProgress) -> str:
 
 
 def _run_timed(run: CaptureRun) -> None:
-    """Take the untraced samples with a bench of one process, in the order of the grid."""
+    """Take the untraced samples by a bench of one process, in the order of the grid."""
 
     def on_block(measured: BenchRun, _left: int, current: int | None) -> None:
         finished = {block.cell: block for block in measured.blocks}
@@ -199,7 +199,7 @@ def _run_nsys(run: CaptureRun, skip: tuple[int, ...]) -> Path | None:
 
 
 def _export(run: CaptureRun, code: int | None, report: Path) -> Path:
-    """Return the trace of a recording that ended with this code. Raises ToolFailedError where there is none."""
+    """Return the trace of a recording that ended with this exit code. Raises ToolFailedError where there is none."""
     assert run.nsys is not None
     if code != 0 or not report.exists():
         raise explain_profile_failure(code, tail(run.folder / LOGS / "nsys.log"))
@@ -212,7 +212,10 @@ def _export(run: CaptureRun, code: int | None, report: Path) -> Path:
 
 
 def _trace_with_less(run: CaptureRun, skip: tuple[int, ...], options: tuple[str, ...], first: RecordingCheck) -> None:
-    """Trace again with less where the trace lost data, until nothing is lost. The first stays where all lost data."""
+    """Trace again with fewer options where the trace lost data, until nothing is lost.
+
+    The first trace stays where all of them lost data.
+    """
     assert run.nsys is not None
     assert run.inspect is not None
     environment, kept = run.manifest.environment, KeptRecording(run.folder, run.folder, "nsys.*")
@@ -270,12 +273,12 @@ def _unsampled(why: str) -> Note:
 def _run_counted(run: CaptureRun, memory_bytes: int | None) -> None:
     try:
         run_counted(run, memory_bytes)
-    except KeyboardInterrupt:  # it came while a report was being read
+    except KeyboardInterrupt:  # Ctrl-C came while a report was being read
         run.interrupted = True
 
 
 def _can_count(run: CaptureRun) -> bool:
-    """Return whether ncu can read counters here, judged by a tiny kernel; add a note where it cannot."""
+    """Return whether ncu can read counters here, tested with a tiny kernel. Add a note where it cannot."""
     if run.plan.counting is None or run.ncu is None:
         return False
     problem = probe_counters(run.ncu)
@@ -288,7 +291,7 @@ def _can_count(run: CaptureRun) -> bool:
 def interrupted_error(folder: Path, progress: CaseProgress, *, has_trace: bool) -> InterruptedCaptureError:
     """Return the error that tells a user who pressed Ctrl-C what was kept.
 
-    has_trace: whether the folder holds a trace, without which analyze has nothing to read.
+    has_trace: whether the folder contains a trace, without which analyze has nothing to read.
     """
     done = sum(outcome.status != NOT_RUN for outcome in progress.outcomes)
     return InterruptedCaptureError(

@@ -94,6 +94,6 @@ def test_without_the_right_to_lock_nothing_is_measured(log):
 
 
 def test_a_clock_that_stays_locked_is_an_error_that_says_how_to_free_it(log):
-    with pytest.raises(MissingToolError, match="could not be given back") as told, locked_clocks("GPU-stuck", 900):
+    with pytest.raises(MissingToolError, match="could not be released") as told, locked_clocks("GPU-stuck", 900):
         pass
     assert "--reset-gpu-clocks" in told.value.next_step

@@ -352,7 +352,7 @@ def test_workers_behind_a_script_and_only_some_of_them(capture, tmp_path):
 
 
 def test_per_rank_without_a_launcher(capture, steps):
-    fails(capture(["--per-rank"], steps())[0], 6, "started no worker", "Leave out --per-rank")
+    fails(capture(["--per-rank"], steps())[0], 6, "did not start any worker", "Leave out --per-rank")
 
 
 def start_ranks(nsys, folder, program, *options, world=3, job="1"):

@@ -1,4 +1,4 @@
-"""HeldProgram: a program that runs under nsys and is not recorded, and how another process finds it."""
+"""Define HeldProgram: a program that runs under nsys without being recorded, and how another process finds it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from nsysprof.files.json_file import encode_json, read_json
 from nsysprof.files.output import write_whole
 
 HELD = "held.json"
-# Set in the program, so that it can send SIGUSR1 to its holder, and daemons of it are found.
+# The environment variable that is set in the program, so that it can send SIGUSR1 to its holder, and its daemons can be
+# found.
 HOLD_PID = "NSYSPROF_HOLD_PID"
 FORMAT_VERSION = 1
 _HOW = "Start one: nsysprof capture --hold --out FOLDER -- PROGRAM."
@@ -22,22 +23,22 @@ _HOW = "Start one: nsysprof capture --hold --out FOLDER -- PROGRAM."
 
 @dataclass(frozen=True)
 class HeldProgram:
-    """What another process must know to record a part of a held program."""
+    """What another process must know in order to record a part of a held program."""
 
     format_version: int
-    # The folder that holds the program's logs and its recordings.
+    # The folder with the program's logs and its recordings.
     folder: str
     argv: tuple[str, ...]
     # The process of nsysprof that holds the program, and when it began (clock ticks since boot).
     holder_pid: int
     holder_started: int
-    # The program's own process.
+    # The process id of the program.
     program_pid: int
     nsys: str
     session: str
     # The options of nsys for each recording.
     start_options: tuple[str, ...]
-    # Where nsys keeps its sessions: it finds those of the same TMPDIR alone.
+    # Where nsys keeps its sessions: it only finds those with the same TMPDIR.
     tmpdir: str | None
 
     @property
@@ -46,14 +47,14 @@ class HeldProgram:
         return {**os.environ, **({"TMPDIR": self.tmpdir} if self.tmpdir else {})}
 
     def is_alive(self) -> bool:
-        """Return whether the process that holds the program still runs, and is not another one of the same number."""
+        """Return whether the process that holds the program still runs, and its id was not reused by another one."""
         return started_ticks(self.holder_pid) == self.holder_started
 
 
 def publish(held: HeldProgram) -> None:
-    """Write what others must know into the folder, and the folder's place where `record` looks for it."""
+    """Write what other processes must know into the folder, and register the folder where `record` looks for it."""
     write_whole(Path(held.folder) / HELD, encode_json(held))
-    with contextlib.suppress(OSError):  # then the folder must be named
+    with contextlib.suppress(OSError):  # then the user must name the folder
         place = _register()
         place.mkdir(mode=0o700, exist_ok=True)
         if _is_ours(place):
@@ -68,15 +69,15 @@ def retract(held: HeldProgram) -> None:
 
 
 def find_held(folder: Path | None) -> HeldProgram:
-    """Return the held program of a folder, or the only one of this user. Raise UsageError where there is none."""
+    """Return the held program of a folder, or the only one of this user. Raises UsageError where there is none."""
     if folder is not None:
         return _read(folder)
     found = _registered()
     if not found:
-        raise UsageError("No program is held here.", _HOW)
+        raise UsageError("No held program was found.", _HOW)
     if len(found) > 1:
         names = ", ".join(sorted(each.folder for each in found)[:5])
-        raise UsageError(f"{len(found)} programs are held here: {names}.", "Name the folder of one.")
+        raise UsageError(f"{len(found)} held programs were found: {names}.", "Give the folder of one of them.")
     return found[0]
 
 
@@ -114,7 +115,7 @@ def _registered() -> list[HeldProgram]:
             found.append(_read(Path(path.read_text(encoding="utf-8"))))
         except (UsageError, OSError, ValueError):
             with contextlib.suppress(OSError):
-                path.unlink()  # what a killed holder left
+                path.unlink()  # left over by a holder that was killed
     return found
 
 
@@ -123,6 +124,6 @@ def _register() -> Path:
 
 
 def _is_ours(place: Path) -> bool:
-    """Return whether nobody else can have written into the folder."""
+    """Return whether only this user can have written into the folder."""
     facts = place.lstat()
     return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid() and not facts.st_mode & 0o022

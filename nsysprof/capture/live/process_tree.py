@@ -1,4 +1,4 @@
-"""List the processes of a held program, and say of each whether nsys can see it and why not."""
+"""List the processes of a held program, with whether nsys can see each one, and why not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LONGEST = 300
 # The libraries that nsys loads into a program that it launched.
 _OF_NSYS = re.compile(r"libToolsInjection|ToolsInjection64|libnsys-launcher")
 _CUDA = re.compile(r"/libcuda\.so")
-# The processes of nsys itself, and our own, which runs the program.
+# The names of nsys' own processes, and of our process that runs the program.
 _HELPERS = ("nsys", "nsys-launcher", "nsys-tee")
 # What multiprocessing runs with `python -c`.
 _PYTHON_HELPERS = (
@@ -32,11 +32,11 @@ class SeenProcess:
     # What the process calls itself, or its program and arguments.
     name: str
     command: str
-    # Whether it runs what its parent runs, so that it was forked and has executed nothing.
+    # Whether it runs the same program as its parent: it was forked and has executed nothing since.
     is_forked: bool
     # Whether libraries of nsys are loaded in it.
     has_nsys: bool
-    # Whether libcuda is loaded in it, and whether it has opened a GPU; None where that cannot be read.
+    # Whether libcuda is loaded in it, and whether it has opened a GPU; None where that cannot be determined.
     has_cuda: bool | None
     uses_gpu: bool | None
 
@@ -44,8 +44,9 @@ class SeenProcess:
 def list_processes(root: int, argv: tuple[str, ...] = (), mark: str = "") -> tuple[SeenProcess, ...]:
     """Return the program's processes: `root`, its descendants, and those that left the tree as daemons.
 
-    argv: the program as it was started. A daemon that still runs it was forked.
-    mark: a variable in the program's environment, `NAME=VALUE`, by which daemons are found: their parent is another.
+    argv: the command of the program. A daemon that still runs it was forked.
+    mark: a variable in the program's environment, `NAME=VALUE`, by which daemons are found, because their parent is
+        another process.
     """
     parents = _parents()
     inside = {root}

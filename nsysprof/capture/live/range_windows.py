@@ -1,4 +1,4 @@
-"""Compare ranges of a program while it is recorded with the same ranges before and after, in one run."""
+"""Compare ranges of a program while it is recorded with the same ranges before and after, in the same run."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# As in nsysprof.workload.program_start.range_times, which runs inside the program.
+# The same names as in nsysprof.workload.program_start.range_times, which runs inside the program.
 FOLDER = "NSYSPROF_RANGES_FOLDER"
-# Where they are noted, in the folder of the held program.
+# The folder for the times of ranges, inside the folder of the held program.
 RANGE_TIMES = "range-times"
 _SWITCH = "on"
-# The begin and the length (ns) of each instance of a range.
+# The start and the duration (ns) of each instance of a range.
 Walls = dict[str, list[tuple[int, int]]]
 
 
 @dataclass(frozen=True)
 class RangeWindows:
-    """The ranges of a program, by whether they were recorded."""
+    """The times of a program's ranges before, during and after a recording."""
 
     recorded: Walls
     plain: Walls
@@ -27,7 +27,7 @@ class RangeWindows:
 
 @dataclass(frozen=True)
 class Moments:
-    """When a recording was asked for, when it began and ended, and when nsys was done with it (ns, monotonic clock)."""
+    """When a recording was requested, began, ended, and when nsys had finished with it (ns, monotonic clock)."""
 
     asked_ns: int
     began_ns: int
@@ -36,16 +36,19 @@ class Moments:
 
 
 class RangeSwitch:
-    """Asks the processes of a held program to note how long their ranges take. folder: of the held program."""
+    """Tells the processes of a held program when to write down how long their ranges take.
+
+    folder: the folder of the held program.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / RANGE_TIMES
-        # Whether the program was started so that it can note them.
+        # Whether the program was started in a way that allows this.
         self.is_there = self._folder.is_dir()
 
     @contextlib.contextmanager
     def on(self) -> Iterator[None]:
-        """Have the ranges noted meanwhile."""
+        """Have the times of ranges written down inside the context."""
         if not self.is_there:
             yield
             return
@@ -58,7 +61,7 @@ class RangeSwitch:
             (self._folder / _SWITCH).unlink(missing_ok=True)
 
     def read(self, moments: Moments) -> RangeWindows:
-        """Return the ranges that lie wholly in the recording, and those before nsys started it and after it stopped."""
+        """Return the ranges that lie wholly in the recording, before nsys started it, and after it stopped."""
         found = RangeWindows({}, {})
         for name, began, ended in _read(self._folder) if self.is_there else ():
             if moments.began_ns <= began and ended <= moments.ended_ns:
@@ -69,7 +72,7 @@ class RangeSwitch:
 
 
 def _read(folder: Path) -> Iterator[tuple[str, int, int]]:
-    """Yield the ranges of all processes. What a killed process left half written is left out."""
+    """Yield the ranges of all processes. Incomplete lines of a killed process are left out."""
     for path in sorted(folder.glob("*.jsonl")):
         with path.open(encoding="utf-8", errors="replace") as file:
             for line in file:

@@ -1,4 +1,4 @@
-"""Record a part of a held program: start nsys, wait for seconds or steps, stop, and export what was recorded."""
+"""Record a part of a held program: start nsys, wait for seconds or steps, stop, and export the recording."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nsysprof.capture.folder import NSYS_REPORT, remove_work
 from nsysprof.capture.live.held_program import HOLD_PID, HeldProgram
 from nsysprof.capture.live.process_tree import SeenProcess, list_processes
 from nsysprof.capture.live.range_windows import Moments, RangeSwitch, RangeWindows
-from nsysprof.capture.live.step_sources import ProgramStep, StepsTold
+from nsysprof.capture.live.step_sources import ProgramStep, StepSource
 from nsysprof.capture.machine import collect_machine
 from nsysprof.capture.manifest import NSYS_TRACE, Manifest, program_manifest, write_manifest
 from nsysprof.capture.measured_process import LOGS
@@ -63,7 +63,8 @@ class RecordedPart:
     """One recording of a held program."""
 
     folder: Path
-    # The three stretches of time that were watched; before and after are empty where nobody asked for them.
+    # The steps in three periods: before, during and after the recording. Before and after are empty where they were not
+    # watched.
     before: list[ProgramStep] = field(default_factory=list)
     during: list[ProgramStep] = field(default_factory=list)
     after: list[ProgramStep] = field(default_factory=list)
@@ -74,7 +75,7 @@ class RecordedPart:
     start_ns: int = 0
     stop_ns: int = 0
     processes: tuple[SeenProcess, ...] = ()
-    # The program's ranges in the recording, and before and after it, where it notes them.
+    # The times of the program's ranges in the recording, and before and after it, where the program writes them down.
     ranges: RangeWindows = field(default_factory=lambda: RangeWindows({}, {}))
     # Why the recording ended before its time; None where it did not.
     stopped: StopReason | None = None
@@ -82,7 +83,7 @@ class RecordedPart:
     written_bytes: int = 0
     # Whether the program ran on after the recording.
     survived: bool = False
-    # Whether the end was reached as asked for: the steps, or the seconds.
+    # Whether the requested number of steps, or of seconds, was reached.
     is_full: bool = False
     # Whether Ctrl-C ended the recording; what was recorded until then is kept.
     is_interrupted: bool = False
@@ -97,7 +98,7 @@ def record_part(
     folder: Path,
     until: Until,
     *,
-    source: StepsTold | None,
+    source: StepSource | None,
     watch_s: float,
     say: Say,
     inspect: Inspect,
@@ -105,7 +106,7 @@ def record_part(
 ) -> RecordedPart:
     """Record a part of the program into the prepared `folder`, which becomes a capture folder.
 
-    source: what tells the program's steps; None where nothing does.
+    source: where steps are counted; None where they are unknown.
     watch_s: how long the steps and ranges are watched before and after the recording (s).
     is_held: says whether the program still runs; None: as long as its holder does.
     """
@@ -142,7 +143,7 @@ def _record(
     try:
         start_recording(nsys, held.session, report.with_suffix(""), held.start_options, held.environment)
     except KeyboardInterrupt:
-        with contextlib.suppress(ToolFailedError):  # nsys may record already, or not yet
+        with contextlib.suppress(ToolFailedError):  # nsys may or may not have begun to record
             stop_recording(nsys, held.session, held.environment)
         report.unlink(missing_ok=True)  # it holds the moment until nsys was told to stop again
         raise
@@ -203,12 +204,12 @@ def _watch(is_held: Callable[[], bool], source: StepsTold | None, seconds: float
     return time.monotonic_ns() - begun
 
 
-def _take(source: StepsTold | None) -> list[ProgramStep]:
+def _take(source: StepSource | None) -> list[ProgramStep]:
     return [] if source is None else list(source.poll())
 
 
 def _stop(held: HeldProgram, report: Path) -> None:
-    """Stop the recording. When the program has ended meanwhile, nsys has stopped by itself and writes the report."""
+    """Stop the recording. If the program has ended meanwhile, nsys has stopped by itself and writes the report."""
     try:
         stop_recording(Path(held.nsys), held.session, held.environment)
     except ToolFailedError:

@@ -1,4 +1,4 @@
-"""Run a program in a session of nsys that records nothing by itself, to the program's end."""
+"""Run a program until it ends, in a session of nsys that records only on request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from nsysprof.capture.user_program.streamed import Ended, Streams, run_streamed
 from nsysprof.nsight.nsys_session import launch_argv, start_options
 from nsysprof.nsight.run_tool import Step
 
-# A program may leave daemons behind, which are held like itself.
+# A program may leave daemons behind, which stay held like the program itself.
 _FOR_EVER_S = 10.0 * 365 * 86_400
 
 
@@ -36,7 +36,7 @@ def run_held(
     on_signal: Mapping[int, Callable[[], None]],
     say: Say,
 ) -> Ended:
-    """Run the plan's program into the prepared `folder`, and return how it ended.
+    """Run the plan's program in the prepared `folder`, and return how it ended.
 
     announce: called once the program runs and can be recorded.
     on_signal: what to do on signals that are not for the program.
@@ -92,7 +92,7 @@ def run_held(
 
 
 def _note_ranges(plan: ProgramPlan, folder: Path) -> dict[str, str]:
-    """Return the variables with which the program's Python notes how long its ranges take, where that is asked for."""
+    """Return the variables that make the program's Python write down how long its ranges take, where that is wanted."""
     if not plan.measure_cost:
         return {}
     (folder / RANGE_TIMES).mkdir()

@@ -1,4 +1,4 @@
-"""Count the steps of a running program and take how long each took, from lines that it prints."""
+"""Count the steps of a running program and how long each took, from lines that it prints."""
 
 from __future__ import annotations
 
@@ -11,20 +11,24 @@ from typing import Protocol
 
 from nsysprof.errors import UsageError
 
-# The names of groups in a pattern that hold a duration, and their nanoseconds.
+# The names of groups in a pattern that contain a duration, and their unit in nanoseconds.
 _UNITS = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
 _LONGEST_LINE = 10_000
 
 
 @dataclass(frozen=True)
 class ProgramStep:
-    """One step of the program. It ended at `end_ns` (ns since 1970); duration_ns is None where nobody says it."""
+    """One step of the program.
+
+    end_ns: when it ended (ns since 1970).
+    duration_ns: None where it is unknown.
+    """
 
     end_ns: int
     duration_ns: int | None
 
 
-class StepsTold(Protocol):
+class StepSource(Protocol):
     """Tells which steps have ended since it was last asked."""
 
     @property

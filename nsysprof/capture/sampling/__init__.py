@@ -1,1 +1,1 @@
-"""Take untraced samples: the blocks of a capture, bench or tune, planned, run and kept in samples.json."""
+"""Take untraced samples in blocks: plan them, run them, and store them in samples.json. For capture, bench and tune."""

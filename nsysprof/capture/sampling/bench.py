@@ -1,4 +1,4 @@
-"""Run a BenchPlan, one process after the other. Every finished block is on disk within seconds."""
+"""Run a BenchPlan, one process after another. Every finished block is on disk within seconds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ from nsysprof.results.block import OK, Block
 from nsysprof.workload.job import TIMED, Job
 
 _SAVE_EVERY_S = 2.0
-# With these results, a case would fail in the same way in every process. A crash or a hang may not, and is tried again.
+# A case with one of these results would fail in the same way in every process. A crash or a hang might not, and is
+# tried again.
 _FOR_GOOD = frozenset({"ineligible", "wrong", "out_of_memory"})
 _CHANCES = 2
 
@@ -54,9 +55,9 @@ OnBlock = Callable[[BenchRun, int, int | None], None]
 
 
 def run_bench(run: BenchRun, folder: Path, on_block: OnBlock) -> bool:
-    """Measure all of the plan into the prepared `folder`; return False when Ctrl-C ended it early.
+    """Measure the whole plan into the prepared `folder`, and return False when Ctrl-C ended it early.
 
-    on_block: called each time the run looks for news, with the run, the blocks left in all, and the current cell.
+    on_block: called at each check for progress with the run, the number of blocks left, and the current cell.
     """
     plan = run.plan
     cells = list(range(len(plan.cells)))
@@ -76,7 +77,7 @@ def run_bench(run: BenchRun, folder: Path, on_block: OnBlock) -> bool:
 
 
 Side = tuple[BenchRun, Path, Setting]
-# After how many turns a bench in turn asks whether they are enough, and how many it takes at most.
+# The numbers of turns after which a bench in turn checks whether they are enough. The last is the most it takes.
 LOOKS = (3, 6, 12)
 MOST_TURNS = 24
 
@@ -84,13 +85,14 @@ MOST_TURNS = 24
 def run_in_turn(
     baseline: Side, candidate: Side, on_block: OnBlock, is_decided: Callable[[], bool] | None = None
 ) -> bool:
-    """Measure two runs of one plan in turn; return False when Ctrl-C ended it early.
+    """Measure two runs of one plan in turn, and return False when Ctrl-C ended it early.
 
-    A turn is one process of each side over the same cells in the same order. Which side begins alternates, and the seed
-    says which begins first.
+    A turn is one process of each side over the same cells in the same order. The sides alternate in going first, and
+    the seed decides which side begins.
 
-    baseline, candidate: the run, its prepared folder, and what its processes run in.
-    is_decided: asked after each number of turns in LOOKS whether they are enough; None takes all turns of the plan.
+    baseline, candidate: the run, its prepared folder, and the setting of its processes.
+    is_decided: called after each number of turns in LOOKS, and returns whether they are enough; None takes all turns of
+        the plan.
     """
     plan = baseline[0].plan
     cells, finished = list(range(len(plan.cells))), False
@@ -142,11 +144,11 @@ def run_bench_process(
     deadline: float = float("inf"),
     setting: Setting = HERE,
 ) -> ProcessEnd | None:
-    """Run one process over the cells in `order` and add its blocks to `run`; None when there is nothing to do.
+    """Run one process over the cells in `order`, and add its blocks to `run`; None when there is nothing to do.
 
-    later: how many blocks are still to come after this process.
+    later: how many blocks come after this process.
     deadline: the time.monotonic() at which the process ends with the blocks that it has.
-    setting: what the process runs in.
+    setting: where the process runs.
     """
     if not order:
         return None
@@ -239,7 +241,7 @@ def _write_job(run: BenchRun, folder: Path, process: int, order: list[int]) -> t
 
 
 def _mark_throttled(run: BenchRun, process: int) -> None:
-    """Mark the samples of a process that are next to a reading of the clocks that names a throttle."""
+    """Mark the samples of a process that are next to a clock reading that reports throttling."""
     clocks = sorted((c for c in run.clocks if c["process"] == process), key=lambda clock: clock["time_ns"])
     times = [clock["time_ns"] for clock in clocks]
     bad = [bool(set(clock["throttle_reasons"]) - HARMLESS_CLOCK_REASONS) for clock in clocks]
@@ -252,6 +254,6 @@ def _mark_throttled(run: BenchRun, process: int) -> None:
 
 
 def _is_bad(at_ns: int, times: list[int], bad: list[bool]) -> bool:
-    """Return whether the last reading before a moment, or the next one after it, names a throttle."""
+    """Return whether the last reading before a moment, or the next one after it, reports throttling."""
     after = bisect_right(times, at_ns)
     return any(bad[index] for index in (after - 1, after) if 0 <= index < len(bad))

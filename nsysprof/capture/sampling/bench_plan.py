@@ -1,4 +1,4 @@
-"""BenchPlan: which blocks of samples `bench` takes and in which order, decided before anything runs."""
+"""Define BenchPlan: which blocks of samples `bench` takes and in which order, decided before anything runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Seconds = Annotated[float, Meta(ge=0)]
 
 @dataclass(frozen=True)
 class BenchPlan:
-    """The grid, and how it is measured. A cell is a case or, with `copies`, one of several copies of a case.
+    """The grid, and how to measure it. A cell is a case or, with `copies`, one of several copies of a case.
 
     Each process goes through the cells `rounds` times, each time in another order drawn from `seed`. It takes one block
     of samples of each cell per round.
@@ -32,33 +32,33 @@ class BenchPlan:
     device: str
     processes: Count = 3
     rounds: Count = 5
-    # Samples of a block; fewer where they would take longer than sample_seconds, but at least least_samples.
+    # How many samples a block has; fewer where they would take longer than sample_seconds, but at least least_samples.
     samples: Count = 10
     sample_seconds: Seconds = 1.0
-    # The longest warm-up of a block. It ends earlier when the times are stable.
+    # The longest warm-up of a block (s). It ends earlier when the times are stable.
     warmup_seconds: Seconds = 1.0
     seed: int = 0
     # Whether the caches are emptied before each sample.
     flush: bool = True
-    # Whether each block follows a load that lasts until the clocks have settled.
+    # Whether a load precedes each block until the clocks have settled.
     sustained: bool = False
-    # The SM clock at which the GPU is locked while it is measured (MHz); None: its clocks are left alone.
+    # The SM clock at which the GPU is locked while it is measured (MHz); None: it is not locked.
     locked_clock_mhz: Annotated[int, Meta(ge=1, le=100_000)] | None = None
-    # Whether CUDA graphs are timed too: one of GRAPHS; auto times the first block of a case in each process.
+    # Whether CUDA graphs are timed too: one of GRAPHS. `auto` times the first block of a case in each process.
     graph: str = "auto"
     # Whether results are compared with the reference before they are timed.
     check: bool = True
     copies: Annotated[int, Meta(ge=1, le=1000)] = 1
     case_timeout_s: Seconds = 300.0
     least_samples: Count = 1
-    # The number of warm-up calls, as captures use it. None: warm up by time.
+    # The number of warm-up calls, which captures use. None: warm up by time.
     warmup_calls: Annotated[int, Meta(ge=0, le=10**9)] | None = None
     # Whether the ceilings of the device are measured first.
     ceilings: bool = True
 
     @property
     def cells(self) -> tuple[Case, ...]:
-        """Return every case, `copies` times."""
+        """Return every case `copies` times."""
         return tuple(case for case in self.cases for _ in range(self.copies))
 
     def name_of(self, cell: int) -> str:

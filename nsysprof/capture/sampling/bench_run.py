@@ -1,4 +1,4 @@
-"""BenchRun: the raw samples of a capture, bench or tune, and what they were measured on. On disk it is samples.json."""
+"""Define BenchRun: the raw samples of a capture, bench or tune, and what they were measured on (samples.json)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from nsysprof.files.output import write_whole
 from nsysprof.files.written_by import VERSION
 from nsysprof.results.block import OK, Block, Duration
 
-# History of samples.json. 1: two forms, one for bench and tune, and one for captures (values by range). 2: one form.
+# The version of samples.json. 1: two forms, one for bench and tune, and one for captures (values by range). 2: one
+# form.
 FORMAT_VERSION = 2
 SAMPLES = "samples.json"
 Kind = Literal["bench", "tune", "capture"]
@@ -25,25 +26,26 @@ Kind = Literal["bench", "tune", "capture"]
 
 @dataclass
 class BenchRun:
-    """What was measured so far. samples.json holds the same."""
+    """Everything measured so far. samples.json contains the same."""
 
     plan: BenchPlan
     created_utc: str
     blocks: list[Block] = field(default_factory=list)
     environment: dict[str, Any] = field(default_factory=dict)
-    # bytes_per_s, and flops (FLOP/s by dtype), measured on this device.
+    # The ceilings that were measured on this device: bytes_per_s, and flops (FLOP/s by dtype).
     ceilings: dict[str, Any] = field(default_factory=dict)
     # Readings of NVML.
     clocks: list[dict[str, Any]] = field(default_factory=list)
     kind: Kind = "bench"
     complete: bool = False
-    # What both sides of one `bench --baseline --candidate` share: their processes with one number were run in turn.
+    # A token that both sides of one `bench --baseline --candidate` share: their processes with the same number ran in
+    # turn.
     session: str = ""
-    # The first process of a tuning that measured winners again; None before.
+    # The number of the first process of a tuning that measured winners again; None before that.
     again_from: int | None = None
 
     def save(self, folder: Path) -> None:
-        """Write samples.json. Raises OutputError; an earlier file then stays complete."""
+        """Write samples.json. Raises OutputError; then an earlier file stays complete."""
         file = _SamplesFile(
             format_version=FORMAT_VERSION,
             nsysprof_version=VERSION,
@@ -110,7 +112,7 @@ def new_run(plan: BenchPlan, kind: Kind = "bench", session: str = "") -> BenchRu
 
 
 def read_run(path: Path) -> BenchRun:
-    """Return the content of samples.json. Raises TraceError when it is missing, foreign or of a newer format."""
+    """Return the content of samples.json. Raises TraceError when it is missing, not ours, or of a newer format."""
     file = read_json(
         path, _SamplesFile, kind="a bench's samples", advice="Give the folder that bench wrote.", newest=FORMAT_VERSION
     )
@@ -129,9 +131,9 @@ def read_run(path: Path) -> BenchRun:
 
 
 def read_capture_samples(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Return a capture's samples (ns, in order) by range, from a file of any format. Raises TraceError.
+    """Return a capture's samples (ns, in order) by range, from a file of any version. Raises TraceError.
 
-    The result is empty when the capture has no file of samples, as a capture of a program.
+    The result is empty when the capture has no samples, such as a capture of a program.
     """
     path = folder / SAMPLES
     if not path.exists():

@@ -1,4 +1,4 @@
-"""Run a tuning: process after process over the cells that are still worth measuring, within a budget of time."""
+"""Run a tuning: process after process over the cells that are still worth measuring, within a time budget."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from nsysprof.capture.sampling.bench import OnBlock, hopeless_cells, run_bench_p
 from nsysprof.capture.sampling.bench_plan import order_blocks
 from nsysprof.capture.sampling.bench_run import BenchRun
 
-# The rounds of the first and of later processes: one to drop what is far behind, then more for what is left.
+# The rounds of the first process and of later ones: one to drop what is far behind, then more for what is left.
 _ROUNDS = (1, 3, 4, 4)
-# Winners are measured again in so many fresh processes, of so many rounds each.
+# Winners are measured again in this many fresh processes, with this many rounds each.
 AGAIN_PROCESSES, _AGAIN_ROUNDS = 3, 3
 
 Choose = Callable[[BenchRun], list[int]]
-# Returns the order of blocks of a process by its number, without cells that are hopeless; empty where none is left.
+# Returns the order of blocks for a process by its number, without hopeless cells; empty where none is left.
 NextOrder = Callable[[int, set[int]], list[int]]
 
 
@@ -34,15 +34,15 @@ def axes_grid(cases: Sequence[Case], backends: Sequence[str]) -> list[Case]:
 
 
 def _dimensions(case: Case) -> list[object]:
-    """Return the values that a sweep varies one at a time; sizes of k that equal those of q do not vary alone."""
+    """Return the values that a sweep varies one at a time. Sizes of k that equal those of q do not vary separately."""
     shape = asdict(case.shape) | {"kv_heads": case.own_kv_heads, "kv_seq": case.own_kv_seq}
     return list(shape.values())
 
 
 def run_tuning(run: BenchRun, folder: Path, budget_s: float, choose: Choose, on_block: OnBlock) -> bool:
-    """Measure until `choose` names no cell or the time is over; return False when Ctrl-C ended it.
+    """Measure until `choose` returns no cell or the time is over, and return False when Ctrl-C ended it.
 
-    Blocks that are already in `run` count, so a tuning that was ended can be resumed.
+    Blocks that are already in `run` count, so that a tuning can be resumed.
 
     budget_s: the time limit (s).
     choose: returns the cells that need more blocks, given what was measured so far.
@@ -56,12 +56,12 @@ def run_tuning(run: BenchRun, folder: Path, budget_s: float, choose: Choose, on_
 
 
 def measure_again(run: BenchRun, folder: Path, deadline: float, choose: Choose, on_block: OnBlock) -> bool:
-    """Measure cells in fresh processes that no search has seen; return False when Ctrl-C ended it.
+    """Measure cells in fresh processes that the search has not seen, and return False when Ctrl-C ended it.
 
-    Processes that an earlier call made count. The run is complete when every cell has had its processes.
+    Processes of an earlier call count. The run is complete when every cell has had its processes.
 
     deadline: the time.monotonic() at which it ends with the blocks that it has.
-    choose: returns the cells to measure again, and is asked before each process, so that it can refuse to go on.
+    choose: returns the cells to measure again. It is called before each process, so that it can refuse to continue.
     """
     if not choose(run):
         return True
@@ -77,7 +77,7 @@ def measure_again(run: BenchRun, folder: Path, deadline: float, choose: Choose, 
 
 
 def _run_processes(run: BenchRun, folder: Path, deadline: float, next_order: NextOrder, on_block: OnBlock) -> bool:
-    """Run process after process until there is no order for the next one or the time is over; return False on Ctrl-C.
+    """Run processes until there is no order for the next one or the time is over, and return False on Ctrl-C.
 
     The run is saved however that ends, and is complete where nothing was left to measure.
     """
@@ -105,7 +105,7 @@ def _next_process(run: BenchRun) -> int:
 
 
 def _times_again(run: BenchRun, cell: int) -> int:
-    """Return in how many processes a cell was measured again."""
+    """Return in how many processes a cell has been measured again."""
     least = run.again_from or 0
     return len({block.process for block in run.blocks if block.cell == cell and block.process >= least})
 

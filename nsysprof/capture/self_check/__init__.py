@@ -1,1 +1,1 @@
-"""Capture checks itself: it watches the program, compares the trace with what was seen, and records again with less."""
+"""Check a recording for lost data: watch the program, compare the trace with it, and record again with less."""

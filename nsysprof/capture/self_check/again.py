@@ -1,4 +1,4 @@
-"""Record again after a loss: when that is allowed, what becomes of the first recording, and what is said of it."""
+"""Record a program again after a loss: when that is allowed, what happens to the first recording, and its notes."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from nsysprof.capture.user_program.streamed import Ended
 from nsysprof.files.folder_exchange import remove_path
 from nsysprof.notes import Loss, Note, make_note
 
-# The trace of the first recording, where a later one has the kernels and not the ranges.
+# The name of the first recording's trace, which is kept where a later one has the kernels but not the ranges.
 FIRST_TRACE = "first_recording.sqlite"
-# How often a program is recorded again.
+# How often a program is recorded again at most.
 MOST_ATTEMPTS = 3
 
 
 def may_run_again(plan: ProgramPlan, ended: Ended) -> bool:
     """Return whether the program may run again: it ended well and by itself, and the user allows it or it is short.
 
-    What it read from a pipe is gone.
+    It may not where it reads from a pipe, because that input is gone.
     """
     return ended.exit_code == 0 and may_run_after(plan, ended)
 
 
 def may_run_after(plan: ProgramPlan, ended: Ended) -> bool:
-    """Return whether the program may run again after any exit code: it ended by itself, and the user allows it."""
+    """Return whether the program may run again whatever its exit code: it ended by itself, and the user allows it."""
     if plan.retry is False or ended.interrupted is not None or ended.ended_by_us:
         return False
     if plan.retry:
@@ -53,9 +53,9 @@ def _reads_what_is_gone() -> bool:
 
 
 class KeptRecording:
-    """The best recording so far, put aside while another is made.
+    """The best recording so far, moved out of the way while another is made.
 
-    place, pattern: where it lies and what belongs to it: everything called `nsys.*`, or the folder of the ranks.
+    place, pattern: where it is and what belongs to it: everything called `nsys.*`, or the folder of the ranks.
     """
 
     def __init__(self, folder: Path, place: Path, pattern: str) -> None:
@@ -75,7 +75,7 @@ class KeptRecording:
             path.replace(self._aside / path.name)
 
     def put_back(self) -> None:
-        """Bring the earlier recording back, in the place of the later one."""
+        """Move the earlier recording back, replacing the later one."""
         for path in self._place.glob(self._pattern):
             remove_path(path)
         for path in self._aside.iterdir():
@@ -101,7 +101,7 @@ def record_with_less(
 ) -> CapturedProgram:
     """Record again in these ways until nothing is lost, and return the best recording, which is in the folder.
 
-    notes: those from before the first recording.
+    notes: the notes from before the first recording.
     record: records once.
     """
     best, kept, times, plan, metrics = first, KeptRecording.of(run), 1, run.plan, run.metrics
@@ -141,9 +141,9 @@ def _work(captured: CapturedProgram) -> int:
 
 
 def recovered_note(way: Reduction, loss: Loss, *, has_ranges: bool = False) -> Note:
-    """Return the note that a recording with less lost nothing.
+    """Return the note that a recording with fewer options lost nothing.
 
-    has_ranges: whether the first trace is kept, because it has the NVTX ranges.
+    has_ranges: whether the first trace is kept because it has the NVTX ranges.
     """
     return make_note(
         "recorded-again",
@@ -154,7 +154,7 @@ def recovered_note(way: Reduction, loss: Loss, *, has_ranges: bool = False) -> N
 
 
 def suspect_note(way: Reduction, plan: ProgramPlan, folder: Path) -> Note:
-    """Return the note that names the suspected options and the command that records without them."""
+    """Return the note with the suspected options and the command that records without them."""
     ranks = ["--per-rank"] if plan.per_rank else []
     options = _given((*plan.nsys_options, *way.options))
     command = ["nsysprof", "capture", "--force", "--out", str(folder), *ranks, *options, "--", *plan.argv]
@@ -163,5 +163,5 @@ def suspect_note(way: Reduction, plan: ProgramPlan, folder: Path) -> Note:
 
 
 def _given(options: Sequence[str]) -> list[str]:
-    """Return options of nsys as they are given to capture, which has one of its own for what is traced."""
+    """Return options of nsys in the form in which capture takes them; it has its own option for what is traced."""
     return [each if each.startswith("--trace=") else f"--nsys-option={each}" for each in options]

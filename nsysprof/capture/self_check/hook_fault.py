@@ -1,4 +1,4 @@
-"""Record a program again without the hook for its attention, where it crashed and the hook may be at fault."""
+"""Record a program again without the hook for attention, where the program crashed and the hook may be the cause."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _CRASHES = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE")
 def record_without_hook(
     run: ProgramRun, first: CapturedProgram, notes: list[Note], record: Callable[[ProgramRun], CapturedProgram]
 ) -> CapturedProgram:
-    """Return the first recording, or another one without the hook where the first crashed with it.
+    """Return the first recording, or another one without the hook where the program crashed with it.
 
-    notes: those from before the first recording.
+    notes: the notes from before the first recording.
     record: records once.
     """
     why = why_suspected(first.ended, tail(run.folder / LOGS / "stderr.log")) if run.plan.attention else ""
@@ -44,7 +44,7 @@ def record_without_hook(
 
 
 def why_suspected(ended: Ended, stderr: str) -> str:
-    """Return what points to the hook at the end of a program; empty where nothing does.
+    """Return why the hook may have caused a program's end; empty where nothing suggests that.
 
     stderr: the end of what the program wrote to standard error.
     """

@@ -1,4 +1,4 @@
-"""List the options of each nsys that are known to lose data, and how that was seen."""
+"""List the options of each nsys version that are known to lose data, and how that was observed."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ WITHOUT_XLA = f"--nvtx-domain-exclude={XLA_DOMAIN}"
 
 @dataclass(frozen=True)
 class KnownLoss:
-    """One way in which nsys was seen to lose data."""
+    """One way in which nsys was observed to lose data."""
 
-    # The beginning of nsys' version, and of the driver's; empty for any.
+    # The version prefixes of nsys and the driver; empty for any.
     nsys: str
     driver: str
-    # The option as it stands in the command line of nsys; empty where no option is the cause.
+    # The option as written in the command line of nsys; empty where no option is the cause.
     option: str
     lost: Lost
-    # The programs that lost it, and what was left.
+    # The programs that lost data, and how much was left.
     what: str
     remedy: str
 
@@ -73,7 +73,10 @@ KNOWN_LOSSES = (
 
 
 def find_known(nsys: str | None, driver: str | None, lost: Lost) -> tuple[KnownLoss, ...]:
-    """Return the known losses of this kind with these versions; None is an unknown version, which fits only any."""
+    """Return the known losses of this kind with these versions.
+
+    A version that is unknown (None) only matches losses of any version.
+    """
     return tuple(
         each
         for each in KNOWN_LOSSES

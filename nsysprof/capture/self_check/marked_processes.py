@@ -1,4 +1,4 @@
-"""Find the processes of a program, wherever they went, by a variable that all of them inherit."""
+"""Find the processes of a program by an environment variable that all of them inherit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class MarkedProcesses:
         return {name: value}
 
     def look(self) -> list[Path]:
-        """Return the folders below /proc of those that run now."""
+        """Return the folders in /proc of the processes that run now."""
         with contextlib.suppress(OSError):
             running = {path.name for path in self._proc.iterdir() if path.name.isdigit()}
             self._mine = {name: mine for name, mine in self._mine.items() if name in running}
@@ -38,7 +38,7 @@ class MarkedProcesses:
         return [self._proc / name for name, mine in self._mine.items() if mine]
 
     def _is_mine(self, name: str) -> bool | None:
-        """Return whether a process is the program's; None while it cannot be told."""
+        """Return whether a process belongs to the program; None while this cannot be determined."""
         try:
             environment = (self._proc / name / "environ").read_bytes()
         except PermissionError:

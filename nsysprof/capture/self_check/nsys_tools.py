@@ -1,4 +1,4 @@
-"""Tell the programs of nsys, which run beside a recorded program, from the program's own."""
+"""Distinguish nsys' own programs, which run beside a recorded program, from the program's processes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ _NAMES = ("nsys", "CudaGpuInfoDump", "QdstrmImporter")
 
 
 class NsysTools:
-    """The programs of one nsys; without one they are told by their names alone."""
+    """The programs of one nsys. Without an nsys they are recognised only by name."""
 
     def __init__(self, nsys: Path | None) -> None:
         self._folder = None if nsys is None else _tool_folder(nsys)
 
     def has(self, process: Path) -> bool:
-        """Return whether a process is one of them. process: its folder below /proc."""
+        """Return whether a process is one of them.
+
+        process: its folder in /proc.
+        """
         if name_of(process).startswith(_NAMES):
             return True
         try:
@@ -31,7 +34,7 @@ def name_of(process: Path) -> str:
 
 
 def _tool_folder(nsys: Path) -> Path | None:
-    """Return the folder of nsys' own programs; None where it is not laid out as NVIDIA does."""
+    """Return the folder of nsys' own programs; None where the installation has an unknown layout."""
     for place in nsys.resolve().parents[:3]:
         if place.name.startswith("target-linux"):
             return place

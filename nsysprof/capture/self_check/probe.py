@@ -1,4 +1,4 @@
-"""Try options of nsys with a program that does a known amount of work, and see which lose some of it."""
+"""Try out options of nsys with a program that does a known amount of work, and see which ones lose data."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ _WITHOUT_FORKS, _ALL = ("main", "spawned"), ("main", "spawned", "forked")
 
 @dataclass(frozen=True)
 class Variant:
-    """Options to try."""
+    """A set of options to try."""
 
     name: str
-    # They replace those of the same name that capture gives.
+    # These replace the options of the same name that capture gives.
     options: tuple[str, ...]
-    # The processes of the program that must be recorded.
+    # Which processes of the program must be recorded.
     processes: tuple[str, ...] = _WITHOUT_FORKS
     # Whether graphs are recorded as wholes.
     whole_graphs: bool = False
 
 
 USUAL = Variant("usual", ())
-# From the richest to the poorest. capture takes the first that loses nothing.
+# From the most to the least complete. capture uses the first that loses nothing.
 LADDER = (
     USUAL,
     Variant("without-memory", ("--cuda-memory-usage=false",)),
@@ -57,7 +57,7 @@ LADDER = (
         "least", ("--cuda-memory-usage=false", "--cuda-graph-trace=graph", "--cuda-flush-interval=0"), whole_graphs=True
     ),
 )
-# What a user may ask for.
+# Options that a user may request.
 ON_REQUEST = (
     Variant("graphs-as-wholes", ("--cuda-graph-trace=graph",), whole_graphs=True),
     Variant("forks", ("--trace-fork-before-exec=true",), _ALL),
@@ -67,7 +67,7 @@ METRICS = "gpu-metrics"
 
 
 def has_driver() -> bool:
-    """Return whether there is a CUDA driver; it is loaded and not used."""
+    """Return whether there is a CUDA driver. It is loaded but not used."""
     try:
         ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -76,7 +76,10 @@ def has_driver() -> bool:
 
 
 def variants_of(nsys: Path, *, everything: bool) -> tuple[Variant, ...]:
-    """Return what is to be tried with this nsys. everything: also what is recorded on request alone."""
+    """Return what to try with this nsys.
+
+    everything: whether to include what is only recorded on request.
+    """
     software = knows_software_trace(nsys)
     tried = [each for each in LADDER if software or not each.name.startswith("software")]
     if everything:
@@ -87,7 +90,7 @@ def variants_of(nsys: Path, *, everything: bool) -> tuple[Variant, ...]:
 
 
 def run_probe(nsys: Path, variant: Variant) -> ProbeResult:
-    """Record the program with these options and return what was recorded of it."""
+    """Record the program with these options, and return what was recorded."""
     began = time.monotonic()
 
     def result(verdict: ProbeVerdict, text: str, expected: int = 0, recorded: int = 0) -> ProbeResult:
@@ -117,7 +120,7 @@ def run_probe(nsys: Path, variant: Variant) -> ProbeResult:
 
 
 def run_ladder(nsys: Path, say: Callable[[str], None]) -> tuple[ProbeResult, ...]:
-    """Try from the richest options to the poorest until some lose nothing, and return every result."""
+    """Try options from the most to the least complete until some lose nothing, and return every result."""
     results: list[ProbeResult] = []
     for variant in variants_of(nsys, everything=False):
         say(f"trying nsys once on this machine: {variant.name}")
@@ -128,9 +131,10 @@ def run_ladder(nsys: Path, say: Callable[[str], None]) -> tuple[ProbeResult, ...
 
 
 def choose_options(results: Sequence[ProbeResult]) -> tuple[tuple[str, ...], ProbeResult | None]:
-    """Return the options of the richest recording that lost nothing, and the usual one's result where that lost some.
+    """Return the options of the most complete recording that lost nothing, and the usual options' result.
 
-    Where every recording lost something the options are none, because nothing is known to be better.
+    The result is None where the usual options lost nothing. Where every recording lost data there are no options,
+    because nothing is known to be better.
     """
     by_name = {each.name: each for each in results}
     usual = by_name.get(USUAL.name)
@@ -150,7 +154,7 @@ def _read_counts(path: Path) -> dict[str, dict[str, int]]:
 
 
 def _compare(did: Mapping[str, Mapping[str, int]], trace: Path, variant: Variant) -> tuple[ProbeVerdict, str, int, int]:
-    """Return the verdict, its reason, and how many kernels and graphs were to be recorded and were."""
+    """Return the verdict, its reason, and how many kernels and graphs should have been and were recorded."""
     expected_all, recorded_all, gone = 0, 0, []
     launched, nodes, graphs = _count(trace)
     for name in variant.processes:
@@ -172,7 +176,7 @@ def _compare(did: Mapping[str, Mapping[str, int]], trace: Path, variant: Variant
 
 
 def _count(trace: Path) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
-    """Return how many launched kernels, kernels of graphs and whole graphs each process has."""
+    """Return for each process how many launched kernels, kernels of graphs and whole graphs were recorded."""
     pid = f"(globalPid >> {_PID_SHIFT}) & {_PID_BITS}"
     queries = (
         f"SELECT {pid}, count(*) FROM {_KERNELS} WHERE graphNodeId IS NULL OR graphNodeId = 0 GROUP BY 1",

@@ -1,4 +1,4 @@
-"""Keep the results of probes on this machine, by the versions of nsys and the driver and the GPUs."""
+"""Store the results of probes on this machine, by the versions of nsys and the driver, and by GPUs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Cached(FileHeader, kw_only=True):
 
 
 def cache_folder() -> Path | None:
-    """Return the folder for what is known of this machine; None where the user has no folder of their own."""
+    """Return the folder for stored results; None where the user has no home folder."""
     named = os.environ.get("XDG_CACHE_HOME", "")
     if named and Path(named).is_absolute():
         return Path(named) / "nsysprof" / "probes"
@@ -35,12 +35,15 @@ def cache_folder() -> Path | None:
 
 
 def probe_key(nsys: str | None, driver: str | None, gpus: tuple[str, ...]) -> str:
-    """Return what the results hold for. gpus: the names of the GPUs."""
+    """Return the key of the results: what they are valid for.
+
+    gpus: the names of the GPUs.
+    """
     return "\n".join([nsys or "?", driver or "?", *sorted(set(gpus))])
 
 
 def read_probes(key: str) -> tuple[ProbeResult, ...]:
-    """Return the results for this machine; none where none can be read, or another nsysprof wrote them."""
+    """Return the results for this machine; none where none can be read, or another version of nsysprof wrote them."""
     path = _path(key)
     if path is None:
         return ()
@@ -52,7 +55,7 @@ def read_probes(key: str) -> tuple[ProbeResult, ...]:
 
 
 def write_probes(key: str, results: tuple[ProbeResult, ...]) -> bool:
-    """Keep the results beside those of other options; return whether that was possible."""
+    """Store the results beside those of other options, and return whether that was possible."""
     path = _path(key)
     if path is None:
         return False

@@ -1,4 +1,4 @@
-"""Run the program once more with its NVTX ranges recorded alone, to see what recording everything else costs it."""
+"""Run the program once more with only its NVTX ranges recorded, to measure what the full recording costs."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ RANGES_ALONE = "ranges_alone.sqlite"
 
 
 def record_ranges_alone(run: ProgramRun, captured: CapturedProgram) -> bool:
-    """Record the ranges alone beside a finished capture, and return whether that was possible; if not, a note says why.
+    """Record only the ranges in addition to a finished capture, and return whether that was possible.
 
-    Only a program that ended well and was recorded as a whole can be compared.
+    Only a program that ended well and was recorded as a whole can be compared. Otherwise a note says why.
     """
     ended = captured.ended
     if not captured.traces or ended.exit_code != 0 or ended.interrupted is not None or not run.plan.is_whole:
         run.manifest.notes.append(make_note("recording-cost", "not-run"))
         return False
-    run.say("the program runs again with its NVTX ranges recorded alone")
+    run.say("the program runs again, and only its NVTX ranges are recorded")
     logs, report = run.folder / LOGS, run.folder / WORK / "ranges_alone.nsys-rep"
     report.parent.mkdir(parents=True, exist_ok=True)
     options = tuple(each for each in run.plan.nsys_options if each.partition("=")[0] in _KEPT)
@@ -53,5 +53,5 @@ def record_ranges_alone(run: ProgramRun, captured: CapturedProgram) -> bool:
 
 
 _NOTHING_ELSE = ("--sample=none", "--cpuctxsw=none", "--cuda-memory-usage=false")
-# What decides how processes are followed counts in both runs.
+# Options that decide how processes are followed apply to both runs.
 _KEPT = ("--trace-fork-before-exec", "--wait", "--env-var", "--kill")

@@ -1,4 +1,4 @@
-"""Decide how a program is recorded again after its recording lost data: with less, the most suspected option first."""
+"""Decide with which fewer options a program is recorded again after a loss, the most suspected option first."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from nsysprof.capture.self_check.known_losses import MEMORY_USAGE, NODE_TRACE, W
 from nsysprof.capture.user_program.program_plan import software_trace
 from nsysprof.results.checks.recording_check import Lost
 
-# A program is recorded again without being asked for where it took no longer than this (s).
+# A program that took no longer than this (s) is recorded again without asking.
 SHORT_S = 120.0
 
 
 @dataclass(frozen=True)
 class Reduction:
-    """One way to record with less."""
+    """One way to record with fewer options."""
 
     # Options for nsys, which replace those of the same name.
     options: tuple[str, ...]
-    # The options that are left out, as they stood in the command line.
+    # The options that are left out, as written in the command line.
     suspects: tuple[str, ...]
-    # What the trace will lack, in words.
+    # What the trace will lack, as text.
     without: str
     # Whether counters are not sampled.
     drops_metrics: bool = False
     # Whether some NVTX ranges, or all, are not recorded.
     drops_ranges: bool = False
-    # Whether this loss of these versions is known.
+    # Whether this loss is known for these versions.
     is_known: bool = False
 
 
@@ -40,14 +40,14 @@ def reductions(
     knows_software_trace: bool = False,
     domains: Collection[str] = (),
 ) -> tuple[Reduction, ...]:
-    """Return the ways to record with less, in the order in which to try them.
+    """Return the ways to record with fewer options, in the order in which to try them.
 
     used: the options of the recording that lost data, by name.
     nsys, driver: their versions.
     knows_software_trace: whether this nsys has `--trace=cuda-sw`.
     domains: the NVTX domains in the recording.
     """
-    # A process can be missing for other reasons than a fork, so that this is never more than a suspicion.
+    # A process can be missing for reasons other than a fork, so this is only a suspicion.
     kinds = [kind for kind in lost if kind is not Lost.PROCESS]
     known = {each.option for kind in kinds for each in find_known(nsys, driver, kind)}
     found = [

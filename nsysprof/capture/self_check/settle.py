@@ -15,10 +15,10 @@ from nsysprof.results.checks.probe_result import ProbeResult, ProbeVerdict
 def settle_options(
     nsys: Path, environment: Mapping[str, Any], say: Callable[[str], None], *, may_try: bool
 ) -> tuple[tuple[str, ...], list[Note]]:
-    """Return the options that replace the usual ones on this machine, often none, and what is to be said of them.
+    """Return the options that replace the usual ones on this machine (often none), and notes about them.
 
     environment: the manifest's, with the GPUs and the versions of nsys and the driver.
-    may_try: whether to try the options now where nothing is known of this machine.
+    may_try: whether to try the options now where nothing is known about this machine.
     """
     if not environment.get("gpu_count"):
         return (), []
@@ -34,7 +34,7 @@ def settle_options(
 def known_probes(
     nsys: Path, environment: Mapping[str, Any], say: Callable[[str], None], *, may_try: bool
 ) -> tuple[ProbeResult, ...]:
-    """Return the results for this machine: those that are kept, or else those of new trials, which are kept."""
+    """Return the results for this machine: the stored ones, or else those of new trials, which are then stored."""
     key = key_of(environment)
     results = read_probes(key)
     if results or not may_try:
@@ -46,6 +46,6 @@ def known_probes(
 
 
 def key_of(environment: Mapping[str, Any]) -> str:
-    """Return what results hold for, from a manifest's environment."""
+    """Return the key of results from a manifest's environment."""
     names = str(environment.get("gpu_name") or "").split(", ")
     return probe_key(environment.get("nsys_version"), environment.get("driver_version"), tuple(names))

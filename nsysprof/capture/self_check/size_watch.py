@@ -1,4 +1,4 @@
-"""Watch how much nsys writes while it records, and how much space is left, and say when to stop."""
+"""Watch how much nsys writes while it records and how much space is left, and stop the recording in time."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from nsysprof.capture.self_check.nsys_tools import NsysTools, name_of
 
 MARK = "NSYSPROF_RECORDING"
 _EVERY_S = 0.5
-# nsys needs space for its report, and the export as much again.
+# The space that must stay free (bytes). nsys needs it for its report, and the export needs as much again.
 _RESERVE_BYTES = 512 << 20
-_BLOCK_BYTES = 512  # of st_blocks, whatever the file system's are
+_BLOCK_BYTES = 512  # the unit of st_blocks (bytes), on every file system
 
 
 class StopReason(StrEnum):
@@ -28,7 +28,7 @@ class StopReason(StrEnum):
 
 
 class SizeWatch:
-    """Measures one recording.
+    """Watches the size of one recording.
 
     limit_bytes: how much nsys may write while it records; 0: as much as fits.
     folder: where the report will lie.
@@ -54,7 +54,10 @@ class SizeWatch:
         return self._processes.environment
 
     def running(self, tools: NsysTools) -> list[str]:
-        """Return the name and number of each process of the program that runs. tools: those of nsys are none of it."""
+        """Return the name and number of each running process of the program.
+
+        tools: nsys' own programs, which are left out.
+        """
         return [
             f"{name_of(process)} ({process.name})"
             for process in self._processes.look()
@@ -63,7 +66,7 @@ class SizeWatch:
 
     @contextlib.contextmanager
     def watching(self, stop: Callable[[], None]) -> Iterator[None]:
-        """Measure in the background, and call `stop` once when the recording is to end before the program."""
+        """Measure in the background, and call `stop` once if the recording must end before the program."""
         over = threading.Event()
 
         def watch() -> None:
@@ -115,7 +118,7 @@ class SizeWatch:
 
 
 def _has_not_ended(process: Path) -> bool:
-    """Return whether a process still has a command line, which a dead one that nobody has waited for lacks."""
+    """Return whether a process still has a command line; a dead one whose parent has not waited for it has none."""
     try:
         return bool((process / "cmdline").read_bytes())
     except OSError:
@@ -130,7 +133,7 @@ def _free(place: Path) -> int:
     try:
         return shutil.disk_usage(place).free
     except OSError:
-        return 1 << 62  # what cannot be measured stops nothing
+        return 1 << 62  # what cannot be measured does not stop the recording
 
 
 def _device(place: Path) -> int:

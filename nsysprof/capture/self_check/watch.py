@@ -1,4 +1,4 @@
-"""Watch a program from outside while it runs: which of its processes use CUDA, and how long its GPUs work."""
+"""Watch a program from outside while it runs: which of its processes use CUDA, and how long its GPUs are busy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nsysprof.capture.self_check.marked_processes import PROC, MarkedProcesses
 from nsysprof.capture.self_check.nsys_tools import NsysTools, name_of
 from nsysprof.results.checks.recording_check import CudaProcess, WatchedGpu
 
-# A variable that every process of the program inherits; its value tells one capture from another.
+# An environment variable that every process of the program inherits. Its value distinguishes captures.
 MARK = "NSYSPROF_WATCHED"
 _OFTEN_S, _SELDOM_S, _AT_FIRST_S = 0.25, 1.0, 10.0
 # The driver starts threads of these names with a process's first context. A forked process does not inherit threads.
@@ -23,11 +23,12 @@ _CUDA_THREAD = re.compile(r"cuda(-EvtHandlr|[0-9a-f]{8})")
 
 
 class GpuWatch:
-    """Watches the processes that have `environment` in theirs, from entering to leaving.
+    """Watches the processes whose environment contains `environment`, inside the context.
 
-    nsys: its own programs look at the GPUs too, and are not the program's.
-    only_with: a variable; processes without it are not to be recorded, as torch's launcher beside its workers is not.
-    devices: returns the share of time that the GPU works (0 to 1) and how many processes use it; None where unknown.
+    nsys: its own programs use the GPUs too, and do not belong to the program.
+    only_with: a variable; processes without it are not recorded, such as torch's launcher beside its workers.
+    devices: returns the share of time in which the GPU is busy (0 to 1) and how many processes use it; None where
+        unknown.
     """
 
     def __init__(
@@ -68,12 +69,15 @@ class GpuWatch:
     ) -> None:
         self._over.set()
         self._thread.join()
-        # nsys has imported the recording meanwhile: a GPU that still works does so for somebody else.
+        # nsys has imported the recording meanwhile. A GPU that is still busy works for another program.
         after = self._devices()
         self._is_shared = self._is_shared or (after is not None and after[0] > 0)
 
     def seen(self, *, is_whole: bool) -> WatchedGpu:
-        """Return what was seen until now. is_whole: whether everything was to be recorded."""
+        """Return what was observed until now.
+
+        is_whole: whether everything should have been recorded.
+        """
         processes = tuple(self._found[pid] for pid in sorted(self._found))
         return WatchedGpu(processes, self._busy_s, self._is_shared, is_whole)
 
@@ -83,7 +87,7 @@ class GpuWatch:
             self.look()
 
     def look(self) -> None:
-        """Look once at the processes and the GPUs."""
+        """Check the processes and the GPUs once."""
         now = time.monotonic()
         for process in self._processes.look():
             self._look_at(process)
@@ -91,7 +95,7 @@ class GpuWatch:
         if read is not None:
             share, users = read
             self._busy_s = (self._busy_s or 0.0) + share * (now - self._last)
-            # A context may be a moment older than its thread, so that one look does not tell.
+            # A context may be slightly older than its thread, so a single check does not prove it.
             self._strangers = self._strangers + 1 if users > len(self._found) else 0
             self._is_shared = self._is_shared or self._strangers >= 4
         self._last = now
@@ -140,9 +144,10 @@ def _image(process: Path) -> bytes:
 
 
 def _read_devices() -> tuple[float, int] | None:
-    """Return the share of time that the GPU works, and how many processes use it.
+    """Return the share of time in which the GPU is busy, and how many processes use it.
 
-    Return None without NVML, and where there are several GPUs, because it cannot be told whose work is the program's.
+    Return None without NVML, and where there are several GPUs, because it is unknown which of the work is the
+    program's.
     """
     try:
         import pynvml

@@ -1,1 +1,1 @@
-"""Record a program of the user's under nsys, alone or as ranks of a job."""
+"""Record a user's program under nsys or torch's profiler, alone or as ranks of a job."""

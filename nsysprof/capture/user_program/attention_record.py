@@ -1,4 +1,4 @@
-"""Say what a captured program's processes recorded of their attention, and what that cost."""
+"""Make notes about the attention calls that a captured program's processes recorded, and what that cost."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from msgspec import DecodeError, json
 
 from nsysprof.notes import Note, make_note
 
-# The names of the hook's files in tracebacks, and of its folder.
+# The hook's folder and files as they appear in tracebacks.
 HOOK_FILES = ("attention_hook.py", "attention_calls/", "attention_facts.py")
-# Fewer calls say nothing of a share of time.
+# With fewer calls, a share of time means nothing.
 _LEAST_CALLS = 10
 # How many libraries a note names.
 _MOST_PLACES = 4
@@ -22,7 +22,7 @@ _MOST_PLACES = 4
 def attention_notes(paths: Sequence[Path]) -> list[Note]:
     """Return notes on the calls that were recorded, their cost, and what could not be recorded.
 
-    paths: what the processes of the program left.
+    paths: the files that the processes of the program wrote.
     """
     calls = backward = shapes = 0
     shares, problems = [], []

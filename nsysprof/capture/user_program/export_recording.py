@@ -15,9 +15,9 @@ from nsysprof.results.checks.recording_check import RecordingCheck, WatchedGpu
 def export_recording(
     run: ProgramRun, report: Path, trace: Path, log: Path, watched: WatchedGpu
 ) -> tuple[Step, NsysprofError | None, RecordingCheck]:
-    """Export a report; return the step, the failure (None: it succeeded) and what the trace lost.
+    """Export a report; return the step, the failure (None: it succeeded), and what the trace lost.
 
-    watched: what was seen of the program while it ran.
+    watched: what was observed of the program while it ran.
     """
     run.say(f"export {report.name}")
     step, refused = run_export(run.nsys, report, trace, log=log, say=run.say)

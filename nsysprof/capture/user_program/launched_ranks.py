@@ -1,4 +1,4 @@
-"""Record the ranks of a job into a trace each: those of a launcher that runs here, or this process alone."""
+"""Record each rank of a job into its own trace: the workers of a launcher that runs here, or only this process."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from nsysprof.notes import Loss, Note, Remarks, make_loss, make_note, split_loss
 from nsysprof.nsight.run_tool import Step
 from nsysprof.results.checks.recording_check import NOT_WATCHED, CudaProcess, Lost, RecordingCheck, WatchedGpu
 
-_FINISH_S = 120.0  # how long nsys may write the report of a worker that the launcher killed
+_FINISH_S = 120.0  # how long nsys may take to write the report of a worker that the launcher killed (s)
 _POLL_S = 0.5
 _MOST_NAMED = 4
 
 
 def run_rank(run: ProgramRun, identity: RankIdentity) -> CapturedProgram:
-    """Record and export this rank, and write the manifest with all ranks that are there by now."""
+    """Record and export this rank, and write the manifest with all ranks that exist by now."""
     streams = logs_of(run.folder, identity.rank)
     if not run.plan.is_recorded(identity.rank):
         ended = run_streamed(
@@ -74,7 +74,7 @@ def run_rank(run: ProgramRun, identity: RankIdentity) -> CapturedProgram:
 
 
 def run_launcher(run: ProgramRun) -> CapturedProgram:
-    """Run torch's launcher, or a program that starts it. Each of its workers runs under an nsys of its own."""
+    """Run torch's launcher, or a program that starts it. Each of its workers runs under its own nsys."""
     plan, logs, work = run.plan, run.folder / LOGS, run.folder / WORK
     python = os.environ.get(VARIABLE)
     job = RankJob(str(run.folder.resolve()), run.job, run.starter, str(run.nsys.absolute()), plan, run.metrics, python)
@@ -104,7 +104,7 @@ def run_launcher(run: ProgramRun) -> CapturedProgram:
     failure = done.failure
     if not mine and not ended.refused and ended.interrupted is None:
         failure = ToolFailedError(
-            "The program started no worker through torch's launcher, so nothing was recorded.",
+            "The program did not start any worker through torch's launcher, so nothing was recorded.",
             "Leave out --per-rank for one trace of all, or start nsysprof once per rank: LAUNCHER nsysprof capture "
             "--out FOLDER -- PROGRAM.",
         )
@@ -147,7 +147,10 @@ def _finish_records(
 
 @dataclass(frozen=True)
 class _Finished:
-    """The traces of some ranks. failure: why one of them is missing, or None."""
+    """The traces of some ranks.
+
+    failure: why one of them is missing, or None.
+    """
 
     failure: NsysprofError | None
     traces: tuple[Path, ...]
@@ -159,7 +162,7 @@ class _Finished:
 
 
 def _check_together(finished: _Finished, watched: WatchedGpu) -> RecordingCheck:
-    """Return what the traces of all ranks lost together, and which process of the job is in none of them."""
+    """Return what the traces of all ranks lost together, and which process of the job is missing from all of them."""
     checks = finished.checks
     recorded = tuple(process for check in checks for process in check.processes)
     lost = [kind for check in checks for kind in check.lost]
@@ -198,7 +201,7 @@ def _of_rank(note: Note, rank: int) -> Note:
 
 
 def _await_report(report: Path) -> None:
-    """Wait until the report of a killed rank stops growing, because nsys outlives the rank."""
+    """Wait until the report of a killed rank stops growing. nsys runs longer than the rank."""
     deadline, size = time.monotonic() + _FINISH_S, -1
     while time.monotonic() < deadline:
         before, size = size, report.stat().st_size if report.exists() else -1

@@ -1,4 +1,4 @@
-"""Wait for processes that a program leaves behind, no longer than is bearable, and say so."""
+"""Wait for a limited time for processes that a program leaves behind, and tell the user."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-# nsys follows what the program started, until it ends; for a helper that never does, the report has to come at last.
+# nsys waits for everything that the program started. If a helper process never ends, the report must be written anyway.
 WAIT_S = 60.0
 _SAY_S = 3.0
 _LOOK_S = 0.5
@@ -14,10 +14,10 @@ _MOST_NAMED = 4
 
 
 class LeftRunning:
-    """The processes that are still there after the program's own has ended, while nsys records.
+    """The processes that still run after the program itself has ended, while nsys records.
 
     look: returns the names of those that run.
-    stop: lets nsys write its report now, while they go on, and returns when it is written.
+    stop: makes nsys write its report now, while they continue, and returns when it is written.
     wait_s: how long they are recorded after the program's end (s).
     """
 
@@ -35,13 +35,13 @@ class LeftRunning:
         self._is_said = False
         self._thread: threading.Thread | None = None
         self._names: Sequence[str] = ()
-        # What still ran when the recording was stopped; empty where nothing did.
+        # The names of what still ran when the recording was stopped; empty where nothing did.
         self.left: Sequence[str] = ()
 
     def is_waited_for(self) -> bool:
-        """Return whether the report does not come yet because processes of the program run on. Called again and again.
+        """Return whether the report is delayed because processes of the program still run.
 
-        The recording is stopped once the time is over.
+        This is called repeatedly, and stops the recording once the time is over.
         """
         now = time.monotonic()
         if self.left or now - self._looked < _LOOK_S:
@@ -62,13 +62,13 @@ class LeftRunning:
 
     @property
     def names(self) -> str:
-        """Return the names of what runs, or of what was left."""
+        """Return the names of the processes that still run, or that were left."""
         names = self.left or self._names
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         return ", ".join(names[:_MOST_NAMED]) + more
 
     def end(self) -> None:
-        """Stop the recording, if something of the program still runs."""
+        """Stop the recording if something of the program still runs."""
         if self._names and not self.left:
             self.left = self._names
             self._thread = threading.Thread(target=self._stop, name="nsysprof-stop", daemon=True)
@@ -76,5 +76,5 @@ class LeftRunning:
 
     @property
     def is_written(self) -> bool:
-        """Return whether nsys was told to write its report and has done so. It then waits on, for nothing."""
+        """Return whether nsys was told to write its report and has done so. It then waits without need."""
         return self._thread is not None and not self._thread.is_alive()

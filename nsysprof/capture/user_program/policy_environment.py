@@ -1,4 +1,4 @@
-"""Start a program with a policy in force, without a change of its code, and read what became of its calls."""
+"""Start a program with a policy applied, without changing its code, and read which backends its calls got."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ from msgspec import DecodeError, json
 from nsysprof.capture.user_program.program_hook import HOOK_FOLDER
 from nsysprof.results.programs.policy_use import PolicyUse, add_uses
 
-# As in nsysprof.workload.applied_policy.from_environment, which works inside the program.
+# The same names as in nsysprof.workload.applied_policy.from_environment, which works inside the program.
 POLICY, REPORT = "NSYSPROF_POLICY", "NSYSPROF_POLICY_REPORT"
 
 
 @dataclass(frozen=True)
 class PolicyRun:
-    """How a program ended that ran with a policy. exit_code: 128 and the signal's number where a signal ended it."""
+    """How a program with a policy ended.
+
+    exit_code: 128 plus the signal's number where a signal ended it.
+    """
 
     exit_code: int
     use: PolicyUse
@@ -32,9 +35,9 @@ class PolicyRun:
 
 
 def policy_environment(policy: Path, environment: Mapping[str, str], report: Path | None = None) -> dict[str, str]:
-    """Return the variables with which Python programs run with a policy.
+    """Return the environment variables with which Python programs apply a policy.
 
-    report: the folder for what became of their calls; None to write nothing.
+    report: the folder for what happened to their calls; None to write nothing.
     """
     path = [str(HOOK_FOLDER), *filter(None, [environment.get("PYTHONPATH", "")])]
     found = {POLICY: str(policy.resolve()), "PYTHONPATH": os.pathsep.join(path)}
@@ -42,7 +45,7 @@ def policy_environment(policy: Path, environment: Mapping[str, str], report: Pat
 
 
 def run_with_policy(argv: Sequence[str], policy: Path, *, stdout_to_stderr: bool = False) -> PolicyRun:
-    """Run a program in this terminal with a policy in force; raise OSError where it cannot be started."""
+    """Run a program in this terminal with a policy applied. Raises OSError where it cannot be started."""
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as work:
         environment = {**os.environ, **policy_environment(policy, os.environ, Path(work))}
         stdout = sys.stderr.fileno() if stdout_to_stderr else None
@@ -55,7 +58,7 @@ def run_with_policy(argv: Sequence[str], policy: Path, *, stdout_to_stderr: bool
 
 
 def read_uses(folder: Path) -> list[PolicyUse]:
-    """Return what each process of a program left in the folder; a damaged file counts as none."""
+    """Return what each process of a program wrote into the folder. Damaged files are left out."""
     found = []
     for path in sorted(folder.glob("policy-*.json")):
         with contextlib.suppress(OSError, DecodeError):
@@ -65,7 +68,7 @@ def read_uses(folder: Path) -> list[PolicyUse]:
 
 @contextlib.contextmanager
 def _left_to_the_program() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Leave Ctrl-C to the program, which has it from the terminal too, and pass SIGTERM on to it."""
+    """Ignore Ctrl-C, which the program receives from the terminal too, and pass SIGTERM on to it."""
     running: list[subprocess.Popen[bytes]] = []
 
     def pass_on(number: int, _frame: object) -> None:

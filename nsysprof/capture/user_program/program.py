@@ -1,4 +1,4 @@
-"""Capture a program of the user's: one trace, or one per rank, in a folder with everything that belongs to it."""
+"""Capture a user's program: one trace, or one per rank, in a folder with everything that belongs to it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from nsysprof.results.power_samples import POWER_FILE
 from nsysprof.units import format_bytes
 
 _LITTLE_SPACE = 2 << 30
-_BY_SIGNAL = 128  # a program that was killed explains what is missing
+_BY_SIGNAL = 128  # if the program was killed, that explains what is missing
 
 
 def run_program_capture(
@@ -60,9 +60,9 @@ def run_program_capture(
     inspect: Inspect,
     compare: Compare = lambda _trace, _plain: (),
 ) -> CapturedProgram:
-    """Run the plan's program into the prepared `folder`. Everything finished is on disk at every moment.
+    """Run the plan's program into the prepared `folder`. Finished parts are always on disk.
 
-    compare: says what recording cost, by the trace and that with the ranges alone.
+    compare: returns what recording cost, from the trace and the one with only ranges.
     """
     manifest = program_manifest(plan.argv)
     run = ProgramRun(plan, folder, nsys, identity, watchers, say, inspect, manifest)
@@ -80,7 +80,7 @@ def run_program_capture(
         before = list(manifest.notes)
         if run.plan.per_rank:
             captured = run_launcher(run)
-            if identity is None:  # otherwise the other nodes' launchers would have to run again too
+            if identity is None:  # otherwise the launchers of other nodes would have to run again too
                 captured = _again_if_lost(run, captured, before, run_launcher)
         elif identity is not None:
             captured = run_rank(run, identity)
@@ -98,14 +98,14 @@ def run_program_capture(
 
 
 def _sums_up(run: ProgramRun, identity: RankIdentity, captured: CapturedProgram) -> bool:
-    """Return whether this process writes the manifest: the first rank, the last, and any that failed do."""
+    """Return whether this process writes the manifest: the first rank, the last one to end, and any that failed do."""
     if identity.rank == 0 or captured.failure is not None or captured.ended.exit_code != 0:
         return True
     return has_all_ranks(run.folder, identity, run.plan)
 
 
 def _run_alone(run: ProgramRun) -> CapturedProgram:
-    """Record the program into one trace, and again with less where that lost data and the program may run again."""
+    """Record the program into one trace; again with fewer options where data was lost and it may run again."""
     notes = list(run.manifest.notes)
     return _again_if_lost(run, record_without_hook(run, _record_alone(run), notes, _record_alone), notes, _record_alone)
 
@@ -113,9 +113,9 @@ def _run_alone(run: ProgramRun) -> CapturedProgram:
 def _again_if_lost(
     run: ProgramRun, captured: CapturedProgram, notes: list[Note], record: Callable[[ProgramRun], CapturedProgram]
 ) -> CapturedProgram:
-    """Return the recording, or the best of several with less where it lost data and the program may run again.
+    """Return the recording, or the best of several with fewer options where it lost data and may be repeated.
 
-    notes: those from before the first recording.
+    notes: the notes from before the first recording.
     record: records once.
     """
     if captured.check is None or not captured.check.lost:
@@ -139,6 +139,7 @@ def _again_if_lost(
 
 
 def _record_alone(run: ProgramRun) -> CapturedProgram:
+    """Record the program into one trace."""
     logs = run.folder / LOGS
     report = run.folder / NSYS_REPORT
     watch, power = GpuWatch(run.nsys), PowerWatch() if run.plan.power else None
@@ -203,5 +204,5 @@ def _remove_own_work(run: ProgramRun) -> None:
         return
     for path in work.glob(f"*-{run.starter}"):
         remove_path(path)
-    with contextlib.suppress(OSError):  # it is not empty, or was removed already
+    with contextlib.suppress(OSError):  # it is not empty, or was already removed
         work.rmdir()

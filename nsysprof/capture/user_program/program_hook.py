@@ -1,4 +1,4 @@
-"""Have a captured Python program record its memory, stacks and attention, and collect what its processes leave."""
+"""Make a captured Python program record its memory, stacks and attention, and collect the files of its processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from msgspec import DecodeError, json
 from nsysprof.capture.user_program.attention_record import attention_notes
 from nsysprof.notes import Note, make_note
 
-# As in nsysprof.workload.program_start.sitecustomize, which is not imported: it acts when it is.
+# The same names as in nsysprof.workload.program_start.sitecustomize, which is not imported because importing it
+# activates it.
 _VARIABLES = {
     "memory": "NSYSPROF_MEMORY_FOLDER",
     "stacks": "NSYSPROF_STACKS_FOLDER",
@@ -26,9 +27,9 @@ HOOK_FOLDER = Path(__file__).parents[2] / "workload" / "program_start"
 
 
 def hook_environment(report: Path, environment: Mapping[str, str], kinds: tuple[str, ...]) -> dict[str, str]:
-    """Return the variables with which Python programs record, and make the folders for it.
+    """Return the environment variables that make Python programs record, and create the folders for it.
 
-    report: where nsys writes its report; what is recorded will lie beside it.
+    report: where nsys writes its report; the recorded files will be beside it.
     kinds: any of "memory", "stacks" and "attention".
     """
     if not kinds:
@@ -43,7 +44,7 @@ def hook_environment(report: Path, environment: Mapping[str, str], kinds: tuple[
 
 
 def collect_recorded(report: Path, kinds: tuple[str, ...]) -> tuple[Note, ...]:
-    """Move what was recorded beside the report; return notes on what is missing, and on what sampling cost."""
+    """Move the recorded files beside the report; return notes on what is missing, and on what sampling cost."""
     notes = []
     for kind in kinds:
         work, suffix = _work(report, kind), _SUFFIXES[kind]
@@ -61,7 +62,7 @@ def collect_recorded(report: Path, kinds: tuple[str, ...]) -> tuple[Note, ...]:
 
 
 def find_recorded(folder: Path, kind: str) -> dict[int, Path]:
-    """Return what was recorded into a capture folder that holds one trace, by the id of its process."""
+    """Return the recorded files in a capture folder with one trace, by the id of the process."""
     name = re.compile(rf"nsys\.{kind}-(\d{{1,10}})\.{_SUFFIXES[kind]}")
     paths = sorted(folder.glob(f"nsys.{kind}-*.{_SUFFIXES[kind]}"))
     matches = ((path, name.fullmatch(path.name)) for path in paths if path.is_file())

@@ -1,4 +1,4 @@
-"""ProgramPlan: how a program of the user's is recorded, decided before it runs."""
+"""Define ProgramPlan: how a user's program is recorded, decided before it runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RESERVED = (
     "--output", "--force-overwrite", "--export", "--session-new", "--start-later", "--capture-range", "--nvtx-capture",
     "--capture-range-end", "--delay", "--duration", "--stats", "--trace",
 )  # fmt: skip
-# Launchers that can start this command once per rank. Of torch's launcher, nsysprof can reach the workers itself.
+# Launchers that can start this command once per rank. With torch's launcher, nsysprof can reach the workers itself.
 _RANK_STARTERS = ("srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "jsrun", "aprun", "flux")
 _TORCH_LAUNCHERS = ("torchrun", "accelerate", "torchx")
 _TORCH_MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
@@ -27,15 +27,15 @@ _TORCH_MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelera
 # With --stacks, calls of CUDA that take longer than this (ns) have the stack of native functions that led to them. nsys
 # takes none while it samples no processor.
 NATIVE_STACKS_NS = 80_000
-# In a list of kinds of calls, nsys (2024.2 and 2025.3) heeds the last one alone, so all kinds are asked for.
+# In a list of kinds of calls, nsys (2024.2 and 2025.3) applies only the last one, so all kinds are requested.
 NATIVE_STACKS = ("--sample=process-tree", f"--cudabacktrace=all:{NATIVE_STACKS_NS}")
 
-# What a probe records where CUDA is traced in software alone.
+# The kind of trace that a probe uses where CUDA is traced only in software.
 SOFTWARE_TRACE = "cuda-sw,nvtx"
 
 
 def software_trace(apis: str) -> str:
-    """Return the APIs with CUDA traced in software alone."""
+    """Return the APIs with CUDA traced only in software."""
     return ",".join("cuda-sw" if api == "cuda" else api for api in apis.split(","))
 
 
@@ -44,47 +44,47 @@ class ProgramPlan:
     """How a program is recorded."""
 
     argv: tuple[str, ...]
-    # Whether each worker of torch's launcher gets its own trace. Otherwise everything that runs here shares one.
+    # Whether each worker of torch's launcher gets its own trace. Otherwise all processes here share one.
     per_rank: bool = False
     # The APIs that nsys records.
     trace: str = "cuda,nvtx"
-    # "none", "cudaProfilerApi" or "nvtx:NAME[@DOMAIN]".
+    # The capture range: "none", "cudaProfilerApi" or "nvtx:NAME[@DOMAIN]".
     capture_range: str = NO_RANGE
-    # The recording begins after delay_s and lasts duration_s; 0 means to the end.
+    # The recording begins after delay_s and lasts duration_s (s); 0 means until the end.
     delay_s: int = 0
     duration_s: int = 0
     # Whether the program is ended together with the recording.
     end_program: bool = False
-    # How often counters are sampled (Hz); 0: never.
+    # The rate at which counters are sampled (Hz); 0: never.
     gpu_metrics_hz: int = 0
     # Whether torch's CUDA allocator records who allocates.
     memory: bool = False
-    # Whether the stacks of Python are sampled, and native ones taken in slow calls.
+    # Whether Python's stacks are sampled, and native stacks are recorded in slow calls.
     stacks: bool = False
     # Whether each call of attention becomes a range.
     attention: bool = False
     # The ranks to record; empty: all.
     ranks: tuple[int, ...] = ()
-    # With torch's own profiler: the steps of the optimizer to leave out, and how many to record (0: no limit).
+    # With torch's own profiler: how many optimizer steps to skip, and how many to record (0: no limit).
     skip_steps: int = 0
     steps: int = 0
     # Further options for nsys. An option of the same name replaces ours.
     nsys_options: tuple[str, ...] = ()
     # Options that a probe of this machine chose, because the usual ones lose data.
     settled: tuple[str, ...] = ()
-    # Options that replace all others, because those lost data here.
+    # Options that replace all others, because the others lost data here.
     less: tuple[str, ...] = ()
-    # Whether the options of nsys are tried first where nothing is known of this machine.
+    # Whether the options of nsys are tried out first where nothing is known about this machine.
     probe: bool = True
     # How much nsys may write while it records (bytes); 0: as much as fits on the disk.
     max_bytes: int = 0
     # Whether nsys' own reports stay beside the traces.
     keep_report: bool = True
-    # Whether to run the program once more with its ranges recorded alone, to measure what recording costs.
+    # Whether to run the program once more with only its ranges recorded, to measure what recording costs.
     measure_cost: bool = False
     # Whether the energy that the GPUs use is sampled.
     power: bool = False
-    # Whether to record again with less where data was lost; None: where the program ends by itself and soon.
+    # Whether to record again with fewer options where data was lost; None: only if the program ends by itself and soon.
     retry: bool | None = None
 
     @property
@@ -95,7 +95,7 @@ class ProgramPlan:
 
     @property
     def session_options(self) -> tuple[str, ...]:
-        """Return the options for a session of nsys that records when it is told to."""
+        """Return the options for a session of nsys that records on request."""
         return (*self.settled, self._trace_option, *self.nsys_options)
 
     @property
@@ -125,7 +125,7 @@ class ProgramPlan:
 
     @property
     def recorded_kinds(self) -> tuple[str, ...]:
-        """Return what a Python program records of itself."""
+        """Return what a Python program records about itself."""
         kinds = {"memory": self.memory, "stacks": self.stacks, "attention": self.attention}
         return tuple(kind for kind, wanted in kinds.items() if wanted)
 
@@ -141,10 +141,10 @@ def plan_program(argv: Sequence[str], *, per_rank: bool, **numbers: Any) -> Prog
         if value < 0:
             raise UsageError(f"--{name} {value} is not a valid time.", "Give whole seconds above zero.")
     if plan.max_bytes < 0:
-        raise UsageError("--max-recording is below zero.", "Give million bytes, or 0 for no limit.")
+        raise UsageError("--max-recording must not be negative.", "Give a number of megabytes, or 0 for no limit.")
     if plan.end_program and not plan.duration_s and plan.capture_range == NO_RANGE:
         raise UsageError(
-            "--end-program ends the program with the recording, which never ends.",
+            "--end-program ends the program when the recording ends, but this recording has no end.",
             "Give --duration or --capture-range.",
         )
     if plan.gpu_metrics_hz and not METRICS_HZ[0] <= plan.gpu_metrics_hz <= METRICS_HZ[1]:
@@ -163,7 +163,7 @@ def plan_program(argv: Sequence[str], *, per_rank: bool, **numbers: Any) -> Prog
             )
         if name in _RESERVED:
             raise UsageError(
-                f"--nsys-option {option!r}: nsysprof sets {name} itself.", "Use nsysprof's own option for it."
+                f"--nsys-option {option!r}: nsysprof sets {name} itself.", "Use nsysprof's own option for this."
             )
     if per_rank:
         _check_launcher(list(argv))
@@ -171,7 +171,7 @@ def plan_program(argv: Sequence[str], *, per_rank: bool, **numbers: Any) -> Prog
 
 
 def is_torch_launcher(argv: Sequence[str]) -> bool:
-    """Return whether the command starts workers through torch's launcher, as far as can be seen from it."""
+    """Return whether the command starts workers through torch's launcher, as far as the command shows."""
     names = [Path(word).name for word in argv]
     return names[0] in _TORCH_LAUNCHERS or any(
         word == "-m" and after in _TORCH_MODULES for word, after in itertools.pairwise(argv)
@@ -188,15 +188,16 @@ def _check_range(capture_range: str) -> None:
 
 
 def _check_launcher(argv: list[str]) -> None:
-    """Raise UsageError when the launcher's workers could not be reached, before hours are spent on the run."""
+    """Raise UsageError, before the program runs, when the launcher's workers could not be reached."""
     name = Path(argv[0]).name
     instead = "Start nsysprof once per rank: {} nsysprof capture --out FOLDER -- PROGRAM."
     if name in _RANK_STARTERS:
         raise UsageError(f"{name} starts ranks that nsysprof cannot reach from outside.", instead.format(f"{name} ..."))
     if name == "deepspeed":
-        raise UsageError("deepspeed starts its ranks by itself.", instead.format("deepspeed --no_python ..."))
+        raise UsageError("deepspeed starts its own ranks.", instead.format("deepspeed --no_python ..."))
     if is_torch_launcher(argv) and {"--no-python", "--no_python", "--run-path", "--run_path"} & set(argv):
         raise UsageError(
-            "--per-rank reaches torchrun's workers through the Python that it starts, and here it starts none.",
+            "--per-rank reaches torchrun's workers through the Python that torchrun starts, but this command starts no "
+            "Python.",
             instead.format("torchrun --no-python ..."),
         )

@@ -1,4 +1,4 @@
-"""Define a capture of a program: while it runs, and when it is finished."""
+"""Define the state of a program's capture: while it runs (ProgramRun), and when it is finished (CapturedProgram)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CapturedProgram:
     failure: NsysprofError | None
     # What the traces lack.
     losses: tuple[Loss, ...] = ()
-    # The trace compared with what the program did; None where there is no trace, or one for each rank.
+    # The comparison of the trace with what the program did; None where there is no trace, or one for each rank.
     check: RecordingCheck | None = None
 
 
@@ -46,11 +46,11 @@ class ProgramRun:
     plan: ProgramPlan
     folder: Path
     nsys: Path
-    # The rank of this process, where the job starts nsysprof once per rank or node; None where it runs alone.
+    # The rank of this process, where the job starts nsysprof once per rank or node; None for a program alone.
     identity: RankIdentity | None
     watchers: Watchers
     say: Say
-    # Compares a finished trace with what was seen of the program.
+    # Compares a finished trace with what was observed of the program.
     inspect: Inspect
     manifest: Manifest
     metrics: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ class ProgramRun:
         return [record for record in read_records(self.folder) if record.job == self.job]
 
     def save(self) -> Manifest:
-        """Write the manifest, with what the other ranks have left in the folder by now, and return it."""
+        """Write the manifest, with what the other ranks have written into the folder by now, and return it."""
         records = self.records
         manifest = merge_manifest(self.manifest, records, self.plan.ranks) if records else self.manifest
         # Written in a folder of its own first, because other ranks may be writing theirs.

@@ -1,6 +1,6 @@
-"""Run a worker under nsys, into files named after its rank. Torch's launcher starts this in place of Python.
+"""Run a worker under nsys, into files named after its rank. Torch's launcher starts this instead of Python.
 
-Run as `python -P -m nsysprof.capture.user_program.rank_launch JOB.json ARGUMENTS...`. The worker is Python with the
+Run as `python -P -m nsysprof.capture.user_program.rank_launch JOB.json ARGUMENTS...`. The worker is Python with these
 arguments: torch's launchers start the program in PYTHON_EXEC with the arguments that they would give to Python.
 """
 
@@ -36,7 +36,7 @@ class RankJob:
     plan: ProgramPlan
     # Options for nsys to sample counters.
     metrics: tuple[str, ...]
-    # The user's value of PYTHON_EXEC.
+    # The user's own value of PYTHON_EXEC.
     python: str | None
 
     def write(self, path: Path) -> None:
@@ -107,7 +107,7 @@ def complain(error: NsysprofError) -> None:
 
 
 def _python_of_parent() -> str:
-    """Return the launcher's own Python by the name it was started with, which tells its virtual environment."""
+    """Return the launcher's own Python by the name it was started with, which identifies its virtual environment."""
     parent = Path(f"/proc/{os.getppid()}")
     try:
         named = (parent / "cmdline").read_bytes().split(b"\0")[0].decode()

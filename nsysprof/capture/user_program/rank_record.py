@@ -1,9 +1,9 @@
-"""Keep what each rank leaves in the folder for the others: ranks/rank00003.json beside its trace.
+"""Store what each rank reports to the others in the capture folder: ranks/rank00003.json beside its trace.
 
 The ranks of one job start and end at any time, on several hosts, and write into one folder. So each rank writes only
-files of its own: rank00003.claim while it runs, which keeps other processes from being rank 3, and rank00003.json at
-    its end. The first and the last rank make the manifest from them, so that ten thousand ranks do not each read all
-    others.
+its own files: rank00003.claim while it runs, which prevents other processes from being rank 3, and rank00003.json at
+its end. Only the first and the last rank make the manifest from these, so that ten thousand ranks do not each read all
+others.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class RankRecord:
     """The record of one rank of the job `job`."""
 
     job: str
-    # The `nsysprof capture` that began the rank, which is also the one to finish it.
+    # The `nsysprof capture` that started the rank, and must also finish it.
     starter: int
     trace: RankTrace
     # Whether its program and nsys have ended.
     recorded: bool = False
     # Whether its trace has been exported too.
     ended: bool = False
-    # Whether it was ended from outside.
+    # Whether something outside ended it.
     interrupted: bool = False
     steps: tuple[Step, ...] = ()
     notes: tuple[Note, ...] = ()
@@ -65,12 +65,12 @@ def logs_of(folder: Path, rank: int) -> tuple[Path, Path, Path]:
 
 
 def has_rank(folder: Path, rank: int) -> bool:
-    """Return whether a folder has a record of a rank, of whatever run."""
+    """Return whether a folder has a record of a rank from any run."""
     return any(_path(folder, rank, kind).exists() for kind in (_CLAIM, _RECORD))
 
 
 def has_all_ranks(folder: Path, identity: RankIdentity, plan: ProgramPlan) -> bool:
-    """Return whether all ranks that are to be recorded have ended, as the process `identity` knows them.
+    """Return whether all ranks that should be recorded have ended, as seen by the process `identity`.
 
     A process that starts a launcher is one of `world_size`, each with as many workers as this one.
     """
@@ -81,9 +81,9 @@ def has_all_ranks(folder: Path, identity: RankIdentity, plan: ProgramPlan) -> bo
 
 
 def prepare_rank(folder: Path, rank: int, *, again: bool) -> None:
-    """Make what a rank needs in the folder of its job. Raises OutputError where it cannot be written.
+    """Create the folders that a rank needs in its job's folder. Raises OutputError where they cannot be written.
 
-    again: whether to remove what an earlier attempt of the rank has left.
+    again: whether to remove the files of an earlier attempt of the rank.
     """
     try:
         if again:
@@ -100,7 +100,7 @@ def prepare_rank(folder: Path, rank: int, *, again: bool) -> None:
 def claim_rank(folder: Path, identity: RankIdentity, job: str, starter: int, attempt: int = 0) -> RankRecord:
     """Claim the rank's place in the folder, and return its record. Raises OutputError when the place is taken.
 
-    Files of an earlier attempt of torchrun's are moved to ranks/attempt0 and so on.
+    Files of an earlier attempt of torchrun are moved to ranks/attempt0 and so on.
     """
     rank = identity.rank
     trace = RankTrace(
@@ -116,7 +116,8 @@ def claim_rank(folder: Path, identity: RankIdentity, job: str, starter: int, att
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     except FileExistsError:
         raise OutputError(
-            f"{folder} has a rank {rank} already: from an older capture, or two processes call themselves rank {rank}.",
+            f"{folder} already has a rank {rank}: either from an older capture, or because two processes claim to be "
+            f"rank {rank}.",
             "Give --force to replace an older capture, or another --out. Check the launcher's rank variables.",
         ) from None
     except OSError as error:
@@ -135,14 +136,14 @@ def write_record(folder: Path, record: RankRecord) -> None:
 
 
 def read_records(folder: Path) -> list[RankRecord]:
-    """Return the records of every job, by rank. A claim that is just being written is left out."""
+    """Return the records of every job, by rank. A claim that is still being written is left out."""
     names = {path.stem for kind in (_RECORD, _CLAIM) for path in (folder / RANKS).glob(f"rank*{kind}")}
     ranks = sorted(int(name[4:]) for name in names if name[4:].isdigit())
     return [record for rank in ranks if (record := _read_rank(folder, rank)) is not None]
 
 
 def count_ended(folder: Path) -> int:
-    """Return how many ranks have ended, according to the names of their files."""
+    """Return how many ranks have ended, judged by the names of their files."""
     return sum(1 for _ in (folder / RANKS).glob(f"rank*{_RECORD}"))
 
 
@@ -167,7 +168,7 @@ def merge_manifest(own: Manifest, records: list[RankRecord], asked: tuple[int, .
 
     The manifest is complete once every rank has ended without being killed and has its trace.
 
-    asked: the ranks that were to be recorded; empty for all.
+    asked: the ranks that should be recorded; empty for all.
     """
     ranks = tuple(record.trace for record in records)
     codes = [rank.exit_code for rank in ranks]

@@ -1,4 +1,4 @@
-"""Record one program with nsys: start it, and report how it and its recording ended."""
+"""Record one program with nsys: start it, and report how the program and its recording ended."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Recorded:
     failure: ToolFailedError | None
     steps: tuple[Step, ...]
     notes: tuple[Note, ...] = ()
-    # What was asked for and could not be had; `notes` says why.
+    # What was requested but could not be recorded; `notes` says why.
     missing: tuple[MissingSource, ...] = ()
-    # Why the recording ended before the program; None where it did not, or the user had asked for a part.
+    # Why the recording ended before the program; None where it did not, or where the user asked for a part.
     stopped: StopReason | None = None
 
 
@@ -54,7 +54,10 @@ class Watchers:
 
 
 def own_watchers(*, quiet_stdout: bool = False) -> Watchers:
-    """Return this process's stdout and stderr. quiet_stdout: return stderr for both, to keep our own stdout clean."""
+    """Return this process's stdout and stderr.
+
+    quiet_stdout: whether to return stderr for both, to keep our own stdout clean.
+    """
     return Watchers(sys.stderr.buffer if quiet_stdout else sys.stdout.buffer, sys.stderr.buffer)
 
 
@@ -117,13 +120,13 @@ def record_program(
 
 
 def _say_and_stop(stop: Callable[[], None], say: Say) -> None:
-    say("the recording is stopped now; the program goes on")
+    say("the recording is stopped now; the program continues")
     stop()
 
 
 def _stop_early(nsys: Path, session: str, environment: dict[str, str]) -> None:
-    """Let nsys write what it has, while the program goes on."""
-    with contextlib.suppress(ToolFailedError):  # the program has ended meanwhile, and the recording with it
+    """Make nsys write what it has, while the program continues."""
+    with contextlib.suppress(ToolFailedError):  # the program has ended meanwhile, and so has the recording
         stop_recording(nsys, session, environment)
 
 
@@ -135,7 +138,7 @@ def _stopped_note(size: SizeWatch, plan: ProgramPlan) -> Note:
 
 
 def program_environment() -> dict[str, str]:
-    """Return this process's environment, with Python set to print at once although its output goes into a file."""
+    """Return this process's environment, with Python set to print at once although its output goes to a file."""
     return {"PYTHONUNBUFFERED": "1", **os.environ}
 
 
@@ -159,13 +162,13 @@ def _why_no_report(plan: ProgramPlan, ended: Ended, log: str) -> ToolFailedError
 
 
 def disk_full_error() -> OutputError:
-    """Return the error that a recording was stopped because the disk was nearly full."""
+    """Return the error for a recording that was stopped because the disk was nearly full."""
     return OutputError(
-        "The disk was nearly full, so the recording was stopped before the program ended. What it has is kept.",
+        "The disk was nearly full, so the recording was stopped before the program ended. What was recorded is kept.",
         "Free some space, choose another disk with --out and TMPDIR, or record less (--max-recording, --duration).",
     )
 
 
 def unsampled(why: str) -> Note:
-    """Return the note that --gpu-metrics could not be done."""
+    """Return the note that --gpu-metrics was not possible."""
     return make_note("gpu-metrics-failed", "program", problem=why)

@@ -1,8 +1,8 @@
-"""Run a program with its output going into files, and write down how it ended where nsys does not say it.
+"""Run a program with its output in files, and write down how it ended, which nsys does not always report.
 
 Run under nsys as `python -P -m nsysprof.capture.user_program.run_program STARTER STATUS STDOUT STDERR PROGRAM...`. When
-its duration is over, nsys ends before the program does, so the exit status is written here. Output goes straight to
-files: it does not mix with the output of nsys, does not stop when nsys ends, and is not part of the report. When the
+its duration is over, nsys ends before the program does, so the exit status is written here. Output goes directly to
+files: it is not mixed with the output of nsys, does not stop when nsys ends, and is not part of the report. When the
 process STARTER is killed, the program is asked to end, so that it does not stay on a GPU and nsys writes its report.
 """
 
@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
     facts: dict[str, Any] = {"wrapper_pid": os.getpid(), "started_ns": time.time_ns()}
     with Path(stdout).open("ab") as out, Path(stderr).open("ab") as err:
         try:
-            # A process group of its own, so that Ctrl-C can be passed on to all of it, as a terminal does.
+            # It gets its own process group, so that Ctrl-C can be passed on to all of it, as a terminal does.
             process = subprocess.Popen(program, stdout=out, stderr=err, process_group=0)
         except OSError as error:
             _write(status, facts | {"exit_code": 127 if isinstance(error, FileNotFoundError) else 126,

@@ -1,4 +1,4 @@
-"""Run one program to its end, under nsys or not: stream its output, pass on signals, keep its exit status."""
+"""Run one program until it ends, with or without nsys: show its output, pass on signals, keep its exit status."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from typing import IO, Any
 from nsysprof.capture.user_program.left_running import LeftRunning
 
 _POLL_S = 0.1
-_GRACE_S = 10.0  # the time from a signal to the next, stronger one
-FINISH_S = 600.0  # how long nsys may write a large report after the program's end
+_GRACE_S = 10.0  # the time between a signal and the next, stronger one (s)
+FINISH_S = 600.0  # how long nsys may take to write a large report after the program's end (s)
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PASSED_ON = (*_INTERRUPTS, signal.SIGUSR1, signal.SIGUSR2)
 _CHUNK = 1 << 16
 
 Wrap = Callable[[list[str]], list[str]]
 Say = Callable[[str], None]
-# Called once with the id of the program's process.
+# A function that is called once with the id of the program's process.
 OnStart = Callable[[int], None]
 
 
@@ -45,13 +45,13 @@ class Ended:
     refused: str = ""
     # The signal that we received and passed on.
     interrupted: int | None = None
-    # Whether we ended the program because the recording was over and the user had asked for it.
+    # Whether we ended the program because the recording was over and the user wanted that.
     ended_by_us: bool = False
 
 
 @dataclass(frozen=True)
 class Streams:
-    """Where output goes: files in the capture folder, and streams that show it at once (None: nobody watches)."""
+    """Where output goes: files in the capture folder, and streams that show it at once (None: not shown)."""
 
     stdout_log: Path
     stderr_log: Path
@@ -73,12 +73,12 @@ def run_streamed(
     finish_s: float = FINISH_S,
     left: LeftRunning | None = None,
 ) -> Ended:
-    """Run `program`, and return how it ended once `wrap`'s tool has finished too.
+    """Run `program`, and return how it ended once the tool of `wrap` has finished too.
 
     end_with_tool: whether to end the program when the tool ends, that is, when its recording is over.
-    on_signal: what to do on a signal in place of passing it on to the program.
-    finish_s: how long the tool may go on after the program's end (s).
-    left: waits for what the program leaves behind; None where the tool does not.
+    on_signal: what to do on a signal instead of passing it on to the program.
+    finish_s: how long the tool may continue after the program's end (s).
+    left: waits for what the program leaves behind; None where the tool does not wait for that.
     """
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as work, _Signals() as signals:
         status = Path(work) / "status.json"
@@ -88,8 +88,8 @@ def run_streamed(
         for log in (streams.stdout_log, streams.stderr_log):
             log.touch()
         with streams.tool_log.open("ab") as tool_log, _tails(streams) as forward:
-            # A session of its own: Ctrl-C reaches only us and is passed on to the program alone, so that nsys still
-            # writes its report. The program cannot read from a terminal there, but it can from a pipe.
+            # It gets its own session: Ctrl-C reaches only us and is passed on only to the program, so that nsys still
+            # writes its report. The program cannot read from a terminal there, but it can read from a pipe.
             tool = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL if sys.stdin is None or sys.stdin.isatty() else None,
@@ -120,7 +120,7 @@ def run_streamed(
 
 
 class _Running:
-    """The tool and the program in it, and the steps that end them."""
+    """The tool and the program inside it, and the steps that end them."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class _Running:
         self.ended_by_us = False
 
     def facts(self) -> dict[str, Any]:
-        """Return what run_program has reported so far; the last report is kept when its folder is gone."""
+        """Return the latest report of run_program. It is kept when its folder is gone."""
         if "exit_code" not in self._facts:
             with contextlib.suppress(OSError, ValueError):
                 self._facts = json.loads(self._status.read_text(encoding="utf-8"))
@@ -186,7 +186,7 @@ class _Running:
             self._stop_tool(signal.SIGTERM)  # nothing has been recorded yet
 
     def _end_soon(self, number: int) -> None:
-        """Ask the program to end. After a while, let nsys write what it has, and then kill the program."""
+        """Ask the program to end. After a while, make nsys write what it has, and then kill the program."""
         self._send(number)
         now = time.monotonic()
         self._measures = [
@@ -214,7 +214,7 @@ class _Running:
 
 
 class _Signals:
-    """Collects the signals that we receive while the program runs, instead of ending by them."""
+    """Collects the signals that we receive while the program runs, so that they do not end us."""
 
     def __init__(self) -> None:
         self._pending: list[int] = []
@@ -260,7 +260,7 @@ def _tails(streams: Streams) -> Iterator[Callable[[], None]]:
                     while chunk := pair[0].read(_CHUNK):
                         pair[1].write(chunk)
                         pair[1].flush()
-                except (BrokenPipeError, ValueError):  # nobody watches any more, but the program goes on
+                except (BrokenPipeError, ValueError):  # the output is no longer shown, but the program continues
                     pairs.remove(pair)
 
         yield forward

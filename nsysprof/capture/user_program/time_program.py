@@ -1,4 +1,4 @@
-"""Run a program once and time its steps, untraced: by the lines that it prints, by its optimizer, or as a whole."""
+"""Run a program once and time its steps, untraced: by lines that it prints, by its optimizer, or as a whole."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from nsysprof.capture.user_program.program_hook import HOOK_FOLDER
 from nsysprof.results.programs.policy_use import add_uses
 from nsysprof.results.programs.program_runs import FAILED, OK, TIMED_OUT, StepSource, TimedRun
 
-# As in nsysprof.workload.program_start.step_watch, which works inside the program.
+# The same names as in nsysprof.workload.program_start.step_watch, which works inside the program.
 STEPS, RANGE = "NSYSPROF_STEPS_FOLDER", "NSYSPROF_STEP_RANGE"
-# As in nsysprof.workload.program_start.transformers_attention.
+# The same name as in nsysprof.workload.program_start.transformers_attention.
 ATTN_IMPLEMENTATION = "NSYSPROF_ATTN_IMPLEMENTATION"
 UNITS_NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 _LONGEST_LINE = 1 << 16
@@ -36,14 +36,14 @@ _GRACE_S = 5.0
 
 @dataclass(frozen=True)
 class TimedProgram:
-    """A program and how its steps are told.
+    """A program, and how its steps are found.
 
     step_pattern: a line that matches ends a step; a group named s, ms, us or ns is the time itself. None: the steps of
         the optimizer, or the whole run where there are none.
-    step_range: the begin of an NVTX range of torch whose whole name matches it ends a step; empty for none.
+    step_range: the begin of an NVTX range of torch whose whole name matches ends a step; empty for none.
     value_pattern: its first group is a value to compare, such as a loss.
     warmup_steps: how many steps at the beginning do not count.
-    is_watched: whether the program's Python is told to watch its optimizer and memory.
+    is_watched: whether the program's Python watches its optimizer and memory.
     """
 
     argv: tuple[str, ...]
@@ -83,9 +83,10 @@ class _Printed:
 def run_timed(
     program: TimedProgram, side: str, turn: int, environment: Mapping[str, str], logs: Path, stop: Callable[[], bool]
 ) -> TimedRun:
-    """Run the program to its end and return what was measured. Raise OSError where it cannot be started.
+    """Run the program until it ends, and return what was measured. Raises OSError where it cannot be started.
 
-    environment: every variable of the process. stop: asked often; True ends the program early.
+    environment: every variable of the process.
+    stop: called often; True ends the program early.
     """
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as work:
         printed = _Printed(program)
@@ -134,7 +135,7 @@ def _watching(program: TimedProgram, environment: Mapping[str, str], work: Path)
 def _run(
     program: TimedProgram, environment: dict[str, str], printed: _Printed, logs: Path, stop: Callable[[], bool]
 ) -> tuple[int | None, str]:
-    """Run the program; return its exit code, and "timeout" where it was ended."""
+    """Run the program and return its exit code, or "timeout" where it was ended."""
     process = subprocess.Popen(
         list(program.argv),
         stdin=subprocess.DEVNULL,
@@ -158,7 +159,7 @@ def _run(
                 ended = TIMED_OUT
                 break
             time.sleep(_POLL_S)
-    finally:  # also at Ctrl-C: nothing of the program is left running
+    finally:  # this also happens at Ctrl-C: no process of the program is left running
         _end_group(process)
         for reader in readers:
             reader.join(_GRACE_S)
@@ -222,7 +223,7 @@ def _value(text: str) -> float | None:
 
 
 def _read_steps(folder: Path) -> dict[str, Any]:
-    """Return what the first rank wrote of its steps; of several processes of it, the one with the most steps."""
+    """Return what the first rank wrote about its steps; of several processes of it, the one with the most steps."""
     found: list[dict[str, Any]] = []
     for path in sorted(folder.glob("steps-*.json")):
         with contextlib.suppress(OSError, DecodeError, TypeError):

@@ -1,4 +1,4 @@
-"""Record a Python program with torch's own profiler, from outside, where nsys is not wanted or cannot run."""
+"""Record a Python program from outside with torch's own profiler or CUPTI, where nsys is not wanted or cannot run."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from nsysprof.nsight.run_tool import Step
 from nsysprof.results.checks.recording_check import NOT_WATCHED
 from nsysprof.results.missing_source import MissingSource
 
-# As in nsysprof.workload.program_start.torch_recorder, which is not imported: it imports torch.
+# The same names as in nsysprof.workload.program_start.torch_recorder, which is not imported because it imports torch.
 _FOLDER, _SCHEDULE = "NSYSPROF_TORCH_FOLDER", "NSYSPROF_TORCH_SCHEDULE"
 _CUPTI_FOLDER = "NSYSPROF_CUPTI_FOLDER"
 _RECORDED = "torch"
-# What the hooks leave is named after a report of nsys, also where there is none.
+# The files of the hooks are named after a report of nsys, even where there is none.
 _REPORT = "nsys.nsys-rep"
 TORCH, CUPTI = "torch", "cupti"
 PROCESSES = "processes"
 
-# Makes one trace of what several processes recorded.
+# A function that makes one trace from what several processes recorded.
 Merge = Callable[[Sequence[Path], Path], Mapping[Path, int]]
 
 
@@ -50,9 +50,9 @@ def run_torch_capture(
     instead_of_nsys: str,
     recorder: str = TORCH,
 ) -> CapturedProgram:
-    """Run the plan's program into the prepared `folder`, and make a trace of what its processes recorded.
+    """Run the plan's program into the prepared `folder`, and make a trace from what its processes recorded.
 
-    Each process that recorded has a trace of its own where there are several.
+    If several processes recorded, each also has its own trace.
 
     instead_of_nsys: why nsys does not record; empty where the user asked for another profiler.
     recorder: TORCH or CUPTI.
@@ -92,7 +92,7 @@ def run_torch_capture(
 
 
 def _hook(plan: ProgramPlan, work: Path, folder: Path, recorder: str) -> dict[str, str]:
-    """Return the variables with which the program's Python records."""
+    """Return the environment variables that make the program's Python record."""
     attention = hook_environment(folder / _REPORT, os.environ, _kinds(plan))
     path = [str(HOOK_FOLDER), *filter(None, [os.environ.get("PYTHONPATH", "")])]
     schedule = {
@@ -108,7 +108,7 @@ def _hook(plan: ProgramPlan, work: Path, folder: Path, recorder: str) -> dict[st
 
 
 def complete_lines(path: Path, environment: Mapping[str, Any]) -> Path:
-    """Make a file of Kineto's form from the lines of a process, and return it. A last line that was cut is left out.
+    """Make a file in Kineto's format from the lines of a process, and return it. An incomplete last line is left out.
 
     environment: the manifest's, with the GPUs.
     """
@@ -129,7 +129,7 @@ def complete_lines(path: Path, environment: Mapping[str, Any]) -> Path:
 
 
 def _kinds(plan: ProgramPlan) -> tuple[str, ...]:
-    """Return what the program's Python records beside torch's profiler."""
+    """Return what the program's Python records in addition to torch's profiler."""
     return ("attention",) if plan.attention else ()
 
 
@@ -164,7 +164,7 @@ def _collect(
 
 
 def _keep(files: Sequence[Path], folder: Path) -> None:
-    """Keep what the profiler wrote when no trace could be made of it: analyze reads such a file too."""
+    """Keep the profiler's files when no trace could be made from them: analyze reads such a file too."""
     for path in files:
         shutil.move(path, folder / LOGS / f"torch-{path.name}")
 

@@ -40,7 +40,7 @@ _UNSAFE = "nsysprof bundle does not write such archives: do not unpack it by oth
 
 
 def is_bundle(path: Path) -> bool:
-    """Return whether the name is that of a bundle's archive. Its content is not checked."""
+    """Return whether the name is the name of a bundle's archive. Its content is not checked."""
     return path.suffix.lower() == SUFFIX and path.is_file()
 
 

@@ -29,7 +29,7 @@ def test_by_folder_and_alone(held, tmp_path):
     publish(one)
     assert find_held(tmp_path / "one") == one == find_held(None)
     retract(one)
-    with pytest.raises(UsageError, match="No program is held"):
+    with pytest.raises(UsageError, match="No held program was found"):
         find_held(None)
     with pytest.raises(UsageError, match="is not the folder of a held program"):
         find_held(tmp_path / "one")
@@ -40,7 +40,7 @@ def test_several_must_be_named(held, tmp_path):
     publish(one)
     two = replace(held("two"), holder_pid=os.getppid(), holder_started=started_ticks(os.getppid()))
     publish(two)
-    with pytest.raises(UsageError, match="2 programs are held"):
+    with pytest.raises(UsageError, match="2 held programs were found"):
         find_held(None)
     assert find_held(tmp_path / "two") == two
 
@@ -50,7 +50,7 @@ def test_a_killed_holder_and_a_number_that_was_given_again(held, tmp_path):
     publish(gone)
     with pytest.raises(UsageError, match="has ended"):
         find_held(tmp_path / "gone")
-    with pytest.raises(UsageError, match="No program is held"):
+    with pytest.raises(UsageError, match="No held program was found"):
         find_held(None)
     assert not list((tmp_path / "register").iterdir())
 
@@ -66,5 +66,5 @@ def test_damaged_files(held, tmp_path, text):
 def test_a_register_that_others_can_write_is_not_believed(held, tmp_path):
     publish(held("one"))
     (tmp_path / "register").chmod(0o777)
-    with pytest.raises(UsageError, match="No program is held"):
+    with pytest.raises(UsageError, match="No held program was found"):
         find_held(None)

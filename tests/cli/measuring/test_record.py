@@ -256,7 +256,7 @@ def test_options_that_make_no_sense(nsys, tmp_path):
     fails(run("capture", "--hold", "--stacks", "--", "true", cwd=tmp_path, env=env), 2, "--stacks does not work with")
     fails(run("capture", "--keep", "3", "--", "true", cwd=tmp_path, env=env), 2, "how long a part is")
     fails(run("record", cwd=tmp_path, env=env), 2, "How long")
-    fails(run("record", "--seconds", "1", cwd=tmp_path, env=env), 2, "No program is held")
+    fails(run("record", "--seconds", "1", cwd=tmp_path, env=env), 2, "No held program was found")
     fails(run("record", "--seconds", "0", cwd=tmp_path, env=env), 2, "'--seconds'")
     fails(run("record", "--seconds", "1", "--keep", "0", cwd=tmp_path, env=env), 2, "'--keep'")
     done = run("capture", "--hold", "--dry-run", "--out", tmp_path / "x", "--", "true", cwd=tmp_path, env=env)
