@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from nsysprof.capture.live.held_program import HeldProgram
     from nsysprof.capture.live.process_tree import SeenProcess
     from nsysprof.capture.live.record_part import RecordedPart
-    from nsysprof.capture.live.step_sources import StepSource
+    from nsysprof.capture.live.step_sources import StepCounter
     from nsysprof.trace.processes import ProcessEvents
 
 __all__ = ["RecordRequest", "RecordResult", "record", "record_held"]
@@ -132,7 +132,7 @@ def _check(request: RecordRequest) -> None:
         raise UsageError(f"--watch {request.watch_s:g} is out of range.", "Give 0 to 3600 seconds.")
 
 
-def _source(held: HeldProgram, request: RecordRequest) -> StepSource | None:
+def _source(held: HeldProgram, request: RecordRequest) -> StepCounter | None:
     from nsysprof.capture.live.step_sources import OutputSteps
     from nsysprof.capture.measured_process import LOGS
 
@@ -272,7 +272,7 @@ def _file_name(process: SeenProcess | None) -> str:
 def _result(
     part: RecordedPart,
     folder: Path,
-    source: StepSource | None,
+    source: StepCounter | None,
     processes: list[ProcessPart],
     notes: list[Note],
     failure: NsysprofError | None,
@@ -311,7 +311,7 @@ def _result(
     )
 
 
-def _latency(part: RecordedPart, source: StepSource | None) -> LatencyWindows:
+def _latency(part: RecordedPart, source: StepCounter | None) -> LatencyWindows:
     from nsysprof.analysis.sampling.latency_windows import compare_windows, summarize_window
 
     if source is None:

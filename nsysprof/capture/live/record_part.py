@@ -15,7 +15,7 @@ from nsysprof.capture.folder import NSYS_REPORT, remove_work
 from nsysprof.capture.live.held_program import HOLD_PID, HeldProgram
 from nsysprof.capture.live.process_tree import SeenProcess, list_processes
 from nsysprof.capture.live.range_windows import Moments, RangeSwitch, RangeWindows
-from nsysprof.capture.live.step_sources import ProgramStep, StepSource
+from nsysprof.capture.live.step_sources import ProgramStep, StepCounter
 from nsysprof.capture.machine import collect_machine
 from nsysprof.capture.manifest import NSYS_TRACE, Manifest, program_manifest, write_manifest
 from nsysprof.capture.measured_process import LOGS
@@ -98,7 +98,7 @@ def record_part(
     folder: Path,
     until: Until,
     *,
-    source: StepSource | None,
+    source: StepCounter | None,
     watch_s: float,
     say: Say,
     inspect: Inspect,
@@ -204,7 +204,7 @@ def _watch(is_held: Callable[[], bool], source: StepsTold | None, seconds: float
     return time.monotonic_ns() - begun
 
 
-def _take(source: StepSource | None) -> list[ProgramStep]:
+def _take(source: StepCounter | None) -> list[ProgramStep]:
     return [] if source is None else list(source.poll())
 
 

@@ -28,7 +28,7 @@ class ProgramStep:
     duration_ns: int | None
 
 
-class StepSource(Protocol):
+class StepCounter(Protocol):
     """Tells which steps have ended since it was last asked."""
 
     @property
