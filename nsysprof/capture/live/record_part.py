@@ -133,7 +133,7 @@ def _record(
     held: HeldProgram,
     part: RecordedPart,
     until: Until,
-    source: StepsTold | None,
+    source: StepCounter | None,
     is_held: Callable[[], bool],
     say: Say,
 ) -> Moments:
@@ -172,7 +172,7 @@ def _record(
 def _await_end(
     is_held: Callable[[], bool],
     until: Until,
-    source: StepsTold | None,
+    source: StepCounter | None,
     steps: list[ProgramStep],
     size: SizeWatch | None = None,
 ) -> bool:
@@ -196,7 +196,7 @@ def _await_end(
         time.sleep(_POLL_S)
 
 
-def _watch(is_held: Callable[[], bool], source: StepsTold | None, seconds: float, steps: list[ProgramStep]) -> int:
+def _watch(is_held: Callable[[], bool], source: StepCounter | None, seconds: float, steps: list[ProgramStep]) -> int:
     """Collect the steps of some seconds; return how long that took (ns)."""
     begun = time.monotonic_ns()
     _take(source)
