@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nsysprof.report.figures.style.palette import INK, SOFT, new_figure, quieten
 from nsysprof.report.figures.style.scale import NS_PER_S, label_seconds
 from nsysprof.report.formats.escape import clean, escape_mathtext
-from nsysprof.results.latency_history import CaseHistory
+from nsysprof.results.latency_history import CaseHistory, HistoryPoint
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,7 +40,7 @@ def draw_history(case: CaseHistory) -> Figure | None:
         )  # fmt: skip
     step = -(-len(timed) // _MOST_TICKS)
     ticks = range(0, len(timed), step)
-    axes.set_xticks(ticks, [escape_mathtext(clean(timed[tick].created_utc[:10], 10)) for tick in ticks])
+    axes.set_xticks(ticks, [escape_mathtext(clean(text, 16)) for text in _dates([timed[tick] for tick in ticks])])
     axes.set_xlim(-0.5, len(timed) - 0.5)
     longest = max((point.median_ns or 0) for point in timed) / NS_PER_S
     axes.set_ylim(0, min(axes.get_ylim()[1], _MOST_OF_LONGEST * longest) or None)
@@ -50,6 +51,12 @@ def draw_history(case: CaseHistory) -> Figure | None:
     axes.set_xlabel("run", fontsize=9, color=INK)
     figure.legend(loc="outside upper left", ncols=2, fontsize=9, frameon=False)
     return figure
+
+
+def _dates(points: Sequence[HistoryPoint]) -> list[str]:
+    """Return the days of the runs, or day and time where two are of one day."""
+    days = [point.created_utc[:10] for point in points]
+    return days if len(set(days)) == len(days) else [point.created_utc[5:16].replace("T", " ") for point in points]
 
 
 def _down(upper: float | None, lower: float | None) -> float:

@@ -30,6 +30,8 @@ _SCRIPTS = ("vendor/sortable.js", "templates/report.js")
 _OF_TIMELINE = ("vendor/echarts.js", "templates/timeline_rows.js", "templates/timeline.js")
 # The page folds away the sentences of a list beyond this number, such as the verdicts of a hundred shapes.
 _FIRST_LINES = 10
+# A history has a section for each case.
+_FIRST_LINKS = 18
 _NAME, _CELL, _KEY, _FULL = 120, 300, 300, 4000
 
 
@@ -74,6 +76,7 @@ def render_html(report: Report) -> str:
         links=[link for section in sections for link in _links(section)],
         filter_above=_FILTER_ABOVE,
         first_lines=_FIRST_LINES,
+        first_links=_FIRST_LINKS,
         policy=content_security_policy(scripts, [style]),
         style=style,
         scripts=scripts,

@@ -68,7 +68,26 @@ def _newest_lines(cases: Sequence[CaseHistory]) -> tuple[str, ...]:
         (states[HistoryState.UNSURE], "have no intervals"),
         (states[HistoryState.ALONE], "have no time in the newest run, or no earlier run under the same conditions"),
     )
-    return (*lines, *(f"Cases that {what}: {count}." for count, what in counts if count))
+    said = tuple(f"Cases that {what}: {count}." for count, what in counts if count)
+    return (*lines, *said, *_oldest_lines(cases))
+
+
+def _oldest_lines(cases: Sequence[CaseHistory]) -> tuple[str, ...]:
+    """Return how many cases have changed since their oldest run, of those that have more than two, and the worst."""
+    found = []
+    for case in cases:
+        timed = case.comparable() if case.timed else ()
+        change = case.change_pct(timed[0], timed[-1]) if len(timed) > 2 and case.overlaps_oldest is False else None
+        if change is not None:
+            found.append((change, case.name))
+    if not found:
+        return ()
+    longer = sum(change > 0 for change, _ in found)
+    most, name = max(found, key=lambda each: abs(each[0]))
+    return (
+        f"Cases that take longer than in the oldest run under the same conditions: {longer}; less: "
+        f"{len(found) - longer}; the largest change is of {name}: {most:+.1f} %.",
+    )
 
 
 def _overview(cases: Sequence[CaseHistory]) -> Table:

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
 
-# Times are drawn in seconds; EngFormatter writes them in ms, µs or ns.
+# Times are drawn in seconds, and their labels are in ms, us or ns.
 NS_PER_S = 1e9
 
 
 def label_seconds(axis: Axis) -> None:
-    """Label the ticks of an axis that is in seconds: 0 s, 200 µs, 400 µs."""
-    from matplotlib.ticker import EngFormatter
+    """Label the ticks of an axis that is in seconds as the tables write times: 0 s, 200 us, 400 us."""
+    from matplotlib.ticker import EngFormatter, FuncFormatter
 
-    axis.set_major_formatter(EngFormatter(unit="s"))
+    written = EngFormatter(unit="s")
+    axis.set_major_formatter(FuncFormatter(lambda value, _position: written(value).replace("\N{MICRO SIGN}", "u")))
 
 
 def byte_scale(largest_bytes: float) -> tuple[float, str]:
