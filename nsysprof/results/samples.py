@@ -45,7 +45,8 @@ def median_interval(values: Sequence[int], confidence: float = 0.95) -> tuple[in
     low = ordered[best - 1] + part * (ordered[best] - ordered[best - 1])
     high = ordered[n - best] - part * (ordered[n - best] - ordered[n - best - 1])
     reach, middle = _correlated_reach(values), statistics.median(ordered)
-    return math.floor(min(low, middle - reach)), math.ceil(max(high, middle + reach))
+    # A time is not negative, however little is known of it.
+    return max(0, math.floor(min(low, middle - reach))), math.ceil(max(high, middle + reach))
 
 
 def _correlated_reach(values: Sequence[int]) -> float:

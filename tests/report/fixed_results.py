@@ -194,6 +194,7 @@ def _cell(backend: str, median: int | None, **fields: object) -> dict[str, objec
         "case": f"{backend}::S512", "backend": backend, "status": "ok", "reason": "", "seq": 512, "batch": 1,
         "heads": 8, "kv_heads": 8, "head_dim": 64, "dtype": "fp16", "causal": True, "pass": "fwd",
         "median_ns": median, "low_ns": median * 0.99 if known else None, "high_ns": median * 1.01 if known else None,
+        "to_beat_ns": median * 0.99 / 1.015 if known else None,
         "graph_median_ns": None, "graph_low_ns": None, "graph_high_ns": None, "cv_pct": 1.25 if known else None,
         "p95_ns": median * 1.1 if known else None, "p99_ns": None, "samples": 120 if known else 0,
         "blocks": 12 if known else 0, "flops_per_s": 2.1e13 if known else None, "bytes_per_s": 4e10 if known else None,

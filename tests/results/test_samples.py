@@ -34,6 +34,12 @@ def test_the_interval_covers_the_true_median_as_often_as_it_says():
     assert hits >= 940
 
 
+def test_a_time_is_never_negative():
+    low, high = median_interval([1000, 1010, 990, 1020, 60_000, 61_000, 62_000, 60_500])
+    assert low == 0
+    assert high > 62_000
+
+
 def test_samples_that_follow_their_neighbours_are_worth_fewer():
     """scripts/calibrate counts this for more kinds of noise, and more often."""
     source = random.Random(3)
