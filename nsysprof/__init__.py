@@ -1,10 +1,10 @@
-"""Turn traces of attention backends and CUDA programs into evidence: the public names of the Python interface."""
+"""Analyze traces of CUDA programs and attention backends. This module has the public names of the Python interface."""
 
 from importlib import import_module
 
 __version__ = "0.1.0"
 
-# Where the public names live. They load on first use: pandas would make `nsysprof --help` slow.
+# The modules of the public names. They load on first use, because pandas would make `nsysprof --help` slow.
 _HOMES = {
     "open_trace": "nsysprof.api.open",
     "summarize": "nsysprof.api.summary",

@@ -1,4 +1,4 @@
-"""`python -m nsysprof`, and the command itself."""
+"""Run the command line: `python -m nsysprof`, and the entry point of the command `nsysprof`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command line. Ctrl-C while it is being loaded ends as it does later."""
+    """Run the command line. Ctrl-C while it is being loaded ends it in the same way as later."""
     try:
         from nsysprof.cli import main as run
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Name the types of arrays, merge spans, group the rows of a table by a key, and compile functions over arrays."""
+"""Define array types, and small functions on arrays: merge spans, group rows by key, compile loops."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def rows_by_key(keys: pd.Series, rows: Int64s | None = None) -> list[tuple[Any, 
     rows: the row of each key; None means 0, 1, 2 and so on.
     """
     codes, unique = pd.factorize(keys, sort=True)
-    # Numbers of few bits are sorted by counting, not by comparing.
+    # Numbers with few bits are sorted by counting, which is faster than comparing.
     codes = codes.astype(np.int16 if len(unique) < 1 << 15 else np.int64)
     order = np.argsort(codes, kind="stable")
     edges = np.searchsorted(codes[order], np.arange(len(unique) + 1))
@@ -28,7 +28,7 @@ def rows_by_key(keys: pd.Series, rows: Int64s | None = None) -> list[tuple[Any, 
 
 
 def merge_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the spans (start, end) in order, with those that overlap or touch joined into one."""
+    """Return the spans (start, end) in order. Those that overlap or touch are joined into one."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         if merged and start <= merged[-1][1]:
@@ -41,10 +41,10 @@ def merge_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 def compile_function(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that compiles a function. Raises ImportError without numba.
 
-    Compiling takes a second or two. Where neither the installation nor the user's own folders can be written, every
-    run compiles again, which is still faster than what the compiled code replaces.
+    Compiling takes a second or two. Where neither the installation nor the user's own folders can be written, every run
+    compiles again, which is still faster than the uncompiled code.
 
-    options: as numba.njit takes them.
+    options: see numba.njit.
     """
     import numba
 

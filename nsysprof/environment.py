@@ -1,4 +1,4 @@
-"""Ask this machine what it is: its processor, memory and GPUs, and the clocks of a GPU at this moment."""
+"""Describe this machine: its processor, memory and GPUs, and the current clocks of a GPU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from typing import Any
 
 
 def collect_host() -> dict[str, Any]:
-    """Return CPU, operating system, Python and git commit; no host or user name, because captures are shared."""
+    """Return CPU, operating system, Python and git commit.
+
+    Host and user names are left out, because captures are shared.
+    """
     return {
         "os": f"{platform.system()} {platform.release()}",
         "python_version": platform.python_version(),
@@ -56,7 +59,7 @@ def collect_gpus() -> list[dict[str, Any]]:
 
 
 def _power_limit_w(handle: Any) -> int | None:
-    """Return the power limit that holds for a GPU (W); None where NVML does not tell."""
+    """Return the power limit of a GPU (W); None where NVML does not report it."""
     import pynvml
 
     try:
@@ -118,7 +121,7 @@ _THROTTLE_BITS = {
 
 
 def throttle_names(mask: int) -> list[str]:
-    """Return the names of the bits set in an NVML clock-event mask. An unknown bit is named by its number."""
+    """Return the names of the bits that are set in an NVML clock-event mask. An unknown bit is shown as its number."""
     names = [name for bit, name in _THROTTLE_BITS.items() if mask & bit]
     unknown = mask & ~sum(_THROTTLE_BITS)
     return [*names, f"unknown_0x{unknown:x}"] if unknown else names

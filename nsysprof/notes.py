@@ -1,8 +1,8 @@
-"""Make notes: what a reader of a result must know, as values that every output format prints.
+"""Make notes: remarks for the reader of a result, which every output format prints.
 
-A note is made from the registry in notes.toml, which holds its severity, its text and its next step. The code that
-makes the note gives the facts. No code may make a decision by a note: decide by the fact, and make the note from it.
-A `Loss` is such a fact: what should have been recorded and is missing.
+A note is made from the registry in notes.toml, which has its severity, text and next step. The code that makes the note
+gives the facts. Code must not make decisions by a note: it decides by the fact, and makes the note from it. A `Loss` is
+such a fact: something that should have been recorded is missing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nsysprof.plain_text import plain_lines
 
 
 class Severity(StrEnum):
-    """How much a note changes what the numbers mean."""
+    """How much a note changes the meaning of the numbers."""
 
     INFO = "info"  # a fact about the method
     WARNING = "warning"  # some number is unknown or imprecise
@@ -33,7 +33,7 @@ class Note:
     # Stable and easy to search for, in kebab-case (`launches-without-kernels`).
     code: str
     severity: Severity
-    # What was seen, with numbers.
+    # What was observed, with numbers.
     text: str
     # What the reader can do; empty when there is nothing to do.
     next_step: str = ""
@@ -46,7 +46,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Loss:
-    """Data that should have been recorded and is missing, so that counts are not to be trusted.
+    """Data that should have been recorded and is missing, so that counts cannot be trusted.
 
     A loss is a fact, by which code may decide. Its note only tells the reader.
     """
@@ -58,14 +58,14 @@ Remark = Note | Loss
 
 
 class Remarks(NamedTuple):
-    """What is to be said about a result, and the losses that part of it tells."""
+    """Notes about a result, and the losses that some of them describe."""
 
     notes: tuple[Note, ...]
     losses: tuple[Loss, ...]
 
 
 def split_losses(remarks: Iterable[Remark]) -> Remarks:
-    """Return the notes of all remarks in their order, and the losses among these."""
+    """Return the notes of all remarks in order, and the losses among them."""
     kept = tuple(remarks)
     notes = tuple(each.note if isinstance(each, Loss) else each for each in kept)
     return Remarks(notes, tuple(each for each in kept if isinstance(each, Loss)))
@@ -85,15 +85,15 @@ class NoteKind:
     # Templates for str.format.
     text: str
     next_step: str
-    # The sentence in the documentation; empty for all variants of a code but one.
+    # The sentence in the documentation; for a code with variants, only one of them has it.
     meaning: str
 
 
 def make_note(code: str, variant: str = "", /, *, severity: Severity | None = None, **facts: Any) -> Note:
     """Return a note of the registry with these facts filled in.
 
-    Raises KeyError for a note or a fact that the registry does not know, and ValueError for a severity that it does not
-    allow.
+    Raises KeyError for a note or a fact that the registry does not contain, and ValueError for a severity that it does
+    not allow.
 
     severity: the severity, where it is not the usual one.
     """
@@ -105,7 +105,7 @@ def make_note(code: str, variant: str = "", /, *, severity: Severity | None = No
 
 
 def make_loss(code: str, variant: str = "", /, **facts: Any) -> Loss:
-    """Return a loss with its note, which is of severity error. Raises what make_note raises."""
+    """Return a loss with its note, whose severity is error. Raises the same errors as make_note."""
     return Loss(make_note(code, variant, severity=Severity.ERROR, **facts))
 
 

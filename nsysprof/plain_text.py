@@ -1,4 +1,4 @@
-"""Make text safe to show: nothing in it moves a cursor, sets a title, fills a clipboard or reverses a line."""
+"""Make text safe to show: remove whatever could move a cursor, set a title, fill a clipboard or reverse a line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 _CONTROLS = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 _CONTROL = re.compile(f"[{_CONTROLS}]")
 CONTROL_IN_LINES = re.compile(f"(?!\n)[{_CONTROLS}]")
-# Characters with which a formula begins in a spreadsheet, in any width that it recognises.
+# Characters that begin a formula in a spreadsheet, in every width that it recognises.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
@@ -17,11 +17,11 @@ def plain_line(text: str) -> str:
 
 
 def plain_lines(text: str) -> str:
-    """Return a text of several lines, with each line cleaned as by plain_line."""
+    """Return a text of several lines, each cleaned as plain_line does."""
     return CONTROL_IN_LINES.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def plain_cell(text: str) -> str:
-    """Return a cell of a CSV file: one line that a spreadsheet does not take for a formula."""
+    """Return a cell of a CSV file: one line that a spreadsheet does not treat as a formula."""
     line = plain_line(text)
     return f"'{line}" if line.startswith(_FORMULA) else line

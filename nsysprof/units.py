@@ -1,4 +1,4 @@
-"""Turn nanoseconds, bytes and counts into text, which nothing else in the package does. Unknown is always `–`."""
+"""Turn nanoseconds, bytes and counts into text; only this module does it. Unknown is always `–`."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def format_interval_ns(median_ns: float, low_ns: float, high_ns: float) -> str:
 
 
 def format_factor(value: float | None) -> str:
-    """Return how many times as long something takes, as people say it: `12x`, `8.7x`, `1.04x`."""
+    """Return how many times as long something takes: `12x`, `8.7x`, `1.04x`."""
     if value is None or math.isnan(value):
         return UNKNOWN
     digits = 0 if value >= 9.95 else 1 if value >= 1.995 else 2

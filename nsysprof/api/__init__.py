@@ -1,1 +1,1 @@
-"""Provide what a Python program or notebook uses; `nsysprof` itself re-exports the names."""
+"""Provide the Python interface for programs and notebooks; `nsysprof` itself re-exports the names."""

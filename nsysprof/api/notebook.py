@@ -53,5 +53,5 @@ class ShownAnalysis(Analysis):
 
 
 def show_analysis(analysis: Analysis) -> ShownAnalysis:
-    """Return the same analysis with what a notebook wants."""
+    """Return the same analysis as an object that a notebook can display."""
     return ShownAnalysis(**{field.name: getattr(analysis, field.name) for field in fields(analysis)})

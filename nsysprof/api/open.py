@@ -1,4 +1,4 @@
-"""Open any trace that the command line reads."""
+"""Provide open_trace, which opens any trace that the command line reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run the backend that was tuned for each shape in torch's attention: `with nsysprof.policy("policy.json"):`."""
+"""Provide `with nsysprof.policy("policy.json"):`, by which torch's attention runs the tuned backend for each shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Provide the fixture `nsysprof_trace` of pytest. Torch, pandas and the reader load when a test first uses it."""
+"""Provide the pytest fixture `nsysprof_trace`. Torch, pandas and the reader load when a test first uses it."""
 
 from __future__ import annotations
 

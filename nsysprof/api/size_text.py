@@ -1,4 +1,4 @@
-"""Read sizes such as "64MiB", which tests give as their limits."""
+"""Parse sizes such as "64MiB", which tests give as limits."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class UnknownNumberError(Exception):
 
 @dataclass
 class TracedBlock:
-    """What a block did, known once it has ended. None is unknown, and `reason` says why."""
+    """What a block did; known once it has ended. None is unknown, and `reason` says why."""
 
     name: str
     # "kernel", or "operator" on a machine without a GPU, where launches and kernels are torch's leaf operators.
@@ -37,7 +37,7 @@ class TracedBlock:
     kernels: int | None = None
     # How often each kernel ran.
     kernel_names: dict[str, int] = field(default_factory=dict)
-    # Moved by copies, and by fills, of the device.
+    # Bytes that copies, and that fills, moved on the device.
     copied_bytes: int | None = None
     filled_bytes: int | None = None
     # The most that torch's allocator held in addition to what it held before the block.
@@ -202,7 +202,7 @@ def _fill(block: TracedBlock, path: Path) -> None:
     known = mine.iloc[0].dropna()
     numbers = {name: int(known[name]) for name in RANGES.of_dtype(Dtype.INTEGER) if name in known}
     on_gpu = block.work_kind == "kernel"
-    block.reason = "the trace does not tell" if on_gpu else "on the CPU, only operators are recorded, and no copies"
+    block.reason = "the trace does not say" if on_gpu else "on the CPU, only operators are recorded, and no copies"
     block.launches, block.kernels = numbers.get("launch_count"), numbers.get("kernel_count")
     block.busy_ns, block.peak_bytes = numbers.get("gpu_busy_ns"), numbers.get("peak_vram_bytes")
     if on_gpu:

@@ -1,4 +1,4 @@
-"""Offer the commands as functions: analyze, compare, bench, tune, export_trace and write_bundle.
+"""Provide the commands as functions: analyze, compare, bench, tune, export_trace and write_bundle.
 
 Each returns as objects what the command prints, and writes the same files. Nothing is printed; pass a Progress to
 follow what is being done. All raise NsysprofError (see nsysprof.errors).

@@ -1,1 +1,1 @@
-"""Define what is special about attention: cases, range names, work model, backends and their constraints."""
+"""Define attention: shapes and cases, range names, the work model, backends, and constraints on them."""

@@ -1,4 +1,4 @@
-"""AttentionCall: one call of attention with everything that torch's checks look at. `explain` asks about these."""
+"""Define AttentionCall: one call of attention with everything that torch's checks look at. `explain` uses it."""
 
 from __future__ import annotations
 

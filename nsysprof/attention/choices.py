@@ -1,4 +1,4 @@
-"""Name the choices of each dimension of a grid. Nothing heavy is imported, because the command line lists them."""
+"""List the choices of each dimension of a grid. It imports nothing heavy, because the command line lists them."""
 
 from __future__ import annotations
 

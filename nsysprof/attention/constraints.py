@@ -1,4 +1,4 @@
-"""Constraint: one reason why torch refused a backend, read from the text of its warning.
+"""Define Constraint: one reason why torch refused a backend, parsed from the text of its warning.
 
 The texts are from sdp_utils.cpp and sdp_utils_cpp.h of PyTorch 2.5 to 2.13. An unknown text becomes a constraint with
 torch's words and no data, so that no refusal is lost.
@@ -117,7 +117,7 @@ def _cudnn_at_least(found: re.Match[str], _call: AttentionCall) -> tuple[str, Va
     return "cudnn_version", None, "at least", found[1]
 
 
-# The first rule that matches is used, so a longer text stands before a shorter one that it contains.
+# The first rule that matches is used, so a longer text comes before a shorter one that it contains.
 _RULES: tuple[tuple[re.Pattern[str], _Read], ...] = tuple(
     (re.compile(pattern, re.DOTALL), read)
     for pattern, read in (

@@ -1,4 +1,4 @@
-"""Define the questions and answers of `explain`: the files between the command and the process that has torch."""
+"""Define the questions and answers of `explain`, as files between the command and the process that loads torch."""
 
 from __future__ import annotations
 
@@ -70,6 +70,6 @@ class EligibilityAnswer:
     # Whether this torch has the backend, and whether this GPU's architecture supports it; None when unknown.
     built: bool | None = None
     supported: bool | None = None
-    # For auto alone: the backend that torch says it will pick.
+    # Only for auto: the backend that torch says it will pick.
     predicted: str | None = None
     ran: Ran = field(default_factory=lambda: Ran("not_run"))

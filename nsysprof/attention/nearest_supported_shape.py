@@ -1,4 +1,4 @@
-"""Find the nearest call that a backend takes. Torch's own check is asked about real neighbours; there is no table."""
+"""Find the nearest call that a backend accepts, by asking torch's own check about real neighbours."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nsysprof.attention.choices import DTYPES
 from nsysprof.attention.constraints import Constraint
 from nsysprof.files.json_file import json_value
 
-_STEP = 8  # the kernels' alignment; beyond _CLOSE only its multiples are tried
+_STEP = 8  # the kernels' alignment; beyond _CLOSE, only multiples of it are tried
 _CLOSE = 64
 _MOST = 4096  # the largest multiple that is tried; beyond it only the bounds that torch named are
 _ROUNDS = 6  # more than the number of shape checks that any backend has
@@ -104,7 +104,7 @@ def _step(
 
 
 def neighbours(call: AttentionCall, name: str, constraints: list[Constraint]) -> Iterator[AttentionCall]:
-    """Yield calls that differ in one field, nearest first. Where heads of q and k are equal, they change together."""
+    """Yield calls that differ in one field, nearest first. Equal numbers of heads of q and k change together."""
     if name in _SIZES:
         bounds = [c.bound for c in constraints if c.property == name and type(c.bound) is int]
         for size in _sizes(getattr(call, name), bounds):

@@ -23,7 +23,7 @@ from nsysprof.files.json_file import FileHeader, encode_json, read_json
 from nsysprof.files.output import write_whole
 from nsysprof.files.written_by import VERSION
 
-# History of the format. 1: first.
+# The version of the format. 1: the first.
 FORMAT_VERSION = 1
 SDPA_BACKENDS = ("math", "flash", "efficient", "cudnn")
 AUTO = "auto"
@@ -50,7 +50,7 @@ class PolicyRule(Case, frozen=True, order=True, kw_only=True):
 
 @dataclass(frozen=True)
 class PolicyFile:
-    """The rules of a policy, and the machine for which they hold."""
+    """The rules of a policy, and the machine for which they are valid."""
 
     rules: tuple[PolicyRule, ...]
     device: str

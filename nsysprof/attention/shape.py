@@ -1,4 +1,4 @@
-"""Define the shape of a call of attention: its work, whatever backend does it."""
+"""Define the shape of an attention call: the sizes that determine its work, whichever backend does it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Shape(Struct, frozen=True, order=True, kw_only=True, rename={"pass_": "pas
     kv_seq: Annotated[int, Meta(ge=0, le=10**12)] = 0
     # "none", or "bool" or "float" and which of the axes batch, head, query and key the mask has: "bool:b11k".
     mask: Mask = "none"
-    # The order of the axes in memory, of all or of q, k and v; + where other memory lies between them.
+    # The memory layout: the order of the axes, of all or of q, k and v; + where other memory lies between them.
     layout: Layout = "bhsd"
 
     def __post_init__(self) -> None:
@@ -54,7 +54,7 @@ class Shape(Struct, frozen=True, order=True, kw_only=True, rename={"pass_": "pas
         return Shape(**{name: getattr(self, name) for name in Shape.__struct_fields__})
 
     def key_without_layout(self) -> Shape:
-        """Return what a call and a rule must agree in: neither the order in memory counts nor the axes of a mask."""
+        """Return the key in which a call and a rule must agree. Memory layout and axes of a mask are not part of it."""
         return replace(self.shape, layout="bhsd", mask=self.mask.partition(":")[0])
 
     @property
@@ -99,7 +99,7 @@ SHAPE_COLUMNS = tuple(field.encode_name for field in fields(Shape))
 
 
 def varied_columns(table: Any) -> list[str]:
-    """Return the columns of SHAPE_COLUMNS that a table needs: of what most cases have in common, where one differs."""
+    """Return the columns of SHAPE_COLUMNS that a table needs: those in which a case differs from the usual value."""
     plain = {"kv_heads": "heads", "kv_seq": "seq"}
     fixed = {"mask": "none", "layout": "bhsd"}
     chosen = []
@@ -112,7 +112,7 @@ def varied_columns(table: Any) -> list[str]:
     return chosen
 
 
-# Columns that older files do not have, and what makes their values of a cell.
+# Columns that older files do not have, with the function that makes their value from a cell.
 _LATER: dict[str, type] = {"kv_seq": int, "mask": str, "layout": str}
 
 

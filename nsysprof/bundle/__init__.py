@@ -1,1 +1,1 @@
-"""Make traces that can be shared: rebuild them by an allow-list, then prove that nothing private came along."""
+"""Make traces that can be shared: rebuild them by an allow-list, then search the result for private content."""

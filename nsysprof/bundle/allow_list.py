@@ -1,7 +1,7 @@
-"""List what a shared trace may hold: tables, columns, metadata names and diagnostic texts. All else is dropped.
+"""List what a shared trace may contain: tables, columns, metadata and diagnostic texts. Everything else is dropped.
 
-An nsys export holds the program's whole environment, user, host, command line, the names of all processes, and what the
-program printed. An allow-list stays safe when a new nsys version adds a table; a deny-list does not.
+An nsys export contains the program's whole environment, user, host, command line, the names of all processes, and what
+the program printed. An allow-list stays safe when a new nsys version adds a table; a deny-list does not.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cache
 
 
 class Kind(Enum):
-    """What a column holds, which decides what happens to it."""
+    """The kind of a column's content, which decides how it is copied."""
 
     INT = "integer"  # copied; anything but an integer becomes NULL
     GLOBAL_ID = "globalPid or globalTid"  # process and thread renumbered
@@ -190,7 +190,7 @@ _DIAGNOSTICS = re.compile(
 )
 
 
-# What stands for an error of nsys that is in none of these forms: that something was lost must not be lost too.
+# The text that replaces an error of nsys in any other form, so that the reader still learns that something was lost.
 LEFT_OUT_ERROR = "An error of nsys was left out."
 # ENUM_DIAGNOSTIC_SEVERITY_LEVEL.
 ERROR_SEVERITY = 3
@@ -204,7 +204,7 @@ _IMPORT_PARTS = re.compile(
 
 
 def condense_import_failure(text: str) -> str:
-    """Return the parts of a message on a failed import that are nsys' own words; any other message unchanged."""
+    """Return only nsys' own words of a message on a failed import; any other message unchanged."""
     if not _IMPORT_FAILED.match(text):
         return text
     return "\n".join(dict.fromkeys(_IMPORT_PARTS.findall(text[:4_000])))

@@ -1,4 +1,4 @@
-"""Write the zip file. The same files give the same bytes, so that the archive's SHA-256 identifies its content."""
+"""Write the zip file of a bundle. The same files give the same bytes, so that its SHA-256 identifies the content."""
 
 from __future__ import annotations
 

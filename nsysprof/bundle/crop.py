@@ -22,7 +22,7 @@ Keep = Callable[[tuple[Any, ...]], bool]
 
 @dataclass(frozen=True)
 class Crop:
-    """What stays in a cropped trace."""
+    """What stays in a cropped trace: windows of time, and the calls inside them."""
 
     # Disjoint (start, end) in ns by process, ascending.
     windows: dict[int, list[tuple[int, int]]]

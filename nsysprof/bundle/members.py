@@ -10,7 +10,7 @@ from enum import Enum
 
 
 class Role(Enum):
-    """What the texts in a column are, which decides what happens to them."""
+    """What the texts in a column are, which decides how they are cleaned."""
 
     TEXT = "a message of ours or of a library"  # paths, secrets and the user's backends are replaced
     KERNEL = "the name of a kernel"

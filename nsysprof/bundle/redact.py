@@ -1,11 +1,11 @@
-"""Remove private parts from one text and leave the rest readable."""
+"""Replace the private parts of one text, and leave the rest readable."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-from nsysprof.bundle.names.program_text import is_told_by
+from nsysprof.bundle.names.program_text import is_revealed_by
 
 REDACTED = "<redacted>"
 _URL = r"\b[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s\"'<>]+"
@@ -68,7 +68,7 @@ def _redact_if_told(found: re.Match[str]) -> str:
     text = found.string
     before, secret = (part.encode("utf-8", "replace") for part in (text[: found.start()][-200:], found.group()))
     whole = before + secret + text[found.end() :][:200].encode("utf-8", "replace")
-    return REDACTED if is_told_by(whole, len(before), len(before) + len(secret)) else found.group()
+    return REDACTED if is_revealed_by(whole, len(before), len(before) + len(secret)) else found.group()
 
 
 def _last_component(path: str) -> str:

@@ -1,4 +1,4 @@
-"""Map process and thread ids to small numbers. Equality and order stay; the numbers of the original do not."""
+"""Replace process and thread ids by small numbers. Equality and order are kept; the original numbers are not."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ _SQL_TYPES = {Kind.TEXT: "TEXT", Kind.SAMPLE: "TEXT", Kind.PAYLOAD: "BLOB"}
 
 @dataclass(frozen=True)
 class SanitizeOptions:
-    """How much of the trace is shared."""
+    """How much of the trace to share."""
 
     # Replaces the user's names.
     names: NameTokens = field(default_factory=NameTokens)
@@ -187,7 +187,7 @@ class _Rebuild:
             for table, columns in tables.items():
                 self._copy(target, table, columns)
             self._copy_strings(target)
-            self._say_what_is_gone(target)
+            self._write_what_was_left_out(target)
             target.commit()
             target.execute("VACUUM")
         finally:
@@ -271,7 +271,7 @@ class _Rebuild:
         present = [row[1] for row in self.source.execute(f"PRAGMA table_xinfo({quote(table)})") if row[6] == 0]
         return self.crop.filter(base_name(table), present) or ((), None)
 
-    def _say_what_is_gone(self, target: sqlite3.Connection) -> None:
+    def _write_what_was_left_out(self, target: sqlite3.Connection) -> None:
         """Write into the trace what was left out, so that every reader of its numbers is told."""
         gone = []
         if self.crop is not None:

@@ -16,7 +16,7 @@ from nsysprof.bundle.secret_values import CREDENTIAL, is_public
 _NUMBER = re.compile(r"|[+-]?(\d[\d,]*)?(\.\d+)?(e[+-]?\d+)?|nan|inf|n/a|true|false", re.IGNORECASE)
 _HEADER = re.compile(r"[\w .%/:()\[\]<>+*-]{1,120}")
 _NUMBERS_OF_THE_MACHINE = frozenset({"process id", "pid", "thread id", "tid", "port"})
-# Options of nsys, Python and ours in command lines, whose values are neither paths nor names.
+# Options in command lines of nsys, Python and nsysprof whose values are neither paths nor names.
 _ARGUMENT = re.compile(
     r"-{1,2}[a-z][a-z-]*(=(true|false|all|none|node|graph|sqlite|stop|[a-z]{1,8}(,[a-z]{1,8}){1,5}|\d{1,9}))?"
     r"|(python[\d.]*|nsys|ncu|profile|export|nsysprof(\.[a-z_]+)*)(\.exe)?|(timed|traced)-(nsys|torch|none)\.json"
@@ -149,7 +149,8 @@ class FileCleaner:
         self.left_out.setdefault(file, set()).add(what)
 
 
-# Names of fields that say who or where, in any spelling of any version. They are named when dropped, and searched for.
+# Names of fields that identify a person or a machine, as spelled in any version. They are named when dropped, and
+# searched for.
 _PRIVATE_FIELDS_WORDS = (
     "hostname host host_name node user username user_name home cwd working_dir uuid gpu_uuid serial pci_bus_id"
 )

@@ -1,4 +1,4 @@
-"""Decide which values of a trace are private: the sanitiser must remove them, and the verifier must not find them."""
+"""Collect the private values of a trace: the sanitiser must remove them, and the verifier must not find them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nsysprof.errors import TraceDamagedError
 CREDENTIAL = re.compile(r"token|secret|passw|credential|api[-_]?key|private[-_]?key", re.IGNORECASE)
 SHORTEST = 4  # characters; anything shorter is in every file by chance
 
-# Words in environments that say nothing about their owner and that are also part of kernel and range names.
+# Words in environments that reveal nothing about their owner, and that are also part of kernel and range names.
 _PUBLIC_WORDS = frozenset(
     [
         "math",

@@ -1,4 +1,4 @@
-"""Read what is to be shared: a capture, a bench or a plain trace, with its files and its secrets."""
+"""Read what the user wants to share: a capture, a bench or a plain trace, with its files and its secrets."""
 
 from __future__ import annotations
 
@@ -38,8 +38,7 @@ class BundledRank:
     world_size: int | None
     # A token for the host.
     host: str | None
-    # It means the same as in BundleSource. It is None where the trace is missing or cannot be read; `reason` says
-    # why.
+    # The same as in BundleSource. It is None where the trace is missing or cannot be read; `reason` says why.
     trace: Path | None
     reason: str = ""
 
@@ -111,7 +110,7 @@ def read_ranks(path: Path, ranks: Sequence[BundledRank]) -> BundleSource:
 
 
 def read_source(path: Path, nsys: Path | None, work_dir: Path) -> BundleSource:
-    """Read the user's input. Raises UsageError for a bundle, and TraceError as resolve_input does."""
+    """Read the user's input. Raises UsageError for a bundle, and TraceError in the same cases as resolve_input."""
     refuse_bundle(path)
     if path.is_dir():
         require_whole(path)
@@ -137,7 +136,10 @@ def read_source(path: Path, nsys: Path | None, work_dir: Path) -> BundleSource:
 
 
 def clean_texts(source: BundleSource, names: NameTokens, out: Path) -> tuple[dict[str, Path], dict[str, set[str]]]:
-    """Write the folder's files to `out` without what is not on the list; return them, and what was dropped by file."""
+    """Write the folder's files to `out` without the fields that are not on the list.
+
+    Return the files, and what was dropped from each.
+    """
     cleaner = FileCleaner(source.secrets, names)
     for name in source.texts:
         if name.endswith(".json"):

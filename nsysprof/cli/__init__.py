@@ -1,4 +1,4 @@
-"""Define the command line: one file per command, and the one place that turns an error into an exit code."""
+"""Define the command line: one file per command, and the only place that turns an error into an exit code."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError
 from nsysprof.files.written_by import VERSION
 from nsysprof.memory_reuse import reuse_freed_memory
 
-# The class of typer's own errors, which typer does not name in public.
+# The base class of typer's own errors, which typer does not make public.
 _BAD_COMMAND_LINE = next(each for each in typer.BadParameter.__mro__ if each.__name__ == "ClickException")
 
 app = typer.Typer(
@@ -47,12 +47,12 @@ app = typer.Typer(
 
 
 def _epilog(examples: tuple[str, ...]) -> str:
-    """Return the examples of a command as the end of its help."""
+    """Return the examples of a command, for the end of its help."""
     return "\n\n".join(["Examples:", *(f"$ {example}" for example in examples)])
 
 
 def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with Ctrl-C as our own error: the exit code that typer gives it depends on its version."""
+    """Return the command so that Ctrl-C raises our own error. The exit code of typer depends on its version."""
 
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> None:
@@ -84,7 +84,7 @@ _COMMANDS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
     "mcp": (mcp.mcp, mcp.EXAMPLES),
 }
 for _name, (_command, _examples) in _COMMANDS.items():
-    # Everything after the program's name belongs to the program, options too.
+    # Everything after the program's name belongs to the program, including options.
     _settings = {"allow_interspersed_args": False} if _name in ("capture", "bench", "optimize", "run") else {}
     app.command(_name, epilog=_epilog(_examples), context_settings=_settings)(_interruptible(_command))
 
@@ -105,7 +105,7 @@ def options(
 
 
 def main() -> None:
-    """Run the command; every failure ends in one clear line with the next step and its own exit code."""
+    """Run the command. Every failure prints one clear line and the next step, and has its own exit code."""
     signal.signal(signal.SIGTERM, _terminate)
     reuse_freed_memory()
     output = forgive_streams()
@@ -115,11 +115,12 @@ def main() -> None:
         if output is not None:
             output.flush()
             code = _judge_output(output, code)
-    except KeyboardInterrupt:  # a second one, while the first is told
+    except KeyboardInterrupt:  # a second Ctrl-C while the first is being reported
         code = InterruptedCaptureError.exit_code
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done: Ctrl-C would only make Python's own end a traceback
+    # everything is done; now Ctrl-C would only make Python's own exit a traceback
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if code == InterruptedCaptureError.exit_code:
-        # Python may remember the interrupt and end by the signal, with -2 in place of this code.
+        # Python may remember the interrupt and exit by the signal, with -2 instead of this code.
         sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
@@ -143,31 +144,31 @@ def _run() -> int:
             raise
         fault = NsysprofError(
             f"Unexpected {type(error).__name__}: {error}",
-            "This is a fault of nsysprof. NSYSPROF_DEBUG=1 shows where; please report it.",
+            "This is a bug in nsysprof. NSYSPROF_DEBUG=1 shows where it is; please report it.",
         )
         return _complain(fault)
     return ended if isinstance(ended, int) else 0
 
 
 def _explain_usage(error: Any) -> int:
-    """Print what is wrong with the command line, as typer found it; without arguments the help is what is wanted."""
+    """Print what is wrong with the command line, as typer found it. Without any arguments, print the help."""
     if type(error).__name__ == "NoArgsIsHelpError":
         typer.echo(error.ctx.get_help(), err=True)
     else:
         text = error.format_message().replace("Value error, ", "").rstrip(".")
         text += "" if text.endswith("?") else "."
         path = error.ctx.command_path if error.ctx is not None else "nsysprof"
-        _complain(NsysprofError(text, f"{path} --help lists what there is."))
+        _complain(NsysprofError(text, f"{path} --help lists commands and options."))
     return int(error.exit_code)
 
 
 def _judge_output(output: ForgivingStream, code: int) -> int:
-    """Return the exit code, after a word about a standard output that could not be written."""
+    """Return the exit code, after a message if standard output could not be written."""
     failure = output.failure
     if failure is None or failure.errno == errno.EPIPE:
         return code
     said = f"Standard output cannot be written: {failure.strerror}."
-    error = OutputError(said, "Send it elsewhere, and run again." if output.is_lost else "The files are written.")
+    error = OutputError(said, "Send it somewhere else, and run again." if output.is_lost else "The files are written.")
     _complain(error)
     return error.exit_code if output.is_lost and code == 0 else code
 

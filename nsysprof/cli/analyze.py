@@ -21,7 +21,7 @@ EXAMPLES = (
     "nsysprof analyze traces/20261121-093000 --out analysis/first --force",
     "nsysprof analyze trace.sqlite --counters counters.ncu-rep",
     "nsysprof analyze job/ranks --workers 8    # all ranks of a job",
-    "nsysprof analyze snapshot.pickle    # who owned torch's memory at its peak",
+    "nsysprof analyze snapshot.pickle    # what owned torch's memory at its peak",
 )
 _RANKS = "Several traces"
 
@@ -40,31 +40,37 @@ Counters = Annotated[
 ]
 Workers = Annotated[
     int | None,
-    typer.Option(min=1, help="Number of processes. Default: by the size of the traces.", rich_help_panel=_RANKS),
+    typer.Option(
+        min=1, help="Number of processes. Default: depends on the size of the traces.", rich_help_panel=_RANKS
+    ),
 ]
 Scheduler = Annotated[
     str | None,
     typer.Option(help="The Dask scheduler of a cluster, tcp:// or tls://HOST.", rich_help_panel=_RANKS),
 ]
 TlsCaFile = Annotated[
-    Path | None, typer.Option(help="The authority of a scheduler at tls:// (PEM).", rich_help_panel=_RANKS)
+    Path | None, typer.Option(help="Certificate authority of a scheduler at tls:// (PEM).", rich_help_panel=_RANKS)
 ]
 TlsCert = Annotated[
-    Path | None, typer.Option(help="Our certificate for a scheduler at tls:// (PEM).", rich_help_panel=_RANKS)
+    Path | None, typer.Option(help="Our client certificate for a scheduler at tls:// (PEM).", rich_help_panel=_RANKS)
 ]
-TlsKey = Annotated[Path | None, typer.Option(help="Our key for a scheduler at tls:// (PEM).", rich_help_panel=_RANKS)]
+TlsKey = Annotated[
+    Path | None, typer.Option(help="Our private key for a scheduler at tls:// (PEM).", rich_help_panel=_RANKS)
+]
 WorkerMemory = Annotated[
     str, typer.Option(help="Memory of each local Dask worker, such as 4GiB.", rich_help_panel=_RANKS)
 ]
-ByOrder = Annotated[bool, typer.Option("--by-order", help="Number ranks by the order given.", rich_help_panel=_RANKS)]
-Svg = Annotated[bool, typer.Option(help="Draw the figures as SVG too.", rich_help_panel=options.OUTPUT)]
+ByOrder = Annotated[
+    bool, typer.Option("--by-order", help="Number the ranks in the given order.", rich_help_panel=_RANKS)
+]
+Svg = Annotated[bool, typer.Option(help="Also draw the figures as SVG.", rich_help_panel=options.OUTPUT)]
 
 
 def analyze(
     inputs: Inputs,
     counters: Counters = None,
     unfold: Annotated[
-        bool, typer.Option("--unfold", help="List counted ranges (step0, step1) one by one, not as step#.")
+        bool, typer.Option("--unfold", help="List counted ranges (step0, step1) separately instead of as step#.")
     ] = False,
     policy: options.Policy = None,
     workers: Workers = None,

@@ -19,7 +19,7 @@ EXAMPLES = (
     'nsysprof bundle trace.sqlite --range "step*" --max-size 10',
 )
 
-# The smallest archive that may be asked for (MB).
+# The smallest --max-size (MB).
 _LEAST_MB = 0.001
 
 Source = Annotated[
@@ -35,7 +35,7 @@ Ranges = Annotated[
     list[str] | None,
     typer.Option(
         "--range",
-        help="Share only what belongs to ranges of this name; * and ? match. May be repeated.",
+        help="Share only what belongs to ranges with this name (* and ? are wildcards). May be repeated.",
         metavar="NAME",
     ),
 ]

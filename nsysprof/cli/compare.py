@@ -1,4 +1,4 @@
-"""Define `nsysprof compare`: compare a baseline with a candidate, with a gate whose answer is the exit code."""
+"""Define `nsysprof compare`: compare a baseline with a candidate, with a gate that sets the exit code."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Sources = Annotated[
 Floor = Annotated[
     float | None,
     typer.Option(
-        help="The machine's noise floor in percent, from bench --self-check. Default: from the inputs.",
+        help="The machine's noise floor in percent, from bench --self-check. Default: estimated from the inputs.",
         rich_help_panel=options.VERDICT,
     ),
 ]
@@ -43,14 +43,14 @@ IgnoreConditions = Annotated[
     bool,
     typer.Option(
         "--ignore-conditions",
-        help="Compare sides that were measured under other conditions too, with a warning.",
+        help="Compare even sides that were measured under different conditions, with a warning.",
         rich_help_panel=options.VERDICT,
     ),
 ]
 Markdown = Annotated[
-    Path | None, typer.Option(help="Write the report for a pull request here.", rich_help_panel=options.OUTPUT)
+    Path | None, typer.Option(help="Write the report for a pull request to this file.", rich_help_panel=options.OUTPUT)
 ]
-Junit = Annotated[Path | None, typer.Option(help="Write JUnit XML here.", rich_help_panel=options.OUTPUT)]
+Junit = Annotated[Path | None, typer.Option(help="Write JUnit XML to this file.", rich_help_panel=options.OUTPUT)]
 
 
 def compare(
@@ -71,7 +71,7 @@ def compare(
 ) -> None:
     """Compare a baseline with a candidate: latency, launches, kernels, copies and memory, case by case.
 
-    Refuses what was measured under other conditions. With --fail-on the exit code is the gate's answer.
+    Sides that were measured under different conditions are refused. With --fail-on, the exit code is the gate's result.
     """
     from nsysprof.app import compare as use_case
     from nsysprof.app.trace_analysis.analyze_snapshot import is_snapshot
@@ -108,11 +108,12 @@ def compare(
 
 
 def _refuse_for_snapshots(context: typer.Context) -> None:
-    """Raise UsageError for an option that means nothing where snapshots of memory are compared."""
+    """Raise UsageError for an option that has no meaning when memory snapshots are compared."""
     for parameter in context.command.params:
         if parameter.name not in _OF_SNAPSHOTS and options.is_given(context, parameter.name or ""):
             raise UsageError(
-                f"{parameter.opts[0]} is not for snapshots of memory, which are compared line by line.", "Leave it out."
+                f"{parameter.opts[0]} does not work with memory snapshots, which are compared line by line.",
+                "Leave it out.",
             )
 
 
@@ -126,7 +127,7 @@ def _compare_snapshots(
 
     both = (*baseline, *candidate)
     if len(both) != 2 or not all(map(is_snapshot, both)):
-        raise UsageError("Snapshots of memory are compared one with one.", "Give two .pickle files alone.")
+        raise UsageError("Memory snapshots can only be compared one with one.", "Give exactly two .pickle files.")
     result = compare_snapshots(CompareSnapshotsRequest(*both, out, force), show_progress(quiet=as_json))
     if as_json:
         print_json({**result.comparison.to_json(), "folder": None if out is None else str(out)})
@@ -135,7 +136,7 @@ def _compare_snapshots(
 
 
 def split_sides(sources: Sequence[str]) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """Return the inputs before and after the word `vs`, which two inputs do without. Raise UsageError."""
+    """Return the inputs before and after the word `vs`, which is optional between two inputs. Raises UsageError."""
     if sources.count(_SEPARATOR) == 1:
         middle = list(sources).index(_SEPARATOR)
         sides = sources[:middle], sources[middle + 1 :]

@@ -43,7 +43,7 @@ def demo(
         _print(result, use_case.ABOUT, page)
         say_missing_figures(figures)
     if open_page and not webbrowser.open(page.as_uri()):
-        typer.echo(f"No browser was found. Open {page} in one.", err=True)
+        typer.echo(f"No browser was found. Open {page} in a browser.", err=True)
 
 
 def _print(result: TraceResult, about: str, page: Path) -> None:

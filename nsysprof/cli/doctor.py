@@ -17,7 +17,7 @@ EXAMPLES = (
 def doctor(as_json: options.Json = False) -> None:
     """Try nsys, ncu, hardware counters, the driver, clocks, disks and torch, and print each problem with its fix.
 
-    Ends with 1 when something that is there does not work; what is merely absent is not a problem.
+    The exit code is 1 when something that is installed does not work. What is not installed is not a problem.
     """
     from nsysprof.app import doctor as use_case
     from nsysprof.cli.terminal.progress import show_progress

@@ -1,4 +1,4 @@
-"""Define `nsysprof explain`: show which backends take a shape, why others do not, and what really runs."""
+"""Define `nsysprof explain`: show which backends accept a shape, why others do not, and what really runs."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ KvSeq = Annotated[
 ]
 Mask = Annotated[
     Literal["none", "bool", "float"],
-    typer.Option(
-        help="The type of an attn_mask, which takes the place of the causal one.", rich_help_panel=options.GRID
-    ),
+    typer.Option(help="The type of an attn_mask, which replaces the causal mask.", rich_help_panel=options.GRID),
 ]
 Dropout = Annotated[
     float, typer.Option(min=0, max=1, help="Dropout probability, less than 1.", rich_help_panel=options.GRID)

@@ -15,7 +15,7 @@ EXAMPLES = (
     "nsysprof export traces/20261121-093000 --chrome trace.json.gz --parquet tables",
 )
 
-Source = Annotated[Path, typer.Argument(metavar="INPUT", help="Anything that analyze takes.", show_default=False)]
+Source = Annotated[Path, typer.Argument(metavar="INPUT", help="Any input that analyze accepts.", show_default=False)]
 Perfetto = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Perfetto's protobuf, for ui.perfetto.dev: OUT.pftrace.")
 ]

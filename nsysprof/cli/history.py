@@ -1,4 +1,4 @@
-"""Define `nsysprof history`: show how the latency of cases developed over the runs of a results database."""
+"""Define `nsysprof history`: show how the latency of cases changed over the runs in a results database."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ EXAMPLES = (
 )
 _FORMAT_VERSION = 1
 
-Database = Annotated[Path, typer.Argument(help="The database that bench --db and tune --db grow.", show_default=False)]
-Case = Annotated[str, typer.Option(help="Only cases with this text in their names.")]
+Database = Annotated[
+    Path, typer.Argument(help="A database that bench --db and tune --db write to.", show_default=False)
+]
+Case = Annotated[str, typer.Option(help="Show only cases whose names contain this text.")]
 
 
 def history(database: Database, case: Case = "", as_json: options.Json = False) -> None:
-    """Show how the latency of each case developed over the runs that --db collected.
+    """Show how the latency of each case changed over the runs that --db collected.
 
-    Changes stand only between runs under the same conditions. `nsysprof view` shows the same with figures.
+    Changes are shown only between runs under the same conditions. `nsysprof view` shows the same with figures.
     """
     from nsysprof.app import history as use_case
     from nsysprof.cli.terminal.progress import show_progress

@@ -1,4 +1,4 @@
-"""Define `nsysprof mcp`: serve the traces of a folder to agents."""
+"""Define `nsysprof mcp`: serve the traces of a folder to AI agents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Define the options that several commands have once, so that they mean the same everywhere."""
+"""Define each option that several commands have, so that it means the same everywhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nsysprof.app.inputs.grid import Grid
 
 GRID, MEASUREMENT, VERDICT, OUTPUT, TOOLS = "Grid", "Measurement", "Verdict", "Output", "NVIDIA's tools"
-# The shortest time that an option takes where zero would measure nothing (s).
+# The smallest value of time options where zero would measure nothing (s).
 LEAST_SECONDS = 0.001
 
 # The verdict on two sides.
@@ -31,7 +31,7 @@ FailOn = Annotated[
 Margin = Annotated[
     float | None,
     typer.Option(
-        help="The difference in latency that matters, in percent. Default: the limit of slower in --fail-on, or 3.",
+        help="Smallest latency difference that matters, in percent. Default: the limit of `slower` in --fail-on, or 3.",
         rich_help_panel=VERDICT,
     ),
 ]
@@ -40,8 +40,7 @@ Margin = Annotated[
 Backends = Annotated[
     str,
     typer.Option(
-        help=f"Backends: {', '.join((*BACKENDS, *PLUGINS))}, one that another package registers, or module:function "
-        "of your own.",
+        help=f"Backends: {', '.join((*BACKENDS, *PLUGINS))}, a registered one, or your own module:function.",
         rich_help_panel=GRID,
     ),
 ]
@@ -65,7 +64,7 @@ Pass = Annotated[str, typer.Option("--pass", help=f"Passes: {', '.join(PASSES)}.
 # The measurement.
 Device = Annotated[Literal["auto", "cuda", "cpu"], typer.Option(help="Where to measure.", rich_help_panel=MEASUREMENT)]
 Samples = Annotated[
-    int, typer.Option(min=1, help="Largest number of samples in a block of a case.", rich_help_panel=MEASUREMENT)
+    int, typer.Option(min=1, help="Maximum number of samples in a block of a case.", rich_help_panel=MEASUREMENT)
 ]
 SampleSeconds = Annotated[
     float,
@@ -74,11 +73,11 @@ SampleSeconds = Annotated[
     ),
 ]
 WarmupSeconds = Annotated[
-    float, typer.Option(min=0, help="Longest warm-up before each block.", rich_help_panel=MEASUREMENT)
+    float, typer.Option(min=0, help="Longest warm-up before each block (s).", rich_help_panel=MEASUREMENT)
 ]
 Seed = Annotated[
     int | None,
-    typer.Option(help="Seed of the order of the blocks. Default: a random one, printed.", rich_help_panel=MEASUREMENT),
+    typer.Option(help="Seed for the order of the blocks. Default: random; it is printed.", rich_help_panel=MEASUREMENT),
 ]
 Flush = Annotated[
     bool, typer.Option("--flush/--warm-l2", help="Empty the caches before each sample.", rich_help_panel=MEASUREMENT)
@@ -89,15 +88,15 @@ Check = Annotated[
 ]
 CaseTimeout = Annotated[
     float,
-    typer.Option(min=LEAST_SECONDS, help="Seconds after which a case is given up.", rich_help_panel=MEASUREMENT),
+    typer.Option(min=LEAST_SECONDS, help="Seconds after which a case is stopped.", rich_help_panel=MEASUREMENT),
 ]
 
 POLICY_HELP = "A policy.json of tune: the attention backends that were measured to be faster."
 Policy = Annotated[Path | None, typer.Option(help=POLICY_HELP)]
 
 # What is measured of a program that runs on two sides.
-KEEP_HELP = "Record part after part, and keep the last so many."
-MAX_RECORDING_HELP = "Stop recording when nsys has written this (million bytes). 0: no limit."
+KEEP_HELP = "Record part after part, and keep this many of the last."
+MAX_RECORDING_HELP = "Stop recording when nsys has written this many megabytes. 0: no limit."
 KEEP_REPORT_HELP = "Keep nsys' own reports."
 STEP_PATTERN_HELP = (
     "A printed line that matches this regular expression ends a step; a group named s, ms, us or ns is its time."
@@ -110,22 +109,22 @@ StepPattern = Annotated[
 StepRange = Annotated[
     str,
     typer.Option(
-        help="The begin of an NVTX range of torch whose whole name matches this regular expression ends a step.",
+        help="An NVTX range of torch that begins, and whose whole name matches this regular expression, ends a step.",
         rich_help_panel=_STEPS,
     ),
 ]
 ValuePattern = Annotated[
     str,
     typer.Option(
-        help="The first group of this regular expression is a value that both sides must print alike, e.g. the loss.",
+        help="The first group of this regular expression is a value that both sides must share, e.g. the loss.",
         rich_help_panel=_STEPS,
     ),
 ]
 ValueTolerance = Annotated[
-    float, typer.Option(min=0, help="How far values may be apart, in percent.", rich_help_panel=_STEPS)
+    float, typer.Option(min=0, help="How much values may differ, in percent.", rich_help_panel=_STEPS)
 ]
 WarmupSteps = Annotated[
-    int, typer.Option(min=0, help="Steps at the beginning that do not count.", rich_help_panel=_STEPS)
+    int, typer.Option(min=0, help="Number of steps at the beginning that do not count.", rich_help_panel=_STEPS)
 ]
 
 Budget = Annotated[float, typer.Option(min=LEAST_SECONDS, help="Time limit in seconds.", rich_help_panel=MEASUREMENT)]
@@ -142,7 +141,7 @@ Ncu = Annotated[
 ]
 
 # The output.
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with what is in --out.", rich_help_panel=OUTPUT)]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue with the results in --out.", rich_help_panel=OUTPUT)]
 Force = Annotated[bool, typer.Option("--force", help="Replace an older result.", rich_help_panel=OUTPUT)]
 Figures = Annotated[bool, typer.Option(help="Draw the figures.", rich_help_panel=OUTPUT)]
 Database = Annotated[
@@ -155,14 +154,14 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.", rich
 def out_option(what: str) -> OptionInfo:
     """Return the option --out, -o of a command.
 
-    what: its help, which says what is written there and where it goes by default.
+    what: its help: what is written there, and the default.
     """
     option: OptionInfo = typer.Option("--out", "-o", help=what, rich_help_panel=OUTPUT)
     return option
 
 
 def is_given(context: typer.Context, name: str) -> bool:
-    """Return whether the user typed an option, so that its value is not just the default."""
+    """Return whether the user typed an option, so that its value is not only the default."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
@@ -170,20 +169,18 @@ def is_given(context: typer.Context, name: str) -> bool:
 def check_program_options(
     context: typer.Context, for_both: tuple[str, ...], for_programs: tuple[str, ...], *, is_program: bool
 ) -> None:
-    """Raise UsageError for an option of the grid with a program, or of a program without one."""
+    """Raise UsageError for an option of the grid with a program, or for an option of programs without one."""
     for parameter in context.command.params:
         name = parameter.name or ""
         if not is_given(context, name) or name in for_both:
             continue
         if is_program and name not in for_programs:
             raise UsageError(
-                f"{parameter.opts[0]} is an option of the grid, and a program was given.",
+                f"{parameter.opts[0]} is an option of the grid, but a program was given.",
                 "Leave it out; options of the program follow its name.",
             )
         if not is_program and name in for_programs:
-            raise UsageError(
-                f"{parameter.opts[0]} is for a program, and none was given.", "Add -- PROGRAM [ARGUMENTS]."
-            )
+            raise UsageError(f"{parameter.opts[0]} needs a program, and none was given.", "Add -- PROGRAM [ARGUMENTS].")
 
 
 def parse_names(text: str) -> tuple[str, ...]:
@@ -192,7 +189,7 @@ def parse_names(text: str) -> tuple[str, ...]:
 
 
 def parse_sizes(option: str, text: str) -> tuple[int, ...]:
-    """Return the numbers of a list: `1024,2048` -> (1024, 2048). Raise UsageError for anything else."""
+    """Return the numbers in a list: `1024,2048` -> (1024, 2048). Raises UsageError for anything else."""
     sizes = []
     for part in parse_names(text):
         try:
@@ -205,7 +202,7 @@ def parse_sizes(option: str, text: str) -> tuple[int, ...]:
 
 
 def parse_causal(value: Literal["yes", "no", "both"]) -> tuple[bool, ...]:
-    """Return which masks are measured, True for a causal one."""
+    """Return which masks to measure; True is a causal one."""
     return {"yes": (True,), "no": (False,), "both": (True, False)}[value]
 
 
@@ -237,7 +234,7 @@ def parse_grid(
 
 
 def command_line() -> str:
-    """Return what the user typed, with paths reduced to their last part, since reports are shared."""
+    """Return the command line that the user typed. Paths are reduced to their last part, because reports are shared."""
     arguments = [f"{argument[: argument.find('=') + 1]}{Path(argument).name}" if "/" in argument else argument
                  for argument in sys.argv[1:]]  # fmt: skip
     return shlex.join(["nsysprof", *arguments])

@@ -29,7 +29,7 @@ _OF_GRID = ("seq", "batch", "heads", "kv_heads", "head_dim", "dtype", "causal", 
 Search = Annotated[
     Literal["grid", "axes"],
     typer.Option(
-        help="grid: every combination; axes: one dimension at a time from the first of each list.",
+        help="grid: every combination; axes: one dimension at a time, from the first value of each list.",
         rich_help_panel=_SEARCH,
     ),
 ]
@@ -37,7 +37,7 @@ From = Annotated[
     Path | None,
     typer.Option(
         "--from",
-        help="Tune the shapes of a program instead: a capture with --attention, or its analysis.",
+        help="Tune the shapes of a program instead of a grid: give a capture with --attention, or its analysis.",
         rich_help_panel=_SEARCH,
     ),
 ]
@@ -45,14 +45,14 @@ Blocks = Annotated[
     int,
     typer.Option(
         min=LEAST_TUNING_BLOCKS,
-        help="Blocks of samples that the best backends of a shape get.",
+        help="Number of blocks of samples for the best backends of a shape.",
         rich_help_panel=_SEARCH,
     ),
 ]
 GpuHourPrice = Annotated[
     float | None,
     typer.Option(
-        min=0, help="Price of an hour of the GPU: adds what a million calls cost.", rich_help_panel=options.OUTPUT
+        min=0, help="Price of one GPU hour, to add what a million calls cost.", rich_help_panel=options.OUTPUT
     ),
 ]
 
@@ -124,11 +124,11 @@ def tune(
 
 
 def _check_options(context: typer.Context) -> None:
-    """Raise UsageError for an option of the grid where a program gives the shapes."""
+    """Raise UsageError for an option of the grid where a program provides the shapes."""
     for parameter in context.command.params:
         if parameter.name in _OF_GRID and options.is_given(context, parameter.name or ""):
             raise UsageError(
-                f"{parameter.opts[0]} is an option of the grid, and --from takes the shapes of a program.",
+                f"{parameter.opts[0]} is an option of the grid, but --from uses the shapes of a program.",
                 "Leave it out.",
             )
 

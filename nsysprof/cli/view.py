@@ -1,4 +1,4 @@
-"""Define `nsysprof view`: pages about one or many traces in the user's browser, from a server on loopback alone."""
+"""Define `nsysprof view`: show one or many traces in the user's browser, from a server on loopback only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "nsysprof view report.nsys-rep",
     "nsysprof view before.sqlite after.sqlite",
-    "nsysprof view all.db    # how the results of bench --db developed",
+    "nsysprof view all.db    # how the results of bench --db changed",
     "nsysprof view traces analysis --no-open --port 8000    # then ssh -L 8000:127.0.0.1:8000 HOST",
 )
 
@@ -30,8 +30,8 @@ Sources = Annotated[
         show_default=False,
     ),
 ]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="The port on 127.0.0.1. Default: one that is free.")]
-NoOpen = Annotated[bool, typer.Option("--no-open", help="Open no browser; print the address alone.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="The port on 127.0.0.1. Default: any free port.")]
+NoOpen = Annotated[bool, typer.Option("--no-open", help="Only print the address, and do not open a browser.")]
 
 
 def view(
@@ -54,13 +54,13 @@ def view(
     with open_view(request, show_progress(quiet=as_json)) as opened:
         _print(opened, as_json)
         if not no_open and not as_json:
-            # A browser may live in this terminal and return only when it is left.
+            # A browser may run in this terminal, and return only when it is closed.
             threading.Thread(target=_open, args=(opened.url,), daemon=True).start()
         try:
             opened.serve()
         except KeyboardInterrupt:
             if not as_json:
-                typer.echo("\nEnded. Nothing is left of this view.", err=True)
+                typer.echo("\nEnded. All files of this view were removed.", err=True)
 
 
 def _print(opened: View, as_json: bool) -> None:
@@ -76,9 +76,9 @@ def _print(opened: View, as_json: bool) -> None:
     for each in broken:
         typer.echo(f"{each.name}: {each.error}", err=True)
     count = len(opened.inputs) - len(broken)
-    typer.echo(f"{count} to view at\n{opened.url}\nCtrl-C ends it. Whoever has this address can read the traces.")
+    typer.echo(f"{count} to view at\n{opened.url}\nCtrl-C ends it. Anyone with this address can read the traces.")
 
 
 def _open(url: str) -> None:
     if not webbrowser.open(url):
-        typer.echo("No browser was found. Open the address in one.", err=True)
+        typer.echo("No browser was found. Open the address in a browser.", err=True)

@@ -1,4 +1,4 @@
-"""Define `nsysprof whatif`: show what the steps of a trace would take with some changes."""
+"""Define `nsysprof whatif`: show how long the steps of a trace would take with some changes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CHANGES = "Changes"
 
 Source = Annotated[Path, typer.Argument(metavar="TRACE", help="A trace or capture, or a folder of ranks.")]
 PinCopies = Annotated[
-    bool, typer.Option("--pin-copies", help="Copy from pinned memory, asynchronously.", rich_help_panel=_CHANGES)
+    bool, typer.Option("--pin-copies", help="Copy from pinned memory and asynchronously.", rich_help_panel=_CHANGES)
 ]
 NoSync = Annotated[
     list[str] | None,
@@ -37,10 +37,10 @@ NoSync = Annotated[
 NoAlloc = Annotated[bool, typer.Option("--no-alloc", help="Allocate no memory in the loop.", rich_help_panel=_CHANGES)]
 NoHostWork = Annotated[
     bool,
-    typer.Option("--no-host-work", help="Leave out host work of 200 us and more.", rich_help_panel=_CHANGES),
+    typer.Option("--no-host-work", help="Remove host work of 200 us and more.", rich_help_panel=_CHANGES),
 ]
 GraphLaunches = Annotated[
-    bool, typer.Option("--graph-launches", help="Launch at the cost of a CUDA graph.", rich_help_panel=_CHANGES)
+    bool, typer.Option("--graph-launches", help="Launch as cheaply as in a CUDA graph.", rich_help_panel=_CHANGES)
 ]
 FuseAttention = Annotated[
     bool, typer.Option("--fuse-attention", help="Run attention as fused kernels.", rich_help_panel=_CHANGES)
@@ -49,17 +49,19 @@ FuseOptimizer = Annotated[
     bool, typer.Option("--fuse-optimizer", help="Run the optimizer as one kernel.", rich_help_panel=_CHANGES)
 ]
 NoStreamWaits = Annotated[
-    bool, typer.Option("--no-stream-waits", help="Let no stream wait for another.", rich_help_panel=_CHANGES)
+    bool, typer.Option("--no-stream-waits", help="Let no stream wait for another one.", rich_help_panel=_CHANGES)
 ]
 LikePeers = Annotated[
     int | None,
-    typer.Option(metavar="RANK", min=0, help="Let a rank of a job be like the others.", rich_help_panel=_CHANGES),
+    typer.Option(
+        metavar="RANK", min=0, help="Let this rank of a job behave like the others.", rich_help_panel=_CHANGES
+    ),
 ]
 Kernel = Annotated[
     list[str] | None,
     typer.Option(
         metavar="TEXT=FACTOR",
-        help="Kernels with a text in their names take FACTOR times as long.",
+        help="Kernels whose names contain TEXT take FACTOR times as long.",
         rich_help_panel=_CHANGES,
     ),
 ]
@@ -68,7 +70,7 @@ LaunchedIn = Annotated[
     typer.Option(
         "--launched-in",
         metavar="TEXT=FACTOR",
-        help="What ranges with a text in their names launch takes FACTOR times as long.",
+        help="Work launched in ranges whose names contain TEXT takes FACTOR times as long.",
         rich_help_panel=_CHANGES,
     ),
 ]
@@ -91,9 +93,9 @@ def whatif(
     nsys: options.Nsys = None,
     as_json: options.Json = False,
 ) -> None:
-    """Replay the steps of a trace with changes, and say what a step would take.
+    """Replay the steps of a trace with changes, and show how long a step would take.
 
-    Each change is replayed alone and all of them together; docs/causes.md says what each one changes.
+    Each change is replayed alone and all of them together; docs/causes.md explains each change.
     """
     from nsysprof.app import whatif as use_case
     from nsysprof.cli.terminal.progress import show_progress
@@ -123,7 +125,9 @@ def _parse_factor(option: str, example: str, text: str) -> tuple[str, float]:
     except ValueError:
         value = -1.0
     if not name or not 0 <= value <= 1000:
-        raise UsageError(f"{option} {text!r} is not a text and a factor.", f"Write for example {option} {example}=0.5.")
+        raise UsageError(
+            f"{option} {text!r} is not a text with a factor.", f"Write for example {option} {example}=0.5."
+        )
     return name, value
 
 

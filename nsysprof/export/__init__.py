@@ -1,1 +1,1 @@
-"""Write a trace in the formats of other tools: Perfetto's protobuf, Chrome's JSON and Parquet."""
+"""Write a trace in the formats of other tools: Perfetto's protobuf, Chrome's JSON, and Parquet."""

@@ -1,4 +1,4 @@
-"""Hold what is exported: the rows of a trace with the samples of its GPU metrics, and counts of what was written."""
+"""Define what is exported: the rows of a trace, its GPU metrics, and counts of what was written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nsysprof.files.json_file import json_value
 from nsysprof.results.analysis import Analysis, TraceRows
 from nsysprof.trace.gpu_metrics_schema import MetricSeries
 
-# Called with the number of further rows that have been written.
+# A function that is called with the number of further rows that have been written.
 Advance = Callable[[int], None]
 # Rows handled at once: enough to make arrays worth while, few enough to stay within 100 MB.
 CHUNK_ROWS = 1 << 16
@@ -19,7 +19,7 @@ CHUNK_ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class Content:
-    """What is exported: a trace, whose timeline holds the rows, and the samples of every GPU metric."""
+    """What is exported: a trace, whose timeline has the rows, and the samples of every GPU metric."""
 
     analysis: Analysis | TraceRows
     metrics: tuple[MetricSeries, ...] = ()
@@ -45,7 +45,7 @@ class Content:
         return sum(map(len, tables)) + sum(map(len, self.metrics))
 
     def provenance(self) -> dict[str, Any]:
-        """Return where the numbers come from and the notes about them, for the header of a file."""
+        """Return the origin of the numbers and the notes about them, for the header of a file."""
         from nsysprof.files.written_by import VERSION
 
         trace = self.analysis.trace

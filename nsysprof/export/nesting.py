@@ -1,4 +1,4 @@
-"""Turn intervals into the begins and ends of properly nested slices, the only thing that a viewer's track can show."""
+"""Turn intervals into begins and ends of properly nested slices, which is all that a viewer's track can show."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def closed_parts(start: Int64s, end: Int64s) -> Iterator[slice]:
 
 
 def find_crossing(start: Int64s, end: Int64s) -> Int64s:
-    """Return the rows that overlap an earlier one without being enclosed by it, for another track.
+    """Return the rows that overlap an earlier one without being enclosed by it. They need another track.
 
-    A viewer would end such a slice too early. Intervals that only nest within one other need no look at each.
+    A viewer would end such a slice too early. Intervals that only nest within one other are skipped quickly.
 
     start, end: times (ns) in the order of sort_for_nesting.
     """

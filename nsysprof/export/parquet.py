@@ -30,7 +30,7 @@ def check_folder(folder: Path, *, force: bool) -> None:
     except OSError as error:
         raise OutputError(f"{folder} cannot be read: {error.strerror}.", "Choose another folder.") from error
     if inside - _NAMES - {STATE}:
-        raise OutputError(f"{folder} holds files that are not from an export.", "Choose another folder.")
+        raise OutputError(f"{folder} contains files that are not from an export.", "Choose another folder.")
     if inside and not force:
         raise OutputError(f"{folder} already holds an export.", "Give --force to replace it, or another folder.")
 

@@ -1,4 +1,4 @@
-"""Give processes, threads and devices the numbers and names that viewers show."""
+"""Assign the numbers and names under which viewers show processes, threads and devices."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Write the packets of many slices at once, as the bytes of Perfetto's protobuf.
+"""Encode many slices at once as the bytes of Perfetto's protobuf.
 
-Packets that are made one by one by Perfetto's own classes take ten microseconds each. Here, a block of packets is an
-array with one line for each packet and one column for each byte. A field that some packets lack is left out of their
-lines at the end. All numbers of a column have one width: a varint may be longer than it has to be.
+Making packets one by one with Perfetto's own classes takes ten microseconds each. Here, a block of packets is an array
+with one line for each packet and one column for each byte. A field that some packets lack is left out of their lines at
+the end. All numbers of a column have one width, because a varint may be longer than necessary.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ class InternedTexts:
 
 @dataclass(frozen=True)
 class Slices:
-    """What the slices of a table have, by row.
+    """The slices of a table, by row.
 
     role: the annotation `role` and its number; None for slices without it.
-    sized: which rows have the annotation `bytes`; None for none. size_iid, size: its number and its values.
+    sized: which rows have the annotation `bytes`; None for none.
+    size_iid, size: the number of that annotation, and its values.
     into: the flow that ends in a row, 0 for none; None for none at all.
     out, edges: the flows that begin in row r are out[edges[r]:edges[r + 1]]; None for none at all.
     """
@@ -59,8 +60,9 @@ class Slices:
 def encode_slices(slices: Slices, sequence: int, flags: int, track: int, time: Int64s, row: Int64s) -> bytes:
     """Return the packets of begins and ends on one track.
 
-    sequence, flags: what every packet of the file says. time: in ns, in order, none below 0. row: of the table, or -1
-    where the innermost slice ends.
+    sequence, flags: constants of every packet of the file.
+    time: in ns, in order, none below 0.
+    row: the row of the table, or -1 where the innermost slice ends.
     """
     begins = np.flatnonzero(row >= 0)
     rows = row[begins]
@@ -111,11 +113,18 @@ class _Columns:
         self._after = np.zeros(0, dtype=np.uint8)
 
     def add(self, tag: bytes, value: _Bytes, present: npt.NDArray[np.bool_] | None = None) -> None:
-        """Add a field. present: which begins have it; None for all."""
+        """Add a field.
+
+        present: which begins have it; None for all.
+        """
         self._fields.append((tag, value, present))
 
     def add_after(self, count: Int64s, fields: _Bytes) -> None:
-        """Add flows at the end of some packets. count: how many each begin has. fields: their bytes, end to end."""
+        """Add flows at the end of some packets.
+
+        count: how many each begin has.
+        fields: their bytes, end to end.
+        """
         if len(fields):
             self._more, self._after = count, fields
 
@@ -146,7 +155,10 @@ class _Columns:
         return self._with_flows(_join(parts, self._packets), own)
 
     def _with_flows(self, written: _Bytes, length: Int64s) -> bytes:
-        """Return the packets with further flows at the ends of some. length: of each packet without them."""
+        """Return the packets with flows added at the ends of some.
+
+        length: the length of each packet without them.
+        """
         if len(self._after) == 0:
             return written.tobytes()
         some = np.flatnonzero(self._more)

@@ -1,4 +1,7 @@
-"""Let one run at a time write an output file, which is the older one or the newer one at every moment."""
+"""Lock an output file, so that only one run at a time writes it.
+
+At every moment the file is either the older or the newer one.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ from nsysprof.files.folder_lock import hold_lock
 
 @contextmanager
 def claim_file(path: Path) -> Iterator[None]:
-    """Let no other run write `path`, and remove what killed runs left beside it. Raises OutputError when one does.
+    """Prevent other runs from writing `path`, and remove what killed runs left beside it.
+
+    Raises OutputError when one does.
 
     The file itself is written with nsysprof.files.output's `write_whole` or `open_whole`.
     """

@@ -1,4 +1,4 @@
-"""Exchange two paths in one step, where the system can."""
+"""Exchange two paths in one atomic step, where the system supports it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
 def exchange_paths(first: Path, second: Path) -> bool:
-    """Exchange two folders of one file system, and return whether the system has a way to do it."""
+    """Exchange two folders of one file system, and return whether the system supports that."""
     renameat2 = _renameat2()
     if renameat2 is None:
         return False

@@ -1,4 +1,4 @@
-"""Put a new folder in an older one's place, so that a kill leaves one of the two, and keep the user's own files."""
+"""Replace an older folder by a new one, so that a kill leaves one of the two, and keep the user's own files."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def restore_older(real: Path) -> None:
 
 
 def name_final_folder(error: NsysprofError, path: Path, folder: Path) -> None:
-    """Let an error name the folder as the user knows it, and not where it was written."""
+    """Change an error so that it names the folder as the user knows it, and not where it was written."""
     error.text = error.text.replace(str(path), str(folder))
     error.next_step = error.next_step.replace(str(path), str(folder))
     error.args = (error.text,)
@@ -117,7 +117,7 @@ def _keep_foreign(real: Path, path: Path, kind: FolderKind) -> None:
 def _link(source: str, target: str) -> None:
     try:
         os.link(source, target, follow_symlinks=False)
-    except (OSError, NotImplementedError):  # another disk, or a system without links
+    except (OSError, NotImplementedError):  # the folders are on different disks, or the system has no links
         shutil.copy2(source, target, follow_symlinks=False)
 
 

@@ -1,4 +1,4 @@
-"""Let one run at a time write a folder, or the processes of one job, with a lock that ends with its process."""
+"""Lock a folder for one run, or for the processes of one job. The lock ends with its process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nsysprof.errors import OutputError
 from nsysprof.files.output import output_error
 
 _BUSY = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK})
-# How long a process waits for another of its job, which holds the lock alone only to look around (s).
+# How long a process waits for another one of its job, which holds the lock exclusively only for a short check (s).
 _PATIENCE_S, _POLL_S = 10.0, 0.02
 
 
@@ -47,7 +47,7 @@ class JointLock:
         self._descriptor, self._path, self.is_alone = descriptor, path, is_alone
 
     def share(self) -> None:
-        """Let the other processes of the job in. Raises OSError where the lock was lost to another run."""
+        """Let the other processes of the job join. Raises OSError where the lock was lost to another run."""
         if not self.is_alone:
             return
         deadline = time.monotonic() + _PATIENCE_S
@@ -77,9 +77,9 @@ class JointLock:
 
 @contextmanager
 def join_lock(folder: Path) -> Iterator[JointLock]:
-    """Hold the lock of `folder` alone where nobody has it, else with those that share it. Raises OutputError.
+    """Lock `folder` exclusively if nobody holds it, else together with those that share it. Raises OutputError.
 
-    Who has it alone calls `share` once the others may join.
+    A process with the exclusive lock calls `share` once the others may join.
     """
     path, deadline = _path(folder), time.monotonic() + _PATIENCE_S
     shared = False
@@ -132,7 +132,7 @@ def _open_and_lock(path: Path, folder: Path, *, shared: bool) -> tuple[int, bool
             if error.errno in _BUSY:
                 os.close(descriptor)
                 raise OutputError(
-                    f"Another run is writing {folder}.", "Wait for its end, or choose another output."
+                    f"Another run is writing {folder}.", "Wait until it ends, or choose another output."
                 ) from None
             return descriptor, False
         os.close(descriptor)

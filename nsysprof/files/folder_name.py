@@ -1,4 +1,4 @@
-"""Name a new folder or file after what it was made from."""
+"""Make a name for a new folder or file from the name of its source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tell what a folder holds, by the folder.json that its run wrote last: whose it is, and whether it is complete."""
+"""Read and write folder.json, which a run writes last: which kind a folder is, and whether it is complete."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nsysprof.files.written_by import VERSION
 FORMAT_VERSION = 1
 STATE = "folder.json"
 PART, OLD = "nsysprof-part", "nsysprof-old"
-# The end of the name of a file in a folder that a job has begun and not completed; joint_folder makes it.
+# The suffix of a file in a folder that a job has begun and not completed; joint_folder makes it.
 MARK = "nsysprof-job"
 
 
@@ -62,7 +62,7 @@ def check_folder(folder: Path, kind: FolderKind, *, force: bool) -> None:
         return
     if state is not None and not state.get("whole"):
         raise OutputError(
-            f"{folder} holds {kind.article} {kind.name} that did not end.",
+            f"{folder} contains {kind.article} {kind.name} that was not finished.",
             "Give --force to replace it, or another folder with --out.",
         )
     raise OutputError(

@@ -1,8 +1,8 @@
-"""Let the processes of one job write a result folder together, beside the older one until all of them have ended.
+"""Let the processes of one job write one result folder together, and complete it when all have ended.
 
 The processes start and end at any time, on several hosts. They share a lock, and a folder that is named after the job.
 Without an older result they write into the folder itself. With one, they write into a sibling, and the last process
-puts it in the older folder's place, so that a kill of any of them leaves the older result whole.
+puts it in the older folder's place, so that killing any of them leaves the older result intact.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class JointFolder:
     path: where to write, which may be `folder` itself.
     is_restarted: whether `path` has files of an earlier attempt of this process, which it may replace.
     is_complete: whether every process of the job has ended and the folder is in its place; known at the end.
-    is_left: whether this was the last process that runs, and others are missing, so that an older result stays.
+    is_left: whether this was the last running process while others are missing, so that an older result stays.
     """
 
     folder: Path
@@ -108,7 +108,7 @@ def _enter(
     elif ours and not (force and lock.is_alone and is_taken(real)):
         path = real
     elif not is_first:
-        raise OutputError(f"Another run is writing {folder}.", "Wait for its end, or choose another output.")
+        raise OutputError(f"Another run is writing {folder}.", "Wait until it ends, or choose another output.")
     else:
         path = beside if _is_occupied(real) else real
     path.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Read JSON files into types, and encode values as JSON. A damaged file is an error that names the file and the field.
+"""Read JSON files into types, and encode values as JSON. An error for a damaged file names the file and the field.
 
 The types are frozen dataclasses and msgspec structs. Each of our files begins with `format_version`. A file with a
 newer version than this nsysprof knows is refused before anything else is read from it.
@@ -85,7 +85,7 @@ def read_json(
         data = path.read_bytes() if is_file and size <= largest_bytes else b""
     except OSError as failed:
         raise error(f"{path} cannot be read: {failed.strerror}.", advice) from failed
-    if not is_file:  # a pipe would be waited for, and a device read for ever
+    if not is_file:  # a pipe would block, and a device might never end
         raise error(f"{path} is not a plain file.", advice)
     if size > largest_bytes:
         raise error(f"{path} is too large for {kind} ({size:,} bytes).", advice)

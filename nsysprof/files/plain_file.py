@@ -1,4 +1,4 @@
-"""Read files of a folder that a stranger may have made: a pipe would be waited for, and a device read for ever."""
+"""Read files in a folder from somebody else: only plain files, because a pipe or a device might never end."""
 
 from __future__ import annotations
 

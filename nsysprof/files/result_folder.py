@@ -82,7 +82,7 @@ def claim_folder(folder: Path, kind: FolderKind, *, force: bool, resume: bool = 
             raise
         finally:
             if not claimed.is_committed and claimed.path == real:
-                _forget_if_unused(real, existed=existed)
+                _remove_state_if_unused(real, existed=existed)
             elif not (claimed.is_committed or is_kept):
                 shutil.rmtree(claimed.path, ignore_errors=True)
 
@@ -119,7 +119,7 @@ def _begin(folder: Path, real: Path, kind: FolderKind, *, resume: bool) -> Claim
     return ClaimedFolder(folder, path, kind, goes_on=goes_on)
 
 
-def _forget_if_unused(real: Path, *, existed: bool) -> None:
+def _remove_state_if_unused(real: Path, *, existed: bool) -> None:
     """Remove the state of a folder in which a run wrote nothing, so that it is not taken for an incomplete result."""
     with contextlib.suppress(OSError):
         if [path.name for path in real.iterdir()] == [STATE]:

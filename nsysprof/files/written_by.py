@@ -1,4 +1,4 @@
-"""Name the version of nsysprof that writes a file, so that whoever reads it knows."""
+"""Provide the field with which each file names the version of nsysprof that wrote it."""
 
 from nsysprof import __version__ as VERSION
 

@@ -1,1 +1,1 @@
-"""Drive NVIDIA's programs: find, run and read nsys and ncu."""
+"""Drive NVIDIA's programs nsys and ncu: find them, run them, and read what they print."""

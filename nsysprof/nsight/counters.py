@@ -1,11 +1,11 @@
-"""Choose the hardware counters to ask ncu for, and pick them from what ncu says of each launch.
+"""Choose the hardware counters to request from ncu, and compute ours from what ncu reports for each launch.
 
 Each case is counted twice, because one run cannot answer both questions:
 
-- *traffic*: DRAM bytes and time alone fit into one pass. So nothing is replayed, and caches stay as the kernels before
-  left them. The sum over its launches is what a case moves.
+- *traffic*: only DRAM bytes and time, which fit into one pass. So nothing is replayed, and caches stay as earlier
+  kernels left them. The sum over its launches is what a case moves.
 - *detail*: more counters need several passes, for which each launch is replayed from cold caches. This gives the rates
-  and hit rates of a kernel alone.
+  and hit rates of a single kernel.
 """
 
 from __future__ import annotations

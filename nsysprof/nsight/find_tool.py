@@ -1,4 +1,4 @@
-"""Find NVIDIA's profilers, in the order in which a user would expect them to be found."""
+"""Find nsys and ncu: by option, environment variable, PATH, CUDA_HOME, and NVIDIA's installation folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run ncu: build its command lines, read its reports, explain its failures, and try the counters on a tiny kernel."""
+"""Run ncu: build its command lines, read its reports, explain its failures, and test the counters."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MEANINGS = (
     ),
     (
         r"[Cc]uda driver is not compatible|driver version is insufficient|unsupported .*driver|not supported on this",
-        "this ncu does not fit the driver or the GPU",
+        "this ncu does not support the driver or the GPU",
         "Use an ncu that is as new as the driver (--ncu).",
     ),
     (
@@ -46,7 +46,7 @@ _MEANINGS = (
     ),
     (r"File is too small|not a valid report", "the file is not a report of ncu", "Give a .ncu-rep or a .csv of ncu."),
     (r"[Nn]o space left on device", "ncu ran out of disk space", "Free some space, or set --out and TMPDIR."),
-    (r"No kernels were profiled", "ncu saw no kernel inside the ranges", "See the log of the pass."),
+    (r"No kernels were profiled", "ncu found no kernel inside the ranges", "See the log of the pass."),
 )
 
 

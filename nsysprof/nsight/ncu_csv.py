@@ -48,7 +48,7 @@ class NcuKernel:
     """One launch that ncu measured."""
 
     number: int
-    # Demangled or mangled, as ncu was asked to print it.
+    # The kernel's name, demangled or mangled as ncu was asked to print it.
     name: str
     # The messages of the NVTX ranges around the launch.
     ranges: tuple[str, ...]

@@ -75,12 +75,12 @@ def profile_argv(nsys: Path, report: Path, program: list[str], more: Sequence[st
 
 
 def merge_options(more: Sequence[str]) -> dict[str, str]:
-    """Return the options of a recording by their names: ours, and `more` in the place of those of the same name."""
+    """Return the options of a recording by name: ours, with those in `more` replacing ours of the same name."""
     return {option.partition("=")[0]: option for option in (*_PROFILE_OPTIONS, *more)}
 
 
 def knows_software_trace(nsys: Path) -> bool:
-    """Return whether this nsys can trace CUDA in software alone (`--trace=cuda-sw`)."""
+    """Return whether this nsys can trace CUDA only in software (`--trace=cuda-sw`)."""
     try:
         done = run_tool([str(nsys), "profile", "--help"], timeout_s=_HELP_S)
     except ToolFailedError:
@@ -89,7 +89,7 @@ def knows_software_trace(nsys: Path) -> bool:
 
 
 def gpu_metrics_options(nsys: Path, frequency_hz: int) -> tuple[tuple[str, ...], str]:
-    """Return the options that sample the counters of the visible GPUs, or none and the reason why this nsys cannot.
+    """Return the options that sample counters of the visible GPUs; none, with the reason, where nsys cannot.
 
     frequency_hz: samples per second. Until about 2024.4 the option was in the singular and had no `cuda-visible`.
     """
@@ -206,7 +206,7 @@ def explain_export_failure(nsys: Path, report: Path, exit_code: int, said: str) 
         return known
     return ToolFailedError(
         f"nsys could not export {report} (exit code {exit_code}). It said: {_telling_line(said)}",
-        "Check that the report is whole.",
+        "Check that the report is complete.",
     )
 
 

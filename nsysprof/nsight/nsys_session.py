@@ -1,4 +1,4 @@
-"""Drive a session of nsys: launch a program in it without recording, then start and stop recordings."""
+"""Control a session of nsys: launch a program in it without recording, then start and stop recordings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from nsysprof.errors import ToolFailedError
 from nsysprof.nsight.run_tool import run_tool
 
-# Options that nsys takes when a recording starts. All others belong to the launch of the program.
+# Options that nsys accepts when a recording starts. All others belong to the launch of the program.
 _OF_START = (
     "--sample", "--cpuctxsw", "--backtrace", "--samples-per-backtrace", "--sampling-period", "--cpu-core-events",
     "--cpu-core-metrics", "--event-sample", "--event-sampling-interval", "--os-events", "--ftrace", "--gpuctxsw",
@@ -57,7 +57,7 @@ def start_recording(
     """
     if session not in list_sessions(nsys, environment):
         raise ToolFailedError(
-            "nsys no longer has the session of the held program.", "The program has ended; start it again."
+            "nsys has no session for the held program any more.", "The program has ended; start it again."
         )
     output = str(report).replace("%", "%%")
     argv = [str(nsys), "start", f"--session={session}", *options, f"--output={output}"]
@@ -79,7 +79,7 @@ def _run(
         said = lines[-1][:300] if lines else "nothing"
         raise ToolFailedError(
             f"nsys could not {what} (exit code {done.returncode}). It said: {said}",
-            "Check that the held program runs, and that no other recording does.",
+            "Check that the held program is running, and that no other recording of it is.",
         )
 
 

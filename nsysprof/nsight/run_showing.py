@@ -1,4 +1,4 @@
-"""Run one of NVIDIA's programs to its end, and pass on how far it says it is."""
+"""Run one of NVIDIA's programs until it ends, and report its progress."""
 
 from __future__ import annotations
 

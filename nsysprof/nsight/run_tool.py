@@ -1,4 +1,4 @@
-"""Run one of NVIDIA's programs to its end, and keep what it printed."""
+"""Run one of NVIDIA's programs until it ends, and return what it printed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nsysprof.errors import ToolFailedError
 
 @dataclass(frozen=True)
 class Step:
-    """One program that ran."""
+    """One program that was run."""
 
     name: str
     argv: tuple[str, ...]
@@ -33,8 +33,7 @@ def run_tool(
     Raises ToolFailedError when the program cannot be started or does not end in time.
 
     timeout_s: how long to wait for its end (s); None waits without limit.
-    environment: what the program finds in its environment; None for what this process has.
-    is_shielded: whether Ctrl-C in a terminal reaches this process alone.
+    environment: the program's environment; None for the environment of this process.
     """
     try:
         return subprocess.run(

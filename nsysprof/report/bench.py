@@ -1,4 +1,4 @@
-"""Write the files of a bench: results.csv, figures and reports."""
+"""Write the result folder of a bench: results.csv, figures and reports."""
 
 from __future__ import annotations
 

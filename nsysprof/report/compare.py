@@ -1,4 +1,4 @@
-"""Write the folder of a comparison: compare.json, figures and reports."""
+"""Write the result folder of a comparison: compare.json, figures and reports."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _write_figures(found: VersionComparison, folder: Path) -> list[Figure]:
 
 
 def comparison_json(found: VersionComparison) -> dict[str, Any]:
-    """Return a comparison as files and --json hold it; unknown is null."""
+    """Return a comparison as it is written to files and printed by --json; unknown is null."""
     ranges = []
     for change in found.ranges:
         data = json_value(change)

@@ -1,7 +1,6 @@
-"""Define a report as values. `report/sections` composes it once from results; modules of `report/formats` render it.
+"""Define a report as values, without formatting. `report/sections` composes it, `report/formats` renders it.
 
-Nothing in here is formatted: cells hold numbers in a unit, texts are as they were recorded, and every format makes its
-own text and does its own escaping.
+Cells hold numbers in a unit, and texts are as recorded. Every format makes its own text and does its own escaping.
 """
 
 from __future__ import annotations
@@ -22,21 +21,21 @@ class Unit(StrEnum):
     """The unit of a column's values."""
 
     TEXT = "text"
-    NAME = "name"  # of something in the trace; a narrow format may shorten it to what tells it from its neighbours
+    NAME = "name"  # a name from the trace; a narrow format may shorten it to the part that differs from its neighbours
     PROSE = "prose"  # sentences; a narrow format may break them into lines
     NS = "ns"
-    EXACT_NS = "exact ns"  # every digit
+    EXACT_NS = "exact ns"  # an integer with every digit
     BYTES = "bytes"
     COUNT = "count"
-    PERCENT = "percent"  # three or four digits
+    PERCENT = "percent"  # rounded to three or four digits
     CHANGE_PERCENT = "change in percent"
-    SHARE = "share"  # of a whole, in percent with one decimal
+    SHARE = "share"  # a share in percent, with one decimal
     WHOLE_PERCENT = "whole percent"
     RATIO = "ratio"  # 12.34x
     FACTOR = "factor"  # 12x
     QUOTIENT = "quotient"  # 1.052, to be compared with 1
     NUMBER = "number"  # a number without a unit
-    PRICE = "price"  # in the currency that the user's price is in
+    PRICE = "price"  # money, in the currency of the user's price
     PROBABILITY = "probability"
     FLOPS = "FLOP/s"
     BYTES_PER_S = "bytes/s"
@@ -53,7 +52,7 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True)
 class ValueChange:
-    """How much a value differs from the baseline's, in a unit of its own."""
+    """The difference between a value and the baseline's, in its own unit."""
 
     value: float
     unit: Unit
@@ -62,18 +61,18 @@ class ValueChange:
 
 @dataclass(frozen=True)
 class Cell:
-    """One value of a table with what is known about it.
+    """One value of a table, with what is known about it.
 
     value: a number in the unit, or a text; None is unknown.
-    unit: where it is not the column's.
+    unit: the unit, where it is not the column's.
     low, high: the bounds of its interval, in the same unit.
     error: how far the value may be off, in the same unit.
-    before: what stood here in the baseline, where no difference can be given.
+    before: the baseline's value, where no difference can be given.
     change: the difference from the baseline.
     is_signed: whether a positive number is written with its sign.
-    remark: our words that follow the value, such as "as long".
-    reason: why the value is unknown, in words that take its place.
-    full: the whole text that the value is short for.
+    remark: words that follow the value, such as "as long".
+    reason: why the value is unknown; shown in its place.
+    full: the whole text, where the value is a shortened one.
     """
 
     value: Value = None
@@ -94,7 +93,7 @@ class Column:
     """A column of a table.
 
     title: unique in its table; JSON uses it as the key.
-    drop: when the terminal is too narrow, the columns with the highest number go first; 0 never goes.
+    drop: when the terminal is too narrow, columns with the highest number are left out first; 0 is never left out.
     """
 
     title: str
@@ -106,12 +105,13 @@ class Column:
 class Table:
     """A titled table.
 
-    rows: all rows that any format shows; terminal_rows, document_rows: how many of them the terminal and Markdown show
-        (0: not the table at all).
-    total_rows: how many rows there are in `source`, the file that holds them all.
+    rows: all rows that any format shows.
+    terminal_rows, document_rows: how many rows the terminal and Markdown show (0: the table is left out).
+    total_rows: how many rows are in `source`, the file that contains all of them.
     depths: how deep each row is nested, for tables that show a tree; empty for flat ones.
-    marks: a word for rows that a reader looks for first, by number; marks_are_bad: whether it says what is wrong.
-    is_kept_empty: whether the table is shown without rows too, which says that there was nothing.
+    marks: a word for rows that a reader should look at first, by row number.
+    marks_are_bad: whether a mark means that something is wrong.
+    is_kept_empty: whether the table is shown even without rows, to say that there was nothing.
     """
 
     title: str
@@ -145,7 +145,7 @@ class Table:
 class Lines:
     """A list of sentences.
 
-    is_verdict: they are the answer that the report gives, and stand out.
+    is_verdict: whether they are the answer of the report, which is emphasised.
     terminal_lines, document_lines: how many of them the terminal and Markdown show.
     """
 
@@ -157,7 +157,10 @@ class Lines:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A text. is_warning: the reader must not miss it."""
+    """A paragraph of text.
+
+    is_warning: whether the reader must not miss it.
+    """
 
     text: str
     is_warning: bool = False
@@ -173,9 +176,10 @@ class Code:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture that lies beside the report as `file`.
+    """A picture that is stored beside the report as `file`.
 
-    alt: what it shows, for those who do not see it. dark_png: the same for a dark page; empty where there is none.
+    alt: what it shows, for readers who cannot see it.
+    dark_png: the same for a dark page; empty where there is none.
     """
 
     file: str
@@ -189,7 +193,7 @@ class Chart:
     """The interactive timeline of a page.
 
     data: what its script draws.
-    alt: what it shows, for those who do not see it.
+    alt: what it shows, for readers who cannot see it.
     hint: what a reader can do with it, apart from moving and zooming.
     """
 
@@ -200,7 +204,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Notes:
-    """What the reader must know about the numbers. The terminal shows warnings and errors alone."""
+    """What the reader must know about the numbers. The terminal shows only warnings and errors."""
 
     notes: tuple[Note, ...]
 
@@ -209,10 +213,11 @@ class Notes:
 class Item:
     """One entry of a ranked list.
 
-    code: stable and greppable, such as launch-bound.
+    code: a stable code that can be searched for, such as launch-bound.
     where: the range or place in the trace.
     amount: what it costs or would save, with its unit.
-    text: what was found; next_step: what to do about it.
+    text: what was found.
+    next_step: what to do about it.
     """
 
     code: str
@@ -232,8 +237,6 @@ class Ranking:
     """Items, the most important one first.
 
     amount_title: what the items' amounts are, such as "saving per step".
-    whole_items: so many are shown with all that is known of them, and several more in short, where space is limited.
-    terminal_items: the terminal shows no more than these.
     """
 
     items: tuple[Item, ...]
@@ -251,7 +254,10 @@ class Ranking:
 
 @dataclass(frozen=True)
 class Segment:
-    """A part of a stacked bar. color: the name of its colour, such as a category of work or a cause of idle time."""
+    """A part of a stacked bar.
+
+    color: the name of its colour, such as a category of work or a cause of idle time.
+    """
 
     label: str
     value: float
@@ -276,9 +282,12 @@ class StackedBar:
 class Bars:
     """Values in order of time, such as the times of steps.
 
-    title: says what they are. usual: the value to compare them with.
-    labels: the name of each. spans: when each began and ended (ns), for a page with a timeline.
-    marks: a word for values that are unlike the others, by position; faint: positions that do not count.
+    title: what the values are.
+    usual: the value to compare them with.
+    labels: the name of each value.
+    spans: when each began and ended (ns), for a page with a timeline.
+    marks: a word for unusual values, by position.
+    faint: positions that do not count.
     """
 
     title: str
@@ -293,7 +302,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Gate:
-    """The answers of a gate's rules."""
+    """The results of a gate's rules."""
 
     results: tuple[GateResult, ...]
 
@@ -303,10 +312,11 @@ Part = Table | Lines | Paragraph | Code | Figure | Chart | Notes | Ranking | Sta
 
 @dataclass(frozen=True)
 class Section:
-    """Parts under a title; without one they follow what is before them.
+    """Parts under a title. Without a title they continue what is before them.
 
-    in_terminal: whether the terminal shows it; there it stands last where is_conclusion.
-    is_folded: whether formats that can fold it away do.
+    in_terminal: whether the terminal shows the section.
+    is_conclusion: whether it comes last in the terminal.
+    is_folded: whether formats that can fold it away do so.
     """
 
     title: str
@@ -331,6 +341,9 @@ def list_parts(report: Report) -> Iterable[Part]:
 
 
 def make_table(title: str, columns: Iterable[Column], rows: Iterable[Iterable[Cell | Value]], **fields: Any) -> Table:
-    """Return a Table; plain values among the cells become Cells. fields: those of Table."""
+    """Return a Table. Plain values among the cells become Cells.
+
+    fields: other fields of Table.
+    """
     cells = tuple(tuple(cell if isinstance(cell, Cell) else Cell(cell) for cell in row) for row in rows)
     return Table(title, tuple(columns), cells, **fields)

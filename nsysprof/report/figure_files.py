@@ -1,4 +1,4 @@
-"""Write figures as files, and keep them light and dark as parts of a report."""
+"""Write figures to files, and keep light and dark variants as parts of a report."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def write_figures(
     svg: bool = False,
     say: Callable[[str], None] = lambda _text: None,
 ) -> list[Figure]:
-    """Write NAME.png of each figure that there is to draw, and return them; nothing without matplotlib.
+    """Write NAME.png for each figure that can be drawn, and return the figures; none without matplotlib.
 
-    draw: what draws each figure, by its name; None draws nothing. alts: what says what each
-    shows, in words.
+    draw: the function that draws each figure, by name; one that returns None draws nothing.
+    alts: the function that describes each figure in words.
     svg: whether to write NAME.svg too.
     """
     if not can_draw():
@@ -46,7 +46,7 @@ def write_figures(
         if svg:
             write_whole(out / f"{name}.svg", svg_bytes(drawn))
         darken(drawn)
-        alt = clean(alts[name](), _LONGEST_ALT)  # it names ranges of the trace
+        alt = clean(alts[name](), _LONGEST_ALT)  # the description names ranges of the trace
         found.append(Figure(f"{name}.png", alt, light, png_bytes(drawn)))
     return found
 

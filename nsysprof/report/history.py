@@ -1,4 +1,4 @@
-"""Write the pages of a results database: how the latency of each case developed."""
+"""Write the result folder of a results database: how the latency of each case changed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_FIGURES = 24
 def write_history(
     title: str, cases: Sequence[CaseHistory], folder: Path, *, figures: bool, say: Callable[[str], None]
 ) -> list[Path]:
-    """Write figures and reports into `folder`, and return their paths. The first cases alone have a figure."""
+    """Write figures and reports into `folder`, and return their paths. Only the first cases have a figure."""
     drawn = [case for case in cases if case.timed][:_MOST_FIGURES] if figures else []
     names = {f"history-{number}": case for number, case in enumerate(drawn)}
     pictures = write_figures(

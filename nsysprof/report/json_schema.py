@@ -65,7 +65,10 @@ def _cell(column: FileColumn) -> Schema:
 
 
 def _of(title: str, properties: Schema, types: tuple[type, ...] = (), *, optional: tuple[str, ...] = ()) -> Schema:
-    """Return the schema of an object; types: what its properties refer to by name."""
+    """Return the schema of an object.
+
+    types: the types that its properties refer to by name.
+    """
     schema: Schema = {
         "$schema": _DRAFT,
         "title": title,
@@ -75,7 +78,7 @@ def _of(title: str, properties: Schema, types: tuple[type, ...] = (), *, optiona
     }
     if types:
         _, components = msgspec.json.schema_components(types, ref_template="#/$defs/{name}")
-        # Docstrings are for those who read the code.
+        # Docstrings are for readers of the code.
         kept = {name: {k: v for k, v in each.items() if k != "description"} for name, each in components.items()}
         schema["$defs"] = dict(sorted(kept.items()))
     return schema

@@ -1,4 +1,4 @@
-"""Write the folder of an analyzed snapshot of torch's allocator, or of a comparison of two snapshots."""
+"""Write the result folder of a snapshot of torch's allocator, or of a comparison of two snapshots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write the folder of many traces: tables, ranks.json, figures and reports, each completely or not at all."""
+"""Write the result folder of many traces: tables, ranks.json, figures and reports, each completely or not at all."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ JSON = "ranks.json"
 def write_ranks(
     found: RanksAnalysis, out: Path, *, figures: bool, svg: bool, progress: Callable[[str], None]
 ) -> list[Path]:
-    """Write everything into `out` and return the paths; ranks.json last, so that it stands for a whole folder."""
+    """Write everything into `out`, and return the paths. ranks.json comes last, to show that the folder is complete."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         (out / JSON).unlink(missing_ok=True)
@@ -49,7 +49,7 @@ def _write_report(found: RanksAnalysis, figures: list[Figure], out: Path) -> lis
 
 
 def ranks_json(found: RanksAnalysis) -> dict[str, Any]:
-    """Return ranks.json, in which null is unknown, and a note says why."""
+    """Return ranks.json. In it null is unknown, and a note says why."""
     stragglers = to_records(found.stragglers)
     return {
         "format_version": FORMAT_VERSION,

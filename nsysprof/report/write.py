@@ -1,4 +1,4 @@
-"""Write the analysis folder, each file completely or not at all."""
+"""Write the result folder of one trace, each file completely or not at all."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure as Drawn
 
-# History of summary.json. 1: first.
+# The version of summary.json. 1: the first.
 FORMAT_VERSION = 1
 # A CSV file with more instances than this is slow to read.
 MOST_CSV_INSTANCES = 100_000
@@ -112,7 +112,7 @@ def summary_json(analysis: Analysis) -> dict[str, Any]:
 
 
 def findings_json(analysis: Analysis) -> dict[str, Any]:
-    """Return findings.json: what to change, and why the GPU was idle; null where the trace does not tell."""
+    """Return findings.json: what to change, and why the GPU was idle; null where the trace does not show it."""
     found, idle = analysis.findings, analysis.idle
     return {
         **({"format_version": FORMAT_VERSION, "findings": None} if found is None else found.to_json()),
@@ -153,7 +153,7 @@ def analysis_json(analysis: Analysis, record: CaptureRecord | None) -> dict[str,
 
 
 def analysis_tables(analysis: Analysis, record: CaptureRecord | None) -> list[tuple[TableFile, pd.DataFrame]]:
-    """Return every table of an analysis with what documents it; one that is unknown has no rows."""
+    """Return every table of an analysis with its documentation. A table that is unknown has no rows."""
     idle = analysis.idle
     tables = [
         (KERNELS, analysis.kernels),
@@ -198,7 +198,7 @@ def _write_tables(analysis: Analysis, record: CaptureRecord | None, out: Path) -
 
 
 def _write_instances(table: pd.DataFrame, file: TableFile, out: Path) -> Path:
-    """Write one row an instance of a range, as CSV; as Parquet where there are very many and pyarrow is there."""
+    """Write one row per instance of a range, as CSV; as Parquet where there are very many and pyarrow is installed."""
     csv = out / file.name
     parquet = csv.with_suffix(".parquet")
     for stale in (csv, parquet):

@@ -1,1 +1,1 @@
-"""Define frozen result types: what `analysis` produces and everything else consumes."""
+"""Define the frozen result types that `analysis` produces and everything else uses."""

@@ -1,4 +1,4 @@
-"""Define who held the memory of torch's allocator at its peak. Sizes are integer bytes, as they were asked for."""
+"""Define what owned the memory of torch's allocator at its peak. Sizes are integer bytes as requested."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from nsysprof.results.table_records import to_records
 
 @dataclass(frozen=True)
 class DeviceUse:
-    """The use of one device over the recorded history."""
+    """The memory use of one device over the recorded history."""
 
     device_id: int
-    # The most that was allocated at once, and what was allocated when the snapshot was taken.
+    # The most that was allocated at once, and what was allocated when the snapshot was taken (bytes).
     peak_bytes: int
     end_bytes: int
     # How much of the peak had been allocated before the recording began.
     before_bytes: int
-    # The most that the allocator had from the driver, and the most that was allocated meanwhile.
+    # The most that the allocator had reserved from the driver, and the most that was allocated meanwhile (bytes).
     reserved_peak_bytes: int
     used_of_reserved_bytes: int
     event_count: int
@@ -36,9 +36,9 @@ class MemoryFinding:
 
     code: str
     device_id: int
-    # What could be given back.
+    # How much could be given back (bytes).
     bytes: int
-    # Share of the memory that the allocator had from the driver (percent).
+    # Its share of the memory that the allocator had reserved from the driver (percent).
     share_pct: float
     text: str
     next_step: str
@@ -46,20 +46,20 @@ class MemoryFinding:
 
 @dataclass(frozen=True)
 class OwnedOverTime:
-    """Memory by owner at some moments in order, the peak among them."""
+    """Memory by owner at some moments in order, including the peak."""
 
-    # Since the first one (us); the numbers of events where the snapshot has no times.
+    # The moments (us since the first one); the numbers of events where the snapshot has no times.
     moment: npt.NDArray[np.int64]
     is_time: bool
     # The owners that held most at the peak, and one name for all others.
     owners: tuple[str, ...]
-    # A row for each owner.
+    # The bytes: one row for each owner.
     bytes: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class AllocatorMemory:
-    """One snapshot of torch's allocator."""
+    """The result of analyzing one snapshot of torch's allocator."""
 
     # The name of the file, its SHA-256, and its size.
     path_name: str
@@ -75,7 +75,7 @@ class AllocatorMemory:
     notes: tuple[Note, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `analyze --json` prints of a snapshot."""
+        """Return what `analyze --json` prints for a snapshot."""
         return {
             "format_version": 1,
             "snapshot": {"path_name": self.path_name, "sha256": self.sha256, "bytes": self.bytes},
@@ -92,7 +92,7 @@ class OwnerChange:
     """What one owner held at the peak on each side; None where it held nothing."""
 
     owner: str
-    # Where the candidate has the same function at another line: its owner there.
+    # If the candidate has the same function at another line, this is its owner there.
     now: str
     baseline_bytes: int | None
     candidate_bytes: int | None
@@ -101,7 +101,10 @@ class OwnerChange:
 
 @dataclass(frozen=True)
 class MemoryComparison:
-    """Two snapshots: the peaks and the lines behind their difference, the largest first. The rows add up to it."""
+    """Two snapshots: their peaks and the lines that explain the difference, the largest first.
+
+    The rows add up to the difference of the peaks.
+    """
 
     baseline: str
     candidate: str
@@ -110,5 +113,5 @@ class MemoryComparison:
     changes: tuple[OwnerChange, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `compare --json` prints of two snapshots."""
+        """Return what `compare --json` prints for two snapshots."""
         return {"format_version": 1, **asdict(self)}

@@ -1,7 +1,7 @@
-"""Define the results of an analysis: frozen, without SQL, drawing or printing. `report` reads these and nothing else.
+"""Define the results of an analysis: frozen, without SQL, drawing or printing. `report` reads only these.
 
-All times are integer ns, all sizes integer bytes. A number that the trace does not support is None (NA in a table),
-and a Note says why.
+All times are integer ns, all sizes integer bytes. A number that the trace does not support is None (NA in a table), and
+a Note says why.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from nsysprof.results.step_times import StepTimes
 
 _Make = Callable[[], pd.DataFrame]
 
-# The names of columns in order; what they mean is in the registry (nsysprof.results.column_registry.columns).
+# The names of columns, in order. The registry (nsysprof.results.column_registry.columns) says what they mean.
 KERNEL_COLUMNS = KERNELS.names
 RANGE_COLUMNS = RANGES.names
 RANGE_INSTANCE_COLUMNS = RANGE_INSTANCES.names
@@ -48,7 +48,7 @@ RESULT_COLUMNS = CAPTURE_RESULTS.names
 
 @dataclass(frozen=True)
 class TraceInfo:
-    """Where the numbers come from."""
+    """The origin of the numbers."""
 
     path_name: str
     sha256: str
@@ -78,27 +78,31 @@ class Device:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How many kernels are in ranges; every other kernel has a reason: kernels = attributed_kernels + sum(reasons)."""
+    """How many kernels are in ranges, and the reasons of all others: kernels = attributed_kernels + sum(reasons)."""
 
     kernels: int
     attributed_kernels: int
     launches: int | None
     launches_without_gpu_record: int | None
-    # Why kernels are in no range, and how many for each reason.
+    # How many kernels are in no range, by reason.
     reasons: dict[str, int]
-    # Attributed kernels that no range launched, but one adopted, or captured into a graph.
+    # How many attributed kernels were not launched by a range, but adopted, or captured into a graph.
     adopted_kernels: int = 0
     captured_kernels: int = 0
-    # Kernels of graph replays that were recorded by nodes, and why some of them lead to no creation of a node.
+    # How many kernels of graph replays were recorded by nodes, and why some of them could not be traced to the creation
+    # of their node.
     graph_kernels: int = 0
     graph_reasons: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums over the trace. `memcpy_bytes` is by nsys' name of the operation; `peak_vram_bytes` is by device id.
+    """Sums over the trace.
 
-    Migrations of unified memory belong to no call and no range, so they have names of their own in `memcpy_bytes`.
+    memcpy_bytes: by nsys' name of the operation.
+    peak_vram_bytes: by device id.
+
+    Migrations of unified memory belong to no call and no range, so they have their own names in `memcpy_bytes`.
     gpu_busy_ns does not include them; gpu_busy_with_migrations_ns does.
     """
 
@@ -121,9 +125,9 @@ class Timeline:
     """The rows to draw, sorted by start, in ns since the session's start. Each table is made when it is first read.
 
     gpu: start_ns, end_ns, kind ("kernel" | "memcpy" | "memset" | "graph"), name, short_name, category, bytes (0 for
-        kernels), call (row of api that launched it, or -1), caused_by (row of nvtx: the innermost range that adopted
-        or captured it, or -1), device_id, context_id, stream_id, stream (label, unique
-        over processes, devices and contexts), global_pid; the texts are categoricals
+        kernels), call (row of api that launched it, or -1), caused_by (row of nvtx: the innermost range that adopted or
+        captured it, or -1), device_id, context_id, stream_id, stream (label, unique over processes, devices and
+        contexts), global_pid; the texts are categoricals
     api: start_ns, end_ns, name, global_tid
     nvtx: start_ns, end_ns, name, style ("PushPop" | "StartEnd"), domain, global_tid, global_pid, level
     memory: time_ns, device_id, used_bytes (running sum after each device allocation or free)
@@ -155,7 +159,7 @@ class Timeline:
 
 @dataclass(frozen=True)
 class TraceRows:
-    """The rows of a trace with what is known of it as a whole, without sums or verdicts."""
+    """The rows of a trace, with facts about it as a whole, without sums or verdicts."""
 
     trace: TraceInfo
     devices: tuple[Device, ...]
@@ -167,13 +171,13 @@ class TraceRows:
 class Analysis:
     """Everything `analyze` knows about one trace. docs/files.md lists the columns of the tables.
 
-    idle: why devices were idle; None where GPU work is not known well enough to say when they were.
+    idle: why devices were idle; None where too little is known about GPU work to say when they were.
     findings: what to change; None where there is nothing to replay.
-    step_times: how long each step took and of what it is made; None where idle is None.
+    step_times: how long each step took and the parts of its time; None where idle is None.
     losses: what is missing, so that counts cannot be trusted; `notes` says it too.
     lost_kernels: whether the trace has no kernel although some ran.
     attention, memory_owners: the tables of attention.csv and memory.csv; None for an analysis made without them.
-    allocator: what torch's allocator held; None where the capture did not record it. memory_owners are then its owners.
+    allocator: what torch's allocator held; None where the capture did not record it. memory_owners then has its owners.
     recording_cost: what recording cost each range; None where the capture did not measure it.
     """
 
@@ -209,23 +213,23 @@ class Analysis:
 
 @dataclass(frozen=True)
 class CaptureRecord:
-    """What a capture folder adds to its trace: its manifest and the rows of results.csv."""
+    """The data that a capture folder adds to its trace: its manifest and the rows of results.csv."""
 
-    # The folder's name.
+    # The name of the folder.
     title: str
     # One row per case, with RESULT_COLUMNS.
     results: pd.DataFrame
-    # See nsysprof.environment.
+    # The facts about the machine; see nsysprof.environment.
     environment: dict[str, Any]
     method: str
     notes: tuple[Note, ...] = ()
-    # Which of the cases that do equal work are the fastest; empty until the trace is joined.
+    # Which cases are the fastest among those with equal work; empty until the trace is joined.
     rankings: tuple[CaseRanking, ...] = ()
     steps: tuple[dict[str, Any], ...] = field(default=())
-    # What was asked for and could not be had.
+    # What was requested but could not be recorded.
     missing: tuple[MissingSource, ...] = ()
 
     @property
     def has_cases(self) -> bool:
-        """Return whether there are cases. A capture of a program adds only an environment and notes."""
+        """Return whether there are cases. A capture of a program only adds an environment and notes."""
         return len(self.results) > 0

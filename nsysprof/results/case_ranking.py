@@ -1,40 +1,40 @@
-"""Define which backend is fastest for equal work, as far as the measurement can tell. The analysis decides it."""
+"""Define the ranking of backends with equal work, as far as the measurement can tell. The analysis makes it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# Two medians of one process that differ by less are not told apart. Intervals within one process say nothing of the
-# spread between processes: the same cuDNN kernel, called by two names in one capture, gave medians 0.5 % apart with
-# intervals that did not overlap.
+# Two medians of one process that differ by less than this (percent) count as equal. Intervals within one process say
+# nothing about the variation between processes: the same cuDNN kernel, called by two names in one capture, had medians
+# 0.5 % apart with intervals that did not overlap.
 LEAST_DIFFERENCE_PCT = 2
 
 
 @dataclass(frozen=True)
 class RankedCase:
-    """One timed case."""
+    """One timed case in a ranking."""
 
-    # Its row in the record's results.
+    # The row of the case in the record's results.
     position: int
     backend: str
-    # The untraced latency; the bounds are None where they are unknown.
+    # The untraced latency (ns); the bounds are None where unknown.
     median_ns: float
     low_ns: float | None
     high_ns: float | None
     # Its median divided by the fastest one's.
     times_best: float
-    # The kernel time of a call; None without a trace of it.
+    # The kernel time of a call (ns); None without a trace of it.
     kernel_ns: float | None
-    # Whether its latency is the CPU's dispatch and not its kernels.
+    # Whether the CPU's dispatch determines its latency, and not its kernels.
     is_launch_bound: bool
 
 
 @dataclass(frozen=True)
 class CaseRanking:
-    """Cases that do equal work: one shape of the grid."""
+    """The ranking of cases with equal work: one shape of the grid."""
 
-    # What the grid varies and these cases share, by column of results.csv.
+    # The dimensions that the grid varies and these cases share, by column of results.csv.
     shape: Mapping[str, object]
     # The rows of all cases that ran, in the grid's order.
     positions: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Define what a comparison is made of: what each input measured, what differs, and how a gate judges it."""
+"""Define the data of a comparison: what each input measured, what differs, and how a gate judges it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from nsysprof.notes import Loss, Note
 from nsysprof.results.allocator_memory import AllocatorMemory, MemoryComparison
 from nsysprof.results.gate_result import GateResult, Outcome
 
-# The parts that the wall time of a range is made of. They add up to it, to the nanosecond.
+# The parts of a range's wall time. They add up to it exactly (ns).
 PARTS = ("before_ns", "kernels_ns", "copies_ns", "fills_ns", "graphs_ns", "gaps_ns", "after_ns")
 WHOLE_TRACE = "(whole trace)"
 SAME_SAMPLES = "the same samples on both sides"
-# How the reason begins of a verdict that was taken back because one side was throttled more than the other.
+# The beginning of the reason for a verdict that was withdrawn because one side was throttled more.
 THROTTLED = "throttled unequally"
 
 
@@ -31,19 +31,19 @@ class LatencyVerdict(StrEnum):
 
 @dataclass(frozen=True)
 class Measured:
-    """One case in one input, untraced."""
+    """The untraced measurements of one case in one input."""
 
     status: str
     reason: str = ""
     # The samples (ns) of each block of each process.
     processes: tuple[tuple[tuple[int, ...], ...], ...] = ()
-    # The number of each process; those of one number on both sides of a session were run in turn.
+    # The number of each process. Processes with the same number on both sides of a session ran in turn.
     turns: tuple[int, ...] = ()
-    # Whether a process' only block is one long sequence of calls, back to back, which must be cut before use.
+    # Whether a process has a single block of many calls back to back, which must be cut before use.
     in_order: bool = False
-    # Whether the time is CPU time or launch time.
+    # Whether the time is determined by the CPU or by launching.
     host_bound: bool = False
-    # From torch's allocator.
+    # The peak memory from torch's allocator (bytes).
     peak_bytes: int | None = None
     # The share of the samples during which the GPU was throttled, from 0 to 1.
     throttled: float = 0.0
@@ -65,25 +65,29 @@ class RangeFacts:
     """One range of one trace, with all its instances together."""
 
     instances: int
-    # How many traced calls of a capture it contains; None where that is not known.
+    # How many traced calls of a capture it contains; None where unknown.
     calls: int | None
-    # By the names of METRICS; None where the trace does not tell.
+    # The numbers by the names of METRICS; None where the trace does not have one.
     metrics: Mapping[str, int | None]
-    # By PARTS; None as a whole where unknown.
+    # The times by PARTS; None if they are unknown.
     parts: Mapping[str, int] | None
-    # By name.
+    # The kernels by name.
     kernels: Mapping[str, KernelFacts]
     # The bound on the error of metrics["dram"].
     dram_error_bytes: int = 0
     # The attention backend that ran, judged by its kernels.
     family: str | None = None
-    # One value for each instance after the warm-up, in order of start; empty where calls are counted.
+    # The wall time of each instance after the warm-up (ns), in order of start; empty where calls are counted.
     walls_ns: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A number of a range. unit: "count", "ns" or "bytes". per_call: whether it grows with calls; a peak does not."""
+    """A number about a range.
+
+    unit: "count", "ns" or "bytes".
+    per_call: whether it grows with the number of calls; a peak does not.
+    """
 
     unit: str
     per_call: bool
@@ -109,8 +113,8 @@ class Input:
     """One capture, trace or bench.
 
     session: equal on both sides of one bench that measured them in turn; else empty.
-    savings: what each finding of a trace, by code and range, would save in a step (ns); None where that is unknown.
-    memory: who owned torch's memory, where the capture recorded it.
+    savings: what each finding of a trace would save per step (ns), by code and range; None where unknown.
+    memory: what owned torch's memory, where the capture recorded it.
     """
 
     name: str
@@ -123,7 +127,7 @@ class Input:
     notes: tuple[Note, ...] = ()
     # What its trace lacks.
     losses: tuple[Loss, ...] = ()
-    # Equal for inputs that are the same file.
+    # A digest that is equal for inputs that are the same file.
     digest: str = ""
     session: str = ""
     savings: dict[tuple[str, str], int] | None = None
@@ -132,7 +136,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Difference:
-    """A fact of the environment that differs between the sides: the values seen on each."""
+    """A fact about the environment that differs between the sides, with the values seen on each."""
 
     fact: str
     baseline: tuple[str, ...]
@@ -141,7 +145,10 @@ class Difference:
 
 @dataclass(frozen=True)
 class SideOfCase:
-    """One side of a case. status: "ok", "absent", or why there is nothing to compare."""
+    """One side of a case.
+
+    status: "ok", "absent", or why there is nothing to compare.
+    """
 
     status: str
     reason: str = ""
@@ -158,7 +165,7 @@ class LatencyChange:
     """One case on both sides."""
 
     case: str
-    # None where it was not measured on both sides.
+    # The verdict; None where the case was not measured on both sides.
     verdict: LatencyVerdict | None
     baseline: SideOfCase
     candidate: SideOfCase
@@ -172,7 +179,8 @@ class LatencyChange:
     p_blocks: float | None = None
     # The p value of the t test of processes, runs or turns; None where each side has only one.
     p_units: float | None = None
-    # The larger of these two, corrected over all cases: by Holm's method, in turns by Benjamini and Hochberg's.
+    # The larger of these two p values, corrected over all cases: by Holm's method, or in turns by that of Benjamini and
+    # Hochberg.
     p: float | None = None
     # Cliff's delta.
     delta: float | None = None
@@ -199,12 +207,12 @@ class LatencyComparison:
 
 @dataclass(frozen=True)
 class MetricChange:
-    """One number of a range: its value in each trace of both sides, per call where METRICS says so; None is unknown."""
+    """One number of a range: its value in each trace of both sides, per call where METRICS says so. None is unknown."""
 
     metric: str
     baselines: tuple[float | None, ...]
     candidates: tuple[float | None, ...]
-    # The medians.
+    # The medians over the traces of each side.
     baseline: float | None
     candidate: float | None
     # The bound on the error of their difference.
@@ -226,9 +234,9 @@ class MetricChange:
 class KernelChange:
     """A kernel of a range on both sides, per call."""
 
-    # "both", "renamed", "appeared" or "vanished".
+    # How the kernel occurs: "both", "renamed", "appeared" or "vanished".
     how: str
-    # What both kernels of a renamed pair are for.
+    # The role that both kernels of a renamed pair share.
     role: str
     baseline_name: str | None
     candidate_name: str | None
@@ -244,11 +252,11 @@ class KernelChange:
 
 @dataclass(frozen=True)
 class RangeChange:
-    """A range of either side."""
+    """A range of either side, with its numbers on both."""
 
     range: str
     domain: str
-    # "both", "appeared" or "vanished".
+    # How the range occurs: "both", "appeared" or "vanished".
     how: str
     baseline_calls: int
     candidate_calls: int
@@ -289,9 +297,9 @@ class FindingChange:
 
     code: str
     range: str
-    # "appeared", "vanished" or "both".
+    # How the finding occurs: "appeared", "vanished" or "both".
     how: str
-    # What it would save in a step; None where the side does not have it.
+    # What it would save per step (ns); None where the side does not have it.
     baseline_ns: int | None
     candidate_ns: int | None
 
@@ -302,19 +310,19 @@ class VersionComparison:
 
     baseline: Side
     candidate: Side
-    # Facts of the environments that should agree and do not.
+    # The facts of the environments that should agree and do not.
     differences: tuple[Difference, ...]
     latency: LatencyComparison
     ranges: tuple[RangeChange, ...]
     gate: tuple[GateResult, ...] = ()
     notes: tuple[Note, ...] = ()
-    # Whether it was made in spite of these differences.
+    # Whether the comparison was made in spite of these differences.
     forced: bool = False
     method: tuple[str, ...] = ()
     findings: tuple[FindingChange, ...] = ()
-    # The lines behind the difference of the peaks of torch's memory, where both sides recorded them.
+    # The lines that explain the difference of torch's memory peaks, where both sides recorded them.
     memory: MemoryComparison | None = None
-    # The range whose wall time stands first in a report; None where none is shown to change, or cases were measured.
+    # The range whose wall time a report shows first; None where no change is certain, or where cases were measured.
     headline: RangeChange | None = None
 
     @property

@@ -1,6 +1,6 @@
-"""Define the answer of a gate: pass, regression or inconclusive, with what does not pass.
+"""Define the result of a gate: pass, regression or inconclusive, with what did not pass.
 
-Reports of every kind may show one, so it stands apart from the many types of a comparison.
+Reports of every kind may show one, so it is separate from the types of a comparison.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class GateFinding:
-    """What one rule of the gate says about one case or range, in words."""
+    """What one rule of the gate found in one case or range, as text."""
 
     where: str
     outcome: Outcome
@@ -31,7 +31,7 @@ class GateFinding:
 class GateResult:
     """The outcome of one rule."""
 
-    # The rule as it was given.
+    # The rule as the user wrote it.
     rule: str
     outcome: Outcome
     # How many numbers were compared with it.

@@ -1,4 +1,4 @@
-"""Define what ncu counted of each launch of a kernel, and the columns that hold it."""
+"""Define the hardware counters that ncu measured for each launch of a kernel, and their columns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nsysprof.results.column_registry.case_columns import COUNTERS
 
 
 class Run(StrEnum):
-    """Names one of the two runs of ncu over the cases."""
+    """The two runs of ncu over the cases."""
 
     TRAFFIC = "traffic"
     DETAIL = "detail"
@@ -17,7 +17,7 @@ class Run(StrEnum):
 
 @dataclass(frozen=True)
 class CountedKernel:
-    """One launch of the one counted call of a case."""
+    """One launch within the one counted call of a case."""
 
     run: Run
     range: str
@@ -31,7 +31,7 @@ class CountedKernel:
     gpu: str
     # How often it was replayed; None where ncu does not say.
     passes: int | None
-    # By column; None where the GPU does not have the counter.
+    # The counters by column; None where the GPU does not have one.
     values: dict[str, float | None]
     # Metrics that the user asked for, by ncu's name.
     more: dict[str, float] = field(default_factory=dict)

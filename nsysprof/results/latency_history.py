@@ -1,4 +1,4 @@
-"""Define how the latency of cases developed over the runs of a results database."""
+"""Define how the latency of cases changed over the runs of a results database."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 class HistoryState(StrEnum):
     """How the newest run of a case compares with the run before it under the same conditions."""
 
-    # By more than the intervals of both runs.
+    # Changed by more than the intervals of both runs.
     CHANGED = "changed"
     SAME = "same"
     # A run has no interval.
@@ -22,12 +22,13 @@ class HistoryState(StrEnum):
 class HistoryPoint:
     """One case in one run.
 
-    created_utc: when the run began. status: `ok`, or why there is no time.
+    created_utc: when the run began.
+    status: `ok`, or why there is no time.
     median_ns, low_ns, high_ns: the median with its 95 % interval within the run (ns); None where unknown.
-    conditions: names what must be equal for two times to be comparable, such as GPU, driver and caches.
-    setup: the GPU and torch, in words.
-    overlaps_before: whether its interval and the interval of the timed run before it under the same conditions overlap;
-    None where one has no interval.
+    conditions: everything that must be equal for two times to be comparable, such as GPU, driver and caches.
+    setup: the GPU and torch, as text.
+    overlaps_before: whether its interval overlaps the interval of the timed run before it under the same conditions;
+        None where one has no interval.
     """
 
     created_utc: str
@@ -47,7 +48,7 @@ class CaseHistory:
 
     name: str
     points: tuple[HistoryPoint, ...]
-    # What judge_history says of it.
+    # The result of judge_history.
     state: HistoryState = HistoryState.ALONE
     # Whether the intervals of the newest and the oldest comparable run overlap; None where one has no interval.
     overlaps_oldest: bool | None = None

@@ -1,4 +1,4 @@
-"""Name the sources of data that a capture was asked for and could not have."""
+"""Name the sources of data that were requested for a capture but are missing from it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class MissingSource(StrEnum):
-    """A source of numbers that a capture lacks although it was asked for."""
+    """A source of numbers that a capture lacks although it was requested."""
 
     # Hardware counters of some or all cases.
     COUNTERS = "counters"

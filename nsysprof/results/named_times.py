@@ -1,10 +1,10 @@
-"""Name the times of a case, by the same names in capture and bench.
+"""Define three named times of a case, which capture and bench share.
 
-- cold GPU time: between two events around one call, after the caches were emptied. While they are emptied the CPU has
-  time to launch the call, so launching does not count.
-- warm end-to-end time: between two events around one call of many back to back, with warm caches. Where the GPU waits
-  for the CPU to launch the call, that waiting counts.
-- graph time: the same call replayed as a CUDA graph, which the CPU launches at once.
+- cold GPU time: between two events around one call, after the caches were emptied. While they are being emptied the CPU
+  has time to launch the call, so launching does not count.
+- warm end-to-end time: between two events around one of many calls back to back, with warm caches. If the GPU waits for
+  the CPU to launch the call, that waiting counts.
+- graph time: the same call replayed as a CUDA graph, which the CPU launches as one call.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 
 from nsysprof.results.block import Block
 
-# The first sample of a block finds cold caches and a cold clock: where there are enough others it is left out.
+# The first sample of a block sees cold caches and a low clock. It is left out where there are enough others.
 _LEAST_TO_DROP = 5
 
 
 def steady_samples(values_ns: Sequence[int]) -> Sequence[int]:
-    """Return the samples of a block without its first, where at least four others are left."""
+    """Return the samples of a block, without the first one where at least four others are left."""
     return values_ns[dropped_samples(len(values_ns)) :]
 
 
@@ -45,7 +45,7 @@ def named_times(blocks: Sequence[Block], *, flush: bool) -> dict[str, Any]:
 
 
 def event_over_graph(blocks: Sequence[Block]) -> float | None:
-    """Return the median sample between two events over the median replay as a CUDA graph, in blocks that have both."""
+    """Return the median sample between two events divided by the median graph replay, over blocks that have both."""
     ratios = [
         statistics.median(steady_samples(block.values_ns)) / statistics.median(steady_samples(block.graph_ns))
         for block in blocks

@@ -1,4 +1,4 @@
-"""Define the samples of the energy that GPUs used while a program was recorded."""
+"""Define samples of the energy that GPUs used while a program was recorded, and the energy of ranges."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from itertools import pairwise
 
 from nsysprof.arrays import Floats, Int64s
 
-# The file of a capture folder, and its columns.
+# The name of the file in a capture folder, and its columns.
 POWER_FILE = "power.csv"
 POWER_COLUMNS = ("time_ns", "gpu", "energy_mj")
 
 
 @dataclass(frozen=True)
 class GpuEnergy:
-    """What one board's own counter of energy said, at each moment at which it changed."""
+    """The readings of one board's energy counter, at each moment at which it changed."""
 
-    # As NVML has it, and the board's place in NVML's order.
+    # The UUID as NVML reports it, and the board's position in NVML's order.
     uuid: str
     index: int
-    # Since session start; ascending.
+    # The times of changes (ns since session start), ascending.
     time_ns: Int64s
-    # Since the driver was loaded (mJ); ascending.
+    # The energy since the driver was loaded (mJ), ascending.
     energy_mj: Int64s
 
     @property
@@ -33,10 +33,10 @@ class GpuEnergy:
 
 @dataclass(frozen=True)
 class RangeEnergy:
-    """The energy that a board used during intervals, one entry a group (J); NaN where it was not sampled."""
+    """The energy (J) that a board used during intervals, one entry per group; NaN where it was not sampled."""
 
     energy_j: Floats
-    # A bound on the distance of the truth from it, if the counter is right.
+    # A bound on how far the true energy may be from it, if the counter is right.
     error_j: Floats
     # How long the intervals are together (ns), each moment once.
     covered_ns: Int64s

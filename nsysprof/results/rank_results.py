@@ -1,4 +1,4 @@
-"""Define what many traces say together: rows of ranks, and tables over them. `ranks` makes it, `report` shows it."""
+"""Define the results of analyzing many traces together: rows of ranks, and tables over them."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
-# History of ranks.json. 1: first.
+# The version of ranks.json. 1: the first.
 FORMAT_VERSION = 1
-# A rank is a straggler when the job would take this much less with that rank like the others, by a replay of the
-# collectives, and when this holds in part after part of the job; or, where the traces share no collective on one clock,
-# when it computes so much longer than the usual rank.
+# A rank is a straggler when the job would take this much less time if the rank were like the others, by a replay of the
+# collectives, and when this holds in most parts of the job. Where the traces share no collective on one clock, it is
+# one when it computes this much longer than the usual rank.
 STRAGGLER_COST_PCT, STRAGGLER_EXCESS_PCT = 1.0, 5.0
-# The rate of jobs without a straggler in which one may be named.
+# In this share of jobs without a straggler, one may be named by chance.
 STRAGGLER_ALPHA = 0.001
-# A replay that misses the recorded time by more than this says nothing about a job.
+# A replay that differs from the recorded time by more than this share says nothing about a job.
 REPLAY_ERROR_PCT = 5.0
-# A rank is an outlier among at least so many when it is further from the usual one than chance explains, and by so
-# much. In this part of jobs without an outlier one may be named.
+# A rank is an outlier (among at least this many ranks) when it is further from the usual one than chance explains, and
+# by at least this much. In this share of jobs without an outlier, one may be named by chance.
 OUTLIER_RANKS, OUTLIER_ALPHA, OUTLIER_PCT = 5, 0.05, 5.0
 # The median residual up to which a clock that was found by collectives is used. Ends of one collective on two ranks
 # differ by the last hop of a ring: some 10 us. A clock that is ten times as far off was not fitted.
@@ -33,18 +33,18 @@ MOST_RESIDUAL_NS = 100_000
 
 @dataclass(frozen=True)
 class RankRow:
-    """One trace. Times are in ns since its session's start; unknown is None."""
+    """The results of one trace. Times are in ns since its session's start; None is unknown."""
 
     # Its number among the inputs.
     position: int
     source: str
-    # From its manifest, its trace, its file's name or its position, as rank_from says.
+    # The rank, from the manifest, the trace, the file's name or the position; rank_from says which.
     rank: int | None = None
     rank_from: str = ""
     world_size: int | None = None
-    # A token that is the same for traces of one host; None: unknown.
+    # A token that is equal for traces of one host; None: unknown.
     host: str | None = None
-    # Why there are no numbers; empty where there are.
+    # Why there are no numbers; empty where there are some.
     reason: str = ""
     next_step: str = ""
     sha256: str = ""
@@ -54,11 +54,11 @@ class RankRow:
     session_start_utc_ns: int | None = None
     first_ns: int | None = None
     last_ns: int | None = None
-    # From the first kernel of all to the last.
+    # The time from the first kernel to the end of the last one.
     span_ns: int | None = None
     # How long the GPU was busy, copies and fills included.
     gpu_busy_ns: int | None = None
-    # The time between the first and the last kernel of each device in which it did nothing.
+    # The time between the first and the last kernel of each device during which it did nothing.
     idle_ns: int | None = None
     # When a kernel other than NCCL's ran: the union on each device, added over devices.
     compute_ns: int | None = None
@@ -77,18 +77,18 @@ class RankRow:
 
     @property
     def is_read(self) -> bool:
-        """Return whether it has numbers."""
+        """Return whether the trace could be read."""
         return not self.reason
 
 
 @dataclass(frozen=True)
 class ClockFit:
-    """How a rank's clock differs from the reference's: its time + offset_ns is the reference's time."""
+    """How a rank's clock differs from the reference's: its time plus offset_ns is the reference's time."""
 
     rank: int
-    # utc (one host, by the starts of sessions) or collectives.
+    # The method: utc (one host, by the starts of sessions) or collectives.
     how: str
-    # None where no clock could be established; then `reason` says why.
+    # The offset (ns); None where it could not be determined, and then `reason` says why.
     offset_ns: int | None
     # The number of collectives that both ranks took part in.
     anchors: int
@@ -100,7 +100,7 @@ class ClockFit:
 
 @dataclass(frozen=True)
 class Lanes:
-    """What a rank's devices did in equal slices of time: the shares (0 to 1) of computing and communicating."""
+    """The activity of a rank's devices in equal slices of time: the shares (0 to 1) of computing and communicating."""
 
     start_ns: int
     slice_ns: int
@@ -110,7 +110,7 @@ class Lanes:
 
 @dataclass(frozen=True)
 class RankCollectives:
-    """The collectives of one rank that all ranks leave together. Times are in ns since its session's start."""
+    """The collectives of one rank that all ranks end together. Times are in ns since its session's start."""
 
     # One per sequence of a kernel on a stream.
     names: tuple[str, ...]
@@ -123,7 +123,7 @@ class RankCollectives:
 
 @dataclass(frozen=True)
 class RanksAnalysis:
-    """Everything about a set of traces. docs/files.md lists the tables' columns."""
+    """Everything about a set of traces. docs/files.md lists the columns of the tables."""
 
     # In order of rank.
     rows: tuple[RankRow, ...]
@@ -135,7 +135,7 @@ class RanksAnalysis:
     memops: pd.DataFrame
     rank_ranges: pd.DataFrame
     stragglers: pd.DataFrame
-    # collectives, or own work; empty where the traces do not say which rank holds up the others.
+    # The evidence: collectives, or own work; empty where the traces do not show which rank delays the others.
     straggler_evidence: str
     outliers: Mapping[int, str]
     imbalance_pct: float | None
@@ -149,5 +149,5 @@ class RanksAnalysis:
 
     @property
     def read(self) -> list[RankRow]:
-        """Return the ranks that have numbers."""
+        """Return the ranks whose traces could be read."""
         return [row for row in self.rows if row.is_read]

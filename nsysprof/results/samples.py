@@ -1,7 +1,7 @@
-"""Compute the interval of a median of samples, which are the raw timed values of one case in one process.
+"""Compute the interval of a median of samples: the raw timed values of one case in one process.
 
-It covers the median of further calls in that process. Samples that follow each other may be alike, since clocks and
-caches change slowly; they are then worth fewer independent ones.
+The interval covers the median of further calls in that process. Successive samples may be similar, because clocks and
+caches change slowly; they then count as fewer independent ones.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Read Kineto events of torch.profiler, and write them as a trace with the tables of nsys."""
+"""Read what torch.profiler and torch's allocator record, and write it as a trace with the tables of nsys."""

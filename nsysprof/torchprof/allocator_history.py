@@ -1,4 +1,4 @@
-"""Read a snapshot of torch's CUDA allocator (torch.cuda.memory._dump_snapshot): what it holds, and what it did."""
+"""Read a snapshot of torch's CUDA allocator (torch.cuda.memory._dump_snapshot): what it held, and its history."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from nsysprof.errors import TraceDamagedError, TraceForeignError
 from nsysprof.torchprof.plain_pickle import read_plain_pickle
 
 ALLOC, FREE, RESERVE, RELEASE = 0, 1, 2, 3
-# Memory can be used again from here on, as torch's own viewer counts it.
+# From this event on, memory can be used again; torch's own viewer counts it in the same way.
 _FREED = ("free_completed", "free")
 _REQUESTED = "free_requested"
 _KINDS = {
     "alloc": ALLOC, **dict.fromkeys(_FREED, FREE), "segment_alloc": RESERVE, "segment_map": RESERVE,
     "segment_free": RELEASE, "segment_unmap": RELEASE,
 }  # fmt: skip
-# One list may stand in a pickle many times at the cost of a few bytes, so that what is walked is bounded here.
+# A pickle can contain the same list many times at the cost of a few bytes, so the number of items to visit is limited.
 _MOST_DEVICES, _MOST_EVENTS, _MOST_FRAMES = 256, 10_000_000, 256
 _NO_STACK = -1
 
@@ -72,7 +72,7 @@ class AllocatorHistory:
 
 
 def read_allocator_history(path: Path) -> AllocatorHistory:
-    """Return what a snapshot says. Raises the errors of read_plain_pickle, also for what is not a snapshot."""
+    """Return the content of a snapshot. Raises the errors of read_plain_pickle, also for what is not a snapshot."""
     snapshot = read_plain_pickle(path)
     if isinstance(snapshot, list):  # before torch 2.0
         snapshot = {"segments": snapshot}
@@ -106,7 +106,7 @@ def _history_of(snapshot: dict[str, Any]) -> AllocatorHistory:
 
 
 class _Stacks:
-    """Numbers stacks. Events of one line share the list of frames in the pickle, so most are known by its identity."""
+    """Numbers stacks. Events of one line share a list of frames in the pickle, so most are recognised by identity."""
 
     def __init__(self) -> None:
         self.found: dict[tuple[Frame, ...], int] = {}

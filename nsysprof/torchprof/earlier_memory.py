@@ -4,7 +4,10 @@ from __future__ import annotations
 
 
 class EarlierMemory:
-    """What torch's allocator held before a session's first event: totals tell how much, and later frees tell what."""
+    """The memory that torch's allocator held before a session's first event.
+
+    Totals show how much it was, and later frees show what it was.
+    """
 
     def __init__(self) -> None:
         self._live: dict[tuple[int, int], set[int]] = {}

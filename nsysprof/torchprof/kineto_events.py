@@ -1,4 +1,4 @@
-"""Read Kineto's JSON, as torch.profiler's export_chrome_trace writes it, event by event.
+"""Read Kineto's JSON (as torch.profiler's export_chrome_trace writes it) event by event.
 
 A file of gigabytes is never in memory at once. The content is not trusted: an event of an unexpected form is skipped,
 and a value that should be a number and is not becomes None.

@@ -2,8 +2,8 @@
 
 Views and allocations move no data and are left out. An operator whose only children are views, allocations and fills is
 a leaf, and its time includes theirs. For example, torch's fused CPU attention transposes views inside the operator that
-does all the work. Operators known to compute by themselves are leaves whatever they call: `mul` by a Python number
-converts that number with a copy of its own, which must not replace the multiplication.
+does all the work. Some operators are known to compute by themselves, and are leaves whatever they call: `mul` by a
+Python number converts that number by a copy, which must not replace the multiplication.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Read a pickle of plain containers. Anything that a pickle could do besides building them is refused."""
+"""Read a pickle that contains only plain containers. Everything else that a pickle could do is refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ALLOWED = (
     "BININT2", "LONG1", "LONG4", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "BINBYTES",
     "SHORT_BINBYTES", "BINBYTES8", "MEMOIZE", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET",
 )  # fmt: skip
-# Those that a byte or two of the file turn into an object of a hundred.
+# Opcodes by which one or two bytes of the file become an object of a hundred bytes.
 _COUNTED = (
     "MARK", "EMPTY_DICT", "EMPTY_LIST", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "LIST", "DICT", "MEMOIZE", "BINPUT",
     "LONG_BINPUT",
@@ -36,7 +36,7 @@ _Step = Callable[[Any], None]
 
 
 class _Refused(Exception):
-    """The pickle wants something that no plain container needs."""
+    """The pickle requires something that no plain container needs."""
 
 
 def read_plain_pickle(path: Path) -> Any:

@@ -21,7 +21,7 @@ PID_MASK = ~0xFFFFFF
 
 
 class RowSink(Protocol):
-    """Takes rows, and gives each text a number."""
+    """Receives rows, and gives each text a number."""
 
     def add(self, table: str, row: Row) -> None: ...
     def add_range(self, event: Event, start_ns: int | None, end_ns: int | None) -> None: ...
@@ -64,7 +64,7 @@ class SessionRows:
                 self._add_work(event)
 
     def finish(self) -> None:
-        """Write what only the whole session shows: which operators are leaves, and how much memory was held before."""
+        """Write what is known only at the end of the session: leaf operators, and the memory held before it."""
         self._add_operators()
         for (pid, device), size in self._earlier.left().items() if self._earlier else ():
             # No allocator returns these addresses.

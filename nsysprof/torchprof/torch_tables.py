@@ -68,7 +68,7 @@ class TorchTables:
     def describe(
         self, origin_ns: int, devices: Iterable[Mapping[str, Any]], tool_version: str | None, *, tool: str = "torch"
     ) -> None:
-        """Write what the trace is.
+        """Write the trace's metadata.
 
         origin_ns: its time zero (ns since 1970, UTC).
         devices: rows of TARGET_INFO_GPU.

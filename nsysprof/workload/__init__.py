@@ -1,4 +1,6 @@
-"""Run attention in the measured processes. Nothing else of nsysprof imports torch, except api/policy.py.
+"""Run inside the measured processes: call attention, time it, and record.
 
-`supervise` keeps one `worker` alive over the grid and replaces it when it dies. `worker` measures case by case.
+Only this folder and api/policy.py import torch.
+
+`supervise` keeps one `worker` running over the grid and replaces it when it dies. `worker` measures case by case.
 """

@@ -28,7 +28,7 @@ _SDPA_NAMES = {
 def load_attention(backend: str) -> tuple[Any, Attention]:
     """Return a context manager that selects `backend`, entered once around many calls, and the function to call.
 
-    Raises UnusableBackendError when what the name stands for cannot be imported or called.
+    Raises UnusableBackendError when the backend cannot be imported or called.
     """
     if backend in _SDPA_NAMES:
         from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -51,7 +51,7 @@ def _load_callable(backend: str) -> Attention:
         module, name = point.module, point.attr
     try:
         found: Any = importlib.import_module(module)
-    except Exception as error:  # the module is not ours, and its import may do anything
+    except Exception as error:  # the module belongs to the user, and its import may do anything
         raise UnusableBackendError(f"{module} cannot be imported: {type(error).__name__}: {error}") from error
     for part in name.split("."):
         if not hasattr(found, part):
@@ -63,14 +63,14 @@ def _load_callable(backend: str) -> Attention:
 
 
 def with_mask(attention: Attention, case: Case, mask: torch.Tensor | None) -> Attention:
-    """Return attention with a mask, which of all backends torch's own take; the same function without a mask.
+    """Return attention with a mask, which only torch's own backends accept; without a mask, the same function.
 
-    Raises UnusableBackendError for a backend that takes none.
+    Raises UnusableBackendError for a backend that does not accept one.
     """
     if mask is None:
         return attention
     if case.backend not in (*_SDPA_NAMES, "auto"):
-        raise UnusableBackendError(f"{case.backend} takes no mask.")
+        raise UnusableBackendError(f"{case.backend} does not accept a mask.")
 
     def masked(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool) -> torch.Tensor:
         gqa = q.shape[1] != k.shape[1]

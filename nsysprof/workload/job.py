@@ -1,4 +1,4 @@
-"""Define the job file, which tells the measured processes what to do, and the JSON lines that they answer with."""
+"""Define the job file, which tells the measured processes what to do, and the JSON lines with which they answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Any
 from nsysprof.attention.case import Case
 from nsysprof.files.json_file import encode_json, read_json
 
-# Untraced samples and memory; calls in an NVTX range under a tracer; one call in a range under ncu.
+# The kinds of passes: untraced samples and memory; calls in an NVTX range under a profiler; one call in a range under
+# ncu.
 TIMED, TRACED, COUNTED = "timed", "traced", "counted"
 
 
@@ -26,9 +27,9 @@ class Job:
     range_keys: tuple[str, ...]
     # TIMED, TRACED or COUNTED.
     pass_name: str
-    # Who records the pass: "nsys", "torch", "ncu" or "none".
+    # The profiler that records the pass: "nsys", "torch", "ncu" or "none".
     profiler: str
-    # "cuda" or "cpu".
+    # The device: "cuda" or "cpu".
     device: str
     case_timeout_s: float
     # The file of JSON lines to which supervisor and workers append.
@@ -40,11 +41,11 @@ class Job:
     # Indices into cases that are left out.
     skip: tuple[int, ...] = ()
 
-    # For a timed pass: the samples of a block; fewer where they take longer than sample_seconds.
+    # For a timed pass: how many samples a block has; fewer where they take longer than sample_seconds.
     samples: int = 10
     least_samples: int = 1
     sample_seconds: float = 1.0
-    # Calls of the warm-up. None: until the times are stable, for at most warmup_seconds.
+    # How many calls warm up. None: until the times are stable, for at most warmup_seconds.
     warmup_calls: int | None = None
     warmup_seconds: float = 1.0
     # Whether each block follows a load of the same calls until the clocks are those that the GPU can hold.
@@ -65,7 +66,7 @@ class Job:
     torch_trace_path: str = ""
 
     def is_stopped(self) -> bool:
-        """Return whether the pass must end now: it was told to stop, or nobody waits for it any more."""
+        """Return whether the pass must end now: it was told to stop, or the process that waits for it has died."""
         if Path(self.stop_path).exists():
             return True
         if sys.platform == "win32":  # os.kill(pid, 0) ends the process there

@@ -1,4 +1,4 @@
-"""Read the versions of torch, CUDA, cuDNN and cuBLAS that this process really loaded, not those that are installed."""
+"""Read the versions of torch, CUDA, cuDNN and cuBLAS that this process has really loaded."""
 
 from __future__ import annotations
 

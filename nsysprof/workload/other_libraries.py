@@ -1,4 +1,4 @@
-"""Call the attention of flex, flash_attn and xformers as backends; pyproject.toml registers them.
+"""Provide the attention of flex, flash_attn and xformers as backends; pyproject.toml registers them.
 
 Each function takes q, k, v of shape (batch, heads, seq, head_dim) and returns a tensor of the same layout. The library
 is imported at the first call. Where it is missing or cannot take the inputs, IneligibleError says so; this does not
@@ -33,7 +33,7 @@ def flex(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool) -> 
 
 @lru_cache(maxsize=1)
 def _compiled_flex(*_shapes_and_dtype: Any) -> Callable[..., torch.Tensor]:
-    """Return flex_attention compiled for these shapes alone.
+    """Return flex_attention compiled only for these shapes.
 
     Without the reset, torch would count other shapes as recompilations of one function, and fall back to unfused code
     at the ninth.

@@ -1,8 +1,8 @@
-"""Ask torch which backends take a call and why the others do not, and look at what each really launches.
+"""Ask torch which backends accept a call and why others do not, and observe what each really launches.
 
 Run as `python -m nsysprof.workload.probe_eligibility JOB.json 0,1,4`. It answers the questions with these numbers, one
-JSON line each. It is a process of its own because torch may hang, crash or lose its GPU, and so that no warning of
-torch reaches the terminal.
+JSON line each. It is a separate process because torch may hang, crash or lose its GPU, and so that no warning of torch
+reaches the terminal.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
     append_event(job.events_path, "environment", facts=facts)
     for index in indices:
         if os.getppid() != parent:
-            return 1  # nobody waits for the answers any more
+            return 1  # the process that waits for the answers has ended
         append_event(job.events_path, "start", question=index)
         answered = answer(job.questions[index], job.device)
         append_event(job.events_path, "done", question=index, answer=json_value(answered))

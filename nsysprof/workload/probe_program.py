@@ -1,7 +1,7 @@
-"""Do a known amount of GPU work in three processes, so that a recording of it can be checked; needs the driver alone.
+"""Do a known amount of GPU work in three processes, to check a recording of it. It only needs the CUDA driver.
 
 Run as `python probe_program.py COUNTS`: each process writes what it did to COUNTS.NAME. The main process launches
-kernels on two streams, replays a graph, and allocates in every way there is. A process forked before any CUDA and a new
+kernels on two streams, replays a graph, and allocates in every possible way. A process forked before any CUDA and a new
 one launch kernels too.
 """
 
@@ -216,7 +216,7 @@ def _write(path: str, name: str, facts: dict[str, Any]) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Do the work of the process that the arguments name; without a name, of all."""
+    """Do the work of the process that the arguments name; without a name, of all processes."""
     path = arguments[0]
     if len(arguments) > 1:
         _write(path, arguments[1], work_as(arguments[1]))

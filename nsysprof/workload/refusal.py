@@ -1,4 +1,4 @@
-"""Define the ways in which a backend cannot be used: refused for these inputs, not loadable, or wrong."""
+"""Define the errors of backends that cannot be used: refused for these inputs, not loadable, or wrong."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class IneligibleError(Exception):
 
 
 class UnusableBackendError(Exception):
-    """The name of a backend leads to nothing that can be imported or called."""
+    """The backend cannot be imported or called."""
 
 
 class WrongResultError(Exception):
@@ -37,7 +37,7 @@ def eligibility(backend: str) -> Iterator[None]:
 
 
 def refusal_reasons(backend: str, messages: list[str]) -> str:
-    """Return those of torch's warnings that give the reason for `backend`, without source positions."""
+    """Return the warnings of torch that give the reason for `backend`, without source positions."""
     word = _WARNING_WORDS.get(backend, backend)
     reasons: list[str] = []
     mine = False

@@ -1,7 +1,7 @@
-"""Keep one worker alive over the grid: a case that kills it is lost, another worker takes the rest; clocks are sampled.
+"""Keep one worker running over the grid, replace it if a case kills it, and sample the clocks.
 
 Run as `python -m nsysprof.workload.supervise JOB.json`. In the traced pass it runs under the profiler, so that all
-workers are in one trace. It does not import torch, so that it neither holds GPU memory nor disturbs the timing.
+workers are in one trace. It does not import torch, so it neither holds GPU memory nor disturbs the timing.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from nsysprof.workload.job import TIMED, TRACED, EventReader, Job, append_event
 from nsysprof.workload.worker import REPLACE_ME
 
 _POLL_S = 0.05
-_CLOCKS_EVERY_S = 0.1  # a block of samples takes milliseconds
+_CLOCKS_EVERY_S = 0.1  # the interval for checks (s); a block of samples takes milliseconds
 _KILL_GRACE_S = 5.0
-_STARTUP_S = 300.0  # enough to import torch from a cold network disk
+_STARTUP_S = 300.0  # the time for importing torch, even from a cold network disk (s)
 
 
 def main(arguments: list[str]) -> int:

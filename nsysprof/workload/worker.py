@@ -1,8 +1,8 @@
-"""Run in the measured process: take the cases one by one, and report the result of each.
+"""Measure cases one by one in the measured process, and report the result of each.
 
 Run as `python -m nsysprof.workload.worker JOB.json 3,4,5`. A fault that leaves the process usable (out of memory, an
 ineligible backend) fails only its case. After any other fault (an illegal address breaks the CUDA context) the process
-ends with REPLACE_ME, and the supervisor starts another one for the rest.
+ends with REPLACE_ME, and the supervisor starts another one for the remaining cases.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nsysprof.app.bundle import BundleRequest, bundle
-from nsysprof.bundle.names.program_text import is_told_by, page_parts
+from nsysprof.bundle.names.program_text import is_revealed_by, page_parts
 from nsysprof.bundle.verification.check import SecretLeakError
 from tests.bundle.hostile import GLOBAL_TID, write_trace
 
@@ -158,11 +158,11 @@ def test_the_same_values_are_taken_out_of_what_the_user_wrote(tmp_path: Path, va
 def test_a_secret_is_told_where_it_is_a_word_of_its_own() -> None:
     for text in (b"at excl now", b"run-excl/1", b"excl", b'"excl"'):
         start = text.index(b"excl")
-        assert is_told_by(text, start, start + 4)
+        assert is_revealed_by(text, start, start + 4)
     for text in (b"exclusive_kernel_count", b"xexcly"):
         start = text.index(b"excl")
-        assert not is_told_by(text, start, start + 4)
-    assert is_told_by(b"xzanzibary", 1, 9)
+        assert not is_revealed_by(text, start, start + 4)
+    assert is_revealed_by(b"xzanzibary", 1, 9)
 
 
 def test_a_blob_of_zeros_does_not_hold_a_bundle_up(tmp_path: Path) -> None:

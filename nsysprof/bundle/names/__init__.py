@@ -1,1 +1,1 @@
-"""Decide which names of a trace are public, and replace the others by tokens."""
+"""Decide which names in a trace are public, and replace all others by tokens."""

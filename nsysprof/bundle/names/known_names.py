@@ -1,7 +1,7 @@
-"""Know the names of public libraries one by one. A name that looks like theirs but is not listed is the user's.
+"""List the public names of libraries. A name that only looks like one of theirs counts as the user's.
 
-library_names.txt comes from the libraries' headers (scripts/list_library_names). library_names_by_hand.txt has what no
-header declares.
+library_names.txt comes from the libraries' headers (scripts/list_library_names). library_names_by_hand.txt has the
+names that no header declares.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import cache
 from importlib.resources import files
 
 _FILES = ("library_names.txt", "library_names_by_hand.txt")
-# Words of kernel names that generators make. Every part of such a name must be one of them, a size, a type or a layout.
+# The words in generated kernel names. Every part of such a name must be one of these, a size, a type or a layout.
 _PARTS_WORDS = (
     "cutlass cutlass3x simt tensorop wmma wgmma gemm sgemm dgemm hgemm cgemm zgemm igemm gemv fprop dgrad wgrad "
     "conv convolution nhwc nchw ndhwc implicit explicit winograd volta turing ampere ada hopper blackwell maxwell "

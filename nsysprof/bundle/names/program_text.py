@@ -1,4 +1,4 @@
-"""Know nsysprof's own source code, which everybody has. A word of it in a report reveals nothing."""
+"""Provide the words of nsysprof's own source code. Everybody has it, so such a word in a report reveals nothing."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _IN_TOKEN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123
 _WHOLE_WORD = 6  # bytes; a shorter secret counts only where it is not part of a longer word
 
 
-def is_told_by(text: bytes, start: int, end: int) -> bool:
-    """Return whether a secret that stands at `start` to `end` of a text is really revealed there.
+def is_revealed_by(text: bytes, start: int, end: int) -> bool:
+    """Return whether a secret at `start` to `end` of a text is really revealed there.
 
     It is not where it is part of a word that nsysprof writes anyway, such as a column's name. A short secret is not
     revealed as part of any longer word.

@@ -119,7 +119,10 @@ def _parts(name: str) -> list[str]:
 
 
 def _says_nothing(number: re.Match[str]) -> bool:
-    """Return whether a template argument is a size or a flag. Large numbers other than powers of two may be secret."""
+    """Return whether a template argument is a size or a flag, which reveals nothing.
+
+    Large numbers other than powers of two may be secret.
+    """
     if number[1] is None:
         return True
     value = int(number[1])

@@ -1,1 +1,1 @@
-"""Prove that a bundle holds nothing private, by searching all of it for every original text."""
+"""Search a finished bundle for private content: every byte is compared with every text of the original."""

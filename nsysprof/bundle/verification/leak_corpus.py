@@ -1,4 +1,4 @@
-"""Collect what a bundle must not contain: every text of the trace that was not kept, and every private value."""
+"""Collect what a bundle must not contain: every private value, and every text of the trace that was not kept."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LONGEST = 64  # the bytes of a text that are searched for, at its beginning and
 
 @dataclass(frozen=True)
 class Originals:
-    """What a bundle is searched for."""
+    """The texts of the original that a bundle is searched for."""
 
     # Values that must not appear anywhere, in any encoding.
     secrets: frozenset[str]
@@ -39,13 +39,16 @@ class Originals:
         return Originals(self.secrets | other.secrets, self.texts | other.texts, vocabulary)
 
     def with_texts(self, texts: Iterable[str], shared: Iterable[str]) -> Originals:
-        """Return this with more texts to search for. shared: texts that the bundle contains on purpose."""
+        """Return this with more texts to search for.
+
+        shared: texts that the bundle contains on purpose.
+        """
         more = _parts_worth_a_search(text.encode("utf-8", "replace") for text in texts)
         words = b"\n".join(sorted(text.encode("utf-8", "replace") for text in shared))
         return Originals(self.secrets, self.texts | more, self.vocabulary + b"\n" + words)
 
     def explains(self, text: bytes) -> bool:
-        """Return whether a text appears in what everybody has anyway, or is a name from a library."""
+        """Return whether a text is public anyway: in a library, in nsysprof, or shared on purpose."""
         if text in self.vocabulary or text in program_text():
             return True
         name = text.decode("utf-8", "replace")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 def text_columns(connection: sqlite3.Connection, table: str, columns: Sequence[str]) -> list[str]:
     """Return the columns in which any row has a text or a blob, after one read of the table.
 
-    To ask each column for its texts takes as many reads as there are columns, and most columns have none.
+    A separate query for each column would read the table as often as there are columns, and most columns have no text.
 
     table, columns: quoted for SQL.
     """

@@ -1,4 +1,4 @@
-"""Prove that a shared file holds nothing private: search every byte, and what is packed in it, for every original."""
+"""Search a shared file for private content: every byte, and everything packed in it, for every original text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote as percent_encode
 
-from nsysprof.bundle.names.program_text import is_told_by
+from nsysprof.bundle.names.program_text import is_revealed_by
 from nsysprof.bundle.secret_values import SHORTEST, collect_secrets, is_public
 from nsysprof.bundle.verification.leak_corpus import Originals
 from nsysprof.bundle.verification.searchable_streams import Stream, streams_of
@@ -111,7 +111,7 @@ class _Search:
         """Return whether a match reveals something of the original, rather than being by chance or public anyway."""
         if needle.is_secret:
             is_chance = not stream.is_text and len(needle.pattern) < _SHORTEST_SECRET_IN_BINARY
-            is_part = needle.encoding == "UTF-8" and not needle.is_common and not is_told_by(window, start, end)
+            is_part = needle.encoding == "UTF-8" and not needle.is_common and not is_revealed_by(window, start, end)
             return not is_chance and not is_part
         if not stream.is_text and len(needle.pattern) < _SHORTEST_TEXT_IN_BINARY:
             return False

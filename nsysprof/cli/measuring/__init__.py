@@ -1,1 +1,1 @@
-"""Define the commands that start a program or a grid of attention and measure it."""
+"""Define the commands that start a program, or a grid of attention, and measure it."""

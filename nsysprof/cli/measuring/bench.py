@@ -49,7 +49,7 @@ Rounds = Annotated[
 Graph = Annotated[
     Literal["auto", "always", "never"],
     typer.Option(
-        help="Time CUDA graphs too; auto: the first block of a case in each process.",
+        help="Also time CUDA graphs. auto: only the first block of a case in each process.",
         rich_help_panel=options.MEASUREMENT,
     ),
 ]
@@ -66,7 +66,7 @@ LockClocks = Annotated[
     typer.Option(
         min=1,
         metavar="MHZ",
-        help="Lock the SM clock while measuring, which needs root; it is given back however that ends.",
+        help="Lock the SM clock at this frequency while measuring (needs root). It is released afterwards in any case.",
         rich_help_panel=options.MEASUREMENT,
     ),
 ]
@@ -74,14 +74,14 @@ SelfCheck = Annotated[
     bool,
     typer.Option(
         "--self-check",
-        help="Measure each case against itself: this machine's noise.",
+        help="Measure each case against itself, to find this machine's noise.",
         rich_help_panel=options.MEASUREMENT,
     ),
 ]
 Copies = Annotated[
     int,
     typer.Option(
-        min=2, help="With --self-check, how often each case is measured.", rich_help_panel=options.MEASUREMENT
+        min=2, help="With --self-check: how often each case is measured.", rich_help_panel=options.MEASUREMENT
     ),
 ]
 Baseline = Annotated[
@@ -207,7 +207,7 @@ def bench(
 
 
 def _bench_program(request: ProgramBenchRequest, *, dry_run: bool, as_json: bool) -> None:
-    """Run a program on two sides in turn and print the comparison; the exit code is the gate's answer."""
+    """Run a program on two sides in turn, and print the comparison. The exit code is the gate's result."""
     from nsysprof.app.measuring.bench_program import bench_program
 
     run_measurement(
@@ -247,7 +247,7 @@ def _print_program(result: ProgramBenchResult, as_json: bool) -> None:
 
 
 def _bench_sides(sides: SidesRequest, *, dry_run: bool, as_json: bool) -> None:
-    """Measure two sides in turn and print their comparison; the exit code is the gate's answer."""
+    """Measure two sides in turn, and print their comparison. The exit code is the gate's result."""
     from nsysprof.app.measuring.bench_sides import bench_sides, turns_of_sides
 
     run_measurement(

@@ -1,4 +1,4 @@
-"""Define `nsysprof capture`: record a grid, untraced and then under a profiler, or any program."""
+"""Define `nsysprof capture`: record a grid (first untraced, then under a profiler), or any program."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def _key_heads(case: Case) -> str:
 
 
 def _print_result(result: CaptureResult, as_json: bool) -> None:
-    """Print a line for each case, and where the capture lies."""
+    """Print a line for each case, and where the capture is."""
     manifest, folder = result.manifest, result.folder
     if as_json:
         print_json(result.to_json())

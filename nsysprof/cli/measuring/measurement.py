@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 class MeasurementResult(Protocol):
-    """The result of a use case that may end with less than was asked for."""
+    """The result of a use case that may be incomplete."""
 
     @property
     def failure(self) -> NsysprofError | None:
-        """Return why there is less; None where everything was measured."""
+        """Return why the result is incomplete; None where everything was measured."""
 
 
 Request = TypeVar("Request")
@@ -31,7 +31,10 @@ def run_measurement(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Run a use case and print its result; with `dry_run` print only its plan. Raises the failure of the result."""
+    """Run a use case and print its result; with `dry_run`, only print its plan.
+
+    Raises the failure of the result.
+    """
     from nsysprof.cli.terminal.progress import show_progress
     from nsysprof.cli.terminal.standard_streams import mark_saved
 

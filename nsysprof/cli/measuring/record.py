@@ -1,4 +1,4 @@
-"""Define `nsysprof record`: record a part of a program that runs and is held."""
+"""Define `nsysprof record`: record a part of a running program that is held."""
 
 from __future__ import annotations
 
@@ -18,22 +18,24 @@ EXAMPLES = (
     "nsysprof record --seconds 10    # of the only program that `capture --hold` runs",
     "nsysprof record traces/server --steps 50 --step-pattern 'Decode batch'    # lines that the program prints",
     "nsysprof record --seconds 30 --keep 10    # again and again until Ctrl-C; the last ten parts are kept",
-    "nsysprof record --max-recording 500 --keep 4 --no-keep-report    # parts of 500 million bytes",
+    "nsysprof record --max-recording 500 --keep 4 --no-keep-report    # parts of 500 MB",
 )
 
 Folder = Annotated[
     Path | None,
-    typer.Argument(help="The folder of the held program. Default: the only one of yours.", show_default=False),
+    typer.Argument(help="The folder of the held program. Default: your only held program.", show_default=False),
 ]
 Seconds = Annotated[
     float | None,
     typer.Option(min=options.LEAST_SECONDS, max=LONGEST_RECORDING_S, help="Record for this long.", show_default=False),
 ]
-Steps = Annotated[int | None, typer.Option(min=1, help="Record until so many steps have ended.", show_default=False)]
+Steps = Annotated[int | None, typer.Option(min=1, help="Record until this many steps have ended.", show_default=False)]
 StepPattern = Annotated[str, typer.Option(help=options.STEP_PATTERN_HELP)]
 Watch = Annotated[
     float,
-    typer.Option(min=0, max=MOST_WATCHED_S, help="Seconds to watch the steps before and after, to compare. 0: do not."),
+    typer.Option(
+        min=0, max=MOST_WATCHED_S, help="Seconds to watch the steps before and after, for comparison. 0: do not watch."
+    ),
 ]
 
 Keep = Annotated[
@@ -62,7 +64,7 @@ def record(
 ) -> None:
     """Record a part of a running program that was started with `nsysprof capture --hold -- PROGRAM`.
 
-    The program runs on. Each recording is a capture of its own in the program's folder: recording-1, recording-2.
+    The program continues. Each recording is a separate capture in the program's folder: recording-1, recording-2.
     """
     from nsysprof.app.measuring import record as use_case
     from nsysprof.app.measuring.record_windows import record_windows

@@ -1,4 +1,4 @@
-"""Define the command `nsysprof run`: check its options, show the plan, and tell how many calls ran as tuned."""
+"""Define `nsysprof run`: run a program with a policy, and report how many calls ran as tuned."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _print_plan(request: RunRequest, as_json: bool) -> None:
 
 
 def _print(result: RunResult, as_json: bool) -> None:
-    """Print what became of the calls on stderr, because stdout belongs to the program."""
+    """Print on stderr which backends the calls got, because stdout belongs to the program."""
     if as_json:
         keys = {"exit_code": result.exit_code, "processes": result.processes}
         print_json({**keys, "use": json_value(result.use)})
@@ -75,7 +75,7 @@ def _print(result: RunResult, as_json: bool) -> None:
 def _told(result: RunResult) -> str:
     use = result.use
     if not result.processes:
-        return "nsysprof: no process of the program imported torch and ended by itself; nothing is known of its calls"
+        return "nsysprof: no process of the program imported torch and ended by itself: its calls are unknown"
     compiled = f", {use.compiled:,} were compiled with a rule" if use.compiled else ""
     largest = max((error for error in use.errors.values() if error is not None), default=None)
     checked = "" if largest is None else f"; first calls differ from torch's choice by at most {largest:.1g} relative"

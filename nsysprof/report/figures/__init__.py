@@ -1,1 +1,1 @@
-"""Draw figures, each from one result into one file."""
+"""Draw figures: each module draws one or more files from one result."""

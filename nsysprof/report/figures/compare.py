@@ -1,4 +1,4 @@
-"""Draw ratios.png, a forest plot of latency ratios, and parts.png, the parts in which the time of ranges changed."""
+"""Draw ratios.png (a forest plot of latency ratios) and parts.png (which parts of ranges' wall time changed)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito, and a shape each, so that no verdict hangs on a colour.
+# Colours by Okabe and Ito, and a shape for each verdict, so that it does not depend on colour alone.
 _VERDICTS = {
     LatencyVerdict.SLOWER: ("#D55E00", "s"),
     LatencyVerdict.FASTER: ("#009E73", "D"),
@@ -37,7 +37,7 @@ def draw_ratios(found: VersionComparison) -> Figure | None:
     if not known:
         return None
     known.sort(key=lambda change: -(change.ratio or 1))
-    # If there are many, only the changes furthest from 1 are shown.
+    # If there are many cases, only those furthest from 1 are shown.
     far = sorted(known, key=lambda change: -abs(np.log(change.ratio or 1)))[:_MOST_ROWS]
     shown = [change for change in known if change in far]
     figure = new_figure(1.5 + 0.26 * len(shown))

@@ -1,4 +1,4 @@
-"""Draw how the latency of one case developed over the runs of a results database."""
+"""Draw how the latency of one case changed over the runs of a results database."""
 
 from __future__ import annotations
 

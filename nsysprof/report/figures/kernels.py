@@ -1,4 +1,4 @@
-"""Draw kernels.png: where the time of each backend goes, by category, or the top kernels of other traces."""
+"""Draw kernels.png: the time of each backend by category of kernel, or the top kernels of other traces."""
 
 from __future__ import annotations
 

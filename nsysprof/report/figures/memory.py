@@ -19,7 +19,7 @@ _GIB, _MIB = 1 << 30, 1 << 20
 
 
 def draw_memory(over_time: OwnedOverTime) -> Figure | None:
-    """Draw what each owner held, one on top of the other. Return None where there is no history to draw."""
+    """Draw what each owner held, stacked. Return None where there is no history to draw."""
     if len(over_time.moment) < 2:
         return None
     figure = make_figure(3.6)

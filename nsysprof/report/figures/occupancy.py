@@ -1,4 +1,4 @@
-"""Compute how busy each slice of time was: as many rectangles as kernels would look like one block."""
+"""Compute how busy each slice of time was. Drawing each of many kernels as a rectangle would look like one block."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def busy_shares(start: npt.NDArray[np.int64], end: npt.NDArray[np.int64], span: 
 
 
 def resample_shares(share: npt.NDArray[np.float32], start_ns: int, slice_ns: int, edges: Floats) -> Floats:
-    """Return the mean share (0 to 1) between neighbouring edges (ns). share: of equal slices from start_ns."""
+    """Return the mean share (0 to 1) between each two neighbouring edges (ns).
+
+    share: the shares of equal slices that begin at start_ns.
+    """
     whole = np.concatenate(([0.0], np.cumsum(np.asarray(share, dtype=float)))) * slice_ns
     at = np.interp(edges, start_ns + slice_ns * np.arange(len(share) + 1.0), whole)
     found: Floats = np.clip(np.diff(at) / np.diff(edges), 0, 1)

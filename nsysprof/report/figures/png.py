@@ -1,4 +1,4 @@
-"""Save figures as files that are identical whenever the data is."""
+"""Save figures as files that are byte-identical whenever the data is the same."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OTHER_FONTS = (
 
 
 def can_draw() -> bool:
-    """Return whether matplotlib is there: it is in the extra [figures], because it is a third of an installation."""
+    """Return whether matplotlib is installed. It is in the extra [figures], because it is large."""
     return find_spec("matplotlib") is not None
 
 

@@ -1,4 +1,4 @@
-"""Draw heatmap.png, with ranks by ranges, and ranks.png, with all ranks on one clock."""
+"""Draw heatmap.png (ranks by ranges) and ranks.png (a timeline of all ranks on one clock)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,17 @@ if TYPE_CHECKING:
 _MOST_RANGES = 24
 _MOST_LABELS = 48
 _SPAN_PCT = 30.0
-# A range of less time than this share of the largest is nothing that anybody waits for.
+# A range with less time than this share of the largest is too short for anybody to wait for it.
 _LEAST_SHARE = 0.002
 _SLICES = 1200
 _IDLE, _COMPUTE, _COMM = "#eef1f5", CATEGORY_COLORS["attention"], CATEGORY_COLORS["copy"]
 
 
 def draw_heatmap(found: RanksAnalysis) -> Figure | None:
-    """Draw how each rank's own time in each range differs from the usual. Return None without two ranks and a range."""
+    """Draw how each rank's own time in each range differs from the usual one.
+
+    Return None where there are not at least two ranks and one range.
+    """
     table, titles = _deviations(found.rank_ranges)
     if table is None or table.shape[0] < 2 or table.shape[1] == 0:
         return None
@@ -70,10 +73,10 @@ def _deviations(rank_ranges: pd.DataFrame) -> tuple[pd.DataFrame | None, list[st
         return None, []
     percent = 100 * (wide / usual - 1)
     gpu = np.array([bool(column[-1]) for column in percent.columns])
-    # What a rank's difference costs is what counts, not its percentage of nothing.
+    # A rank's difference counts by what it costs, not by its percentage of a tiny time.
     cost = (wide - usual).abs().max().to_numpy(dtype=float)
     largest = max(cost.max(), usual[gpu].max(initial=0))
-    # A host range that takes equally long on all ranks says nothing new; every GPU range that takes time matters.
+    # A host range that takes equally long on all ranks shows nothing new; every GPU range that takes time matters.
     weighty = np.where(gpu, np.maximum(cost, usual), cost) >= _LEAST_SHARE * largest
     order = np.argsort(-cost, kind="stable")
     chosen = order[weighty[order]][:_MOST_RANGES]

@@ -1,4 +1,4 @@
-"""Draw roofline.png and traffic.png: each case against what the device reaches, and its bytes against the least."""
+"""Draw roofline.png and traffic.png: each case against what the device can reach, and its bytes against the least."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 _OTHERS = ("#7B3294", "#6b7683", "#8c510a", "#01665e", "#999999")
 _MARKERS = "osD^vPX*"
-_BEYOND = 40.0  # times the ridge, where the axis ends: what never leaves the L2 has no bytes of DRAM to divide by
-_LEAST_SHOWN = 1 / 200  # of the least bytes; below, a case moves next to nothing
+# the end of the axis, as a multiple of the ridge: a case that never leaves the L2 has no DRAM bytes to divide by
+_BEYOND = 40.0
+_LEAST_SHOWN = 1 / 200  # as a share of the least bytes; a case below this moves almost nothing
 _PASSES = {"fwd": "forward", "bwd": "backward", "fwdbwd": "forward and backward"}
 
 
@@ -191,7 +192,10 @@ def draw_traffic(record: CaptureRecord) -> Figure | None:
 
 
 def _draw_traffic(axes: Axes, rows: pd.DataFrame, backends: list[str], floor: float) -> None:
-    """Draw the traffic of one panel. floor: the bytes to which smaller values are lifted, to stay on the axis."""
+    """Draw the traffic of one panel.
+
+    floor: smaller values (bytes) are raised to this one, to stay on the axis.
+    """
     sizes = sorted(rows["seq"].unique())
     step = 1.025
     for index, backend in enumerate(backends):

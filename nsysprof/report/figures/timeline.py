@@ -28,13 +28,14 @@ Row = Mapping[Any, Any]
 
 
 def draw_timeline(analysis: Analysis, calls: dict[str, int] | None = None) -> Figure | None:
-    """Draw ranges, API calls, streams and device memory of a typical step, below a thin overview of the whole run.
+    """Draw ranges, API calls, streams and device memory of a typical step, below an overview of the whole run.
 
-    Of a grid of cases there is a panel for each backend at one sequence length; all begin at their range's start and
-    span one call of the slowest backend. Every lane shows which share of each slice of time is busy, and nothing else:
-    what is busy for a tenth of the time fills a tenth of its lane. Return None when the trace has nothing to draw.
+    A grid of cases has one panel for each backend at one sequence length. All panels begin at the start of their range
+    and last as long as one call of the slowest backend. Every lane shows only which share of each slice of time is
+    busy: what is busy for a tenth of the time fills a tenth of its lane. Return None when the trace has nothing to
+    draw.
 
-    calls: traced calls by range name.
+    calls: the traced calls by range name.
     """
     panels = choose_panels(analysis, calls or {})
     if not panels:
@@ -68,7 +69,7 @@ def draw_timeline(analysis: Analysis, calls: dict[str, int] | None = None) -> Fi
 
 
 def choose_panels(analysis: Analysis, calls: dict[str, int]) -> list[Panel]:
-    """Return our own ranges at the largest sequence length that most backends share, or a typical step, or all."""
+    """Return our own ranges at the largest sequence length that most backends share, else a typical step, else all."""
     nvtx = analysis.timeline.nvtx
     if len(nvtx):
         nvtx = nvtx.sort_values("style", key=lambda style: style != "StartEnd", kind="stable")
@@ -120,7 +121,7 @@ def _title(analysis: Analysis, row: Row, calls: int | None, counts: dict[str, Ro
 
 
 def _typical_step(analysis: Analysis) -> list[Panel]:
-    """Return the window of a steady step whose time is the median; nothing where the program has no steps."""
+    """Return the window of a steady step with the median duration; None where the program has no steps."""
     times = analysis.step_times
     if times is None or not times.are_steps:
         return []

@@ -1,4 +1,4 @@
-"""Draw the lanes of a timeline by one rule: as tall as the share of each slice of time that is busy.
+"""Draw the lanes of a timeline: the height shows which share of each slice of time is busy.
 
 A kernel that is longer than a slice fills its lane; a thousand short ones with pauses between them do not.
 """
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MAX_STREAMS, _MAX_LEVELS = 4, 3
-# About one slice a pixel of the file.
+# About one slice per pixel of the file.
 _BINS = 1200
 _HEIGHT = 0.8
-# A range is labelled where at least so many letters have room, and a lane holds about so many.
+# A range is labelled where there is room for at least this many letters, and a lane has room for about this many.
 _FEWEST_LETTERS, _LETTERS = 5, 110
 # Before and behind a label; in parts of the lane.
 _GAP = 0.004
@@ -36,13 +36,13 @@ _PID_OF_TID = ~0xFFFFFF
 
 @dataclass(frozen=True)
 class Panel:
-    """A window of the trace: [start_ns, end_ns), of one process or, with None, of all."""
+    """A window of the trace, [start_ns, end_ns), of one process or, with None, of all processes."""
 
     title: str
     start_ns: int
     end_ns: int
     global_pid: int | None
-    # What it begins with: "range", "step" or "trace".
+    # What the window shows: "range", "step" or "trace".
     what: str
 
 
@@ -57,9 +57,9 @@ class FigureLane:
 
 
 def span_of(analysis: Analysis) -> tuple[int, int]:
-    """Return when the first work or range starts and the last one ends (ns), or the first and last call without any.
+    """Return when the first work or range starts and the last one ends (ns); without these, the first and last call.
 
-    A program may go on calling CUDA for seconds, or begin to, without anything that is worth a look.
+    A program may call CUDA for seconds before and after without anything worth looking at.
     """
     timeline = analysis.timeline
     tables = [each for each in (timeline.gpu, timeline.nvtx) if len(each)] or [timeline.api]
@@ -97,9 +97,9 @@ def list_lanes(analysis: Analysis, panel: Panel) -> list[FigureLane]:
 
 
 def draw_lanes(axes: Axes, panel: Panel, lanes: Sequence[FigureLane], span_ns: int) -> set[str]:
-    """Draw lanes with how busy each is written at its end, and return the categories that were drawn.
+    """Draw lanes, each with how busy it is at its end, and return the categories that were drawn.
 
-    span_ns: how long the time axis is; the panel may end before.
+    span_ns: the length of the time axis; the panel may end earlier.
     """
     seen: set[str] = set()
     for index, lane in enumerate(lanes):
@@ -131,7 +131,7 @@ def _beside(axes: Axes, text: str, y: float) -> None:
 
 
 def _percent(shares: Floats) -> str:
-    """Return how busy all slices were together; little is not nothing."""
+    """Return the busy share of all slices together, as text. A small share is never shown as none."""
     busy = 100 * float(shares.mean())
     if 0 < busy < 0.1:
         return "<0.1 %"
@@ -194,7 +194,7 @@ def _fill(axes: Axes, low: float, shares: Sequence[tuple[str, Floats]], span_ns:
 def _range_labels(
     axes: Axes, rows: pd.DataFrame, start: npt.NDArray[np.int64], end: npt.NDArray[np.int64], y: int, span_ns: int
 ) -> None:
-    """Name the ranges that have room for it, and part them from those before."""
+    """Label the ranges that have room for it, and separate them from those before."""
     for name, low, high in zip(rows["name"], start.tolist(), end.tolist(), strict=True):
         room = int(_LETTERS * ((high - low) / span_ns - 2 * _GAP))
         if room < _FEWEST_LETTERS:

@@ -1,4 +1,4 @@
-"""Draw vram.png: the peak of each case, and the device's memory over the whole trace."""
+"""Draw vram.png: the peak memory of each case, and the device memory over the whole trace."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OTHERS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#9
 
 
 def draw_vram(analysis: Analysis, record: CaptureRecord | None) -> Figure | None:
-    """Draw peaks by case (log scale) above and memory over time below. Return None without memory events."""
+    """Draw peaks by case (log scale) above, and memory over time below. Return None without memory events."""
     cases = _peaks(analysis, record)
     memory = analysis.timeline.memory
     if len(memory) == 0 and cases is None:
@@ -51,7 +51,7 @@ def _peaks(analysis: Analysis, record: CaptureRecord | None) -> tuple[pd.DataFra
         table = ranges[["range", "peak_vram_bytes"]].set_axis(["range", "bytes"], axis=1)
         kind = "torch's allocator" if analysis.trace.memory_kind == "allocator" else "the driver"
         label = f"peak {words.memory} in the range, from {kind}"
-    table = table[table["bytes"].fillna(0) > 0].copy()  # nothing, on a log scale, has no place
+    table = table[table["bytes"].fillna(0) > 0].copy()  # zero has no place on a log scale
     parsed = [parse_range(str(name)) for name in table["range"]]
     table = table[[entry is not None for entry in parsed]]
     ours = [entry for entry in parsed if entry is not None]

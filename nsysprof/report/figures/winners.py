@@ -24,7 +24,10 @@ _MOST_PANELS = 12
 
 
 def draw_winners(winners: pd.DataFrame) -> Figure | None:
-    """Draw the best backend's colour, with how much longer the next one takes; ties are grey. None without winners."""
+    """Draw a heat map: the best backend's colour, and how much longer the next one takes. Ties are grey.
+
+    Return None where no shape has a winner.
+    """
     if len(winners) == 0:
         return None
     across = "seq"

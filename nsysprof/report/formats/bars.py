@@ -1,4 +1,4 @@
-"""Lay out bars for a page as SVG whose positions are percentages, so that they fit any width; and say them as text."""
+"""Lay out bars of a page as SVG with positions in percent, so that they fit any width, and describe them as text."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from nsysprof.report.figures.style.palette import CATEGORY_COLORS, IDLE_COLORS
 from nsysprof.report.formats.cell_text import cell_text
 
 _UNKNOWN_COLOR = "#999999"
-# The share of a bar's width that each letter of a label inside it needs (percent), on a wide page and on a phone.
+# The share of a bar's width that each letter of an inside label needs (percent), on a wide page and on a phone.
 _LETTER_PCT, _LETTER_PCT_OF_PHONE = 0.9, 2.6
-# A step of this many times the usual one is cut, so that the others stay visible.
+# A step that takes more than this many times the usual one is cut, so that the others stay visible.
 _CUT = 2.0
 _HEIGHT = 96.0
 _INKS = "#1b1f24", "#ffffff"
@@ -20,7 +20,12 @@ _INKS = "#1b1f24", "#ffffff"
 
 @dataclass(frozen=True)
 class ShownSegment:
-    """A part of a stacked bar. x, width: percent of the whole; text: with its value; inside: what fits into it."""
+    """A part of a stacked bar, as drawn.
+
+    x, width: percent of the whole.
+    text: its label with the value.
+    inside: what fits into it.
+    """
 
     x: float
     width: float
@@ -29,13 +34,19 @@ class ShownSegment:
     inside: str
     label: str
     text: str
-    # Whether what is inside fits only where the page is wide.
+    # Whether the inside label only fits where the page is wide.
     is_tight: bool = False
 
 
 @dataclass(frozen=True)
 class ShownBar:
-    """A bar. x, width: percent; y, height: pixels. kind: how it looks; mark: a word above it."""
+    """A bar, as drawn.
+
+    x, width: percent.
+    y, height: pixels.
+    kind: how it looks.
+    mark: a word above it.
+    """
 
     x: float
     width: float
@@ -53,7 +64,7 @@ def color_of(name: str) -> str:
 
 
 def show_segments(bar: StackedBar) -> list[ShownSegment]:
-    """Return the parts of a bar where they are drawn."""
+    """Return the parts of a stacked bar, with their positions."""
     found, x, total = [], 0.0, bar.total or 1.0
     for segment in bar.segments:
         width, color = 100 * segment.value / total, color_of(segment.color)
@@ -74,7 +85,7 @@ def bar_lines(bar: StackedBar) -> list[str]:
 
 
 def show_bars(bars: Bars) -> list[ShownBar]:
-    """Return the bars where they are drawn, in a field of 100 percent by 96 pixels. Very long ones are cut."""
+    """Return the bars with their positions, in an area of 100 percent by 96 pixels. Very long ones are cut."""
     top, room = _top(bars), 100 / max(1, len(bars.values))
     found = []
     for at, (label, value, span) in enumerate(zip(bars.labels, bars.values, bars.spans, strict=True)):
@@ -93,12 +104,12 @@ def show_bars(bars: Bars) -> list[ShownBar]:
 
 
 def usual_line(bars: Bars) -> tuple[float, str]:
-    """Return how far below the top the usual value is (pixels), and its text."""
+    """Return how far below the top the line of the usual value is (pixels), and its text."""
     return round(_HEIGHT * (1 - min(1.0, bars.usual / _top(bars))), 2), _value(bars.usual, bars.unit)
 
 
 def describe_bars(bars: Bars) -> str:
-    """Return what the bars show, for readers who do not see them."""
+    """Return a description of the bars, for readers who cannot see them."""
     slow = [label for at, label in enumerate(bars.labels) if at in bars.marks]
     values = [value for at, value in enumerate(bars.values) if at not in bars.faint] or list(bars.values)
     text = f"{bars.title}: {len(bars.values)} bars, usually {_value(bars.usual, bars.unit)}"
@@ -107,7 +118,7 @@ def describe_bars(bars: Bars) -> str:
 
 
 def describe_segments(bar: StackedBar, shown: Sequence[ShownSegment]) -> str:
-    """Return what a stacked bar shows, for readers who do not see it."""
+    """Return a description of a stacked bar, for readers who cannot see it."""
     return f"{bar.title}: " + ", ".join(f"{each.label} {each.text}" for each in shown)
 
 

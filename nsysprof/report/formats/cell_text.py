@@ -18,7 +18,7 @@ from nsysprof.units import (
     format_ratio,
 )
 
-# From this change on (percent), a value is so many times the other.
+# From this change on (percent), it is shown as a factor.
 _LEAST_FACTOR_PCT = 900
 _LEAST_RATIO, _LEAST_P = 0.01, 0.001
 
@@ -49,7 +49,7 @@ def _number_text(cell: Cell, unit: Unit) -> str:
 
 
 def _change_text(change: ValueChange) -> str:
-    """Return a change with its sign. Nobody reads a change of thousands of percent: that is a factor."""
+    """Return a change with its sign. A change of thousands of percent is shown as a factor."""
     if change.unit is Unit.CHANGE_PERCENT and change.value >= _LEAST_FACTOR_PCT:
         return format_factor(1 + change.value / 100)
     return signed_text(change.value, change.unit)
@@ -62,7 +62,7 @@ def signed_text(value: Value, unit: Unit) -> str:
 
 
 def value_text(value: Value, unit: Unit) -> str:
-    """Return a value alone as text."""
+    """Return only the value, as text."""
     if value is None:
         return UNKNOWN
     if isinstance(value, bool):
@@ -73,14 +73,14 @@ def value_text(value: Value, unit: Unit) -> str:
 
 
 def sort_key(cell: Cell) -> str:
-    """Return what an HTML cell is sorted by: its number, or its text; nothing where it is unknown."""
+    """Return the key by which HTML sorts a cell: its number or text; "" where it is unknown."""
     if cell.value is None:
         return ""
     return cell.value if isinstance(cell.value, str) else f"{float(cell.value):.15g}"
 
 
 def cell_json(cell: Cell) -> Any:
-    """Return the value alone, or an object where more is known than that."""
+    """Return only the value, or an object where more is known."""
     more: dict[str, Any] = {
         name: getattr(cell, name)
         for name in ("unit", "low", "high", "error", "before", "remark", "reason", "full")

@@ -1,4 +1,4 @@
-"""Render a report for a terminal: the short version, in which no line of a table is wider than the screen."""
+"""Render a report for a terminal: a short version whose tables are never wider than the screen."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEAST_TEXT = 24
 
 
 def render_console(report: Report, width: int) -> str:
-    """Return what the terminal shows of a report; what it ends with, such as a gate's answer, stands last."""
+    """Return what the terminal shows of a report. Conclusions, such as a gate's result, come last."""
     sections = [section for section in report.sections if section.in_terminal]
     sections.sort(key=lambda section: section.is_conclusion)
     blocks: list[str] = []
@@ -37,7 +37,7 @@ def render_console(report: Report, width: int) -> str:
 
 
 def render_part(part: Part, width: int) -> str:
-    """Return one part as text; nothing for those that a terminal cannot show."""
+    """Return one part as text; "" for parts that a terminal cannot show."""
     if isinstance(part, Table):
         return render_table(part, width) if part.terminal_rows and (part.rows or part.is_kept_empty) else ""
     match part:
@@ -65,13 +65,13 @@ def _list_lines(part: Lines) -> list[str]:
 
 
 def note_line(note: Note) -> str:
-    """Return one line: how serious it is, what it says, and what to do next."""
+    """Return one line with the severity of a note, its text and its next step."""
     step = f" -> {clean(note.next_step, _NOTE)}" if note.next_step else ""
     return f"{note.severity.value}: {clean(note.text, _NOTE)}{step}"
 
 
 def _ranking_lines(part: Ranking, width: int) -> list[str]:
-    """Return a numbered list: what, where and how much, then what was found and, for the first ones, what to do."""
+    """Return a numbered list: what, where and how much on the first line, then the text and the next step."""
     lines = []
     for number, item in enumerate(part.items[: part.terminal_items], 1):
         amount = cell_text(item.amount, Column(part.amount_title, part.amount_unit))
@@ -104,7 +104,7 @@ def _gate_lines(result: GateResult) -> list[str]:
 
 
 def render_table(table: Table, width: int) -> str:
-    """Return a table as text; trace text is printed as it is, never as rich's markup."""
+    """Return a table as text. Trace text is printed literally, never as rich's markup."""
     cut = table.first_rows(table.terminal_rows)
     layout = lay_out(cut, width)
     body = _stacked(cut, layout, width) if layout.is_stacked else _grid(cut, layout)
@@ -131,7 +131,7 @@ def _grid(table: Table, layout: Layout) -> str:
 
 
 def _stacked(table: Table, layout: Layout, width: int) -> str:
-    """Return one block a row: its first cell, and a line for each of the others."""
+    """Return one block per row: its first cell, then a line for each other cell."""
     titles = [column.title for column in table.columns]
     label = max(map(cell_len, titles[1:]), default=0) + GAP
     lines = []
@@ -147,7 +147,7 @@ def _stacked(table: Table, layout: Layout, width: int) -> str:
 
 
 def _left_out(table: Table, layout: Layout, width: int) -> list[str]:
-    """Return what the table lacks and where it is."""
+    """Return which columns and rows of the table are not shown, and where they are."""
     dropped = [column.title for number, column in enumerate(table.columns) if number not in layout.shown]
     missing = [f"{len(table.rows)} of {table.row_count} rows"] if table.row_count > len(table.rows) else []
     missing += [f"no room for {', '.join(dropped)}"] if dropped else []

@@ -6,12 +6,12 @@ import re
 
 from nsysprof.plain_text import plain_line
 
-# What GitHub makes a link or a mention of even behind a backslash; nobody sees the space of no width that prevents it.
+# GitHub makes links and mentions of these even after a backslash. An invisible space of zero width prevents that.
 _ALIVE = re.compile(r"://|@|#(?=\d)|\bwww(?=\.)|\bGH(?=-\d)|\b(mailto|xmpp)(?=:)", re.IGNORECASE)
 
 
 def clean(text: str, limit: int = 0) -> str:
-    """Return one line without control characters. The middle is cut out of a text over `limit` (0: no limit)."""
+    """Return one line without control characters. A text longer than `limit` is cut in the middle (0: no limit)."""
     line = plain_line(text if limit == 0 else text[: limit * 64])
     if limit and len(line) > limit:
         head = (limit - 1) * 2 // 3

@@ -1,4 +1,4 @@
-"""Render report.html: the report as one file that needs no network and, to be read, no script."""
+"""Render report.html: one file that needs no network and can be read without scripts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nsysprof.report.formats.escape import clean
 from nsysprof.report.formats.page import content_security_policy, json_for_script, read_asset
 from nsysprof.report.formats.short_names import shorten_names
 
-# A table of so many rows is worth a filter.
+# A table with at least this many rows gets a filter.
 _FILTER_ABOVE = 8
 _SCRIPTS = ("vendor/sortable.js", "templates/report.js")
 _OF_TIMELINE = ("vendor/echarts.js", "templates/timeline_rows.js", "templates/timeline.js")
@@ -37,7 +37,10 @@ _NAME, _CELL, _KEY, _FULL = 120, 300, 300, 4000
 
 @dataclass(frozen=True)
 class _CellShown:
-    """A cell as the page shows it. full: the whole name where `text` is cut, else empty."""
+    """A cell as the page shows it.
+
+    full: the whole name where `text` is cut, else empty.
+    """
 
     text: str
     key: str
@@ -45,7 +48,7 @@ class _CellShown:
 
 
 def render_html(report: Report) -> str:
-    """Return the page with the PNG figures inside. The template engine escapes everything but our own scripts."""
+    """Return the page with the PNG figures inside. The template engine escapes everything except our own scripts."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     engine = Environment(
@@ -90,7 +93,7 @@ def page_scripts() -> list[str]:
 
 
 def anchor_of(title: str) -> str:
-    """Return the name by which a link of the page finds a title."""
+    """Return the anchor by which a link of the page finds a title."""
     return "".join(char if char.isalnum() else "-" for char in clean(title, _CELL).lower())
 
 
@@ -108,7 +111,7 @@ def _has_content(part: Part) -> bool:
 
 
 def _links(section: Section) -> list[str]:
-    """Return the titles of a section that the page's list of links has: its own, else those of its tables."""
+    """Return the titles of a section for the page's list of links: its own title, else those of its tables."""
     if section.title:
         return [section.title]
     return [
@@ -119,7 +122,7 @@ def _links(section: Section) -> list[str]:
 
 
 def _cells(table: Table) -> list[list[_CellShown]]:
-    """Return the rows of a table; names are cut so that they stay apart, with the whole name behind them."""
+    """Return the rows of a table. Long names are cut but stay different, and can be shown completely on demand."""
     columns = []
     for number, column in enumerate(table.columns):
         texts = [cell_text(row[number], column) for row in table.rows]
@@ -135,6 +138,6 @@ def _cells(table: Table) -> list[list[_CellShown]]:
 
 
 def _full(shown: str, text: str, cell: Cell) -> str:
-    """Return the whole name of what the page shows, or nothing where that is all of it."""
+    """Return the whole name behind what the page shows; "" where nothing was cut."""
     whole = cell.full or text
     return whole if clean(whole) != shown else ""

@@ -1,4 +1,4 @@
-"""Render a report as JSON: the same tables as everywhere, with values instead of texts."""
+"""Render a report as JSON: the same tables as in other formats, with values instead of texts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from nsysprof.report.formats.cell_text import cell_json
 
 
 def report_json(report: Report) -> dict[str, Any]:
-    """Return the report with every value in its smallest unit (ns, bytes); unknown is null, with a reason if any."""
+    """Return the report with every value in its base unit (ns, bytes). Unknown is null, with its reason if known."""
     return {"title": report.title, "sections": [_section_json(section) for section in report.sections]}
 
 
@@ -36,7 +36,7 @@ def _section_json(section: Section) -> dict[str, Any]:
 
 
 def part_json(part: Part) -> dict[str, Any]:
-    """Return one part; "kind" says which one it is."""
+    """Return one part; "kind" says which kind it is."""
     match part:
         case Table():
             data = _table_json(part)

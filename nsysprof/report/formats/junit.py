@@ -10,7 +10,7 @@ from nsysprof.results.gate_result import Outcome
 
 
 def render_junit(report: Report) -> str:
-    """Return the gate's answer: a regression is a failure, what is inconclusive an error, any other rule has passed."""
+    """Return the gate's result: a regression is a failure, an inconclusive rule an error, any other rule has passed."""
     counts = dict.fromkeys(Outcome, 0)
     suite = ElementTree.Element("testsuite", {"name": "nsysprof compare"})
     results = [result for part in list_parts(report) if isinstance(part, Gate) for result in part.results]
@@ -39,5 +39,5 @@ def render_junit(report: Report) -> str:
 
 
 def _xml(text: str) -> str:
-    """Return a text without what XML 1.0 cannot contain: control characters, and the plane's last two code points."""
+    """Return a text without the characters that XML 1.0 cannot contain."""
     return clean(text, 1000).translate({0xFFFE: 0xFFFD, 0xFFFF: 0xFFFD})

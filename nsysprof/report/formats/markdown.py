@@ -1,4 +1,4 @@
-"""Render a report as Markdown, which a person attaches to an issue."""
+"""Render a report as Markdown, which a person can attach to an issue."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from nsysprof.results.gate_result import Outcome
 _NAME_WIDTH, _CELL_WIDTH = 90, 300
 _LINE, _NOTE = 1000, 600
 _FOLD_ABOVE = 12
-# The verdict stays open for a usual grid.
+# A list up to this length stays unfolded, which is enough for the verdicts of a usual grid.
 _FOLD_MARKED_ABOVE = 40
-# A comment on GitHub holds 65,536; some words of one's own belong into it too.
+# A comment on GitHub holds 65,536 characters, and the user's own words need room too.
 _MOST_CHARACTERS = 60_000
 _MOST_ROWS = (400, 200, 100, 50, 25, 12, 6, 3)
 _OUTCOMES = {Outcome.PASS: "pass", Outcome.REGRESSION: "REGRESSION", Outcome.INCONCLUSIVE: "inconclusive"}
 
 
 def render_markdown(report: Report, *, level: int = 1) -> str:
-    """Return the report, its tables and lists cut until a comment on GitHub holds it.
+    """Return the report, with tables and lists cut so that it fits into a comment on GitHub.
 
-    level: of the title's heading; more than 1 for what will stand in the middle of somebody's text.
+    level: the level of the title's heading; more than 1 for a report in the middle of another text.
     """
     for most in _MOST_ROWS:
         text = _render(report, level, most)
@@ -69,7 +69,7 @@ def _section(section: Section, level: int, most: int) -> list[str]:
 
 
 def _part(part: Part, level: int, most: int) -> list[str]:
-    """Return the lines of a part with an empty one after them; none for those that Markdown cannot show."""
+    """Return the lines of a part, followed by an empty line; none for parts that Markdown cannot show."""
     if isinstance(part, Table):
         return render_table(part, level, most) if part.document_rows and (part.rows or part.is_kept_empty) else []
     match part:
@@ -138,7 +138,7 @@ def _gate_lines(part: Gate, most: int) -> list[str]:
 
 
 def render_table(table: Table, level: int = 2, most: int = 400) -> list[str]:
-    """Return a table as lines, folded when it is long."""
+    """Return a table as lines, folded away when it is long."""
     cut = table.first_rows(min(most, table.document_rows))
     lines = [
         "| " + " | ".join(escape_markdown(column.title) for column in table.columns) + " |",

@@ -1,4 +1,4 @@
-"""Render the beginning of a report as a fragment of HTML, which a notebook shows below a cell."""
+"""Render the beginning of a report as an HTML fragment that a notebook shows below a cell."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TEXT = 1000
 
 
 def render_fragment(report: Report) -> str:
-    """Return verdicts, bars, rankings and tables, without scripts and styles of its own. Everything is escaped."""
+    """Return verdicts, bars, rankings and tables, without own scripts and styles. Everything is escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     engine = Environment(

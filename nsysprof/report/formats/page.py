@@ -1,4 +1,4 @@
-"""Limit what a page may load and run: nothing from anywhere, and only the scripts and styles whose hashes it names."""
+"""Restrict what a page may load and run: nothing from outside, and only scripts and styles with known hashes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read_asset(name: str) -> str:
 
 
 def content_security_policy(scripts: Sequence[str], styles: Sequence[str]) -> str:
-    """Return the policy of a page with exactly these inline scripts and styles."""
+    """Return the policy of a page that has exactly these inline scripts and styles."""
     allowed = {"script-src": scripts, "style-src": styles}
     rules = [f"{what} {' '.join(map(_source, texts)) or _NONE}" for what, texts in allowed.items()]
     return "; ".join([f"default-src {_NONE}", "img-src data:", *rules, f"base-uri {_NONE}", f"form-action {_NONE}"])
@@ -33,6 +33,6 @@ def _source(text: str) -> str:
 
 
 def json_for_script(data: Any) -> str:
-    """Return JSON that stays inside its script element, whatever its texts are."""
+    """Return JSON that cannot end its script element, whatever texts it contains."""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=True)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

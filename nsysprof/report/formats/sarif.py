@@ -12,7 +12,10 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def render_sarif(found: Findings | None, artifact: str) -> dict[str, Any]:
-    """Return a SARIF log with one result for each finding. artifact: the trace's file name."""
+    """Return a SARIF log with one result for each finding.
+
+    artifact: the trace's file name.
+    """
     rules = [{"id": code} for code in CODES]
     results = [] if found is None else [_result(each, artifact) for each in found.items]
     driver = {"name": "nsysprof", "version": VERSION, "rules": rules}

@@ -8,11 +8,11 @@ from itertools import takewhile
 
 from nsysprof.report.formats.escape import clean
 
-_LONGEST = 4000  # what is looked at of a hostile name
+_LONGEST = 4000  # the most characters to look at, because names may be hostile
 _WORD = re.compile(r"[A-Za-z_]\w*(?!\w|\s*::)|(?<![\w.])\d+(?![\w.])")
 _ANONYMOUS = re.compile(r"(?:\(anonymous namespace\)|<unnamed>)(?:::)?")
 _BASE = re.compile(r"^(?:[A-Za-z_][\w ]*[ &*]+)?((?:[A-Za-z_]\w*::)*)([A-Za-z_]\w*)\s*(?=[<(])")
-# Words that are in most C++ names and tell nothing.
+# Words that occur in most C++ names and carry no information.
 _NOISE = frozenset({"void", "const", "operator", "lambda", "instance", "unnamed", "int", "bool", "unsigned", "long"})
 _MOST_WORDS, _ROUNDS = 4, 6
 _LEAST_BASE = 8
@@ -21,8 +21,8 @@ _LEAST_BASE = 8
 def shorten_names(names: Sequence[str], width: int) -> list[str]:
     """Return each name in at most `width` characters. Different names stay different.
 
-    Names of C++ functions lose return types, namespaces and parameters first; of their template arguments those words
-    stay that not all functions of the same name have. Other names keep their beginning and what differs.
+    Names of C++ functions lose return types, namespaces and parameters first. Of their template arguments, the words
+    stay in which functions of the same name differ. Other names keep their beginning and the part that differs.
     """
     texts = {name: clean(name[:_LONGEST]) for name in names}
     short = {name: text if len(text) <= width else _plain(text) for name, text in texts.items()}
@@ -45,13 +45,13 @@ def shorten_names(names: Sequence[str], width: int) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Return a C++ function's own name, and any other text as it is."""
+    """Return a C++ function's own name; any other text unchanged."""
     found = _BASE.match(_ANONYMOUS.sub("", text))
     return found.group(2) if found and text.endswith((")", ">", "]")) else text
 
 
 def _same(short: dict[str, str]) -> list[list[str]]:
-    """Return the groups of different names that look the same."""
+    """Return the groups of different names whose short forms are equal."""
     groups: dict[str, list[str]] = {}
     for name, text in short.items():
         groups.setdefault(text, []).append(name)
@@ -59,7 +59,7 @@ def _same(short: dict[str, str]) -> list[list[str]]:
 
 
 def _add_words(texts: dict[str, str]) -> dict[str, str]:
-    """Return the name that functions share, each with the words that tell it from the others."""
+    """Return the name that functions share, each with the words that distinguish it from the others."""
     base = _plain(next(iter(texts.values())))
     words = {name: list(dict.fromkeys(_WORD.findall(text.partition(base)[2]))) for name, text in texts.items()}
     common = set.intersection(*map(set, words.values())) | _NOISE
@@ -72,12 +72,12 @@ def _add_words(texts: dict[str, str]) -> dict[str, str]:
 
 
 def _longest_first(words: Iterable[str]) -> list[str]:
-    """Return words that name something before types and numbers, each in their order."""
+    """Return words that name something, then types and numbers, in their original order."""
     return sorted(words, key=lambda word: len(word) < 6)
 
 
 def _fit(text: str, width: int) -> str:
-    """Return a text in the width; of a function with words, its name is cut before they are."""
+    """Return a text cut to the width. In a function with words, its name is cut before the words are."""
     base, _, label = text.partition("<")
     if len(text) <= width or not label.endswith(">"):
         return clean(text, width)
@@ -86,7 +86,7 @@ def _fit(text: str, width: int) -> str:
 
 
 def _show_difference(texts: dict[str, str], width: int) -> dict[str, str]:
-    """Return names that begin alike by their beginning and what follows the part they share."""
+    """Return names that begin alike as their beginning and what follows their common part."""
     columns = zip(*texts.values(), strict=False)
     shared = sum(1 for _ in takewhile(lambda letters: len(set(letters)) == 1, columns))
     head = max(1, min(shared, width // 3))

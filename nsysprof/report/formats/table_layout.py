@@ -1,4 +1,4 @@
-"""Fit a table into the width of a terminal: names are shortened, columns dropped, and at last rows stacked."""
+"""Fit a table into the width of a terminal: shorten names, then drop columns, and finally stack rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nsysprof.report.formats.escape import clean
 from nsysprof.report.formats.short_names import shorten_names
 
 GAP = 2
-# What a name and a text need to say anything; what they get at most where there is room.
+# The least width of a name and of a text (characters), and the most they get where there is room.
 _LEAST_NAME, _LEAST_PROSE = 20, 24
 _MOST_NAME, _MOST_PROSE = 62, 100
 _INDENT = 2
@@ -23,9 +23,10 @@ _INDENT = 2
 class Layout:
     """How a table is shown in a terminal.
 
-    shown: the numbers of the columns that are left; widths: of each of these, in characters.
+    shown: the numbers of the columns that are left.
+    widths: the width of each of these (characters).
     cells: the texts of these columns, row by row.
-    is_stacked: the rows are too wide whatever is dropped, so that every row takes several lines.
+    is_stacked: whether every row takes several lines, because rows are too wide whatever is dropped.
     """
 
     shown: tuple[int, ...]
@@ -35,7 +36,7 @@ class Layout:
 
 
 def lay_out(table: Table, width: int) -> Layout:
-    """Return the widest layout of the table that a terminal of `width` characters holds."""
+    """Return the widest layout of the table that fits into `width` characters."""
     texts = table_texts(table)
     limits = [_limits(column, [row[number] for row in texts]) for number, column in enumerate(table.columns)]
     shown = list(range(len(table.columns)))
@@ -64,7 +65,7 @@ def table_texts(table: Table) -> tuple[tuple[str, ...], ...]:
 
 
 def _limits(column: Column, texts: Sequence[str]) -> tuple[int, int]:
-    """Return the least and the best width of a column. A header may take several lines, a number may not."""
+    """Return the least and the best width of a column. A header may take several lines, but a number may not."""
     header = max(map(cell_len, column.title.split()), default=0)
     best = max([header, *map(cell_len, texts)])
     if column.unit is Unit.NAME:
@@ -82,7 +83,7 @@ def _total(widths: Iterable[int]) -> int:
 
 
 def _share(shown: Sequence[int], limits: Sequence[tuple[int, int]], width: int) -> list[int]:
-    """Return the widths: what is left after the least of all goes to names and texts, evenly."""
+    """Return the widths: after every column has its least width, names and texts share the rest evenly."""
     widths = {number: limits[number][0] for number in shown}
     left = width - _total(widths.values())
     growing = [number for number in shown if limits[number][1] > widths[number]]

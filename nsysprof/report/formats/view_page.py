@@ -1,6 +1,6 @@
-"""Render the pages of `view`: its list, what is being done, an error, files, and what opens Perfetto's UI.
+"""Render the pages of `view`: the list, progress, errors, files, and pages that open Perfetto's UI.
 
-Every page is HTML with one script and one style of ours, and page_policy or report_policy goes with it as a header.
+Every page is HTML with one script and one style of ours, and is sent with page_policy or report_policy as a header.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ _NAME, _TEXT = 200, 2000
 
 @dataclass(frozen=True)
 class ViewFinding:
-    """A finding of one input. saving_ns: what it costs (ns) for each `per`, which is a step or the trace."""
+    """A finding of one input.
+
+    saving_ns: what it costs (ns) for each `per`, which is a step or the trace.
+    """
 
     code: str
     where: str
@@ -34,9 +37,10 @@ class ViewFinding:
 class ViewRow:
     """One input of the page.
 
-    state: new, at work, ready or failed. step: what is done now.
-    busy_pct: how much of the time from its first to its last work the GPU was busy (percent); None where unknown.
-    error, next_step: why it failed.
+    state: new, at work, ready or failed.
+    step: what is being done now.
+    busy_pct: the share of the time from first to last work in which the GPU was busy (percent); None where unknown.
+    error, next_step: why it failed, and what to do.
     """
 
     number: int
@@ -56,7 +60,10 @@ class ViewRow:
 
 @dataclass(frozen=True)
 class ListedFile:
-    """A file of an analysis. address: relative to the page that lists it."""
+    """A file of an analysis.
+
+    address: relative to the page that lists it.
+    """
 
     name: str
     address: str
@@ -64,18 +71,24 @@ class ListedFile:
 
 
 def render_list(rows: Sequence[ViewRow]) -> str:
-    """Return the first page: the inputs with their states, their findings, and the choice of two to compare."""
+    """Return the first page: the inputs with their states and findings, and a form to choose two to compare."""
     poll = "state" if any(row.state == "at work" for row in rows) else ""
     return _render("list", title="nsysprof view", rows=rows, poll=poll)
 
 
 def render_wait(title: str, key: str, step: str) -> str:
-    """Return a page that shows what is done, and loads itself again when that is over. key: of the work."""
+    """Return a page that shows what is being done, and reloads when that is over.
+
+    key: the key of the job.
+    """
     return _render("wait", title=title, poll=f"state?job={key}", step=step)
 
 
 def render_error(title: str, text: str, next_step: str, *, link: str = "", link_text: str = "") -> str:
-    """Return a page that says what went wrong, and what to do. link: where else to go, and the words for it."""
+    """Return a page that says what went wrong, and what to do.
+
+    link, link_text: where else to go.
+    """
     return _render("error", title=title, text=text, next_step=next_step, link=link, link_text=link_text)
 
 
@@ -85,17 +98,23 @@ def render_files(title: str, files: Sequence[ListedFile]) -> str:
 
 
 def render_ui(title: str, trace: str) -> str:
-    """Return a page that goes on to Perfetto's UI. trace: its address, relative to the page."""
+    """Return a page that forwards to Perfetto's UI.
+
+    trace: its address, relative to the page.
+    """
     return _render("ui", title=title, trace=trace)
 
 
 def render_ui_from_network(title: str, trace: str) -> str:
-    """Return a page whose button opens a trace in ui.perfetto.dev. trace: its address, relative to the page."""
+    """Return a page with a button that opens a trace in ui.perfetto.dev.
+
+    trace: its address, relative to the page.
+    """
     return _render("network", title=title, trace=trace)
 
 
 def add_links(page: str, number: int, *, has_trace: bool) -> str:
-    """Return a report with links to the other pages of the view before everything else."""
+    """Return a report that begins with links to the other pages of the view."""
     links = [("./", "All traces"), (f"files-{number}/", "Files")]
     links += [(f"perfetto-{number}", "Open in Perfetto")] if has_trace else []
     items = "".join(f'<a href="{escape(to)}">{escape(text)}</a>' for to, text in links)
@@ -103,7 +122,7 @@ def add_links(page: str, number: int, *, has_trace: bool) -> str:
 
 
 def page_policy() -> str:
-    """Return the policy of the view's own pages: our script and style, and requests to this server alone."""
+    """Return the policy of the view's own pages: our script and style, and requests only to this server."""
     allowed = content_security_policy([_script()], [_style()])
     allowed = allowed.replace("form-action 'none'", "form-action 'self'")
     return f"{allowed}; connect-src 'self'; frame-ancestors 'none'"
@@ -111,7 +130,7 @@ def page_policy() -> str:
 
 @cache
 def report_policy() -> str:
-    """Return the policy of reports, which strangers may have made: scripts of this nsysprof alone, and no requests."""
+    """Return the policy of reports, which may come from strangers: only scripts of this nsysprof, and no requests."""
     allowed = content_security_policy(page_scripts(), [])
     return allowed.replace("style-src 'none'", "style-src 'unsafe-inline'") + "; frame-ancestors 'none'"
 

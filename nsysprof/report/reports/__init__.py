@@ -1,1 +1,1 @@
-"""Compose the report of each command from the sections that several reports share."""
+"""Compose the report of each command from sections that several reports share."""

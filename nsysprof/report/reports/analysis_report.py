@@ -1,4 +1,4 @@
-"""Compose the report of `analyze` and `capture`: about a trace, and the capture that it belongs to."""
+"""Compose the report of `analyze`, `capture` and `demo`: about a trace, and the capture that it belongs to."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from nsysprof.report.sections.trace_tables import (
 from nsysprof.report.sections.vocabulary import KERNELS, OPERATORS, Words, words_for
 from nsysprof.results.analysis import Analysis, CaptureRecord
 
-# What a terminal shows of reasons; the files have all.
+# How many reasons a terminal shows; the files have all of them.
 _MOST_LIMITS = 12
 
 
@@ -45,12 +45,12 @@ def analysis_report(
 ) -> Report:
     """Return the report of one trace.
 
-    record: what a capture folder adds to its trace, None for a trace alone.
-    figures: those that were drawn, in their order.
-    timeline: what timeline_data made, None for a report without an interactive timeline.
+    record: what a capture folder adds to its trace; None for a trace alone.
+    figures: the figures that were drawn, in order.
+    timeline: the result of timeline_data; None for a report without an interactive timeline.
     """
     words, tier = words_for(analysis.trace), tier_of(record)
-    # The cases of a grid are not a program: what they share of the GPU's time says nothing about any of them.
+    # The cases of a grid do not form one program: their shares of the GPU's time mean nothing.
     is_grid = record is not None and record.has_cases
     if record is not None and is_grid:
         sections = [*verdict_sections(record), *findings_sections(analysis), *case_sections(record, words)]
@@ -71,22 +71,23 @@ def analysis_report(
 
 
 def first_report(analysis: Analysis) -> Report:
-    """Return what comes first: what the program does with the GPU, and what to change."""
+    """Return the beginning of a report: what the program does with the GPU, and what to change."""
     return Report(
         analysis.trace.path_name, (*overview_sections(analysis), *findings_sections(analysis), *idle_sections(analysis))
     )
 
 
 def demo_report(analysis: Analysis, about: str) -> Report:
-    """Return what `demo` shows of its analysis: what the trace is of, and the findings. The page has the rest."""
+    """Return what `demo` shows of its analysis: what the trace is about, and the findings. The page has the rest."""
     first = first_report(analysis)
     return Report(first.title, (Section("", (Paragraph(about),)), *first.sections))
 
 
 def capture_report(results: pd.DataFrame, environment: Mapping[str, Any], notes: Sequence[Note]) -> Report:
-    """Return what `capture` says at its end: its cases, and the notes about them.
+    """Return what `capture` prints at its end: its cases, and the notes about them.
 
-    results: as results.csv. environment: of the capture's manifest.
+    results: the columns of results.csv.
+    environment: from the capture's manifest.
     """
     record = CaptureRecord("capture", results, dict(environment), "", tuple(notes))
     words = OPERATORS if environment.get("device") == "cpu" else KERNELS

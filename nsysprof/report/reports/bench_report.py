@@ -1,4 +1,4 @@
-"""Compose the report of `bench`, on which `tune` builds: verdicts, latencies, sweeps, ceilings, what must be beaten."""
+"""Compose the report of `bench`, which `tune` extends: verdicts, latencies, sweeps, ceilings, and targets to beat."""
 
 from __future__ import annotations
 
@@ -48,11 +48,13 @@ _ABLATION_ROWS = (
 
 @dataclass(frozen=True)
 class BenchReport:
-    """What a report of a bench shows.
+    """The content of a bench's report.
 
-    table: a row for each case. method: one sentence each. command: what measured it.
-    self_check: what measuring each case against itself showed, one sentence each.
-    extra: a tuner's sections, the first one before the verdicts of all shapes and the others after them.
+    table: one row for each case.
+    method: one sentence per line.
+    command: the command that measured it.
+    self_check: the result of measuring each case against itself, one sentence per line.
+    extra: a tuner's sections, which follow the verdicts.
     """
 
     title: str
@@ -69,7 +71,10 @@ class BenchReport:
 
 
 def bench_report(found: BenchReport, figures: Sequence[Figure] = ()) -> Report:
-    """Return the report of a bench. figures: those that were drawn, in their order."""
+    """Return the report of a bench.
+
+    figures: the figures that were drawn, in order.
+    """
     table = found.table
     verdicts = Lines(verdict_lines(table), is_verdict=True, document_lines=30)
     detail: list[Part] = [

@@ -1,4 +1,4 @@
-"""Compose the text to paste where a bundle is attached: what it is, what it shows, and how to check that."""
+"""Compose the text to paste where a bundle is attached: what it is, what it shows, and how to check it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ _FACTS = (
 class Shared:
     """The archive.
 
-    left_out: what is not in it, and why. named: whether names are as they were.
+    left_out: what is not in it, and why.
+    named: whether names are unchanged.
     """
 
     file: str
@@ -59,7 +60,7 @@ def bundle_report(
     bench_notes: Sequence[Note] = (),
     ranks: RanksAnalysis | None = None,
 ) -> Report:
-    """Return the text for an issue, of whatever the bundle holds."""
+    """Return the text for an issue, for any content of a bundle."""
     parts: list[Part] = [Paragraph(_facts(analysis, record, environment, ranks))]
     if ranks is not None:
         tables = (straggler_table(ranks), rank_table(ranks), ranks_range_table(ranks))
@@ -82,7 +83,7 @@ def bundle_report(
 
 
 def _cut(table: Table, rows: int = _MOST_ROWS) -> Table:
-    """Return the table with its first rows: it stands in the middle of somebody's text."""
+    """Return the table with only its first rows, because it is inserted into somebody's text."""
     return replace(table, document_rows=rows, is_kept_empty=False)
 
 

@@ -1,4 +1,4 @@
-"""Compose the report of `compare`: warnings first, then the verdict, the tables and the gate's answer."""
+"""Compose the report of `compare`: warnings first, then the verdict, the tables and the gate's result."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ _SIDE_NAMES = 3
 
 
 def compare_report(found: VersionComparison, figures: Sequence[Figure] = ()) -> Report:
-    """Return the report of a comparison. figures: those that were drawn, in their order."""
+    """Return the report of a comparison.
+
+    figures: the figures that were drawn, in order.
+    """
     title = "nsysprof compare" + (f": {OUTCOMES[found.outcome]}" if found.outcome is not None else "")
     head: list[Part] = [Paragraph(f"{_side(found.baseline)} against {_side(found.candidate)}"), *_forced(found)]
     sections = [Section("", tuple(head))]
@@ -85,7 +88,7 @@ def _forced(found: VersionComparison) -> list[Part]:
 
 
 def floor_lines(found: VersionComparison) -> tuple[str, ...]:
-    """Return the noise floor that differences had to exceed, where one is known."""
+    """Return the noise floor that differences had to exceed, where it is known."""
     latency = found.latency
     if not latency.changes or latency.floor_pct is None:
         return ()

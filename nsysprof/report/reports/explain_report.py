@@ -1,4 +1,4 @@
-"""Compose the report of `explain`: which backends run a call, why others do not, and what would have to change."""
+"""Compose the report of `explain`: which backends run a call, why others do not, and what would make them run."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ _CPU_NOTE = "No GPU was used: flash, math and auto are torch's paths for the CPU
 def explain_report(
     blocks: Sequence[tuple[AttentionCall, Sequence[EligibilityAnswer]]], facts: Mapping[str, Any]
 ) -> Report:
-    """Return one table for each call, and under it what each refusal needs, what auto does, and what ran instead.
+    """Return one table for each call, then what each refusal requires, what auto does, and what ran instead.
 
-    blocks: each call with the answers about it. facts: what they were asked of.
+    blocks: each call with the answers about it.
+    facts: the torch and GPU that answered.
     """
     where = facts.get("gpu_name") or "the CPU"
     head: list[Part] = [Paragraph(f"torch {facts.get('torch_version', UNKNOWN)} on {where}")]
@@ -53,7 +54,7 @@ def _table(call: AttentionCall, answers: Sequence[EligibilityAnswer]) -> Table:
 
 
 def describe_call(call: AttentionCall) -> str:
-    """Return `B=1 H=8 S=16 D=8192 fp16 causal fwd`, with what differs from the usual."""
+    """Return `B=1 H=8 S=16 D=8192 fp16 causal fwd`, and where the call differs from the default."""
     parts = [f"B={call.batch}", f"H={call.heads}"]
     parts += [f"KV_H={call.kv_heads}"] if call.kv_heads != call.heads else []
     parts.append(f"S={call.seq}")
@@ -82,7 +83,7 @@ def _row(answer: EligibilityAnswer) -> tuple[Any, ...]:
 
 
 def describe_constraint(constraint: Constraint) -> str:
-    """Return `head_dim 8192, must be at most 256`; torch's own words where they could not be read."""
+    """Return `head_dim 8192, must be at most 256`, or torch's own words where these could not be parsed."""
     if constraint.property is None or constraint.bound is None:
         return constraint.text
     wanted = _RELATIONS[constraint.relation]

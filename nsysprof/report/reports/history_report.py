@@ -1,4 +1,4 @@
-"""Compose the report of a results database: every case, and how its latency developed over the runs."""
+"""Compose the report of a results database: every case, and how its latency changed over the runs."""
 
 from __future__ import annotations
 
@@ -24,16 +24,19 @@ from nsysprof.units import format_ns
 
 _MOST_RUNS = 500
 _MOST_LINES = 5
-# The terminal shows this many of the newest runs, where there are only a few cases.
+# The terminal shows this many of the newest runs, if there are only a few cases.
 _FEW_CASES, _TERMINAL_RUNS = 4, 10
 _METHOD = (
     "A change is given only between runs under the same conditions: GPU, driver, versions and caches.",
-    "The interval is of the median within one run. Runs differ by more than that; nsysprof compare gives a verdict.",
+    "The interval is for the median within one run. Runs differ by more than that; nsysprof compare gives a verdict.",
 )
 
 
 def history_report(title: str, cases: Sequence[CaseHistory], figures: Mapping[str, Figure]) -> Report:
-    """Return an overview, and a table and a figure for each case. figures: by the name of the case."""
+    """Return an overview, and a table and a figure for each case.
+
+    figures: the figures by name of the case.
+    """
     said = (
         (Lines(_newest_lines(cases), is_verdict=True),)
         if cases
@@ -49,7 +52,7 @@ def history_report(title: str, cases: Sequence[CaseHistory], figures: Mapping[st
 
 
 def _newest_lines(cases: Sequence[CaseHistory]) -> tuple[str, ...]:
-    """Return how the newest run of each case differs from the run before it under the same conditions."""
+    """Return how the newest run of each case differs from the one before it under the same conditions."""
     changes = []
     states = Counter(case.state for case in cases)
     for case in cases:
@@ -136,7 +139,7 @@ def _runs(case: CaseHistory) -> Table:
 
 
 def _change(change_pct: float | None, overlaps: bool | None) -> Cell:
-    """Return a change with a word of caution where it is within what one run spreads.
+    """Return a change, with a caution where it may be within the variation of a single run.
 
     overlaps: whether the intervals of both runs overlap; None where one has none.
     """
@@ -145,7 +148,7 @@ def _change(change_pct: float | None, overlaps: bool | None) -> Cell:
 
 
 def describe_history(case: CaseHistory) -> str:
-    """Return what the figure of a case shows, in words: its first and last time, and what lies between."""
+    """Return a description of a case's figure: its first and last time, and what lies between."""
     timed = case.timed
     last, same = timed[-1], case.comparable()
     values = [point.median_ns or 0 for point in same]

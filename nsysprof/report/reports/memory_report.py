@@ -1,4 +1,4 @@
-"""Compose the report of a snapshot of torch's allocator, and of two of them."""
+"""Compose the report of one snapshot of torch's allocator, and of a comparison of two."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from nsysprof.results.allocator_memory import AllocatorMemory, MemoryComparison
 from nsysprof.units import format_bytes
 
 _METHOD = (
-    "An owner is the innermost line of the stack that is not of torch, of Python's library or of C++.",
-    "Sizes are those that were asked for. A block counts until it can be used again (free_completed).",
-    "What lived before the recording is counted by its free, or because it was there at the end.",
+    "An owner is the innermost line of the stack outside torch, Python's library and C++.",
+    "Sizes are those that were requested. A block counts until it can be used again (free_completed).",
+    "Memory from before the recording is counted if it was freed later, or if it was still there at the end.",
 )
 _LEAST_CHANGE_BYTES = 1 << 20
 
 
 def memory_report(memory: AllocatorMemory, figures: Sequence[Figure] = ()) -> Report:
-    """Return who owned the peak, and how much of what the allocator took lay idle."""
+    """Return what owned the memory at the peak, and how much of the allocator's memory was idle."""
     sections = [Section("Memory", tuple(memory_parts(memory)))]
     sections += [Section("Figures", tuple(figures), in_terminal=False)] if figures else []
     sections += [Section("Notes", (Notes(memory.notes),)), Section("Method", (Lines(_METHOD),), in_terminal=False)]
@@ -37,12 +37,12 @@ def memory_report(memory: AllocatorMemory, figures: Sequence[Figure] = ()) -> Re
 
 
 def memory_comparison_report(found: MemoryComparison) -> Report:
-    """Return the peaks of both sides, and the lines behind their difference."""
+    """Return the peaks of both sides, and the lines that explain their difference."""
     return Report(f"{found.baseline} against {found.candidate}", (Section("Memory", memory_comparison_parts(found)),))
 
 
 def memory_comparison_parts(found: MemoryComparison) -> tuple[Part, ...]:
-    """Return the verdict on the peaks of both sides, and the lines behind their difference."""
+    """Return the verdict on the peaks of both sides, and the lines that explain their difference."""
     change = found.candidate_peak_bytes - found.baseline_peak_bytes
     verdict = (
         f"The peak is {format_bytes(found.candidate_peak_bytes)}, and was {format_bytes(found.baseline_peak_bytes)}: "

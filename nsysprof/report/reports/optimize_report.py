@@ -1,4 +1,4 @@
-"""Compose the page of `optimize`: the answer first, then what ran, what was tried, and where each second went."""
+"""Compose the page of `optimize`: the answer first, then what ran, what was tried, and how long each step took."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from nsysprof.report.sections.wording import count_of
 from nsysprof.results.comparison import LatencyVerdict
 from nsysprof.results.programs.optimization import UNFUSED_ATTENTION, Attempt, AttentionUse, Optimization, Prediction
 
-# From this many shapes of one line on, they change from step to step.
+# From this many shapes of one line on, the shapes are taken to change from step to step.
 _MANY_SHAPES = 8
 _JSON = "optimize.json"
 _MET = {
@@ -45,7 +45,10 @@ def optimize_report(found: Optimization) -> Report:
         sections.append(Section("What was tried", (_attempt_table(found), *_attempt_parts(found))))
     if found.suggestions:
         sections.append(
-            Section("What could not be tried from outside", (Lines(tuple(each.text for each in found.suggestions)),))
+            Section(
+                "What could not be tried without changing the program",
+                (Lines(tuple(each.text for each in found.suggestions)),),
+            )
         )
     return Report(
         "nsysprof optimize",
@@ -58,7 +61,7 @@ def optimize_report(found: Optimization) -> Report:
 
 
 def answer_lines(found: Optimization) -> tuple[str, ...]:
-    """Return what is better and by how much, or that nothing is, with the share of time that attention has."""
+    """Return what is faster and by how much, or that nothing is, with attention's share of the time."""
     lines = []
     for attempt in found.attempts:
         if attempt.is_better:
@@ -72,25 +75,25 @@ def answer_lines(found: Optimization) -> tuple[str, ...]:
     open_ones = [each for each in found.attempts if each.comparison.change.verdict is LatencyVerdict.INCONCLUSIVE]
     if open_ones:
         names = ", ".join(attempt.name for attempt in open_ones)
-        return (f"Nothing is better for certain. Open: {names}; more turns would decide.",)
+        return (f"Nothing is certainly faster. Undecided: {names}; more turns would decide.",)
     return (_answer_without_a_gain(found),)
 
 
 def _answer_without_a_gain(found: Optimization) -> str:
-    """Return why no attempt is better, as far as that is known."""
+    """Return why no attempt is faster, as far as that is known."""
     share = found.attention_share_pct
     told = "its share of the time is unknown" if share is None else f"attention has {share:.1f} % of the kernels' time"
     if not found.uses:
         told = "no call of attention was seen"
     if any(each.code == UNFUSED_ATTENTION for each in found.suggestions):
-        text = "The program writes its attention out by hand: a fused backend is the first thing to try"
-        return f"{text}; {told}. What to change stands below, and it was not tried from outside."
+        text = "The program computes attention in separate operations: a fused backend is the first thing to try"
+        return f"{text}; {told}. The change is described below; it cannot be tried without changing the program."
     undecided = sum(use.why == "inconclusive" for use in found.tuned)
     if undecided:
         shapes = count_of(undecided, "shape")
         return f"No backend was shown to be faster, but {shapes} could not be decided: give more --budget; {told}."
     if found.uses and not found.tuned:
-        return f"No shape of the program was tuned, so nothing is known of other backends; {told}."
+        return f"No shape of the program was tuned, so nothing is known about other backends; {told}."
     if found.tuned:
         return f"Your program gains nothing from another backend; {told}."
     return f"Nothing was found that makes your program faster; {told}."
@@ -113,7 +116,7 @@ def _what_to_paste(best: Attempt) -> Section:
 def _attention_lines(found: Optimization) -> tuple[str, ...]:
     if not found.uses:
         return (
-            "No call of attention was seen. Calls in C++ extensions and in other processes than Python's are not seen.",
+            "No call of attention was seen. Calls in C++ extensions and in processes other than Python's are not seen.",
         )
     share = found.attention_share_pct
     told = "unknown: the trace has no GPU work" if share is None else f"{share:.1f} % of the time of all kernels"

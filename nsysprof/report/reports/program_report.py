@@ -1,4 +1,4 @@
-"""Compose the report of `bench -- PROGRAM`: what is better and by how much, memory, values, and how it was measured."""
+"""Compose the report of `bench -- PROGRAM`: which side is faster and by how much, memory, values, and the method."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _percent(ratio: float | None) -> str:
 
 
 def detail_lines(found: ProgramComparison) -> tuple[str, ...]:
-    """Return what else is known: where times come from, why a verdict is open, memory, values, the policy's calls."""
+    """Return more details: where times come from, why a verdict is missing, memory, values, and the policy's calls."""
     change, lines = found.change, [f"Times are from {found.source or 'nothing'}."]
     if change.reason and change.verdict is not None:
         lines.append(f"{change.reason.capitalize()}.{f' {change.next_step}' if change.next_step else ''}")
@@ -94,7 +94,10 @@ def values_line(values: ValueComparison) -> str:
 
 
 def side_table(comparisons: Sequence[tuple[str, ProgramComparison]]) -> Table:
-    """Return one row for each side. comparisons: with what each was, empty for the only one."""
+    """Return one row for each side.
+
+    comparisons: each comparison with its name; an empty name for the only one.
+    """
     rows: list[tuple[Cell | str, ...]] = []
     for title, found in comparisons:
         for name, side in (("baseline", found.baseline), ("candidate", found.candidate)):
@@ -117,5 +120,5 @@ def _facts(side: ProgramSideSummary) -> tuple[Cell, ...]:
 
 
 def parts_of(found: ProgramComparison) -> tuple[Part, ...]:
-    """Return the parts with which a larger report tells of one comparison."""
+    """Return the parts by which a larger report describes one comparison."""
     return (Lines((comparison_line(found), *detail_lines(found))), Notes(found.notes))

@@ -59,8 +59,8 @@ def ranks_report(
 ) -> Report:
     """Return the report of many traces.
 
-    figures: those that were drawn, in their order.
-    timeline: what ranks_timeline_data made, None for a report without an interactive timeline.
+    figures: the figures that were drawn, in order.
+    timeline: the result of ranks_timeline_data; None for a report without an interactive timeline.
     """
     chart = [] if timeline is None else [Section("Timeline", (Chart(timeline, ALT, HINT),), in_terminal=False)]
     tables = (

@@ -43,11 +43,11 @@ def tuning_sections(
     budget_note: str,
     figures: Sequence[Figure] = (),
 ) -> list[Section]:
-    """Return the sections that the report of a tuning adds to a bench's; what follows from the data comes first.
+    """Return the part of a tuning's report that follows the verdicts.
 
-    price: what an hour of the GPU costs, None for a report without costs. policy: the name of the policy's file, None
-    where there is none. budget_note: why the search ended, empty where it ran to its end.
-    figures: what was drawn of the winners.
+    price: the price of an hour of the GPU; None for a report without costs.
+    policy: the name of the policy's file; None where there is none.
+    budget_note: why the search ended; empty where it was completed.
     """
     lines = (*insights, *([budget_note] if budget_note else []))
     sections = [
@@ -100,7 +100,7 @@ def winner_table(winners: pd.DataFrame) -> Table:
 def cost_table(winners: pd.DataFrame, price: float) -> Table:
     """Return what a million calls cost with the best backend and with torch's own choice.
 
-    price: of an hour of the GPU.
+    price: the price of an hour of the GPU.
     """
     shape = _varied(winners)
     rows = []

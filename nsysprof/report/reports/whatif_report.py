@@ -1,4 +1,4 @@
-"""Compose the report of `whatif`: what a step took, and what it would take with each change alone and with all."""
+"""Compose the report of `whatif`: how long a step took, and would take with each change and with all changes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from nsysprof.units import format_ns
 
 _COLUMNS = (Column("change", Unit.PROSE), Column("would take", Unit.NS), Column("saved", Unit.PERCENT))
 _WHOLE = {"trace": "the trace", "job": "the job without its first sixteenth"}
-# Each change was asked for, so no format leaves any out.
+# Each change was requested, so no format leaves any out.
 _ALL = 1000
 
 
 def whatif_report(found: WhatIf) -> Report:
-    """Return the time as recorded and as replayed, and a row for each change and, for several, one for all of them."""
+    """Return the time as recorded and as replayed, and a row for each change; with several, also one for all."""
     of = _WHOLE.get(found.per, f"a step ({found.per})")
     text = f"{format_ns(found.recorded_ns)} for {of} as recorded, {format_ns(found.replayed_ns)} replayed."
     answers = found.answers if len(found.answers) == 1 else (*found.answers, found.together)

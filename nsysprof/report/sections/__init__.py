@@ -1,1 +1,1 @@
-"""Compose the parts of a report: tables, verdicts and methods."""
+"""Compose the parts that reports consist of: tables, verdicts, descriptions of figures, and methods."""

@@ -1,4 +1,4 @@
-"""Compose the tables of a bench: the fastest backends, the sweeps, and what must be beaten."""
+"""Compose the tables of a bench: latencies, the fastest backends, sweeps, ceilings, and targets to beat."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SLOWER = ("slower", "far behind")
 
 
 def shape_columns(table: pd.DataFrame) -> list[str]:
-    """Return the columns that make a shape; those of k and v only where they are not those of q."""
+    """Return the columns that make up a shape; those of k and v only where they differ from those of q."""
     return varied_columns(table)
 
 
@@ -41,7 +41,7 @@ def median_cell(row: Row, prefix: str = "") -> Cell:
 
 
 def latency_table(table: pd.DataFrame) -> Table:
-    """Return one row for each case with its verdict, the best first within equal work."""
+    """Return one row for each case with its verdict, the best first among cases with equal work."""
     own, other = _named(table)
     on_gpu = bool(table["peak_bytes"].notna().any())
     columns = (
@@ -86,7 +86,7 @@ def _latency_row(row: Row, other: str) -> tuple[Any, ...]:
 
 
 def ceiling_table(table: pd.DataFrame) -> Table:
-    """Return what each case reaches of the device, against what was measured here and what the datasheet says."""
+    """Return how much of the device each case uses, relative to what was measured here and to the datasheet."""
     columns = {
         "measured_flops_pct": "of the matrix product here",
         "datasheet_flops_pct": "of the datasheet's FLOP/s",
@@ -99,7 +99,7 @@ def ceiling_table(table: pd.DataFrame) -> Table:
 
 
 def sweep_tables(table: pd.DataFrame) -> list[Table]:
-    """Return for each dimension that the grid varies: latency, work and its rate along it."""
+    """Return a table for each dimension that the grid varies: latency, work, and work per time along it."""
     return [_sweep_table(table, column, title) for column, title in _SWEEPS if table[column].nunique() > 1]
 
 
@@ -142,7 +142,7 @@ def failure_table(table: pd.DataFrame) -> Table:
 
 
 def target_table(table: pd.DataFrame) -> Table:
-    """Return what a new kernel has to reach for each shape so that this bench would call it faster."""
+    """Return what a new kernel must reach for each shape for this bench to call it faster."""
     rows = [
         (
             row["case"],

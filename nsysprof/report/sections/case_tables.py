@@ -17,7 +17,7 @@ _CSV = "results.csv"
 
 
 def case_name(row: Row) -> str:
-    """Return the name of a case without the prefix that all our ranges have."""
+    """Return the name of a case without the prefix of all our ranges."""
     return str(row["range"]).removeprefix("RUN::")
 
 
@@ -40,9 +40,9 @@ def per_call(row: Row, column: str) -> float | None:
 
 
 def case_table(record: CaptureRecord, words: Words) -> Table:
-    """Return one row for each case of the grid, with what the untraced and the traced pass found, per call.
+    """Return one row for each case of the grid, with the results of the untraced and the traced pass, per call.
 
-    Cases that are the fastest of their shape are marked.
+    The fastest cases of each shape are marked.
     """
     rows = []
     for row in record.results.to_dict("records"):
@@ -95,7 +95,10 @@ def _fastest(record: CaptureRecord) -> dict[int, str]:
 
 
 def counter_table(record: CaptureRecord) -> Table | None:
-    """Return what each case moved by each source, against the least, and how it used the device; None if unknown."""
+    """Return the bytes of each case by each source, relative to the least, and how it used the device.
+
+    None where nothing is known.
+    """
     cases = [row for row in record.results.to_dict("records") if row["status"] == "ok"]
     if not any(known(row["dram_bytes"]) is not None or known(row["counted_kernels"]) is not None for row in cases):
         return None
@@ -152,7 +155,7 @@ def _agreement(beyond: int | None) -> Cell:
 
 
 def limit_lines(record: CaptureRecord) -> tuple[str, ...]:
-    """Return why each case is not faster, from the data alone; without counters asked for, what is known."""
+    """Return why each case is not faster, from the data alone. Without counters, return what is known."""
     missing = not {MissingSource.COUNTERS, MissingSource.DRAM_SAMPLES}.isdisjoint(record.missing)
     asked = missing or bool(record.results["dram_bytes"].notna().any())
     return tuple(

@@ -1,4 +1,4 @@
-"""Say in words which backend is fastest for equal work. The analysis has decided it; nothing is judged here."""
+"""Describe in words which backend is fastest for equal work. The analysis decides it; nothing is judged here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def verdict_lines(record: CaptureRecord) -> tuple[str, ...]:
 
 
 def comparison_table(record: CaptureRecord, words: Words) -> Table:
-    """Return every backend against the first one of the grid, shape by shape."""
+    """Return every backend compared with the first one of the grid, shape by shape."""
     first = str(record.results["backend"].iloc[0]) if len(record.results) else ""
     results = record.results.to_dict("records")
     rows = []

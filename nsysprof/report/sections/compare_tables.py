@@ -1,4 +1,4 @@
-"""Compose the tables of a comparison."""
+"""Compose the tables and sentences of a comparison: latency, ranges, kernels, findings and differences."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _JSON = "compare.json"
 _ORDER = (LatencyVerdict.SLOWER, LatencyVerdict.INCONCLUSIVE, LatencyVerdict.FASTER, LatencyVerdict.SAME)
 _UNITS = {"count": Unit.COUNT, "bytes": Unit.BYTES, "ns": Unit.NS}
 _PART_TITLES = dict(zip(PARTS, ("before", "kernels", "copies", "fills", "graphs", "gaps", "after"), strict=True))
-# The order in which columns of ranges give way in a narrow terminal; those in which nothing changed go before.
+# The order in which columns of ranges are left out in a narrow terminal. Columns in which nothing changed go first.
 _DROP = {
     "wall": 0, "kernel_time": 1, "vram": 2, "launches": 3, "kernels": 4, "dram": 5, "copied": 6, "filled": 7, "gaps": 8,
     "busy": 9,
@@ -35,7 +35,7 @@ _UNCHANGED = 20
 
 
 def finding_lines(findings: Sequence[FindingChange]) -> list[str]:
-    """Return one line for each finding that appeared or vanished."""
+    """Return one line for each finding that appeared or disappeared."""
     lines = []
     for change in findings:
         if change.how != "both":
@@ -46,7 +46,7 @@ def finding_lines(findings: Sequence[FindingChange]) -> list[str]:
 
 
 def latency_table(found: VersionComparison) -> Table:
-    """Return one row for each case, the verdicts that need a look first."""
+    """Return one row for each case, those that need attention first."""
     order = [*_ORDER, None]
     changes = sorted(found.latency.changes, key=lambda change: (order.index(change.verdict), -(change.ratio or 1)))
     columns = (
@@ -78,7 +78,7 @@ def _side_cell(side: SideOfCase) -> Cell:
 
 
 def open_questions(found: VersionComparison) -> tuple[str, ...]:
-    """Return why cases have no verdict and what to do, cases of one reason together."""
+    """Return why cases have no verdict and what to do, combined by reason."""
     groups: dict[tuple[str, str], list[str]] = {}
     of_ranges = [change.wall_verdict for change in found.ranges if change.wall_verdict is not None]
     for change in (*found.latency.changes, *of_ranges):
@@ -90,7 +90,7 @@ def open_questions(found: VersionComparison) -> tuple[str, ...]:
 
 
 def range_table(found: VersionComparison) -> Table:
-    """Return one row for each range: the candidate's numbers of a call with the change from the baseline's."""
+    """Return one row for each range: the candidate's numbers per call, with the change from the baseline."""
     shown = [name for name in METRICS if any(_says_something(change.metrics[name]) for change in found.ranges)]
     columns = [Column("range", Unit.NAME)]
     for name in shown:
@@ -166,7 +166,7 @@ def part_table(found: VersionComparison) -> Table:
 
 
 def kernel_table(found: VersionComparison) -> Table:
-    """Return kernels that appeared, vanished, were renamed, run more or less often, or take another time."""
+    """Return kernels that appeared, disappeared, were renamed, ran more or less often, or took another time."""
     columns = (
         Column("range", Unit.NAME),
         Column("kernel", Unit.NAME),

@@ -1,4 +1,4 @@
-"""Say in words what each figure shows, with its main numbers, for those who do not see it."""
+"""Describe in words what each figure shows, with its main numbers, for readers who cannot see it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nsysprof.results.device_limits.roof import known
 from nsysprof.results.rank_results import RanksAnalysis
 from nsysprof.units import format_bytes, format_factor, format_ns, format_rate
 
-# The most values that a text names; the tables beside the figure have all.
+# The most values that a text names; the tables beside the figure have all of them.
 _MOST = 4
 
 
@@ -28,7 +28,7 @@ def describe_timeline(analysis: Analysis) -> str:
         text += f" The {words.device} is busy for {format_ns(totals.gpu_busy_ns)} of {format_ns(totals.gpu_span_ns)}"
         text += f" ({share:.1f} %) from its first to its last work."
     else:
-        text += f" How busy the {words.device} is, the trace does not tell."
+        text += f" The trace does not show how busy the {words.device} is."
     return f"{text} {_categories(analysis)}".rstrip()
 
 
@@ -40,7 +40,7 @@ def describe_kernels(analysis: Analysis) -> str:
     if len(kernels):
         first = kernels.sort_values("total_ns", ascending=False, kind="stable").iloc[0]
         time, times = format_ns(int(first["total_ns"])), f"{int(first['instances']):,}"
-        text += f" The most time has {first['label']}: {time}, run {times} times."
+        text += f" {first['label']} takes the most time: {time} in {times} runs."
     return text
 
 
@@ -81,7 +81,7 @@ def describe_roofline(record: CaptureRecord) -> str:
 
 
 def describe_traffic(record: CaptureRecord) -> str:
-    """Return which cases move the most and the fewest bytes for what they need."""
+    """Return which cases move the most and the fewest bytes relative to the least that they need."""
     rows = record.results[record.results["dram_bytes"].notna() & (record.results["least_bytes"] > 0)]
     ratio = (rows["dram_bytes"].astype(float) / rows["least_bytes"].astype(float)).sort_values(kind="stable")
     text = f"DRAM traffic of {len(rows)} cases against the least that their inputs and outputs need"
@@ -100,7 +100,9 @@ def _least(times: float) -> str:
 def describe_bench(table: pd.DataFrame, column: str, what: str, unit: str) -> str:
     """Return the best and the worst case of a bench.
 
-    column: what is compared. what: its name. unit: ns, or what a rate is of, for which more is better.
+    column: what is compared.
+    what: its name.
+    unit: ns, or the unit of a rate, for which more is better.
     """
     rows = table[table[column].notna()].sort_values(column, ascending=unit == "ns", kind="stable")
     text = f"{what} of {len(rows)} cases"
@@ -119,7 +121,7 @@ def describe_scaling(table: pd.DataFrame) -> str:
 
 
 def describe_winners(winners: pd.DataFrame) -> str:
-    """Return for how many shapes each backend is the best, and for how many none is."""
+    """Return for how many shapes each backend is the best, and for how many there is no best."""
     undecided = winners["verdict"].isin(("tie", "inconclusive"))
     counts = winners[~undecided]["backend"].value_counts()
     said = [f"{name} for {count}" for name, count in counts.items()]
@@ -152,7 +154,7 @@ def describe_parts(found: VersionComparison) -> str:
 
 
 def describe_heatmap(found: RanksAnalysis) -> str:
-    """Return whether ranks differ, and which one holds up the others."""
+    """Return whether ranks differ, and which one delays the others."""
     text = f"How far the time of each of {len(found.read)} ranks in each range lies from the usual rank's."
     if found.imbalance_pct is not None:
         text += f" The imbalance is {found.imbalance_pct:.1f} %."
@@ -161,7 +163,7 @@ def describe_heatmap(found: RanksAnalysis) -> str:
 
 
 def describe_ranks_timeline(found: RanksAnalysis) -> str:
-    """Return how many ranks are shown, and which one holds up the others."""
+    """Return how many ranks are shown, and which one delays the others."""
     slow = [f"rank {rank}" for rank in dict.fromkeys(found.stragglers["rank"].tolist())]
     text = f"Timeline of {len(found.lanes)} ranks on one clock, with computation and communication."
     return f"{text} {_sentence(slow, 'The others wait for ')}".rstrip()

@@ -1,4 +1,4 @@
-"""Compose what comes first in every report: what to change, and where the time went in which nothing ran."""
+"""Compose the first sections of a report: the findings, and why the GPU was idle."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nsysprof.units import format_ns
 
 
 def findings_sections(analysis: Analysis) -> list[Section]:
-    """Return the findings, the most worthwhile one first; nothing where they are unknown."""
+    """Return the findings, the most valuable one first; nothing where they are unknown."""
     return [] if analysis.findings is None else [_findings(analysis.findings)]
 
 
@@ -41,7 +41,7 @@ def _item(finding: Finding) -> Item:
 
 
 def idle_table(idle: Idle) -> Table:
-    """Return the idle time of each device by cause, the largest first. It adds up to all that the device was idle."""
+    """Return the idle time of each device by cause, the largest first. The rows add up to all its idle time."""
     totals = {device.device_id: device for device in idle.devices}
     whole = idle.table[(idle.table["range"] == "").to_numpy(dtype=bool)]
     whole = whole.sort_values(["device_id", "idle_ns"], ascending=[True, False], kind="stable")

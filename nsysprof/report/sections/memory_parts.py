@@ -1,4 +1,4 @@
-"""Compose what a report says of a snapshot of torch's allocator: the peak, its owners, the devices."""
+"""Compose the parts of a report on a snapshot of torch's allocator: the peak, its owners, and the devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compose how the numbers were made, in one line each."""
+"""Compose the lines that say how the numbers were made, and the tables of the environment."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _ceiling_rows(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def environment_table(analysis: Analysis, record: CaptureRecord | None) -> Table:
-    """Return what the trace and the capture say about their machine."""
+    """Return what the trace and the capture say about the machine."""
     return facts_table("Environment", _environment_rows(analysis, record))
 
 

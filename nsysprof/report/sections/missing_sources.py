@@ -1,4 +1,4 @@
-"""Name what was asked for and is missing, which every table of the report then says."""
+"""Name the sources that were requested and are missing, in every table of the report that they affect."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _WORDS = {
 
 
 def tier_of(record: CaptureRecord | None) -> str:
-    """Return what is missing, in words; an empty text where nothing is.
+    """Return which sources are missing, in words; "" where none is.
 
-    A source that only some cases lack counts as missing once any case has none of it.
+    A source counts as missing if at least one case has no data from it.
     """
     if record is None:
         return ""

@@ -1,4 +1,4 @@
-"""Compose what a reader wants to know first: what the program does with the GPU, and how long its steps take."""
+"""Compose the overview: how busy the program keeps the GPU, and how long its steps take."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nsysprof.results.analysis import Analysis
 from nsysprof.results.step_times import StepPart, StepTimes
 from nsysprof.units import format_ns
 
-# Causes of idle time that are named in the sentence, and the least share of a step that is worth a name (percent).
+# The most causes of idle time that the sentence names, and the least share of a step to name one (percent).
 _MOST_CAUSES, _LEAST_PCT = 3, 1.0
 _MOST_DEVICES = 8
 # More bars than this are thinner than two pixels.
@@ -20,7 +20,7 @@ _MOST_SLOW = 3
 
 
 def overview_sections(analysis: Analysis) -> list[Section]:
-    """Return the section; nothing where it is not known when the GPU worked, or where no GPU did."""
+    """Return the overview; nothing where it is unknown when the GPU worked, or where no GPU did."""
     times = _times_of_gpu(analysis)
     if times is None:
         return []
@@ -108,7 +108,7 @@ def _slow_lines(times: StepTimes) -> list[str]:
 
 
 def _segments(times: StepTimes, device: int) -> tuple[Segment, ...]:
-    """Return work first, then idle time, each the largest first, and what is too small to be seen as one."""
+    """Return the parts of a bar: work first, then idle time, each ordered by size."""
     parts = sorted(times.parts_of(device), key=lambda part: (not part.is_busy, -part.mean_ns))
     least = sum(part.mean_ns for part in parts) * _LEAST_PCT / 100
     found: list[Segment] = []
@@ -128,7 +128,7 @@ def _label(part: StepPart) -> str:
 
 
 def _bars(times: StepTimes) -> Bars:
-    """Return the time of each step or, of very many, the longest of several in a row."""
+    """Return the time of each step. Where there are very many, each bar is the longest of several steps in a row."""
     steps = times.steps.reset_index(drop=True)
     size = -(-len(steps) // _MOST_BARS)
     wall = steps["wall_ns"].to_numpy(dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Shorten the names of ranges that compilers write for machines to what a person looks for in them."""
+"""Shorten range names that compilers generate to the part that a person looks for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 # XLA: `Thunk:#name=jit(step)/jvp()/dot_general,hlo_op=command_buffer_1,unique_hlo_op_id=3#`.
 _XLA = re.compile(r"(\w+):#(.*)#$", re.DOTALL)
 _FIELD = re.compile(r"(?:^|,)(hlo_module|hlo_op|name|module)=([^,]+)")
-# The first of these that a range has is its label.
+# The label is the first of these fields that a range has.
 _TELLING = ("hlo_op", "hlo_module", "name", "module")
 
 

@@ -1,4 +1,4 @@
-"""Arrange ranges as a tree of rows, with small ones folded."""
+"""Arrange ranges as the rows of a tree, with small ones folded into one row."""
 
 from __future__ import annotations
 
@@ -30,24 +30,30 @@ _KEY = ["range", "style", "domain"]
 
 @dataclass(frozen=True)
 class RangeRow:
-    """A place of the tree. numbers: by the names of columns of range_tree.csv and ranges.csv, None for unknown."""
+    """A place in the tree.
+
+    numbers: by the names of columns of range_tree.csv and ranges.csv; None for unknown.
+    """
 
     name: str
-    # The range's own name, which `name` may shorten.
+    # The range's full name, which `name` may shorten.
     full: str
     depth: int
     numbers: Mapping[str, Any]
 
     @property
     def busy_ns(self) -> int | None:
-        """Return the busy time of the GPU with all work that counts in the row."""
+        """Return the busy time of the GPU (ns) with all work that counts in the row."""
         busy, own = self.numbers["all_busy_ns"], self.numbers["gpu_busy_ns"]
         if busy is None and self.sum_of("kernel_count") == self.numbers["kernel_count"]:
             busy = own
         return None if busy is None else int(busy)
 
     def bytes_of(self, column: str) -> int | None:
-        """Return the bytes that the range copied or set, with what it caused others to. column: as in ranges.csv."""
+        """Return the bytes that the range copied or set, including what it caused other threads to do.
+
+        column: a column of ranges.csv.
+        """
         launched, caused = self.numbers[column], self.numbers[f"caused_{column}"]
         return None if launched is None else int(launched) + int(caused or 0)
 
@@ -57,7 +63,7 @@ class RangeRow:
         return self.sum_of("kernel_count") != 0
 
     def sum_of(self, column: str) -> int | None:
-        """Return what the range launched, adopted and captured together."""
+        """Return the sum of what the range launched, adopted and captured."""
         launched = self.numbers[column]
         if launched is None:
             return None
@@ -65,9 +71,9 @@ class RangeRow:
 
 
 def range_rows(analysis: Analysis) -> list[RangeRow]:
-    """Return the rows of the tree in order, children of one place that are too many as one row at its end.
+    """Return the rows of the tree in order. Too many children of one place become one row at its end.
 
-    A push/pop range whose process-wide twin is there is not shown twice.
+    A push/pop range whose process-wide twin exists is not shown twice.
     """
     tree = analysis.range_tree
     twins = set(tree.loc[tree["style"] == "StartEnd", "range"])
@@ -103,7 +109,8 @@ def range_rows(analysis: Analysis) -> list[RangeRow]:
 def _fold(siblings: list[RangeRow], *, any_work: bool, is_inside_idle: bool) -> list[RangeRow]:
     """Return the first of the siblings, and one row for all others.
 
-    any_work: whether any range of the trace has GPU work. is_inside_idle: whether what encloses them has none.
+    any_work: whether any range of the trace has GPU work.
+    is_inside_idle: whether the enclosing range has none.
     """
     if is_inside_idle or not siblings:
         return []

@@ -1,4 +1,4 @@
-"""Compose the tables of many traces, and their headline."""
+"""Compose the tables of many traces, and the lines that summarize them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TERMINAL_ROWS, _DOCUMENT_ROWS = 16, 400
 
 
 def headline(found: RanksAnalysis) -> tuple[str, ...]:
-    """Return what a reader wants first: who falls behind and where, how even the work is, what communication costs."""
+    """Return the summary: which rank is late and where, how balanced the work is, and what communication costs."""
     read = found.read
     hosts = {row.host for row in read if row.host}
     lines = [
@@ -53,7 +53,7 @@ _NO_STRAGGLER = {
 
 
 def straggler_lines(found: RanksAnalysis, limit: int = 5) -> list[str]:
-    """Return a line for each straggler, with the range in which it falls behind most."""
+    """Return a line for each straggler, with the range in which it is late most."""
     lines = []
     for _, line in found.stragglers.drop_duplicates("rank").head(limit).iterrows():
         late, percent = format_ns(line["late_ns"]), format_percent(line["late_pct"])
@@ -119,7 +119,7 @@ def rank_table(found: RanksAnalysis) -> Table:
 
 
 def straggler_table(found: RanksAnalysis) -> Table:
-    """Return the ranges in which late ranks fall behind."""
+    """Return the ranges in which late ranks lose time."""
     columns = {
         "rank": Column("rank"),
         "range": Column("range", Unit.NAME),
@@ -155,12 +155,12 @@ _SPREAD = {
 
 
 def range_table(found: RanksAnalysis) -> Table:
-    """Return ranges over ranks, the longest first."""
+    """Return ranges, summarized over ranks, the longest first."""
     return _spread("Ranges over ranks", found.ranges, "range", "range", "ranges_over_ranks.csv")
 
 
 def kernel_table(found: RanksAnalysis) -> Table:
-    """Return kernels over ranks, by their short names with the whole ones behind them."""
+    """Return kernels, summarized over ranks."""
     title, source = "Kernels over ranks", "kernels_over_ranks.csv"
     table = _spread(title, found.kernels, "name", "kernel", source, terminal_rows=8)
     labels = found.kernel_labels[: len(table.rows)]
@@ -171,12 +171,12 @@ def kernel_table(found: RanksAnalysis) -> Table:
 
 
 def api_table(found: RanksAnalysis) -> Table:
-    """Return API calls over ranks."""
+    """Return API calls, summarized over ranks."""
     return _spread("API calls over ranks", found.api, "name", "call", "api_over_ranks.csv", terminal_rows=0)
 
 
 def memop_table(found: RanksAnalysis) -> Table:
-    """Return copies and fills over ranks."""
+    """Return copies and fills, summarized over ranks."""
     title, source = "Copies and fills over ranks", "memops_over_ranks.csv"
     return _spread(title, found.memops, "name", "operation", source, terminal_rows=0)
 
@@ -187,7 +187,7 @@ def _spread(title: str, frame: pd.DataFrame, name: str, header: str, source: str
 
 
 def clock_table(found: RanksAnalysis) -> Table:
-    """Return how each rank's clock was found, with what is left over."""
+    """Return how each rank's clock was determined, with the remaining error."""
     columns = (
         Column("rank"),
         Column("clock", Unit.PROSE),

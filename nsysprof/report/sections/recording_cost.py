@@ -11,7 +11,7 @@ _MOST_ROWS, _TERMINAL_ROWS = 50, 8
 
 
 def recording_cost_table(costs: Sequence[RangeCost]) -> Table:
-    """Return the ranges with the most time first, each as recorded and not, or with NVTX alone."""
+    """Return the ranges with the most time, each when recorded and when not (or with only NVTX recorded)."""
     rows = [
         (
             cost.range,

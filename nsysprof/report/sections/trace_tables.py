@@ -1,4 +1,4 @@
-"""Compose the tables of one trace: its ranges, kernels, copies and calls."""
+"""Compose the tables of one trace: ranges, kernels, copies, calls, streams, collectives, energy and GPU use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nsysprof.report.sections.vocabulary import words_for
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.device_limits.roof import known
 
-# What a page holds at most; the files have all rows.
+# The most rows on a page; the files have all rows.
 MOST_ROWS = 500
 # A range inside that has this part of the time of a call is where the call is made.
 _NEARLY_ALL = 0.8
@@ -22,7 +22,7 @@ _WHOLE_TRACE = "(the whole trace)"
 
 
 def range_table(analysis: Analysis) -> Table:
-    """Return the tree of ranges: what each launched, adopted and captured together, and its parts where it has any."""
+    """Return the tree of ranges: what each launched, adopted and captured together, and these parts separately."""
     words, rows = words_for(analysis.trace), range_rows(analysis)
     numbers = pd.DataFrame([row.numbers for row in rows])
     caused = [kind for kind in ("adopted", "captured") if len(rows) and (numbers[f"{kind}_kernel_count"] > 0).any()]
@@ -51,7 +51,7 @@ def range_table(analysis: Analysis) -> Table:
         cells,
         total_rows=len(analysis.range_tree),
         source="range_tree.csv",
-        is_kept_empty=stream_table(analysis) is None,  # streams carry the report of a program without ranges
+        is_kept_empty=stream_table(analysis) is None,  # in a program without ranges, streams are the main table
         terminal_rows=40,
         depths=tuple(row.depth for row in rows[:MOST_ROWS]),
     )
@@ -234,7 +234,7 @@ def memop_table(analysis: Analysis) -> Table:
 
 
 def stream_table(analysis: Analysis) -> Table | None:
-    """Return what each stream ran; None where that is not a trace of a GPU. The terminal has it without ranges."""
+    """Return what each stream ran; None for a trace without a GPU. The terminal shows it where there are no ranges."""
     if words_for(analysis.trace).device != "GPU" or not len(analysis.streams):
         return None
     several = analysis.streams["device_id"].nunique() > 1
@@ -254,7 +254,7 @@ def stream_table(analysis: Analysis) -> Table | None:
 
 
 def api_table(analysis: Analysis) -> Table:
-    """Return the API calls with the most total time. The terminal has them where no range has any."""
+    """Return the API calls with the most total time. The terminal shows them where no range has any."""
     columns = {
         "name": Column("call", Unit.NAME),
         "calls": Column("calls", Unit.COUNT),
@@ -318,10 +318,13 @@ def _innermost(table: pd.DataFrame, inside: Mapping[_RangeKey, set[_RangeKey]]) 
 
 
 def _from_frame(title: str, frame: pd.DataFrame, columns: Mapping[str, Column], source: str, **fields: Any) -> Table:
-    """Return a table of these columns of a data frame. fields: those of Table."""
+    """Return a table of these columns of a data frame.
+
+    fields: other fields of Table.
+    """
     shown = frame.head(MOST_ROWS)
     rows = rows_of(shown, list(columns))
-    if "label" in columns:  # short for the name
+    if "label" in columns:  # a short form of the name
         cells = [Cell(str(row[0]), full=str(name)) for row, name in zip(rows, shown["name"], strict=True)]
         rows = [(cell, *row[1:]) for cell, row in zip(cells, rows, strict=True)]
     return make_table(title, columns.values(), rows, total_rows=len(frame), source=source, **fields)

@@ -1,4 +1,4 @@
-"""Choose the word for a row of work: a kernel of a GPU, or an operator on a machine without one."""
+"""Choose the words for a report: kernels of a GPU, or operators on a machine without one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nsysprof.results.analysis import TraceInfo
 
 @dataclass(frozen=True)
 class Words:
-    """The nouns of a report."""
+    """The nouns that a report uses."""
 
     work: str
     works: str
@@ -21,7 +21,7 @@ class Words:
 KERNELS = Words("kernel", "kernels", "launches", "GPU", "VRAM")
 OPERATORS = Words("operator", "operators", "calls", "cpu", "memory")
 
-# Why a GPU was idle, to follow a share: "38 % while the host is busy outside CUDA". docs/causes.md defines each.
+# Causes of idle time as they follow a share: "38 % while the host is busy outside CUDA". docs/causes.md defines each.
 IDLE_WORDS = {
     "sync-then-late-launch": "after the host has waited for the GPU (sync-then-late-launch)",
     "host-outside-cuda": "while the host is busy outside CUDA (host-outside-cuda)",

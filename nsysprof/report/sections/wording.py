@@ -1,4 +1,4 @@
-"""Provide phrases that several reports use."""
+"""Format phrases that several reports use: lists of names, counts, factors and latencies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from nsysprof.units import format_factor, format_interval_ns, format_ns
 
 
 def times_as_long(cases: Sequence[tuple[str, float]]) -> str:
-    """Return `efficient takes 1.4x and math 12x as long`. cases: backends and their factors."""
+    """Return `efficient takes 1.4x and math 12x as long`.
+
+    cases: backends and their factors.
+    """
     each = [f"{backend} {format_factor(factor)}" for backend, factor in cases]
     each[0] = f"{cases[0][0]} takes {format_factor(cases[0][1])}"
     return f"{join_names(each)} as long"
@@ -25,7 +28,7 @@ def count_of(count: int, noun: str) -> str:
 
 
 def latency_text(median_ns: float, low_ns: float | None, high_ns: float | None) -> str:
-    """Return `52.54 [50.30, 54.46] us`, or the median alone where its interval is unknown."""
+    """Return `52.54 [50.30, 54.46] us`, or only the median where its interval is unknown."""
     if low_ns is None or high_ns is None:
         return format_ns(median_ns)
     return format_interval_ns(median_ns, low_ns, high_ns)

@@ -1,1 +1,1 @@
-"""Hold what was checked of a machine, a recording or an environment."""
+"""Define the results of checks: of a machine, a recording, nsys options, and whether environments are comparable."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-# Two captures are comparable when these agree. Clocks vary by nature and are recorded separately.
+# Two captures are comparable when these facts agree. Clocks vary by nature and are recorded separately.
 COMPARABLE_FIELDS = (
     "gpu_name",
     "gpu_count",
@@ -21,7 +21,7 @@ COMPARABLE_FIELDS = (
     "power_limit_w",
     "clocks_locked",
 )
-# Facts that older measurements did not record: unknown, they leave the hash as it was.
+# Facts that older measurements did not record. While unknown, they do not change the hash.
 _LATER = ("power_limit_w", "clocks_locked")
 
 

@@ -1,4 +1,4 @@
-"""Define what `doctor` finds out about a machine: one check for each thing that was tried."""
+"""Define the results of `doctor`: one check for each thing that was tried on the machine."""
 
 from __future__ import annotations
 

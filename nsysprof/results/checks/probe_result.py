@@ -1,4 +1,4 @@
-"""Define the result of trying options of nsys with a program that does a known amount of work."""
+"""Define the result of trying out options of nsys with a program that does a known amount of work."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from enum import StrEnum
 
 
 class ProbeVerdict(StrEnum):
-    """What a trial showed."""
+    """The verdict of a trial."""
 
     COMPLETE = "complete"
     LOST = "lost"
     # nsys could not record or export at all.
     FAILED = "failed"
-    # The program could not use a GPU, so that nothing was learned of nsys.
+    # The program could not use a GPU, so the trial says nothing about nsys.
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """What became of one set of options."""
+    """The result of trying one set of options."""
 
     name: str
     options: tuple[str, ...]
     verdict: ProbeVerdict
     # What was recorded, or why nothing was.
     text: str
-    # Kernels and whole graphs that the program ran, and that the trace has.
+    # How many kernels and whole graphs the program ran, and how many the trace has.
     expected: int
     recorded: int
     seconds: float

@@ -1,4 +1,4 @@
-"""Compare what was seen of a program while it ran with what its recording holds."""
+"""Define the result of checking a recording against what was observed of the program while it ran."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class RecordedProcess:
 
 @dataclass(frozen=True)
 class WatchedGpu:
-    """What the program did, seen from outside."""
+    """What the program did, observed from outside."""
 
     processes: tuple[CudaProcess, ...] = ()
-    # How long its GPUs worked, added over GPUs (s); None where NVML does not say.
+    # How long its GPUs were busy, added over GPUs (s); None where NVML does not report it.
     busy_s: float | None = None
-    # Whether other programs used the GPUs too, so that busy_s is not the program's alone.
+    # Whether other programs used the GPUs too, so that busy_s does not belong to this program alone.
     is_shared: bool = False
-    # Whether everything that the program did was to be recorded.
+    # Whether everything that the program did should have been recorded.
     is_whole: bool = False
 
     def missing(self, recorded: Iterable[RecordedProcess]) -> tuple[CudaProcess, ...]:
@@ -79,14 +79,14 @@ class RecordingCheck:
     """The result of comparing a recording with what it should hold."""
 
     remarks: Remarks
-    # What is lost; empty: nothing that can be told.
+    # What was lost; empty where no loss can be shown.
     lost: tuple[Lost, ...] = ()
-    # What the trace holds; None where it does not tell.
+    # What the trace contains; None where it does not say.
     kernels: int | None = None
     launches: int | None = None
-    # Pieces of GPU work of any kind.
+    # The number of pieces of GPU work of any kind.
     gpu_work: int = 0
-    # Processes with calls of CUDA or GPU work.
+    # The number of processes with CUDA calls or GPU work.
     processes: tuple[RecordedProcess, ...] = ()
     # The NVTX domains that have ranges.
     domains: frozenset[str] = frozenset()

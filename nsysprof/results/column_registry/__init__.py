@@ -1,1 +1,1 @@
-"""List every column of every file of rows, and write and read the CSV files by this list."""
+"""List every column of every table file, and write and read the CSV files by this list."""

@@ -1,4 +1,4 @@
-"""Define the types of the registry of columns: a column of a file, and a file of rows."""
+"""Define the types of the column registry: a column of a file, and a file with rows."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class Dtype(StrEnum):
 class FileColumn:
     """One column of a file."""
 
-    # The header.
+    # The name in the file's header.
     name: str
     dtype: Dtype
-    # ns, B, %, ...; empty for a text, a count or a plain number.
+    # The unit: ns, B, %, ...; empty for a text, a count or a plain number.
     unit: str
     # The sentence that documents it.
     doc: str
     # Whether a cell may be empty, which means unknown or, for a text, that there is nothing to say.
     nullable: bool = False
-    # When the column is in the file; empty where it always is.
+    # The condition under which the file has the column; empty where it always has it.
     only_with: str = ""
     # Whether the value counts GPU work that API calls launched. It is unknown where the trace has no calls.
     of_work: bool = False
@@ -37,15 +37,15 @@ class FileColumn:
 
 @dataclass(frozen=True)
 class TableFile:
-    """One file of rows."""
+    """One file with rows."""
 
     # The kind of folder that has it (analysis, capture, bench, tune, ranks, export, memory).
     folder: str
     # The file's name.
     name: str
-    # What one row is.
+    # What one row stands for.
     row: str
-    # In the order in which they are written.
+    # The columns, in the order in which they are written.
     columns: tuple[FileColumn, ...]
 
     @property

@@ -1,4 +1,4 @@
-"""List every file of rows that nsysprof writes: the registry of columns, with the meaning of each.
+"""List every table file that nsysprof writes (FILES), with the meaning of each column: the registry of columns.
 
 CSV writers, readers, joins and docs/files.md take names, types, units and sentences from here. To add a column, add it
 to its file; to add a file, add it to FILES.
@@ -18,7 +18,7 @@ FILES: tuple[TableFile, ...] = (
 
 
 def find_file(folder: str, name: str) -> TableFile:
-    """Return the file of this name in this kind of folder. Raises KeyError where none is registered."""
+    """Return the file with this name in this kind of folder. Raises KeyError where none is registered."""
     found = next((file for file in FILES if (file.folder, file.name) == (folder, name)), None)
     if found is None:
         raise KeyError(f"{folder}/{name} is not in the registry of columns")

@@ -1,7 +1,7 @@
-"""Write and read CSV in one format of numbers, without loss, for every file.
+"""Write and read CSV files, with one number format that loses nothing.
 
-Integers are written completely, and floating-point numbers with as many digits as it takes to read the same number
-back. Unknown is empty.
+Integers are written completely, and floating-point numbers with as many digits as are needed to read the same number
+back. Unknown values are empty.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def format_cell(value: Any) -> str:
 
 
 def set_dtypes(table: pd.DataFrame, file: TableFile) -> pd.DataFrame:
-    """Return a table of texts, as read from CSV, with the registered types; what is not a number becomes NA.
+    """Return a table of texts (as read from CSV) with the registered types. What is not a number becomes NA.
 
-    An empty text of a nullable column stays an empty text. Raises ValueError for a fraction in a column of integers.
+    An empty text in a nullable column stays an empty text. Raises ValueError for a fraction in a column of integers.
     """
     import pandas as pd
 
@@ -74,7 +74,7 @@ def _cells_to_write(cells: pd.Series, column: FileColumn) -> pd.Series:
     import pandas as pd
 
     if column.dtype is Dtype.TEXT:
-        # A name repeats in most of its rows, and is made plain once.
+        # A name occurs in many rows, and is made plain once.
         codes, unique = pd.factorize(cells)
         safe = [plain_cell(cell) if isinstance(cell, str) else cell for cell in unique]
         texts = np.array([*safe, None], dtype=object)

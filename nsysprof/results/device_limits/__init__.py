@@ -1,1 +1,1 @@
-"""Define what limits a device: its ceilings, measured and from datasheets, and when launching is the limit."""
+"""Define the limits of a device: measured ceilings, datasheet peaks, and when launching is the limit."""

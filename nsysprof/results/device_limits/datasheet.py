@@ -1,7 +1,7 @@
-"""List peaks of GPUs from NVIDIA's datasheets: dense (without sparsity), at boost clock, bandwidth in bytes/s.
+"""List peak rates of GPUs from NVIDIA's datasheets: dense (without sparsity), at boost clock, bandwidth in bytes/s.
 
-Half of the published tensor numbers are with sparsity, and the footnotes are often lost: the L4's "242" is sparse FP16
-TFLOPS, and neither its dense peak (121) nor its bandwidth (300 GB/s).
+Half of the published tensor numbers assume sparsity, and the footnotes that say so are often lost: the L4's "242" is
+sparse FP16 TFLOPS, and neither its dense peak (121) nor its bandwidth (300 GB/s).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Peak:
-    """FLOP/s by dtype of case.DTYPES (fp32 without TF32), and bytes/s of DRAM."""
+    """The peak rates of a GPU: FLOP/s by dtype of case.DTYPES (fp32 without TF32), and bytes/s of DRAM."""
 
     flops: dict[str, float]
     bytes_per_s: float
@@ -22,7 +22,7 @@ def _peak(half_tflops: float, fp32_tflops: float, gigabytes_per_s: float) -> Pea
     return Peak(flops, gigabytes_per_s * 1e9)
 
 
-# By the name that the driver gives; the longest that is contained in it counts.
+# By parts of the name that the driver reports; the longest part that matches counts.
 _PEAKS = {
     "H200": _peak(989.4, 66.9, 4800),
     "H100 80GB HBM3": _peak(989.4, 66.9, 3350),
@@ -37,7 +37,7 @@ _PEAKS = {
 
 
 def find_peak(gpu_name: str | None) -> Peak | None:
-    """Return the peaks of a GPU; None for one that is not in the table, because nothing is guessed."""
+    """Return the peak rates of a GPU; None for one that is not in the table. Nothing is guessed."""
     name = gpu_name or ""
     found = [known for known in _PEAKS if known in name and not (known == "NVIDIA L4" and "L40" in name)]
     return _PEAKS[max(found, key=len)] if found else None

@@ -1,4 +1,4 @@
-"""Define a device's ceilings, the names of what limits a case, and the source of a case's DRAM bytes.
+"""Define a device's ceilings, the names of what limits a case, and where a case's DRAM bytes come from.
 
 They are here because the analysis decides by them and the reports show them.
 """
@@ -14,9 +14,10 @@ import pandas as pd
 from nsysprof.results.device_limits.datasheet import Peak, find_peak
 from nsysprof.results.device_limits.launch_bound import LAUNCH_BOUND_SHARE
 
-# A kernel that reaches this share of a ceiling is limited by it. NVIDIA's own speed-of-light rule takes 60 % too.
+# A kernel that reaches this share of a ceiling (percent) is limited by it. NVIDIA's own speed-of-light rule also uses
+# 60 %.
 NEAR_PCT = 60.0
-# With this share of an SM's warps or fewer, too few are active to hide latency.
+# If at most this share of an SM's warps fits (percent), too few are active to hide latency.
 FEW_WARPS_PCT = 30.0
 
 LAUNCH, MEMORY, L2, COMPUTE, OCCUPANCY, OTHER, UNKNOWN = (
@@ -32,7 +33,7 @@ COUNTED, SAMPLED = "counted", "sampled"
 
 @dataclass(frozen=True)
 class Roof:
-    """The measured ceilings of a device, and those of its datasheet."""
+    """The measured ceilings of a device, and the peaks in its datasheet."""
 
     bytes_per_s: float
     l2_bytes_per_s: float | None
@@ -48,7 +49,7 @@ class Roof:
 
 
 def roof_of(environment: Mapping[str, Any]) -> Roof | None:
-    """Return the ceilings that a capture measured; None where it did not."""
+    """Return the ceilings that a capture measured; None where it measured none."""
     found = environment.get("ceilings") or {}
     if not found.get("bytes_per_s"):
         return None
@@ -67,7 +68,10 @@ def known(value: Any) -> Any:
 
 
 def dram_of(row: Mapping[Any, Any]) -> tuple[int | None, int | None, str]:
-    """Return DRAM bytes per call, the bound of their error, and their source: counted ones come before sampled ones."""
+    """Return DRAM bytes per call, the bound on their error, and their source.
+
+    Counted bytes are preferred to sampled ones.
+    """
     counted = [known(row.get(f"counted_{way}_bytes")) for way in ("read", "write")]
     if None not in counted:
         return int(sum(counted)), None, COUNTED
@@ -75,7 +79,7 @@ def dram_of(row: Mapping[Any, Any]) -> tuple[int | None, int | None, str]:
 
 
 def sampled_of(row: Mapping[Any, Any]) -> tuple[int | None, int | None]:
-    """Return sampled DRAM bytes per call and the bound of their error."""
+    """Return sampled DRAM bytes per call, and the bound on their error."""
     calls = known(row["traced_calls"])
     parts = [known(row.get(f"sampled_{way}_bytes")) for way in ("read", "write", "read_error", "write_error")]
     if not calls or None in parts:

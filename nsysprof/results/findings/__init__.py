@@ -1,1 +1,1 @@
-"""Hold what costs a program time, and the samples that name the line of code."""
+"""Define findings, the causes of idle time, and the stack samples that give findings a line of code."""

@@ -1,4 +1,4 @@
-"""Define why a GPU was idle and what to do: the causes of idle time, and the findings. Times are integer ns."""
+"""Define why a GPU was idle and what to change: the causes of idle time, findings, and what-if answers (integer ns)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IDLE_COLUMNS = IDLE.names
 
 @dataclass(frozen=True)
 class DeviceIdle:
-    """One device from the start of its first work to the end of its last: span_ns = busy_ns + idle_ns."""
+    """One device from the start of its first work to the end of its last one: span_ns = busy_ns + idle_ns."""
 
     device_id: int
     span_ns: int
@@ -25,10 +25,10 @@ class DeviceIdle:
 
 @dataclass(frozen=True)
 class Idle:
-    """The ledger of idle time."""
+    """Idle time by cause."""
 
-    # IDLE_COLUMNS. The rows of a device with an empty range add up to its idle_ns. A range's rows are the idle time of
-    # its process' devices while the range was open.
+    # The columns are IDLE_COLUMNS. The rows of a device with an empty range add up to its idle_ns. A range's rows are
+    # the idle time of its process' devices while the range was open.
     table: pd.DataFrame
     # The same for each instance of a range, with the columns of idle_instances.csv.
     instances: pd.DataFrame
@@ -37,7 +37,7 @@ class Idle:
     unknown_reasons: dict[str, int]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the ledger for findings.json."""
+        """Return the idle time as in findings.json."""
         return {
             "devices": [asdict(device) for device in self.devices],
             "unknown_reasons": self.unknown_reasons,
@@ -45,7 +45,7 @@ class Idle:
         }
 
 
-# What saves less than this part of a step does not count as a finding.
+# A saving below this share of a step does not count as a finding.
 LEAST_SHARE = 0.01
 
 
@@ -55,11 +55,11 @@ class Finding:
 
     rank: int
     code: str
-    # Where it happens; "" outside every range.
+    # The range where it happens; "" outside every range.
     range: str
     # Where call stacks were recorded: FILE:LINE of Python, or else a native FUNCTION (FILE) or aten::OPERATOR; else "".
     location: str
-    # These numbers are per step where there is a step range, and otherwise for the whole trace. `count` is rounded up.
+    # These numbers are per step where there is a step range, otherwise for the whole trace. `count` is rounded up.
     count: int
     idle_ns: int
     saving_ns: int
@@ -73,7 +73,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Findings:
-    """Findings by what they would save, the largest first."""
+    """Findings ordered by what they would save, the largest first."""
 
     items: tuple[Finding, ...]
     # The step range, or "trace".
@@ -81,11 +81,11 @@ class Findings:
     # How many steady steps were replayed, and how many before them were left out.
     steps: int
     warmup: int
-    # The time of a step as recorded, as the replay of the unchanged trace gives it, and in which a device worked.
+    # The time of a step: as recorded, in the replay of the unchanged trace, and the part in which a device worked (ns).
     recorded_ns: int
     replayed_ns: int
     busy_ns: int
-    # What all findings save together, at most the idle time plus the time of the work that they replace.
+    # What all findings save together (ns): at most the idle time plus the time of the work that they replace.
     together_ns: int
 
     def table(self) -> pd.DataFrame:
@@ -104,20 +104,20 @@ class WhatIfQuestion:
 
     # The option as the user gave it.
     option: str
-    # The code of the finding for which it is the remedy.
+    # The code of the finding that this change would fix.
     code: str
     # The only range to change; "" means everywhere.
     range: str = ""
     # Alternatively, kernels with this text in their names take `factor` times their time.
     kernel: str = ""
     factor: float = 1.0
-    # Or work that is launched in ranges of these names takes so many times its time: the best estimate, and its bounds.
+    # Or work launched in ranges with these names takes these factors times its time: the best estimate, and its bounds.
     range_factors: tuple[tuple[str, tuple[float, float, float]], ...] = ()
 
 
 @dataclass(frozen=True)
 class WhatIfAnswer:
-    """What a step would take, with bounds (ns)."""
+    """How long a step would take, with bounds (ns)."""
 
     option: str
     step_ns: int
@@ -131,7 +131,7 @@ class WhatIf:
 
     per: str
     steps: int
-    # A step as it was.
+    # The time of a step without changes (ns).
     recorded_ns: int
     replayed_ns: int
     answers: tuple[WhatIfAnswer, ...]

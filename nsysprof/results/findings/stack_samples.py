@@ -1,4 +1,4 @@
-"""Define the stacks that a captured program's threads had, at moments of the trace."""
+"""Define samples of the stacks of a captured program's threads."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import numpy.typing as npt
 class StackSamples:
     """Samples in order of time."""
 
-    # Since the start of the session (ns).
+    # The times of the samples (ns since the start of the session).
     time_ns: npt.NDArray[np.int64]
     # Process and thread in the bits of nsys' globalTid, without those of the machine.
     thread: npt.NDArray[np.int64]
     # Position in `lines`; -1 where no line of the program is in the stack.
     line: npt.NDArray[np.int64]
-    # The innermost line that is not of torch or of Python's library: FILE:LINE; of native stacks FUNCTION (FILE).
+    # The innermost line outside torch and Python's library: FILE:LINE; of native stacks FUNCTION (FILE).
     lines: tuple[str, ...]
-    # Native stacks, which name a place where the others name none: one in the middle of each call that has one.
+    # Native stacks, used where the other samples name no line: one in the middle of each call that has one.
     native: StackSamples | None = None
     # Stacks taken where Python made a stream wait, which takes the host no time.
     waits: StackSamples | None = None

@@ -1,1 +1,1 @@
-"""Define what measuring a program of the user says: its runs, its attention, and what a change of it gains."""
+"""Define the results about a user's program: its runs, its attention, recordings, and what a change gains."""

@@ -1,4 +1,4 @@
-"""CapturedAttention: which attention a program ran, and what each use of it cost."""
+"""Define CapturedAttention: which attention a program ran, and what each use of it cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LatencyWindows: how long a program's steps took before, during and after a recording."""
+"""Define LatencyWindows: how long a program's steps took before, during and after a recording."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Ratio = tuple[float, float | None, float | None]
 
 @dataclass(frozen=True)
 class LatencyWindow:
-    """The steps of one stretch of time."""
+    """The steps in one period of time."""
 
     steps: int
     wall_ns: int
@@ -24,9 +24,9 @@ class LatencyWindow:
 
 @dataclass(frozen=True)
 class LatencyWindows:
-    """Three stretches of time. A ratio is to the median before the recording; None where one is unknown."""
+    """Three periods of time. Ratios are to the median before the recording; None where one is unknown."""
 
-    # How steps are known; empty where they are not, and then `unknown` says why.
+    # How steps are counted; empty where they are unknown, and then `unknown` says why.
     told_by: str
     unknown: str
     before: LatencyWindow | None = None

@@ -1,4 +1,4 @@
-"""Define what `optimize` finds: what a program's attention is, what was tried, and by how much each helps."""
+"""Define the results of `optimize`: a program's attention, what was tried, and how much each attempt helps."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from nsysprof.files.json_file import json_value
 from nsysprof.notes import Note
 from nsysprof.results.programs.program_runs import ProgramComparison
 
-# History of the JSON. 1: first.
+# The version of the JSON. 1: the first.
 FORMAT_VERSION = 1
-# The code of the finding of attention that is written out by hand.
+# The code of the finding about attention that runs as separate kernels.
 UNFUSED_ATTENTION = "unfused-attention"
 
 
@@ -28,20 +28,20 @@ class AttentionUse:
 
     # The line of the program.
     site: str
-    # None where a size is unknown, or where no policy can have it.
+    # The shape; None where a size is unknown, or where a policy cannot contain it.
     shape: Shape | None
     calls: int
     backend_ran: str | None
-    # Forward and backward kernels together; None where the trace does not tell.
+    # The time of forward and backward kernels together (ns); None where the trace does not have it.
     kernel_total_ns: int | None
     share_pct: float | None
-    # Why no backend was timed for it; empty where one was, or nothing hinders it.
+    # Why no backend was timed for it; empty where one was, or where nothing prevents it.
     not_tuned: str = ""
 
 
 @dataclass(frozen=True)
 class TunedUse:
-    """What tuning says of one shape: the best backend, and how much longer torch's own choice takes."""
+    """What tuning found for one shape: the best backend, and how much longer torch's own choice takes."""
 
     site: str
     shape: Shape
@@ -55,7 +55,7 @@ class TunedUse:
 
 
 class OptimizeStep(Struct, frozen=True):
-    """One step, how long it took, and what came of it."""
+    """One step of the optimization, how long it took, and its result."""
 
     name: str
     seconds: float
@@ -64,7 +64,7 @@ class OptimizeStep(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class PredictedGain:
-    """How much shorter a step should be (percent), stated before it was tried."""
+    """How much shorter a step should be (percent), predicted before it was tried."""
 
     pct: float
     # Bounds of the same.
@@ -72,7 +72,7 @@ class PredictedGain:
     high_pct: float
     # "step", or "recorded part" where the trace has no steps.
     per: str
-    # What predicts it, in words.
+    # How it was predicted, as text.
     by: str
 
 
@@ -87,7 +87,10 @@ class Prediction(StrEnum):
 
 @dataclass(frozen=True)
 class Suggestion:
-    """What a finding suggests that cannot be tried from outside. code: of the finding."""
+    """What a finding suggests that cannot be tried without changing the program.
+
+    code: the code of the finding.
+    """
 
     code: str
     text: str
@@ -107,10 +110,10 @@ class Attempt:
     paste: str
     predicted: PredictedGain | None
     comparison: ProgramComparison
-    # Whether it is better and its values are not different.
+    # Whether it is faster and the values are the same.
     is_better: bool
     folder: str
-    # None where nothing was predicted.
+    # The comparison with the prediction; None where nothing was predicted.
     prediction: Prediction | None = None
 
 
@@ -120,16 +123,16 @@ class Optimization:
 
     program: tuple[str, ...]
     uses: tuple[AttentionUse, ...]
-    # The part of the time of all kernels that attention has; None where that is unknown.
+    # The share of attention in the time of all kernels; None where unknown.
     attention_share_pct: float | None
     tuned: tuple[TunedUse, ...]
     attempts: tuple[Attempt, ...]
-    # What findings suggest that cannot be tried from outside.
+    # What findings suggest that cannot be tried without changing the program.
     suggestions: tuple[Suggestion, ...]
     steps: tuple[OptimizeStep, ...]
     notes: tuple[Note, ...] = ()
     policy: str | None = None
-    # What tuning says of the whole program, of what it left out, and of why it ended.
+    # What tuning says about the whole program, about what it left out, and why it ended.
     remarks: tuple[str, ...] = ()
     # Why there is no answer, such as a program that fails by itself; empty where there is one.
     failure: str = ""
@@ -141,7 +144,7 @@ class Optimization:
         return min(better, key=lambda attempt: attempt.comparison.change.ratio or 1.0, default=None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as files and --json have it; unknown is null."""
+        """Return the result as it is written to files and printed by --json; unknown is null."""
         best = self.best
         attempts = [{**json_value(attempt), "comparison": attempt.comparison.to_json()} for attempt in self.attempts]
         found = {**json_value(self), "attempts": attempts, "best": None if best is None else best.name}

@@ -1,4 +1,4 @@
-"""Define what a process says of the policy that it ran with."""
+"""Define what a process reports about the policy that it ran with."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from msgspec import Struct
 
 
 class PolicyUse(Struct, frozen=True):
-    """What became of the calls of attention of one process, or of several together."""
+    """Which backends the attention calls of one process, or of several together, got."""
 
     calls: int = 0
     left: int = 0
-    # Forms of calls that torch.compile traced with a rule, however often they ran then.
+    # How many forms of calls torch.compile traced with a rule, however often they ran afterwards.
     compiled: int = 0
     # The largest relative error of the checks of first calls, by tensor: out, dq, dk, dv.
     errors: dict[str, float | None] = {}
-    # Why calls, or all of them, were left to torch.
+    # Why calls, or all calls, were left to torch.
     reasons: tuple[str, ...] = ()
 
 
 def add_uses(uses: Iterable[PolicyUse]) -> PolicyUse:
-    """Return what became of the calls of all these processes."""
+    """Return the sum over these processes."""
     calls = left = compiled = 0
     errors: dict[str, float | None] = {}
     reasons: list[str] = []

@@ -1,4 +1,4 @@
-"""ProgramGain: what a tuning expects a program to save, from what was captured of it and what was measured."""
+"""Define ProgramGain: what a tuning is expected to save a program, from its capture and the measurements."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nsysprof.attention.shape import Shape
 
 @dataclass(frozen=True)
 class ShapeRatio:
-    """What the faster backend of a shape takes of the time of torch's own choice: as measured, and its bounds."""
+    """The time of a shape's faster backend divided by torch's own choice: as measured, and its bounds."""
 
     shape: Shape
     ratio: float
@@ -19,7 +19,7 @@ class ShapeRatio:
 
 @dataclass(frozen=True)
 class ProgramGain:
-    """The expected saving of GPU time, by the shapes for which another backend was shown to be faster."""
+    """The expected saving of GPU time, by the shapes for which another backend is shown to be faster."""
 
     # "step", or "recorded part" where the program has no steps.
     per: str
@@ -36,7 +36,7 @@ class ProgramGain:
     # Shapes with a faster backend, and those that were tuned.
     faster_shapes: int
     shapes: int
-    # What follows, in one sentence.
+    # The result, in one sentence.
     text: str
     # Calls that were not tuned, with the reasons.
     refused: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Define what `bench -- PROGRAM` measures and concludes: runs of a program in turn, and how two sides of it compare."""
+"""Define what `bench -- PROGRAM` measures and concludes: runs of a program in turn, and the comparison of two sides."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nsysprof.results.comparison import LatencyChange
 from nsysprof.results.gate_result import GateResult, Outcome
 from nsysprof.results.programs.policy_use import PolicyUse
 
-# History of the JSON. 1: first.
+# The version of the JSON. 1: the first.
 FORMAT_VERSION = 1
 OK, FAILED, TIMED_OUT = "ok", "failed", "timeout"
 
@@ -43,12 +43,12 @@ class TimedRun(Struct, frozen=True, kw_only=True):
     # One value for each step after the warm-up, in order; one for the whole run where there are no steps.
     times_ns: tuple[int, ...] = ()
     source: str = ""
-    # What the value pattern found, in order. None is NaN or infinity.
+    # The values that the pattern found, in order. None stands for NaN or infinity.
     values: tuple[float | None, ...] = ()
-    # What torch's allocator gave out on a GPU, else what the process held in memory.
+    # The memory that torch's allocator gave out on a GPU, else what the process held in RAM (bytes).
     peak_bytes: int | None = None
     reserved_bytes: int | None = None
-    # What became of calls of attention, where the side has a policy.
+    # Which backends the attention calls got, where the side has a policy.
     use: PolicyUse | None = None
 
 
@@ -69,21 +69,21 @@ class ValueComparison:
     # How many values were compared in each turn.
     count: int
     tolerance_pct: float
-    # The largest difference between the sides, and between two runs of the baseline, relative to the value.
+    # The largest difference between the sides, and between two runs of the baseline, relative to the value (percent).
     largest_pct: float | None = None
     noise_pct: float | None = None
 
 
 @dataclass(frozen=True)
 class ProgramSideSummary:
-    """One side: its name for people, and what its runs have in common."""
+    """One side: its name for people, and the summary of its runs."""
 
     label: str
     runs: int
     failed: int
-    # The median over runs of a step's time.
+    # The median step time over the runs.
     step_ns: float | None
-    # How many steps a run has, in the middle.
+    # The median number of steps of a run.
     steps: int
     peak_bytes: int | None
     reserved_bytes: int | None
@@ -112,5 +112,5 @@ class ProgramComparison:
         return next((outcome for outcome in worst if outcome in found), None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the comparison as files and --json have it; unknown is null."""
+        """Return the comparison as it is written to files and printed by --json; unknown is null."""
         return {"format_version": FORMAT_VERSION, "outcome": self.outcome, **json_value(self)}

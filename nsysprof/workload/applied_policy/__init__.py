@@ -1,1 +1,1 @@
-"""Run the backend that a policy names for each call of torch's attention, inside the user's own program."""
+"""Apply a policy inside the user's own program: run its backend for each call of torch's attention."""

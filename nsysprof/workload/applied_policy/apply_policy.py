@@ -1,4 +1,4 @@
-"""Replace torch's scaled_dot_product_attention by one that runs a policy's backend where a rule matches the call."""
+"""Replace torch's scaled_dot_product_attention by a function that runs a policy's backend where a rule matches."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from nsysprof.workload.applied_policy.first_call_check import CallCheck, check_f
 
 _DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 _REFUSED = ("No available kernel", "No viable backend")
-# Torch's flags belong to the process: another thread's call must neither see them changed nor change them back.
+# Torch's flags belong to the process. A call of another thread must neither see them changed nor change them back.
 _FLAGS = threading.RLock()
 _C: Any = torch._C
-# How torch asks and sets whether each backend is allowed. torch.backends.cuda wraps these at twice the cost.
+# Torch's functions that get and set whether each backend is allowed. torch.backends.cuda wraps these at twice the cost.
 _get_math, _set_math = _C._get_math_sdp_enabled, _C._set_sdp_use_math
 _get_flash, _set_flash = _C._get_flash_sdp_enabled, _C._set_sdp_use_flash
 _get_efficient, _set_efficient = _C._get_mem_efficient_sdp_enabled, _C._set_sdp_use_mem_efficient
@@ -34,7 +34,7 @@ Say = Callable[[str], None]
 
 
 class AppliedPolicy:
-    """The rules of a policy as they are looked up, and what became of the calls.
+    """The rules of a policy in a form for quick look-up, and what happened to the calls.
 
     say: called once for each reason why calls were left to torch.
     """
@@ -47,7 +47,7 @@ class AppliedPolicy:
         self.checks: list[CallCheck] = []
         self.calls = 0
         self.left = 0
-        # Forms of calls that torch.compile traced with a rule, however often they run then.
+        # How many forms of calls torch.compile traced with a rule, however often they run afterwards.
         self.compiled_forms: set[Any] = set()
         self.has_said_no_rule = False
         self._say = say
@@ -59,7 +59,7 @@ class AppliedPolicy:
         return len(self.compiled_forms)
 
     def say(self, text: str) -> None:
-        """Tell why calls are left to torch, unless that was told before."""
+        """Report why calls are left to torch, unless that was already reported."""
         if text not in self._said:
             self._said.add(text)
             self._say(text)
@@ -70,12 +70,12 @@ class AppliedPolicy:
         self.has_said_no_rule = True
 
     def drop(self, key: Any, text: str) -> None:
-        """Leave calls of this form to torch from now on, and tell why."""
+        """Leave calls of this form to torch from now on, and report why."""
         self.rules[key] = AUTO
         self.say(text)
 
     def leave_unknown(self) -> None:
-        """Count a call without a rule, and tell that there was one."""
+        """Count a call without a rule, and report that there was one."""
         self.left += 1
         if not self.has_said_no_rule:
             self.has_said_no_rule = True
@@ -89,7 +89,7 @@ class AppliedPolicy:
         self.drop(key, f"{backend} refused a call that it was tuned for; that shape is left to torch.")
 
 
-# All policies in force, the innermost last, and torch's own function while there is any. Guarded by _FLAGS.
+# All active policies, the innermost last, and torch's own function while any policy is active. Guarded by _FLAGS.
 _ACTIVE: list[AppliedPolicy] = []
 _ORIGINAL: list[Callable[..., Any]] = []
 
@@ -105,7 +105,7 @@ def begin_policy(applied: AppliedPolicy) -> None:
 
 
 def end_policy(applied: AppliedPolicy) -> None:
-    """Deactivate the policy's most recent entry; threads may leave in any order."""
+    """Deactivate the policy's most recent activation. Threads may leave in any order."""
     with _FLAGS:
         _ACTIVE.pop(max(i for i, active in enumerate(_ACTIVE) if active is applied))
         if not _ACTIVE:
@@ -113,7 +113,10 @@ def end_policy(applied: AppliedPolicy) -> None:
 
 
 def make_function(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that takes the place of torch's. `original` is called for whatever is left to torch."""
+    """Return the function that replaces torch's.
+
+    original: torch's function, called for everything that is left to torch.
+    """
     # Names that Python finds faster than attributes of modules: a call costs some microseconds with them.
     is_compiling, active_policies = torch.compiler.is_compiling, _ACTIVE
     acquire, release, key_of = _FLAGS.acquire, _FLAGS.release, call_key
@@ -131,11 +134,11 @@ def make_function(original: Callable[..., Any]) -> Callable[..., Any]:
             active = active_policies[-1]
             call = key_of(query, key, value, attn_mask, dropout, is_causal)
             found = active.rules.get(call)
-            if found.__class__ is str and found != AUTO:  # the first call of this form
+            if found.__class__ is str and found != AUTO:  # this is the first call of this form
                 whole = (query, key, value, attn_mask, dropout, is_causal)
-                found = _prove(active, call, found, original, whole, scale, rest)
+                found = _check_and_count(active, call, found, original, whole, scale, rest)
             if found.__class__ is tuple:
-                acquire()  # by hand: a with statement costs three times as much
+                acquire()  # written out, because a with statement costs three times as much
                 try:
                     if (_get_math(), _get_flash(), _get_efficient(), _get_cudnn()) != _ALL:
                         whole = (query, key, value, attn_mask, dropout, is_causal)
@@ -173,9 +176,9 @@ def make_function(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def call_key(query: Any, key: Any, value: Any, mask: Any, dropout: float, is_causal: bool) -> Any:
-    """Return the key of a call in the rules, or None for a call of a form that no policy has.
+    """Return the key of a call in the rules; None for a form of call that no policy contains.
 
-    A scale does not count, because no backend is chosen by it.
+    The scale is not part of it, because no backend is chosen by scale.
     """
     # A subclass (of nested or distributed tensors) has other kernels.
     if type(query) is not _TENSOR or type(key) is not _TENSOR or dropout:
@@ -201,7 +204,7 @@ def _call_alone(
     scale: float | None,
     rest: dict[str, Any],
 ) -> Any:
-    """Return the result of a call with one backend alone; what was allowed before is allowed again after it."""
+    """Return the result of a call with only one backend allowed. Afterwards, the earlier flags are restored."""
     before, wanted = _allowed(), _WANTED[backend]
     _set_allowed(before, wanted)
     try:
@@ -229,7 +232,7 @@ def _set_allowed(now: tuple[bool, ...], wanted: tuple[bool, ...]) -> None:
         _set_cudnn(wanted[3])
 
 
-def _prove(
+def _check_and_count(
     active: AppliedPolicy,
     call: Any,
     backend: str,
@@ -249,7 +252,7 @@ def _prove(
 
     with _FLAGS:
         known = active.rules.get(call)
-        if known != backend:  # another thread was here first
+        if known != backend:  # another thread has checked it meanwhile
             return known
         if call[-1] and torch.cuda.is_current_stream_capturing():
             active.say("A shape was first called while a CUDA graph was captured: these calls are left to torch.")
@@ -276,9 +279,12 @@ def _call_compiled(
     scale: float | None,
     rest: dict[str, Any],
 ) -> Any:
-    """Run a call while torch.compile traces it: it knows torch's own context manager, but neither flags nor locks.
+    """Run a call while torch.compile traces it.
 
-    A size that the compiler keeps open for other values is left to torch: a rule would pin the graph to one size.
+    The compiler knows torch's context manager, but neither flags nor locks.
+
+    A size that the compiler keeps open for other values is left to torch, because a rule would fix the graph to one
+    size.
     """
     from torch.fx.experimental.symbolic_shapes import has_static_value
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -311,7 +317,7 @@ def _call_compiled(
 
 
 def _choose_compiled(*key: Any) -> str | None:
-    """Return the backend of a rule. The compiler runs this while it traces, and keeps the answer."""
+    """Return the backend of a rule. The compiler runs this while it traces, and keeps the result."""
     active = _ACTIVE[-1] if _ACTIVE else None
     if active is None:
         return None
@@ -340,7 +346,7 @@ _leave_open_sizes._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _register_with_script(function: Callable[..., Any]) -> None:
-    """Make torch.jit.script compile torch's own function in place of ours, which it cannot compile."""
+    """Make torch.jit.script compile torch's own function instead of ours, which it cannot compile."""
     try:
         from torch.jit import _builtins
 
@@ -367,9 +373,9 @@ def _key_of(rule: PolicyRule, is_cuda: bool) -> Any:
 
 
 def machine_differences(file: PolicyFile, *, with_gpu: bool = True) -> list[str]:
-    """Return in words what differs between the policy's machine and this one; empty where the policy holds.
+    """Return the differences between the policy's machine and this one as texts; none where the policy is valid.
 
-    with_gpu: whether to ask for the GPU too, which initialises CUDA.
+    with_gpu: whether to check the GPU too, which initialises CUDA.
     """
     facts: list[tuple[str, str | None, str | None]] = [("torch", file.torch_version, str(torch.__version__))]
     if file.device == "cuda" and torch.version.cuda is None:

@@ -1,9 +1,9 @@
-"""Compare a policy's backend with torch's own choice, on the inputs of the program's first call of each form.
+"""Compare a policy's backend with torch's own choice, on the program's inputs at the first call of each form.
 
-The output is compared and, where gradients are wanted, those of q, k and v for one upstream gradient, the output
-itself. The error is the relative Frobenius norm of the difference, and both sides are rounded to the dtype. Backends
-differ by how they round between their steps, which is some units of the dtype; gradients of q and k cancel, and have
-more. A wrong result (another mask, another scale) is tens to thousands of times beyond these tolerances.
+The output is compared and, where gradients are wanted, those of q, k and v for one upstream gradient, which is the
+output itself. The error is the relative Frobenius norm of the difference, and both sides are rounded to the dtype.
+Backends differ by how they round between their steps, which is some units of the dtype; gradients of q and k cancel, so
+they differ more. A wrong result (another mask, another scale) is tens to thousands of times beyond these tolerances.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-# Relative Frobenius norms. In fp32, a kernel may compute in TF32 (10 bits, as fp16 has).
+# The tolerances, as relative Frobenius norms. In fp32, a kernel may compute in TF32 (10 bits, like fp16).
 OUTPUT_TOLERANCE = {torch.float16: 4e-3, torch.bfloat16: 3e-2, torch.float32: 4e-3}
 GRADIENT_TOLERANCE = {torch.float16: 2e-2, torch.bfloat16: 1e-1, torch.float32: 2e-2}
 # Calls attention: whether the policy's backend runs alone, then q, k and v.
@@ -24,7 +24,7 @@ Attend = Callable[..., Any]
 
 @dataclass(frozen=True)
 class CallCheck:
-    """How far a backend was from torch's own choice on a call of the program."""
+    """How far a backend's result was from torch's own choice on a call of the program."""
 
     backend: str
     ok: bool
@@ -36,16 +36,17 @@ class CallCheck:
 
 
 def check_first_call(attend: Attend, tensors: tuple[Any, ...], *, wants: bool, backend: str) -> CallCheck:
-    """Run a call with torch's own choice and with the backend alone, and return how far they are apart.
+    """Run a call with torch's own choice and with only the backend, and return how far they differ.
 
     Nothing of the program changes: inputs are detached, and no random number is drawn.
 
-    wants: whether gradients are compared too. They are not where the program records what autograd saves (activation
-        checkpointing counts it).
+    wants: whether to compare gradients too. They are not compared where the program records what autograd saves,
+        because activation checkpointing counts it.
     """
     with_gradients = wants and not _is_recorded()
     try:
-        expected = _results(attend, tensors, False, with_gradients)  # an error of the call itself is the program's
+        # an error of the call itself belongs to the program
+        expected = _results(attend, tensors, False, with_gradients)
         try:
             found = _results(attend, tensors, True, with_gradients)
         except torch.cuda.OutOfMemoryError:
@@ -76,7 +77,7 @@ def _results(attend: Attend, tensors: tuple[Any, ...], alone: bool, with_gradien
 
 
 def _is_recorded() -> bool:
-    """Return whether a program's hook sees what autograd saves; also where that cannot be asked."""
+    """Return whether a hook of the program sees what autograd saves; True also where this is unknown."""
     ask = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
     try:
         return ask is None or ask(True) is not None

@@ -1,7 +1,7 @@
-"""Put the policy that NSYSPROF_POLICY names in force as soon as a program has imported torch.
+"""Apply the policy in NSYSPROF_POLICY as soon as a program has imported torch.
 
-Nothing here ends the program or prints a traceback: what does not hold is told on standard error, once, and calls are
-left to torch. At the end of a process, what became of its calls is written into the folder NSYSPROF_POLICY_REPORT.
+Nothing here ends the program or prints a traceback. Problems are reported once on standard error, and calls are left to
+torch. At the end of a process, what happened to its calls is written into the folder NSYSPROF_POLICY_REPORT.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REPORT = "NSYSPROF_POLICY_REPORT"
 
 
 def install(path: str) -> None:
-    """Put a policy in force for the rest of this process, in which torch was just imported."""
+    """Apply a policy for the rest of this process, in which torch was just imported."""
     from nsysprof.attention.policy_file import read_policy
     from nsysprof.errors import NsysprofError
     from nsysprof.workload.applied_policy.apply_policy import AppliedPolicy, begin_policy, machine_differences
@@ -47,7 +47,7 @@ def install(path: str) -> None:
     if file.device == "cuda":
         import torch
 
-        # The GPU is asked once the program itself initialises CUDA: before that, it may still fork.
+        # The GPU is checked once the program itself initialises CUDA: before that, it may still fork.
         torch.cuda._lazy_call(lambda: _check_gpu(applied, say))
 
 

@@ -1,1 +1,1 @@
-"""Compare a backend with a float64 reference before anything is timed."""
+"""Check a backend against a float64 reference before anything is timed."""

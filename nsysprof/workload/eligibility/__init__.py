@@ -1,1 +1,1 @@
-"""Find out which backends torch takes for a call, and what each launches."""
+"""Find out which backends torch accepts for a call, why it refuses others, and what each launches."""

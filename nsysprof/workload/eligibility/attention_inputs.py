@@ -1,4 +1,4 @@
-"""Make the tensors of one AttentionCall."""
+"""Make the tensors for one AttentionCall."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run one call of attention under torch's profiler to see which operator torch took and which kernels it launched."""
+"""Run one call of attention under torch's profiler to see which operator torch chose and which kernels it launched."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def run_once(backend: str, select: Any, call: AttentionCall, device: str, expect
     inputs = make_inputs(call, device, fill=True)
     attention = _attention_of(backend)
     with nullcontext() if select is None else sdpa_kernel(select):
-        _call(attention, inputs, call, device)  # creates cuBLAS handles and cuDNN plans, work of the first call alone
+        # this creates cuBLAS handles and cuDNN plans, which only the first call needs
+        _call(attention, inputs, call, device)
         # Not torch.profiler.profile around it: that loads torch's compiler first, which takes seconds.
         with profile(use_device="cuda" if device == "cuda" else None, use_kineto=True) as profiler:
             _call(attention, inputs, call, device)

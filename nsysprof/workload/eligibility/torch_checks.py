@@ -43,7 +43,7 @@ _ORDINARY = AttentionCall(seq=128, kv_seq=128, heads=1, kv_heads=1, head_dim=64,
 
 
 class UnknownError(Exception):
-    """The question cannot be answered here; the text says why."""
+    """The question cannot be answered here. The text says why."""
 
 
 def collect_facts(device: str) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def collect_facts(device: str) -> dict[str, Any]:
 
 
 def answer(question: EligibilityQuestion, device: str) -> EligibilityAnswer:
-    """Return all that can be known here about one question. What cannot be known is None, with the reason."""
+    """Return everything that is known here about one question. What is unknown is None, with the reason."""
     backend, call = question.backend, question.call
     if backend not in BACKENDS:
         return _answer_of_own(question, device)
@@ -123,7 +123,7 @@ def _ask(backend: str, call: AttentionCall, device: str) -> EligibilityAnswer:
 
 
 def _verdict(backend: str, call: AttentionCall, device: str) -> CallVerdict:
-    """Return what torch's check says about one backend alone, with only the warnings of that check."""
+    """Return what torch's check says about one backend, with only the warnings of that check."""
     if device == "cpu" and backend != "flash":
         raise UnknownError("needs a GPU")
     with warnings.catch_warnings(record=True) as caught, _every_warning(), _stderr() as written:
@@ -137,7 +137,7 @@ def _verdict(backend: str, call: AttentionCall, device: str) -> CallVerdict:
 
 @contextmanager
 def _every_warning() -> Iterator[None]:
-    """Make torch and Python repeat their warnings for each call. By default some are given once per process."""
+    """Make torch and Python repeat their warnings for each call. Some are normally given once per process."""
     before = torch.is_warn_always_enabled()
     warnings.simplefilter("always")
     torch.set_warn_always(True)
@@ -193,7 +193,10 @@ def _can_use(backend: str, call: AttentionCall) -> bool:
 
 
 def _choice_among(call: AttentionCall, device: str, backend: str | None) -> str | None:
-    """Return the backend that torch's dispatcher picks, or None when it refuses. `backend`: the only one allowed."""
+    """Return the backend that torch's dispatcher picks, or None when it refuses.
+
+    backend: the only one allowed.
+    """
     choose = getattr(torch, "_fused_sdp_choice", None)
     if choose is None:
         raise UnknownError(f"torch {torch.__version__} does not have _fused_sdp_choice, which names its choice")

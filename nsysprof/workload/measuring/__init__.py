@@ -1,1 +1,1 @@
-"""Measure in this process: the time and memory of single calls, and the ceilings of the device."""
+"""Measure in this process: time and memory of single calls, and the ceilings of the device."""

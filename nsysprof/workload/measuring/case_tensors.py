@@ -1,4 +1,4 @@
-"""Make the tensors of a case: q, k and v in their order in memory, and the mask."""
+"""Make the tensors of a case: q, k and v with their memory layout, and the mask."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 def draw_inputs(
     shape: Shape, device: str, generator: torch.Generator
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return q, k and v with random numbers, in the order in memory that the shape says."""
+    """Return q, k and v with random numbers, in the memory layout of the shape."""
     q, k, v = (
         _draw(sizes, layout, shape, device, generator)
         for sizes, layout in zip(_sizes(shape), shape.layouts, strict=True)
@@ -23,12 +23,12 @@ def draw_inputs(
 
 
 def draw_gradient(shape: Shape, device: str, generator: torch.Generator) -> torch.Tensor:
-    """Return a random gradient of the result, which has the size and the order of q."""
+    """Return a random gradient of the result, with the size and the layout of q."""
     return _draw(_sizes(shape)[0], shape.layouts[0].removesuffix("+"), shape, device, generator)
 
 
 def make_mask(shape: Shape, device: str) -> torch.Tensor | None:
-    """Return the mask of a shape, or None; every query sees the first key at least.
+    """Return the mask of a shape, or None. Every query sees at least the first key.
 
     Along the batch, the sequences end at lengths between half of the keys and all. Along the queries, later keys are
     hidden. A float mask has a slope along the heads.

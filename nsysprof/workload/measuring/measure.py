@@ -28,12 +28,12 @@ from nsysprof.workload.measuring.timing import (
 
 _MOST_CALLS = 2000
 _OTHER_SAMPLES = 6
-# How many calls are timed while they are recorded, outside their range, and for how long at most (s).
+# How many calls are timed under the profiler, outside their range, and for how long at most (s).
 _LEAST_TIMED, _MOST_TIMED, _TIMED_S = 6, 20, 0.5
 
 
 class TracedCalls(NamedTuple):
-    """The calls in the range of a case, and the times of others under the same profiler, each alone (ns)."""
+    """How many calls are in the range of a case, and the times of other calls under the same profiler (ns)."""
 
     calls: int
     values_ns: tuple[int, ...]
@@ -77,7 +77,7 @@ def measure_block(case: Case, job: Job, *, first: bool = True) -> dict[str, Any]
 
 
 def run_traced(case: Case, job: Job, annotated: AbstractContextManager[None]) -> TracedCalls:
-    """Warm up the case, run its calls inside `annotated`, and return how many they were and what recording costs.
+    """Warm up the case, run its calls inside `annotated`, and return how many there were and what recording costs.
 
     There are traced_calls of them, or as many as take traced_seconds. The range ends when the device is idle again.
     """
@@ -124,7 +124,7 @@ def _warm_up(call: Call, job: Job) -> tuple[WarmUp, int | None]:
 
 
 def _time_other_caches(call: Call, job: Job, count: int) -> tuple[int, ...]:
-    """Return latencies with warm caches where the job empties them, and the other way round (ns); few will do."""
+    """Return latencies with the other cache state: warm where the job empties them, and vice versa (ns)."""
     few = min(count, _OTHER_SAMPLES)
     try:
         other = None if job.flush else make_flush(job.device)

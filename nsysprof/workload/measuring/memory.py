@@ -12,7 +12,7 @@ def release_memory() -> None:
     """Free what earlier cases left: tensors, cuBLAS workspaces, and the blocks of the caching allocator.
 
     cuBLAS keeps one workspace per handle and stream (32 MiB on Hopper) in torch's allocator. A case that ran after
-    `math` would count it (seen: 40.1 MiB where the tensors take 8).
+    `math` would include it (seen: 40.1 MiB where the tensors take 8).
     """
     gc.collect()
     if not torch.cuda.is_available():

@@ -1,4 +1,4 @@
-"""Prepare the call that a case measures: inputs allocated, backend selected, results of the right form."""
+"""Prepare the call that a case measures: allocate inputs, select the backend, and check the form of the result."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def prepared(case: Case, device: str, memory: PeakMemory | None = None) -> Itera
     fwd computes out = attention(q, k, v) without autograd. bwd computes the gradients of q, k and v, after a forward
     pass that is not measured. fwdbwd does both.
 
-    memory: told when the inputs exist and nothing else does.
+    Raises IneligibleError when the backend refuses the case, UnusableBackendError when it cannot be imported or called,
+    and WrongResultError when its result does not have the form of attention.
 
-    Raises IneligibleError when the backend refuses the case, UnusableBackendError when its name leads to nothing
-    callable, and WrongResultError when its result does not have the form of attention.
+    memory: is told when the inputs exist and nothing else does.
     """
     select, attention = load_attention(case.backend)
     q, k, v = _make_inputs(case, device)

@@ -1,4 +1,4 @@
-"""Load the GPU by one call until its clock is the one that it can hold: boost clocks last only while it is cool."""
+"""Load the GPU by one call until its clock is the one that it can hold. Boost clocks last only while it is cool."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nsysprof.environment import read_clocks
 from nsysprof.workload.loaded_libraries import collect_torch
 from nsysprof.workload.measuring.timing import Call, WarmUp, run_calls
 
-# Readings of the SM clock, how many must agree, and by how much: a step of a GPU's clock is about 15 MHz.
+# How many readings of the SM clock must agree, and how closely: a step of a GPU's clock is about 15 MHz.
 _EVERY_S, _READINGS, _TOLERANCE = 0.1, 10, 0.01
 _LEAST_S, _MOST_S = 2.0, 20.0
 _CALLS_S = 0.02

@@ -1,4 +1,4 @@
-"""Time single calls: a warm-up that ends when times are stable, a cold L2 cache, CUDA events and CUDA graphs."""
+"""Time single calls: a warm-up until times are stable, an emptied L2 cache, CUDA events and CUDA graphs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class WarmUp(NamedTuple):
     """How a warm-up ended."""
 
     calls: int
-    # Whether it ended because the times were stable.
+    # Whether it ended because the times had become stable.
     stable: bool
-    # Seconds per call, back to back, and the part of them that the CPU needs to launch.
+    # The time per call (s), back to back, and the share of it that the CPU needs to launch.
     call_s: float
     launch_s: float
 
@@ -76,7 +76,7 @@ def _spread(values: Sequence[float]) -> float:
 
 
 def time_nothing(device: str) -> int:
-    """Return the median time that the clock of samples gives for no call at all (ns)."""
+    """Return the median time that the sample clock measures without any call (ns)."""
 
     def nothing() -> None:
         return None

@@ -1,1 +1,4 @@
-"""Hold what Python runs at the start of a captured program, by its folder on PYTHONPATH. No other module imports it."""
+"""Hold the modules that Python runs at the start of a captured program, by this folder on PYTHONPATH.
+
+No other module imports them.
+"""

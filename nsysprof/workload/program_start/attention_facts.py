@@ -1,6 +1,6 @@
-"""Read from the arguments of a call of attention what it computes: sizes, data type, mask, dropout, order of memory.
+"""Read from the arguments of an attention call what it computes: sizes, data type, mask, dropout, memory layout.
 
-It needs nothing but the standard library, because it runs in the program's own Python.
+It needs only the standard library, because it runs in the program's own Python.
 """
 
 from __future__ import annotations

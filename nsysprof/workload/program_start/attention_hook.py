@@ -1,7 +1,7 @@
-"""Watch a captured program's attention: wrap its functions as they are imported, and write what was called at its end.
+"""Record a captured program's attention: wrap its functions as they are imported, and write all calls at its end.
 
-It needs nothing but the standard library, because it runs in the program's own Python. What a call is named, and how
-it becomes a range, is in the folder attention_calls beside this file.
+It needs only the standard library, because it runs in the program's own Python. The folder attention_calls beside this
+file has the code that names a call and turns it into a range.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Record a Python program by CUPTI, in its own process, with the package cupti-python: from outside, and at low cost.
+"""Record a Python program from inside its own process with CUPTI (package cupti-python), at low cost.
 
 It needs nothing else, because it runs in the program's own Python. NSYSPROF_CUPTI_FOLDER names the folder. A process
-that imports a library of the GPU leaves PROCESS.jsonl there: one event of Kineto's form in each line. What CUPTI has is
-written every second, so that a process that is killed loses no more than that.
+that imports a library for the GPU writes PROCESS.jsonl there: one event in Kineto's format per line. Events are written
+every second, so that a process that is killed loses no more than that.
 """
 
 from __future__ import annotations

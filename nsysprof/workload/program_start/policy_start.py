@@ -1,8 +1,8 @@
-"""Act when a program imports torch: put a policy in force, or watch its steps. Python calls this at its start.
+"""Act when a program imports torch: apply a policy, or watch its steps. Python calls this when it starts.
 
-An installed nsysprof puts a policy in force by the line in nsysprof_policy.pth, where NSYSPROF_POLICY is set; `nsysprof
-run` does it by sitecustomize. The same line heeds NSYSPROF_ATTN_IMPLEMENTATION. Nothing but the standard library is
-imported before torch is.
+An installed nsysprof applies a policy by the line in nsysprof_policy.pth, where NSYSPROF_POLICY is set; `nsysprof run`
+does it by sitecustomize. The same line reads NSYSPROF_ATTN_IMPLEMENTATION. Only the standard library is imported before
+torch is.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Note how long each range takes that the program marks from Python, while somebody asks for it.
+"""Write down how long the ranges take that the program marks from Python, while this is requested.
 
-It needs nothing but the standard library, because it runs in the program's own Python. NSYSPROF_RANGES_FOLDER names
-the folder. Ranges are noted as long as it holds a file `on`, which is looked for twenty times a second at most. Each
-process leaves PID.jsonl: lines of name, begin and end (ns on the monotonic clock, which all processes share).
+It needs only the standard library, because it runs in the program's own Python. NSYSPROF_RANGES_FOLDER names the
+folder. Times are written down as long as the folder contains a file `on`, which is checked at most twenty times a
+second. Each process writes PID.jsonl: lines of name, begin and end (ns on the monotonic clock, which all processes
+share).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Record a captured program's memory and stacks. Python imports this module when the program starts.
+"""Start recording a captured program's memory, stacks and attention. Python imports this module when it starts.
 
-It needs nothing but the standard library, since the program's Python need not have nsysprof. What torch's CUDA
-allocator does is recorded from the moment at which CUDA is initialised, so that a program that forks first still can.
-At its end, each process that used CUDA writes a snapshot into the folder that NSYSPROF_MEMORY_FOLDER names. The stacks
-of a process that imports torch, cupy or jax go into the folder that NSYSPROF_STACKS_FOLDER names, and its calls of
-attention into the one that NSYSPROF_ATTENTION_FOLDER names. A fault here is printed and never ends the program.
+It needs only the standard library, since the program's Python need not have nsysprof. Torch's CUDA allocator is
+recorded from the moment at which CUDA is initialised, so that a program that forks first still can. At its end, each
+process that used CUDA writes a snapshot into the folder NSYSPROF_MEMORY_FOLDER. The stacks of a process that imports
+torch, cupy or jax go into the folder NSYSPROF_STACKS_FOLDER, and its attention calls into NSYSPROF_ATTENTION_FOLDER. A
+fault here is printed and never ends the program.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Sample the Python stacks of a captured program's threads, and write them when the program ends.
 
-What makes a stream wait for another takes the host no time, so no sample would ever show it. Its stack is taken each
-time that torch does it.
+Making a stream wait for another takes the host no time, so no sample would ever show where that happens. Therefore the
+stack is recorded each time that torch does it.
 
-It needs nothing but the standard library, because it runs in the program's own Python.
+It needs only the standard library, because it runs in the program's own Python.
 """
 
 from __future__ import annotations

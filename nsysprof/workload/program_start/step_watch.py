@@ -1,10 +1,10 @@
-"""Watch when each step ended, on the GPU's own clock, and write that and the peak of memory at the end of the program.
+"""Record when each step ended (on the GPU's clock) and the peak memory, and write them at the end of the program.
 
-A step ends where the first optimizer ends one, or where a range of torch.cuda.nvtx begins whose name matches the
-regular expression NSYSPROF_STEP_RANGE as a whole.
+A step ends where the first optimizer ends one, or where a range of torch.cuda.nvtx begins whose whole name matches the
+regular expression NSYSPROF_STEP_RANGE.
 
-It needs nothing but torch, because it runs in the program's own Python. The folder is NSYSPROF_STEPS_FOLDER. A step
-costs one event on the GPU and nothing waits for it before the end of the program.
+It needs only torch, because it runs in the program's own Python. The folder is NSYSPROF_STEPS_FOLDER. A step costs one
+event on the GPU, and nothing waits for it before the end of the program.
 """
 
 from __future__ import annotations

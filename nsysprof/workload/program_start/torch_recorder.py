@@ -1,9 +1,9 @@
-"""Record a program with torch's own profiler, from outside: it is started when the program imports torch or uses CUDA.
+"""Record a program with torch's own profiler, which starts when the program imports torch or uses CUDA.
 
-It needs nothing but torch, because it runs in the program's own Python. The folder is NSYSPROF_TORCH_FOLDER, and
-NSYSPROF_TORCH_SCHEDULE holds, as JSON, when to record: `delay_s` and `duration_s`, or `skip_steps` and `steps` of an
-optimizer. Each process leaves PROCESS.json, in the format of export_chrome_trace. On a GPU the recording waits for CUDA
-to be initialised, so that a process that only forks workers, or only serves HTTP, is left alone.
+It needs only torch, because it runs in the program's own Python. The folder is NSYSPROF_TORCH_FOLDER, and
+NSYSPROF_TORCH_SCHEDULE says as JSON when to record: `delay_s` and `duration_s`, or `skip_steps` and `steps` of an
+optimizer. Each process writes PROCESS.json, in the format of export_chrome_trace. On a GPU the recording waits until
+CUDA is initialised, so that a process that only forks workers, or only serves HTTP, is not recorded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Give the models of transformers another attn_implementation, without a change of the program.
+"""Give models of transformers another attn_implementation, without changing the program.
 
-NSYSPROF_ATTN_IMPLEMENTATION names it. transformers has no variable of its own for it: what the program's code or config
-says is replaced when a model is made, where its class supports that. It needs nothing but the standard library.
+NSYSPROF_ATTN_IMPLEMENTATION names it. transformers has no variable of its own for this: the value in the program's code
+or config is replaced when a model is made, where its class supports that. It needs only the standard library.
 """
 
 from __future__ import annotations

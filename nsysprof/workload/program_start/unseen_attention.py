@@ -1,6 +1,6 @@
-"""Find what may call attention where the hook cannot see it: C++ code of libraries, and functions of torch.jit.
+"""Find code that may call attention where the hook cannot see it: C++ code of libraries, and torch.jit functions.
 
-It needs nothing but the standard library, because it runs in the program's own Python.
+It needs only the standard library, because it runs in the program's own Python.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Mark measured calls with NVTX, and record with torch.profiler where nsys does not."""
+"""Mark measured calls with NVTX ranges, and record with torch.profiler where nsys does not."""

@@ -1,4 +1,4 @@
-"""Mark the measured calls with NVTX: a range for the whole process, and a push/pop range of the same name."""
+"""Mark the measured calls with NVTX: a process-wide range, and a push/pop range with the same name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Record a block of the running program: with the embedded profiler, or as an NVTX range where nsys already records."""
+"""Record a block of the running program: with torch's profiler, or as an NVTX range where nsys already records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OF_NSYS = ("NSYS_PROFILING_SESSION_ID", "QUADD_INJECTION_PROXY")
 
 
 def is_under_nsys() -> bool:
-    """Return whether nsys records this process. CUPTI serves one profiler, so another one would see nothing."""
+    """Return whether nsys records this process. CUPTI serves only one profiler, so a second one would see nothing."""
     return any(name in os.environ for name in _OF_NSYS)
 
 
@@ -36,7 +36,7 @@ def record_block(path: Path, name: str, device: str) -> Iterator[None]:
     """
     trace = TorchTrace(str(path), time.time_ns(), device)
     try:
-        synchronize(device)  # work that was launched before does not belong to the block
+        synchronize(device)  # work that was launched earlier does not belong to the block
         with trace.record(), trace.annotate(name):
             try:
                 yield

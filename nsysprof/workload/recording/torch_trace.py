@@ -1,4 +1,4 @@
-"""Record with torch.profiler where there is no Nsight Systems; torchprof makes a trace of the same form from it."""
+"""Record with torch.profiler where there is no Nsight Systems, and write a trace in the same form."""
 
 from __future__ import annotations
 

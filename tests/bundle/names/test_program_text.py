@@ -1,11 +1,11 @@
 import pytest
 
-from nsysprof.bundle.names.program_text import is_program_token, is_program_word, is_told_by
+from nsysprof.bundle.names.program_text import is_program_token, is_program_word, is_revealed_by
 
 
 def told(text, secret):
     start = text.index(secret)
-    return is_told_by(text, start, start + len(secret))
+    return is_revealed_by(text, start, start + len(secret))
 
 
 @pytest.mark.parametrize(

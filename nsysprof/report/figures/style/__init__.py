@@ -1,1 +1,1 @@
-"""Define what all figures share: colours, axes and where labels stand."""
+"""Define what all figures share: colours, axes, dark variants, and where labels are placed."""

@@ -1,4 +1,4 @@
-"""Turn a figure into its dark variant: greys and pale colours change places, colours that mean something stay."""
+"""Turn a figure into its dark variant: light and dark greys are exchanged, colours with a meaning stay."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# The paper and the ink of a dark page; see templates/report.css.
+# The background and the text colour of a dark page; see templates/report.css.
 _PAPER, _INK = np.array([0x14, 0x17, 0x1B]) / 255, np.array([0xDF, 0xE5, 0xEC]) / 255
-# A colour of less saturation than this is a grey.
+# A colour with less saturation than this counts as grey.
 _GREY = 0.26
 
 Colors = npt.NDArray[np.float64]
@@ -33,7 +33,7 @@ def darken(figure: Figure) -> None:
                 if artist not in on_pictures:
                     artist.set_color(_one(artist.get_color()))
             case Line2D():
-                # All of them first: a marker without a colour of its own has the line's.
+                # All colours are read first, because a marker without its own colour has the line's.
                 line, face, edge = artist.get_color(), artist.get_markerfacecolor(), artist.get_markeredgecolor()
                 artist.set_color(_one(line))
                 artist.set_markerfacecolor(_one(face))
@@ -42,7 +42,7 @@ def darken(figure: Figure) -> None:
                 artist.set_facecolor(_one(artist.get_facecolor()))
                 artist.set_edgecolor(_one(artist.get_edgecolor()))
             case Collection():
-                if artist.get_array() is None:  # what has a colour map keeps it
+                if artist.get_array() is None:  # anything with a colour map keeps it
                     artist.set_facecolor([_one(color) for color in np.asarray(artist.get_facecolor())])
                     artist.set_edgecolor([_one(color) for color in np.asarray(artist.get_edgecolor())])
             case _:
@@ -55,7 +55,7 @@ def darken(figure: Figure) -> None:
 
 
 def _one(color: Any) -> Any:
-    """Return the dark variant of one colour; "none" and the like stay."""
+    """Return the dark variant of one colour. Values such as "none" stay."""
     from matplotlib.colors import to_rgba
 
     if isinstance(color, str) and color in ("none", "auto"):
@@ -64,9 +64,10 @@ def _one(color: Any) -> Any:
 
 
 def dark_colors(colors: Colors, *, smoothly: bool = False) -> Colors:
-    """Return the dark variants of colours, of shape (..., 3 or 4) from 0 to 1; the last of four is opacity.
+    """Return the dark variants of colours.
 
-    smoothly: for pictures, in which colours run into greys.
+    colors: shape (..., 3 or 4), from 0 to 1; the last of four is the opacity.
+    smoothly: whether this is a picture, in which colours blend into greys.
     """
     if colors.size == 0:
         return colors

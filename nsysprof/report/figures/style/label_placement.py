@@ -1,6 +1,6 @@
 """Place labels beside points so that they cover neither each other nor a point.
 
-This is our own code because libraries for it move labels by random steps, and the same data must give the same file.
+We have our own code for this because libraries move labels by random steps, and the same data must give the same file.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ Box = tuple[float, float, float, float]
 
 
 def place_labels(axes: Axes, points: Sequence[tuple[float, float]], labels: Sequence[str], **style: Any) -> None:
-    """Write each label at the first free place around its point. A label that finds no such place is left out.
+    """Write each label at the first free place around its point. A label without a free place is left out.
 
-    points: in data coordinates; axes: with their final limits.
+    axes: the axes, with their final limits.
+    points: the points in data coordinates.
     """
     figure = axes.figure
     figure.canvas.draw()

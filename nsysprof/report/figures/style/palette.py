@@ -1,4 +1,4 @@
-"""Define colours that colour-blind people can distinguish (Okabe and Ito, 2008), one per category and per backend."""
+"""Define the colours of categories and backends, which colour-blind people can distinguish (Okabe and Ito, 2008)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CATEGORY_COLORS = {
     "wait": "#C9CDD3",
     "other": "#999999",
 }
-# Why a GPU was idle; greys, so that work stands out.
+# Causes of idle time, in grey, so that work stands out.
 IDLE_COLORS = {
     "host-outside-cuda": "#b9c1cb",
     "slow-call": "#93a0ae",
@@ -48,7 +48,7 @@ WIDTH_IN = 9.0
 
 
 def new_figure(height_in: float) -> Figure:
-    """Return a white figure of the width of a GitHub comment."""
+    """Return a white figure with the width of a GitHub comment."""
     # On the first run it would say that it looks for fonts.
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     from matplotlib.figure import Figure as MatplotlibFigure
@@ -57,7 +57,7 @@ def new_figure(height_in: float) -> Figure:
 
 
 def quieten(axes: Axes) -> None:
-    """Take away what carries no data."""
+    """Remove the parts of the axes that carry no data."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=9, length=3)
     axes.grid(axis="x", color="#eceff3", linewidth=0.8)
@@ -65,7 +65,7 @@ def quieten(axes: Axes) -> None:
 
 
 def legend_of_categories(figure: Figure, categories: set[str]) -> None:
-    """Name the colours of the categories that were drawn, below the figure."""
+    """Add a legend of the categories that were drawn, below the figure."""
     from matplotlib.patches import Patch
 
     shown = [category for category in CATEGORY_COLORS if category in categories]

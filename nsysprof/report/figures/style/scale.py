@@ -1,4 +1,4 @@
-"""Scale axes: matplotlib's prefixes for times, and powers of 1024, which it lacks, for bytes."""
+"""Scale axes: matplotlib's prefixes for times, and our own powers of 1024 for bytes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def byte_scale(largest_bytes: float) -> tuple[float, str]:
 
 
 def byte_ticks(low_bytes: float, high_bytes: float) -> tuple[list[float], list[str]]:
-    """Return powers of 1024, and of 32 between them, that lie on a logarithmic axis, with their names."""
+    """Return powers of 1024, and of 32 between them, within a logarithmic axis, with their names."""
     ticks, names = [], []
     for exponent in range(0, 60, 5):
         value = 2.0**exponent

@@ -1,1 +1,1 @@
-"""Lay out the timeline that the page of a report draws."""
+"""Make the data and the lanes of the interactive timelines in report pages."""

@@ -1,7 +1,7 @@
-"""Make the data of the timeline that the page of many traces draws: all ranks on one clock.
+"""Make the data of the interactive timeline of many traces: all ranks on one clock.
 
 Each rank has two lanes: how much of each slice of time it computed, and NCCL's kernels. A collective has the same name
-on every rank, so that the page can show who came first and who came last.
+on every rank, so that the page can show which rank arrived first and which last.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _COMPUTES, _NCCL = range(2)
 _MOST_RANKS = 20
 _MOST_PLACES = 30
 _BINS = 2048
-# Ends of one collective on two ranks of one clock are no further apart than this in the middle (ns).
+# The median difference between the ends of one collective on two ranks of one clock is no larger than this (ns).
 _APART_NS = 1_000_000
-# With more collectives than this on a rank, the page opens at a part of them.
+# With more collectives than this on a rank, the page opens at a part of the timeline.
 _OPEN_ALL, _OPEN_SOME = 60, 24
 _OPERATION = re.compile(r"AllReduce|AllGather|ReduceScatter", re.IGNORECASE)
 Key = tuple[str, int]
@@ -42,12 +42,12 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True)
 class _RankLanes:
-    """What is drawn of one rank, in ns since the first event of all ranks."""
+    """What is drawn for one rank, in ns since the first event of all ranks."""
 
     rank: int
     label: str
     lane: Lanes
-    # What to add to a time of this rank's session.
+    # The offset that turns a time of this rank's session into the common one.
     offset_ns: int
     # The keys of its collectives, and when they began and ended.
     keys: list[Key]
@@ -93,7 +93,7 @@ def ranks_timeline_data(found: RanksAnalysis) -> dict[str, Any] | None:
 
 
 def _choose(known: Sequence[int], found: RanksAnalysis) -> list[int]:
-    """Return the ranks that are drawn: of too many, those that stand out and the first ones."""
+    """Return the ranks to draw: if there are too many, those that stand out and the first ones."""
     slow = {int(rank) for rank in found.stragglers["rank"].tolist()} if len(found.stragglers) else set()
     order = sorted(known, key=lambda rank: (rank not in slow, rank not in found.outliers, rank))
     return sorted(order[:_MOST_RANKS])
@@ -111,10 +111,10 @@ def _rank_lanes(found: RanksAnalysis, rank: int, offset_ns: int) -> _RankLanes:
 
 
 def _match(ranks: list[_RankLanes]) -> list[_RankLanes]:
-    """Return the ranks with keys that name one collective each.
+    """Return the ranks with keys that identify each collective on all of them.
 
-    Where ranks recorded different parts of a job, their numbers differ, and so do the ends of what has the same number.
-    Such a rank's collectives get keys of their own.
+    Where ranks recorded different parts of a job, their numbers differ, and collectives with the same number end at
+    different times. Such a rank's collectives get their own keys.
     """
     reference = max(ranks, key=lambda each: len(each.keys))
     ends = dict(zip(reference.keys, reference.end_ns.tolist(), strict=True))
@@ -150,7 +150,7 @@ def _lanes(each: _RankLanes, span: int) -> list[dict[str, Any]]:
 
 
 def _are_all(each: _RankLanes) -> bool:
-    """Return whether the collectives of a rank are all that NCCL ran, so that slices would say nothing more."""
+    """Return whether the collectives of a rank are all that NCCL ran. Then slices would show nothing more."""
     whole = float(np.asarray(each.lane.comm, dtype=float).sum()) * each.lane.slice_ns
     return bool(len(each.keys)) and float((each.end_ns - each.start_ns).sum()) >= 0.99 * whole
 
@@ -158,7 +158,7 @@ def _are_all(each: _RankLanes) -> bool:
 def _slices(each: _RankLanes, edges: Any, name: str, leading: int) -> dict[str, str]:
     lane = each.lane
     busy = resample_shares(getattr(lane, name), lane.start_ns, lane.slice_ns, edges)
-    # Something that happened is never nothing.
+    # A slice in which something happened is never shown as empty.
     level = np.where(busy > 0, np.maximum(1, np.round(busy * 255)), 0).astype(np.uint8)
     packed = {"busy": level, "leading": np.full(len(level), leading, dtype=np.uint8)}
     return {key: base64.b64encode(numbers.tobytes()).decode() for key, numbers in packed.items()}
@@ -188,7 +188,7 @@ def _counts(ranks: list[_RankLanes], names: Mapping[Key, int]) -> list[int]:
 def _places(
     ranks: list[_RankLanes], names: Mapping[Key, int], texts: list[tuple[str, str]]
 ) -> list[tuple[str, list[int]]]:
-    """Return the collectives to which one rank came much later than another, the longest wait first."""
+    """Return the collectives at which one rank arrived much later than another, the longest wait first."""
     begins: dict[Key, list[tuple[int, int]]] = {}
     for each in ranks:
         for key, start in zip(each.keys, each.start_ns.tolist(), strict=True):
@@ -203,7 +203,7 @@ def _places(
 
 
 def _opening(ranks: list[_RankLanes], span: int) -> list[int]:
-    """Return what is shown first: everything or, of many collectives, some from the middle of the job."""
+    """Return which part is shown first: everything or, of many collectives, some from the middle of the job."""
     most = max(ranks, key=lambda each: len(each.keys))
     if len(most.keys) <= _OPEN_ALL:
         return [0, span]

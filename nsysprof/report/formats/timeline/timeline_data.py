@@ -1,7 +1,7 @@
-"""Make the data of the page's timeline, in a size that a page can hold.
+"""Make the data of the interactive timeline of a trace, small enough for a page.
 
-A trace of up to a million rows is there with every row. A larger one is there as how busy each of a few thousand
-slices of time was, lane by lane, and as all rows of the stretches that a reader looks at first.
+A trace of up to a million rows is included completely. For a larger one, the page has how busy each of a few thousand
+slices of time was, lane by lane, and all rows of the parts that a reader looks at first.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from nsysprof.report.formats.timeline.timeline_lanes import Lane, list_lanes
 from nsysprof.report.sections.vocabulary import words_for
 from nsysprof.results.analysis import Analysis
 
-# Some ten megabytes of text at most for all rows of a trace; of larger traces some, half a megabyte.
+# The most rows: for a whole trace (some ten megabytes of text), and for parts of a larger one (half a megabyte).
 MOST_ROWS = 1_000_000
 MOST_CHOSEN_ROWS = 30_000
-# Slices of all lanes together, and how many a lane has at the least and at the most.
+# The number of slices of all lanes together, and the least and the most for one lane.
 _MOST_SLICES, _FEWEST_BINS, _MOST_BINS = 1 << 18, 1 << 12, 1 << 16
 _MAX_PLACES = 60
 _PID_OF_TID = ~0xFFFFFF
@@ -116,7 +116,10 @@ class _Names:
 
 
 def _places(analysis: Analysis, origin: int) -> list[tuple[str, list[str], int, int]]:
-    """Return ranges to jump to, with their counters folded: family, names, start and end of the first; ours first."""
+    """Return ranges to jump to, with counters folded, our own first.
+
+    Each has family, names, start and end of its first instance.
+    """
     nvtx = analysis.timeline.nvtx
     if len(nvtx) == 0:
         return []
@@ -133,7 +136,7 @@ def _places(analysis: Analysis, origin: int) -> list[tuple[str, list[str], int, 
 
 
 def _opening(analysis: Analysis, origin: int, span: int) -> list[int]:
-    """Return what is shown first: a typical step with a little of its neighbours or, without steps, everything."""
+    """Return which part is shown first: a typical step with some of its neighbours or, without steps, everything."""
     times = analysis.step_times
     if times is None or not times.are_steps:
         return [0, span]
@@ -143,7 +146,7 @@ def _opening(analysis: Analysis, origin: int, span: int) -> list[int]:
 
 
 def _windows(lanes: list[Lane], places: list[tuple[int, int]], origin: int) -> list[tuple[int, int]]:
-    """Return stretches of time whose rows the page holds completely: as many places as fit, cut if one is too large."""
+    """Return the parts whose rows the page contains completely: as many places as fit, cut if one is too large."""
     most = MOST_CHOSEN_ROWS // max(1, min(len(places), 12))
     windows: list[tuple[int, int]] = []
     rows = 0
@@ -170,7 +173,7 @@ def _inside(lane: Lane, start_ns: int, end_ns: int) -> npt.NDArray[np.bool_]:
 
 
 def _chosen(lane: Lane, origin: int, windows: list[tuple[int, int]], *, whole: bool) -> Int64s:
-    """Return the rows of a lane that the page holds."""
+    """Return the rows of a lane that the page contains."""
     chosen = np.full(len(lane), whole)
     for begin, end in [] if whole else windows:
         chosen |= _inside(lane, begin + origin, end + origin)
@@ -178,13 +181,16 @@ def _chosen(lane: Lane, origin: int, windows: list[tuple[int, int]], *, whole: b
 
 
 def _lane_json(lane: Lane, rows: Int64s, origin: int, span: int, *, bins: int) -> dict[str, Any]:
-    """Return what a lane is; its rows are in the packed columns. With bins also how busy each slice was."""
+    """Return the description of a lane; its rows are in the packed columns.
+
+    bins: into how many slices to divide the time, to add how busy each slice was; 0 adds none.
+    """
     data: dict[str, Any] = {
         "label": lane.label,
         "kind": lane.kind,
         "level": lane.level,
         "rows": len(rows),
-        # Texts, because their numbers are larger than those that a script can tell apart.
+        # These are texts, because the numbers are too large for a script to represent exactly.
         "owner": str(lane.owner_id),
         "process": str(lane.owner_id & _PID_OF_TID),
     }
@@ -194,12 +200,13 @@ def _lane_json(lane: Lane, rows: Int64s, origin: int, span: int, *, bins: int) -
 
 
 def _pack(analysis: Analysis, lanes: list[Lane], chosen: list[Int64s], origin: int, names: _Names) -> dict[str, str]:
-    """Return the columns of all lanes, one lane after the other: arrays of little-endian numbers, gzip in base64.
+    """Return the columns of all lanes, one lane after another, as packed arrays.
 
-    start: in ns since the origin, each as the difference to the one before it in its lane; length: in ns (float64).
-    name: the number of its name (uint32). call, cause: for work, the place among all rows of the call that launched it
-    and of the innermost range that adopted or captured it, plus 1, 0 for none; each as the difference to the one before
-    (int32).
+    start: in ns since the origin, each as the difference from the one before in its lane.
+    length: in ns (float64).
+    name: the number of its name (uint32).
+    call, cause: for work, the position of the call that launched it, and of the innermost range that adopted or
+        captured it, plus 1; 0 for none. Each is the difference from the one before (int32).
     """
     starts, lengths, numbers = [], [], []
     place = {"api": _row_numbers(analysis.timeline.api), "range": _row_numbers(analysis.timeline.nvtx)}
@@ -227,12 +234,12 @@ def _pack(analysis: Analysis, lanes: list[Lane], chosen: list[Int64s], origin: i
 
 
 def _row_numbers(table: pd.DataFrame) -> Int64s:
-    """Return room for a number of each row; the last place, which -1 finds, is for none and stays 0."""
+    """Return an array with a number for each row. The last entry, which -1 refers to, stays 0 for "none"."""
     return np.zeros(len(table) + 1, dtype=np.int64)
 
 
 def _slices(lane: Lane, origin: int, span: int, bins: int) -> dict[str, str]:
-    """Return how busy each slice of the whole was (0 to 255) and its main category; one byte each, in base64."""
+    """Return how busy each slice of the whole was (0 to 255) and its main category: one byte each, in base64."""
     start, end = lane.start_ns - origin, lane.end_ns - origin
     of_name = np.array([list(CATEGORY_COLORS).index(c) if c in CATEGORY_COLORS else 0 for c in lane.categories])
     category = of_name[lane.name]
@@ -246,7 +253,7 @@ def _slices(lane: Lane, origin: int, span: int, bins: int) -> dict[str, str]:
 
 
 def _memory(analysis: Analysis, origin: int, span: int) -> list[dict[str, Any]]:
-    """Return bytes over time by device. Of many points, each slice keeps the highest and lowest, so peaks stay."""
+    """Return bytes over time by device. Of many points, each slice keeps its highest and lowest, so that peaks stay."""
     series = []
     for device, events in analysis.timeline.memory.groupby("device_id", sort=True):
         time: Int64s = np.clip(events["time_ns"].to_numpy(dtype=np.int64) - origin, 0, span)

@@ -14,7 +14,7 @@ from nsysprof.report.formats.escape import clean
 from nsysprof.results.analysis import Analysis
 
 _ID_BITS = 0xFFFFFF
-# Beyond these a page shows stripes and nobody scrolls that far: the busiest stay.
+# The most lanes. With more, a page shows only stripes; the busiest lanes stay.
 _MAX_LANES = 40
 _MAX_LEVELS = 6
 _MAX_LABEL = 60
@@ -34,7 +34,7 @@ class Lane:
     end_ns: Int64s
     # The thread or process that the rows belong to; 0 for work.
     owner_id: int
-    # The row of Timeline.nvtx, .api or .gpu that each one is.
+    # The row of Timeline.nvtx, .api or .gpu for each of them.
     row: Int64s
     # The number of each row's text in `names`, and its short name and category.
     name: npt.NDArray[np.int32]
@@ -56,7 +56,7 @@ def list_lanes(analysis: Analysis) -> tuple[list[Lane], int]:
         lanes += [lane for owner in kept for lane in owner.lanes()]
     if len(lanes) <= _MAX_LANES:
         return lanes, left_out
-    # The least busy go, each kind by its own measure, so that streams are not crowded out by what waits for them.
+    # The least busy lanes are left out, separately by kind, so that streams are not crowded out by threads that wait.
     busy = np.array([int((lane.end_ns - lane.start_ns).sum()) for lane in lanes], dtype=np.float64)
     kinds = np.array([lane.kind for lane in lanes])
     for kind in set(kinds):
@@ -74,9 +74,9 @@ class _Owner:
     rows: Int64s
     label: str
     kind: str
-    # It means the same as in Lane.
+    # The same as in Lane.
     owner_id: int
-    # Returns the Lane.level of each of these rows.
+    # A function that returns the Lane.level of each row.
     levels: Callable[[pd.DataFrame], Int64s]
 
     def busy_ns(self) -> int:
@@ -94,7 +94,7 @@ class _Owner:
 
 
 def _busiest(owners: list[_Owner]) -> list[_Owner]:
-    """Return as many owners as can be drawn at all, the busiest ones, in their order."""
+    """Return the busiest owners, as many as can be drawn at all, in their order."""
     if len(owners) <= _MAX_LANES:
         return owners
     busy = [owner.busy_ns() for owner in owners]
@@ -137,7 +137,7 @@ def _depths_of(rows: pd.DataFrame) -> Int64s:
 
 def _calls(analysis: Analysis) -> list[_Owner]:
     api = analysis.timeline.api
-    # In a trace of operators the calls are the operators again.
+    # In a trace of operators, the calls are the same as the operators.
     if analysis.trace.work_kind != "kernel":
         return []
     by_thread = rows_by_key(api["global_tid"])
@@ -175,7 +175,7 @@ def depths(start_ns: Int64s, end_ns: Int64s) -> Int64s:
 def stack_levels(start_ns: Int64s, end_ns: Int64s) -> Int64s:
     """Return the lowest free level for each interval, in order of start. Overlapping intervals never share one.
 
-    Where all levels that are drawn are taken, an interval gets the level after them.
+    Where all levels that are drawn are occupied, an interval gets the next level.
     """
     free_at: list[int] = []
     levels = np.zeros(len(start_ns), dtype=np.int64)

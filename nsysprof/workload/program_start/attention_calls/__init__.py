@@ -1,1 +1,1 @@
-"""Turn each call of attention in a program into a range, and count the calls. The program imports this by its path."""
+"""Turn each attention call of a program into a range, and count the calls. The program imports this by its path."""

@@ -1,4 +1,4 @@
-"""Tell calls of attention apart by what was given to them, without reading any numbers of tensors."""
+"""Make a key for each attention call from its arguments, without reading the numbers in tensors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def is_plain(torch: Any, query: Any) -> bool:
 
 
 def key_of(args: Any, kwargs: Any) -> list[Any]:
-    """Return what tells calls from one line apart."""
+    """Return a key that distinguishes calls from one line."""
     key: list[Any] = []
     for value in (*args, *kwargs.values()) if kwargs else args:
         shape = getattr(value, "shape", None) if value is not None and value.__class__ not in _PLAIN else None

@@ -1,4 +1,4 @@
-"""Find functions that open and close a range in the program: NVTX of torch or of nvtx, or torch's own profiler."""
+"""Find functions that open and close ranges in the program: NVTX from torch or nvtx, or torch's own profiler."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import os
 import threading
 from typing import Any
 
-# Set where torch's own profiler records in place of nsys; it does not see ranges of NVTX.
+# This variable is set where torch's own profiler records instead of nsys; it does not see NVTX ranges.
 _TORCH = "NSYSPROF_TORCH_FOLDER"
 
 
 def find_marker(torch: Any) -> tuple[Any, Any, str]:
-    """Return functions that open and close a range, and whose they are: "torch", "nvtx", "profiler" or "none"."""
+    """Return functions that open and close a range, and their origin: "torch", "nvtx", "profiler" or "none"."""
     if os.environ.get(_TORCH):
         return *_of_profiler(torch), "profiler"
     own = getattr(torch._C, "_nvtx", None)

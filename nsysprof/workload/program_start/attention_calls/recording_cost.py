@@ -1,4 +1,4 @@
-"""Measure what recording a call costs that the call cannot time of itself: being called, and autograd's part of it."""
+"""Measure the part of recording a call that the call itself cannot time: being called, and autograd's part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Define what is counted of calls of attention: the shape and the line that they share, and how long some took."""
+"""Define the counts of attention calls that share a shape and a line, and how long recording some of them took."""
 
 from __future__ import annotations
 
