@@ -79,7 +79,7 @@ def test_the_answer_is_the_gain_or_that_there_is_none():
     assert "could not be decided" in answer_lines(optimization(why="inconclusive"))[0]
     assert "nothing is known" in answer_lines(optimization(why=None))[0]
     by_hand = replace(optimization(why=None), suggestions=(Suggestion("unfused-attention", "Fuse it."),))
-    assert answer_lines(by_hand)[0].startswith("The program writes its attention out by hand")
+    assert answer_lines(by_hand)[0].startswith("The program computes attention in separate operations")
     assert answer_lines(replace(optimization(), failure="The program itself fails.")) == ("The program itself fails.",)
     (still_open,) = answer_lines(optimization(attempt(comparison(LatencyVerdict.INCONCLUSIVE, 0.99))))
     assert "more turns would decide" in still_open

@@ -109,7 +109,7 @@ def test_large_memory_is_replayed_by_running_again(capture, monkeypatch):
     [
         ("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission", "does not permit"),
         ("==ERROR== Profiling failed because a driver resource was unavailable.", "another profiler"),
-        ("==ERROR== Cuda driver is not compatible with Nsight Compute", "does not fit the driver"),
+        ("==ERROR== Cuda driver is not compatible with Nsight Compute", "does not support the driver"),
     ],
 )
 def test_counters_that_cannot_be_had_are_found_before_the_sweep_and_it_goes_on(capture, said, words):

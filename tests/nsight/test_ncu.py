@@ -25,7 +25,7 @@ def program(path: Path, text: str) -> Path:
             "==ERROR== An unexpected incompatibility with this Nsight Compute version occurred.",
             "another version of ncu",
         ),
-        ("==ERROR== Cuda driver is not compatible with Nsight Compute", "does not fit the driver"),
+        ("==ERROR== Cuda driver is not compatible with Nsight Compute", "does not support the driver"),
         ("==WARNING== No kernels were profiled.", "no kernel inside"),
         ("something\n==ERROR== The sky fell down", "The sky fell down"),
         ("", "nothing"),

@@ -41,7 +41,7 @@ def test_sessions_by_name(fake):
 
 
 def test_a_session_that_is_gone_is_not_made_anew(fake, tmp_path):
-    with pytest.raises(ToolFailedError, match="no longer has the session"):
+    with pytest.raises(ToolFailedError, match="has no session for the held program"):
         start_recording(fake, "nsysprof-1", tmp_path / "r", (), {})
     with pytest.raises(ToolFailedError, match="exit code 3"):
         start_recording(fake, "nsysprof-12", tmp_path / "r", (), {})

@@ -184,6 +184,6 @@ def _nothing(recorder: str, ended: Ended) -> ToolFailedError:
         )
     return ToolFailedError(
         f"Torch's profiler recorded nothing: no process of the program left a trace ({how}).",
-        "A process leaves one if its Python heeds PYTHONPATH, imports torch, on a GPU uses CUDA, and ends by itself, "
+        "A process leaves one if its Python uses PYTHONPATH, imports torch, on a GPU uses CUDA, and ends by itself, "
         "by an exception or by SIGTERM; check the schedule (--delay, --skip-steps), and logs/stderr.log.",
     )

@@ -98,6 +98,6 @@ def _matmul_size(device: str, dtype: str) -> int:
 
 
 def _rate(call: Call, device: str, amount: int) -> float:
-    """Return `amount` per second for the fastest of several calls, because a ceiling is the most that is reached."""
+    """Return `amount` per second for the fastest of several calls, because a ceiling is the most that is possible."""
     warm_up(call, device, 1.0)
     return amount / (min(time_calls(call, device, _CEILING_SAMPLES, None).values_ns) * 1e-9)

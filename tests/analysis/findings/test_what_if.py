@@ -79,7 +79,7 @@ def test_the_command_prints_json(tmp_path):
     assert data["together"]["step_ns"] < data["recorded_ns"]
     wrong = subprocess.run([*command[:5], "--kernel", "gemm"], capture_output=True, text=True, check=False)
     assert wrong.returncode == 2
-    assert "is not a text and a factor" in wrong.stderr
+    assert "is not a text with a factor" in wrong.stderr
 
 
 def test_the_command_prints_what_a_step_would_take(tmp_path):

@@ -38,7 +38,7 @@ def test_the_numbers_are_those_of_the_trace(tmp_path):
 def test_what_is_unknown_is_not_said(tmp_path):
     builder = TraceBuilder()
     builder.range(0, 100, "alone")
-    assert "the trace does not tell" in figure_texts.describe_timeline(samples.analysis(tmp_path, builder))
+    assert "The trace does not show how busy" in figure_texts.describe_timeline(samples.analysis(tmp_path, builder))
 
 
 def test_each_figure_of_a_capture_has_numbers_in_its_text(tmp_path):

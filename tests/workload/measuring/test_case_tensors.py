@@ -53,6 +53,6 @@ def test_a_forgotten_mask_is_found():
 
 def test_a_backend_without_masks_says_so():
     case = Case("naive", **SHAPE, mask="bool:b11k")
-    with pytest.raises(UnusableBackendError, match="takes no mask"):
+    with pytest.raises(UnusableBackendError, match="does not accept a mask"):
         check_case(case, "cpu")
     assert with_mask(load_attention("naive")[1], case, None) is load_attention("naive")[1]
