@@ -24,6 +24,8 @@ _CALLS_A_TURN = 4
 # the silence is this many times as long as the owner's usual one.
 _SILENT_SHARE = 0.5
 _LONG_SILENCE = 4.0
+# A thread with ranges of its own works for another one if it has at least this many, all while the other one waits.
+_LEAST_HELPS = 3
 # The most pairs (launching thread, thread that may wait for it) to look at in one process. Programs have a few hundred;
 # a trace made to be slow can have millions.
 _MOST_PAIRS = 10_000
@@ -70,6 +72,7 @@ class ThreadRanges:
         self.start = ranges["start_ns"].to_numpy(dtype=np.int64)
         self.end = ranges["end_ns"].to_numpy(dtype=np.int64)
         self.parent, self.calls = parent, calls
+        self.name = pd.factorize(ranges["name"])[0]
         self.seq = ranges["seq"].to_numpy(dtype=np.int64) if "seq" in ranges else np.full(len(ranges), -1)
         pushed = (ranges["style"] == "PushPop").to_numpy(dtype=bool)
         self.of_user: Bools = users_ranges(ranges) & pushed
@@ -112,7 +115,11 @@ class ThreadRanges:
 
 
 def adopt(threads: ThreadRanges, points: Points) -> Adoption:
-    """Return the range that waits for each event whose own thread has no range of the user open."""
+    """Return the range that waits for each event whose own thread has no range of the user open.
+
+    Of a thread that opens all of its ranges while another one waits for it, as hooks do in autograd's thread, the
+    events inside these ranges are adopted too.
+    """
     owner = np.full(len(points.start_ns), -1, dtype=np.int64)
     reason = np.full(len(owner), NONE, dtype=np.int64)
     if not threads.waiters:
@@ -127,15 +134,62 @@ def adopt(threads: ThreadRanges, points: Points) -> Adoption:
         reason[launched[own]] = OWN
         mine = launched[~own]
         process = tid & PID_MASK
-        if len(mine) == 0 or not waiters[process] or waiters[process] == [tid]:
+        if not waiters[process] or waiters[process] == [tid]:
             continue
         pairs[process] += len(waiters[process])
         if pairs[process] > _MOST_PAIRS:
             reason[mine] = TOO_MANY
-        else:
-            others = [each for each in waiters[process] if each != tid]
+            continue
+        others = [each for each in waiters[process] if each != tid]
+        if len(mine):
             owner[mine], reason[mine] = _adopt_thread(threads, points.of(mine), tid, others)
+        if own.any() and (waiter := _helped_thread(threads, tid, others)) is not None:
+            inside = launched[own]
+            begin, finish = points.start_ns[inside], points.end_ns[inside]
+            owner[inside] = threads.innermost(waiter, begin, finish, of_user=True)
+            reason[inside[owner[inside] >= 0]] = ADOPTED
     return Adoption(owner, reason)
+
+
+def helped_parents(threads: ThreadRanges) -> Int64s:
+    """Return the parent of each range, or -1: on its thread, or else the range that waited for its whole thread."""
+    found = threads.parent.copy()
+    of_process = defaultdict(list)
+    for tid in threads.waiters:
+        of_process[tid & PID_MASK].append(tid)
+    for tids in of_process.values():
+        if not 1 < len(tids) <= _MOST_PAIRS // len(tids):
+            continue
+        for tid in tids:
+            waiter = _helped_thread(threads, tid, [each for each in tids if each != tid])
+            if waiter is not None:
+                outer = threads.rows[tid][found[threads.rows[tid]] < 0]
+                found[outer] = threads.innermost(waiter, threads.start[outer], threads.end[outer], of_user=True)
+    return found
+
+
+def _helped_thread(threads: ThreadRanges, tid: int, others: list[int]) -> int | None:
+    """Return the one other thread that waits inside its own ranges during every range of the user on this thread.
+
+    A name that both threads use would count the same work twice.
+    """
+    rows = threads.rows[tid][threads.of_user[threads.rows[tid]]]
+    start, end = threads.start[rows], threads.end[rows]
+    outer = start >= np.append(np.iinfo(np.int64).min, np.maximum.accumulate(end)[:-1])
+    if int(outer.sum()) < _LEAST_HELPS:
+        return None
+    start, end = start[outer], end[outer]
+    found = []
+    for other in others:
+        if (threads.innermost(other, start, end, of_user=True) < 0).any():
+            continue
+        begins, ends = threads.calls_of(other)
+        before = np.searchsorted(begins, start, "right")
+        is_silent = (np.append(0, ends)[before] <= start) & (np.searchsorted(begins, end, "left") == before)
+        names = threads.name[threads.rows[other]]
+        if is_silent.all() and not np.isin(threads.name[rows], names).any():
+            found.append(other)
+    return found[0] if len(found) == 1 else None
 
 
 def _adopt_thread(threads: ThreadRanges, points: Points, tid: int, others: list[int]) -> tuple[Int64s, Int64s]:

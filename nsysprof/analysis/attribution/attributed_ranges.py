@@ -11,7 +11,7 @@ import pandas as pd
 from nsysprof.analysis.attribution.attribute import Segments, attribute_launched, covered
 from nsysprof.analysis.attribution.range_names import strip_ranges
 from nsysprof.analysis.attribution.range_structure import RangeStructure, find_structure
-from nsysprof.trace.schema import NULL, PID_MASK, Bools, Int64s, Tables
+from nsysprof.trace.schema import NULL, PID_MASK, Bools, Calls, Int64s, Tables
 
 # 36 years. No recording lasts that long.
 _FAR_NS = 2**60
@@ -28,11 +28,13 @@ class Attributed:
     keys: pd.DataFrame
     # The work that each instance launched, by style of range.
     segments: dict[str, Segments]
+    # All API calls; None where they were not recorded.
+    calls: Calls | None = None
 
     @cached_property
     def structure(self) -> RangeStructure:
         """Return which ranges enclose which, which names form families, and when each family settles."""
-        return find_structure(self.ranges, self.keys)
+        return find_structure(self.ranges, self.keys, self.calls)
 
     def inside(self, rows: int) -> Bools:
         """Return for each row of work whether any range launched it.
@@ -76,7 +78,7 @@ def attribute_ranges(tables: Tables, ranges: pd.DataFrame) -> Attributed:
     np.minimum.at(rows, group, np.arange(len(group)))
     keys = ordered[_KEY].iloc[rows].reset_index(drop=True)
     ordered["global_pid"] = ordered["global_tid"].astype("int64") & PID_MASK if len(ordered) else 0
-    return Attributed(ordered, keys, attribute_launched(tables.launch, tables.calls, ordered))
+    return Attributed(ordered, keys, attribute_launched(tables.launch, tables.calls, ordered), tables.calls)
 
 
 def instances_of_calls(tables: Tables, attributed: Attributed, calls: Int64s) -> Int64s:

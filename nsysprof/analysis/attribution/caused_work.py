@@ -178,15 +178,12 @@ def adopted_of_instances(work: Work, found: CausedWork, parent: Int64s) -> tuple
 
 
 def captured_of_places(
-    work: Work, found: CausedWork, place: Int64s, segments: dict[str, Segments], names: Names
+    work: Work, found: CausedWork, structure: RangeStructure, segments: dict[str, Segments], names: Names
 ) -> pd.DataFrame:
-    """Return the captured kernels by place in the tree of ranges, with the columns of tabulate_caused.
-
-    place: the number of each range instance's place.
-    """
+    """Return the captured kernels by place in the folded tree of ranges, with the columns of tabulate_caused."""
     if found.graph is None or len(found.creators[0]) == 0:
         return pd.DataFrame(columns=list(CAUSED_COLUMNS))
-    return _tabulate_captured(work, found.graph, found.creators, place, segments, names)
+    return _tabulate_captured(work, found, structure.folded.of_instance, structure, segments, names)
 
 
 def tabulate_caused(
@@ -195,11 +192,11 @@ def tabulate_caused(
     """Return instances and total time (ns) by group of ranges, kind ("adopted", "captured") and number of the name.
 
     group: the group of each range.
-    segments: what each range launched itself, which does not count as captured.
+    segments: what each range launched itself, which does not count as captured, and neither does what it adopted.
     """
     parts = [_tabulate_adopted(work, found, group, structure, names)]
     if found.graph is not None and len(found.creators[0]):
-        parts.append(_tabulate_captured(work, found.graph, found.creators, group, segments, names))
+        parts.append(_tabulate_captured(work, found, group, structure, segments, names))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -225,18 +222,26 @@ def _tabulate_adopted(
 
 def _tabulate_captured(
     work: Work,
-    graph: GraphWork,
-    creators: tuple[Int64s, Int64s],
+    caused: CausedWork,
     group: Int64s,
+    structure: RangeStructure,
     segments: dict[str, Segments],
     names: Names,
 ) -> pd.DataFrame:
+    graph = caused.graph
+    assert graph is not None
     kernels = (graph.row < work.kernels) & (graph.why == RESOLVED)
     row, node = graph.row[kernels], graph.node[kernels]
     table = _sum(work, node, row, names)
-    creators = group[creators[0]], creators[1]
+    creators = group[caused.creators[0]], caused.creators[1]
     ways = pd.DataFrame({"group": creators[0], "owner": creators[1]}).drop_duplicates()
     found = [_add_up(table.merge(ways, on="owner"), "captured")]
+
+    def leave_out(chosen: Bools, owner: int) -> None:
+        twice = chosen & np.isin(node, creators[1][creators[0] == owner])
+        less = _sum(work, np.full(int(twice.sum()), owner), row[twice], names).rename(columns={"owner": "group"})
+        found.append(_add_up(less.assign(instances=-less["instances"], total_ns=-less["total_ns"]), "captured"))
+
     position = np.full(len(work), -1, dtype=np.int64)
     for of_style in segments.values():
         position[of_style.order] = np.arange(len(of_style.order))
@@ -246,9 +251,16 @@ def _tabulate_captured(
         for both in np.intersect1d(group_of, creators[0]).tolist():
             its = group_of == both
             launched = covered(Segments(of_style.order, of_style.instance[its], of_style.low[its], of_style.high[its]))
-            twice = (at >= 0) & launched[np.maximum(at, 0)] & np.isin(node, creators[1][creators[0] == both])
-            less = _sum(work, np.full(int(twice.sum()), both), row[twice], names).rename(columns={"owner": "group"})
-            found.append(_add_up(less.assign(instances=-less["instances"], total_ns=-less["total_ns"]), "captured"))
+            leave_out((at >= 0) & launched[np.maximum(at, 0)], both)
+    replayed = np.isin(caused.adopted_row, row)
+    if replayed.any():
+        of_replays = replace(
+            caused, adopted_row=caused.adopted_row[replayed], adopted_owner=caused.adopted_owner[replayed]
+        )
+        waiting, adopted = of_replays.adopted_pairs(structure.parent)
+        group_of = group[waiting]
+        for both in np.intersect1d(group_of, creators[0]).tolist():
+            leave_out(np.isin(row, adopted[group_of == both]), both)
     total = _add_up(pd.concat(found), "captured")
     return total[total["instances"] > 0]
 

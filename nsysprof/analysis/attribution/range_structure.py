@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.attribution.adoption import ThreadRanges, helped_parents
 from nsysprof.analysis.attribution.nesting import Paths, find_paths, parents
 from nsysprof.analysis.attribution.range_names import name_families
 from nsysprof.analysis.attribution.warm_up import mark_warm_up
-from nsysprof.trace.schema import Bools, Int64s
+from nsysprof.trace.schema import Bools, Calls, Int64s
 
 
 @dataclass(frozen=True)
@@ -19,9 +20,12 @@ class RangeStructure:
 
     # The row of the enclosing push/pop range of the thread, or -1.
     parent: Int64s
-    # Paths made of the ranges' own names, and paths made of the names of their families.
+    # Paths made of the ranges' own names, and paths made of the names of their families. Here the ranges of a thread
+    # that works for another one are inside the ranges that wait for it.
     paths: Paths
     folded: Paths
+    # Paths made of the ranges' own names, of their own threads alone.
+    on_thread: Paths
     # The family of each group of ranges, such as `step#`.
     families: list[str]
     # The number of each instance's series (see find_structure).
@@ -30,15 +34,17 @@ class RangeStructure:
     warm_up: Bools
 
 
-def find_structure(ranges: pd.DataFrame, keys: pd.DataFrame) -> RangeStructure:
+def find_structure(ranges: pd.DataFrame, keys: pd.DataFrame, calls: Calls | None = None) -> RangeStructure:
     """Return the structure of the ranges.
 
     Instances of one family, style and domain on one thread form a series, which has one warm-up.
 
     ranges: instances in order of start, with `group`.
     keys: name, style and domain of each group.
+    calls: all API calls, which tell whether a thread waits for another; None where they were not recorded.
     """
     parent = parents(ranges)
+    around = parent if calls is None else helped_parents(ThreadRanges(ranges, parent, calls))
     group = ranges["group"].to_numpy(dtype=np.int64)
     names = keys["name"].tolist()
     families = name_families(names)
@@ -48,10 +54,12 @@ def find_structure(ranges: pd.DataFrame, keys: pd.DataFrame) -> RangeStructure:
     tid = pd.factorize(ranges["global_tid"])[0].astype(np.int64)
     series = family_of * (int(tid.max(initial=0)) + 1) + tid
     wall = (ranges["end_ns"] - ranges["start_ns"]).to_numpy(dtype=np.int64)
+    paths = find_paths(around, group, names)
     return RangeStructure(
         parent=parent,
-        paths=find_paths(parent, group, names),
-        folded=find_paths(parent, family_of, [family for family, _, _ in kinds]),
+        paths=paths,
+        on_thread=paths if np.array_equal(around, parent) else find_paths(parent, group, names),
+        folded=find_paths(around, family_of, [family for family, _, _ in kinds]),
         families=families,
         series=series,
         warm_up=mark_warm_up(series, wall),

@@ -145,8 +145,8 @@ def _describe(table: pd.DataFrame, evidence: RangeEvidence, wall: Int64s) -> Non
 
 def _tabulate_instances(evidence: RangeEvidence, each: InstanceWork) -> pd.DataFrame:
     attributed, structure = evidence.attributed, evidence.attributed.structure
-    texts = np.array(structure.paths.texts, dtype=object)
-    paths = texts[structure.paths.of_instance].tolist() if len(texts) else []
+    texts = np.array(structure.on_thread.texts, dtype=object)
+    paths = texts[structure.on_thread.of_instance].tolist() if len(texts) else []
     return tabulate_instances(attributed.ranges, attributed.keys, each, structure.warm_up, paths)
 
 
@@ -167,7 +167,7 @@ def _tabulate_tree(
     place, places = structure.folded.of_instance, len(structure.folded.texts)
     captured = None
     if evidence.caused is not None:
-        captured = captured_of_places(evidence.work, evidence.caused, place, attributed.segments, evidence.names)
+        captured = captured_of_places(evidence.work, evidence.caused, structure, attributed.segments, evidence.names)
     unknown = np.zeros(places, dtype=bool)
     unknown[place[lost]] = True
     unknown[place[each.kernel_count > 0]] = False

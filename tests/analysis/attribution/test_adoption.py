@@ -61,6 +61,35 @@ def test_ranges_of_libraries_on_the_helper_are_not_its_own(tmp_path, name, domai
     assert adopted(found)["backward"] == 8
 
 
+def hooked(builder, *, name="layer backward", calls_of_main=()):
+    """Add the same training, with two ranges a step that hooks open on the helper around its launches."""
+    training(builder)
+    for step in range(3):
+        for number in range(2):
+            begin = 10_000 * step + 3_250 + 1_200 * number
+            builder.range(begin, begin + 1_100, name, tid=OTHER_TID)
+    for at in calls_of_main:
+        builder.call(at, at + 1, 9_000 + at, "cudaEventRecord")
+    return builder
+
+
+def test_ranges_of_a_thread_that_always_works_for_another_are_inside_its_ranges(tmp_path):
+    analysis = analyze(hooked(TraceBuilder()), tmp_path)
+    found = analysis.ranges.set_index("range")
+    assert found["adopted_kernel_count"].to_dict() == {"step": 24, "forward": 0, "backward": 24, "layer backward": 0}
+    assert found.loc["layer backward", ["kernel_count", "path"]].tolist() == [18, "step > backward > layer backward"]
+    assert (analysis.coverage.attributed_kernels, analysis.coverage.reasons) == (51, {})
+    assert "step > backward > layer backward" in analysis.range_tree["path"].tolist()
+
+
+@pytest.mark.parametrize("options", [{"calls_of_main": (13_800,)}, {"name": "forward"}])
+def test_ranges_of_a_thread_that_works_for_itself_stay_its_own(tmp_path, options):
+    """The other thread did not wait during one of them, or both threads have ranges of this name."""
+    found = analyze(hooked(TraceBuilder(), **options), tmp_path).ranges.set_index("range")
+    assert found.loc["backward", "adopted_kernel_count"] <= 8
+    assert "backward" not in found.loc[options.get("name", "layer backward"), "path"].split(" > ")
+
+
 def test_a_helper_with_a_range_of_the_user_is_no_helper(tmp_path):
     builder = training(TraceBuilder(), steps=1)
     builder.range(3_200, 7_900, "worker", tid=OTHER_TID)
