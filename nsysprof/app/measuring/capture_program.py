@@ -83,6 +83,7 @@ def _plan(request: ProgramRequest) -> tuple[ProgramPlan, RankIdentity | None]:
 def capture_program(request: ProgramRequest, progress: Progress = SILENT) -> ProgramResult:
     """Record one program, and fill the capture folder. A failure is part of the result."""
     from nsysprof.app.measuring.capture_torch import TorchChoice, capture_with_torch, may_use_torch, record_with_torch
+    from nsysprof.app.measuring.process_traces import split_capture
     from nsysprof.app.trace_analysis.check_trace import check_trace
     from nsysprof.app.trace_analysis.join_recording_cost import cost_notes, read_costs
     from nsysprof.capture.folder import prepare_folder
@@ -119,6 +120,8 @@ def capture_program(request: ProgramRequest, progress: Progress = SILENT) -> Pro
                 reason = captured.failure.text.rstrip(".") if captured.failure else "nsys did not start the program"
                 prepare_folder(claimed.path)
                 captured = record_with_torch(request, planned.plan, claimed.path, TorchChoice(reason), say)
+            elif not planned.plan.per_rank:
+                split_capture(captured, claimed.path, progress)
             trace_bytes = _size(captured.traces)
             claimed.commit()
         captured = replace(captured, traces=claimed.final(captured.traces))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nsysprof.app.inputs.request_limits import LONGEST_RECORDING_S, MOST_WATCHED_S
+from nsysprof.app.measuring.process_traces import split_trace
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.errors import (
     DataLossError,
@@ -166,7 +166,7 @@ def _by_process(part: RecordedPart) -> tuple[list[ProcessPart], list[Note], Nsys
     Where several processes have GPU work, each also gets its own trace file.
     """
     from nsysprof.trace.open import open_trace
-    from nsysprof.trace.processes import count_by_process, write_process_trace
+    from nsysprof.trace.processes import count_by_process
 
     events: dict[int, ProcessEvents] = {}
     if part.trace is not None:
@@ -176,18 +176,11 @@ def _by_process(part: RecordedPart) -> tuple[list[ProcessPart], list[Note], Nsys
     with_work = [pid for pid, each in events.items() if each.has_gpu_work] or [*events]
     traces: dict[int, Path] = {}
     if part.trace is not None and len(with_work) > 1:
-        folder = part.folder / "processes"
+        names = {pid: seen[pid].name if pid in seen else "" for pid in with_work}
         try:
-            folder.mkdir()
-            for pid in with_work:
-                target = folder / f"{_file_name(seen.get(pid))}-{pid}.sqlite"
-                write_process_trace(part.trace, pid, target)
-                traces[pid] = Path("processes") / target.name
-        except OSError as error:
-            return _rows(seen, events, traces), [], output_error(folder, error)
-        except sqlite3.Error as error:
-            text = f"The recording could not be split by process: {error}."
-            return _rows(seen, events, traces), [], ToolFailedError(text, "The whole recording is in nsys.sqlite.")
+            traces = split_trace(part.trace, part.folder, names)
+        except NsysprofError as error:
+            return _rows(seen, events, traces), [], error
     rows = _rows(seen, events, traces)
     return (
         rows,
@@ -262,11 +255,6 @@ def _why_unseen(process: SeenProcess, seen: dict[int, SeenProcess]) -> str:
 
 def _title(row: ProcessPart) -> str:
     return f"{row.name} ({row.pid})"
-
-
-def _file_name(process: SeenProcess | None) -> str:
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", process.name if process else "process").strip("-.")
-    return name[:40] or "process"
 
 
 def _result(

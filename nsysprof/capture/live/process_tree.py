@@ -73,7 +73,7 @@ def _look(pid: int, parent: int, root: int, inside: set[int], argv: tuple[str, .
     return SeenProcess(
         pid=pid,
         parent_pid=parent,
-        name=_name(command, _read(pid, "comm").strip()),
+        name=process_name(command, _read(pid, "comm").strip()),
         command=" ".join(command)[:_LONGEST],
         is_forked=is_forked,
         has_nsys=bool(_OF_NSYS.search(maps)),
@@ -82,8 +82,14 @@ def _look(pid: int, parent: int, root: int, inside: set[int], argv: tuple[str, .
     )
 
 
-def _name(command: list[str], comm: str) -> str:
-    """Return a short name: a title that the process gave itself, its script or module, or its program."""
+def process_name(command: list[str], comm: str) -> str:
+    """Return a short name: a title that the process gave itself, its script or module, or its program.
+
+    command: its arguments; empty where they are unknown.
+    comm: what the kernel calls it.
+    """
+    if not command:
+        return comm
     program = Path(command[0].split()[0] if command[0].split() else comm).name
     title = len(command) == 1 and (" " in command[0] or ":" in command[0])
     if title:

@@ -106,7 +106,7 @@ class GpuWatch:
         if pid not in self._found:
             if not _uses_cuda(process) or self._tools.has(process) or not self._counts(process):
                 return
-            self._found[pid] = CudaProcess(pid, name_of(process))
+            self._found[pid] = CudaProcess(pid, name_of(process), command=_command(process))
         elif image and pid in self._images and image != self._images[pid][0]:
             if self._found[pid].replaced_after_ns is None:
                 self._found[pid] = replace(self._found[pid], replaced_after_ns=self._images.pop(pid)[1])
@@ -130,6 +130,14 @@ def _uses_cuda(process: Path) -> bool:
             if _CUDA_THREAD.match((task / "comm").read_text(encoding="utf-8", errors="replace")):
                 return True
     return False
+
+
+def _command(process: Path) -> tuple[str, ...]:
+    try:
+        words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return ()
+    return tuple(word for word in words if word)
 
 
 def _image(process: Path) -> bytes:

@@ -175,7 +175,7 @@ def _record_alone(run: ProgramRun) -> CapturedProgram:
     if recorded.stopped is StopReason.DISK and failure is None:
         failure = disk_full_error()
     losses = () if check is None else check.remarks.losses
-    return CapturedProgram(run.manifest, recorded.ended, traces, failure, losses, check)
+    return CapturedProgram(run.manifest, recorded.ended, traces, failure, losses, check, watched.processes)
 
 
 def _settle_metrics(run: ProgramRun) -> None:

@@ -17,7 +17,7 @@ from nsysprof.capture.user_program.record_program import Say, Watchers
 from nsysprof.capture.user_program.streamed import Ended
 from nsysprof.errors import NsysprofError
 from nsysprof.notes import Loss, Note
-from nsysprof.results.checks.recording_check import RecordingCheck, WatchedGpu
+from nsysprof.results.checks.recording_check import CudaProcess, RecordingCheck, WatchedGpu
 
 Inspect = Callable[[Path, WatchedGpu], RecordingCheck]
 Compare = Callable[[Path, Path], Sequence[Note]]
@@ -37,6 +37,8 @@ class CapturedProgram:
     losses: tuple[Loss, ...] = ()
     # The comparison of the trace with what the program did; None where there is no trace, or one for each rank.
     check: RecordingCheck | None = None
+    # The processes that were seen with a CUDA context.
+    processes: tuple[CudaProcess, ...] = ()
 
 
 @dataclass

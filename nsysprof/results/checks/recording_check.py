@@ -32,6 +32,8 @@ class CudaProcess:
     name: str
     # When it was last seen with a context before another program replaced it (ns since 1970); None: none has.
     replaced_after_ns: int | None = None
+    # The program and its arguments; empty where they could not be read.
+    command: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,20 @@ def test_the_ranges_of_a_first_recording_that_lost_the_kernels_are_kept(capture,
     assert "Give --trace=cuda to record" in note["next_step"], "an option that capture takes"
 
 
+def test_a_new_capture_leaves_nothing_of_the_older_one(capture, traces):
+    _, folder, _ = capture([("", traces[0])])
+    for name in ("first_recording.sqlite", "ranges_alone.sqlite", "power.csv", "recording_cost.json"):
+        (folder / name).touch()
+    (folder / "processes").mkdir()
+    (folder / "mine.txt").touch()
+    done, _, _ = capture([("", traces[0])], "--force")
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in folder.iterdir() if not path.is_dir()) == [
+        "folder.json", "manifest.json", "mine.txt", "nsys.nsys-rep", "nsys.sqlite",
+    ]  # fmt: skip
+    assert not (folder / "processes").exists()
+
+
 def test_a_program_of_jax_keeps_its_own_ranges_beside_its_kernels(capture, traces, tmp_path):
     said = "Error when processing events: Source ID=\nCannot find string for an exterior index"
     builder = TraceBuilder("2025.3")

@@ -1,0 +1,74 @@
+"""Write a trace of its own for each of several processes that share a trace."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nsysprof.app.progress import Progress
+from nsysprof.errors import OutputError, ToolFailedError
+from nsysprof.files.output import output_error
+
+if TYPE_CHECKING:
+    from nsysprof.capture.user_program.program_run import CapturedProgram
+
+FOLDER = "processes"
+# Each trace begins as a copy of the whole. More than this (bytes) is not copied after a capture, unasked.
+_MOST_COPIED_BYTES = 4_000_000_000
+
+
+def split_trace(trace: Path, folder: Path, names: Mapping[int, str]) -> dict[int, Path]:
+    """Write the traces into `folder/processes`, and return their places in `folder` by process.
+
+    Raises OutputError and ToolFailedError.
+
+    names: the processes, with a name for each; empty where none is known.
+    """
+    import sqlite3
+
+    from nsysprof.trace.processes import write_process_trace
+
+    written: dict[int, Path] = {}
+    try:
+        (folder / FOLDER).mkdir()
+        for pid, name in names.items():
+            target = Path(FOLDER) / f"{_file_name(name)}-{pid}.sqlite"
+            write_process_trace(trace, pid, folder / target)
+            written[pid] = target
+    except OSError as error:
+        raise output_error(folder, error) from error
+    except sqlite3.Error as error:
+        text = f"The recording could not be split by process: {error}."
+        raise ToolFailedError(text, f"The whole recording is in {trace.name}.") from error
+    return written
+
+
+def split_capture(captured: CapturedProgram, folder: Path, progress: Progress) -> None:
+    """Give each process with GPU work a trace of its own where a finished capture has several in one trace."""
+    from nsysprof.capture.live.process_tree import process_name
+    from nsysprof.trace.open import open_trace
+    from nsysprof.trace.processes import count_by_process
+
+    if len(captured.traces) != 1 or captured.failure is not None:
+        return
+    (trace,) = captured.traces
+    with open_trace(trace) as opened:
+        pids = [pid for pid, events in sorted(count_by_process(opened).items()) if events.has_gpu_work]
+    if len(pids) < 2:
+        return
+    if len(pids) * trace.stat().st_size > _MOST_COPIED_BYTES:
+        progress.tell(f"the trace of {len(pids)} processes is too large to be split; it is analyzed as a whole")
+        return
+    seen = {each.pid: process_name(list(each.command), each.name) for each in captured.processes}
+    try:
+        split_trace(trace, folder, {pid: seen.get(pid, "") for pid in pids})
+    except (OutputError, ToolFailedError) as error:  # the capture itself is whole
+        progress.tell(f"no trace for each process: {error.text}")
+        return
+    progress.tell(f"each of {len(pids)} processes has a trace of its own in {FOLDER}/")
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:40] or "process"
