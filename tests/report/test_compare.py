@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -7,7 +8,7 @@ from nsysprof.analysis.comparison.compare_ranges import compare_ranges
 from nsysprof.report.compare import comparison_json
 from nsysprof.report.document import Figure
 from nsysprof.report.figures.compare import draw_parts, draw_ratios
-from nsysprof.report.formats.console import render_console
+from nsysprof.report.formats.console import render_console, render_part
 from nsysprof.report.formats.junit import render_junit
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.reports.compare_report import compare_report
@@ -99,6 +100,19 @@ def test_parts_are_shown_with_their_sign_and_add_up():
     assert [column.title for column in table.columns] == ["range", "wall", "kernels"]
     assert [[cell.value for cell in row] for row in table.rows] == [["s", 2000, 2000]]
     assert "+2.000 us" in render_console(compare_report(found), 100)
+
+
+def test_a_narrow_terminal_keeps_the_parts_that_changed_most():
+    found = comparison(ranges=compare_ranges([{("s", ""): facts(1)}], [{("s", ""): facts(3)}]))
+    (change,) = found.ranges
+    parts = dict(zip(PARTS, (100, 900_000, 1, 20, 0, 800_000, 5000), strict=True))
+    wide = replace(change, per_call=True, parts=parts)
+    table = part_table(replace(found, ranges=(wide,)))
+    assert table.title == "Where the time went (per call)"
+    shown = render_part(table, 48)
+    assert [title for title in ("kernels", "gaps", "fills", "before") if title in shown.splitlines()[2]] == [
+        "kernels", "gaps",
+    ]  # fmt: skip
 
 
 def test_junit_counts_and_survives_any_name(large):

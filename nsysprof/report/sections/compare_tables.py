@@ -148,21 +148,28 @@ def _metric_cell(change: RangeChange, name: str) -> Cell:
 
 
 def part_table(found: VersionComparison) -> Table:
-    """Return where the change of each range's wall time is, in parts that add up to it."""
+    """Return where the change of each range's wall time is, in parts that add up to it.
+
+    A narrow terminal leaves the parts out that changed least.
+    """
     changes = [change for change in found.ranges if change.parts is not None and any(change.parts.values())]
     changes.sort(key=lambda change: -abs(change.wall_change_ns or 0))
     used = [part for part in PARTS if any((change.parts or {})[part] for change in changes)]
+    size = {part: sum(abs((change.parts or {})[part]) for change in changes) for part in used}
+    largest = sorted(used, key=lambda part: -size[part])
     columns = [Column("range", Unit.NAME), Column("wall", Unit.NS)]
-    columns += [Column(_PART_TITLES[part], Unit.NS, drop=1) for part in used]
+    columns += [Column(_PART_TITLES[part], Unit.NS, drop=1 + largest.index(part)) for part in used]
+    are_per_call = all(change.per_call for change in changes)
     rows: list[tuple[Any, ...]] = [
         (
-            change.label + (" (per call)" if change.per_call else ""),
+            change.label + (" (per call)" if change.per_call and not are_per_call else ""),
             Cell(change.wall_change_ns, is_signed=True),
             *(Cell((change.parts or {})[part], is_signed=True) for part in used),
         )
         for change in changes
     ]
-    return make_table("Where the time went", columns, rows, source=_JSON)
+    title = "Where the time went" + (" (per call)" if changes and are_per_call else "")
+    return make_table(title, columns, rows, source=_JSON)
 
 
 def kernel_table(found: VersionComparison) -> Table:
