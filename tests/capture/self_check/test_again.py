@@ -13,6 +13,17 @@ from tests.builders.stand_in_nsys import recorded_options, write_stand_in
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="programs are captured on Linux alone")
 PROGRAM = [sys.executable, "-c", "print('ran')"]
 
+# A program with a thread of the name that the CUDA driver gives its own, as if it had a context.
+WITH_CONTEXT = """
+import ctypes, os, sys, threading, time
+def wait():
+    ctypes.CDLL(None).prctl(15, b"cuda00001800007", 0, 0, 0)
+    time.sleep(60)
+threading.Thread(target=wait, daemon=True).start()
+time.sleep(1.2)
+"""
+REPLACES_ITSELF = f"{WITH_CONTEXT}os.execv(sys.executable, [sys.executable, '-c', 'import time; time.sleep(1)'])"
+
 
 @pytest.fixture
 def traces(tmp_path):
@@ -73,6 +84,23 @@ def test_the_ranges_of_a_first_recording_that_lost_the_kernels_are_kept(capture,
     (note,) = json.loads((folder / "manifest.json").read_text())["notes"]
     assert "the NVTX ranges, which first_recording.sqlite has" in note["text"]
     assert "Give --trace=cuda to record" in note["next_step"], "an option that capture takes"
+
+
+def test_a_program_that_replaces_itself_after_cuda_ends_with_12(capture, traces):
+    done, folder, recordings = capture([("", traces[0])], program=[sys.executable, "-c", REPLACES_ITSELF])
+    fails(done, 12, "replaced itself by another program (exec)")
+    assert len(recordings) == 1, "no option of nsys helps"
+    assert codes(folder) == ["process-lost"]
+
+
+@pytest.mark.slow
+def test_a_rank_that_starts_nsysprof_by_itself_is_watched_too(capture, traces, monkeypatch):
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    done, folder, recordings = capture([("", traces[0])], program=[sys.executable, "-c", WITH_CONTEXT])
+    fails(done, 12, "used CUDA while the program ran")
+    assert len(recordings) == 1, "a rank cannot run again alone"
+    assert "process-lost" in codes(folder)
 
 
 def test_a_new_capture_leaves_nothing_of_the_older_one(capture, traces):
