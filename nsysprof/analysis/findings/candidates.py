@@ -145,6 +145,7 @@ def pinned_rate(situation: Situation, kind: int) -> float:
 def _small_copies(situation: Situation) -> Candidate | None:
     small = situation.is_copy & (situation.bytes < _SMALL_COPY_BYTES)
     small &= np.isin(situation.copy_kind, (HOST_TO_DEVICE, DEVICE_TO_HOST)) & ~situation.is_wait[situation.call]
+    small &= ~situation.is_of_nccl[situation.call]
     # A copy whose value the host waits for is a synchronisation, whatever memory it uses.
     small &= ~((situation.copy_kind == DEVICE_TO_HOST) & _waited_for(situation)[situation.call])
     # A copy from pinned memory only takes the time of its launch.
@@ -175,7 +176,7 @@ def _waited_for(situation: Situation) -> Bools:
 
 
 def _synchronisations(situation: Situation) -> Candidate | None:
-    calls = situation.is_wait & situation.in_loop
+    calls = situation.is_wait & situation.in_loop & ~situation.is_of_nccl
     if not calls.any():
         return None
     graph, base = situation.graph, no_change(situation.graph)
@@ -217,7 +218,7 @@ def _kinds(situation: Situation, calls: Bools) -> str:
 
 
 def _allocations(situation: Situation) -> Candidate | None:
-    calls = (situation.call_class == MEMORY) & situation.in_loop
+    calls = (situation.call_class == MEMORY) & situation.in_loop & ~situation.is_of_nccl
     if not calls.any():
         return None
     change = without(no_change(situation.graph), calls, situation.graph)

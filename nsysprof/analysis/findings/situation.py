@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 
@@ -11,12 +12,13 @@ import pandas as pd
 from nsysprof.analysis.idle_time.call_classes import CallClasses, call_texts
 from nsysprof.analysis.idle_time.intervals_within import measure, union_of_groups
 from nsysprof.analysis.kernel_names.variant_names import Names, Texts, kernel_names
-from nsysprof.analysis.ranges.open_range import innermost_ranges
+from nsysprof.analysis.ranges.open_range import innermost_ranges, open_ranges
 from nsysprof.analysis.replay.execution_graph import ExecutionGraph, count_periods
 from nsysprof.analysis.steps.find_steps import Steps
 from nsysprof.trace.schema import COPY, FILL, MIGRATION, PID_MASK, Bools, Int64s, Tables
 
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
+_MAPS_MEMORY = re.compile(r"cuMem(Address|Create|Map|Unmap|Release|SetAccess|Export|Import)")
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Situation:
 
     # Facts about calls. Whether the call is in the repeating part, and not in the program's beginning or end.
     in_loop: Bools
+    # Whether NCCL made the call for itself: inside one of its ranges, or to map memory on a thread that issues no work.
+    is_of_nccl: Bools
     # The class of the call (see CallClasses).
     call_class: Int64s
     is_wait: Bools
@@ -129,16 +133,18 @@ def look_at(
     pid = int(calls.tid_of[calls.variant[graph.row[0]]]) & PID_MASK
     of_process = ((work.pid_of == pid) & (work.kind_of != MIGRATION))[work.variant]
     part = min(1.0, len(graph.work_row) / max(1, int(of_process.sum())))
+    call_name = np.array(call_texts(tables), dtype=object)[calls.variant[graph.row]]
     return Situation(
         graph=graph,
         share=graph.steps / max(1, steps.periods) if steps.are_known else part,
         periods=count_periods(graph) / max(1, steps.periods) if steps.are_known else part,
         is_looped=steps.are_known,
         in_loop=(start >= loop[0]) & (start < loop[1]),
+        is_of_nccl=_made_by_nccl(tables, ranges, tid.astype(np.int64), start, call_name),
         call_class=classes.of[graph.row].astype(np.int64),
         is_wait=classes.is_wait[graph.row],
         is_blocking_copy=classes.is_blocking_copy[graph.row],
-        call_name=np.array(call_texts(tables), dtype=object)[calls.variant[graph.row]],
+        call_name=call_name,
         call_start_ns=start.astype(np.int64),
         profiler_ns=_profiler_before(tables, tid, start, graph.gap_ns),
         call_ns=calls.duration_ns[graph.row].astype(np.int64),
@@ -157,6 +163,19 @@ def look_at(
         board=board,
         pinned_rate=_pinned_rates(tables),
     )
+
+
+def _made_by_nccl(tables: Tables, ranges: pd.DataFrame, tid: Int64s, start: Int64s, name: Texts) -> Bools:
+    """Return which calls set up NCCL's communication, which it does once, at the first collective of a kind."""
+    found = np.zeros(len(tid), dtype=np.bool_)
+    own = ranges[(ranges["domain"] == "NCCL").to_numpy(dtype=bool)] if len(ranges) else ranges
+    if len(own) == 0 or tables.calls is None:
+        return found
+    found |= open_ranges(own, tid, start.astype(np.int64)) >= 0
+    issuing = tables.calls.tid_of[np.unique(tables.calls.variant[tables.launch[tables.launch >= 0]])]
+    code, names = pd.factorize(name)
+    maps = np.array([_MAPS_MEMORY.match(str(each)) is not None for each in names], dtype=bool)[code]
+    return found | (maps & ~np.isin(tid, issuing))
 
 
 def _profiler_before(tables: Tables, tid: Int64s, start: Int64s, gap: Int64s) -> Int64s:

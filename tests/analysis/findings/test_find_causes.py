@@ -7,6 +7,7 @@ from nsysprof.results.findings.finding_codes import CODES
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.analysis.programs import MS, US, Program, train
+from tests.builders.build_trace import OTHER_TID
 
 
 def test_a_clean_program_is_accused_of_nothing(findings):
@@ -51,6 +52,32 @@ def test_all_faults_are_found_and_together_save_no_more_than_there_is(findings):
     left = 256 * 2**20 / 24e9 * 1e9
     assert sum(savings) <= found.together_ns + 10
     assert found.together_ns == pytest.approx(faulty_ns - clean_ns - left, abs=0.1 * faulty_ns)
+
+
+@pytest.mark.parametrize(
+    ("where", "has_nccl", "is_found"),
+    [("main", True, True), ("range", True, False), ("thread", True, False), ("thread", False, True)],
+)
+def test_what_nccl_allocates_for_itself_is_no_fault_of_the_program(findings, where, has_nccl, is_found):
+    program = Program()
+    if has_nccl:
+        program.builder.range(0, None, "NCCL", kind=75, domain=3)
+        program.builder.range(0, 10, "ncclCommInitRankConfig", domain=3)
+    for _ in range(8):
+        begin = program.now
+        for _ in range(10):
+            program.launch(200 * US)
+        start = program.now
+        if where == "thread":
+            # The main thread waits for the other one.
+            program.builder.call(start + US, start + 6 * MS, 10_000 + start, "cuMemMap", tid=OTHER_TID)
+            program.host(6 * MS + 2 * US)
+        else:
+            program.call("cudaMalloc_v3020", 6 * MS)
+        if where == "range":
+            program.builder.range(start - US, program.now + US, "ncclAllReduce", domain=3)
+        program.step(begin)
+    assert ("alloc-in-loop" in [item.code for item in findings(program.builder).items]) == is_found
 
 
 def test_many_short_kernels_are_bound_by_their_launches(findings):
