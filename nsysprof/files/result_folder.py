@@ -112,7 +112,7 @@ def _begin(folder: Path, real: Path, kind: FolderKind, *, resume: bool) -> Claim
                 remove_path(leftover)
         if path == real:
             write_state(real, kind, [], whole=False)
-        if resume and not goes_on:
+        if resume and not goes_on and (real / kind.proof).is_file():  # else nothing was measured yet
             shutil.copy2(real / kind.proof, path / kind.proof)
     except OSError as error:
         raise output_error(folder, error) from error

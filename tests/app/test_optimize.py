@@ -1,6 +1,8 @@
 """The whole loop: on the CPU with a real program, and what is refused before anything runs."""
 
 import json
+import os
+import signal
 import sys
 from dataclasses import replace
 
@@ -8,6 +10,7 @@ import pytest
 
 from nsysprof.analysis.sampling.judge_attempt import check_prediction, is_better
 from nsysprof.app.optimize import OptimizeRequest, optimize, plan_optimize, tuning_budget_s
+from nsysprof.app.progress import Progress
 from nsysprof.attention.shape import Shape
 from nsysprof.capture.manifest import Manifest, Program, write_manifest
 from nsysprof.errors import UsageError
@@ -150,6 +153,39 @@ def test_the_steps_after_the_capture_end_in_a_page_that_resumes(tmp_path):
     logs = sorted((out / "bench-attempt-1" / "runs.json").read_bytes())
     optimize(replace(request, resume=True))
     assert sorted((out / "bench-attempt-1" / "runs.json").read_bytes()) == logs
+
+
+@pytest.mark.parametrize("step", ["capture", "try attempt 1"])
+def test_a_run_that_is_killed_in_any_step_is_resumed(step, tmp_path):
+    """SIGKILL leaves no time to write anything; what was finished before it is there."""
+
+    class Kill(Progress):
+        def tell(self, text):
+            if text.startswith(step):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    capture, program = tmp_path / "capture", tmp_path / "train.py"
+    capture.mkdir()
+    train()[0].write(capture / "nsys.sqlite")
+    of_program = Program((sys.executable,), 0)
+    write_manifest(
+        capture, Manifest((), (), "nsys", 0, "", "2026-01-01T00:00:00+00:00", program=of_program, complete=True)
+    )
+    program.write_text("print('step', 1); print('step', 2)")
+    request = OptimizeRequest(
+        (sys.executable, str(program)), budget_s=10.0, processes=2, tries=("LOSS=2",), captured=capture,
+        out=tmp_path / "out",
+    )  # fmt: skip
+    child = os.fork()
+    if child == 0:
+        optimize(request, Kill())
+        os._exit(0)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    found = optimize(replace(request, resume=True))
+    assert found.failure is None
+    assert [step.name for step in found.optimization.steps] == ["capture", "analyze", "try attempt 1"]
+    assert (tmp_path / "out/report.html").is_file()
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
 @pytest.mark.nsys

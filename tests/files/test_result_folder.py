@@ -9,7 +9,7 @@ import pytest
 
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError, TraceError
 from nsysprof.files import exchange_paths as exchanging
-from nsysprof.files.folder_state import FolderKind, check_folder, read_state, require_whole
+from nsysprof.files.folder_state import FolderKind, check_folder, read_state, require_whole, write_state
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.files.written_by import VERSION
 
@@ -138,6 +138,17 @@ def test_a_resumed_run_takes_up_what_a_killed_one_left_else_the_folder(tmp_path)
         claimed.commit()
     assert contents(out)["samples.json"] == "killed"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_run_that_was_killed_before_it_measured_anything_is_begun_anew(tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    write_state(out, SLOW, [], whole=False)
+    (out / "logs").mkdir()
+    with claim_folder(out, SLOW, force=False, resume=True) as claimed:
+        (claimed.path / "samples.json").write_text("new")
+        claimed.commit()
+    assert contents(out)["samples.json"] == "new"
 
 
 @posix
