@@ -18,7 +18,7 @@ from nsysprof.capture.passes import CaptureRun, OnProgress, run_profiled_pass, w
 from nsysprof.capture.plan import CapturePlan
 from nsysprof.capture.sampling.bench import run_bench_process
 from nsysprof.capture.sampling.bench_run import BenchRun, new_run
-from nsysprof.capture.self_check.again import MOST_ATTEMPTS, KeptRecording, recovered_note
+from nsysprof.capture.self_check.record_again import MOST_ATTEMPTS, KeptRecording, recovered_note
 from nsysprof.capture.self_check.reduction import reductions
 from nsysprof.environment import collect_gpus, collect_host
 from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError, ToolFailedError

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nsysprof.errors import MissingToolError, SchedulerError, UsageError
-from nsysprof.ranks.parts import code_version
+from nsysprof.ranks.partial_files import code_version
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -177,6 +177,6 @@ def check_workers(client: Client) -> None:
 
 
 def _version() -> str:
-    from nsysprof.ranks.parts import code_version as version
+    from nsysprof.ranks.partial_files import code_version as version
 
     return version()

@@ -19,7 +19,7 @@ from pathlib import Path
 from nsysprof.errors import NsysprofError, OutputError, SchedulerError
 from nsysprof.ranks.distributions import empty
 from nsysprof.ranks.partial import Partial, failed, merge
-from nsysprof.ranks.parts import PARTS, code_version, part_path, read_part, write_part
+from nsysprof.ranks.partial_files import PARTS, code_version, part_path, read_part, write_part
 from nsysprof.ranks.summarize import RankSource, summarize_rank
 from nsysprof.results.rank_results import RankRow
 from nsysprof.trace.open import LARGE_BYTES

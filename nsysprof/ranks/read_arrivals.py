@@ -9,7 +9,7 @@ from nsysprof.errors import TraceError
 from nsysprof.ranks.collective_waits.clocks import Arrivals, arrivals, fit_clocks
 from nsysprof.ranks.engine import Progress, plan_tasks, prepare_parts, renumber, run_serially
 from nsysprof.ranks.identity import number_ranks
-from nsysprof.ranks.parts import read_detail
+from nsysprof.ranks.partial_files import read_detail
 from nsysprof.ranks.summarize import RankSource
 from nsysprof.results.rank_results import RankRow
 

@@ -1,4 +1,4 @@
-"""Collect the facts about a trace as a whole: its origin, its devices, its totals, and notes for the reader."""
+"""Collect the facts about a whole trace: its origin, devices and totals, which call launched what, and notes."""
 
 from __future__ import annotations
 

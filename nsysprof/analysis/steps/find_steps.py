@@ -1,4 +1,4 @@
-"""Find the steady work of a trace: the instances of its step range, or what follows the first round of kernels."""
+"""Find the steady steps of a trace: the instances of its step range or, without one, the part that repeats."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def _run(tasks: list[Task], sources: list[RankSource], request: AnalyzeRequest, 
 
 
 def _details(tasks: list[Task], rows: Sequence[RankRow]) -> Iterator[tuple[RankRow, Detail, dict[Key, int]]]:
-    from nsysprof.ranks.parts import read_detail
+    from nsysprof.ranks.partial_files import read_detail
 
     read = {row.position for row in rows if row.is_read}
     for task in tasks:
@@ -174,7 +174,7 @@ def _refuse_if_all_failed(reasons: list[str], next_step: str) -> None:
 @contextmanager
 def _keep_going(folder: Path, traces: int) -> Iterator[None]:
     """Turn an interrupt into an error that says what is kept."""
-    from nsysprof.ranks.parts import PARTS
+    from nsysprof.ranks.partial_files import PARTS
 
     try:
         yield

@@ -14,7 +14,7 @@ from nsysprof.capture.live.range_windows import FOLDER, RANGE_TIMES
 from nsysprof.capture.machine import collect_machine
 from nsysprof.capture.manifest import Program, program_manifest, write_manifest
 from nsysprof.capture.measured_process import LOGS
-from nsysprof.capture.self_check.settle import settle_options
+from nsysprof.capture.self_check.choose_nsys_options import settle_options
 from nsysprof.capture.user_program.program_hook import HOOK_FOLDER
 from nsysprof.capture.user_program.program_plan import ProgramPlan
 from nsysprof.capture.user_program.record_program import Say, Watchers, program_environment

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from nsysprof.capture.measured_process import LOGS, tail
-from nsysprof.capture.self_check.again import KeptRecording, may_run_after
+from nsysprof.capture.self_check.record_again import KeptRecording, may_run_after
 from nsysprof.capture.user_program.attention_record import HOOK_FILES
 from nsysprof.capture.user_program.program_run import CapturedProgram, ProgramRun
 from nsysprof.capture.user_program.streamed import Ended

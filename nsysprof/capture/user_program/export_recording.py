@@ -1,4 +1,4 @@
-"""Export what nsys recorded of a program, and check it."""
+"""Export nsys' recording of a program to SQLite, and check it for lost data."""
 
 from __future__ import annotations
 

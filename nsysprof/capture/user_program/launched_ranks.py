@@ -12,9 +12,9 @@ from pathlib import Path
 from nsysprof.capture.manifest import Program
 from nsysprof.capture.measured_process import LOGS, WORK
 from nsysprof.capture.rank import RankIdentity
+from nsysprof.capture.self_check.gpu_watch import GpuWatch
 from nsysprof.capture.self_check.size_watch import MARK as RECORDING
 from nsysprof.capture.self_check.size_watch import StopReason
-from nsysprof.capture.self_check.watch import GpuWatch
 from nsysprof.capture.user_program.export_recording import export_recording
 from nsysprof.capture.user_program.failed_fork import fork_notes
 from nsysprof.capture.user_program.program_run import CapturedProgram, ProgramRun

@@ -1,4 +1,4 @@
-"""Print on the terminal what several commands print."""
+"""Print reports, JSON and wrapped sentences on the terminal, and map the results of gates to exit codes."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def test_the_numbers_are_those_of_the_trace(tmp_path):
     assert "busy for 200 ns of 5.050 us (4.0 %)" in timeline
     assert "By kind: gemm 150 ns (75.0 %), softmax 50 ns (25.0 %)." in timeline
     assert kernels.startswith("4 kernels take 200 ns.")
-    assert kernels.endswith("150 ns, run 3 times.")
+    assert kernels.endswith("150 ns in 3 runs.")
 
 
 def test_what_is_unknown_is_not_said(tmp_path):

@@ -1,4 +1,4 @@
-"""Measure the part of recording a call that the call itself cannot time: being called, and autograd's part."""
+"""Measure what recording a call costs beyond what the call can time itself: being called, and autograd's part."""
 
 from __future__ import annotations
 

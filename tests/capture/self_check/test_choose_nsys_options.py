@@ -1,6 +1,6 @@
 import pytest
 
-from nsysprof.capture.self_check import settle
+from nsysprof.capture.self_check import choose_nsys_options
 from nsysprof.results.checks.probe_result import ProbeResult, ProbeVerdict
 
 MACHINE = {"gpu_name": "H200", "gpu_count": 1, "driver_version": "580", "nsys_version": "2025.3.1"}
@@ -17,11 +17,11 @@ def machine(tmp_path, monkeypatch):
         tried.append(1)
         return machine.results
 
-    monkeypatch.setattr(settle, "run_ladder", run_ladder)
+    monkeypatch.setattr(choose_nsys_options, "run_ladder", run_ladder)
 
     def machine(results=(LOST, GOOD), *, environment=MACHINE, may_try=True):
         machine.results = results
-        options, notes = settle.settle_options(tmp_path / "nsys", environment, print, may_try=may_try)
+        options, notes = choose_nsys_options.settle_options(tmp_path / "nsys", environment, print, may_try=may_try)
         return options, [note.code for note in notes], len(tried)
 
     return machine

@@ -1,4 +1,4 @@
-"""Choose the options of a recording by what was tried on this machine, once for each nsys, driver and GPU."""
+"""Choose the options of nsys for a recording, by what was tried on this machine for this nsys, driver and GPU."""
 
 from __future__ import annotations
 

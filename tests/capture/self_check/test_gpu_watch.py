@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from nsysprof.capture.self_check.watch import GpuWatch
+from nsysprof.capture.self_check.gpu_watch import GpuWatch
 from nsysprof.results.checks.recording_check import CudaProcess
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
