@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from scipy import stats
 
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.results.findings.causes import Findings
@@ -267,10 +268,13 @@ def test_templates_of_studies_hold_no_measured_number() -> None:
 def test_a_gate_in_turn_passes_what_did_not_change_and_calls_what_did() -> None:
     """A few of the runs whose shares docs/calibration.md states."""
     calibrate = load("calibrate")
-    rows = list(calibrate.gates(calibrate.np.random.default_rng(0), calibrate.MODELS[0], 2))
-    assert [row.hits for row in rows if "passes" in row.what] == [2]
-    assert [row.hits for row in rows if "any is told apart" in row.what] == [0]
-    assert [row.hits for row in rows if "6 % slower" in row.what] == [2]
+    rows = list(calibrate.gates_in_turn(calibrate.np.random.default_rng(0), calibrate.MODELS[0], 2))
+    hits = {row.what.removeprefix("in turn, "): row.hits for row in rows}
+    assert hits["20 unchanged cases: the gate passes"] == 1
+    assert hits["20 unchanged cases: any is told apart"] == 0
+    assert hits["20 cases, all 2.9 % slower: the gate calls a regression"] == 0
+    assert hits["20 cases, one 3.15 % slower: the gate passes"] == 0
+    assert hits["20 cases, one 6 % slower: the gate calls a regression"] == 1
     page = (REPOSITORY / "docs/calibration.md").read_text(encoding="utf-8")
     assert all(f"| {row.model} | {row.what} |" in page for row in rows)
 
@@ -287,6 +291,24 @@ def test_the_table_of_the_calibration_says_what_is_not_as_asked() -> None:
     assert [row.is_met for row in found] == [not missed for *_, missed in rows]
     asked = [row for row in found if row.reach]
     assert f"{sum(row.is_met for row in asked)} of {len(asked)} rows are as asked." in page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["bench", "process", "gate", "compare", "dram"])
+def test_other_simulations_give_the_shares_of_the_calibration(family: str) -> None:
+    """With another seed; whoever changes a verdict or an interval writes the page again: scripts/calibrate --write."""
+    calibrate = load("calibrate")
+    page = (REPOSITORY / "docs/calibration.md").read_text(encoding="utf-8")
+    counted = re.findall(r"^\| (.+?) \| (.+?) \| ([\d,]+) \| ([\d,]+) \|", page, re.M)
+    stated = {
+        (model, what): (int(hits.replace(",", "")), int(of.replace(",", ""))) for model, what, hits, of in counted
+    }
+    rows = list(calibrate.FAMILIES[family](1, 12))
+    assert rows
+    for row in rows:
+        hits, of = stated[row.model, row.what]
+        table = [[hits, of - hits], [row.hits, row.of - row.hits]]
+        assert stats.fisher_exact(table).pvalue > 1e-4, row
 
 
 @pytest.mark.slow

@@ -179,8 +179,7 @@ class LatencyChange:
     p_blocks: float | None = None
     # The p value of the t test of processes, runs or turns; None where each side has only one.
     p_units: float | None = None
-    # The larger of these two p values, corrected over all cases: by Holm's method, or in turns by that of Benjamini and
-    # Hochberg.
+    # The p value of that t test, corrected over all cases by the method of Benjamini and Hochberg.
     p: float | None = None
     # Cliff's delta.
     delta: float | None = None
@@ -191,6 +190,9 @@ class LatencyChange:
     unit: str = ""
     # How many more units each side would need for a decision, where that can be computed.
     more: int | None = None
+    # The standard error of the log ratio in the t test, and its degrees of freedom.
+    error: float | None = None
+    freedom: float | None = None
 
 
 @dataclass(frozen=True)
@@ -203,6 +205,8 @@ class LatencyComparison:
     floor_from: str = ""
     # "process", "run", or "turn" where both sides were measured in turn.
     unit: str = "process"
+    # The level of the tests; the intervals hold the truth with one less this.
+    alpha: float = 0.05
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,8 @@ def median_interval(values: Sequence[int], confidence: float = 0.95) -> tuple[in
     ordered = sorted(values)
     n = len(ordered)
     tail, best, cover, next_cover = 0.0, 0, 1.0, 1.0
-    for k in range(1, n // 2 + 1):
+    # Ranks further than ten deviations from the middle have no probability.
+    for k in range(max(1, n // 2 - math.ceil(5 * math.sqrt(n))), n // 2 + 1):
         tail += math.exp(math.lgamma(n + 1) - math.lgamma(k) - math.lgamma(n - k + 2) - n * math.log(2))
         next_cover = 1 - 2 * tail
         if next_cover < confidence:
@@ -44,13 +45,16 @@ def median_interval(values: Sequence[int], confidence: float = 0.95) -> tuple[in
     part = (n - best) * part / (best + (n - 2 * best) * part)
     low = ordered[best - 1] + part * (ordered[best] - ordered[best - 1])
     high = ordered[n - best] - part * (ordered[n - best] - ordered[n - best - 1])
-    reach, middle = _correlated_reach(values), statistics.median(ordered)
+    correlated, middle = correlated_error(values), statistics.median(ordered)
+    reach = 0.0 if correlated is None else correlated[0] * student_t_975(correlated[1])
     # A time is not negative, however little is known of it.
     return max(0, math.floor(min(low, middle - reach))), math.ceil(max(high, middle + reach))
 
 
-def _correlated_reach(values: Sequence[int]) -> float:
-    """Return half the width of the interval that the correlation of neighbours asks for; 0 where there is none.
+def correlated_error(values: Sequence[int]) -> tuple[float, float] | None:
+    """Return the standard error of the median of samples that resemble their neighbours, and its degrees of freedom.
+
+    It is None where they do not.
 
     The samples are taken for a process of first order. Its correlation, variance and degrees of freedom are corrected
     for the few samples that they come from; docs/calibration.md has the coverage that results.
@@ -59,17 +63,18 @@ def _correlated_reach(values: Sequence[int]) -> float:
     deviations = [value - mean for value in values]
     squares = sum(each * each for each in deviations)
     if squares == 0:
-        return 0.0
+        return None
     lagged = sum(one * other for one, other in pairwise(deviations)) / squares
     rho = min(_MOST_CORRELATION, (n * lagged + 1) / (n - 5)) if n > 5 else 0.0
     if rho < _CHANCE / math.sqrt(n):
-        return 0.0
-    inflation = 1 + 2 * sum((1 - lag / n) * rho**lag for lag in range(1, n))
+        return None
+    # 1 + 2 times the sum of (1 - lag / n) rho^lag over all lags below n.
+    inflation = 1 + 2 * (rho / (1 - rho) - rho * (1 - rho**n) / (n * (1 - rho) ** 2))
     independent = n / inflation
     variance = squares / n / (1 - 1 / independent) if independent > 1.05 else 20 * squares / n
     # The median of independent samples varies more than their mean, by pi / 2; what neighbours share does not.
     error = math.sqrt(variance / n * (inflation - 1 + math.pi / 2))
-    return error * student_t_975(max(1.0, 0.8 * independent - 1))
+    return error, max(1.0, 0.8 * independent - 1)
 
 
 def student_t_975(freedom: float) -> float:

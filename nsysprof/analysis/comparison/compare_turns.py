@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import statistics
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +19,7 @@ from nsysprof.analysis.comparison.compare_latency import Settings, describe_side
 from nsysprof.analysis.comparison.throttled_sides import METHOD as THROTTLED_METHOD
 from nsysprof.analysis.comparison.throttled_sides import doubt_throttled
 from nsysprof.analysis.sampling.process_model import Estimate, estimate, fit
-from nsysprof.analysis.sampling.significance import ALPHA, LEAST_PCT
+from nsysprof.analysis.sampling.significance import ALPHA, LEAST_PCT, false_discovery
 from nsysprof.analysis.sampling.student_t import nct_sf, t_isf
 from nsysprof.arrays import Floats
 from nsysprof.attention.case import Case
@@ -75,7 +75,7 @@ def compare_in_turn(
         )
         judged = _judge(change, found[key], raw.get(key), corrected.get(key), len(raw), settings.alpha)
         changes.append(doubt_throttled(judged, baseline[key].throttled, candidate[key].throttled))
-    return LatencyComparison(tuple(changes), None, "", UNIT)
+    return LatencyComparison(tuple(changes), None, "", UNIT, settings.alpha)
 
 
 def turn_differences(baseline: Measured, candidate: Measured) -> Floats:
@@ -99,17 +99,6 @@ def turns_needed(deviation: float, margin_pct: float, tests: int = 1) -> int:
         return nct_sf(float(t_isf(ALPHA / 2 / tests, count - 1)), count - 1, shift) >= POWER
 
     return 2 + bisect_left(range(2, _MOST_TURNS + 1), True, key=is_enough)  # the power grows with the number of turns
-
-
-def false_discovery(p_values: Sequence[float]) -> list[float]:
-    """Return the p values corrected by the procedure of Benjamini and Hochberg, in the given order."""
-    values = np.asarray(p_values, dtype=np.float64)
-    order = np.argsort(values)[::-1]
-    scaled = values[order] * len(values) / np.arange(len(values), 0, -1)
-    corrected = np.empty(len(values))
-    corrected[order] = np.minimum(np.minimum.accumulate(scaled), 1.0)
-    found: list[float] = corrected.tolist()
-    return found
 
 
 def _both(key: Case, baseline: Mapping[Case, Measured], candidate: Mapping[Case, Measured]) -> bool:
@@ -140,6 +129,8 @@ def _judge(
         high=float(np.exp(high)),
         p_units=p,
         p=corrected,
+        error=found.error,
+        freedom=found.freedom,
     )
     if corrected < alpha:
         return replace(change, verdict=LatencyVerdict.SLOWER if found.value > 0 else LatencyVerdict.FASTER)

@@ -19,7 +19,7 @@ from nsysprof.results.comparison import (
     RangeFacts,
 )
 
-# Only this many ranges are judged: each costs a bootstrap, and makes every other verdict harder to reach (Holm).
+# Only this many ranges are judged: each costs a bootstrap, and makes every other verdict harder to reach.
 MOST_JUDGED = 40
 # The most stretches of a series, each of which stands for a block. More make the bootstrap slow and decide nothing.
 _MOST_STRETCHES = 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,6 +13,7 @@ from nsysprof.analysis.sampling.rank_tests import average_ranks
 from nsysprof.arrays import Floats
 from nsysprof.attention.case import Case
 from nsysprof.results.comparison import Measured
+from nsysprof.results.named_times import steady_samples
 
 # How much two runs may differ beyond their processes (another hour, another board) where each side is one run
 # (percent): for times of the GPU, and for times that the CPU determines. On H200s, 1.8 % was seen, and 5 % (once 36 %)
@@ -83,7 +85,9 @@ def run_floor(key: Case, inputs: Sequence[Mapping[Case, Measured]]) -> float:
 def _blocks(process: Sequence[Sequence[int]], in_order: bool) -> Floats:
     """Return the log medians of the blocks of one process. One long sequence of samples is cut into stretches."""
     cut = [stretch for block in process for stretch in cut_stretches(block)] if in_order else process
-    return np.log([max(1.0, float(np.median(block))) for block in cut])
+    # The first sample of a block finds cold caches; that of a stretch is like the others.
+    counted = cut if in_order else [steady_samples(block) for block in cut]
+    return np.log([max(1.0, statistics.median(block)) for block in counted])
 
 
 def cut_stretches(values: Sequence[int]) -> list[Sequence[int]]:

@@ -6,7 +6,7 @@ from bisect import bisect_left
 
 import numpy as np
 
-from nsysprof.analysis.sampling.significance import ALPHA
+from nsysprof.analysis.sampling.significance import ALPHA, LEAST_PCT
 from nsysprof.analysis.sampling.student_t import nct_sf, normal_sf, t_isf
 
 POWER = 0.8
@@ -22,15 +22,17 @@ MOST_UNITS = 1000
 def units_needed(deviation: float, margin_pct: float, tests: int, between_runs: float = 0.0) -> int:
     """Return how many units each side needs to find a difference of the margin with a power of 80 %; at most 1001.
 
-    The t test must find the difference, and it must exceed the noise floor of that many units.
+    The difference must be found by the t test, which asks whether it is beyond LEAST_PCT, and exceed the noise floor of
+    that many units.
 
     deviation: the standard deviation of a unit's log median.
-    tests: the number of cases that Holm's method corrects for; its first step demands alpha / tests.
+    tests: the number of cases; where one of them differs, the correction asks it for alpha / tests.
     between_runs: the standard deviation of the difference between two runs, which more units of a run do not reduce.
     """
     wanted = float(np.log1p(margin_pct / 100))
+    beyond = wanted - float(np.log1p(LEAST_PCT / 100))
     alpha = ALPHA / max(1, tests)
-    if between_runs > 0 and normal_sf(t_isf(alpha / 2, MOST_FREEDOM) - wanted / between_runs) < POWER:
+    if between_runs > 0 and normal_sf(t_isf(alpha / 2, MOST_FREEDOM) - beyond / between_runs) < POWER:
         return MOST_UNITS + 1
 
     def is_enough(count: int) -> bool:
@@ -39,8 +41,9 @@ def units_needed(deviation: float, margin_pct: float, tests: int, between_runs: 
         if total == 0:
             return True
         freedom = (2 * count - 2) * (total / measured) ** 2 if measured > 0 else MOST_FREEDOM
-        freedom = min(freedom, MOST_FREEDOM)
-        critical = max(float(t_isf(alpha / 2, freedom)), _FLOOR_ERRORS * float(np.sqrt(measured / total)))
-        return nct_sf(critical, freedom, float(wanted / np.sqrt(total))) >= POWER
+        freedom, error = min(freedom, MOST_FREEDOM), float(np.sqrt(total))
+        tested = nct_sf(float(t_isf(alpha / 2, freedom)), freedom, beyond / error)
+        above_floor = nct_sf(_FLOOR_ERRORS * float(np.sqrt(measured)) / error, freedom, wanted / error)
+        return min(tested, above_floor) >= POWER
 
     return 2 + bisect_left(range(2, MOST_UNITS + 1), True, key=is_enough)  # the power grows with the number of units

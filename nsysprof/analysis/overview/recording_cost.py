@@ -52,7 +52,7 @@ def cost_of(name: str, plain: list[int], recorded: list[int]) -> RangeCost | Non
     before, after = _steady(plain), _steady(recorded)
     if not before or not after or min(sum(before) / len(before), sum(after) / len(after)) < _LEAST_NS:
         return None
-    slowdown, low, high = ratio_of_medians(sorted(before), sorted(after))
+    slowdown, low, high = ratio_of_medians(before, after)
     return RangeCost(name, len(after), len(before), round(median(after)), round(median(before)), slowdown, low, high)
 
 

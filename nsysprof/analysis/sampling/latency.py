@@ -7,32 +7,31 @@ calls in that process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from nsysprof.analysis.sampling.process_model import estimate, process_levels, turns_of
 from nsysprof.analysis.sampling.rank_tests import kendall_p, theil_sen_slope
+from nsysprof.analysis.sampling.student_t import t_isf
 from nsysprof.analysis.sampling.variance_shrinkage import NO_PRIOR, Prior
 from nsysprof.arrays import Floats
 from nsysprof.results.block import OK, Block
 from nsysprof.results.named_times import steady_samples
+from nsysprof.results.samples import median_interval
 
 METHOD = (
     "median of all samples but the first of each block; its 95 % interval is a t interval of the processes' log "
     "levels, whose variance is drawn towards the variance of all cases, and covers other processes of this run; "
-    "from one process it is a percentile-bootstrap interval from 10,000 resamples of blocks (of samples where there "
-    "are fewer than 3 blocks), and covers that process alone; outliers lie over 3 interquartile ranges outside the "
-    "quartiles and are kept; drift is the Theil-Sen slope of the blocks' medians over the run, with Kendall's p"
+    "from one process it is a t interval of the log medians of its blocks (with fewer than 3 blocks it comes from "
+    "order statistics of the samples, and is wider where neighbours are alike), and covers that process alone; "
+    "outliers lie over 3 interquartile ranges outside the quartiles and are kept; drift is the Theil-Sen slope of the "
+    "blocks' medians over the run, with Kendall's p"
 )
-_RESAMPLES, _AT_ONCE = 10_000, 1000
-_CONFIDENCE = 0.95
 _LEAST_BLOCKS = 3
-_LEAST_SAMPLES = 6
 # With fewer samples than this, no sample lies beyond the percentile.
 _LEAST_FOR_P95, _LEAST_FOR_P99 = 20, 100
-_SEED = 0
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ def summarize_latency(blocks: Sequence[Block], prior: Prior = NO_PRIOR, *, graph
         reach = float(np.exp(level.reach()))
         interval: tuple[float | None, float | None, str] = (middle / reach, middle * reach, "processes")
     else:
-        interval = median_interval(groups)
+        interval = interval_of_process(groups, middle)
     low, high, kind = interval
     deviation = float(values.std(ddof=1)) if len(values) > 1 else None
     mean = float(values.mean())
@@ -110,42 +109,19 @@ def block_medians(blocks: Sequence[Block]) -> Floats:
     ])  # fmt: skip
 
 
-def median_interval(groups: Sequence[Floats]) -> tuple[float | None, float | None, str]:
-    """Return the 95 % interval of the median in one process, and whether blocks or samples were resampled for it."""
+def interval_of_process(groups: Sequence[Floats], middle: float) -> tuple[float | None, float | None, str]:
+    """Return the 95 % interval of the median of one process, and whether it comes from its blocks or its samples.
+
+    groups: the samples of each block (ns).
+    middle: the median of all samples (ns).
+    """
     if len(groups) >= _LEAST_BLOCKS:
-        length = min(len(group) for group in groups)
-        table = np.stack([group[:length] for group in groups])
-        low, high = _bootstrap(np.arange(float(len(groups))), lambda chosen: _medians_of(table, chosen))
-        return low, high, "blocks"
-    values = np.concatenate(groups)
-    if len(values) < _LEAST_SAMPLES:
-        return None, None, ""
-    low, high = _bootstrap(values, lambda chosen: np.asarray(np.median(chosen, axis=-1)))
-    return low, high, "samples"
-
-
-def _medians_of(table: Floats, chosen: Floats) -> Floats:
-    """Return the median of all samples of the chosen blocks.
-
-    table: samples by block (blocks, samples).
-    chosen: numbers of blocks (..., blocks).
-    """
-    picked = table[chosen.astype(np.int64)]
-    return np.asarray(np.median(picked.reshape(*picked.shape[:-2], -1), axis=-1))
-
-
-def _bootstrap(data: Floats, statistic: Callable[[Floats], Floats]) -> tuple[float, float]:
-    """Return the percentile interval of a statistic over resamples of the data.
-
-    statistic: a function that reduces the last axis.
-    """
-    generator = np.random.default_rng(_SEED)
-    found = [
-        statistic(data[generator.integers(len(data), size=(_AT_ONCE, len(data)))])
-        for _ in range(_RESAMPLES // _AT_ONCE)
-    ]
-    low, high = np.quantile(np.concatenate(found), [(1 - _CONFIDENCE) / 2, (1 + _CONFIDENCE) / 2])
-    return float(low), float(high)
+        levels = np.log([max(1.0, float(np.median(group))) for group in groups])
+        error = float(levels.std(ddof=1)) / np.sqrt(len(levels))
+        reach = float(np.exp(error * t_isf(0.025, len(levels) - 1)))
+        return middle / reach, middle * reach, "blocks"
+    found = median_interval([round(value) for group in groups for value in group.tolist()])
+    return (None, None, "") if found is None else (float(found[0]), float(found[1]), "samples")
 
 
 def _count_outliers(values: Floats) -> int:

@@ -5,20 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from nsysprof.analysis.comparison.median_ratio import ratio_with_interval
 from nsysprof.results.programs.latency_windows import LatencyWindow, LatencyWindows, Ratio
-
-_Z = 1.959964  # quantile for a two-sided interval of 95 %
-_LEAST = 6  # with fewer values, the smallest and the largest do not enclose the median in 95 % of cases
+from nsysprof.results.samples import median_interval
 
 
 def summarize_window(durations_ns: Sequence[int | None], wall_ns: int) -> LatencyWindow:
-    """Return the median and the 90th percentile of the durations in one window, and an interval for the median."""
-    known = sorted(value for value in durations_ns if value is not None)
-    low = high = None
-    if len(known) >= _LEAST:
-        half = _Z * math.sqrt(len(known)) / 2
-        low = known[max(0, math.floor(len(known) / 2 - half))]
-        high = known[min(len(known) - 1, math.ceil(len(known) / 2 + half))]
+    """Return the median, the 90th percentile and an interval for the median of these steps."""
+    in_order = [value for value in durations_ns if value is not None]
+    known, (low, high) = sorted(in_order), median_interval(in_order) or (None, None)
     return LatencyWindow(
         steps=len(durations_ns),
         wall_ns=wall_ns,
@@ -44,10 +39,12 @@ def compare_windows(
 def _ratio(new: LatencyWindow | None, old: LatencyWindow | None) -> Ratio | None:
     if new is None or old is None or not new.median_ns or not old.median_ns:
         return None
-    ratio = new.median_ns / old.median_ns
-    if not (new.median_low_ns and new.median_high_ns and old.median_low_ns and old.median_high_ns):
-        return (ratio, None, None)
-    return (ratio, new.median_low_ns / old.median_high_ns, new.median_high_ns / old.median_low_ns)
+    return ratio_with_interval(old.median_ns, _bounds(old), new.median_ns, _bounds(new))
+
+
+def _bounds(window: LatencyWindow) -> tuple[int, int] | None:
+    low, high = window.median_low_ns, window.median_high_ns
+    return None if low is None or high is None else (low, high)
 
 
 def _quantile(values: Sequence[int], share: float) -> int | None:

@@ -100,6 +100,17 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return corrected.tolist()
 
 
+def false_discovery(p_values: Sequence[float]) -> list[float]:
+    """Return the p values corrected by the procedure of Benjamini and Hochberg, in the order given."""
+    values = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(values)[::-1]
+    scaled = values[order] * len(values) / np.arange(len(values), 0, -1)
+    corrected = np.empty(len(values))
+    corrected[order] = np.minimum(np.minimum.accumulate(scaled), 1.0)
+    found: list[float] = corrected.tolist()
+    return found
+
+
 def noise_floor(pairs: Sequence[tuple[Floats, Floats]]) -> float | None:
     """Return the difference (percent) that 95 % of pairs of measurements of the same code stay below.
 

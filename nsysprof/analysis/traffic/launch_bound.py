@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from nsysprof.results.block import Block
 from nsysprof.results.device_limits.launch_bound import LAUNCH_BOUND_SHARE
-from nsysprof.results.named_times import event_over_graph
+from nsysprof.results.named_times import event_over_graph, steady_samples
 
 # Where a flush of the L2 cache hides the launching, samples scatter by less than this share of their mean.
 _SCATTER = 0.1
@@ -39,5 +39,5 @@ def is_bench_launch_bound(blocks: Sequence[Block]) -> bool:
     shares = [block.launch_share for block in blocks if block.launch_share is not None]
     if not shares or statistics.median(shares) < LAUNCH_BOUND_SHARE:
         return False
-    values = [value for block in blocks for value in block.values_ns]
+    values = [value for block in blocks for value in steady_samples(block.values_ns)]
     return statistics.pstdev(values) / statistics.fmean(values) > _SCATTER

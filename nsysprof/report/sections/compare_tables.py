@@ -54,7 +54,7 @@ def latency_table(found: VersionComparison) -> Table:
         Column("baseline", Unit.NS, drop=3),
         Column("candidate", Unit.NS, drop=2),
         Column("ratio [95 %]", Unit.QUOTIENT),
-        Column("p (BH)" if found.latency.unit == "turn" else "p (Holm)", Unit.PROBABILITY, drop=4),
+        Column("p (BH)", Unit.PROBABILITY, drop=4),
         Column("delta", Unit.NUMBER, drop=5),
         Column("verdict"),
     )
@@ -114,8 +114,16 @@ def range_table(found: VersionComparison) -> Table:
 def _wall_verdict_cells(change: RangeChange) -> tuple[Any, ...]:
     """Return the ratio of the range's time with its interval, and the verdict on it."""
     found = change.wall_verdict
-    ratio = Cell(change.wall_ratio, low=change.wall_ratio_low, high=change.wall_ratio_high)
-    return ratio, "" if found is None or found.verdict is None else found.verdict.value
+    ratio, low, high = _wall_interval(change)
+    return Cell(ratio, low=low, high=high), "" if found is None or found.verdict is None else found.verdict.value
+
+
+def _wall_interval(change: RangeChange) -> tuple[float | None, float | None, float | None]:
+    """Return the ratio of the times of the range, with the interval behind the verdict or else of these traces."""
+    found = change.wall_verdict
+    if found is not None and None not in (found.ratio, found.low, found.high):
+        return found.ratio, found.low, found.high
+    return change.wall_ratio, change.wall_ratio_low, change.wall_ratio_high
 
 
 def _range_label(change: RangeChange) -> str:
@@ -243,7 +251,7 @@ def wall_line(found: VersionComparison) -> str:
     text += f" ({wall.change_pct:+.1f} %)"
     if change.wall_verdict is None or change.wall_verdict.verdict is None:
         return f"{text}; there are too few instances for a verdict."
-    ratio, low, high = change.wall_ratio, change.wall_ratio_low, change.wall_ratio_high
+    ratio, low, high = _wall_interval(change)
     is_known = ratio is not None and low is not None and high is not None
     typical = f" (its median instance {ratio:.3f} [{low:.3f}, {high:.3f}] times as long)" if is_known else ""
     return f"{text}: {change.wall_verdict.verdict.value}{typical}."

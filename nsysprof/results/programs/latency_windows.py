@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# A ratio of medians, and the lowest and highest value that both medians' intervals allow (None: too few steps).
+# A ratio of medians with its interval of 95 % (None: too few steps).
 Ratio = tuple[float, float | None, float | None]
 
 
@@ -17,7 +17,7 @@ class LatencyWindow:
     # The durations of those steps for which one is known; None where there are none.
     median_ns: int | None
     p90_ns: int | None
-    # An interval of 95 % for the median if the steps are independent of each other; None with fewer than six steps.
+    # An interval of 95 % for the median of further steps; None with fewer than six.
     median_low_ns: int | None
     median_high_ns: int | None
 

@@ -178,7 +178,8 @@ def test_more_runs_decide_what_few_could_not():
 def test_what_was_said_to_be_enough_is_enough():
     rng = np.random.default_rng(11)
     noise = dict(between=0.03, block=0.005)
-    needed = units_needed(0.03, 5.0, 1)
+    # Each side is one run, and runs of the same code are assumed to differ by up to 2 %.
+    needed = units_needed(0.03, 5.0, 1, np.log1p(0.02) / 1.96)
     found = [
         compare([[measured(rng, processes=needed, **noise)]], [[measured(rng, 105_000, processes=needed, **noise)]])
         .changes[0]
@@ -188,16 +189,39 @@ def test_what_was_said_to_be_enough_is_enough():
     assert found.count(LatencyVerdict.SLOWER) >= 24  # 80 % of 40, less what chance takes
 
 
+@pytest.mark.parametrize("cases", [4, 100])
+def test_one_slower_case_is_found_however_many_are_the_same(cases):
+    """No smallest p of ranks is corrected: six blocks a side cannot give less than 0.002, which 25 cases would undo."""
+    rng = np.random.default_rng(16)
+    calm = dict(processes=3, blocks=2, between=0.003, block=0.002)
+    shared = [measured(rng, **calm) for _ in range(2 * cases)]
+    found = compare(
+        [[measured(rng, **calm), *shared[:cases]]], [[measured(rng, 115_000, **calm), *shared[cases:]]], floor_pct=2.0
+    )
+    assert found.changes[0].verdict is LatencyVerdict.SLOWER
+    assert found.changes[0].p_blocks == pytest.approx(0.0022, abs=1e-4)
+    assert sum(verdict in ALARMS for verdict in verdicts(found)) <= 2
+
+
+def test_less_than_half_a_percent_is_no_difference_however_certain():
+    rng = np.random.default_rng(17)
+    calm = dict(processes=12, between=0.0002, block=0.0002, within=0.0002)
+    for level, verdict in ((100_300, LatencyVerdict.SAME), (102_000, LatencyVerdict.SLOWER)):
+        (change,) = compare([[measured(rng, **calm)]], [[measured(rng, level, **calm)]], floor_pct=0.1).changes
+        assert change.verdict is verdict
+
+
 def test_noise_between_processes_asks_for_more_of_them():
     rng = np.random.default_rng(15)
     old, new = (
         Measured("ok", processes=tuple(measured(rng, level, processes=1, between=0).processes[0] for level in levels))
         for levels in ((94_000, 100_000, 106_000), (96_000, 102_000, 108_000))
     )
-    (change,) = compare([[old]], [[new]]).changes
-    assert change.verdict is LatencyVerdict.INCONCLUSIVE
-    assert change.more > 10
-    assert f"{change.more} more (bench --processes)" in change.next_step
+    for margin, step in ((6.0, "{more} more (bench --processes)"), (3.0, "runs of each side")):
+        (change,) = compare([[old]], [[new]], margin_pct=margin).changes
+        assert change.verdict is LatencyVerdict.INCONCLUSIVE
+        assert change.more > 10
+        assert step.format(more=change.more) in change.next_step
 
 
 def test_few_blocks_are_no_test():

@@ -5,7 +5,7 @@ import pytest
 
 from nsysprof.analysis.comparison.compare import measured_in_turn
 from nsysprof.analysis.comparison.compare_latency import Settings
-from nsysprof.analysis.comparison.compare_turns import compare_in_turn, false_discovery, turns_needed
+from nsysprof.analysis.comparison.compare_turns import compare_in_turn, turns_needed
 from nsysprof.attention.case import Case
 from nsysprof.results.comparison import Input, LatencyVerdict, Measured
 
@@ -83,11 +83,3 @@ def test_only_the_two_sides_of_one_session_are_paired(sessions, paired):
     assert measured_in_turn([old], [new]) is paired
     assert not measured_in_turn([old, old], [new])
     assert not measured_in_turn([old], [old])
-
-
-@pytest.mark.parametrize("count", [0, 1, 2, 20])
-def test_the_correction_is_that_of_scipy(count):
-    stats = pytest.importorskip("scipy.stats")
-    values = np.random.default_rng(count).random(count).round(1).tolist()
-    expected = stats.false_discovery_control(values).tolist() if values else []
-    assert false_discovery(values) == pytest.approx(expected, rel=1e-12)

@@ -6,8 +6,9 @@ from nsysprof.analysis.sampling.latency_windows import compare_windows, summariz
 
 
 def test_medians_ratios_and_intervals():
-    before = summarize_window([100 + k for k in range(101)], 10)
-    during = summarize_window([200 + 2 * k for k in range(101)], 10)
+    # In no order: steps that rose would say less of their median.
+    before = summarize_window([100 + 37 * k % 101 for k in range(101)], 10)
+    during = summarize_window([200 + 2 * (37 * k % 101) for k in range(101)], 10)
     found = compare_windows("lines", before, during, before)
     assert (before.median_ns, before.p90_ns) == (150, 190)
     ratio, low, high = found.during_ratio

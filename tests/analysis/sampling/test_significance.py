@@ -9,6 +9,7 @@ from nsysprof.analysis.sampling.significance import (
     CaseVerdict,
     PairDifference,
     compare_shape,
+    false_discovery,
     fit_differences,
     halves,
     holm,
@@ -104,6 +105,14 @@ def test_holm_is_between_the_raw_p_and_bonferroni_and_keeps_their_order(raw):
         assert p <= q <= min(1.0, p * len(raw)) + 1e-12
     order = np.argsort(raw, kind="stable")
     assert (np.diff(np.array(corrected)[order]) >= 0).all()
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 20])
+def test_the_correction_is_that_of_scipy(count):
+    stats = pytest.importorskip("scipy.stats")
+    values = np.random.default_rng(count).random(count).round(1).tolist()
+    expected = stats.false_discovery_control(values).tolist() if values else []
+    assert false_discovery(values) == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_noise_floor_is_what_95_percent_stay_below():

@@ -19,6 +19,7 @@ def test_kernels_that_fill_too_little_of_a_call(kernel_ns, latency_ns, bound):
     [
         ((0.75,), SCATTERED, True),
         ((0.75,), STEADY, False),  # a flush hides the launching
+        ((0.75,), (200, 100, 101, 99, 100), False),  # the first sample of a block does not count
         ((0.74,), SCATTERED, False),
         ((None,), SCATTERED, False),
         ((0.9, 0.8, 0.1), SCATTERED, True),  # the median decides

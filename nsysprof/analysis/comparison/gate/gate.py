@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from nsysprof.analysis.comparison.gate.gate_spec import ANY_FINDING, FINDING, LATENCY_METRICS, GateRule
+from nsysprof.analysis.sampling.significance import false_discovery
+from nsysprof.analysis.sampling.student_t import t_sf
 from nsysprof.results.comparison import (
     METRICS,
     SAME_SAMPLES,
@@ -22,6 +25,11 @@ from nsysprof.units import format_bytes, format_count, format_ns, format_percent
 _FORMATS = {"count": format_count, "bytes": format_bytes, "ns": format_ns}
 # The tolerance for rounding in a division by the number of calls.
 _TINY = 1e-9
+# The level of the one-sided test against the limit, as a part of the level of two-sided tests: a half for one side, and
+# a half of that for the looks of a bench in turn before its last.
+_SHARE_OF_ALPHA = 0.25
+_BY_CHANCE = "beyond the limit, but among so many cases one may be by chance"
+_MEASURE_MORE = "Measure more processes, runs or turns."
 
 
 def judge(
@@ -64,7 +72,7 @@ def _judge_rule(
     rule: GateRule, latency: LatencyComparison, ranges: Sequence[RangeChange], lost: Sequence[str]
 ) -> GateResult:
     if rule.metric in LATENCY_METRICS:
-        checked = [(change.case, _judge_latency(rule, change)) for change in latency.changes]
+        checked = list(_judge_latencies(rule, latency))
     else:
         checked = list(_judge_metrics(rule, latency, ranges, lost))
     findings = tuple(found for _, found in checked if found.outcome is not Outcome.PASS)
@@ -77,8 +85,39 @@ def _judge_rule(
     return GateResult(rule.text, worst, len(checked), findings)
 
 
-def _judge_latency(rule: GateRule, change: LatencyChange) -> GateFinding:
-    """Return a regression where the whole interval lies beyond the limit, and a pass where it lies within."""
+def _judge_latencies(rule: GateRule, latency: LatencyComparison) -> Iterable[tuple[str, GateFinding]]:
+    """Yield the judgement of each case.
+
+    A gate asks whether any case is beyond the limit. With many cases at the limit, the interval of one or another is
+    beyond it by chance, so that the tests against the limit are corrected over all cases (Benjamini and Hochberg).
+    """
+    tested = [change for change in latency.changes if _is_tested(change)]
+    raw = [_p_of_limit(rule, change) for change in tested]
+    corrected = {id(change): p for change, p in zip(tested, false_discovery(raw), strict=True)}
+    for change in latency.changes:
+        is_certain = corrected.get(id(change), 1.0) < _SHARE_OF_ALPHA * latency.alpha
+        yield change.case, _judge_latency(rule, change, is_certain=is_certain)
+
+
+def _is_tested(change: LatencyChange) -> bool:
+    known = None not in (change.ratio, change.low, change.high)
+    return known and change.reason != SAME_SAMPLES and not change.reason.startswith(THROTTLED)
+
+
+def _p_of_limit(rule: GateRule, change: LatencyChange) -> float:
+    """Return the one-sided p of a t test that the case is no further than the limit; 0 where its error is unknown."""
+    sign = 1 if rule.metric == "slower" else -1
+    beyond = sign * math.log(change.ratio or 1.0) - math.log1p(rule.limit / 100)
+    if not change.error or change.freedom is None:
+        return 0.0 if beyond > 0 else 1.0
+    return t_sf(beyond / change.error, change.freedom)
+
+
+def _judge_latency(rule: GateRule, change: LatencyChange, *, is_certain: bool) -> GateFinding:
+    """Return a regression where the whole interval is beyond the limit, a pass where it is within.
+
+    is_certain: whether the test against the limit says so too, corrected over all cases.
+    """
     failed = _failed(change)
     if failed is not None:
         return failed
@@ -91,12 +130,14 @@ def _judge_latency(rule: GateRule, change: LatencyChange) -> GateFinding:
         low, high, verdict = 1 / change.high, 1 / change.low, LatencyVerdict.FASTER
     limit = 1 + rule.limit / 100
     text = f"{change.ratio:.3f} times as long [{change.low:.3f}, {change.high:.3f}]"
-    if change.verdict is verdict and low > limit:
+    is_beyond = change.verdict is verdict and low > limit
+    if is_beyond and is_certain:
         return GateFinding(change.case, Outcome.REGRESSION, text)
     if high <= limit:
         return GateFinding(change.case, Outcome.PASS, text)
-    why = change.reason or "the limit is within the interval"
-    return GateFinding(change.case, Outcome.INCONCLUSIVE, f"{text}; {why}", change.next_step)
+    why = _BY_CHANCE if is_beyond else change.reason or "the limit is within the interval"
+    step = _MEASURE_MORE if is_beyond else change.next_step
+    return GateFinding(change.case, Outcome.INCONCLUSIVE, f"{text}; {why}", step)
 
 
 def _failed(change: LatencyChange) -> GateFinding | None:

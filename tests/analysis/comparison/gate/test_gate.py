@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from nsysprof.analysis.comparison.gate.gate import judge
@@ -60,6 +62,21 @@ def outcome(rule, *, cases=(), ranges=(), lost=()):
 )
 def test_slower(change, wanted):
     assert outcome("slower:3%", cases=[change]) is wanted
+
+
+def test_among_many_cases_at_the_limit_one_beyond_it_by_chance_is_no_regression():
+    """The interval of one in forty is beyond the limit where all are at it; so is each of a few that are beyond it."""
+
+    def at(ratio):
+        low, high = ratio * 0.99, ratio * 1.01
+        change = case(LatencyVerdict.SLOWER, ratio, low, high)
+        return replace(change, error=0.005, freedom=20.0)
+
+    by_chance, far = at(1.045), at(1.06)
+    assert outcome("slower:3%", cases=[by_chance]) is REGRESSION
+    assert outcome("slower:3%", cases=[by_chance, *[at(1.03)] * 19]) is INCONCLUSIVE
+    assert outcome("slower:3%", cases=[far, *[at(1.03)] * 19]) is REGRESSION
+    assert outcome("slower:3%", cases=[by_chance] * 20) is REGRESSION
 
 
 def test_faster_is_the_other_way_round():
