@@ -11,6 +11,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, json
+
 from nsysprof.analysis.sampling.judge_attempt import check_prediction, is_better
 from nsysprof.app.measuring.bench import dated_bench_folder
 from nsysprof.app.measuring.bench_program import (
@@ -34,6 +36,7 @@ from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, Nsyspro
 from nsysprof.files.folder_kinds import OPTIMIZATION
 from nsysprof.files.json_file import encode_json
 from nsysprof.files.output import write_whole
+from nsysprof.files.plain_file import read_plain_text
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import Note, make_note
 from nsysprof.report.sections.wording import count_of
@@ -106,6 +109,19 @@ def tuning_budget_s(left_s: float, run_s: float | None, trials: int, turns: int)
     return least if run_s is None else max(least, left_s - trials * turns * 2 * run_s)
 
 
+def _read_earlier(path: Path) -> dict[str, float]:
+    """Return how long each step took in the runs that are resumed (s), as the last of them wrote it."""
+    try:
+        steps = json.decode(read_plain_text(path), type=_Steps).steps
+    except (OSError, ValueError):  # it was killed before its first step ended, or the file is damaged
+        return {}
+    return {step.name: step.seconds + step.earlier_s for step in steps}
+
+
+class _Steps(Struct):
+    steps: tuple[OptimizeStep, ...] = ()
+
+
 def _bring_parts(older: Path, folder: Path) -> None:
     """Copy the finished parts of an earlier run into this one. Files are replaced, never changed in place."""
     for part in older.iterdir():
@@ -133,6 +149,7 @@ class _Session:
         self.predicted: PredictedGain | None = None
         self.attempts: list[Attempt] = []
         self.failed = ""
+        self.earlier = _read_earlier(folder / RESULT) if request.resume else {}
         # How long the recorded run took (s), which is longer than a run by itself; None where none was made now.
         self.run_s: float | None = None
 
@@ -182,7 +199,8 @@ class _Session:
             self._said = error.text
             raise
         finally:
-            self.steps.append(OptimizeStep(name, time.monotonic() - before, self._said))
+            took = time.monotonic() - before
+            self.steps.append(OptimizeStep(name, took, self._said, self.earlier.get(name, 0.0)))
             write_whole(self.folder / RESULT, encode_json(self.conclude().to_json()))
 
     def _outcome(self, text: str) -> None:

@@ -91,7 +91,7 @@ def tune(request: TuneRequest, progress: Progress = SILENT) -> TuneResult:
         told = (
             ""
             if run.complete
-            else f"The budget of {request.budget_s:g} s is used up, or you ended the tuning; --resume continues it."
+            else f"The budget of {request.budget_s:.4g} s is used up, or you ended the tuning; --resume continues it."
         )
         tuning = write_tuning(
             run,

@@ -151,7 +151,10 @@ def test_the_steps_after_the_capture_end_in_a_page_that_resumes(tmp_path):
     assert [step.name for step in found.optimization.steps] == ["capture", "analyze", "try attempt 1"]
     assert "attempt 1" in (out / "report.md").read_text()
     logs = sorted((out / "bench-attempt-1" / "runs.json").read_bytes())
-    optimize(replace(request, resume=True))
+    assert "Or in the code" not in (out / "report.md").read_text()
+    again = optimize(replace(request, resume=True)).optimization
+    assert [step.earlier_s for step in again.steps] == [step.seconds for step in found.optimization.steps]
+    assert "in the runs before" in (out / "report.md").read_text()
     assert sorted((out / "bench-attempt-1" / "runs.json").read_bytes()) == logs
 
 

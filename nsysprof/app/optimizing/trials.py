@@ -102,7 +102,7 @@ def _wanted(tries: Sequence[str]) -> list[Trial]:
             "it was asked for with --try",
             parse_program_side(text),
             text,
-            f"# what the program does with {text}",
+            "",
         )
         for number, text in enumerate(tries, 1)
     ]

@@ -21,7 +21,14 @@ from nsysprof.report.document import (
 from nsysprof.report.reports.program_report import comparison_line, detail_lines
 from nsysprof.report.sections.wording import count_of
 from nsysprof.results.comparison import LatencyVerdict
-from nsysprof.results.programs.optimization import UNFUSED_ATTENTION, Attempt, AttentionUse, Optimization, Prediction
+from nsysprof.results.programs.optimization import (
+    UNFUSED_ATTENTION,
+    Attempt,
+    AttentionUse,
+    Optimization,
+    OptimizeStep,
+    Prediction,
+)
 
 # From this many shapes of one line on, the shapes are taken to change from step to step.
 _MANY_SHAPES = 8
@@ -107,8 +114,7 @@ def _what_to_paste(best: Attempt) -> Section:
     parts: tuple[Part, ...] = (
         Paragraph("Without a change of the code:"),
         Code(best.setting, "sh"),
-        Paragraph("Or in the code:"),
-        Code(best.paste, "python"),
+        *((Paragraph("Or in the code:"), Code(best.paste, "python")) if best.paste else ()),
     )
     return Section("What to use", parts)
 
@@ -210,7 +216,12 @@ def _prediction_lines(attempt: Attempt) -> tuple[str, ...]:
 
 
 def _step_table(found: Optimization) -> Table:
-    rows = [(step.name, step.seconds * 1e9, step.outcome) for step in found.steps]
-    rows.append(("in all", sum(step.seconds for step in found.steps) * 1e9, ""))
-    columns = (Column("step"), Column("time", Unit.NS), Column("outcome", Unit.PROSE))
+    """Return the steps with their times; what the runs before took has a column where there were any."""
+    before = sum(step.earlier_s for step in found.steps)
+    rows = []
+    for step in (*found.steps, OptimizeStep("in all", sum(step.seconds for step in found.steps), "", before)):
+        earlier = (Cell(step.earlier_s * 1e9 or None),) if before else ()
+        rows.append((step.name, step.seconds * 1e9, *earlier, step.outcome))
+    earlier_column = (Column("in the runs before", Unit.NS),) if before else ()
+    columns = (Column("step"), Column("time", Unit.NS), *earlier_column, Column("outcome", Unit.PROSE))
     return make_table("Steps", columns, rows, source=_JSON)

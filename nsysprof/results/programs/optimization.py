@@ -60,6 +60,8 @@ class OptimizeStep(Struct, frozen=True):
     name: str
     seconds: float
     outcome: str
+    # What earlier runs took for it, where this one resumed them (s). A step that was killed is not counted.
+    earlier_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,8 @@ class Suggestion:
 class Attempt:
     """One thing that was tried on the whole program.
 
-    setting: what to set in the environment, as for `env`. paste: what to write into the program instead.
+    setting: what to set in the environment, as for `env`. paste: what to write into the program instead; empty where
+        only the user knows.
     predicted: how much shorter a step should be; None where nothing predicts it.
     """
 
