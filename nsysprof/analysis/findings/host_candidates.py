@@ -189,19 +189,19 @@ def _issued_faster(situation: Situation, calls: Bools, part: float) -> ReplayCha
     )
 
 
-def _issuing_times(situation: Situation, calls: Bools, issuing: Bools) -> tuple[str, str]:
-    """Return two texts: how long issuing takes the host, and how long the work takes the GPU, per step."""
+def _issuing_times(situation: Situation, calls: Bools, issuing: Bools) -> tuple[int, int]:
+    """Return how long issuing takes the host and how long the work takes the GPU (ns per step)."""
     graph = situation.graph
     spent = int(graph.gap_ns[calls & (graph.gap_ns < LONG_GAP_NS)].sum() + graph.cost_ns[calls].sum())
     running = int(graph.duration_ns[situation.work_of(issuing)].sum())
-    return format_ns(each_step(situation, spent)), format_ns(each_step(situation, running))
+    return each_step(situation, spent), each_step(situation, running)
 
 
 def _storm(situation: Situation, calls: Bools, issued: Bools, where: str) -> Candidate:
     host, device = _issuing_times(situation, calls, issued)
     text = (
         f"{counted(situation, issued, 'launch', 'launches')} of the same few kernels follow each other: issuing them "
-        f"takes the host {host}, running them takes the GPU {device}."
+        f"takes the host {format_ns(host)}, running them takes the GPU {format_ns(device)}."
     )
     step = (
         "Do it at once on one larger tensor, or with torch._foreach_add_ and the like, or capture the loop as a graph."
@@ -212,7 +212,9 @@ def _storm(situation: Situation, calls: Bools, issued: Bools, where: str) -> Can
 def _all_launches(situation: Situation, calls: Bools, issuing: Bools) -> Candidate:
     host, device = _issuing_times(situation, calls, issuing)
     count = counted(situation, issuing, "launch", "launches")
-    text = f"{count} take the host {host} to issue and the GPU {device} to run."
+    text = f"{count} take the host {format_ns(host)} to issue and the GPU {format_ns(device)} to run."
+    if host < device:
+        text += " Where they are short, the GPU waits for the next launch."
     step = 'Replay the step as a CUDA graph: model = torch.compile(model, mode="reduce-overhead"), or torch.cuda.graph.'
     return _of_launches(situation, calls, issuing, text, step, order=3, where=None)
 

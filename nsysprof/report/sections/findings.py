@@ -24,11 +24,11 @@ def _findings(found: Findings) -> Section:
     step = of_trace if found.per == "trace" else f"a step ({range_label(found.per)})"
     busy_pct = 100 * found.busy_ns / found.recorded_ns if found.recorded_ns else None
     share = "" if busy_pct is None else f" ({busy_pct:.{int(busy_pct < 10)}f} %)"
-    whole = f"{format_ns(found.recorded_ns)} for {step}; the GPU works for {format_ns(found.busy_ns)}{share} of it"
+    whole = f"{format_ns(found.recorded_ns)} of {step}; the GPU works for {format_ns(found.busy_ns)}{share} of it."
     if not found.items:
-        text = f"Nothing was found above {100 * LEAST_SHARE:g} % ({whole})."
+        text = f"Nothing was found above {100 * LEAST_SHARE:g} % of the {whole}"
         return Section("Findings", (Lines((text,), is_verdict=True),))
-    text = f"Together these changes save about {format_ns(found.together_ns)} ({whole})."
+    text = f"Together these changes save about {format_ns(found.together_ns)} of the {whole}"
     title = "saved" if found.per == "trace" else "saved per step"
     ranking = Ranking(tuple(map(_item, found.items)), title, Unit.NS, "findings.csv")
     return Section("Findings", (Lines((text,), is_verdict=True), ranking))

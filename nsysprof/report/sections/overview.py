@@ -66,7 +66,8 @@ def _busy_line(times: StepTimes, device: int, *, several: bool) -> str:
     busy = sum(part.mean_ns for part in parts if part.is_busy)
     name = f"GPU {device}" if several else "The GPU"
     span = "a step" if times.are_steps else "the time from its first to its last work"
-    text = f"{name} is busy for {_percent(busy, whole)} of {span}: {format_ns(busy)} of {format_ns(whole)}."
+    mean = " on average" if times.are_steps else ""
+    text = f"{name} is busy for {_percent(busy, whole)} of {span}: {format_ns(busy)} of {format_ns(whole)}{mean}."
     idle = sorted((part for part in parts if not part.is_busy), key=lambda part: -part.mean_ns)
     shown = [part for part in idle[:_MOST_CAUSES] if 100 * part.mean_ns >= _LEAST_PCT * whole]
     if not shown:

@@ -21,7 +21,7 @@ def test_it_says_how_busy_the_gpu_is_why_it_is_idle_and_how_long_a_step_takes(tm
     section = overview(tmp_path, training([5000, *[1000] * 8, 2000, *[1000] * 4]))
     lines = section.parts[0]
     assert isinstance(lines, Lines) and lines.is_verdict
-    assert lines.texts[0].startswith("The GPU is busy for 15 % of a step: 150 ns of 1.000 us. Idle: ")
+    assert lines.texts[0].startswith("The GPU is busy for 15 % of a step: 150 ns of 1.000 us on average. Idle: ")
     assert "(host-outside-cuda)" in lines.texts[0]
     assert lines.texts[1] == (
         "A step takes 1.000 us: the median of 13 steady steps, half of them 1.000 us to 1.000 us, all 1.000 us to "
