@@ -402,6 +402,23 @@ def test_a_command_that_costs_more_than_before_is_told() -> None:
     assert line == "analyze: 16.0 times the scan, 10.0 before"
 
 
+def test_the_plot_of_speed_has_the_reports_of_nsys_stats_added_up(tmp_path: Path) -> None:
+    plot_speed = load("plot_speed")
+
+    def timing(name: str, cpu_s: float) -> dict[str, Any]:
+        return {"name": name, "cpu_s": cpu_s}
+
+    ours = "nsysprof analyze --no-figures"
+    sizes = [
+        {"kernels": 10, "timings": [timing("bare scan", 0.1), timing(ours, 1.0)]},
+        {"kernels": 99, "timings": [timing(ours, 2.0), timing("nsys stats a", 3.0), timing("nsys stats b", 4.5)]},
+    ]
+    points = plot_speed.seconds({"sizes": sizes})
+    assert points == {ours: [(10, 1.0), (99, 2.0)], "nsys stats": [(99, 7.5)], "bare scan": [(10, 0.1)]}
+    plot_speed.draw({"machine": "two cores", "sizes": sizes}, tmp_path / "speed.png")
+    assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
+
+
 @pytest.mark.slow
 def test_commands_cost_what_they_did() -> None:
     done = call(sys.executable, str(SCRIPTS / "check_speed"))

@@ -124,6 +124,8 @@ class Totals:
 class Timeline:
     """The rows to draw, sorted by start, in ns since the session's start. Each table is made when it is first read.
 
+    What a table is made of is kept no longer than until then.
+
     gpu: start_ns, end_ns, kind ("kernel" | "memcpy" | "memset" | "graph"), name, short_name, category, bytes (0 for
         kernels), call (row of api that launched it, or -1), caused_by (row of nvtx: the innermost range that adopted or
         captured it, or -1), device_id, context_id, stream_id, stream (label, unique over processes, devices and
@@ -139,22 +141,22 @@ class Timeline:
     @cached_property
     def gpu(self) -> pd.DataFrame:
         """Return the work of the GPUs."""
-        return self._make["gpu"]()
+        return self._make.pop("gpu")()
 
     @cached_property
     def api(self) -> pd.DataFrame:
         """Return the CUDA API calls."""
-        return self._make["api"]()
+        return self._make.pop("api")()
 
     @cached_property
     def nvtx(self) -> pd.DataFrame:
         """Return the ranges."""
-        return self._make["nvtx"]()
+        return self._make.pop("nvtx")()
 
     @cached_property
     def memory(self) -> pd.DataFrame:
         """Return the device memory in use over time."""
-        return self._make["memory"]()
+        return self._make.pop("memory")()
 
 
 @dataclass(frozen=True)
