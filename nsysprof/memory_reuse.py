@@ -1,17 +1,17 @@
-"""Let the process keep memory that it has freed, and use it again."""
+"""Keep memory that the process has freed, so that it is used again instead of being returned to the system."""
 
 from __future__ import annotations
 
-# As <malloc.h> numbers them.
+# The numbers of options in <malloc.h>.
 _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8
 
 
 def reuse_freed_memory() -> bool:
-    """Make C's allocator keep what is freed; return whether it understood. Only for a process of our own.
+    """Make C's allocator keep freed memory, and return whether it supports that. Only for our own processes.
 
-    Each array of an analysis is as long as a table of the trace. glibc would give its memory back to the system and
-    take fresh memory for the next array, which the system clears: a third of all time in large traces, and most of it
-    in virtual machines.
+    Each array of an analysis is as long as a table of the trace. glibc would return its memory to the system and
+    request fresh memory for the next array, which the system clears: this takes a third of all time in large traces,
+    and most of it in virtual machines.
     """
     import ctypes
 

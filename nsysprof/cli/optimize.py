@@ -1,4 +1,4 @@
-"""Define `nsysprof optimize`: record a program's attention, tune it, apply what won, and prove it on the program."""
+"""Define `nsysprof optimize`: record a program's attention, tune it, apply what won, and verify it on the program."""
 
 from __future__ import annotations
 
@@ -60,10 +60,11 @@ def optimize(
     dry_run: options.DryRun = False,
     as_json: options.Json = False,
 ) -> None:
-    """Find out what makes a program faster without a change of its code, and prove it on the program itself.
+    """Find out what makes a program faster without changing its code, and verify it on the program itself.
 
-    Records its attention once, times torch's backends for its shapes, and runs the program with and without what won in
-    turn; where findings say so, TF32 and allocator settings too. That nothing helps is an answer.
+    It records the program's attention once, times torch's backends for its shapes, and runs the program in turn with
+    and without the winning backends. If findings suggest it, TF32 and allocator settings are tried too. The result may
+    be that nothing helps.
     """
     from nsysprof.app import optimize as use_case
 

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
 
-# Below so many standard errors, a correlation of neighbours is taken for chance.
+# Below this many standard errors, a correlation of neighbours may be chance.
 _CHANCE = 2.0
 _MOST_CORRELATION = 0.98
 # The 97.5th percentile of Student's t by degrees of freedom; between them its logarithm is linear in their reciprocal.
@@ -56,8 +56,8 @@ def correlated_error(values: Sequence[int]) -> tuple[float, float] | None:
 
     It is None where they do not.
 
-    The samples are taken for a process of first order. Its correlation, variance and degrees of freedom are corrected
-    for the few samples that they come from; docs/calibration.md has the coverage that results.
+    The samples are modelled as a first-order process. Its correlation, variance and degrees of freedom are corrected
+    for the small number of samples; docs/calibration.md shows the resulting coverage.
     """
     n, mean = len(values), statistics.fmean(values)
     deviations = [value - mean for value in values]

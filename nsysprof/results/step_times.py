@@ -1,4 +1,4 @@
-"""Define how long the steps of a program took, and of what their time is made. Times are integer ns."""
+"""Define how long the steps of a program took, and the parts that their time consists of (integer ns)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OUTSIDE = "outside"
 
 @dataclass(frozen=True)
 class StepPart:
-    """What a steady step spends on one kind of work or of idleness, on average."""
+    """The mean time of a steady step in one kind of work, or idle for one cause."""
 
     # A category of work, a cause of idle time, or OUTSIDE.
     name: str
@@ -36,7 +36,7 @@ class StepTimes:
 
     @property
     def are_steps(self) -> bool:
-        """Return whether the program repeats itself; otherwise the only row stands for the trace."""
+        """Return whether the program repeats itself. Otherwise the only row stands for the whole trace."""
         return self.per != "trace"
 
     @property
@@ -78,7 +78,7 @@ class StepTimes:
         return [part for part in parts if part.mean_ns > 0]
 
     def busy_pct(self, device_id: int) -> float:
-        """Return in how many percent of a usual steady step the device ran anything."""
+        """Return the share of a usual steady step in which the device ran anything (percent)."""
         parts = self.parts_of(device_id)
         whole = sum(part.mean_ns for part in parts)
         return 100 * sum(part.mean_ns for part in parts if part.is_busy) / whole if whole else 0.0

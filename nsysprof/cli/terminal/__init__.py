@@ -1,1 +1,1 @@
-"""Print on the terminal: results, progress, and streams that may go away."""
+"""Write to the terminal: results, progress, and standard streams that may be closed."""

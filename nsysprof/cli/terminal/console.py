@@ -12,7 +12,7 @@ import typer
 if TYPE_CHECKING:
     from nsysprof.report.document import Report
 
-# The answer of a gate. No error of nsysprof has exit code 1 or 3; see nsysprof/errors.py.
+# The exit codes of a gate's results. No error of nsysprof has exit code 1 or 3; see nsysprof/errors.py.
 GATE_EXIT_CODES = {"pass": 0, "regression": 1, "inconclusive": 3}
 
 
@@ -41,7 +41,7 @@ def say_missing_figures(wanted: bool) -> None:
 
 
 def wrap_sentences(text: str, width: int) -> str:
-    """Return a text whose lines are broken between words where they exceed `width`, and go on below their beginning."""
+    """Return a text whose lines are broken between words to fit `width`, and continue indented like their beginning."""
     lines: list[str] = []
     for line in text.split("\n"):
         indent = " " * (len(line) - len(line.lstrip(" ")))
@@ -51,5 +51,5 @@ def wrap_sentences(text: str, width: int) -> str:
 
 
 def terminal_width() -> int:
-    """Return how many characters a line of the terminal holds."""
+    """Return the width of a line of the terminal (characters)."""
     return shutil.get_terminal_size((120, 40)).columns

@@ -1,4 +1,4 @@
-"""Print what `nsysprof capture -- PROGRAM` says: on stderr, because stdout belongs to the program."""
+"""Print the messages of `nsysprof capture -- PROGRAM` on stderr, because stdout belongs to the program."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def print_program_plan(planned: PlannedProgram, *, as_json: bool) -> None:
 
 
 def print_program_result(result: ProgramResult, *, as_json: bool) -> None:
-    """Print how the program ended, what a reader must know, and where the traces are."""
+    """Print how the program ended, the notes, and where the traces are."""
     if as_json:
         manifest = result.captured.manifest.to_json()
         keys = ("program", "ranks", "complete", "notes")
@@ -50,7 +50,7 @@ def print_program_result(result: ProgramResult, *, as_json: bool) -> None:
 
 
 def end_with_program(result: ProgramResult) -> None:
-    """End with the program's exit code; what else went wrong counts where the program says 0."""
+    """Exit with the program's exit code. If that is 0, any other failure counts."""
     captured, ended = result.captured, result.captured.ended
     if ended.exit_code and not ended.ended_by_us and not ended.refused and ended.interrupted is None:
         if captured.failure is not None:

@@ -1,7 +1,7 @@
-"""Show progress of long work on stderr where that is a terminal; elsewhere there is nobody to watch it.
+"""Show the progress of long work on stderr, if that is a terminal.
 
-All commands show the same: a line with the step that is done now, and, where there is something to count, a bar with
-how many are done, how fast, and the time left. Both vanish when the work is done.
+All commands show the same: a line with the current step and, where there is something to count, a bar with how many are
+done, how fast, and the time left. Both disappear when the work is done.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _PASS_TITLES = {
     "traffic": "counted (traffic)",
     "detail": "counted (detail)",
 }
-# What a bar leaves of a line of 80 characters for the name of what is done now.
+# The part of a line of 80 characters that is left for the name of the current item.
 _BAR_WIDTH, _MOST_NAME = 16, 40
 
 
 def show_progress(*, quiet: bool = False) -> Progress:
-    """Return what shows progress on this terminal, or shows nothing where `quiet`."""
+    """Return an object that shows progress on this terminal, or shows nothing where `quiet`."""
     return SILENT if quiet else TerminalProgress()
 
 
 class TerminalProgress(Progress):
-    """Show progress on stderr where it is a terminal. Only what the user must know is said elsewhere too."""
+    """Shows progress on stderr if it is a terminal. Lines that the user must see are printed in any case."""
 
     def say(self, text: str) -> None:
         show_status(clean(text))
@@ -87,7 +87,7 @@ class TerminalProgress(Progress):
 
     @contextmanager
     def search(self, budget_s: float) -> Iterator[OnBlock]:
-        """Show how much of the time is used; how many blocks that is worth is known only at the end."""
+        """Show how much of the time is used. How many blocks fit into it is known only at the end."""
         begin = time.monotonic()
         with _meters() as meters:
             meter = meters.add("seconds", round(budget_s))
@@ -102,14 +102,17 @@ class TerminalProgress(Progress):
 
 
 def rate_text(per_second: float) -> str:
-    """Return a rate in three digits; a slow one as seconds for each."""
+    """Return a rate with three digits; a slow rate as seconds for each item."""
     if per_second <= 0:
         return ""
     return f"{1 / per_second:.3g} s each" if per_second < 1 else f"{per_second:,.{2 if per_second < 10 else 0}f}/s"
 
 
 class Meter:
-    """One thing that is counted. bars, task: where it is shown; None where nobody watches."""
+    """A progress bar for one thing that is counted.
+
+    bars, task: where it is shown; None where nothing is shown.
+    """
 
     def __init__(self, total: int, bars: Bars | None, title: str) -> None:
         self._total, self._bars, self._begin, self._done = total, bars, time.monotonic(), 0.0
@@ -117,7 +120,10 @@ class Meter:
             self._task = bars.add_task(clean(title), total=total, count=f"0/{total:,}", rate="", name="")
 
     def advance(self, more: int, name: str = "") -> None:
-        """Count more of it."""
+        """Count more of it.
+
+        name: the name of the last item.
+        """
         self.reach(self._done + more, name)
 
     def reach(self, done: float, name: str = "") -> None:
@@ -136,7 +142,10 @@ class Meter:
 
 
 class Meters:
-    """The bars of one piece of work. bars: None where stderr is not a terminal."""
+    """The progress bars of one piece of work.
+
+    bars: None where stderr is not a terminal.
+    """
 
     def __init__(self, bars: Bars | None) -> None:
         self._bars = bars

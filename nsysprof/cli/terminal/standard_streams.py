@@ -1,6 +1,6 @@
-"""Write to a standard output that may be closed (`| head`) or full (`> /dev/full`): neither is the command's fault.
+"""Write to a standard output that may be closed (`| head`) or full (`> /dev/full`): neither is an error of the command.
 
-A status is the last line of a terminal, below what was printed, until something else is printed.
+A status is shown in the last line of a terminal, below what was printed, until something else is printed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, TextIO, cast
 
 
 def forgive_streams() -> ForgivingStream | None:
-    """Put standard output and error behind streams that go on when they cannot be written; return the former."""
+    """Wrap standard output and error in streams that continue when they cannot be written; return the former."""
     if sys.stderr is not None:
         sys.stderr = cast("TextIO", ForgivingStream(sys.stderr))
     if sys.stdout is None:
@@ -30,7 +30,7 @@ def mark_saved() -> None:
 
 
 def show_status(text: str) -> None:
-    """Show a status in place of the one before; an empty one erases it. Only a terminal shows any."""
+    """Show a status instead of the one before; an empty one erases it. Only a terminal shows it."""
     stream = sys.stderr
     if isinstance(stream, ForgivingStream) and stream.isatty():
         stream.write("")  # erases
@@ -40,7 +40,7 @@ def show_status(text: str) -> None:
 
 
 class ForgivingStream:
-    """Pass text on to a stream until that fails, and drop the rest.
+    """Passes text on to a stream until that fails, and drops the rest.
 
     failure: why it failed; None while it works.
     is_saved: whether what is printed is on disk too.
@@ -83,7 +83,7 @@ class ForgivingStream:
 
     @property
     def is_lost(self) -> bool:
-        """Return whether a result was lost. A reader that closes a pipe has read enough."""
+        """Return whether a result was lost. If a reader closed the pipe, it had read enough."""
         return self.failure is not None and self.failure.errno != errno.EPIPE and not self.is_saved
 
     def _give_up(self, error: OSError) -> None:

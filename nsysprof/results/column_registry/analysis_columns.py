@@ -128,7 +128,7 @@ CAUSED_KERNELS = TableFile("analysis", "range_caused_kernels.csv", "One row per 
 RANGE_TREE = TableFile("analysis", "range_tree.csv", "One row per place of a range, parents before what they enclose, "
                        "the most time first.", (
     _PATH,
-    integer("depth", "", "How many ranges enclose it."),
+    integer("depth", "", "Number of ranges that enclose it."),
     text("range", "Name of the range, its counter folded: `step#`."),
     STYLE, DOMAIN,
     integer("instances", "", "How often a range was entered in this place."),
@@ -152,8 +152,8 @@ RANGE_API = TableFile("analysis", "range_api.csv", "One row per range and CUDA A
     text("name", "Name of the function, as in `api.csv`."),
     integer("calls", "", "How often it was called."),
     integer("total_ns", "ns", "Sum of the durations of these calls."),
-    number("wall_pct", "%", "That sum in percent of the wall time of the range; empty for start/end ranges, whose "
-           "calls may overlap.", nullable=True),
+    number("wall_pct", "%", "`total_ns` in percent of the wall time of the range; empty for start/end ranges, whose "
+            "calls may overlap.", nullable=True),
 ))  # fmt: skip
 COLLECTIVES = TableFile("analysis", "collectives.csv", "One row per GPU, operation of NCCL, number of ranks and size "
                         "of message.", (
@@ -169,8 +169,8 @@ COLLECTIVES = TableFile("analysis", "collectives.csv", "One row per GPU, operati
     integer("kernel_min_ns", "ns", "The shortest."),
     number("bus_bytes_per_s", "B/s", "Median over the kernels of the bandwidth over the slowest link, as NVIDIA's "
            "nccl-tests define it (`busbw`).", nullable=True),
-    number("most_bus_bytes_per_s", "B/s", "The same of the fastest kernel, which waited least; of sends and receives "
-           "it can be more than the link has, where the other side had begun before.", nullable=True),
+    number("most_bus_bytes_per_s", "B/s", "Bandwidth of the fastest kernel, which waited least. For sends and "
+            "receives it can exceed that of the link, if the other side began to send before.", nullable=True),
     text("reason", "Why a size or a bandwidth is unknown, empty where both are known: `no NVTX payload` in the trace; "
          "`in a CUDA graph`, whose replays name no call; `launched in a group` with other calls; `no call recorded`; "
          "`ranks unknown`, because the communicator is older than the recording."),
@@ -181,27 +181,27 @@ ENERGY = TableFile("analysis", "energy.csv", "One row per range and GPU, of a ca
     text("style", "`PushPop` or `StartEnd`.", nullable=True),
     text("domain", "NVTX domain; empty for the default one.", nullable=True),
     integer("device_id", "", "Number of the GPU on the machine."),
-    integer("instances", "", "How many instances after the warm-up it is of."),
+    integer("instances", "", "Number of instances after the warm-up that are included."),
     integer("covered_ns", "ns", "The time from the first to the last work of each instance, each moment once."),
-    number("energy_j", "J", "What the whole board used in that time, by its own counter.", nullable=True),
+    number("energy_j", "J", "Energy that the whole board used in that time, by its own counter.", nullable=True),
     number("error_j", "J", "Bound on the distance of the truth from `energy_j`, if the counter is right: between two "
            "changes of the counter only the sum is known, and it may be 40 ms late.", nullable=True),
     number("mean_w", "W", "`energy_j` by `covered_ns`.", nullable=True),
-    integer("period_ns", "ns", "How often the counter changed."),
+    integer("period_ns", "ns", "Median time between two changes of the counter."),
     text("reason", "Why the energy is unknown; empty where it is known."),
 ))  # fmt: skip
 STREAMS = TableFile("analysis", "streams.csv", "One row per CUDA stream that ran anything, the busiest first.", (
     integer("device_id", "", "Number of the GPU on the machine."),
     text("stream", "The stream's number, with its GPU, process and context where the number alone is not unique."),
-    integer("threads", "", "How many threads of the program gave work to it.", nullable=True),
+    integer("threads", "", "Number of threads of the program that launched work into the stream.", nullable=True),
     integer("kernel_count", "", "Number of kernels, those of replayed graphs included where nodes were recorded."),
     integer("kernel_total_ns", "ns", "Sum of their durations."),
     integer("memcpy_count", "", "Number of copies."),
     integer("memcpy_bytes", "B", "Bytes copied."),
     integer("memset_count", "", "Number of fills."),
     integer("memset_bytes", "B", "Bytes filled."),
-    integer("busy_ns", "ns", "Union of all of its work, graphs that were recorded as wholes included."),
-    integer("span_ns", "ns", "From the start of its first work to the end of its last."),
+    integer("busy_ns", "ns", "Union of all work of the stream, including graphs that were recorded as wholes."),
+    integer("span_ns", "ns", "Time from the start of its first work to the end of its last."),
 ))  # fmt: skip
 GPU_USE = TableFile("analysis", "gpu_use.csv", "One row per range and sampled unit of the GPU; without `range`, the "
                     "whole trace from its first to its last work.", (
@@ -251,7 +251,8 @@ RANGE_INSTANCES = TableFile("analysis", "range_instances.csv", "One row per inst
     integer("gpu_idle_ns", "ns", "Time without work of the instance between its first and its last GPU work.", **_WORK),
     flag("is_warmup", "True for instances that belong to the warm-up.", nullable=True),
     _PATH, *_ADOPTED,
-    text("slow_because", "What was different in an instance that took unusually long; empty for all others.",
+    text("slow_because", "Why the instance took unusually long: how it differed from the median one; empty for all "
+            "others.",
          nullable=True),
     integer("op_id", "", "Number of the operator, from the name that torch's `emit_nvtx` gives.", nullable=True),
     integer("seq", "", "Sequence number of autograd, from the name that torch's `emit_nvtx` gives.", nullable=True),
@@ -271,8 +272,9 @@ IDLE_INSTANCES = TableFile(
     integer("instance", "", "Number of the instance, as in `range_instances.csv`."),
     integer("device_id", "", "Number of the GPU on the machine."),
     integer("span_ns", "ns", "Time of the instance between the first and the last work of the device."),
-    integer("busy_ns", "ns", "How much of it the device ran anything, for whatever range."),
-    integer("idle_ns", "ns", "The rest: `span_ns` minus `busy_ns`, and the sum of all that follow."),
+    integer("busy_ns", "ns", "Part of that time in which the device ran anything, for any range."),
+    integer("idle_ns", "ns", "Part of that time in which the device was idle: `span_ns` minus `busy_ns`, and the "
+            "sum of all following columns."),
     *(integer(cause_column(cause), "ns", f"Idle time with the cause `{cause}`.") for cause in CAUSES),
 ))  # fmt: skip
 # Every kind of work of a GPU. Where several run at once, the time counts for the first of them, so that communication
@@ -349,12 +351,14 @@ MEMORY = TableFile("analysis", "memory.csv", "One row per owner of memory at the
 RECORDING_COST = TableFile("analysis", "recording_cost.csv", "One row per range that both runs have.", (
     text("range", "Range, counters folded."),
     integer("instances", "", "Number of instances in the recording, without the first."),
-    integer("plain_instances", "", "The same where NVTX alone, or nothing, was recorded."),
+    integer("plain_instances", "", "Number of instances without the first, where only NVTX, or nothing, was "
+            "recorded."),
     integer("wall_med_ns", "ns", "Median time of an instance in the recording."),
-    integer("plain_wall_med_ns", "ns", "The same where NVTX alone, or nothing, was recorded."),
+    integer("plain_wall_med_ns", "ns", "Median time of an instance where only NVTX, or nothing, was recorded."),
     number("slowdown", "", "The first median divided by the second."),
-    number("slowdown_low", "", "Lower bound of its 95 % interval; empty for fewer than six instances.", nullable=True),
-    number("slowdown_high", "", "Upper bound of its 95 % interval.", nullable=True),
+    number("slowdown_low", "", "Lower bound of the 95 % interval of `slowdown`; empty for fewer than six instances.",
+            nullable=True),
+    number("slowdown_high", "", "Upper bound of the 95 % interval of `slowdown`.", nullable=True),
     flag("is_distorted", "True where recording makes it slower by more than 10 %, and not by chance."),
 ))  # fmt: skip
 FILES = (

@@ -34,7 +34,7 @@ _BY_NAME = (
            "to launch counts where the GPU waits for it.", **_UNKNOWN),
     number("event_over_graph", "", "Median latency over the median as a CUDA graph, both with the same caches; above "
            "1.33 the case is launch-bound.", **_UNKNOWN),
-    number("empty_ns", "ns", "What the clock of the samples gives for no call at all.", **_UNKNOWN),
+    number("empty_ns", "ns", "Time that the sample clock measures with no call at all.", **_UNKNOWN),
 )  # fmt: skip
 
 
@@ -93,8 +93,8 @@ CAPTURE_RESULTS = TableFile("capture", "results.csv", "One row per case.", (
     text("dram_source", "`counted` or `sampled`; empty where `dram_bytes` is unknown.", **_UNKNOWN),
     number("intensity", "FLOP/B", "FLOP by formula per byte of DRAM traffic.", **_UNKNOWN),
     number("flops_per_s", "FLOP/s", "FLOP by formula per second of untraced latency.", **_UNKNOWN),
-    number("flops_per_s_low", "FLOP/s", "The same at the upper end of the latency's interval.", **_UNKNOWN),
-    number("flops_per_s_high", "FLOP/s", "The same at the lower end of the latency's interval.", **_UNKNOWN),
+    number("flops_per_s_low", "FLOP/s", "`flops_per_s` at the upper end of the latency's interval.", **_UNKNOWN),
+    number("flops_per_s_high", "FLOP/s", "`flops_per_s` at the lower end of the latency's interval.", **_UNKNOWN),
     number("roof_flops_per_s", "FLOP/s", "Measured roof of the device at this intensity.", **_UNKNOWN),
     flag("above_roof", "True for a case above the roof, which points to an error of a ceiling or a count.",
          **_UNKNOWN),
@@ -136,8 +136,8 @@ BENCH_RESULTS = TableFile("bench", "results.csv", "One row per case.", (
     number("drift_pct", "%", "Change of the blocks' medians from the first block to the last.", **_UNKNOWN),
     number("drift_p", "", "Kendall's p value of the drift.", **_UNKNOWN),
     number("graph_median_ns", "ns", "Median latency of a replay as a CUDA graph.", **_UNKNOWN),
-    number("graph_low_ns", "ns", "Lower end of its 95 % interval.", **_UNKNOWN),
-    number("graph_high_ns", "ns", "Upper end of its 95 % interval.", **_UNKNOWN),
+    number("graph_low_ns", "ns", "Lower end of the 95 % interval of `graph_median_ns`.", **_UNKNOWN),
+    number("graph_high_ns", "ns", "Upper end of the 95 % interval of `graph_median_ns`.", **_UNKNOWN),
     text("graph_reason", "Why there is no measurement as a CUDA graph.", **_UNKNOWN),
     number("launch_share", "", "The CPU's share of a call, from 0 to 1.", **_UNKNOWN),
     integer("throttled_samples", "", "Number of samples taken while the GPU was throttled.", **_UNKNOWN),

@@ -1,4 +1,4 @@
-"""RecordResult: a part of a running program that was recorded, with its processes and what the recording cost."""
+"""Define RecordResult: a recorded part of a running program, with its processes and what the recording cost."""
 
 from __future__ import annotations
 
