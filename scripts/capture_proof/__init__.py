@@ -1,1 +1,1 @@
-"""Programs that count their own kernels, what traces hold of them, and losses that are planted."""
+"""Compare traces with programs that count their own kernels, and with planted losses."""

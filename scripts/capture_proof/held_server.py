@@ -1,4 +1,4 @@
-"""Hold a server, load it, and record parts of it while it answers."""
+"""Start a server with `capture --hold`, send it requests, and record parts of it while it answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hold what the traces of a program have against what the program counted, and say what is right."""
+"""Compare the traces of a program with what the program counted, and report which numbers are right."""
 
 from __future__ import annotations
 

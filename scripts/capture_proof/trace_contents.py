@@ -1,4 +1,4 @@
-"""Read what a trace holds, by SQL of its own, so that nsysprof's reader is no part of the proof."""
+"""Read the content of a trace with separate SQL, so that the comparison does not depend on nsysprof's reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trace says, computed a second time: from the schema of nsys' exports alone, in SQL and plain loops.
+"""Compute the numbers of a trace a second time, only from the schema of nsys' exports, in SQL and plain loops.
 
 Nothing here imports nsysprof. `scripts/oracle` and tests hold the program's figures against these.
 """

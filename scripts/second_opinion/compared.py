@@ -1,4 +1,4 @@
-"""Hold the figures of an analysis, as they are written, against the second opinion."""
+"""Compare the numbers that an analysis wrote with the second computation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every figure of the tables of an analysis, from the rows of the trace: {table: {key: {column: value}}}."""
+"""Compute every number in the tables of an analysis from the trace's rows: {table: {key: {column: value}}}."""
 
 from __future__ import annotations
 

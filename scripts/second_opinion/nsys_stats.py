@@ -1,4 +1,4 @@
-"""Hold an analysis against nsys stats, to the last digit that it prints, and explain each difference.
+"""Compare an analysis with nsys stats, to the last digit that it prints, and explain each difference.
 
 An explanation is a rule of nsys that is computed here a second time: it holds only where it gives the very number that
 nsys printed.

@@ -1,4 +1,4 @@
-"""The rows of an nsys export as plain tuples, with names and boards resolved."""
+"""Read the rows of an nsys export as plain tuples, with names and boards resolved."""
 
 from __future__ import annotations
 

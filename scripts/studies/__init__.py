@@ -1,1 +1,1 @@
-"""The studies in analysis/: for each a template (NAME.md), and the module that fills it from the committed data."""
+"""Fill the studies in analysis/: each has a template (NAME.md), and a module that fills it from the committed data."""

@@ -1,4 +1,4 @@
-"""A capture without a GPU."""
+"""Fill the study of a capture without a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Captures of programs that count their own kernels, and of losses that were planted."""
+"""Fill the study of captures of programs that count their own kernels, and of planted losses."""
 
 from __future__ import annotations
 

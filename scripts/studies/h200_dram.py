@@ -1,4 +1,4 @@
-"""Reads of known size on an H200, and what sampled DRAM counters say of them."""
+"""Fill the study of reads of known size on an H200, measured by sampled DRAM counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `nsysprof optimize` found of real programs."""
+"""Fill the study of `nsysprof optimize` on real programs."""
 
 from __future__ import annotations
 

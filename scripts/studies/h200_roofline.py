@@ -1,4 +1,4 @@
-"""What attention moves on an H200, and what limits it."""
+"""Fill the study of what attention moves on an H200, and what limits it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pairs of runs of the same code on an H200, and what each family of verdicts says of them."""
+"""Fill the study of pairs of runs of the same code on an H200, with the verdicts of each kind on them."""
 
 from __future__ import annotations
 

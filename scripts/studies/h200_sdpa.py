@@ -1,4 +1,4 @@
-"""Attention backends on an H200, beside a published table of an RTX 4060 Ti."""
+"""Fill the study of attention backends on an H200, beside a published table of an RTX 4060 Ti."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies of the same code, measured in the same processes."""
+"""Fill the study of copies of the same code, measured in the same processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which attention backend on an H200: the grid, the wider grid, the self-check, and two comparisons."""
+"""Fill the study of the best attention backend on an H200: two grids, the self-check, and two comparisons."""
 
 from __future__ import annotations
 
