@@ -15,15 +15,17 @@ from nsysprof.capture.folder import remove_work
 from nsysprof.capture.machine import collect_machine
 from nsysprof.capture.manifest import TORCH_TRACE, Manifest, Program, write_manifest
 from nsysprof.capture.measured_process import LOGS, WORK
+from nsysprof.capture.self_check.gpu_watch import GpuWatch
+from nsysprof.capture.user_program.failed_fork import fork_notes
 from nsysprof.capture.user_program.program_hook import HOOK_FOLDER, collect_recorded, hook_environment
 from nsysprof.capture.user_program.program_plan import ProgramPlan
 from nsysprof.capture.user_program.program_run import CapturedProgram, Inspect
 from nsysprof.capture.user_program.record_program import Say, Watchers, program_environment
 from nsysprof.capture.user_program.streamed import Ended, Streams, run_streamed
 from nsysprof.errors import NsysprofError, ToolFailedError
-from nsysprof.notes import make_note
+from nsysprof.notes import Note, make_note
 from nsysprof.nsight.run_tool import Step
-from nsysprof.results.checks.recording_check import NOT_WATCHED
+from nsysprof.results.checks.recording_check import NOT_WATCHED, WatchedGpu
 from nsysprof.results.missing_source import MissingSource
 
 # The same names as in nsysprof.workload.program_start.torch_recorder, which is not imported because it imports torch.
@@ -34,6 +36,7 @@ _RECORDED = "torch"
 _REPORT = "nsys.nsys-rep"
 TORCH, CUPTI = "torch", "cupti"
 PROCESSES = "processes"
+_MOST_NAMED = 4
 
 # A function that makes one trace from what several processes recorded.
 Merge = Callable[[Sequence[Path], Path], Mapping[Path, int]]
@@ -71,24 +74,38 @@ def run_torch_capture(
         manifest.add_missing(MissingSource.NSYS, make_note("torch-in-place-of-nsys", reason=instead_of_nsys))
     logs, work = folder / LOGS, folder / WORK / _RECORDED
     work.mkdir(parents=True, exist_ok=True)
-    ended = run_streamed(
-        list(plan.argv),
-        Streams(logs / "stdout.log", logs / "stderr.log", logs / "torch.log", watchers.stdout, watchers.stderr),
-        program_environment() | _hook(plan, work, folder, recorder),
-        say=say,
-    )
+    watch = GpuWatch()
+    with watch:
+        ended = run_streamed(
+            list(plan.argv),
+            Streams(logs / "stdout.log", logs / "stderr.log", logs / "torch.log", watchers.stdout, watchers.stderr),
+            program_environment() | watch.environment | _hook(plan, work, folder, recorder),
+            say=say,
+        )
     manifest.steps.append(Step("program", ended.argv, ended.exit_code, ended.duration_ns))
     manifest.program = Program(plan.argv, ended.exit_code)
-    manifest.notes += collect_recorded(folder / _REPORT, _kinds(plan))
+    manifest.notes += [*collect_recorded(folder / _REPORT, _kinds(plan)), *fork_notes(logs / "stderr.log")]
     write_manifest(folder, manifest)
     if recorder == CUPTI:
         for path in sorted(work.glob("*.jsonl")):
             complete_lines(path, manifest.environment)
     captured = _collect(manifest, folder, ended, work, merge, inspect, say)
+    is_whole = plan.is_whole and not (plan.steps or plan.skip_steps) and ended.interrupted is None
+    manifest.notes += _unrecorded(captured, watch.seen(is_whole=is_whole))
     manifest.complete = captured.failure is None and ended.interrupted is None
     write_manifest(folder, manifest)
     remove_work(folder)
     return captured
+
+
+def _unrecorded(captured: CapturedProgram, watched: WatchedGpu) -> list[Note]:
+    """Return a note on processes that had a CUDA context and no recorder in them, such as programs of C++."""
+    missing = watched.missing(captured.check.processes) if captured.check is not None else ()
+    if not missing:
+        return []
+    names = ", ".join(f"{each.name} ({each.pid})" for each in missing[:_MOST_NAMED])
+    more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
+    return [make_note("process-lost", "no-recorder", processes=names + more)]
 
 
 def _hook(plan: ProgramPlan, work: Path, folder: Path, recorder: str) -> dict[str, str]:

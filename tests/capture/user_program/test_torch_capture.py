@@ -23,6 +23,13 @@ for name in sys.argv[1:]:
     open(os.path.join(folder, name), "w").write(os.environ["NSYSPROF_TORCH_SCHEDULE"])
 if "NSYSPROF_ATTENTION_FOLDER" in os.environ:
     open(os.path.join(os.environ["NSYSPROF_ATTENTION_FOLDER"], "12.json"), "w").write("{}")
+if os.environ.get("WITH_CONTEXT"):  # a thread of the name that the CUDA driver gives its own
+    import ctypes, threading, time
+    def wait():
+        ctypes.CDLL(None).prctl(15, b"cuda00001800007", 0, 0, 0)
+        time.sleep(60)
+    threading.Thread(target=wait, daemon=True).start()
+    time.sleep(1.0)
 raise SystemExit(3)
 """
 
@@ -78,6 +85,15 @@ def test_one_process_and_why_nsys_did_not_record(capture):
     said = {note.code: note.text for note in captured.manifest.notes}
     assert "nsys was not found" in said["torch-in-place-of-nsys"]
     assert "13" in said["torch-trace-cut"]
+
+
+@pytest.mark.parametrize("numbers", [{}, {"steps": 4}])
+def test_a_process_with_a_context_of_which_nothing_was_recorded_is_named(capture, monkeypatch, numbers):
+    monkeypatch.setenv("WITH_CONTEXT", "yes")
+    captured, _, _ = capture("12.json", **numbers)
+    codes = [note.code for note in captured.manifest.notes]
+    assert codes == ([] if numbers else ["process-lost"]), "with a schedule, not all was to be recorded"
+    assert not captured.losses
 
 
 def test_nothing_was_recorded(capture):
