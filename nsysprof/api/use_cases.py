@@ -228,7 +228,7 @@ def tune(
     the same errors as bench.
 
     grid: such as nsysprof.Grid(backends=(), seqs=(256, 1024)). Without backends, those that suit the device are tried.
-    source: a capture, trace or analysis of a program: its shapes are tuned in place of the grid's.
+    source: a capture, trace or analysis of a program: its shapes are tuned instead of the grid's.
     budget_s: the time limit, after which the search ends with what it has (s).
 
     The other options are those of `nsysprof tune`.

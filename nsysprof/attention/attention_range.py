@@ -25,7 +25,7 @@ _MAX_LENGTH = 512
 
 @dataclass(frozen=True)
 class AttentionRange:
-    """What the name of a range says of the call in it; None where it does not."""
+    """The attention call that the name of a range describes. A field is None where the name does not say it."""
 
     function: str
     # "fwd" or "bwd".

@@ -275,7 +275,7 @@ class _Rebuild:
         """Write into the trace what was left out, so that every reader of its numbers is told."""
         gone = []
         if self.crop is not None:
-            gone.append("everything outside the ranges that were asked for")
+            gone.append("everything outside the requested ranges")
         gone += sorted(self.options.without & {base_name(name) for name in self.source_tables})
         if gone:
             target.execute('CREATE TABLE IF NOT EXISTS META_DATA_CAPTURE ("name" TEXT, "value" TEXT)')
@@ -386,7 +386,7 @@ class _Known(dict[Any, Any]):
 
 
 def _keep_errors(table: str, columns: tuple[str, ...], row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a row with a fixed text in place of an error of nsys that may not be shared."""
+    """Return a row with a fixed text instead of an error of nsys that may not be shared."""
     if base_name(table) != "DIAGNOSTIC_EVENT" or "severity" not in columns:
         return row
     cells = dict(zip(columns, row, strict=True))

@@ -61,7 +61,7 @@ class JointLock:
                 time.sleep(_POLL_S)
 
     def try_alone(self) -> bool:
-        """Return whether all others have ended. Where there are no locks, nobody knows, and this returns True."""
+        """Return whether all others have ended. Without support for locks this is unknown, and the result True."""
         if self.is_alone is False:
             with contextlib.suppress(OSError):
                 _lock(self._descriptor, shared=False)

@@ -137,7 +137,7 @@ def _leave(
             return
         path = joint.path
         if path != real:
-            # Under a random name, so that what a kill leaves is never taken for a job that goes on.
+            # A random name, so that the remains of a killed job are never taken for a job that is still running.
             path = _set_aside(path)
         (path / mark).unlink()
         put_in_place(path, real, kind, written_at=joint.path)

@@ -193,7 +193,7 @@ def _long(header: list[str], body: list[list[str]]) -> NcuPage:
 
 
 def _quoted(text: str) -> Iterator[str]:
-    """Yield what stands between a quote and the next one that ends a word, in a time that grows with the text alone."""
+    """Yield the texts between a quote and the next one that ends a word, in linear time."""
     at = text.find('"')
     while at >= 0:
         closing = _CLOSING.search(text, at + 1)

@@ -161,7 +161,7 @@ def run_export(
 
     log: a file that receives what nsys printed.
     timeout_s: how long to wait for nsys (s); None waits without limit.
-    say: is told how far a long export is; there is no limit of time then.
+    say: called with the progress of a long export, which then has no time limit.
     is_shielded: whether Ctrl-C in a terminal reaches this process alone; without `say` only.
     """
     more = ["--include-blobs=true"] if _knows_blobs(nsys) else []

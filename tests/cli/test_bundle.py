@@ -170,7 +170,7 @@ def test_ranges_are_cropped(tmp_path: Path) -> None:
     summary = json.loads(run("analyze", tmp_path / "b.zip", "--out", tmp_path / "a", "--json", "--no-figures").stdout)
     assert summary["totals"]["kernel_count"] < 1086
     assert [note["text"] for note in summary["notes"] if note["code"] == "bundle-left-out"] == [
-        "This trace was made to be shared, without everything outside the ranges that were asked for."
+        "This trace was made to be shared, without everything outside the requested ranges."
     ]
     assert "bundle-left-out" in done.stdout
     fails(bundle(TRACES / "sdpa.sqlite.xz", "--range", "none", "--out", tmp_path / "c.zip"), 2, "No range")

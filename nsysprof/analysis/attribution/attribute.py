@@ -18,9 +18,9 @@ from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows
 _MOST_AROUND, _FREE_PAIRS = 1024, 1 << 22
 _PAIRS_AT_ONCE = 1 << 22
 _BLOCK = 1 << 20
-# Up to so many threads, picking the work of each is faster than sorting by thread.
+# Up to this many threads, picking the work of each one is faster than sorting by thread.
 _FEW_OWNERS = 8
-# Push/pop ranges are of the thread that made the call, start/end ranges of its process.
+# Push/pop ranges belong to the thread that made the call, start/end ranges to its process.
 SCOPES = {"PushPop": "thread", "StartEnd": "process"}
 
 

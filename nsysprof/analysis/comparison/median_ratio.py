@@ -39,7 +39,7 @@ def _error(values: Sequence[int], middle: float) -> tuple[float, float] | None:
         return None
     if correlated is not None:
         return correlated[0] / middle, correlated[1]
-    # The interval spans so many gaps between values; its width is known as well as from that many of them.
+    # The interval spans this many gaps between values; its width is known as well as from that many values.
     freedom = max(1.0, min(len(values) - 1.0, _NORMAL_975 * math.sqrt(len(values))))
     return (bounds[1] - bounds[0]) / 2 / middle / student_t_975(freedom), freedom
 

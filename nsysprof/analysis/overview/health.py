@@ -142,7 +142,7 @@ def _cut_ranges(tables: Tables) -> Iterator[Note]:
 def _ended_early(tables: Tables, lost: Bools, matched: Bools) -> bool:
     """Return whether the recording ended while the GPU worked.
 
-    Then each process' lost launches come after all others, and its GPU work goes on until they come.
+    Then each process' lost launches come after all others, and its GPU work continues until they come.
     """
     calls, work = tables.calls, tables.work
     assert calls is not None

@@ -70,7 +70,7 @@ def energy_in_groups(energy: GpuEnergy, start_ns: Int64s, end_ns: Int64s, group:
 def _bounds(low: Int64s, high: Int64s, time: Int64s, spent: Floats, least: float, most: float) -> tuple[float, float]:
     """Return the least and the most energy (J) that was used in disjoint intervals, however late the counter is.
 
-    What was used in an interval stands in the counter by its end, or up to the lag later. So the counter's time for
+    What was used in an interval is in the counter at its end, or up to the lag later. So the counter's time for
     it lies within the interval that is prolonged by the lag, and holds the interval without its beginning.
 
     spent: the energy between one time of the counter and the next (J).

@@ -261,7 +261,7 @@ def _left_out_of_trace(report: SanitizeReport) -> Iterator[tuple[str, str]]:
     if report.dropped_strings:
         yield f"{report.dropped_strings:,} strings", "no row that is kept refers to them"
     if report.cropped_rows:
-        yield f"{sum(report.cropped_rows.values()):,} rows", "outside the ranges that were asked for"
+        yield f"{sum(report.cropped_rows.values()):,} rows", "outside the requested ranges"
 
 
 def _analyze(shared: _Shared, stage: Stage, built: Built, say: Say) -> None:

@@ -135,7 +135,7 @@ class _Recorder:
             self._thread.start()
 
     def join(self) -> None:
-        """Wait for a recording that goes on; the program has ended."""
+        """Wait for a recording that is still running after the program has ended."""
         self._is_over.set()
         if self._thread is not None:
             self._thread.join()

@@ -127,7 +127,10 @@ class Meter:
         self.reach(self._done + more, name)
 
     def reach(self, done: float, name: str = "") -> None:
-        """Show that so many are done; name: what is done now."""
+        """Show that this many are done.
+
+        name: the name of the current item.
+        """
         self._done = done
         if self._bars is None:
             return

@@ -46,7 +46,7 @@ class ForgivingStream:
     is_saved: whether what is printed is on disk too.
     """
 
-    # Whether a status stands in the last line of the terminal, which both streams share.
+    # Whether a status is shown in the last line of the terminal, which both streams share.
     has_status = False
 
     def __init__(self, stream: TextIO) -> None:

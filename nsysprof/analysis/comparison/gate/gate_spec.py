@@ -17,7 +17,7 @@ from nsysprof.results.comparison import METRICS
 from nsysprof.results.findings.finding_codes import CODES
 
 LATENCY_METRICS = ("slower", "faster")
-# A rule about findings has the code of a finding in place of a limit, or this word for all findings.
+# A rule about findings has the code of a finding instead of a limit, or this word for all findings.
 FINDING, ANY_FINDING = "finding", "any"
 # The names that users give to metrics, and the columns of our tables.
 ALIASES = {"memcpy": "copied", "memset": "filled", "bytes": "moved", "memory": "vram", "time": "kernel_time"}
