@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 POLICY, SAMPLES = "policy.json", "samples.json"
 # The shortest search (s): the measured process has to import torch first.
 _LEAST_S = 15.0
+# An older search is read again even where no time is left to go on with it (s).
+_SHORTEST_S = 1.0
 _WINS = ("winner", "between")
 
 
@@ -49,14 +51,15 @@ def tune_uses(
 
     source: the analysis of the program. If tuning is impossible, that is a remark and not an error.
     """
-    if budget_s < _LEAST_S:
+    search = folder / "search"
+    goes_on = resume and (search / SAMPLES).is_file()
+    if budget_s < _LEAST_S and not goes_on:
         return TunedProgram(uses=_untuned(uses, {}), remarks=("No time was left for tuning: give a larger --budget.",))
     from nsysprof.analysis.sampling.tune import failed_shapes
 
-    search = folder / "search"
     request = TuneRequest(
-        source=source, budget_s=budget_s, warmup_seconds=0.2, out=search, force=True, figures=False,
-        resume=resume and (search / SAMPLES).is_file(), case_timeout_s=max(20.0, budget_s),
+        source=source, budget_s=max(budget_s, _SHORTEST_S), warmup_seconds=0.2, out=search, force=True, figures=False,
+        resume=goes_on, case_timeout_s=max(20.0, budget_s),
         command="nsysprof optimize",
     )  # fmt: skip
     try:

@@ -25,7 +25,7 @@ def use(seq, **fields):
 def search(monkeypatch, tmp_path):
     """Return a function that makes the search answer with these rules, or raise what is given, and runs it."""
 
-    def run(uses, rules=(), error=None, budget_s=100.0, cells=()):
+    def run(uses, rules=(), error=None, budget_s=100.0, cells=(), resume=False):
         def tune(request, _progress):
             if error is not None:
                 raise error
@@ -37,7 +37,7 @@ def search(monkeypatch, tmp_path):
             return SimpleNamespace(failure=None, told="", tuning=tuning, results=SimpleNamespace(table=table))
 
         monkeypatch.setattr(module, "tune", tune)
-        return tune_uses(uses, tmp_path, tmp_path, budget_s, SILENT, resume=False)
+        return tune_uses(uses, tmp_path, tmp_path, budget_s, SILENT, resume=resume)
 
     return run
 
@@ -62,6 +62,13 @@ def test_only_winners_are_in_the_policy(search):
 
 def test_without_a_winner_there_is_no_policy(search):
     assert search([use(64)], [rule("flash", 64, "tie", 1.0)]).policy is None
+
+
+def test_an_older_search_counts_where_no_time_is_left(search, tmp_path):
+    (tmp_path / "search").mkdir()
+    (tmp_path / "search/samples.json").write_text("{}")
+    assert search([use(64)], [rule("flash", 64)], budget_s=0.0, resume=True).policy is not None
+    assert search([use(64)], [rule("flash", 64)], budget_s=0.0).policy is None
 
 
 def test_a_mask_counts_by_its_kind_and_the_order_in_memory_does_not(search):
