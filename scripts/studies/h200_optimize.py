@@ -18,6 +18,7 @@ PROGRAMS = {
     "gemma": "Gemma of transformers, training: heads of 256, one head of k and v",
     "vit": "ViT, training under autocast: 197 tokens",
     "unet": "diffusion U-Net, sampling: heads of 40, 80 and 160, cross-attention to 77 tokens",
+    "dit": "diffusion transformer, training: 1025 tokens, cross-attention to 77",
     "padded-encoder": "encoder with padding masks, training",
     "decode": "decoding with grouped heads and a KV cache that grows",
     "window": "Swin blocks, training: windows of 49 tokens, a learned bias",
