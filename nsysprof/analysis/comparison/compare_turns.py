@@ -19,14 +19,13 @@ from nsysprof.analysis.comparison.compare_latency import Settings, describe_side
 from nsysprof.analysis.comparison.throttled_sides import METHOD as THROTTLED_METHOD
 from nsysprof.analysis.comparison.throttled_sides import doubt_throttled
 from nsysprof.analysis.sampling.process_model import Estimate, estimate, fit
-from nsysprof.analysis.sampling.significance import ALPHA, LEAST_PCT, false_discovery
+from nsysprof.analysis.sampling.significance import ALPHA, LEAST_PCT, POWER, false_discovery
 from nsysprof.analysis.sampling.student_t import nct_sf, t_isf
 from nsysprof.arrays import Floats
 from nsysprof.attention.case import Case
 from nsysprof.results.comparison import LatencyChange, LatencyComparison, LatencyVerdict, Measured
 from nsysprof.results.named_times import steady_samples
 
-POWER = 0.8
 # A bench in turn that stops early does so only where every case is decided at this level. Then all interim tests
 # together rarely call an unchanged case different.
 EARLY_ALPHA = 0.01

@@ -6,10 +6,9 @@ from bisect import bisect_left
 
 import numpy as np
 
-from nsysprof.analysis.sampling.significance import ALPHA, LEAST_PCT
+from nsysprof.analysis.sampling.significance import ALPHA, LEAST_PCT, POWER
 from nsysprof.analysis.sampling.student_t import nct_sf, normal_sf, t_isf
 
-POWER = 0.8
 NORMAL_95 = 1.960  # quantile of the absolute value of a standard normal
 MOST_FREEDOM = 1e6
 MEDIAN_COST = np.sqrt(np.pi / 2)  # the standard deviation of a median relative to a mean's

@@ -14,6 +14,8 @@ from nsysprof.analysis.sampling.variance_shrinkage import Prior
 from nsysprof.arrays import Floats
 
 ALPHA = 0.05
+# How likely a planned measurement must be to find a difference of the wanted size.
+POWER = 0.8
 # A tuner tests the data many times while it measures. What it drops on the way must be this certain, so that all these
 # tests together use up little of ALPHA.
 INTERIM_ALPHA = 0.002
