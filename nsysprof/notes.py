@@ -49,9 +49,12 @@ class Loss:
     """Data that should have been recorded and is missing, so that counts cannot be trusted.
 
     A loss is a fact, by which code may decide. Its note only tells the reader.
+
+    anywhere: what may be missing at any time of the recording, in words; "" where the loss is confined.
     """
 
     note: Note
+    anywhere: str = ""
 
 
 Remark = Note | Loss
@@ -104,9 +107,12 @@ def make_note(code: str, variant: str = "", /, *, severity: Severity | None = No
     return Note(code, chosen, kind.text.format(**facts), kind.next_step.format(**facts))
 
 
-def make_loss(code: str, variant: str = "", /, **facts: Any) -> Loss:
-    """Return a loss with its note, whose severity is error. Raises the same errors as make_note."""
-    return Loss(make_note(code, variant, severity=Severity.ERROR, **facts))
+def make_loss(code: str, variant: str = "", /, *, anywhere: str = "", **facts: Any) -> Loss:
+    """Return a loss with its note, whose severity is error. Raises the same errors as make_note.
+
+    anywhere: what may be missing at any time of the recording, in words; "" where the loss is confined.
+    """
+    return Loss(make_note(code, variant, severity=Severity.ERROR, **facts), anywhere)
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,11 +15,24 @@ from nsysprof.errors import UsageError
 if TYPE_CHECKING:
     from nsysprof.results.findings.causes import WhatIf, WhatIfQuestion
 
+
+class Change(StrEnum):
+    """A change that applies wherever it can. Each would fix one kind of finding."""
+
+    PIN_COPIES = "pin-copies"
+    NO_ALLOC = "no-alloc"
+    NO_HOST_WORK = "no-host-work"
+    GRAPH_LAUNCHES = "graph-launches"
+    FUSE_ATTENTION = "fuse-attention"
+    FUSE_OPTIMIZER = "fuse-optimizer"
+    NO_STREAM_WAITS = "no-stream-waits"
+
+
 # The code of the finding that each change would fix.
-KNOWN_CHANGES = {
-    "--pin-copies": "pageable-copy", "--no-alloc": "alloc-in-loop", "--no-host-work": "host-bound",
-    "--graph-launches": "launch-bound", "--fuse-attention": "unfused-attention",
-    "--fuse-optimizer": "unfused-optimizer", "--no-stream-waits": "stream-dependency",
+_FIXED = {
+    Change.PIN_COPIES: "pageable-copy", Change.NO_ALLOC: "alloc-in-loop", Change.NO_HOST_WORK: "host-bound",
+    Change.GRAPH_LAUNCHES: "launch-bound", Change.FUSE_ATTENTION: "unfused-attention",
+    Change.FUSE_OPTIMIZER: "unfused-optimizer", Change.NO_STREAM_WAITS: "stream-dependency",
 }  # fmt: skip
 _EVERYWHERE = "all"
 
@@ -91,7 +105,7 @@ def _with_a_rank_like_its_peers(
 def _questions(request: WhatIfRequest) -> tuple[WhatIfQuestion, ...]:
     from nsysprof.results.findings.causes import WhatIfQuestion
 
-    questions = [WhatIfQuestion(option, KNOWN_CHANGES[option]) for option in request.flags]
+    questions = [WhatIfQuestion(f"--{change}", _FIXED[change]) for change in request.changes]
     if request.policy is not None:
         questions.append(WhatIfQuestion(f"--policy {request.policy.name}", "attention-backend"))
     for name in request.no_sync:
@@ -115,7 +129,7 @@ def _of_ranges(names: list[str], text: str, factor: float) -> WhatIfQuestion:
 class WhatIfRequest:
     """A trace and what to change in it.
 
-    flags: changes such as --pin-copies.
+    changes: those that apply wherever they can.
     no_sync: ranges in which to remove waits for the GPU; "all" for everywhere.
     kernels: texts in names of kernels, and the factors for their times.
     ranges: texts in names of ranges, and the factors for the times of what they launch.
@@ -124,7 +138,7 @@ class WhatIfRequest:
     """
 
     source: Path
-    flags: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
     no_sync: tuple[str, ...] = ()
     kernels: tuple[tuple[str, float], ...] = ()
     nsys: Path | None = None

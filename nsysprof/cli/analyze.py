@@ -133,8 +133,6 @@ def _to_json(result: TraceResult | RanksResult | SnapshotResult) -> dict[str, An
     from nsysprof.report.write import analysis_json
 
     if isinstance(result, TraceResult):
-        from nsysprof.report.write import analysis_json
-
         return analysis_json(result.analysis, result.record)
     return result.memory.to_json() if isinstance(result, SnapshotResult) else whole_ranks_json(result.analysis)
 

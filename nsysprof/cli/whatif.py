@@ -100,14 +100,15 @@ def whatif(
     from nsysprof.app import whatif as use_case
     from nsysprof.cli.terminal.progress import show_progress
 
-    flags = {
-        "--pin-copies": pin_copies, "--no-alloc": no_alloc, "--no-host-work": no_host_work,
-        "--graph-launches": graph_launches, "--fuse-attention": fuse_attention, "--fuse-optimizer": fuse_optimizer,
-        "--no-stream-waits": no_stream_waits,
+    change = use_case.Change
+    wanted = {
+        change.PIN_COPIES: pin_copies, change.NO_ALLOC: no_alloc, change.NO_HOST_WORK: no_host_work,
+        change.GRAPH_LAUNCHES: graph_launches, change.FUSE_ATTENTION: fuse_attention,
+        change.FUSE_OPTIMIZER: fuse_optimizer, change.NO_STREAM_WAITS: no_stream_waits,
     }  # fmt: skip
     request = use_case.WhatIfRequest(
         source=source,
-        flags=tuple(option for option, wanted in flags.items() if wanted),
+        changes=tuple(each for each, is_wanted in wanted.items() if is_wanted),
         no_sync=tuple(no_sync or ()),
         kernels=tuple(_parse_factor("--kernel", "softmax", text) for text in kernel or ()),
         ranges=tuple(_parse_factor("--launched-in", "attention::", text) for text in launched_in or ()),

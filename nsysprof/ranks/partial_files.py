@@ -31,11 +31,15 @@ _DISTRIBUTION = ("count", "total", "least", "most", "size_bytes", "rounded", "ed
 @cache
 def code_version() -> str:
     """Return nsysprof's version with a digest of its sources. Results made by other code are never merged with ours."""
-    root = Path(__file__).parents[1]  # the whole package
+    return f"{VERSION}+{digest_of_sources(Path(__file__).parents[1])[:12]}"
+
+
+def digest_of_sources(package: Path) -> str:
+    """Return a digest of all code and of the registry of notes in a package, whose texts are part of results."""
     digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
-    return f"{VERSION}+{digest.hexdigest()[:12]}"
+    for path in sorted(each for each in package.rglob("*") if each.suffix in (".py", ".toml")):
+        digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
 
 
 def part_path(source: RankSource, folder: Path) -> Path:

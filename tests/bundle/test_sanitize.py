@@ -11,8 +11,9 @@ import pytest
 from nsysprof.bundle import sanitize
 from nsysprof.bundle.names.name_tokens import NameTokens
 from nsysprof.bundle.sanitize import SanitizeOptions, sanitize_trace
-from nsysprof.bundle.verification.verify import SecretLeakError, verify_sanitized
+from nsysprof.bundle.verification.verify import SecretLeakError
 from nsysprof.errors import OutputError, TraceDamagedError, TraceForeignError
+from tests.builders.verify_sanitized import verify_sanitized
 from tests.bundle.hostile import HOME, MAIN_TID, TOKEN, write_trace
 from tests.conftest import REPOSITORY
 from tests.trace.table_readers.test_native_stacks import trace_with_stacks

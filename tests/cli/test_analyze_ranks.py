@@ -16,8 +16,8 @@ from nsysprof.app.trace_analysis.analyze_ranks import is_many, worthwhile_worker
 from nsysprof.cli import app
 from nsysprof.errors import OutputError, TraceError, UsageError
 from nsysprof.files.output import write_whole
-from nsysprof.results.column_registry.columns import find_file
 from tests.builders.build_trace import TraceBuilder
+from tests.builders.registered_files import find_file
 from tests.ranks.job import slow_in_backward, write_job
 
 

@@ -30,6 +30,9 @@ _COUNT = re.compile(r"Number of (CUPTI events produced|CUDA events collected):\s
 # nsys always leaves out some hundreds of calls per process, and up to a third of the records of a sound trace.
 _FREE_EVENTS, _LEAST_SHARE = 1_000, 0.5
 
+# What may be missing anywhere where nsys lost events.
+_EVENTS_LOST = "nsys lost events"
+
 
 def read_diagnostics(tables: Tables) -> list[Remark]:
     """Return the messages of nsys that change what the numbers mean, without paths; at most five of a kind.
@@ -60,7 +63,8 @@ def _explain(messages: list[tuple[int, str]], has_kernels: bool) -> Iterator[tup
         lines = [line.strip() for line in text[:_READ].splitlines() if line.strip()] or [""]
         if any(_IMPORT_FAILED.search(line) for line in lines):
             reason = next((line for line in lines[1:] if _REASON.search(line)), "")
-            yield "import-failed", make_loss("import-failed", said=_shown(f"{lines[0]} {reason}".strip()))
+            said = _shown(f"{lines[0]} {reason}".strip())
+            yield "import-failed", make_loss("import-failed", anywhere="nsys could not import all events", said=said)
             continue
         # The reason may be some lines below.
         found = next(
@@ -69,8 +73,10 @@ def _explain(messages: list[tuple[int, str]], has_kernels: bool) -> Iterator[tup
         if found is not None:
             code, line = found
             said = _shown(line if line == lines[0] else f"{lines[0]} {line}")
-            is_loss = severity == _ERROR
-            yield code, make_loss(code, said=said) if is_loss else make_note(code, severity=Severity.WARNING, said=said)
+            if severity == _ERROR:
+                yield code, make_loss(code, anywhere=_EVENTS_LOST if code == "events-lost" else "", said=said)
+            else:
+                yield code, make_note(code, severity=Severity.WARNING, said=said)
         elif severity == _ERROR:
             yield "nsys-diagnostic", make_loss("nsys-diagnostic", said=_shown(lines[0]))
         elif severity == _WARNING and _NOT_STARTED.search(lines[0]) and not has_kernels:
@@ -87,7 +93,10 @@ def _counted(messages: list[tuple[int, str]]) -> Iterator[tuple[str, Remark]]:
             counts[what] += int(number)
     produced, collected = counts.values()
     if collected and produced - collected > _FREE_EVENTS and collected < _LEAST_SHARE * produced:
-        yield "events-lost", make_loss("events-lost", "counted", produced=produced, collected=collected)
+        yield (
+            "events-lost",
+            make_loss("events-lost", "counted", anywhere=_EVENTS_LOST, produced=produced, collected=collected),
+        )
 
 
 def _shown(text: str) -> str:

@@ -82,4 +82,4 @@ def judge_short_replays(found: ShortReplays) -> Remark:
     facts = {"short": found.short, "replays": found.replays, "nodes": found.nodes}
     if found.are_last:
         return make_note("graph-nodes-lost", "at-the-end", severity=Severity.WARNING, **facts)
-    return make_loss("graph-nodes-lost", **facts)
+    return make_loss("graph-nodes-lost", anywhere="replays of graphs lack kernels", **facts)

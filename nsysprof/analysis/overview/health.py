@@ -75,7 +75,15 @@ def find_data_loss(tables: Tables, attributed: Attributed, launches: Bools, miss
     if short is not None:
         remarks.append(judge_short_replays(short))
     if empty:
-        remarks.append(make_loss("measured-ranges-empty", empty=empty, ranges=ours, update_nsys=_UPDATE_NSYS))
+        remarks.append(
+            make_loss(
+                "measured-ranges-empty",
+                anywhere="ranges that did work have none",
+                empty=empty,
+                ranges=ours,
+                update_nsys=_UPDATE_NSYS,
+            )
+        )
     return DataLoss(known_lost, is_counted=True, is_lost=False, remarks=tuple(remarks))
 
 

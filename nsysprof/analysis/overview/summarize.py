@@ -162,13 +162,6 @@ class _Explained:
     step_times: StepTimes | None = None
 
 
-# Losses that may hide work or calls at any time, without a trace of where.
-_LOST_ANYWHERE = {
-    "import-failed": "nsys could not import all events", "events-lost": "nsys lost events",
-    "measured-ranges-empty": "ranges that did work have none", "graph-nodes-lost": "replays of graphs lack kernels",
-}  # fmt: skip
-
-
 def _explain(
     tables: Tables,
     found: Attribution,
@@ -176,7 +169,7 @@ def _explain(
     policy: PolicyFile | None,
     stacks: StackSamples | None,
 ) -> _Explained:
-    doubt = next((_LOST_ANYWHERE[loss.note.code] for loss in losses if loss.note.code in _LOST_ANYWHERE), "")
+    doubt = next((loss.anywhere for loss in losses if loss.anywhere), "")
     ranges = found.attributed.ranges
     lost = None if tables.calls is None else found.launches & ~found.launching
     ledger = keep_ledger(tables, ranges, lost, doubt)

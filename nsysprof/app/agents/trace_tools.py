@@ -97,15 +97,15 @@ class TraceTools:
         be faster. like_peers: of a folder of ranks, a rank that is to be like the typical other one, with no other
         change; trace is then that folder, "." for the whole one.
         """
-        from nsysprof.app.whatif import KNOWN_CHANGES
+        from nsysprof.app.whatif import Change
 
-        flags = tuple(f"--{change.removeprefix('--')}" for change in changes or ())
-        unknown = [flag for flag in flags if flag not in KNOWN_CHANGES]
+        names = [change.removeprefix("--") for change in changes or ()]
+        unknown = [name for name in names if name not in list(Change)]
         if unknown:
-            raise UsageError(f"{unknown[0][:_MOST_TEXT]!r} is not a change.", f"Known: {', '.join(KNOWN_CHANGES)}.")
+            raise UsageError(f"{unknown[0][:_MOST_TEXT]!r} is not a change.", f"Known: {', '.join(Change)}.")
         request = WhatIfRequest(
             self._path(trace) if like_peers is None else self._folder_of_ranks(trace),
-            flags,
+            tuple(map(Change, names)),
             (no_sync,) if no_sync else (),
             tuple((kernels or {}).items()),
             self._nsys,

@@ -12,11 +12,10 @@ from typing import ClassVar
 from urllib.parse import quote as percent_encode
 
 from nsysprof.bundle.names.program_text import is_revealed_by
-from nsysprof.bundle.secret_values import SHORTEST, collect_secrets, is_public
+from nsysprof.bundle.secret_values import SHORTEST, is_public
 from nsysprof.bundle.verification.leak_corpus import Originals
 from nsysprof.bundle.verification.searchable_streams import Stream, streams_of
 from nsysprof.errors import OutputError
-from nsysprof.trace.open import open_trace
 
 _SHORTEST_ENCODED = 6  # bytes; base64 or hex of fewer bytes is found in any file by chance
 # Among packed bytes, pixels and integers, a short needle is found by chance.
@@ -44,16 +43,6 @@ class _Needle:
     # Whether it is a common word that the caller named explicitly; it counts wherever it stands. A name of fewer than
     # SHORTEST characters does not: every file has it by chance within longer words.
     is_common: bool = False
-
-
-def verify_sanitized(source: Path, target: Path, extra_secrets: Iterable[str] = ()) -> list[str]:
-    """Return which private values of the source are still in the target, one line each; empty when it is clean.
-
-    A line shows the first two characters of a value and its length, never the value.
-    """
-    with open_trace(source) as trace:
-        secrets = collect_secrets(trace.connection)
-    return find_leaks(target, secrets | {text for text in extra_secrets if text})
 
 
 def find_leaks(path: Path, secrets: Iterable[str]) -> list[str]:

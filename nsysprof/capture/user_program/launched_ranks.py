@@ -133,7 +133,7 @@ def _finish_records(
             report.unlink(missing_ok=True)
         record = replace(record, ended=True, interrupted=ended.interrupted is not None)
         write_record(run.folder, with_files(run.folder, record))
-        losses = tuple(Loss(_of_rank(loss.note, rank)) for loss in check.remarks.losses)
+        losses = tuple(replace(loss, note=_of_rank(loss.note, rank)) for loss in check.remarks.losses)
         return failure, trace, replace(check, remarks=Remarks(check.remarks.notes, losses))
 
     with ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2)) as pool:

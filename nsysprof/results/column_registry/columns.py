@@ -15,11 +15,3 @@ FILES: tuple[TableFile, ...] = (
     *rank_columns.FILES,
     *export_columns.FILES,
 )
-
-
-def find_file(folder: str, name: str) -> TableFile:
-    """Return the file with this name in this kind of folder. Raises KeyError where none is registered."""
-    found = next((file for file in FILES if (file.folder, file.name) == (folder, name)), None)
-    if found is None:
-        raise KeyError(f"{folder}/{name} is not in the registry of columns")
-    return found

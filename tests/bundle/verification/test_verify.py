@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from nsysprof.bundle.secret_values import is_public
-from nsysprof.bundle.verification.verify import find_leaks, verify_sanitized
+from nsysprof.bundle.verification.verify import find_leaks
+from tests.builders.verify_sanitized import verify_sanitized
 from tests.bundle.hostile import TOKEN, write_trace
 
 SECRET = 'k3y "with" ünïcode/and+more'

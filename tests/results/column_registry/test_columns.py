@@ -11,8 +11,9 @@ from nsysprof.export.parquet import write_parquet
 from nsysprof.nsight.counters import DETAIL_COUNTERS
 from nsysprof.results.column_registry.case_columns import BENCH_RESULTS, COUNTERS, WINNERS
 from nsysprof.results.column_registry.column import Dtype
-from nsysprof.results.column_registry.columns import FILES, find_file
+from nsysprof.results.column_registry.columns import FILES
 from tests.analysis.blocks import make_blocks
+from tests.builders.registered_files import find_file
 from tests.export.contents import content_of
 from tests.report import samples
 
@@ -38,12 +39,6 @@ def test_a_unit_in_a_name_is_the_unit_of_the_column():
             for suffix, unit in suffixes.items():
                 if column.name.endswith(suffix):
                     assert column.unit.endswith(unit), f"{file.name}: {column.name}"
-
-
-def test_a_file_is_found_by_its_folder_and_name():
-    assert find_file("bench", "results.csv") is BENCH_RESULTS
-    with pytest.raises(KeyError, match="gone.csv"):
-        find_file("bench", "gone.csv")
 
 
 def test_tables_of_bench_and_tune_have_the_registered_columns():
