@@ -14,6 +14,10 @@ _LEAST_KERNELS = 4
 # Periods are alike if their numbers of kernels differ from the median by no more than this share. The longest row of
 # alike periods must hold at least this share of all kernels.
 _ALIKE, _LEAST_HELD = 0.02, 0.5
+# A period is typical if it shares at least this part of its kernels with the others, and this part of the periods must
+# be typical. Otherwise a kernel at equal distances between others that never repeat would make steps.
+_SAME_KERNELS, _SAME_PERIODS = 0.8, 0.75
+_MOST_COMPARED, _MOST_KERNELS_COMPARED = 32, 1_000_000
 # How many candidates to try. Any kernel that appears once in each period would do.
 _MOST_TRIED = 200
 
@@ -66,8 +70,31 @@ def _begins(code: Ints, calls_before: Int64s) -> Int64s:
         first, last = _longest_run(_are_alike(np.diff(position)) & _are_alike(np.diff(calls_before[position])))
         held = int(position[last] - position[first]) if last > first else 0
         if last - first >= _LEAST_PERIODS and held >= _LEAST_HELD * len(code):
-            return position[first : last + 1]
+            begins = position[first : last + 1]
+            if _hold_the_same(code, begins):
+                return begins
     return none
+
+
+def _hold_the_same(code: Ints, begins: Int64s) -> bool:
+    """Return whether most periods have the same kernels, in any order, by a look at some of them.
+
+    begins: where each period begins, and where the last one ends.
+    """
+    periods = len(begins) - 1
+    fit = _MOST_KERNELS_COMPARED * periods // int(begins[-1] - begins[0])
+    count = min(periods, max(_LEAST_PERIODS, min(_MOST_COMPARED, fit)))
+    parts = [
+        np.unique(code[begins[number] : begins[number + 1]], return_counts=True)
+        for number in np.linspace(0, periods - 1, count).astype(int).tolist()
+    ]
+    kinds = np.unique(np.concatenate([each for each, _ in parts]))
+    held = np.zeros((count, len(kinds)), dtype=np.int64)
+    for row, (each, counts) in enumerate(parts):
+        held[row, np.searchsorted(kinds, each)] = counts
+    typical = np.median(held, axis=0)
+    same = np.minimum(held, typical).sum(axis=1) >= _SAME_KERNELS * np.maximum(held.sum(axis=1), typical.sum())
+    return float(same.mean()) >= _SAME_PERIODS
 
 
 def _are_alike(counts: Int64s) -> Bools:

@@ -55,6 +55,16 @@ def test_a_loop_over_pieces_and_a_program_that_never_repeats_have_none(periods, 
     assert len(periods(program)) == 0
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_kernel_at_equal_distances_between_others_that_never_repeat_is_no_step(periods, seed):
+    program, random = Program(), np.random.default_rng(seed)
+    for _ in range(20):
+        program.launch(50 * US, "begin")
+        for number in random.integers(0, 60, 19):
+            program.launch(50 * US, f"kernel_{number}")
+    assert len(periods(program)) == 0
+
+
 def test_a_fault_is_counted_over_the_whole_trace(findings):
     program = Program()
     program.call("cudaMalloc_v3020", 40 * MS)
