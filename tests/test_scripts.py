@@ -11,6 +11,7 @@ import sys
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -209,6 +210,16 @@ def test_every_planted_fault_is_found_first_and_predicted_within_the_promise() -
     assert len(rows) == 11  # eight faults alone, one of a library, all of them, and FSDP with a slow rank
     assert [row for row in rows if "| yes |" not in row] == []
     assert [row.split("|")[5].strip() for row in rows[:9]] == ["1"] * 9
+
+
+def test_faults_among_all_others_are_in_the_order_of_what_they_cost_there() -> None:
+    prove, times = load("prove_findings"), {"all": [[100.0, 100.0]]}
+    times |= {f"without-{fault}": [[100.0 - place]] for place, fault in enumerate(prove.EXPECTED)}
+    item = SimpleNamespace(code="stream-dependency", range="elsewhere", rank=3, saving_ns=5_000_000)
+    rows = prove.order_in_all(SimpleNamespace(items=(item,)), times)[3:]
+    assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == list(prove.EXPECTED)[::-1]
+    assert rows[0] == "| stream-dependency | 7.0 [7.0, 7.0] | 3 | 5.0 |"
+    assert "not found" in rows[1]
 
 
 def test_the_clean_training_is_accused_of_nothing() -> None:
