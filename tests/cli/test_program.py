@@ -415,7 +415,9 @@ def test_what_makes_no_sense_is_refused_before_anything_runs(capture, tmp_path, 
 
 def test_ranks_without_a_folder_of_their_job(nsys, tmp_path):
     env = {**os.environ, "NSYSPROF_NSYS": str(nsys), "PMI_RANK": "0", "PMI_SIZE": "2"}
-    fails(run("capture", "--", "true", cwd=tmp_path, env=env), 2, "2 ranks of a job need one folder", "--out")
+    fails(
+        run("capture", "--", "true", cwd=tmp_path, env=env), 2, "The 2 ranks of this job need a common folder", "--out"
+    )
 
 
 def test_options_of_a_program_without_one(tmp_path):

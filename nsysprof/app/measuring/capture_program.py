@@ -171,7 +171,7 @@ def _default_folder(plan: ProgramPlan, identity: RankIdentity | None) -> Path:
     if not names_a_job(os.environ):
         raise UsageError(
             f"The {identity.world_size} ranks of this job need a common folder, and the job has no name to choose it "
-            f"by.",
+            "by.",
             "Give --out.",
         )
     return Path("traces") / f"job-{job_token(os.environ, list(plan.argv), identity.world_size)}"
