@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -74,7 +74,7 @@ def capture_with_torch(request: ProgramRequest, plan: ProgramPlan, choice: Torch
         prepare_folder(claimed.path)
         captured = record_with_torch(request, plan, claimed.path, choice, progress.tell)
         claimed.commit()
-    return captured, folder
+    return replace(captured, traces=claimed.final(captured.traces)), folder
 
 
 def record_with_torch(

@@ -64,3 +64,23 @@ def test_programs_that_are_python(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     assert [starts_python(name) for name in ("script", "shell", "torchrun", "missing")] == [True, False, True, False]
     assert starts_python(sys.executable)
+
+
+def test_a_capture_that_replaces_an_older_one_names_its_trace_where_it_is_in_the_end(tmp_path, monkeypatch):
+    from types import SimpleNamespace
+
+    from nsysprof.app.measuring import capture_torch
+    from nsysprof.app.measuring.program_request import ProgramRequest
+    from nsysprof.app.progress import SILENT
+    from nsysprof.capture.user_program.program import CapturedProgram
+
+    def record(_request, _plan, folder, _choice, _say):
+        (folder / "torch.sqlite").write_text("trace")
+        (folder / "manifest.json").write_text("{}")
+        return CapturedProgram(None, None, (folder / "torch.sqlite",), None)
+
+    monkeypatch.setattr(capture_torch, "record_with_torch", record)
+    request = ProgramRequest(("python3",), out=tmp_path / "out", force=True)
+    for _ in range(2):
+        captured, _ = capture_torch.capture_with_torch(request, None, SimpleNamespace(), SILENT)
+        assert [path.read_text() for path in captured.traces] == ["trace"]
