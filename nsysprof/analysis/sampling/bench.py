@@ -28,6 +28,7 @@ from nsysprof.attention.work_model import attention_flops, least_bytes
 from nsysprof.notes import Note, make_note
 from nsysprof.results.block import LEAST_BLOCKS, OK, Block
 from nsysprof.results.device_limits.datasheet import Peak, find_peak
+from nsysprof.results.device_limits.roof import MOST_PCT
 from nsysprof.results.named_times import dropped_samples, named_times
 
 _TOP_STATUS = ("wrong", "ineligible", "out_of_memory", "timeout", "crashed", "error")
@@ -297,7 +298,7 @@ def _impossible(row: Mapping[str, Any]) -> list[Note]:
         ("datasheet_flops_pct", "of the datasheet's FLOP/s", "the kernel computes less than the formula"),
     ):
         percent = row[column]
-        if percent is not None and percent > 100:
+        if percent is not None and percent > MOST_PCT:
             notes.append(make_note("above-ceiling", case=row["case"], percent=percent, of=what, cause=cause))
     return notes
 

@@ -19,6 +19,8 @@ from nsysprof.results.device_limits.launch_bound import LAUNCH_BOUND_SHARE
 NEAR_PCT = 60.0
 # If at most this share of an SM's warps fits (percent), too few are active to hide latency.
 FEW_WARPS_PCT = 30.0
+# No case can use more of a ceiling than this (percent). More is a measurement error, or the bytes came from a cache.
+MOST_PCT = 100.0
 
 LAUNCH, MEMORY, L2, COMPUTE, OCCUPANCY, OTHER, UNKNOWN = (
     "launch-bound", "memory-bound", "L2-bound", "compute-bound", "occupancy-bound", "no limit reached", "unknown",
