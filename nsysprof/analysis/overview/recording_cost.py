@@ -10,7 +10,7 @@ import pandas as pd
 
 from nsysprof.analysis.attribution.range_names import name_families
 from nsysprof.analysis.comparison.median_ratio import LEAST_INSTANCES, ratio_of_medians
-from nsysprof.results.checks.recording_cost import HOST_FINDINGS, STEPS, RangeCost
+from nsysprof.results.checks.recording_cost import HOST_FINDINGS, MOST_COST, STEPS, RangeCost
 from nsysprof.results.findings.causes import Findings
 from nsysprof.trace.schema import Int64s
 
@@ -53,7 +53,14 @@ def cost_of(name: str, plain: list[int], recorded: list[int]) -> RangeCost | Non
     if not before or not after or min(sum(before) / len(before), sum(after) / len(after)) < _LEAST_NS:
         return None
     slowdown, low, high = ratio_of_medians(before, after)
-    return RangeCost(name, len(after), len(before), round(median(after)), round(median(before)), slowdown, low, high)
+    medians = round(median(after)), round(median(before))
+    return judge_cost(RangeCost(name, len(after), len(before), *medians, slowdown, low, high))
+
+
+def judge_cost(cost: RangeCost) -> RangeCost:
+    """Return the cost of a range with the verdict whether recording distorts it, also where it came from a file."""
+    is_slower = cost.slowdown_low is not None and cost.slowdown_low > 1
+    return replace(cost, is_distorted=is_slower and cost.slowdown > 1 + MOST_COST)
 
 
 def without_distorted(found: Findings, costs: tuple[RangeCost, ...]) -> tuple[Findings, tuple[str, ...]]:

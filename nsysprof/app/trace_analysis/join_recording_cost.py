@@ -35,6 +35,7 @@ def join_recording_cost(analysis: Analysis, source: Path, trace: Path) -> Analys
 
 def _costs_of(source: Path, trace: Path) -> tuple[RangeCost, ...] | None:
     """Return what recording cost, as the capture folder says; None where it was not measured."""
+    from nsysprof.analysis.overview.recording_cost import judge_cost
     from nsysprof.capture.self_check.ranges_alone import RANGES_ALONE
     from nsysprof.files.json_file import read_json
     from nsysprof.results.checks.recording_cost import COSTS, CostsInOneRun
@@ -43,7 +44,8 @@ def _costs_of(source: Path, trace: Path) -> tuple[RangeCost, ...] | None:
         return read_costs(trace, source / RANGES_ALONE)
     if source.is_dir() and (source / COSTS).is_file():
         advice = "Record the part again."
-        return read_json(source / COSTS, CostsInOneRun, kind="the cost of a recording", advice=advice, newest=1).costs
+        found = read_json(source / COSTS, CostsInOneRun, kind="the cost of a recording", advice=advice, newest=1)
+        return tuple(judge_cost(cost) for cost in found.costs)
     return None
 
 

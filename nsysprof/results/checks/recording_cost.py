@@ -33,11 +33,8 @@ class RangeCost:
     slowdown: float
     slowdown_low: float | None
     slowdown_high: float | None
-
-    @property
-    def is_distorted(self) -> bool:
-        """Return whether recording certainly made it slower by more than MOST_COST."""
-        return self.slowdown > 1 + MOST_COST and self.slowdown_low is not None and self.slowdown_low > 1
+    # Whether recording certainly made it slower by more than MOST_COST. Older files do not say it.
+    is_distorted: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,5 +47,4 @@ class CostsInOneRun:
 
 def cost_table(costs: Sequence[RangeCost]) -> pd.DataFrame:
     """Return the costs with the columns of recording_cost.csv."""
-    rows = [{**asdict(cost), "is_distorted": cost.is_distorted} for cost in costs]
-    return pd.DataFrame(rows, columns=list(RECORDING_COST.names))
+    return pd.DataFrame([asdict(cost) for cost in costs], columns=list(RECORDING_COST.names))

@@ -2,8 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from nsysprof.analysis.overview.recording_cost import compare_walls, compare_with_plain, without_distorted
-from nsysprof.results.checks.recording_cost import STEPS, RangeCost, cost_table
+from nsysprof.analysis.overview.recording_cost import compare_walls, compare_with_plain, judge_cost, without_distorted
+from nsysprof.files.json_file import decode_json
+from nsysprof.results.checks.recording_cost import STEPS, CostsInOneRun, RangeCost, cost_table
 from nsysprof.results.findings.causes import Finding, Findings
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_ranges, read_strings
@@ -40,6 +41,16 @@ def test_a_range_that_recording_slows_is_distorted(tmp_path):
     assert cost_table([cost])["is_distorted"].tolist() == [True]
 
 
+def test_costs_from_a_file_of_an_older_version_are_judged():
+    text = (
+        '{"format_version": 1, "costs": [{"range": "step#", "instances": 9, "plain_instances": 9, "wall_med_ns": 120, '
+        '"plain_wall_med_ns": 100, "slowdown": 1.2, "slowdown_low": 1.15, "slowdown_high": 1.25}]}'
+    )
+    (cost,) = decode_json(text, CostsInOneRun).costs
+    assert judge_cost(cost).is_distorted
+    assert not judge_cost(replace(cost, slowdown=1.09, is_distorted=True)).is_distorted
+
+
 def test_noise_is_not_a_cost(tmp_path):
     noise = [10_000, 10_000, 30_000, 11_000, 25_000, 9_000, 12_000, 40_000]
     (cost,) = costs(tmp_path, [10_000, *(each * 2 for each in noise)], [10_000, *reversed(noise)])
@@ -70,7 +81,7 @@ def finding(rank, code, where, saving=100):
 
 
 def test_advice_on_the_cpu_is_left_out_where_recording_slows_it():
-    slow = RangeCost("layer#", 9, 9, 120, 100, 1.2, 1.15, 1.25)
+    slow = judge_cost(RangeCost("layer#", 9, 9, 120, 100, 1.2, 1.15, 1.25))
     found = Findings(
         (
             finding(1, "host-bound", "layer3", 300), finding(2, "sync", "layer3", 200),
@@ -82,7 +93,7 @@ def test_advice_on_the_cpu_is_left_out_where_recording_slows_it():
     assert [(item.rank, item.code) for item in kept.items] == [(1, "sync"), (2, "launch-bound")]
     assert gone == ("host-bound",)
     assert kept.together_ns == 300, "no more than what is left saves"
-    fine = replace(slow, slowdown_low=0.9)
+    fine = judge_cost(replace(slow, slowdown_low=0.9))
     assert without_distorted(found, (fine,)) == (found, ())
     whole, gone = without_distorted(found, (replace(slow, range="step#"),))
     assert [item.code for item in whole.items] == ["sync"], "the steps themselves are slowed"
