@@ -421,7 +421,7 @@ def test_ranks_without_a_folder_of_their_job(nsys, tmp_path):
 
 
 def test_options_of_a_program_without_one(tmp_path):
-    fails(run("capture", "--per-rank", cwd=tmp_path), 2, "--per-rank is for a program", "PROGRAM")
+    fails(run("capture", "--per-rank", cwd=tmp_path), 2, "--per-rank needs a program", "PROGRAM")
 
 
 def test_without_nsys_no_program_can_be_captured(tmp_path):
@@ -434,7 +434,7 @@ def test_without_nsys_no_program_can_be_captured(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", code], env=env, cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    fails(done, 5, "nsys was not found", "--profiler torch")
+    fails(done, 5, "nsys, which was not found", "--profiler torch")
     assert not (tmp_path / "c").exists()
 
 
