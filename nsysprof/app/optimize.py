@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, json
 
+from nsysprof.analysis.attention_tuning.judge_optimization import judge_optimization
 from nsysprof.analysis.sampling.judge_attempt import check_prediction, is_better
 from nsysprof.app.measuring.bench import dated_bench_folder
 from nsysprof.app.measuring.bench_program import (
@@ -289,7 +290,7 @@ class _Session:
 
     def conclude(self) -> Optimization:
         policy = self.tuning.policy
-        return Optimization(
+        found = Optimization(
             tuple(Path(word).name if "/" in word else word for word in self.request.argv),
             self.tuning.uses or self.facts.uses,
             self.facts.attention_share_pct,
@@ -302,6 +303,7 @@ class _Session:
             self.tuning.remarks,
             self.failed,
         )
+        return judge_optimization(found)
 
     def write(self, found: Optimization) -> None:
         from nsysprof.report.reports.optimize_report import optimize_report

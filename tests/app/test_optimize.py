@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from nsysprof.analysis.attention_tuning.judge_optimization import judge_optimization
 from nsysprof.analysis.sampling.judge_attempt import check_prediction, is_better
 from nsysprof.app.optimize import OptimizeRequest, optimize, plan_optimize, tuning_budget_s
 from nsysprof.app.progress import Progress
@@ -56,7 +57,7 @@ def optimization(*attempts, share=12.0, why="tie"):
     shape = Shape(seq=64)
     uses = (AttentionUse("train.py:8", shape, 3, "flash", 5, share),)
     tuned = () if why is None else (TunedUse("train.py:8", shape, "auto", why, None, share, False),)
-    return Optimization(("train.py",), uses, share, tuned, attempts, (), ())
+    return judge_optimization(Optimization(("train.py",), uses, share, tuned, attempts, (), ()))
 
 
 def attempt(found, predicted=None):
@@ -81,9 +82,12 @@ def test_the_answer_is_the_gain_or_that_there_is_none():
     assert none == "Your program gains nothing from another backend; attention has 12.0 % of the kernels' time."
     assert "could not be decided" in answer_lines(optimization(why="inconclusive"))[0]
     assert "nothing is known" in answer_lines(optimization(why=None))[0]
-    by_hand = replace(optimization(why=None), suggestions=(Suggestion("unfused-attention", "Fuse it."),))
+    by_hand = judge_optimization(
+        replace(optimization(why=None), suggestions=(Suggestion("unfused-attention", "Fuse it."),))
+    )
     assert answer_lines(by_hand)[0].startswith("The program computes attention in separate operations")
-    assert answer_lines(replace(optimization(), failure="The program itself fails.")) == ("The program itself fails.",)
+    failed = judge_optimization(replace(optimization(), failure="The program itself fails."))
+    assert answer_lines(failed) == ("The program itself fails.",)
     (still_open,) = answer_lines(optimization(attempt(comparison(LatencyVerdict.INCONCLUSIVE, 0.99))))
     assert "more turns would decide" in still_open
 

@@ -60,6 +60,7 @@ from nsysprof.results.programs.optimization import (
     Attempt,
     AttentionUse,
     Optimization,
+    OptimizationAnswer,
     OptimizeStep,
     PredictedGain,
     Prediction,
@@ -411,7 +412,18 @@ def optimize() -> Report:
     steps = (OptimizeStep("record", 12.5, "3 steps"), OptimizeStep("tune", 61.0, "1 shape"))
     suggestions = (Suggestion("pageable-copies", "Pin the copies."),)
     return optimize_report(
-        Optimization(("python", "train.py"), uses, 25.0, tuned, (attempt,), suggestions, steps, (WARNING,), "p.json")
+        Optimization(
+            ("python", "train.py"),
+            uses,
+            25.0,
+            tuned,
+            (attempt,),
+            suggestions,
+            steps,
+            (WARNING,),
+            "p.json",
+            answer=OptimizationAnswer.FASTER,
+        )
     )
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from nsysprof.report.document import (
     Cell,
     Code,
@@ -22,16 +20,14 @@ from nsysprof.report.reports.program_report import comparison_line, detail_lines
 from nsysprof.report.sections.wording import count_of
 from nsysprof.results.comparison import LatencyVerdict
 from nsysprof.results.programs.optimization import (
-    UNFUSED_ATTENTION,
     Attempt,
     AttentionUse,
     Optimization,
+    OptimizationAnswer,
     OptimizeStep,
     Prediction,
 )
 
-# From this many shapes of one line on, the shapes are taken to change from step to step.
-_MANY_SHAPES = 8
 _JSON = "optimize.json"
 _MET = {
     Prediction.NOT_MEASURED: "nothing was measured to compare it with",
@@ -69,21 +65,21 @@ def optimize_report(found: Optimization) -> Report:
 
 def answer_lines(found: Optimization) -> tuple[str, ...]:
     """Return what is faster and by how much, or that nothing is, with attention's share of the time."""
-    lines = []
-    for attempt in found.attempts:
-        if attempt.is_better:
-            change = attempt.comparison.change
-            low, high = _shorter(change.high), _shorter(change.low)
-            lines.append(f"With {attempt.name}, a step is {_shorter(change.ratio)} shorter [{low}, {high}].")
-    if lines:
-        return tuple(lines)
-    if found.failure:
+    if found.answer is OptimizationAnswer.FASTER:
+        return tuple(_gain_line(attempt) for attempt in found.attempts if attempt.is_better)
+    if found.answer is OptimizationAnswer.FAILED:
         return (found.failure,)
-    open_ones = [each for each in found.attempts if each.comparison.change.verdict is LatencyVerdict.INCONCLUSIVE]
-    if open_ones:
+    if found.answer is OptimizationAnswer.UNDECIDED_ATTEMPTS:
+        open_ones = [each for each in found.attempts if each.comparison.change.verdict is LatencyVerdict.INCONCLUSIVE]
         names = ", ".join(attempt.name for attempt in open_ones)
         return (f"Nothing is certainly faster. Undecided: {names}; more turns would decide.",)
     return (_answer_without_a_gain(found),)
+
+
+def _gain_line(attempt: Attempt) -> str:
+    change = attempt.comparison.change
+    low, high = _shorter(change.high), _shorter(change.low)
+    return f"With {attempt.name}, a step is {_shorter(change.ratio)} shorter [{low}, {high}]."
 
 
 def _answer_without_a_gain(found: Optimization) -> str:
@@ -92,16 +88,15 @@ def _answer_without_a_gain(found: Optimization) -> str:
     told = "its share of the time is unknown" if share is None else f"attention has {share:.1f} % of the kernels' time"
     if not found.uses:
         told = "no call of attention was seen"
-    if any(each.code == UNFUSED_ATTENTION for each in found.suggestions):
+    if found.answer is OptimizationAnswer.FUSE_FIRST:
         text = "The program computes attention in separate operations: a fused backend is the first thing to try"
         return f"{text}; {told}. The change is described below; it cannot be tried without changing the program."
-    undecided = sum(use.why == "inconclusive" for use in found.tuned)
-    if undecided:
-        shapes = count_of(undecided, "shape")
+    if found.answer is OptimizationAnswer.UNDECIDED_SHAPES:
+        shapes = count_of(sum(use.why == "inconclusive" for use in found.tuned), "shape")
         return f"No backend was shown to be faster, but {shapes} could not be decided: give more --budget; {told}."
-    if found.uses and not found.tuned:
+    if found.answer is OptimizationAnswer.NOT_TUNED:
         return f"No shape of the program was tuned, so nothing is known about other backends; {told}."
-    if found.tuned:
+    if found.answer is OptimizationAnswer.NO_OTHER_BACKEND:
         return f"Your program gains nothing from another backend; {told}."
     return f"Nothing was found that makes your program faster; {told}."
 
@@ -132,12 +127,10 @@ def _attention_lines(found: Optimization) -> tuple[str, ...]:
 
 def _changing(found: Optimization) -> list[str]:
     """Return a sentence for each line of the program whose shapes change from call to call."""
-    counts = Counter(use.site for use in found.uses)
     return [
-        f"{site or 'One place'} calls attention with {count} shapes: where they change at each step, no policy has a "
-        "rule for the next one. Pad to a few lengths, or use a cache of fixed size."
-        for site, count in counts.items()
-        if count > _MANY_SHAPES
+        f"{each.site or 'One place'} calls attention with {each.shapes} shapes: where they change at each step, "
+        "no policy has a rule for the next one. Pad to a few lengths, or use a cache of fixed size."
+        for each in found.changing_sites
     ]
 
 

@@ -120,6 +120,30 @@ class Attempt:
     prediction: Prediction | None = None
 
 
+class OptimizationAnswer(StrEnum):
+    """What an optimization found, in the order in which the first that holds is the answer."""
+
+    FASTER = "faster"
+    FAILED = "failed"
+    # No attempt is certainly faster, and more turns would decide some.
+    UNDECIDED_ATTEMPTS = "undecided attempts"
+    # The program computes attention in separate operations, which only a change of the program can fuse.
+    FUSE_FIRST = "fuse attention first"
+    # No backend was shown to be faster, and a longer search would decide some shapes.
+    UNDECIDED_SHAPES = "undecided shapes"
+    NO_OTHER_BACKEND = "no gain from another backend"
+    NOT_TUNED = "not tuned"
+    NOTHING = "nothing found"
+
+
+@dataclass(frozen=True)
+class ChangingSite:
+    """A line of the program that calls attention with so many shapes that they probably change at each step."""
+
+    site: str
+    shapes: int
+
+
 @dataclass(frozen=True)
 class Optimization:
     """Everything that `optimize` found about a program."""
@@ -139,6 +163,9 @@ class Optimization:
     remarks: tuple[str, ...] = ()
     # Why there is no answer, such as a program that fails by itself; empty where there is one.
     failure: str = ""
+    # The answer as a whole, and the lines whose shapes change; both are judged from the fields above.
+    answer: OptimizationAnswer = OptimizationAnswer.NOTHING
+    changing_sites: tuple[ChangingSite, ...] = ()
 
     @property
     def best(self) -> Attempt | None:
