@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nsysprof.app.export import ExportResult
     from nsysprof.app.measuring.bench import BenchResult
     from nsysprof.app.trace_analysis.analyze_ranks import RanksResult
-    from nsysprof.app.trace_analysis.analyze_snapshot import SnapshotResult
+    from nsysprof.app.trace_analysis.analyze_snapshot import CompareSnapshotsResult, SnapshotResult
     from nsysprof.app.trace_analysis.analyze_trace import TraceResult
     from nsysprof.app.tune import TuneResult
 
@@ -105,8 +105,10 @@ def compare(
     junit: Source | None = None,
     figures: bool = True,
     progress: Progress = SILENT,
-) -> CompareResult:
+) -> CompareResult | CompareSnapshotsResult:
     """Compare a baseline with a candidate. Each is one capture, bench or trace, or several of them.
+
+    Two snapshots of torch's allocator are compared line by line, with no option but `out` and `force`.
 
     fail_on: the rules of a gate, such as "slower:3%,launches:+1". `result.comparison.outcome` is its answer.
     margin_pct: the smallest difference that matters (percent of the latency).
@@ -133,7 +135,7 @@ def compare(
         junit=_path(junit),
         figures=figures,
     )
-    return use_case.compare(request, progress)
+    return use_case.compare_any(request, progress)
 
 
 def bench(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,11 @@ from nsysprof.files.result_folder import claim_folder
 
 if TYPE_CHECKING:
     from nsysprof.analysis.comparison.gate.gate_spec import GateRule
+    from nsysprof.app.trace_analysis.analyze_snapshot import CompareSnapshotsResult
     from nsysprof.results.comparison import Input, VersionComparison
+
+# The fields of a request that mean something for snapshots of memory.
+_OF_SNAPSHOTS = ("baseline", "candidate", "out", "force")
 
 
 def compare(request: CompareRequest, progress: Progress = SILENT) -> CompareResult:
@@ -33,6 +37,33 @@ def compare(request: CompareRequest, progress: Progress = SILENT) -> CompareResu
         if claimed is not None:
             claimed.commit()
     return CompareResult(found, out)
+
+
+def compare_any(request: CompareRequest, progress: Progress = SILENT) -> CompareResult | CompareSnapshotsResult:
+    """Compare two snapshots of torch's allocator line by line, and any other inputs as compare does.
+
+    Raises UsageError for a snapshot beside another kind of input, and for options that have no meaning for snapshots.
+    """
+    from nsysprof.app.trace_analysis.analyze_snapshot import CompareSnapshotsRequest, compare_snapshots, is_snapshot
+
+    both = (*request.baseline, *request.candidate)
+    if not any(map(is_snapshot, both)):
+        return compare(request, progress)
+    for field in fields(request):
+        if field.name not in _OF_SNAPSHOTS and getattr(request, field.name) != field.default:
+            raise UsageError(
+                f"{_option_of(field.name)} does not work with memory snapshots, which are compared line by line.",
+                "Leave it out.",
+            )
+    if len(both) != 2 or not all(map(is_snapshot, both)):
+        raise UsageError("Memory snapshots can only be compared one with one.", "Give exactly two .pickle files.")
+    return compare_snapshots(CompareSnapshotsRequest(*both, request.out, request.force), progress)
+
+
+def _option_of(field: str) -> str:
+    """Return what the command line calls a field of the request."""
+    names = {"launched_only": "--attribution", "figures": "--no-figures"}
+    return names.get(field, f"--{field.removesuffix('_pct').replace('_', '-')}")
 
 
 def look_early(request: CompareRequest, alpha: float) -> VersionComparison:

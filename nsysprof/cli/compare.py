@@ -14,6 +14,7 @@ from nsysprof.errors import UsageError
 
 if TYPE_CHECKING:
     from nsysprof.app.compare import CompareResult
+    from nsysprof.app.trace_analysis.analyze_snapshot import CompareSnapshotsResult
 
 EXAMPLES = (
     "nsysprof compare before after",
@@ -21,7 +22,6 @@ EXAMPLES = (
     "nsysprof compare main-1 main-2 main-3 vs branch-1 branch-2 branch-3 --out comparison",
 )
 _SEPARATOR = "vs"
-_OF_SNAPSHOTS = ("sources", "out", "force", "as_json")
 
 Sources = Annotated[
     list[str],
@@ -54,7 +54,6 @@ Junit = Annotated[Path | None, typer.Option(help="Write JUnit XML to this file."
 
 
 def compare(
-    context: typer.Context,
     sources: Sources,
     fail_on: options.FailOn = "",
     margin: options.Margin = None,
@@ -74,15 +73,10 @@ def compare(
     Sides that were measured under different conditions are refused. With --fail-on, the exit code is the gate's result.
     """
     from nsysprof.app import compare as use_case
-    from nsysprof.app.trace_analysis.analyze_snapshot import is_snapshot
     from nsysprof.cli.terminal.progress import show_progress
     from nsysprof.cli.terminal.standard_streams import mark_saved
 
     baseline, candidate = split_sides(sources)
-    if any(is_snapshot(path) for path in (*baseline, *candidate)):
-        _refuse_for_snapshots(context)
-        _compare_snapshots(baseline, candidate, out=out, force=force, as_json=as_json)
-        return
     request = use_case.CompareRequest(
         baseline=baseline,
         candidate=candidate,
@@ -98,41 +92,17 @@ def compare(
         junit=junit,
         figures=figures,
     )
-    result = use_case.compare(request, show_progress(quiet=as_json))
+    result = use_case.compare_any(request, show_progress(quiet=as_json))
     if out is not None:
         mark_saved()
+    if not isinstance(result, use_case.CompareResult):
+        _print_snapshots(result, as_json)
+        return
+    if out is not None:
         say_missing_figures(figures and not as_json)
     _print(result, as_json)
     if result.comparison.outcome is not None:
         raise typer.Exit(GATE_EXIT_CODES[result.comparison.outcome])
-
-
-def _refuse_for_snapshots(context: typer.Context) -> None:
-    """Raise UsageError for an option that has no meaning when memory snapshots are compared."""
-    for parameter in context.command.params:
-        if parameter.name not in _OF_SNAPSHOTS and options.is_given(context, parameter.name or ""):
-            raise UsageError(
-                f"{parameter.opts[0]} does not work with memory snapshots, which are compared line by line.",
-                "Leave it out.",
-            )
-
-
-def _compare_snapshots(
-    baseline: tuple[Path, ...], candidate: tuple[Path, ...], *, out: Path | None, force: bool, as_json: bool
-) -> None:
-    from nsysprof.app.trace_analysis.analyze_snapshot import CompareSnapshotsRequest, compare_snapshots, is_snapshot
-    from nsysprof.cli.terminal.console import print_report
-    from nsysprof.cli.terminal.progress import show_progress
-    from nsysprof.report.reports.memory_report import memory_comparison_report
-
-    both = (*baseline, *candidate)
-    if len(both) != 2 or not all(map(is_snapshot, both)):
-        raise UsageError("Memory snapshots can only be compared one with one.", "Give exactly two .pickle files.")
-    result = compare_snapshots(CompareSnapshotsRequest(*both, out, force), show_progress(quiet=as_json))
-    if as_json:
-        print_json({**result.comparison.to_json(), "folder": None if out is None else str(out)})
-    else:
-        print_report(memory_comparison_report(result.comparison))
 
 
 def split_sides(sources: Sequence[str]) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
@@ -150,6 +120,16 @@ def split_sides(sources: Sequence[str]) -> tuple[tuple[Path, ...], tuple[Path, .
             "Give two, or several of each side: nsysprof compare BASELINE... vs CANDIDATE...",
         )
     return tuple(map(Path, sides[0])), tuple(map(Path, sides[1]))
+
+
+def _print_snapshots(result: CompareSnapshotsResult, as_json: bool) -> None:
+    from nsysprof.cli.terminal.console import print_report
+    from nsysprof.report.reports.memory_report import memory_comparison_report
+
+    if as_json:
+        print_json({**result.comparison.to_json(), "folder": None if result.folder is None else str(result.folder)})
+    else:
+        print_report(memory_comparison_report(result.comparison))
 
 
 def _print(result: CompareResult, as_json: bool) -> None:
