@@ -178,8 +178,8 @@ def _search(
     run: BenchRun, folder: Path, request: TuneRequest, progress: Progress, shapes: ProgramShapes | None
 ) -> bool:
     """Measure until every shape is settled or the budget is used up, and return False when Ctrl-C ended it."""
+    from nsysprof.analysis.attention_tuning.next_cells import cells_by_share
     from nsysprof.analysis.sampling.tune import cells_to_confirm, cells_to_measure
-    from nsysprof.app.tuning.from_program import cells_by_share
     from nsysprof.capture.folder import remove_work
     from nsysprof.capture.sampling.tune import measure_again, run_tuning
 
@@ -196,7 +196,7 @@ def _search(
     def choose(current: BenchRun) -> list[int]:
         check_machine(current)
         cells = cells_to_measure(current.plan.cells, current.blocks, request.blocks)
-        return cells if shapes is None else cells_by_share(shapes, current.plan.cells, cells, current.blocks)
+        return cells if shapes is None else cells_by_share(shapes.chosen, current.plan.cells, cells, current.blocks)
 
     try:
         with progress.search(request.budget_s) as on_block:

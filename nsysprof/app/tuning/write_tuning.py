@@ -48,10 +48,10 @@ def write_tuning(
     again: the shapes whose best backends were measured again.
     """
     from nsysprof.analysis.attention_tuning.program_gain import compute_gain
+    from nsysprof.analysis.attention_tuning.settle_choices import fill_groups, settle_own_choices
     from nsysprof.analysis.sampling.successive_halving import METHOD
     from nsysprof.analysis.sampling.tune import OPEN, UNKNOWN, choose_backends, failed_shapes, find_winners, insights
     from nsysprof.app.tuning.find_policy import write_choices
-    from nsysprof.app.tuning.from_program import fill_groups, settle_own_choices
     from nsysprof.files.output import write_whole
     from nsysprof.report.bench import write_bench
     from nsysprof.report.reports.bench_report import BenchReport
@@ -70,7 +70,7 @@ def write_tuning(
         undecided += int((winners["verdict"] == UNKNOWN).sum()) - len(failed)
         backends = {choice.shape: choice.backend for choice in choices}
         gain = compute_gain(shapes.captured, shapes.chosen, backends, results.table, undecided, failed)
-        choices = fill_groups(shapes, choices)
+        choices = fill_groups(shapes.chosen, choices)
         lines = [gain.text, *lines, *gain.refused]
     pictures = _draw(winners, folder) if figures else []
     write_whole(folder / WINNERS.name, render_csv(winners, WINNERS))

@@ -5,10 +5,8 @@ import pytest
 
 from nsysprof.analysis.attention_tuning.choose_shapes import choose_shapes
 from nsysprof.analysis.attention_tuning.program_gain import compute_gain
-from nsysprof.analysis.sampling.tune import Choice
-from nsysprof.app.tuning.from_program import ProgramShapes, cells_by_share, fill_groups, settle_own_choices
+from nsysprof.app.tuning.from_program import ProgramShapes
 from nsysprof.attention.case import make_case, row_of_case
-from nsysprof.results.block import Block
 from nsysprof.results.programs.captured_attention import CapturedAttention, CapturedUse
 from tests.analysis.attention_tuning.test_choose_shapes import ROW
 
@@ -57,40 +55,8 @@ def test_nothing_is_gained_or_nothing_is_known():
     assert "unknown, because the capture has no kernels" in gain.text
 
 
-def test_shapes_between_the_ends_of_a_group_follow_them_where_they_agree():
+def test_a_faster_backend_that_was_not_chosen_saves_nothing():
     shapes = program(*({"seq_q": 1, "seq_kv": 100 + step, "mask": "none"} for step in range(10)))
     last, first = (use.shape for use in shapes.chosen.chosen)
-    agree = [Choice(last, "flash", "winner", 1.0, 1.1), Choice(first, "flash", "winner", 1.0, 1.1)]
-    filled = fill_groups(shapes, agree)
-    assert sorted(choice.shape.kv_seq for choice in filled) == list(range(100, 110))
-    assert {choice.backend for choice in filled} == {"flash"}
-    assert len(fill_groups(shapes, [agree[0], Choice(first, "auto", "tie", 1.0, 1.0)])) == 2
     table = pd.DataFrame(measured(last, auto=(10, 9, 11), flash=(5, 4, 6)) + measured(first, auto=(10, 9, 11)))
     assert compute_gain(shapes.captured, shapes.chosen, {last: "flash", first: "auto"}, table).faster_shapes == 0
-
-
-@pytest.mark.parametrize(
-    ("tied", "ran", "why"),
-    [
-        ("auto", "cudnn", "own choice"),
-        ("auto, flash", "cudnn", "inconclusive"),
-        ("auto", "flash", "inconclusive"),
-        ("auto", None, "inconclusive"),
-    ],
-)
-def test_what_torch_chose_in_the_program_is_no_open_question(tied, ran, why):
-    shapes = program({"backend_ran": ran})
-    (shape,) = (use.shape for use in shapes.chosen.chosen)
-    winners = pd.DataFrame([{**row_of_case(make_case("cudnn", shape)), "tied": tied}])
-    (settled,) = settle_own_choices(shapes.captured, [Choice(shape, "auto", "inconclusive", 1.0, 1.0)], winners)
-    assert settled.why == why
-
-
-def test_the_next_cells_are_those_that_had_little_for_their_share():
-    shapes = program({"kernel_total_ns": 9000}, {"seq_q": 64, "kernel_total_ns": 1000})
-    heavy, light = (use.shape for use in shapes.chosen.chosen)
-    cells = [make_case("auto", heavy), make_case("auto", light)]
-    assert cells_by_share(shapes, cells, [0, 1], []) == [0, 1]
-    blocks = [Block(cell, 0, 0, "ok", values_ns=(10**9,)) for cell in (0, 1)]
-    assert cells_by_share(shapes, cells, [0, 1], blocks) == [0]
-    assert cells_by_share(shapes, cells, [1], blocks) == [1]
