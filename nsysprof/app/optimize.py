@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, json
 
 from nsysprof.analysis.attention_tuning.judge_optimization import judge_optimization
+from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts, read_program
+from nsysprof.analysis.attention_tuning.worth_trying import list_suggestions
 from nsysprof.analysis.sampling.judge_attempt import check_prediction, is_better
 from nsysprof.app.measuring.bench import dated_bench_folder
 from nsysprof.app.measuring.bench_program import (
@@ -27,8 +29,7 @@ from nsysprof.app.measuring.bench_program import (
 from nsysprof.app.measuring.capture_program import capture_program, plan_program_capture
 from nsysprof.app.measuring.program_request import ProgramRequest
 from nsysprof.app.optimizing.predict_gain import predict_gain
-from nsysprof.app.optimizing.program_attention import ProgramFacts, read_program
-from nsysprof.app.optimizing.trials import Trial, list_suggestions, list_trials
+from nsysprof.app.optimizing.trials import Trial, list_trials
 from nsysprof.app.optimizing.tune_uses import POLICY, TunedProgram, tune_uses
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.trace_analysis.join_attention import read_libraries

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts
+from nsysprof.analysis.attention_tuning.worth_trying import allocates_in_loops, wants_sdpa, wants_tf32
 from nsysprof.app.measuring.bench_program import ProgramSide, parse_program_side
-from nsysprof.app.optimizing.program_attention import ProgramFacts, allocates_in_loops, wants_tf32
 from nsysprof.app.optimizing.tune_uses import TunedProgram
 from nsysprof.capture.user_program.time_program import ATTN_IMPLEMENTATION
-from nsysprof.results.programs.optimization import UNFUSED_ATTENTION, PredictedGain, Suggestion
-
-_OPTIMIZER = "unfused-optimizer"
+from nsysprof.results.programs.optimization import UNFUSED_ATTENTION, PredictedGain
 
 
 @dataclass(frozen=True)
@@ -106,30 +105,3 @@ def _wanted(tries: Sequence[str]) -> list[Trial]:
         )
         for number, text in enumerate(tries, 1)
     ]
-
-
-def wants_sdpa(facts: ProgramFacts) -> bool:
-    """Return whether transformers computes attention in separate kernels, which its own sdpa may fuse."""
-    return UNFUSED_ATTENTION in facts.findings and "transformers" in facts.libraries
-
-
-def list_suggestions(facts: ProgramFacts) -> tuple[Suggestion, ...]:
-    """Return what findings suggest that cannot be tried without changing the program."""
-    found = []
-    if UNFUSED_ATTENTION in facts.findings and not wants_sdpa(facts):
-        text = (
-            "The program writes its attention out by hand (unfused-attention): call "
-            f"torch.nn.functional.scaled_dot_product_attention.{_worth(facts.findings[UNFUSED_ATTENTION])}"
-        )
-        found.append(Suggestion(UNFUSED_ATTENTION, text))
-    if _OPTIMIZER in facts.findings:
-        worth = _worth(facts.findings[_OPTIMIZER])
-        text = f"The optimizer launches many small kernels (unfused-optimizer): give it fused=True.{worth}"
-        found.append(Suggestion(_OPTIMIZER, text))
-    return tuple(found)
-
-
-def _worth(gain: PredictedGain | None) -> str:
-    if gain is None:
-        return ""
-    return f" A replay predicts {gain.pct:.1f} % [{gain.low_pct:.1f}, {gain.high_pct:.1f}] of a {gain.per}."

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nsysprof.errors import TraceError, UsageError
-from nsysprof.results.programs.captured_attention import CapturedAttention, CapturedUse
+from nsysprof.results.programs.captured_attention import CapturedAttention, CapturedUse, known_cells
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,14 +81,3 @@ def _analyze(source: Path, nsys: Path | None) -> tuple[pd.DataFrame, str | None,
     times = analysis.step_times
     steps = len(times.steps) if times is not None and times.are_steps else None
     return analysis.attention, names.pop() if len(names) == 1 else None, steps
-
-
-def known_cells(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of attention.csv with None where a cell is unknown."""
-    return [{str(name): _known(cell) for name, cell in row.items()} for row in table.to_dict("records")]
-
-
-def _known(cell: Any) -> Any:
-    import pandas as pd
-
-    return None if pd.isna(cell) or cell == "" else cell

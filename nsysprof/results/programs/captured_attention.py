@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -43,3 +46,14 @@ class CapturedAttention:
         """Return the share of attention in the time of all kernels; None where the kernels are unknown."""
         shares = [use.share_pct for use in self.uses if use.share_pct is not None]
         return sum(shares) if shares else None
+
+
+def known_cells(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of attention.csv with None where a cell is unknown."""
+    return [{str(name): _known(cell) for name, cell in row.items()} for row in table.to_dict("records")]
+
+
+def _known(cell: Any) -> Any:
+    import pandas as pd
+
+    return None if pd.isna(cell) or cell == "" else cell

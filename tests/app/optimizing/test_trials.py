@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from nsysprof.app.optimizing.program_attention import ProgramFacts
-from nsysprof.app.optimizing.trials import list_suggestions, list_trials
+from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts
+from nsysprof.app.optimizing.trials import list_trials
 from nsysprof.app.optimizing.tune_uses import TunedProgram
 from nsysprof.results.programs.optimization import PredictedGain
 
@@ -23,16 +23,10 @@ def test_transformers_is_given_its_own_sdpa_with_the_gain_that_the_finding_predi
     (found,) = list_trials(program, TunedProgram(), "p.json", None, ())
     assert (found.setting, found.predicted) == ("NSYSPROF_ATTN_IMPLEMENTATION=sdpa", GAIN)
     assert 'attn_implementation="sdpa"' in found.paste
-    assert list_suggestions(program) == ()
 
 
-def test_attention_by_hand_elsewhere_is_a_suggestion_with_the_same_gain():
-    program = facts("unfused-attention", "unfused-optimizer")
-    assert list_trials(program, TunedProgram(), "p.json", None, ()) == []
-    by_hand, optimizer = list_suggestions(program)
-    assert "A replay predicts 30.0 % [25.0, 33.0] of a step." in by_hand.text
-    assert "fused=True" in optimizer.text
-    assert (by_hand.code, optimizer.code) == ("unfused-attention", "unfused-optimizer")
+def test_attention_by_hand_elsewhere_cannot_be_tried():
+    assert list_trials(facts("unfused-attention", "unfused-optimizer"), TunedProgram(), "p.json", None, ()) == []
 
 
 def test_the_policy_goes_first_and_wishes_last():

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from nsysprof.app.optimizing.program_attention import allocates_in_loops, read_program, wants_tf32
+from nsysprof.analysis.attention_tuning.program_attention import read_program
 from nsysprof.attention.shape import Shape
 
 ROW = {
@@ -70,14 +70,6 @@ def test_a_program_without_attention_or_a_gpu():
     assert read_program(analysis()).attention_share_pct is None
     (use,) = read_program(analysis({**ROW, "share_pct": None, "kernel_total_ns": None, "backend_ran": None})).uses
     assert (use.share_pct, use.kernel_total_ns, use.backend_ran) == (None, None, None)
-
-
-def test_reasons_to_try_settings():
-    plain = [("ampere_sgemm_128x64_tn", 30.0), ("sm80_xmma_gemm_bf16bf16_bf16f32", 60.0)]
-    assert wants_tf32(read_program(analysis(kernels=plain)))
-    assert not wants_tf32(read_program(analysis(kernels=plain[1:])))
-    assert allocates_in_loops(read_program(analysis(codes=["alloc-in-loop"])))
-    assert not allocates_in_loops(read_program(analysis(codes=["sync"])))
 
 
 def test_a_finding_says_what_its_remedy_should_save():

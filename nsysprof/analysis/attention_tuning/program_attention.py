@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nsysprof.analysis.attention_tuning.choose_shapes import known_shape, why_not
-from nsysprof.app.tuning.captured_attention import known_cells
+from nsysprof.results.programs.captured_attention import known_cells
 from nsysprof.results.programs.optimization import AttentionUse, PredictedGain
 
 if TYPE_CHECKING:
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from nsysprof.results.findings.causes import Findings
 
 _PLAIN_FP32 = re.compile(r"sgemm|f32f32_f32f32|simt_sgemm|_ffma_", re.IGNORECASE)
-# From this share of all kernels' time (percent) on, matrix products in fp32 are worth trying with TF32.
-_LEAST_FP32_PCT = 5.0
-_ALLOCATIONS = ("alloc-in-loop", "memory-fragmentation")
 
 
 @dataclass(frozen=True)
@@ -113,16 +110,6 @@ def _fp32_share(kernels: pd.DataFrame) -> float:
         return 0.0
     mine = kernels["name"].astype(str).str.contains(_PLAIN_FP32)
     return float(kernels.loc[mine, "share_pct"].sum())
-
-
-def allocates_in_loops(facts: ProgramFacts) -> bool:
-    """Return whether any finding is about the memory allocator."""
-    return any(code in facts.findings for code in _ALLOCATIONS)
-
-
-def wants_tf32(facts: ProgramFacts) -> bool:
-    """Return whether plain fp32 matrix products take enough of the time to try TF32."""
-    return facts.fp32_share_pct >= _LEAST_FP32_PCT
 
 
 def _number(value: float | None) -> float | None:

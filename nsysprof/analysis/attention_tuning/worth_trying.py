@@ -1,0 +1,52 @@
+"""Decide by what a trace says which settings are worth trying on a program, and what needs a change of the program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nsysprof.results.programs.optimization import UNFUSED_ATTENTION, PredictedGain, Suggestion
+
+if TYPE_CHECKING:
+    from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts
+
+# From this share of all kernels' time (percent) on, matrix products in fp32 are worth trying with TF32.
+_LEAST_FP32_PCT = 5.0
+_ALLOCATIONS = ("alloc-in-loop", "memory-fragmentation")
+_OPTIMIZER = "unfused-optimizer"
+
+
+def allocates_in_loops(facts: ProgramFacts) -> bool:
+    """Return whether any finding is about the memory allocator."""
+    return any(code in facts.findings for code in _ALLOCATIONS)
+
+
+def wants_tf32(facts: ProgramFacts) -> bool:
+    """Return whether plain fp32 matrix products take enough of the time to try TF32."""
+    return facts.fp32_share_pct >= _LEAST_FP32_PCT
+
+
+def wants_sdpa(facts: ProgramFacts) -> bool:
+    """Return whether transformers computes attention in separate kernels, which its own sdpa may fuse."""
+    return UNFUSED_ATTENTION in facts.findings and "transformers" in facts.libraries
+
+
+def list_suggestions(facts: ProgramFacts) -> tuple[Suggestion, ...]:
+    """Return what findings suggest that cannot be tried without changing the program."""
+    found = []
+    if UNFUSED_ATTENTION in facts.findings and not wants_sdpa(facts):
+        text = (
+            "The program writes its attention out by hand (unfused-attention): call "
+            f"torch.nn.functional.scaled_dot_product_attention.{_worth(facts.findings[UNFUSED_ATTENTION])}"
+        )
+        found.append(Suggestion(UNFUSED_ATTENTION, text))
+    if _OPTIMIZER in facts.findings:
+        worth = _worth(facts.findings[_OPTIMIZER])
+        text = f"The optimizer launches many small kernels (unfused-optimizer): give it fused=True.{worth}"
+        found.append(Suggestion(_OPTIMIZER, text))
+    return tuple(found)
+
+
+def _worth(gain: PredictedGain | None) -> str:
+    if gain is None:
+        return ""
+    return f" A replay predicts {gain.pct:.1f} % [{gain.low_pct:.1f}, {gain.high_pct:.1f}] of a {gain.per}."

@@ -1,0 +1,42 @@
+"""What a trace suggests to try."""
+
+import pytest
+
+from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts, read_program
+from nsysprof.analysis.attention_tuning.worth_trying import allocates_in_loops, list_suggestions, wants_sdpa, wants_tf32
+from nsysprof.results.programs.optimization import PredictedGain
+from tests.analysis.attention_tuning.test_program_attention import analysis
+
+GAIN = PredictedGain(30.0, 25.0, 33.0, "step", "the finding unfused-attention")
+
+
+def facts(*codes, libraries=(), fp32=0.0):
+    return ProgramFacts((), 10.0, fp32, dict.fromkeys(codes, GAIN), frozenset(libraries))
+
+
+def test_reasons_to_try_settings():
+    plain = [("ampere_sgemm_128x64_tn", 30.0), ("sm80_xmma_gemm_bf16bf16_bf16f32", 60.0)]
+    assert wants_tf32(read_program(analysis(kernels=plain)))
+    assert not wants_tf32(read_program(analysis(kernels=plain[1:])))
+    assert allocates_in_loops(read_program(analysis(codes=["alloc-in-loop"])))
+    assert not allocates_in_loops(read_program(analysis(codes=["sync"])))
+
+
+@pytest.mark.parametrize(("share", "wanted"), [(5.0, True), (4.9, False)])
+def test_tf32_is_worth_trying_from_five_percent_on(share, wanted):
+    assert wants_tf32(facts(fp32=share)) is wanted
+
+
+def test_only_transformers_can_be_given_its_sdpa():
+    own = facts("unfused-attention", libraries=["transformers"])
+    assert wants_sdpa(own)
+    assert list_suggestions(own) == ()
+    assert not wants_sdpa(facts("unfused-attention"))
+    assert not wants_sdpa(facts(libraries=["transformers"]))
+
+
+def test_attention_by_hand_elsewhere_is_a_suggestion_with_the_predicted_gain():
+    by_hand, optimizer = list_suggestions(facts("unfused-attention", "unfused-optimizer"))
+    assert "A replay predicts 30.0 % [25.0, 33.0] of a step." in by_hand.text
+    assert "fused=True" in optimizer.text
+    assert (by_hand.code, optimizer.code) == ("unfused-attention", "unfused-optimizer")
