@@ -10,23 +10,21 @@ import pandas as pd
 
 from nsysprof.analysis.kernel_names.categories import categorize
 from nsysprof.analysis.kernel_names.kernel_labels import label_kernels
-from nsysprof.analysis.sampling.student_t import t_isf
+from nsysprof.analysis.stragglers.late_ranges import name_ranges, uneven_ranges
+from nsysprof.analysis.stragglers.late_ranks import choose_evidence
+from nsysprof.analysis.stragglers.rank_outliers import find_outliers
 from nsysprof.notes import Note
 from nsysprof.ranks.collective_waits.clocks import arrivals, fit_clocks
 from nsysprof.ranks.collective_waits.collectives import Collectives
-from nsysprof.ranks.collective_waits.stragglers import choose_evidence, find_late, name_ranges, typical, uneven_ranges
+from nsysprof.ranks.collective_waits.stragglers import find_late
 from nsysprof.ranks.distributions import ROUNDING_ERROR, Distributions, Key
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Partial
 from nsysprof.ranks.rank_notes import rank_notes
 from nsysprof.results.rank_results import (
-    OUTLIER_ALPHA,
-    OUTLIER_PCT,
-    OUTLIER_RANKS,
     RankCollectives,
     RankRow,
     RanksAnalysis,
 )
-from nsysprof.trace.schema import Floats
 
 QUANTILES = {"p05": 0.05, "q25": 0.25, "med": 0.5, "q75": 0.75, "p95": 0.95, "p99": 0.99}
 _STATISTICS = (
@@ -35,11 +33,6 @@ _STATISTICS = (
 )  # fmt: skip
 _OF_RANKS = ("ranks", "rank_least_ns", "rank_med_ns", "rank_most_ns", "slowest_rank", "imbalance_pct")
 _INTEGERS = ("ranks", "instances", "total_ns", "min_ns", "max_ns", "rank_least_ns", "rank_most_ns", "slowest_rank")
-# The quantities in which ranks are compared with each other, and their names in reports.
-_COMPARED = {
-    "compute_ns": "compute", "exposed_comm_ns": "exposed communication", "idle_ns": "idle", "api_total_ns": "API calls",
-    "memcpy_bytes": "copied", "peak_vram_bytes": "peak VRAM", "kernel_count": "kernels",
-}  # fmt: skip
 Totals = dict[Key, dict[int, int]]
 
 
@@ -76,7 +69,7 @@ def overview(
     clocks = fit_clocks(read, collectives)
     arrived = arrivals(read, clocks, collectives)
     uneven = uneven_ranges(rank_ranges)
-    evidence, late = find_late(choose_evidence(arrived, read, uneven), arrived, read)
+    evidence, late = find_late(choose_evidence(read, uneven, has_arrivals=arrived is not None), arrived, read)
     durations = partial.durations
     imbalance = _imbalance([row.compute_ns for row in read])
     kernels = _table(durations, totals, "kernel", ("name", "short_name"))
@@ -170,44 +163,3 @@ def _imbalance(values: Sequence[int | None]) -> float | None:
     known = [value for value in values if value is not None]
     mean = sum(known) / len(known) if known else 0
     return 100 * (max(known) / mean - 1) if len(known) > 1 and mean else None
-
-
-def find_outliers(rows: Sequence[RankRow]) -> dict[int, str]:
-    """Return the ranks that are far from the others, each with the quantities in which it is.
-
-    Each quantity is tested by the generalized extreme studentized deviate test (Rosner 1983), with the error shared
-    among the quantities, and the difference must also be large enough to matter. Fewer than five ranks have no usual
-    value, so none of them is judged.
-    """
-    found: dict[int, list[str]] = {}
-    for name, title in _COMPARED.items():
-        known = {
-            row.rank: getattr(row, name) for row in rows if row.rank is not None and getattr(row, name) is not None
-        }
-        if len(known) < OUTLIER_RANKS:
-            continue
-        values = np.array(list(known.values()), dtype=float)
-        middle = typical(values.tolist())
-        for number in _deviant(values, OUTLIER_ALPHA / len(_COMPARED)):
-            apart = values[number] - middle
-            if middle > 0 and abs(apart) > OUTLIER_PCT / 100 * middle:
-                found.setdefault(list(known)[number], []).append(f"{title} {100 * apart / middle:+.0f} %")
-    return {rank: ", ".join(texts) for rank, texts in found.items()}
-
-
-def _deviant(values: Floats, alpha: float) -> list[int]:
-    """Return the positions of the outliers among normal values, at most a quarter of them, by Rosner's test."""
-    left, removed, count = np.arange(len(values)), [], 0
-    for step in range(1, max(1, len(values) // 4) + 1):
-        spread = values[left].std(ddof=1)
-        if spread == 0:
-            break
-        deviation = np.abs(values[left] - values[left].mean()) / spread
-        worst = int(deviation.argmax())
-        n = len(left)
-        t = t_isf(alpha / (2 * n), n - 2)
-        removed.append(int(left[worst]))
-        if deviation[worst] > (n - 1) * t / np.sqrt((n - 2 + t**2) * n):
-            count = step
-        left = np.delete(left, worst)
-    return sorted(removed[:count])

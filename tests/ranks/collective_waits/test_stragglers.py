@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from nsysprof.ranks.collective_waits.stragglers import COLLECTIVES, find_late, replay_like_peers
+from nsysprof.analysis.stragglers.late_ranks import COLLECTIVES
+from nsysprof.ranks.collective_waits.stragglers import find_late, replay_like_peers
 from tests.builders.simulated_job import SimulatedJob
 
 EVEN = {

@@ -1,0 +1,207 @@
+"""Judge which ranks the others wait for, by their arrivals at collectives and a replay, or else by their own work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.analysis.sampling.student_t import t_isf, t_sf
+from nsysprof.results.rank_results import (
+    REPLAY_ERROR_PCT,
+    STRAGGLER_ALPHA,
+    STRAGGLER_COST_PCT,
+    STRAGGLER_EXCESS_PCT,
+    RankRow,
+)
+from nsysprof.trace.schema import Floats, Int64s
+
+COLLECTIVES, OWN_WORK, NOT_REPLAYED = "collectives", "own work", "not replayed"
+# A job is judged in this many parts with equal numbers of collectives. The first part is warm-up and is left out.
+_PARTS, _LEAST_PARTS = 16, 5
+# The most ranks to replay. In a larger job, half of them are those that the others waited for longest.
+_REPLAYED, _JUDGED = 32, 16
+
+
+@dataclass(frozen=True)
+class Late:
+    """By how much a rank was late."""
+
+    rank: int
+    # How lateness was measured: see choose_evidence.
+    evidence: str
+    # How long the others waited (ns) in the collectives at which this rank was the last.
+    late_ns: int
+    late_pct: float
+    # The part of this time during which their GPUs were certainly idle. The rest may overlap with computation.
+    exposed_late_ns: int | None
+    exposed_late_pct: float | None
+    # At how many collectives it was the last to arrive, and how many there were.
+    last_in: int | None
+    collectives: int | None
+    # How much less time the job would take if this rank were like the others, by replay: with the 95 % interval, and as
+    # a share.
+    cost_ns: int | None = None
+    cost_low_ns: int | None = None
+    cost_high_ns: int | None = None
+    cost_pct: float | None = None
+
+
+@dataclass(frozen=True)
+class Waits:
+    """How long ranks waited for each other in collectives (ns)."""
+
+    # For each rank and collective: how long the rank waited.
+    waits: Int64s
+    # For each collective: the position of the rank that arrived last, how long the typical rank waited for it, and for
+    # how much of that its GPU was certainly idle. Both times count the collectives that this one represents.
+    last: Int64s
+    wait_ns: Floats
+    exposed_ns: Floats
+    # For each rank: how long the others waited for it.
+    waited_for: Floats
+    # From the first arrival after the first collective to the last one.
+    span_ns: int
+
+
+@dataclass(frozen=True)
+class Gains:
+    """What a job would gain with each rank like the typical other one (ns): (ranks, parts), and the time judged."""
+
+    of_rank: Floats
+    recorded_ns: float
+    replayed_ns: float
+
+
+def typical(values: Sequence[float]) -> float:
+    """Return the lower median: of two ranks it is the smaller value, because the other one may be the straggler."""
+    return float(np.sort(np.asarray(values, dtype=float))[(len(values) - 1) // 2])
+
+
+def choose_evidence(rows: Sequence[RankRow], uneven: pd.DataFrame, *, has_arrivals: bool) -> str:
+    """Return the evidence by which ranks are judged.
+
+    Arrivals at collectives are preferred. Without them, ranks are judged by how long they work, provided that all of
+    them recorded the same ranges.
+
+    uneven: the result of uneven_ranges.
+    has_arrivals: whether the arrivals of all ranks at collectives are known on one clock.
+    """
+    if has_arrivals:
+        return COLLECTIVES
+    known = [row.rank for row in rows if row.compute_ns is not None]
+    return OWN_WORK if len(known) > 1 and uneven.empty else ""
+
+
+def measure_waits(begin_ns: Int64s, duration_ns: Int64s, exposed_ns: Int64s, weight: Floats) -> Waits:
+    """Return how long ranks waited for each other.
+
+    begin_ns, duration_ns, exposed_ns, weight: as in Arrivals, with one row per rank and one column per collective.
+    """
+    ranks, count = begin_ns.shape
+    last = np.argmax(begin_ns, axis=0)
+    waits = begin_ns.max(axis=0) - begin_ns
+    # A collective first waits and then transfers, so exposed time beyond the transfer was waiting.
+    exposed = np.clip(exposed_ns - (duration_ns - waits), 0, waits)
+    # The first collective waits for whichever rank started last, which says nothing about the work.
+    first = np.argmin(begin_ns.min(axis=0))
+    weight = np.where(np.arange(count) == first, 0, weight)
+    wait, bare = (np.sort(each, axis=0)[ranks // 2] * weight for each in (waits, exposed))
+    later = begin_ns.min(axis=0)[np.arange(count) != first].min(initial=begin_ns.max())
+    waited_for = np.bincount(last, weights=wait, minlength=ranks).astype(float)
+    return Waits(waits, last, wait, bare, waited_for, max(1, int(begin_ns.max() - later)))
+
+
+def choose_replayed(waited_for: Floats) -> list[int]:
+    """Return the positions of the ranks to replay: all, or those that were waited for longest and some others."""
+    order: list[int] = np.argsort(-waited_for, kind="stable").tolist()
+    if len(order) <= _REPLAYED:
+        return sorted(order)
+    rest = sorted(order[_JUDGED:])
+    return order[:_JUDGED] + rest[:: -(-len(rest) // (_REPLAYED - _JUDGED))]
+
+
+def judged_parts(count: int) -> Int64s:
+    """Return at which of `count` collectives the judged parts of a job begin and end, without the first part."""
+    parts = min(_PARTS, count - 1)
+    return np.linspace(0, count - 1, parts + 1).astype(np.int64)[1:]
+
+
+def has_enough_parts(edges: Int64s) -> bool:
+    """Return whether a job has enough judged parts for a test. edges: the result of judged_parts."""
+    return len(edges) > _LEAST_PARTS
+
+
+def is_reproduced(recorded_ns: float, replayed_ns: float) -> bool:
+    """Return whether the replay of a job takes as long as it did, so that its other answers can be trusted."""
+    return recorded_ns > 0 and abs(replayed_ns - recorded_ns) <= REPLAY_ERROR_PCT / 100 * recorded_ns
+
+
+def typical_others(waited: Int64s) -> Int64s:
+    """Return for each rank a job in which it alone is replaced by the typical other one: (ranks, ranks).
+
+    waited: how long each rank waited in all; the typical rank has the median.
+    """
+    ranks = len(waited)
+    like = np.tile(np.arange(ranks), (ranks, 1))
+    for rank in range(ranks):
+        others = np.delete(np.arange(ranks), rank)
+        like[rank, rank] = others[np.argsort(waited[others], kind="stable")[(len(others) - 1) // 2]]
+    return like
+
+
+def judge_gains(ranks: Sequence[int], waits: Waits, replayed: Sequence[int], gains: Gains) -> list[Late]:
+    """Return the ranks that cost the job time, worst first.
+
+    ranks: all ranks of the job.
+    replayed: the positions in `ranks` to which the rows of gains.of_rank belong.
+    """
+    found = []
+    for number, (rank, gain) in enumerate(zip(replayed, gains.of_rank, strict=True)):
+        others = np.median(np.delete(gains.of_rank, number, axis=0), axis=0)
+        share = 100 * gain.sum() / gains.recorded_ns
+        if share < STRAGGLER_COST_PCT or not _persists(gain - others, len(ranks)):
+            continue
+        mine = waits.last == rank
+        late, bare_late = float(waits.wait_ns[mine].sum()), float(waits.exposed_ns[mine].sum())
+        cost, error = gain.sum(), half_width(gain)
+        found.append(
+            Late(
+                ranks[rank], COLLECTIVES, round(late), 100 * late / waits.span_ns, round(bare_late),
+                100 * bare_late / waits.span_ns, int(mine.sum()), len(waits.last),
+                round(cost), round(max(0.0, cost - error)), round(cost + error), float(share),
+            )
+        )  # fmt: skip
+    return sorted(found, key=lambda each: -(each.cost_ns or 0))
+
+
+def _persists(more: Floats, ranks: int) -> bool:
+    """Return whether a rank costs more than the others in most parts, and not by chance.
+
+    It must cost more than the others, because every rank that is sometimes last costs something. The error is shared by
+    all ranks.
+    """
+    spread = more.std(ddof=1)
+    if spread == 0:
+        return bool(more.mean() > 0)
+    t = more.mean() / (spread / np.sqrt(len(more)))
+    return bool(t_sf(float(t), len(more) - 1) * ranks <= STRAGGLER_ALPHA)
+
+
+def half_width(gain: Floats) -> float:
+    """Return half the width of the 95 % interval of the sum over the parts."""
+    return float(t_isf(0.025, len(gain) - 1) * gain.std(ddof=1) * np.sqrt(len(gain)))
+
+
+def late_by_work(rows: Sequence[RankRow]) -> list[Late]:
+    """Return the ranks that compute for much longer than is typical, worst first."""
+    known = {row.rank: row.compute_ns for row in rows if row.rank is not None and row.compute_ns is not None}
+    usual = typical(list(known.values()))
+    found = [
+        Late(rank, OWN_WORK, int(own - usual), 100 * (own - usual) / usual, None, None, None, None)
+        for rank, own in known.items()
+        if usual and 100 * (own - usual) / usual >= STRAGGLER_EXCESS_PCT
+    ]
+    return sorted(found, key=lambda each: -each.late_ns)
