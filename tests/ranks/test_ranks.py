@@ -132,7 +132,7 @@ def test_ranks_with_other_numbers_of_collectives_do_not_match(tmp_path: Path) ->
     write_job(tmp_path / "a", 2, steps=12)
     write_job(tmp_path / "b", 2, steps=13)
     found = analyze([tmp_path / "a/rank0.sqlite", tmp_path / "b/rank1.sqlite"], tmp_path / "out")
-    assert "another number" in found.clocks[1].reason
+    assert "differ from the other's, in kernels or in number" in found.clocks[1].reason
 
 
 def test_without_collectives_the_straggler_is_who_computes_longer(tmp_path: Path) -> None:
@@ -444,7 +444,7 @@ def test_a_capture_lists_its_ranks(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_traces_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="holds no trace"):
+    with pytest.raises(TraceError, match="contains no trace"):
         find_sources([tmp_path], None)
     with pytest.raises(TraceError, match="does not exist"):
         find_sources([tmp_path / "nothing"], None)
