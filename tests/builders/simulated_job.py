@@ -82,7 +82,8 @@ class SimulatedJob:
         matched = [
             Matched(
                 Collectives(
-                    names=("ncclDevKernel_AllReduce#0",), counts=np.array([count]), of=np.zeros(count, np.int64),
+                    names=("ncclDevKernel_AllReduce#0",), streams=np.zeros(1, np.int64),
+                    counts=np.array([count]), of=np.zeros(count, np.int64),
                     ordinal=rows, exposed_ns=np.zeros(count, np.int64),
                     **{name: values[rank] for name, values in columns.items()},
                 ), rows, 0,

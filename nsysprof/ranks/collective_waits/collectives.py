@@ -29,6 +29,8 @@ class Collectives(RankProgress):
 
     # One per sequence, `kernel#stream`; streams are numbered in the order of their first use.
     names: tuple[str, ...]
+    # One per sequence: the number of its stream.
+    streams: Int64s
     # One per sequence: how many collectives it has, including those that were not kept.
     counts: Int64s
     # One per kept collective: its sequence, and its number within the sequence.
@@ -58,6 +60,7 @@ def find_collectives(tables: Tables, is_comm: Bools, names: Names, overlap: Over
         place = streams.setdefault(stream, len(streams))
         sequences.setdefault((int(which), place), []).append(row)
     labels, counts, of, ordinal, chosen = [], [], [], [], []
+    places = [place for _, place in sequences]
     for position, ((which, place), mine) in enumerate(sequences.items()):
         labels.append(f"{names.short[which]}#{place}")
         counts.append(len(mine))
@@ -70,6 +73,7 @@ def find_collectives(tables: Tables, is_comm: Bools, names: Names, overlap: Over
     return Collectives(
         **vars(progress),
         names=tuple(labels),
+        streams=np.array(places, dtype=np.int64),
         counts=np.array(counts, dtype=np.int64),
         of=np.array(of, dtype=np.int64),
         ordinal=np.array(ordinal, dtype=np.int64),

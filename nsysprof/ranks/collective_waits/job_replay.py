@@ -84,7 +84,7 @@ def read_job(arrived: Arrivals, ranks: list[int]) -> RecordedJob | None:
         return None
     order = np.argsort(launches[0], kind="stable")
     sequence, ordinal = first.of[chosen[0].rows][order], first.ordinal[chosen[0].rows][order]
-    stream = np.array([int(name.rpartition("#")[2]) for name in first.names])[sequence]
+    stream = first.streams[sequence]
 
     recorded = [_on_one_clock(each, order) for each in chosen]
     previous = _previous(stream)

@@ -16,7 +16,8 @@ def collectives(offset_ns, *, count=COUNT, first=0, jitter_ns=0):
     end = (first + number + 1) * 10 * MS - offset_ns + jitter_ns * (number % 2)
     nothing = np.zeros(count, dtype=np.int64)
     return Collectives(
-        *[nothing] * 10, names=("ncclDevKernel_AllReduce#0",), counts=np.array([count]), of=nothing, ordinal=number,
+        *[nothing] * 10, names=("ncclDevKernel_AllReduce#0",), streams=np.zeros(1, np.int64),
+        counts=np.array([count]), of=nothing, ordinal=number,
         start_ns=end - MS, end_ns=end, exposed_ns=nothing,
     )  # fmt: skip
 
