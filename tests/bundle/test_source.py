@@ -91,7 +91,7 @@ def test_what_is_no_source(tmp_path: Path, capture: Path, work: Path) -> None:
     with pytest.raises(TraceError, match="does not exist"):
         read_source(tmp_path / "absent", None, work)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(TraceError, match="holds no trace"):
+    with pytest.raises(TraceError, match="contains no trace"):
         read_source(tmp_path / "empty", None, work)
     (tmp_path / "text.sqlite").write_text("hello")
     with pytest.raises(TraceForeignError):

@@ -84,7 +84,7 @@ def test_bad_files(tmp_path, name, content, code, word):
 def test_other_bad_inputs(tmp_path):
     fails(run("analyze", tmp_path / "nothing.sqlite"), 7, "does not exist")
     (tmp_path / "folder").mkdir()
-    fails(run("analyze", tmp_path / "folder"), 7, "holds no trace")
+    fails(run("analyze", tmp_path / "folder"), 7, "contains no trace")
     with sqlite3.connect(tmp_path / "foreign.sqlite") as database:
         database.execute("CREATE TABLE songs (title TEXT)")
     database.close()

@@ -30,7 +30,7 @@ def test_a_folders_traces_come_in_the_order_of_their_numbers(tmp_path):
 
 
 def test_a_folder_without_traces_and_a_missing_input_are_errors(tmp_path):
-    with pytest.raises(TraceError, match="holds no trace"):
+    with pytest.raises(TraceError, match="contains no trace"):
         find_sources([tmp_path], None)
     with pytest.raises(TraceError, match="does not exist"):
         find_sources([tmp_path / "none"], None)

@@ -33,7 +33,7 @@ def find_rank_traces(source: Path, nsys: Path | None, work: Path) -> list[Bundle
     sources, _copies = drop_copies(find_sources([source], nsys), by_order=False)
     found = [_find(each, work / str(each.position)) for each in sources]
     if all(rank.trace is None for rank in found):
-        raise TraceError(f"{source} holds no trace that can be read: {found[0].reason}", "Check the folder.")
+        raise TraceError(f"{source} contains no trace that can be read: {found[0].reason}", "Check the folder.")
     return _named(found)
 
 

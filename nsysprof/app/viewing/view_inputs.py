@@ -83,7 +83,7 @@ def _find(source: Path) -> Iterator[Path]:
         raise TraceError(f"{source} cannot be read: {error.strerror}.", "Check its permissions.") from error
     if not shown:
         raise TraceError(
-            f"{source} holds no trace, no capture and no report.",
+            f"{source} contains no trace, no capture and no report.",
             "Give a trace, a folder of traces, or a folder that nsysprof wrote.",
         )
     if are_ranks(source, shown):

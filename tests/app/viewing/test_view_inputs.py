@@ -57,7 +57,7 @@ def test_what_is_not_there_does_not_stop_the_others(tmp_path):
     )
     assert "does not exist" in str(lost.error)
     assert "is a URL" in str(url.error)
-    assert "holds no trace" in str(empty.error)
+    assert "contains no trace" in str(empty.error)
     assert found.error is None
 
 

@@ -88,18 +88,18 @@ def test_a_folder_of_one_trace_gives_it_and_one_of_several_asks_which(tmp_path, 
     (folder / "ranks" / "rank00000.sqlite").write_bytes(content)
     assert resolve_input(folder, None, work) == folder / "ranks" / "rank00000.sqlite"
     (folder / "mine.sqlite.xz").write_bytes(lzma.compress(content))
-    with pytest.raises(TraceError, match="job holds 2 traces") as raised:
+    with pytest.raises(TraceError, match="job contains 2 traces") as raised:
         resolve_input(folder, None, work)
     assert "mine.sqlite.xz" in raised.value.next_step
     (folder / "bundle.json").write_text("{}")
-    with pytest.raises(TraceError, match="The bundle job holds 2 traces"):
+    with pytest.raises(TraceError, match="The bundle job contains 2 traces"):
         resolve_input(folder, None, work)
 
 
 def test_a_capture_folder_gives_its_trace_nsys_first(tmp_path, content, work):
     folder = tmp_path / "capture"
     folder.mkdir()
-    with pytest.raises(TraceError, match="holds no trace"):
+    with pytest.raises(TraceError, match="contains no trace"):
         resolve_input(folder, None, work)
     (folder / "torch.sqlite").write_bytes(content)
     assert resolve_input(folder, None, work).name == "torch.sqlite"
