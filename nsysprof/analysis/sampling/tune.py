@@ -211,10 +211,10 @@ def insights(table: pd.DataFrame, winners: pd.DataFrame, floor_pct: float | None
     lines = []
     won = known[known["verdict"] == WINNER]["backend"].value_counts()
     parts = [f"{name} wins {count}" for name, count in won.items()]
-    for verdict, text in ((TIE, "{} are ties of {}"), (OPEN, "{} are undecided between {}")):
+    for verdict, text in ((TIE, "{} {} tied between {}"), (OPEN, "{} {} undecided between {}")):
         rows = known[known["verdict"] == verdict].to_dict("records")
         sets = pd.Series([_tie_names(row) for row in rows], dtype=object).value_counts()
-        parts += [text.format(count, names) for names, count in sets.items()]
+        parts += [text.format(count, "is" if count == 1 else "are", names) for names, count in sets.items()]
     lines.append(f"Of {len(known)} shapes: {', '.join(parts) or 'only one backend ran each'}.")
     lines += _measured_again(known)
     lines += _against_auto(known)

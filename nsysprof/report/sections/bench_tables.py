@@ -95,7 +95,7 @@ def ceiling_table(table: pd.DataFrame) -> Table:
     }
     rows = [(row["case"], *(_flagged(known(row[column])) for column in columns)) for row in _timed(table)]
     titles = (Column("case", Unit.NAME), *(Column(title, Unit.PERCENT) for title in columns.values()))
-    return make_table("Of the ceilings", titles, rows, source=_CSV, terminal_rows=0, document_rows=30)
+    return make_table("Share of the ceilings", titles, rows, source=_CSV, terminal_rows=0, document_rows=30)
 
 
 def sweep_tables(table: pd.DataFrame) -> list[Table]:
@@ -154,7 +154,7 @@ def target_table(table: pd.DataFrame) -> Table:
         for row in table[table["rank"] == 1].to_dict("records")
     ]
     columns = (
-        Column("fastest of equal work", Unit.NAME),
+        Column("fastest of its shape", Unit.NAME),
         Column("median [95 %]", Unit.NS),
         Column("beaten below", Unit.NS),
         Column("by formula", Unit.FLOPS),

@@ -208,7 +208,7 @@ GPU_USE = TableFile("analysis", "gpu_use.csv", "One row per range and sampled un
     text("range", "Name of the range, counters folded; empty for the whole trace.", nullable=True),
     text("style", "`PushPop` or `StartEnd`.", nullable=True),
     DOMAIN,
-    text("metric", "Name of the metric as nsys has it, without its unit: `SMs Active`, `Tensor Active`, "
+    text("metric", "Name that nsys gives the metric, without its unit: `SMs Active`, `Tensor Active`, "
          "`PCIe RX Throughput`, `NVLink ...`."),
     number("mean_pct", "%", "Mean of the samples from the first to the last work of each instance after the "
            "warm-up, adopted work included, in percent of the most that is possible; over the GPUs of the process."),

@@ -159,7 +159,7 @@ BENCH_RESULTS = TableFile("bench", "results.csv", "One row per case.", (
     number("against_best", "", "Median over the median of the fastest.", **_UNKNOWN),
     number("against_best_low", "", "Lower end of the 95 % interval of that ratio.", **_UNKNOWN),
     number("against_best_high", "", "Upper end of the 95 % interval of that ratio.", **_UNKNOWN),
-    number("to_beat_ns", "ns", "Of the fastest of equal work: the latency below which another is faster beyond its "
+    number("to_beat_ns", "ns", "For the fastest case of a shape: the latency below which another is faster beyond its "
            "interval and the noise floor.", **_UNKNOWN),
     *_BY_NAME,
 ))  # fmt: skip
