@@ -117,7 +117,7 @@ def test_a_killed_measurement_says_so_and_does_not_refuse_for_ever(tmp_path):
         require_whole(out)
     check_folder(out, SLOW, force=False)  # it had measured nothing
     (out / "samples.json").write_text("some")
-    with pytest.raises(OutputError, match="a bench that did not end"):
+    with pytest.raises(OutputError, match="a bench that was not finished"):
         check_folder(out, SLOW, force=False)
     write(out, SLOW)
     require_whole(out)

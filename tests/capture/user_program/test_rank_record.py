@@ -95,11 +95,11 @@ def test_the_launchers_own_exit_status_counts_before_that_of_its_workers(tmp_pat
 
 def test_two_processes_of_one_rank(tmp_path):
     finish(tmp_path, 0)
-    with pytest.raises(OutputError, match="rank 0 already"):
+    with pytest.raises(OutputError, match="already has a rank 0"):
         claim_rank(tmp_path, identity(0), "j", 0)
     prepare_rank(tmp_path, 1, again=False)
     claim_rank(tmp_path, identity(1), "j", 1)
-    with pytest.raises(OutputError, match="rank 1 already"):
+    with pytest.raises(OutputError, match="already has a rank 1"):
         claim_rank(tmp_path, identity(1), "j", 1)
 
 

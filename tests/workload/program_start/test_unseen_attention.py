@@ -16,8 +16,13 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
 @pytest.fixture
-def mapped(tmp_path):
-    """Return a function that maps a library with these bytes into this process until the test ends."""
+def mapped(tmp_path, monkeypatch):
+    """Return a function that maps a library with these bytes into this process until the test ends.
+
+    What the process has mapped before, such as torch for another test, is looked at as a library of the system.
+    """
+    before = unseen_attention._mapped_libraries("/no/torch")
+    monkeypatch.setattr(unseen_attention, "_SYSTEM", (*unseen_attention._SYSTEM, *before))
     opened = []
 
     def add(name: str, content: bytes) -> Path:
