@@ -282,7 +282,7 @@ def range_api_table(analysis: Analysis) -> Table | None:
         "wall_pct": Column("of wall", Unit.SHARE),
     }
     title = "API calls by range (nested ranges included)"
-    shown = _innermost(analysis.range_api, _ranges_inside(analysis.range_tree))
+    shown = _once(_innermost(analysis.range_api, _ranges_inside(analysis.range_tree)))
     shown = shown.assign(range=[range_label(str(name)) for name in shown["range"]])
     return _from_frame(title, shown, columns, "range_api.csv", terminal_rows=8, document_rows=20)
 
@@ -315,6 +315,16 @@ def _innermost(table: pd.DataFrame, inside: Mapping[_RangeKey, set[_RangeKey]]) 
         for (key, name), own in total.items()
     ]
     return table[kept]
+
+
+def _once(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with one for each range that has the same calls as a start/end and as a push/pop range.
+
+    A capture opens each of its ranges as both.
+    """
+    same = ["range", "domain", "name", "calls", "total_ns"]
+    both = table.assign(domain=table["domain"].astype(object).fillna("")).duplicated(same, keep=False)
+    return table[~(both & (table["style"] == "StartEnd"))]
 
 
 def _from_frame(title: str, frame: pd.DataFrame, columns: Mapping[str, Column], source: str, **fields: Any) -> Table:

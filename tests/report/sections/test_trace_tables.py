@@ -33,3 +33,25 @@ def test_a_call_is_listed_with_the_range_in_which_it_is_made_and_not_once_more_f
         ("small", "cudaLaunchKernel"), ("other", "cudaMemcpyAsync"),
     ]  # fmt: skip
     assert "nested ranges included" in table.title
+
+
+def test_a_range_that_is_open_in_both_styles_has_each_call_once(tmp_path):
+    both = [
+        {
+            "range": "RUN::S8",
+            "name": "bmm",
+            "calls": 2,
+            "total_ns": 9,
+            "wall_pct": wall,
+            "domain": "",
+            "style": style,
+        }
+        for style, wall in (("StartEnd", None), ("PushPop", 41.0))
+    ]
+    other = {**both[0], "range": "server", "calls": 3}
+    tree = pd.DataFrame(
+        [{"range": row["range"], "style": row["style"], "domain": "", "depth": 0} for row in (*both, other)]
+    )
+    analysis = replace(samples.analysis(tmp_path), range_tree=tree, range_api=pd.DataFrame([*both, other]))
+    rows = range_api_table(analysis).rows
+    assert [(row[0].value, row[4].value) for row in rows] == [("RUN::S8", 41.0), ("server", None)]
