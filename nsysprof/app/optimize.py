@@ -30,9 +30,10 @@ from nsysprof.app.measuring.capture_program import capture_program, plan_program
 from nsysprof.app.measuring.program_request import ProgramRequest
 from nsysprof.app.optimizing.predict_gain import predict_gain
 from nsysprof.app.optimizing.trials import Trial, list_trials
-from nsysprof.app.optimizing.tune_uses import POLICY, TunedProgram, tune_uses
+from nsysprof.app.optimizing.tune_uses import TunedProgram, tune_uses
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.trace_analysis.join_attention import read_libraries
+from nsysprof.app.tuning.write_tuning import POLICY
 from nsysprof.capture.manifest import NSYS_TRACE, TORCH_TRACE
 from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError, UsageError
 from nsysprof.files.folder_kinds import OPTIMIZATION

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from nsysprof.analysis.attention_tuning.winning_rules import join_rules, keep_winners, name_untuned
 from nsysprof.app.progress import Progress
 from nsysprof.app.tune import TuneRequest, tune
+from nsysprof.app.tuning.write_tuning import POLICY
 from nsysprof.attention.policy_file import PolicyFile, read_policy, write_policy
 from nsysprof.errors import InterruptedCaptureError, NsysprofError
 from nsysprof.results.programs.optimization import AttentionUse, TunedUse
@@ -17,7 +18,6 @@ from nsysprof.results.programs.optimization import AttentionUse, TunedUse
 if TYPE_CHECKING:
     from nsysprof.results.programs.program_gain import ProgramGain, ShapeRatio
 
-POLICY, SAMPLES = "policy.json", "samples.json"
 # The shortest search (s): the measured process has to import torch first.
 _LEAST_S = 15.0
 # An older search is read again even where no time is left to go on with it (s).
@@ -49,6 +49,8 @@ def tune_uses(
 
     source: the analysis of the program. If tuning is impossible, that is a remark and not an error.
     """
+    from nsysprof.capture.sampling.bench_run import SAMPLES
+
     search = folder / "search"
     goes_on = resume and (search / SAMPLES).is_file()
     if budget_s < _LEAST_S and not goes_on:
