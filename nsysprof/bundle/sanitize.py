@@ -35,7 +35,7 @@ from nsysprof.bundle.verification.verify import SecretLeakError, find_leaks
 from nsysprof.errors import OutputError, TraceDamagedError
 from nsysprof.trace.columns import refuse_shared_pages
 from nsysprof.trace.inputs.bundle_format import LEFT_OUT
-from nsysprof.trace.open import open_trace, quote
+from nsysprof.trace.open import Trace, open_trace, quote
 from nsysprof.trace.table_readers.collective_payloads import ENTRY_COLUMNS, FIELDS, Schemas, fields_of, keep_known
 
 _ROWS_AT_ONCE, _MOST_KNOWN = 10_000, 1 << 16
@@ -109,7 +109,7 @@ def sanitize_trace(source: Path, target: Path, options: SanitizeOptions | None =
     try:
         with open_trace(source) as trace:
             refuse_shared_pages(trace)
-            _confine(trace.connection)
+            _confine(trace)
             secrets = (collect_secrets(trace.connection) | machine_secrets() | chosen.secrets) - chosen.public
             report = SanitizeReport(source.name, target.name, secrets_searched=len(secrets))
             _Rebuild(trace.connection, part, Redactor(secrets), report, chosen).run()
@@ -131,20 +131,19 @@ def sanitize_trace(source: Path, target: Path, options: SanitizeOptions | None =
     return report
 
 
-def _confine(connection: sqlite3.Connection) -> None:
+def _confine(trace: Trace) -> None:
     """Allow only plain reading, whatever the source's schema contains."""
-    connection.execute("PRAGMA trusted_schema = OFF")
+    trace.connection.execute("PRAGMA trusted_schema = OFF")
     reading = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ}
 
-    def authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
-        allowed = (
+    def is_allowed(action: int, first: str | None, second: str | None, *_: str | None) -> bool:
+        return (
             action in reading
             or (action == sqlite3.SQLITE_FUNCTION and second == "typeof")
             or (action == sqlite3.SQLITE_PRAGMA and first == "table_xinfo")
         )
-        return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
 
-    connection.set_authorizer(authorize)
+    trace.connection.set_authorizer(trace.limits.authorizer(is_allowed))
 
 
 class _Rebuild:

@@ -20,7 +20,7 @@ from nsysprof.trace.columns import refuse_shared_pages
 from nsysprof.trace.inputs.bundle_file import is_bundle
 from nsysprof.trace.inputs.bundle_format import CONTENTS
 from nsysprof.trace.inputs.resolve_input import PACKED, resolve_input
-from nsysprof.trace.open import open_trace
+from nsysprof.trace.open import Trace, open_trace
 
 CAPTURE, BENCH, TRACE, RANKS = "capture", "bench", "trace", "ranks"
 _MANIFEST = "manifest.json"
@@ -175,7 +175,7 @@ def _with_secrets(source: BundleSource) -> BundleSource:
         with open_trace(path) as trace:
             refuse_shared_pages(trace)
             found |= collect_secrets(trace.connection)
-            source = _replace(source, public=source.public | _gpu_names(trace.connection))
+            source = _replace(source, public=source.public | _gpu_names(trace))
     return _replace(source, secrets=found - source.public)
 
 
@@ -185,16 +185,18 @@ def _replace(source: BundleSource, **changes: Any) -> BundleSource:
     return replace(source, **changes)
 
 
-def _gpu_names(connection: Any) -> frozenset[str]:
+def _gpu_names(trace: Trace) -> frozenset[str]:
     """Return the GPUs' names. Clouds put them into the environment, but every report names them too."""
     import sqlite3
 
     names: set[str] = set()
     for table in ("TARGET_INFO_GPU", "TARGET_INFO_CUDA_GPU"):
         try:
-            names |= {name for (name,) in connection.execute(f"SELECT name FROM {table}") if isinstance(name, str)}
-        except sqlite3.DatabaseError:
-            continue
+            names |= {
+                name for (name,) in trace.connection.execute(f"SELECT name FROM {table}") if isinstance(name, str)
+            }
+        except sqlite3.DatabaseError as error:
+            trace.explain(error)
     return frozenset(names)
 
 

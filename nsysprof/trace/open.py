@@ -127,18 +127,19 @@ def open_trace(
     connection, limits = connections.own(), connections.limits
     with InlineExecutor() if one_thread else ThreadPoolExecutor(1, thread_name_prefix="sha256") as pool:
         try:
-            columns = _probe(connection, path)
+            columns = _probe(connection, path, limits)
             identity = identity or path
             digest = pool.submit(_sha256, identity, limits.cancelled)
             trace = Trace(path, size, connections, columns, identity, digest, limits, large_bytes, one_thread)
             for loss in (*_sidecar_losses(path), *_view_losses(connection)):
                 trace.add_loss(loss)
             yield trace
-        except sqlite3.OperationalError as error:
+        except (sqlite3.DatabaseError, TraceDamagedError) as error:
             limits.cancelled.set()
+            text = limits.explain(error.__cause__ or error)  # or the user's interrupt
             if str(error) != "interrupted":
                 raise
-            raise _damaged(path, limits.explain(error)) from error  # or the user's interrupt
+            raise _damaged(path, text) from error
         except BaseException:
             limits.cancelled.set()
             raise
@@ -211,7 +212,7 @@ def _damaged(path: Path, error: Exception | str) -> TraceDamagedError:
     )
 
 
-def _probe(connection: sqlite3.Connection, path: Path) -> dict[str, tuple[str, ...]]:
+def _probe(connection: sqlite3.Connection, path: Path, limits: Confinement) -> dict[str, tuple[str, ...]]:
     # A table without a page is virtual: a program computes its rows.
     real = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
     try:
@@ -220,7 +221,7 @@ def _probe(connection: sqlite3.Connection, path: Path) -> dict[str, tuple[str, .
             name: tuple(row[1] for row in connection.execute(f"PRAGMA table_info({quote(name)})")) for name in names
         }
     except (sqlite3.DatabaseError, UnicodeDecodeError, MemoryError) as error:
-        raise _damaged(path, error) from error
+        raise _damaged(path, limits.explain(error)) from error
     if not names:
         raise TraceEmptyError(f"{path} is a SQLite file without tables.", "Export the report again.")
     if not any(name in _MARKS or name.startswith("CUPTI_ACTIVITY_KIND_") for name in names):

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from nsysprof.trace.open import open_trace
+from nsysprof.trace.sqlite.confine import Confinement
 from nsysprof.trace.table_readers.devices import read_gpus
 from nsysprof.trace.table_readers.metric_samples import read_metric_samples
 from nsysprof.trace.tables import read_tables
@@ -63,3 +64,28 @@ def test_no_connection_trusts_the_file(trace_path: Callable[[str], Path]) -> Non
         trace.connection.set_authorizer(None)
         asked = ("trusted_schema", "cell_size_check")
         assert [trace.connection.execute(f"PRAGMA {name}").fetchone()[0] for name in asked] == [0, 1]
+
+
+@pytest.mark.parametrize("after", [0, 1, 2, 10, 30, 100, 101, 102, 103, 104])
+def test_ctrl_c_inside_an_authorizer_is_not_taken_for_damage(
+    trace_path: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    """SQLite reports an exception of the authorizer as a denial, and a denied table would be left out as damaged."""
+    real = Confinement.authorizer
+    asked = 0
+
+    def interrupted(limits: Confinement, is_allowed: Callable[..., bool]) -> Callable[..., int]:
+        authorize = real(limits, is_allowed)
+
+        def count(*given: Any) -> int:
+            nonlocal asked
+            asked += 1
+            if asked == after + 1:
+                raise KeyboardInterrupt
+            return authorize(*given)
+
+        return count
+
+    monkeypatch.setattr(Confinement, "authorizer", interrupted)
+    with pytest.raises(KeyboardInterrupt), open_trace(trace_path("mem"), one_thread=True) as trace:
+        read_tables(trace)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 # The most processor time that reading may take: far more than any real trace needs (SQLite reads 50 MB/s).
 _LEAST_SECONDS, _BYTES_PER_SECOND = 20.0, 1_000_000
@@ -19,6 +21,7 @@ _MOST_TEXT, _FREE_TEXT = 8, 64 << 20
 _LONGEST_TEXT = 1 << 30
 _READING = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION))
 _PRAGMAS = frozenset(("table_info", "table_xinfo", "trusted_schema"))
+_DENIAL = re.compile(r"^not authorized|^access to .* is prohibited$", re.DOTALL)
 
 
 class Confinement:
@@ -34,6 +37,7 @@ class Confinement:
         self._since: dict[int, float] = {}
         self._text = 0
         self._is_exceeded = False
+        self._is_denied = False
 
     def begin(self) -> None:
         """Start the limits again for the next statement of this thread."""
@@ -54,13 +58,34 @@ class Confinement:
             raise sqlite3.DatabaseError("its rows hold the same text over and over")
         return raw.decode("utf-8", errors="replace")
 
-    def explain(self, error: Exception) -> str:
-        """Return what an error of SQLite means. Raises KeyboardInterrupt where that was its hidden cause."""
-        if str(error) != "interrupted":
-            return str(error)
-        if not self._is_exceeded:
+    def authorizer(self, is_allowed: Callable[..., bool]) -> Callable[..., int]:
+        """Return the function by which SQLite asks for permission before it runs a statement.
+
+        is_allowed: gets an action and its four arguments, as sqlite3 passes them to an authorizer.
+        """
+
+        def authorize(*asked: Any) -> int:
+            if is_allowed(*asked):
+                return sqlite3.SQLITE_OK
+            self._is_denied = True
+            return sqlite3.SQLITE_DENY
+
+        return authorize
+
+    def explain(self, error: BaseException) -> str:
+        """Return what an error of SQLite means. Raises KeyboardInterrupt where that was its hidden cause.
+
+        SQLite runs our functions, and where Ctrl-C ends one of them, reports this as an error of its own: as an
+        interruption from `step`, and as a denial from an authorizer that denied nothing.
+        """
+        text = str(error)
+        if text == "interrupted":
+            if not self._is_exceeded:
+                raise KeyboardInterrupt from error
+            return "reading it takes far longer than its size allows"
+        if _DENIAL.search(text) and not self._is_denied:
             raise KeyboardInterrupt from error
-        return "reading it takes far longer than its size allows"
+        return text
 
 
 class ConfinedConnections:
@@ -120,24 +145,21 @@ def _connect_confined(path: Path, file_bytes: int, limits: Confinement) -> sqlit
     is_plain: dict[str, bool] = {}
     for name, is_table in listed:  # a trigger may have the name of a table
         is_plain[str(name).lower()] = bool(is_table) or is_plain.get(str(name).lower(), False)
-    connection.set_authorizer(_authorizer(is_plain))
+    connection.set_authorizer(limits.authorizer(_only_plain_tables(is_plain)))
     return connection
 
 
-def _authorizer(is_plain: dict[str, bool]) -> Callable[[int, str | None, str | None, str | None, str | None], int]:
-    """Return the function by which SQLite asks for permission before it runs a statement.
+def _only_plain_tables(is_plain: dict[str, bool]) -> Callable[..., bool]:
+    """Return the function that tells whether a statement may do something: only read plain tables.
 
     is_plain: for each name in the schema, whether it is a plain table.
     """
 
-    def authorize(action: int, first: str | None, _: str | None, __: str | None, inside: str | None) -> int:
-        allowed = action in _READING or (action == sqlite3.SQLITE_PRAGMA and first in _PRAGMAS)
-        if action == sqlite3.SQLITE_READ and not is_plain.get(str(first).lower(), True):
-            allowed = False
-        if (
-            inside is not None and inside.lower() in is_plain
-        ):  # a view: reading of tables is denied inside it, whatever the schema calls it
-            allowed = False
-        return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
+    def is_allowed(action: int, first: str | None, _: str | None, __: str | None, inside: str | None) -> bool:
+        if inside is not None and inside.lower() in is_plain:
+            return False  # a view: reading of tables is denied inside it, whatever the schema calls it
+        if action == sqlite3.SQLITE_READ:
+            return is_plain.get(str(first).lower(), True)
+        return action in _READING or (action == sqlite3.SQLITE_PRAGMA and first in _PRAGMAS)
 
-    return authorize
+    return is_allowed
