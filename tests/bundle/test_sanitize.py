@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from nsysprof.bundle import sanitize
@@ -13,6 +14,8 @@ from nsysprof.bundle.names.name_tokens import NameTokens
 from nsysprof.bundle.sanitize import SanitizeOptions, sanitize_trace
 from nsysprof.bundle.verification.verify import SecretLeakError
 from nsysprof.errors import OutputError, TraceDamagedError, TraceForeignError
+from nsysprof.trace.open import open_trace
+from nsysprof.trace.table_readers.collective_payloads import read_collective_payloads
 from tests.builders.verify_sanitized import verify_sanitized
 from tests.bundle.hostile import HOME, MAIN_TID, TOKEN, write_trace
 from tests.conftest import REPOSITORY
@@ -184,6 +187,22 @@ def test_real_traces_keep_every_row_of_every_table_of_work(
         assert rows(target, query) == rows(source, query)
     names = "SELECT s.value, count(*) FROM CUPTI_ACTIVITY_KIND_RUNTIME r JOIN StringIds s ON s.id = r.nameId GROUP BY 1"
     assert rows(target, names) == rows(source, names)
+
+
+def test_sizes_and_ranks_of_collectives_stay(trace_path: Callable[[str], Path], tmp_path: Path) -> None:
+    source, target = trace_path("h200-ranges/nccl"), tmp_path / "out.sqlite"
+    sanitize_trace(source, target)
+    found = []
+    for path in (source, target):
+        with open_trace(path) as trace:
+            found.append(read_collective_payloads(trace))
+    before, after = found
+    assert before is not None
+    assert after is not None
+    assert len(before) > 100
+    same = ["start_ns", "message_bytes", "ranks", "rank", "peer"]
+    pd.testing.assert_frame_equal(before[same], after[same])
+    assert before["communicator"].nunique() == after["communicator"].nunique()
 
 
 def test_counters_in_events_of_older_exports_stay_and_the_other_events_go(tmp_path: Path) -> None:
