@@ -12,6 +12,9 @@ import pandas as pd
 from nsysprof.trace.schema import PID_MASK, Calls, CorrelationIds, Rows, Work
 
 _BLOCK = 1 << 20
+# A table of all ids between the first and the last wanted one is made where it has at most this many entries for each
+# wanted id. The rows after the kernels are few, and their ids span the whole trace.
+_ENTRIES_PER_ID = 8
 
 
 def match_launches(work: Work, work_ids: CorrelationIds, calls: Calls | None, call_ids: CorrelationIds | None) -> Rows:
@@ -69,7 +72,7 @@ def _positions(ids: CorrelationIds, wanted: CorrelationIds) -> Rows:
     least, most = int(wanted.min()), int(wanted.max())
     low, high = np.searchsorted(ids, np.array([least, most], dtype=np.uint32)) + np.array([0, 1])
     span = most - least + 1
-    if span > 32 * _BLOCK or len(ids) == 0:
+    if span > _ENTRIES_PER_ID * len(wanted) or len(ids) == 0:
         at = np.searchsorted(ids, wanted)
         hit = ids[np.minimum(at, len(ids) - 1)] == wanted if len(ids) else np.zeros(len(wanted), dtype=bool)
         return np.where(hit & (wanted != 0), at, -1).astype(np.int32)
