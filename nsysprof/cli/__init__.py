@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import inspect
 import os
 import signal
 import sys
@@ -51,6 +52,12 @@ def _epilog(examples: tuple[str, ...]) -> str:
     return "\n\n".join(["Examples:", *(f"$ {example}" for example in examples)])
 
 
+def _description(command: Callable[..., None]) -> str:
+    """Return the docstring with each paragraph in one line, because typer would keep the breaks of the source."""
+    paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
 def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
     """Return the command so that Ctrl-C raises our own error. The exit code of typer depends on its version."""
 
@@ -86,7 +93,9 @@ _COMMANDS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
 for _name, (_command, _examples) in _COMMANDS.items():
     # Everything after the program's name belongs to the program, including options.
     _settings = {"allow_interspersed_args": False} if _name in ("capture", "bench", "optimize", "run") else {}
-    app.command(_name, epilog=_epilog(_examples), context_settings=_settings)(_interruptible(_command))
+    app.command(_name, help=_description(_command), epilog=_epilog(_examples), context_settings=_settings)(
+        _interruptible(_command)
+    )
 
 
 def _print_version(wanted: bool) -> None:

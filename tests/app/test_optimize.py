@@ -88,6 +88,7 @@ def test_the_answer_is_the_gain_or_that_there_is_none():
     assert answer_lines(by_hand)[0].startswith("The program computes attention in separate operations")
     failed = judge_optimization(replace(optimization(), failure="The program itself fails."))
     assert answer_lines(failed) == ("The program itself fails.",)
+    assert "What ran" not in render_markdown(optimize_report(replace(failed, uses=())))
     (still_open,) = answer_lines(optimization(attempt(comparison(LatencyVerdict.INCONCLUSIVE, 0.99))))
     assert "more turns would decide" in still_open
 

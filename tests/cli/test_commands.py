@@ -88,6 +88,12 @@ def test_the_terminal_shows_every_word_of_the_help():
             assert not re.search(r"\[[a-z]+\]", text), f"{command.name}: {text}"
 
 
+def test_a_paragraph_of_the_help_breaks_at_the_width_of_the_terminal_alone():
+    for command in COMMANDS.values():
+        assert command.help
+        assert not re.search(r"[^\n]\n[^\n]", command.help), command.name
+
+
 # Options whose request holds what they were parsed into, and bench's copies, which count only with --self-check.
 PARSED = {"metrics", "no_sync", "ranges", "copies", "heads", "kv_heads", "backends"}
 

@@ -153,7 +153,8 @@ def test_the_completion_of_the_documented_line_works_in_bash(tmp_path):
         assert done.returncode == 0, done.stderr
         return done.stdout.split()
 
-    bash("nsysprof --install-completion bash")
+    # `true`, because bash would become its only command, and the shell is found among the parents.
+    bash("nsysprof --install-completion bash; true")
     tab = 'COMP_WORDS=({words}); COMP_CWORD={at}; _nsysprof_completion nsysprof; echo "${{COMPREPLY[@]}}"'
     source = f"source {tmp_path}/.bashrc; "
     assert bash(source + tab.format(words="nsysprof ana", at=1)) == ["analyze"]

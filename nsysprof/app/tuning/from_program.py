@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nsysprof.analysis.attention_tuning.choose_shapes import ChosenShapes, choose_shapes
-from nsysprof.app.tuning.captured_attention import read_captured_attention
+from nsysprof.app.tuning.read_attention import read_captured_attention
 from nsysprof.attention.case import Case, make_case
 from nsysprof.attention.policy_file import AUTO
 from nsysprof.errors import UsageError

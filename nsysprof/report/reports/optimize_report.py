@@ -42,8 +42,9 @@ def optimize_report(found: Optimization) -> Report:
     sections = [
         Section("", (Paragraph(" ".join(found.program)), Lines(answer_lines(found), is_verdict=True))),
         *([_what_to_paste(found.best)] if found.best is not None else []),
-        Section("What ran", (Lines((*_attention_lines(found), *found.remarks)), _use_table(found))),
     ]
+    if found.uses or found.answer is not OptimizationAnswer.FAILED:  # which tells nothing of its calls
+        sections.append(Section("What ran", (Lines((*_attention_lines(found), *found.remarks)), _use_table(found))))
     if found.attempts:
         sections.append(Section("What was tried", (_attempt_table(found), *_attempt_parts(found))))
     if found.suggestions:

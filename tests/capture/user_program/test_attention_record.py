@@ -19,7 +19,7 @@ def test_calls_of_all_processes_are_added_and_the_dearest_names_the_cost(tmp_pat
     paths.append(tmp_path / "3.json")
     paths[-1].write_text("{")
     recorded, cost, problem = attention_notes(paths)
-    assert "40 calls and 10 backward passes, of 2 shapes" in recorded.text
+    assert "Calls of attention: 40; backward passes: 10; different shapes and lines of the program: 2." in recorded.text
     assert "3.00 %" in cost.text
     assert "sdpa: odd" in problem.text
 

@@ -68,7 +68,7 @@ def test_each_way_to_call_is_recorded_with_its_shape(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert [{key: call.get(key) for key in wanted} for call, wanted in zip(calls, expected, strict=True)] == expected
     assert [note.code for note in notes] == ["attention-recorded"]
-    assert "9 calls and 6 backward passes, of 7 shapes" in notes[0].text
+    assert "Calls of attention: 9; backward passes: 6; different shapes and lines of the program: 7." in notes[0].text
 
 
 COMPILED = """
