@@ -38,6 +38,9 @@ from nsysprof.memory_reuse import reuse_freed_memory
 # The base class of typer's own errors, which typer does not make public.
 _BAD_COMMAND_LINE = next(each for each in typer.BadParameter.__mro__ if each.__name__ == "ClickException")
 
+# The signals that asked this process to end.
+_INTERRUPTED_BY: list[int] = []
+
 app = typer.Typer(
     name="nsysprof",
     help="Find out what a CUDA program did on the GPU and why it was not faster, from Nsight Systems traces.",
@@ -115,7 +118,9 @@ def options(
 
 def main() -> None:
     """Run the command. Every failure prints one clear line and the next step, and has its own exit code."""
-    signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGTERM, _interrupt)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as in the background of a shell script
+        signal.signal(signal.SIGINT, _interrupt)
     reuse_freed_memory()
     output = forgive_streams()
     try:
@@ -151,12 +156,19 @@ def _run() -> int:
             return _explain_usage(error)
         if os.environ.get("NSYSPROF_DEBUG"):
             raise
-        fault = NsysprofError(
-            f"Unexpected {type(error).__name__}: {error}",
-            "This is a bug in nsysprof. NSYSPROF_DEBUG=1 shows where it is; please report it.",
-        )
-        return _complain(fault)
+        return _complain(_unexpected(error))
     return ended if isinstance(ended, int) else 0
+
+
+def _unexpected(error: Exception) -> NsysprofError:
+    """Return what to say of an error that no code expected."""
+    # Some libraries turn a KeyboardInterrupt into an error of their own, such as numpy in a comparison of records.
+    if _INTERRUPTED_BY:
+        return InterruptedCaptureError("Interrupted.")
+    return NsysprofError(
+        f"Unexpected {type(error).__name__}: {error}",
+        "This is a bug in nsysprof. NSYSPROF_DEBUG=1 shows where it is; please report it.",
+    )
 
 
 def _explain_usage(error: Any) -> int:
@@ -182,7 +194,8 @@ def _judge_output(output: ForgivingStream, code: int) -> int:
     return error.exit_code if output.is_lost and code == 0 else code
 
 
-def _terminate(_signal: int, _frame: FrameType | None) -> None:
+def _interrupt(number: int, _frame: FrameType | None) -> None:
+    _INTERRUPTED_BY.append(number)
     raise KeyboardInterrupt
 
 

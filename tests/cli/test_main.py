@@ -92,6 +92,27 @@ def test_ctrl_c_while_the_first_one_is_told():
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_an_interrupt_that_a_library_makes_an_error_of_its_own(name):
+    """numpy does, once in a thousand interrupts of a comparison of records."""
+    code = f"""
+import os, signal
+import nsysprof.cli as c
+signal.signal(signal.SIGINT, signal.default_int_handler)
+def swallow(**_):
+    try:
+        os.kill(os.getpid(), signal.{name})
+        while True: pass
+    except KeyboardInterrupt:
+        pass
+    raise TypeError("no common dtype")
+c.app = swallow
+c.main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (130, "nsysprof: Interrupted.\n")
+
+
 def shell(command, **environment):
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command.replace("nsysprof ", f"{sys.executable} -m nsysprof ")],
