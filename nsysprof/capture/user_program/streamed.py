@@ -107,7 +107,7 @@ def run_streamed(
                     on_start(run.facts()["pid"])
                 time.sleep(_POLL_S)
             forward()
-    facts = run.facts()
+            facts = run.facts()  # its folder goes now, and the program may have ended since the last look
     return Ended(
         exit_code=facts.get("exit_code"),
         tool_code=tool.returncode,

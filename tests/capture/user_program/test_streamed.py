@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from nsysprof.capture.user_program import streamed
 from nsysprof.capture.user_program.streamed import Streams, run_streamed
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
@@ -33,16 +34,23 @@ def run(tmp_path):
     return Run(tmp_path)
 
 
-def send_once(path, text, *numbers, pause=0.5):
-    """Signals to this process once the program has written `text`."""
+def wait_until(condition):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not condition():
+        time.sleep(0.02)
+
+
+def send_once(path, text, *numbers, heard=lambda: True):
+    """Signals to this process once the program has written `text`.
+
+    heard: returns whether the first signal was answered, for which the next one waits.
+    """
 
     def work():
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline and text not in (path.read_bytes() if path.exists() else b""):
-            time.sleep(0.05)
+        wait_until(lambda: text in (path.read_bytes() if path.exists() else b""))
         for number in numbers:
             os.kill(os.getpid(), number)
-            time.sleep(pause)
+            wait_until(heard)
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -56,18 +64,20 @@ def test_both_streams_are_passed_on_apart_and_kept(run, tmp_path):
     assert run.err.getvalue() == b"b\n" == (tmp_path / "err.log").read_bytes()
 
 
-def test_output_comes_while_the_program_runs(run):
+def test_output_comes_while_the_program_runs(run, tmp_path):
     seen = []
 
     class Watcher(io.BytesIO):
         def write(self, data):
-            seen.append(time.monotonic())
+            seen.append(bytes(data))
+            (tmp_path / "seen").touch()
             return super().write(data)
 
     run.streams = Streams(run.streams.stdout_log, run.streams.stderr_log, run.streams.tool_log, Watcher(), None)
-    run("sh", "-c", "echo a; sleep 1; echo b")
-    assert len(seen) == 2
-    assert seen[1] - seen[0] > 0.5
+    # It goes on once its first line has been shown; otherwise it fails after a minute.
+    code = "echo a; for i in $(seq 1200); do [ -e $0 ] && break; sleep 0.05; done; [ -e $0 ] && echo b"
+    assert run("sh", "-c", code, str(tmp_path / "seen")).exit_code == 0
+    assert seen == [b"a\n", b"b\n"]
 
 
 def test_nobody_watching_any_more_does_not_end_the_program(run, tmp_path):
@@ -104,8 +114,7 @@ def test_what_the_program_leaves_behind_is_not_waited_for(run):
 def test_an_interrupt_reaches_all_of_the_program_which_may_take_its_time(run):
     code = (
         "import time\n"
-        "print('up', flush=True)\n"
-        "try: time.sleep(60)\n"
+        "try: print('up', flush=True); time.sleep(60)\n"
         "except KeyboardInterrupt:\n"
         "    time.sleep(1); print('saved', flush=True); raise SystemExit(9)"
     )
@@ -121,7 +130,7 @@ def test_an_interrupt_reaches_all_of_the_program_which_may_take_its_time(run):
 
 def test_a_second_interrupt_ends_what_does_not_listen(run):
     code = "import signal, time; signal.signal(2, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
-    thread = send_once(run.streams.stdout_log, b"up", signal.SIGINT, signal.SIGINT)
+    thread = send_once(run.streams.stdout_log, b"up", signal.SIGINT, signal.SIGINT, heard=lambda: run.said)
     ended = run.python(code)
     thread.join()
     assert ended.exit_code == 137
@@ -153,6 +162,30 @@ def test_the_exit_status_is_known_though_the_tool_has_left(run):
     assert run.out.getvalue() == b"late\n"
 
 
+def test_an_end_between_the_last_two_looks_is_known(run, tmp_path, monkeypatch):
+    """The tool has left, and the program ends after it was asked for its status and before it is looked for."""
+    left, real = tmp_path / "left", streamed._is_alive
+
+    def is_alive(pid):
+        if pid is not None and left.exists() and time.time() - left.stat().st_mtime > 0.5:
+            wait_until(lambda: not is_running(pid))
+            return False
+        return real(pid)
+
+    monkeypatch.setattr(streamed, "_is_alive", is_alive)
+    code = (
+        "import pathlib, subprocess, sys, time\nleft = pathlib.Path(sys.argv[1])\nsubprocess.Popen(sys.argv[2:])\n"
+        "while not left.with_name('up').exists(): time.sleep(0.05)\ntime.sleep(0.5); left.touch()"
+    )
+    ended = run(
+        "sh",
+        "-c",
+        f"touch {tmp_path}/up; sleep 2; exit 5",
+        wrap=lambda argv: [sys.executable, "-c", code, str(left), *argv],
+    )
+    assert (ended.exit_code, ended.tool_code) == (5, 0)
+
+
 def test_a_program_can_be_ended_with_the_recording(run):
     ended = run("sh", "-c", "sleep 60", wrap=short_tool, end_with_tool=True)
     assert (ended.exit_code, ended.ended_by_us) == (143, True)
@@ -170,17 +203,14 @@ def test_a_killed_starter_leaves_no_program_behind(tmp_path):
         "from pathlib import Path\n"
         "from nsysprof.capture.user_program.streamed import Streams, run_streamed\n"
         "logs = [Path(sys.argv[1]) / name for name in ('out', 'err', 'tool')]\n"
-        "run_streamed(['sh', '-c', 'echo $$; exec sleep 60'], Streams(*logs, None, None), dict(os.environ))\n"
+        "run_streamed(['sh', '-c', 'echo $$; exec sleep 300'], Streams(*logs, None, None), dict(os.environ))\n"
     )
     starter = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline and not ((tmp_path / "out").exists() and (tmp_path / "out").read_text()):
-        time.sleep(0.05)
+    wait_until(lambda: (tmp_path / "out").exists() and (tmp_path / "out").read_text().endswith("\n"))
     starter.kill()
     starter.wait()
     pid = int((tmp_path / "out").read_text())
-    while time.monotonic() < deadline and is_running(pid):
-        time.sleep(0.1)
+    wait_until(lambda: not is_running(pid))
     assert not is_running(pid)
 
 
