@@ -81,16 +81,16 @@ def test_a_gpu_that_is_gone_afterwards_costs_the_rest_alone():
 
 
 @pytest.mark.parametrize(
-    ("code", "word"),
+    ("code", "startup_s", "word"),
     [
-        ("import sys; sys.exit('no such symbol')", "no such symbol"),
-        ("pass", "exit code 0"),
-        ("import time; time.sleep(600)", "not ready within 1 s"),
+        ("import sys; sys.exit('no such symbol')", 60.0, "no such symbol"),
+        ("pass", 60.0, "exit code 0"),
+        ("import time; time.sleep(600)", 1.0, "not ready within 1 s"),
     ],
 )
-def test_a_process_that_never_starts_is_an_error(code, word):
+def test_a_process_that_never_starts_is_an_error(code, startup_s, word):
     with pytest.raises(ToolFailedError, match=word):
-        run_probe(QUESTIONS, "cpu", timeout_s=5.0, startup_s=1.0, program=[sys.executable, "-c", code])
+        run_probe(QUESTIONS, "cpu", timeout_s=5.0, startup_s=startup_s, program=[sys.executable, "-c", code])
 
 
 @pytest.mark.parametrize(("device", "word"), [("cuda", "cannot use the GPU"), ("cpu", "cannot be imported")])

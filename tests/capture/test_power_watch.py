@@ -1,5 +1,6 @@
 """Samples of energy: changes of counters are kept with their time, and a machine without counters says so."""
 
+import threading
 import time
 
 import pytest
@@ -25,11 +26,20 @@ def test_changes_are_kept_and_can_be_read_back(tmp_path):
 
 def test_a_watch_samples_from_entering_to_leaving(tmp_path):
     count = iter(range(10_000))
-    with PowerWatch(lambda: {"GPU-a": next(count)}) as watch:
-        time.sleep(0.1)
+    looked = threading.Event()
+
+    def read():
+        energy = next(count)
+        if energy == 3:
+            looked.set()
+        return {"GPU-a": energy}
+
+    with PowerWatch(read) as watch:
+        assert looked.wait(60), "it goes on by itself"
     assert watch.write(tmp_path / "power.csv")
     (found,) = parse_power(tmp_path / "power.csv", 0)
     assert len(found.energy_mj) > 3
+    assert next(count) == len(found.energy_mj), "and has ended"
 
 
 def test_without_counters_nothing_is_written(tmp_path):

@@ -346,19 +346,29 @@ def test_hostile_names_stay_text(tmp_path):
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
 def test_ctrl_c_is_neither_pass_nor_regression(base, tmp_path):
     out = tmp_path / "o"
-    command = [sys.executable, "-m", "nsysprof", "compare", str(base), str(base), "--out", str(out)]
+    code = (
+        "import sys, time\nfrom pathlib import Path\n"
+        "from nsysprof.trace import columns\nfrom nsysprof.cli import main\n"
+        "real = columns.table_sql\n"
+        "def never(trace, table):\n    Path('reading').touch()\n    time.sleep(60)\n    return real(trace, table)\n"
+        "columns.table_sql = never\n"
+        "sys.argv = ['nsysprof', *sys.argv[1:]]\nmain()"
+    )
+    command = [sys.executable, "-c", code, "compare", str(base), str(base), "--out", str(out)]
     (tmp_path / "tmp").mkdir()
     environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
-    child = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    child = subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=tmp_path
+    )
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not list((tmp_path / "tmp").glob("nsysprof-*")):
+    while time.monotonic() < deadline and not (tmp_path / "reading").exists():
         time.sleep(0.01)
-    time.sleep(0.2)
     os.kill(child.pid, signal.SIGINT)
     _, said = child.communicate(timeout=60)
-    assert child.returncode == 130
+    assert child.returncode == 130, said
     assert "Traceback" not in said
     assert not out.exists()
+    assert [path.name for path in (tmp_path / "tmp").glob("nsysprof-*")] == []
 
 
 def test_sides():

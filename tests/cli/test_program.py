@@ -146,7 +146,7 @@ def test_a_program_shorter_than_the_delay(capture, steps):
 
 
 def test_a_recording_that_ends_before_the_program(capture, steps):
-    done, folder = capture(["--duration", "1"], steps(4, 5))
+    done, folder = capture(["--duration", "2"], steps(4, 5))
     assert done.returncode == 5, done.stderr
     assert manifest(folder)["steps"][0]["duration_ns"] > 4e9
     assert ranges(folder / "nsys.sqlite")
@@ -210,8 +210,10 @@ def test_a_recording_that_cannot_be_imported_is_kept(nsys, capture, steps, tmp_p
 def test_a_recording_that_grows_too_large_is_stopped_and_the_program_goes_on(capture, tmp_path):
     program = tmp_path / "many.py"
     program.write_text(
-        "import time\nfrom nsysprof.workload.recording.nvtx_ranges import annotate\nend = time.time() + 3\n"
-        "while time.time() < end:\n    for _ in range(2000):\n        with annotate('range'):\n            pass\n"
+        "import pathlib, time\nfrom nsysprof.workload.recording.nvtx_ranges import annotate\n"
+        "end = time.time() + 60\n"
+        "while time.time() < end and not list(pathlib.Path('c').rglob('*.nsys-rep')):  # that of a stopped recording\n"
+        "    for _ in range(2000):\n        with annotate('range'):\n            pass\n"
         "print('to the end')\n"
     )
     done, folder = capture(["--max-recording", "40", "--no-keep-report"], [sys.executable, str(program)])
@@ -226,7 +228,10 @@ def test_a_recording_that_grows_too_large_is_stopped_and_the_program_goes_on(cap
 def test_a_daemon_that_the_program_leaves_is_recorded_until_ctrl_c(nsys, tmp_path):
     work = "import time\nfrom nsysprof.workload.recording.nvtx_ranges import annotate\n"
     work += "for step in range(2000):\n    with annotate('daemon'): time.sleep(0.02)"
-    start = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {work!r}], start_new_session=True)"
+    work += "\n    if step == 30: open('begun', 'w').close()"
+    start = "import os, subprocess, sys, time\n"
+    start += f"subprocess.Popen([sys.executable, '-c', {work!r}], start_new_session=True)\n"
+    start += "while not os.path.exists('begun'): time.sleep(0.05)"
     options = ["--trace", "nvtx", "--out", "c", "--", sys.executable, "-c", start]
     argv = [sys.executable, "-m", "nsysprof", "capture", *options]
     process = subprocess.Popen(

@@ -56,9 +56,24 @@ def at(page, selector):
 def view(page):
     """Return what the timeline shows, in ns, once it has drawn."""
     WebDriverWait(page, 20).until(lambda _: at(page, "#chart").get_attribute("data-view"))
-    time.sleep(0.15)
+    settle(page)
     low, high = at(page, "#chart").get_attribute("data-view").split()
     return float(low), float(high)
+
+
+def settle(page):
+    """Wait until the page has drawn what it was last asked for, by its own clock, however busy the machine is.
+
+    The chart waits for up to 100 ms before it zooms by wheel or dragging, and draws in the next frame.
+    """
+    page.execute_async_script(
+        "const done = arguments[0];"
+        "setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(() => done())), 150);"
+    )
+
+
+def wait_for_text(page, selector, words):
+    WebDriverWait(page, 20).until(lambda _: words in at(page, selector).text, f"{words} in {selector}")
 
 
 def width(page):
@@ -132,7 +147,7 @@ def test_the_policy_stops_what_is_not_the_pages_own(page, capture_page):
         "const s = document.createElement('script'); s.textContent = 'window.hacked = 1'; document.body.append(s);"
         "fetch('https://example.invalid/').catch(() => { window.refused = 1 })"
     )
-    time.sleep(0.2)
+    WebDriverWait(page, 20).until(lambda _: page.execute_script("return window.refused"))
     assert page.execute_script("return [window.hacked, window.refused]") == [None, 1]
     assert any("Content Security Policy" in text for text in complaints(page))
 
@@ -219,8 +234,7 @@ def test_pointing_at_a_rectangle_tells_its_name(page, tmp_path):
     across = 150 + plot * (start + 25 - low) / (high - low) - chart.size["width"] / 2
     down = 6 + (len(data["lanes"]) - 0.5) * 20 + 2 - chart.size["height"] / 2
     ActionChains(page).move_to_element_with_offset(chart, int(across), int(down)).perform()
-    time.sleep(0.1)
-    assert INJECTED in at(page, "#told").text
+    wait_for_text(page, "#told", INJECTED)
     assert at(page, "#chart").get_attribute("data-arrows") == "1"
 
 
@@ -248,11 +262,11 @@ def test_tables_sort_by_value_and_filter(page, capture_page):
 
     totals = WebDriverWait(page, 20).until(find_totals)
     totals[0].click()
-    time.sleep(0.1)
+    settle(page)
     shown = column(page, "ranges-rows", 5)
     assert shown[:3] == ["27.87 ms", "7.198 ms", "2.552 ms"]
     totals[0].send_keys(Keys.ENTER)
-    time.sleep(0.1)
+    settle(page)
     assert column(page, "ranges-rows", 5)[0] == "0 ns"
     assert column(page, "ranges-rows", 5)[-1] == "27.87 ms"
     assert totals[0].get_attribute("aria-sort") == "ascending"
@@ -306,7 +320,7 @@ def test_a_large_trace_stays_small_and_quick(page, tmp_path):
     begin = time.monotonic()
     page.execute_script("for (let i = 0; i < 10; i++) document.querySelector('[data-do=in]').click()")
     view(page)
-    assert time.monotonic() - begin < 3
+    assert time.monotonic() - begin < 15, "on a busy machine too"
     Select(at(page, "#places")).select_by_visible_text("RUN::math::S1024")
     assert width(page) < 10_000
     assert complaints(page) == []
@@ -332,8 +346,7 @@ def test_a_trace_beyond_the_limit_has_slices_and_counts_what_is_not_there(page, 
 def test_steps_are_gone_through_and_summed(page, tmp_path):
     open_page(page, write_page(tmp_path, training([5000, *[1000] * 12])))
     assert view(page) == (pytest.approx(4950), pytest.approx(6050)), "it opens at a typical step"
-    time.sleep(0.3)
-    assert "the GPU busy for 1" in at(page, "#sums").text
+    wait_for_text(page, "#sums", "the GPU busy for 1")
     Select(at(page, "#places")).select_by_visible_text("step#")
     assert at(page, "#instance").text == "2 of 13: step1, 1.000 us"
     press(page, "later")
@@ -373,8 +386,7 @@ def test_a_range_lights_its_work_and_a_marked_stretch_is_summed(page, tmp_path):
     chart.send_keys(Keys.ESCAPE)
     drag = ActionChains(page).key_down(Keys.SHIFT).move_to_element_with_offset(chart, -200, down).click_and_hold()
     drag.move_by_offset(300, 0).release().key_up(Keys.SHIFT).perform()
-    time.sleep(0.4)
-    assert at(page, "#sums").text.startswith("Marked: ")
+    wait_for_text(page, "#sums", "Marked: ")
     assert complaints(page) == []
 
 

@@ -28,9 +28,16 @@ def test_a_held_program_is_launched_with_the_options_that_lose_nothing_here(tmp_
     monkeypatch.setattr(module, "settle_options", lambda *_arguments, may_try: (settled if may_try else (), notes))
     (tmp_path / "c").mkdir()
     prepare_folder(tmp_path / "c")
-    plan = ProgramPlan((sys.executable, "-c", "import time; time.sleep(0.5)"), trace="cuda")
+    announced = tmp_path / "announced"
+    waits = f"import os, time\nwhile not os.path.exists({str(announced)!r}): time.sleep(0.05)"
+    plan = ProgramPlan((sys.executable, "-c", waits), trace="cuda")
+
+    def announce(program):
+        held.append(program)
+        announced.touch()
+
     ended = module.run_held(
-        plan, tmp_path / "c", nsys, Watchers(None, None), announce=held.append, on_signal={}, say=said.append
+        plan, tmp_path / "c", nsys, Watchers(None, None), announce=announce, on_signal={}, say=said.append
     )
     assert (ended.exit_code, len(held)) == (0, 1)
     options = calls.read_text().split()

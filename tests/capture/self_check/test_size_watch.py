@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -72,8 +73,15 @@ def test_a_recording_is_stopped_once_and_at_once(writer, tmp_path, monkeypatch):
     monkeypatch.setattr(size_watch, "_EVERY_S", 0.05)
     watch, stops = SizeWatch(1 << 20, tmp_path), []
     writer(watch, "nsight_systems/quadd_session_12/files")
-    with watch.watching(lambda: stops.append(1)):
-        time.sleep(0.6)
+    stopped = threading.Event()
+
+    def stop():
+        stops.append(1)
+        stopped.set()
+
+    with watch.watching(stop):
+        assert stopped.wait(60)
+        time.sleep(0.2)  # in which it would look again
     assert stops == [1]
 
 

@@ -30,13 +30,16 @@ kind, code = sys.argv[1], int(sys.argv[2])
 ended = []
 signal.signal(signal.SIGTERM, lambda *_: ended.append(1))
 if kind == "leaf":
+    work("leaf")
+    print("begun", flush=True)
     while not ended:
         work("leaf")
     sys.exit()
 if kind == "exec":
     os.execv(sys.executable, [sys.executable, __file__, "plain", sys.argv[2]])
 if kind == "tree":
-    subprocess.Popen([sys.executable, __file__, "leaf", "0"])
+    leaf = subprocess.Popen([sys.executable, __file__, "leaf", "0"], stdout=subprocess.PIPE)
+    leaf.stdout.readline()
     if os.fork() == 0:
         while not ended:
             work("forked")
@@ -234,14 +237,19 @@ def test_forked_workers_are_seen_when_asked_for(hold, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_program_that_replaces_itself_and_ends_while_it_is_recorded(hold, tmp_path):
+def test_a_program_that_replaces_itself_and_ends_while_it_is_recorded(nsys, hold, tmp_path):
     held = hold("exec", 3)
     pid = held.facts()["program_pid"]
     recording = subprocess.Popen(
         [sys.executable, "-m", "nsysprof", "record", held.folder, "--seconds", "30"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)},
     )  # fmt: skip
-    time.sleep(3)
+    environment, deadline = {**os.environ, "TMPDIR": str(tmp_path)}, time.monotonic() + 60
+    while time.monotonic() < deadline:
+        listed = subprocess.run([nsys, "sessions", "list"], env=environment, capture_output=True, text=True, check=True)
+        if held.facts()["session"] in listed.stdout and " Collection " in listed.stdout:
+            break
+    time.sleep(1)  # in which it takes steps
     held.end()
     _, err = recording.communicate(timeout=120)
     assert recording.returncode == 6, err

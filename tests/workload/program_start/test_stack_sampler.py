@@ -20,17 +20,20 @@ class cuda:
 PROGRAM = """
 import os, sys, threading, time
 import torch
-def slow():
-    end = time.monotonic() + 0.3
-    while time.monotonic() < end:
-        time.sleep(0.01)  # line 7
+def slow():  # until there are samples enough, or a minute is over
+    while len(sampler._samples) <= 40 and time.monotonic() < end:
+        time.sleep(0.05)  # line 6
 def elsewhere():
-    time.sleep(0.3)  # line 9
+    over.acquire()  # line 8
+end, over = time.monotonic() + 60, threading.Lock()
+sampler = next(each for each in threading.enumerate() if each.name == "nsysprof stacks")._target.__self__
+over.acquire()
 thread = threading.Thread(target=elsewhere)
 thread.start()
 slow()
+over.release()
 thread.join()
-assert torch.cuda.Stream().wait_event(torch.cuda.Event()) == "waited"  # line 14
+assert torch.cuda.Stream().wait_event(torch.cuda.Event()) == "waited"  # line 17
 if os.fork() == 0:
     sys.exit()
 os.wait()
@@ -55,9 +58,9 @@ def test_samples_say_where_each_thread_was(tmp_path: Path) -> None:
     assert 0 < data["own_ns"] < data["wall_ns"]
     seen = {(thread, tuple(data["stacks"][stack][0][1:])) for _, thread, stack in data["samples"]}
     main = {place for thread, place in seen if thread == process}
-    assert (7, "slow") in main
-    assert (9, "elsewhere") in {place for thread, place in seen if thread != process}
+    assert (6, "slow") in main
+    assert (8, "elsewhere") in {place for thread, place in seen if thread != process}
     assert len(data["samples"]) > 40
     # The stack of a wait is taken in it, however short it is, also inside the library.
     waits = [[frame[1] for frame in data["stacks"][stack]] for _, thread, stack in data["waits"] if thread == process]
-    assert [lines[-1] for lines in waits] == [14, 14]
+    assert [lines[-1] for lines in waits] == [17, 17]
