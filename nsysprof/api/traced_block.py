@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from nsysprof.api.size_text import parse_size
+from nsysprof.app.inputs.size_text import parse_size
 from nsysprof.errors import NsysprofError, UsageError
 from nsysprof.results.findings.finding_codes import CODES
 

@@ -69,7 +69,9 @@ def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*arguments, **options)
         except KeyboardInterrupt:
-            raise InterruptedCaptureError("Interrupted.") from None
+            from nsysprof.files.memory_limit import memory_limit_failure
+
+            raise memory_limit_failure() or InterruptedCaptureError("Interrupted.") from None
 
     return run
 

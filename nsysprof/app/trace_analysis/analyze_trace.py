@@ -32,6 +32,7 @@ def analyze_one(request: AnalyzeRequest, progress: Progress) -> TraceResult:
     from nsysprof.app.trace_analysis.read_power import read_power
     from nsysprof.app.trace_analysis.read_stacks import read_stacks
     from nsysprof.attention.policy_file import read_policy
+    from nsysprof.files.memory_limit import keep_memory_limit
     from nsysprof.trace.inputs.resolve_input import identity_of
 
     (source,) = request.inputs
@@ -43,6 +44,7 @@ def analyze_one(request: AnalyzeRequest, progress: Progress) -> TraceResult:
         with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
             record = read_record(source) if source.is_dir() else None
             trace = resolve(source, request.nsys, Path(scratch), progress.say)
+            keep_memory_limit(trace)
             analysis = analyze_trace(
                 trace,
                 progress.say,

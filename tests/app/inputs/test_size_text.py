@@ -1,6 +1,6 @@
 import pytest
 
-from nsysprof.api.size_text import parse_size
+from nsysprof.app.inputs.size_text import parse_size
 from nsysprof.errors import UsageError
 
 

@@ -1,4 +1,4 @@
-"""Parse sizes such as "64MiB", which tests give as limits."""
+"""Parse sizes such as "64MiB", which users give as limits."""
 
 from __future__ import annotations
 

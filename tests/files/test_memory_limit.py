@@ -1,0 +1,123 @@
+"""A process with a limit of memory keeps what it allocates in a file, and computes the same numbers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nsysprof.files.memory_limit import LEAST_BYTES
+from tests.builders.run_command import run
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has /proc")
+
+# Each runs in a process of its own, because a limit holds until the process ends.
+_BEGIN = """
+import json, os, resource, sys, tempfile
+from nsysprof.memory_reuse import reuse_freed_memory
+reuse_freed_memory()
+from nsysprof.files import memory_limit
+"""
+_ARRAYS = """
+import numpy as np
+memory_limit.limit_memory(384 << 20, 1 << 30)
+arrays = [np.arange(number, number + (6 << 20)) for number in range(9)]
+sums = [int(array.sum()) for array in reversed(arrays)]
+folder = os.listdir(tempfile.gettempdir())
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+print(json.dumps({"sums": sums, "folder": folder, "peak": peak, "times": memory_limit._watch.times}))
+"""
+# Each page of these is Python's own and lies in no file.
+_OBJECTS = """
+memory_limit.set_memory_limit(640 << 20)
+memory_limit.limit_memory(320 << 20, 256 << 20)
+kept = []
+try:
+    while True:
+        kept.append(list(range(len(kept), len(kept) + 50)))
+except KeyboardInterrupt:
+    del kept
+    print(json.dumps([memory_limit.memory_limit_failure().text, memory_limit.memory_limit_failure().next_step]))
+"""
+_NO_ROOM = """
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+try:
+    memory_limit.limit_memory(512 << 20, 1 << 30)
+except Exception as error:
+    print(json.dumps([error.text, error.next_step, os.listdir(tempfile.gettempdir())]))
+"""
+# So small a limit that pages are let go all the time.
+_ANALYZE = """
+memory_limit.LEAST_BYTES = memory_limit._LIBRARY_BYTES = memory_limit._MARGIN_BYTES = 0
+memory_limit._bytes_outside_files = lambda: 0
+memory_limit._SECONDS_BETWEEN_LOOKS = 0.05
+import nsysprof.cli, atexit
+atexit.register(lambda: print(memory_limit._watch.times, file=sys.stderr))
+sys.argv = ["nsysprof", "analyze", *sys.argv[1:], "--no-figures", "--memory-limit", "64MiB"]
+nsysprof.cli.main()
+"""
+
+
+def child(code: str, folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-c", _BEGIN + code, *map(str, arguments)]
+    environment: dict[str, Any] = {"PATH": "/usr/bin", "TMPDIR": str(folder)}
+    return subprocess.run(argv, capture_output=True, text=True, env=environment, check=True)
+
+
+def test_arrays_larger_than_the_limit_keep_their_values_and_the_limit(tmp_path: Path) -> None:
+    done = json.loads(child(_ARRAYS, tmp_path).stdout)
+    count = 6 << 20
+    assert done["sums"] == [count * number + count * (count - 1) // 2 for number in reversed(range(9))]
+    assert done["times"] > 1
+    assert done["peak"] < 384 << 20  # the arrays have 432 MiB
+    assert done["folder"] == []  # so nothing is left, however the process ends
+
+
+def test_what_cannot_lie_in_a_file_ends_the_process_with_the_least_that_works(tmp_path: Path) -> None:
+    text, next_step = json.loads(child(_OBJECTS, tmp_path).stdout)
+    assert "--memory-limit 640 MiB is too small" in text
+    assert next_step.startswith("Give ")
+    assert next_step.endswith("MiB or more.")
+
+
+def test_a_disk_without_room_is_said_before_anything_is_computed(tmp_path: Path) -> None:
+    text, next_step, folder = json.loads(child(_NO_ROOM, tmp_path).stdout)
+    assert f"a file of 1,024 MiB in {tmp_path}: File too large" in text
+    assert "TMPDIR" in next_step
+    assert folder == []
+
+
+def test_an_analysis_within_a_limit_writes_the_same_files(trace_path: Any, tmp_path: Path) -> None:
+    source, scratch = trace_path("mem"), tmp_path / "scratch"
+    scratch.mkdir()
+    done = child(_ANALYZE, scratch, source, "--out", tmp_path / "limited")
+    assert int(done.stderr.split()[-1]) > 10
+    assert run("analyze", source, "--no-figures", "--out", tmp_path / "plain").returncode == 0
+    files = {path.name: path.read_bytes() for path in (tmp_path / "plain").iterdir() if path.suffix != ".html"}
+    assert any(name.endswith(".csv") for name in files)
+    for name, content in files.items():
+        assert (tmp_path / "limited" / name).read_bytes() == content, name
+    assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--memory-limit", "100MiB"), ("100 MiB is too small", "Give 640MiB or more.")),
+        (("--memory-limit", "much"), ("'much' is not a valid size", "GiB")),
+        (("second.sqlite", "--memory-limit", "1GiB"), ("needs a single trace", "Leave it out.")),
+    ],
+)
+def test_a_limit_that_cannot_be_kept(trace_path: Any, arguments: tuple[str, ...], words: tuple[str, ...]) -> None:
+    done = run("analyze", trace_path("mem"), *arguments)
+    assert done.returncode == 2
+    assert all(word in done.stderr for word in words), done.stderr
+
+
+def test_the_least_limit_is_what_the_help_says() -> None:
+    assert LEAST_BYTES == 640 << 20
+    assert "640MiB" in run("analyze", "--help").stdout
