@@ -8,6 +8,7 @@ import inspect
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -31,7 +32,7 @@ from nsysprof.cli import (
 )
 from nsysprof.cli.measuring import bench, capture, record, run
 from nsysprof.cli.terminal.standard_streams import ForgivingStream, forgive_streams, show_status
-from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError
+from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError, TraceError
 from nsysprof.files.written_by import VERSION
 from nsysprof.memory_reuse import reuse_freed_memory
 
@@ -40,6 +41,8 @@ _BAD_COMMAND_LINE = next(each for each in typer.BadParameter.__mro__ if each.__n
 
 # The signals that asked this process to end.
 _INTERRUPTED_BY: list[int] = []
+# How long after an interrupt that was dropped it is repeated (s).
+_AGAIN_S = 0.05
 
 app = typer.Typer(
     name="nsysprof",
@@ -123,6 +126,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _interrupt)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as in the background of a shell script
         signal.signal(signal.SIGINT, _interrupt)
+    sys.unraisablehook = functools.partial(_repeat_interrupt, sys.unraisablehook)
     reuse_freed_memory()
     output = forgive_streams()
     try:
@@ -146,8 +150,12 @@ def _run() -> int:
     """Run the command that the arguments name, and return its exit code."""
     try:
         ended = app(standalone_mode=False)
+        if ended == InterruptedCaptureError.exit_code and _INTERRUPTED_BY:  # typer says nothing outside of a command
+            raise InterruptedCaptureError("Interrupted.")
     except NsysprofError as error:
-        return _complain(error)
+        # What a reader makes of an interrupt is no fault of the file.
+        is_of_interrupt = bool(_INTERRUPTED_BY) and isinstance(error, TraceError)
+        return _complain(InterruptedCaptureError("Interrupted.") if is_of_interrupt else error)
     except KeyboardInterrupt:
         return _complain(InterruptedCaptureError("Interrupted."))
     except MemoryError:
@@ -199,6 +207,23 @@ def _judge_output(output: ForgivingStream, code: int) -> int:
 def _interrupt(number: int, _frame: FrameType | None) -> None:
     _INTERRUPTED_BY.append(number)
     raise KeyboardInterrupt
+
+
+def _repeat_interrupt(tell: Callable[[Any], None], lost: Any) -> None:
+    """Interrupt again, a moment later, where Python has dropped an interrupt.
+
+    It drops whatever is raised in a destructor, or in a callback of a library that cannot pass it on.
+
+    tell: what to do with other exceptions that were dropped.
+    """
+    if lost.exc_type is not KeyboardInterrupt or not _INTERRUPTED_BY:
+        tell(lost)
+        return
+    main_thread, number = threading.main_thread().ident, _INTERRUPTED_BY[-1]
+    if main_thread is not None and hasattr(signal, "pthread_kill"):
+        again = threading.Timer(_AGAIN_S, signal.pthread_kill, (main_thread, number))
+        again.daemon = True
+        again.start()
 
 
 def _complain(error: NsysprofError) -> int:

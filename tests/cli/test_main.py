@@ -113,6 +113,52 @@ c.main()
     assert (done.returncode, done.stderr) == (130, "nsysprof: Interrupted.\n")
 
 
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_an_interrupt_that_python_drops_is_repeated(name):
+    """It drops what is raised in a destructor: the command went on, below a traceback."""
+    code = f"""
+import os, signal, time
+import nsysprof.cli as c
+signal.signal(signal.SIGINT, signal.default_int_handler)
+class Held:
+    def __del__(self):
+        os.kill(os.getpid(), signal.{name})
+        for _ in range(1000): pass
+def command(**_):
+    held = Held()
+    del held
+    time.sleep(50)
+c.app = command
+c.main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=40)
+    assert (done.returncode, done.stderr) == (130, "nsysprof: Interrupted.\n")
+
+
+@pytest.mark.parametrize("raised", ["TraceDamagedError('t.sqlite cannot be read.', 'Export it again.')", "None"])
+def test_an_interrupt_is_told_whatever_became_of_it(raised):
+    """A reader took it for damage; typer made it an exit code, and said nothing."""
+    code = f"""
+import os, signal
+import nsysprof.cli as c
+from nsysprof.errors import TraceDamagedError
+signal.signal(signal.SIGINT, signal.default_int_handler)
+def command(**_):
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        while True: pass
+    except KeyboardInterrupt:
+        pass
+    if error := {raised}:
+        raise error
+    return 130
+c.app = command
+c.main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (130, "nsysprof: Interrupted.\n")
+
+
 def shell(command, **environment):
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command.replace("nsysprof ", f"{sys.executable} -m nsysprof ")],
