@@ -72,7 +72,7 @@ def _with_a_rank_like_its_peers(
     from nsysprof.ranks.collective_waits.stragglers import replay_like_peers
     from nsysprof.ranks.identity import find_sources
     from nsysprof.ranks.read_arrivals import read_arrivals
-    from nsysprof.results.findings.causes import WhatIf, WhatIfAnswer
+    from nsysprof.results.findings.causes import JOB, WhatIf, WhatIfAnswer
 
     rank = request.like_peers
     if questions or request.ranges:
@@ -99,7 +99,10 @@ def _with_a_rank_like_its_peers(
             "nsysprof analyze of the folder says what is known of each rank.",
         )
     answer = WhatIfAnswer(f"--like-peers {rank}", found.job_ns, found.low_ns, found.high_ns)
-    return WhatIf("job", 1, found.recorded_ns, found.replayed_ns, (answer,), answer)
+    return WhatIf(
+        per=JOB, step_ns=found.recorded_ns, usual_steps=1, warmup=0, steps=1, first_step=0, last_step=0,
+        recorded_ns=found.recorded_ns, replayed_ns=found.replayed_ns, answers=(answer,), together=answer,
+    )  # fmt: skip
 
 
 def _questions(request: WhatIfRequest) -> tuple[WhatIfQuestion, ...]:

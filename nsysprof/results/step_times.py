@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nsysprof.results.column_registry.analysis_columns import CAUSES, WORK_CATEGORIES, cause_column, work_column
+from nsysprof.results.findings.causes import TRACE
 
 OUTSIDE = "outside"
 
@@ -29,7 +30,7 @@ class StepPart:
 class StepTimes:
     """The steps of a program."""
 
-    # The step range; "" where the steps are those in which the same kernels repeat; "trace" for a trace as a whole.
+    # The step range; STEP where steps are known by their kernels alone; TRACE for a trace as a whole.
     per: str
     # The columns of steps.csv.
     table: pd.DataFrame
@@ -37,7 +38,7 @@ class StepTimes:
     @property
     def are_steps(self) -> bool:
         """Return whether the program repeats itself. Otherwise the only row stands for the whole trace."""
-        return self.per != "trace"
+        return self.per != TRACE
 
     @property
     def devices(self) -> list[int]:
@@ -50,6 +51,12 @@ class StepTimes:
     def steps(self) -> pd.DataFrame:
         """Return one row per step: step, start_ns, wall_ns, is_warmup and is_slow."""
         return self.table.drop_duplicates("step")[["step", "start_ns", "wall_ns", "is_warmup", "is_slow"]]
+
+    @property
+    def step_ns(self) -> float:
+        """Return how long a step takes (ns): the mean of the usual ones, which are neither warm-up nor slow."""
+        steps = self.steps
+        return float(steps.loc[~(steps["is_warmup"] | steps["is_slow"]).to_numpy(dtype=bool), "wall_ns"].mean())
 
     def steady_walls_ns(self) -> npt.NDArray[np.int64]:
         """Return how long each step after the warm-up took."""

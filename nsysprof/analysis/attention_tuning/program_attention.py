@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nsysprof.analysis.attention_tuning.choose_shapes import known_shape, why_not
+from nsysprof.results.findings.causes import TRACE
 from nsysprof.results.programs.captured_attention import known_cells
 from nsysprof.results.programs.optimization import AttentionUse, PredictedGain
 
@@ -46,7 +47,7 @@ def read_program(analysis: Analysis) -> ProgramFacts:
 
 def _savings(found: Findings) -> dict[str, PredictedGain | None]:
     """Return what the findings of each kind save together (percent of a step)."""
-    per = "recorded part" if found.per == "trace" and found.steps <= 1 else "step"
+    per = "recorded part" if found.per == TRACE else "step"
     if not found.replayed_ns:
         return dict.fromkeys((item.code for item in found.items), None)
     saved: dict[str, list[float]] = {}

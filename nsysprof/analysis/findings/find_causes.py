@@ -14,7 +14,7 @@ from nsysprof.analysis.findings.candidates import Candidate, list_candidates
 from nsysprof.analysis.findings.host_candidates import list_host_candidates
 from nsysprof.analysis.findings.kernel_candidates import list_kernel_candidates
 from nsysprof.analysis.findings.line_of_code import Locator
-from nsysprof.analysis.findings.situation import Situation, look_at, threads_of_calls
+from nsysprof.analysis.findings.situation import Situation, describe_steps, look_at, threads_of_calls
 from nsysprof.analysis.findings.tracing_cost import estimate_tracing_cost, without_tracing
 from nsysprof.analysis.idle_time.blame import HOST
 from nsysprof.analysis.idle_time.intervals_within import measure, union_of_groups
@@ -84,17 +84,14 @@ def find_causes(
     kept = [each for each in saved if each.is_worth(left)]
     together = scale.replay(_all_of(graph, kept))
     held = _within(scale, kept, unchanged, together)
+    facts = describe_steps(situation, steps)
     worth = sorted((each for each in held if each.is_worth(left)), key=lambda each: -each.saving_ns)
-    items = _findings(scale, ledger, steps, worth, unchanged)
+    items = _findings(scale, ledger, facts["per"], worth, unchanged)
     return Findings(
         items=_with_lines(
             items, worth, None if stacks is None else Locator(stacks, tables, ledger.classes, situation, ranges)
         ),
-        per=steps.name or "trace",
-        steps=graph.steps if steps.are_known else 1,
-        warmup=steps.warmup,
-        recorded_ns=int(graph.recorded_ns / situation.periods),
-        replayed_ns=int(replay(graph) / situation.periods),
+        **facts,
         busy_ns=int(graph.busy_ns / situation.periods),
         together_ns=int(min(unchanged - together, _most(scale, kept, unchanged)) / situation.periods),
     )
@@ -224,7 +221,7 @@ def _bounds(scale: _Scale, saved: _Saved, unchanged: int) -> tuple[int, int]:
     return max(0, saved.saving_ns + min(shifts)), max(saved.after_ns, alone, saved.saving_ns + max(shifts))
 
 
-def _findings(scale: _Scale, ledger: Ledger, steps: Steps, saved: list[_Saved], unchanged: int) -> tuple[Finding, ...]:
+def _findings(scale: _Scale, ledger: Ledger, per: str, saved: list[_Saved], unchanged: int) -> tuple[Finding, ...]:
     situation = scale.situation
     share, periods = situation.share, situation.periods
     bounds = {id(each): _bounds(scale, each, unchanged) for each in saved}
@@ -239,7 +236,7 @@ def _findings(scale: _Scale, ledger: Ledger, steps: Steps, saved: list[_Saved], 
             saving_ns=int(each.saving_ns / periods),
             saving_low_ns=int(bounds[id(each)][0] / periods),
             saving_high_ns=int(bounds[id(each)][1] / periods),
-            per=steps.name or "trace",
+            per=per,
             text=each.candidate.text,
             next_step=each.candidate.next_step,
         )

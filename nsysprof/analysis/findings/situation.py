@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,9 @@ from nsysprof.analysis.idle_time.intervals_within import measure, union_of_group
 from nsysprof.analysis.kernel_names.variant_names import Names, Texts, kernel_names
 from nsysprof.analysis.ranges.open_range import innermost_ranges, open_ranges
 from nsysprof.analysis.replay.execution_graph import ExecutionGraph, count_periods
+from nsysprof.analysis.replay.replay import replay
 from nsysprof.analysis.steps.find_steps import Steps
+from nsysprof.results.findings.causes import STEP, TRACE
 from nsysprof.trace.schema import COPY, FILL, MIGRATION, PID_MASK, Bools, Int64s, Tables
 
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
@@ -26,8 +29,8 @@ class Situation:
     """An execution graph, with facts about each call and each piece of work."""
 
     graph: ExecutionGraph
-    # How many steps the graph holds, and the time of how many steps a replay takes. Without a step range, both are
-    # fractions of the trace.
+    # How many steps the graph holds, and the time of how many steps a replay takes. Without steps, both are fractions
+    # of the trace.
     share: float
     periods: float
     # Whether the graph consists of steps.
@@ -103,6 +106,23 @@ class Situation:
         return found
 
 
+def describe_steps(situation: Situation, steps: Steps) -> dict[str, Any]:
+    """Return the fields of ReplayedSteps."""
+    graph = situation.graph
+    first = steps.warmup + graph.first_step + int(graph.first_calls > 0)
+    return {
+        "per": steps.name or (STEP if steps.are_known else TRACE),
+        "step_ns": round(steps.step_ns),
+        "usual_steps": int((~steps.is_slow).sum()),
+        "warmup": steps.warmup,
+        "steps": graph.steps if steps.are_known else 1,
+        "first_step": first,
+        "last_step": steps.warmup + graph.first_step + graph.steps - 1,
+        "recorded_ns": int(graph.recorded_ns / situation.periods),
+        "replayed_ns": int(replay(graph) / situation.periods),
+    }
+
+
 def threads_of_calls(tables: Tables, graph: ExecutionGraph) -> Int64s:
     """Return the thread (globalTid) of each call of a graph."""
     assert tables.calls is not None
@@ -136,8 +156,8 @@ def look_at(
     call_name = np.array(call_texts(tables), dtype=object)[calls.variant[graph.row]]
     return Situation(
         graph=graph,
-        share=graph.steps / max(1, steps.periods) if steps.are_known else part,
-        periods=count_periods(graph) / max(1, steps.periods) if steps.are_known else part,
+        share=graph.steps if steps.are_known else part,
+        periods=count_periods(graph) if steps.are_known else part,
         is_looped=steps.are_known,
         in_loop=(start >= loop[0]) & (start < loop[1]),
         is_of_nccl=_made_by_nccl(tables, ranges, tid.astype(np.int64), start, call_name),

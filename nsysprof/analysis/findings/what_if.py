@@ -12,7 +12,7 @@ from nsysprof.analysis.findings.attention_alternative import find_attention_alte
 from nsysprof.analysis.findings.candidates import Candidate, list_candidates
 from nsysprof.analysis.findings.host_candidates import list_host_candidates
 from nsysprof.analysis.findings.kernel_candidates import list_kernel_candidates
-from nsysprof.analysis.findings.situation import Situation, look_at, threads_of_calls
+from nsysprof.analysis.findings.situation import Situation, describe_steps, look_at, threads_of_calls
 from nsysprof.analysis.findings.tracing_cost import estimate_tracing_cost, without_tracing
 from nsysprof.analysis.idle_time.call_classes import classify_calls
 from nsysprof.analysis.replay.execution_graph import ExecutionGraph, build_graph
@@ -77,10 +77,7 @@ def ask(
         answers.append(_answer(question.option, changes, situation))
     together = _answer("all", all_of, situation)
     return WhatIf(
-        per=steps.name or "trace",
-        steps=graph.steps if steps.are_known else 1,
-        recorded_ns=int(graph.recorded_ns / situation.periods),
-        replayed_ns=int(replay(graph) / situation.periods),
+        **describe_steps(situation, steps),
         answers=tuple(answers),
         together=together,
     )

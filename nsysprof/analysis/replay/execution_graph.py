@@ -5,7 +5,7 @@ Every time is stored relative to what it followed, so a replay of the unchanged 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -40,6 +40,8 @@ class ExecutionGraph:
     # `first_calls`, and recorded_ns and busy_ns begin when its work is done.
     steps: int
     first_calls: int
+    # The number of the first step among the steady ones.
+    first_step: int
     # When the first step began.
     begin_ns: int
 
@@ -88,7 +90,8 @@ def build_graph(tables: Tables, launch: Ints, classes: CallClasses, steps: Steps
         order = np.argsort(start, kind="stable")
         every, start = every[order], start[order]
         del order
-    low, high, count, begin = _window(steps, start, tables, launch)
+    low, high, chosen_steps, begin = _window(steps, start, tables, launch)
+    first_step, count = chosen_steps
     chosen = every[low:high].astype(np.int64)
     del every, start
     if len(chosen) == 0:
@@ -96,14 +99,15 @@ def build_graph(tables: Tables, launch: Ints, classes: CallClasses, steps: Steps
     rows = chosen[_top_level(calls.start_ns[chosen], calls.ends_ns(chosen), calls.tid_of[calls.variant[chosen]])]
     later = steps.starts_ns[np.searchsorted(steps.starts_ns, begin, "right")] if count > 1 else begin
     first = int(np.searchsorted(calls.start_ns[rows], later, "left")) if count > 1 else 0
-    return _build(tables, launch, classes, rows, min(begin, int(calls.start_ns[rows[0]])), count, first)
+    begin = min(begin, int(calls.start_ns[rows[0]]))
+    graph = _build(tables, launch, classes, rows, begin, count, first)
+    return None if graph is None else replace(graph, first_step=first_step)
 
 
-def _window(steps: Steps, start: Int64s, tables: Tables, launch: Ints) -> tuple[int, int, int, int]:
-    """Return the low and high position of the calls to replay, the number of their steps, and when these begin.
+def _window(steps: Steps, start: Int64s, tables: Tables, launch: Ints) -> tuple[int, int, tuple[int, int], int]:
+    """Return the low and high position of the calls to replay, their first step and how many, and when these begin.
 
-    Among steps that do the same, the consecutive ones that took the least time are chosen, because other activity on
-    the machine disturbed them least.
+    Among steps that do the same, those consecutive ones are chosen whose mean is nearest to that of all usual steps.
     """
     is_whole = not steps.are_known or len(tables.work) >= _LARGE
     most = _MOST_EVENTS_OF_WHOLE if is_whole else _MOST_EVENTS
@@ -111,17 +115,33 @@ def _window(steps: Steps, start: Int64s, tables: Tables, launch: Ints) -> tuple[
     if not steps.are_known:
         low, high = _calls_of_work(tables, launch, start)
         low = max(low, high - most)
-        return low, high, 1, int(start[low]) if low < len(start) else 0
+        return low, high, (0, 1), int(start[low]) if low < len(start) else 0
     bounds = np.searchsorted(start, steps.starts_ns, "left")
-    calls = np.diff(bounds)
-    count = steps.count
+    first, count = _choose_steps(steps, np.diff(bounds), most)
+    return int(bounds[first]), int(bounds[first + count]), (first, count), int(steps.starts_ns[first])
+
+
+def _choose_steps(steps: Steps, calls: Int64s, most: int) -> tuple[int, int]:
+    """Return the first of the consecutive steps to replay, and how many they are.
+
+    Slow steps are left out where enough consecutive ones remain. If all steps do the same, a third of them suffices.
+
+    calls: how many calls each step made.
+    most: how many calls to replay.
+    """
+    edges = np.flatnonzero(np.concatenate(([True], steps.is_slow, [True])))
+    usual = int(np.diff(edges).max()) - 1
+    count = usual if usual >= _LEAST_STEPS else steps.count
     if count > _LEAST_STEPS and int(calls.max() - calls.min()) <= _ALIKE * calls.mean():
         count = max(_LEAST_STEPS, count // 3 + 1)
-    typical = max(1, int(calls.mean()))
-    count = max(1, min(count, most // typical))
-    took = steps.starts_ns[count:] - steps.starts_ns[:-count]
-    first = int(np.argmin(took))
-    return int(bounds[first]), int(bounds[first + count]), count, int(steps.starts_ns[first])
+    count = max(1, min(count, most // max(1, int(calls.mean()))))
+    # The replay prepares its state with the first of several.
+    prepares = int(count > 1)
+    starts = steps.bounds_ns[prepares : len(steps.bounds_ns) - (count - prepares)]
+    took = (steps.bounds_ns[count:] - starts) / (count - prepares)
+    slow = np.concatenate(([0], np.cumsum(steps.is_slow)))
+    has_slow = slow[count:] > slow[:-count]
+    return int(np.lexsort((np.abs(took - steps.step_ns), has_slow))[0]), count
 
 
 def _calls_of_work(tables: Tables, launch: Ints, start: Int64s) -> tuple[int, int]:
@@ -166,7 +186,7 @@ def _build(
     since = max(int(end[:first].max(initial=begin)), int(times.end[:upto].max(initial=begin)))
     recorded = max(int(end.max()), int(times.end.max())) - since
     return ExecutionGraph(
-        steps=count, first_calls=first, begin_ns=begin, row=rows, follows=follows,
+        steps=count, first_calls=first, first_step=0, begin_ns=begin, row=rows, follows=follows,
         also_after=also_after, gap_ns=start - previous_end,
         cost_ns=cost, waits_for=waits_for, return_ns=return_ns, first_work=first_work, work_row=issued,
         stream=stream, issue_ns=placed[0], stream_ns=placed[1], other_ns=placed[2], other=placed[3],

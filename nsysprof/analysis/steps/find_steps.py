@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -13,9 +14,10 @@ from nsysprof.analysis.attribution.range_names import name_families
 from nsysprof.analysis.attribution.warm_up import count_warm_up
 from nsysprof.analysis.idle_time.intervals_within import union_of_groups
 from nsysprof.analysis.steps.find_periods import find_periods
+from nsysprof.analysis.steps.step_bounds import bound_steps, mark_slow_steps
 from nsysprof.arrays import Floats
 from nsysprof.attention.range_name import parse_range
-from nsysprof.trace.schema import PID_MASK, Int64s, Ints, Tables
+from nsysprof.trace.schema import PID_MASK, Bools, Int64s, Ints, Tables
 
 _LEAST_INSTANCES = 3
 # The instances of a step range fill at least this share of the time from the first to the last of them.
@@ -40,37 +42,38 @@ class Steps:
     name: str
     # The process of the steps.
     global_pid: int
-    # When each steady step began, and when the last one ended.
+    # When the host began each steady step, and when it ended the last one.
     starts_ns: Int64s
+    # When each steady step began, and when the last one ended (see step_bounds).
+    bounds_ns: Int64s
     # How many instances before them were left out as warm-up.
     warmup: int
     # From when to when the same work repeats; None where nothing repeats. What happens once is not in a loop.
     loop_ns: tuple[int, int] | None
-    # In a trace without a step range, how often its kernels repeat, including the warm-up; 0 where they do not, so that
-    # the whole trace is one step.
-    periods: int = 0
+    # Whether the kernels of a trace without a step range repeat. Where they do not, the whole trace is one step.
+    has_periods: bool = False
     # When each step of the warm-up began.
-    warmup_starts_ns: Int64s = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    warmup_bounds_ns: Int64s = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def are_known(self) -> bool:
         """Return whether the program repeats itself, by a range or by its kernels."""
-        return self.name != "" or self.periods > 0
+        return self.name != "" or self.has_periods
 
     @property
     def count(self) -> int:
         """Return how many steps there are; 1 for the trace as a whole."""
         return len(self.starts_ns) - 1
 
-    @property
-    def start_ns(self) -> int:
-        """Return when the first steady step began."""
-        return int(self.starts_ns[0])
+    @cached_property
+    def is_slow(self) -> Bools:
+        """Return which steady steps took unusually long."""
+        return mark_slow_steps(np.diff(self.bounds_ns))
 
     @property
-    def end_ns(self) -> int:
-        """Return when the last one ended."""
-        return int(self.starts_ns[-1])
+    def step_ns(self) -> float:
+        """Return how long a step takes: the mean of the steady steps that are not slow (ns)."""
+        return float(np.diff(self.bounds_ns)[~self.is_slow].mean())
 
 
 def find_steps(tables: Tables, ranges: pd.DataFrame) -> Steps | None:
@@ -87,11 +90,9 @@ def find_steps(tables: Tables, ranges: pd.DataFrame) -> Steps | None:
     pid = _busiest_process(tables)
     starts = np.zeros(0, dtype=np.int64) if is_grid(ranges) else find_periods(tables, launch, pid)
     if len(starts):
-        warmup = count_warm_up(np.diff(starts))
-        kept = starts[warmup:]
-        return Steps("", pid, kept, warmup, (int(kept[0]), int(kept[-1])), len(starts), starts[:warmup])
+        return _steady(tables, "", pid, starts, has_periods=True)
     bounds = np.array([tables.work.start_ns.min(), tables.work.ends_ns().max()], dtype=np.int64)
-    return Steps("", pid, bounds, 0, _find_loop(tables))
+    return Steps("", pid, bounds, bounds, 0, _find_loop(tables))
 
 
 def is_grid(ranges: pd.DataFrame) -> bool:
@@ -151,15 +152,20 @@ def _repeated_range(tables: Tables, launch: Ints, ranges: pd.DataFrame) -> Steps
     chosen = max(named or near.tolist(), key=lambda number: (count[number] > _FEW_INSTANCES, filled[number]))
     mine = np.flatnonzero(code == chosen)
     mine = mine[np.argsort(start[mine], kind="stable")]
-    return _steady(str(keys[chosen][0]), int(keys[chosen][1]) & PID_MASK, start[mine], end[mine])
+    begun = np.append(start[mine], end[mine][-1])
+    return _steady(tables, str(keys[chosen][0]), int(keys[chosen][1]) & PID_MASK, begun)
 
 
-def _steady(name: str, pid: int, start: Int64s, end: Int64s) -> Steps:
-    """Return the instances after the warm-up. Time between two instances belongs to the earlier one."""
-    bounds = np.append(start, end[-1])
+def _steady(tables: Tables, name: str, pid: int, starts: Int64s, *, has_periods: bool = False) -> Steps:
+    """Return the steps after the warm-up. Time between two of them belongs to the earlier one.
+
+    starts: when the host began each step, and when it ended the last one.
+    """
+    bounds = bound_steps(tables, pid, starts)
     warmup = count_warm_up(np.diff(bounds))
-    kept = bounds[warmup:]
-    return Steps(name, pid, kept, warmup, (int(kept[0]), int(kept[-1])), warmup_starts_ns=bounds[:warmup])
+    kept = starts[warmup:]
+    loop = int(kept[0]), int(kept[-1])
+    return Steps(name, pid, kept, bounds[warmup:], warmup, loop, has_periods, bounds[:warmup])
 
 
 def _work_inside(

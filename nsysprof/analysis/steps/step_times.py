@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.attribution.warm_up import tolerance_ns
 from nsysprof.analysis.idle_time.blame import Blamed
 from nsysprof.analysis.idle_time.gaps import DeviceSpan
 from nsysprof.analysis.idle_time.intervals_within import measure, measure_by_code
@@ -13,21 +12,19 @@ from nsysprof.analysis.idle_time.ledger import Ledger
 from nsysprof.analysis.kernel_names.variant_names import kernel_names
 from nsysprof.analysis.steps.find_steps import Steps
 from nsysprof.results.column_registry.analysis_columns import CAUSES, STEPS, WORK_CATEGORIES, cause_column, work_column
+from nsysprof.results.findings.causes import STEP, TRACE
 from nsysprof.results.step_times import StepTimes
-from nsysprof.trace.schema import COPY, FILL, GRAPH, MIGRATION, Bools, Int64s, Tables
-
-# The rule for slow steps is the one for slow instances (nsysprof.analysis.ranges.slow_instances).
-_LEAST_STEADY, _LEAST_RATIO = 8, 1.25
+from nsysprof.trace.schema import COPY, FILL, GRAPH, MIGRATION, Int64s, Tables
 
 
 def time_steps(tables: Tables, steps: Steps | None, ledger: Ledger) -> StepTimes | None:
     """Return the steps of a trace with the parts of their time; None where nothing ran."""
     if steps is None:
         return None
-    bounds = np.concatenate((steps.warmup_starts_ns, steps.starts_ns))
+    bounds = np.concatenate((steps.warmup_bounds_ns, steps.bounds_ns))
     low, high = bounds[:-1], bounds[1:]
-    is_warmup = np.arange(len(low)) < len(steps.warmup_starts_ns)
-    is_slow = _slow(high - low, is_warmup)
+    is_warmup = np.arange(len(low)) < steps.warmup
+    is_slow = np.append(np.zeros(steps.warmup, dtype=np.bool_), steps.is_slow)
     category = _categories(tables)
     rows = []
     for span, pieces in zip(ledger.spans, ledger.pieces, strict=True):
@@ -40,17 +37,7 @@ def time_steps(tables: Tables, steps: Steps | None, ledger: Ledger) -> StepTimes
         rows.append(pd.DataFrame(parts)[list(STEPS.names)])
     if not rows:
         return None
-    return StepTimes(steps.name if steps.are_known else "trace", pd.concat(rows, ignore_index=True))
-
-
-def _slow(wall_ns: Int64s, is_warmup: Bools) -> Bools:
-    """Return which steps took unusually long, leaving out the warm-up."""
-    steady = wall_ns[~is_warmup]
-    if len(steady) < _LEAST_STEADY:
-        return np.zeros(len(wall_ns), dtype=np.bool_)
-    middle, tolerance = tolerance_ns(steady, len(steady))
-    slow: Bools = ~is_warmup & (wall_ns > middle + tolerance) & (wall_ns > _LEAST_RATIO * middle)
-    return slow
+    return StepTimes(steps.name or (STEP if steps.are_known else TRACE), pd.concat(rows, ignore_index=True))
 
 
 def _categories(tables: Tables) -> Int64s:

@@ -16,6 +16,7 @@ from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.attention.attention_range import parse_attention_range
 from nsysprof.attention.shape import Shape
 from nsysprof.errors import NsysprofError
+from nsysprof.results.findings.causes import TRACE
 from nsysprof.results.programs.optimization import PredictedGain
 
 if TYPE_CHECKING:
@@ -86,5 +87,5 @@ def gain_of(found: WhatIf) -> PredictedGain | None:
     saved, low, high = (
         100.0 * (whole - time_ns) / whole for time_ns in (answer.step_ns, answer.high_ns, answer.low_ns)
     )
-    per = "recorded part" if found.per == "trace" and found.steps <= 1 else "step"
+    per = "recorded part" if found.per == TRACE else "step"
     return PredictedGain(saved, low, high, per, _BY)

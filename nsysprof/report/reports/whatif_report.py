@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from nsysprof.report.document import Cell, Column, Lines, Report, Section, Unit, Value, make_table
-from nsysprof.results.findings.causes import WhatIf, WhatIfAnswer
+from nsysprof.report.sections.range_labels import step_label
+from nsysprof.results.findings.causes import JOB, TRACE, WhatIf, WhatIfAnswer
 from nsysprof.units import format_ns
 
 _COLUMNS = (Column("change", Unit.PROSE), Column("would take", Unit.NS), Column("saved", Unit.PERCENT))
-_WHOLE = {"trace": "the trace", "job": "the job without its first sixteenth"}
+_WHOLE = {TRACE: "the trace", JOB: "the job without its first sixteenth"}
 # Each change was requested, so no format leaves any out.
 _ALL = 1000
 
 
 def whatif_report(found: WhatIf) -> Report:
     """Return the time as recorded and as replayed, and a row for each change; with several, also one for all."""
-    of = _WHOLE.get(found.per, f"a step ({found.per})")
+    of = _WHOLE.get(found.per) or step_label(found.per)
     text = f"{format_ns(found.recorded_ns)} for {of} as recorded, {format_ns(found.replayed_ns)} replayed."
+    if found.per not in _WHOLE:
+        steps = (
+            f"step {found.first_step}"
+            if found.first_step == found.last_step
+            else (f"the mean of steps {found.first_step} to {found.last_step}")
+        )
+        text += f" This is {steps}. A steady step takes {format_ns(found.step_ns)} on average."
     answers = found.answers if len(found.answers) == 1 else (*found.answers, found.together)
     rows = [_row(answer, found.replayed_ns) for answer in answers]
     title = f"What {of} would take"

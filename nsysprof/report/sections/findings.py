@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from nsysprof.report.document import Cell, Column, Item, Lines, Ranking, Section, Table, Unit, make_table
-from nsysprof.report.sections.range_labels import range_label
+from nsysprof.report.sections.range_labels import step_label
 from nsysprof.results.analysis import Analysis
-from nsysprof.results.findings.causes import LEAST_SHARE, Finding, Findings, Idle
+from nsysprof.results.findings.causes import LEAST_SHARE, TRACE, Finding, Findings, Idle
 from nsysprof.units import format_ns
 
 
@@ -20,18 +20,27 @@ def idle_sections(analysis: Analysis) -> list[Section]:
 
 
 def _findings(found: Findings) -> Section:
-    of_trace = "the trace" if found.steps == 1 else "what the trace repeats"
-    step = of_trace if found.per == "trace" else f"a step ({range_label(found.per)})"
-    busy_pct = 100 * found.busy_ns / found.recorded_ns if found.recorded_ns else None
-    share = "" if busy_pct is None else f" ({busy_pct:.{int(busy_pct < 10)}f} %)"
-    whole = f"{format_ns(found.recorded_ns)} of {step}; the GPU works for {format_ns(found.busy_ns)}{share} of it."
+    step = "the trace" if found.per == TRACE else step_label(found.per)
+    whole = f"{format_ns(found.step_ns)} of {step}.{_what_was_replayed(found)}"
     if not found.items:
         text = f"Nothing was found above {100 * LEAST_SHARE:g} % of the {whole}"
         return Section("Findings", (Lines((text,), is_verdict=True),))
     text = f"Together these changes save about {format_ns(found.together_ns)} of the {whole}"
-    title = "saved" if found.per == "trace" else "saved per step"
+    title = "saved" if found.per == TRACE else "saved per step"
     ranking = Ranking(tuple(map(_item, found.items)), title, Unit.NS, "findings.csv")
     return Section("Findings", (Lines((text,), is_verdict=True), ranking))
+
+
+def _what_was_replayed(found: Findings) -> str:
+    """Return a sentence about the part of the program that the savings come from, where it is not typical."""
+    if found.are_typical:
+        return ""
+    took = format_ns(found.recorded_ns)
+    if found.per == TRACE:
+        return f" The savings are computed on {took} of it: the process that works most, from its first call on."
+    if found.first_step == found.last_step:
+        return f" The savings are computed on step {found.first_step}, which took {took}."
+    return f" The savings are computed on steps {found.first_step} to {found.last_step}, which took {took} on average."
 
 
 def _item(finding: Finding) -> Item:

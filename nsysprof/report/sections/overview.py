@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nsysprof.report.document import Bars, Lines, Part, Section, Segment, StackedBar
-from nsysprof.report.sections.range_labels import range_label
+from nsysprof.report.sections.range_labels import step_label
 from nsysprof.report.sections.vocabulary import IDLE_WORDS, words_for
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.step_times import StepPart, StepTimes
@@ -52,7 +52,7 @@ def _stacked_bars(times: StepTimes) -> list[StackedBar]:
     devices = times.devices[:_MOST_DEVICES]
     of = "of the trace"
     if times.are_steps:
-        of = f"of a step ({range_label(times.per)})" if times.per else "of a step"
+        of = f"of {step_label(times.per)}"
     names = [f", device {device}" if len(devices) > 1 else "" for device in devices]
     return [
         StackedBar(f"Where the time {of} goes{name}", _segments(times, device))
@@ -83,16 +83,16 @@ def _percent(part: float, whole: float) -> str:
 
 def _step_line(times: StepTimes) -> str:
     walls = times.steady_walls_ns()
-    low, median, high = (float(each) for each in np.quantile(walls, (0.0, 0.5, 1.0)))
-    text = f"A step takes {format_ns(median)}: the median of {len(walls):,} steady steps"
+    warmup, slow = int(times.steps["is_warmup"].sum()), int(times.steps["is_slow"].sum())
+    usual = len(walls) - slow
+    text = f"A step takes {format_ns(times.step_ns)}: the mean of {usual:,} steady step{'s' * (usual != 1)}"
     if len(walls) > 2:
-        quarter = [format_ns(float(each)) for each in np.quantile(walls, (0.25, 0.75))]
-        text += f", half of them {quarter[0]} to {quarter[1]}, all {format_ns(low)} to {format_ns(high)}"
-    warmup = int(times.steps["is_warmup"].sum())
-    slow = int(times.steps["is_slow"].sum())
+        points = [format_ns(float(each)) for each in np.quantile(walls, (0.5, 0.25, 0.75, 0.0, 1.0))]
+        text += f" (median {points[0]}, half of them {points[1]} to {points[2]}, all {points[3]} to {points[4]})"
     steps = "step" if warmup == 1 else "steps"
     before = f" {warmup} {steps} before them {'was' if warmup == 1 else 'were'} warm-up." if warmup else ""
-    return f"{text}.{before}" + (f" {slow} {'was' if slow == 1 else 'were'} unusually slow." if slow else "")
+    are = "was unusually slow and does" if slow == 1 else "were unusually slow and do"
+    return f"{text}.{before}" + (f" {slow} {are} not count in the mean." if slow else "")
 
 
 def _slow_lines(times: StepTimes) -> list[str]:
@@ -141,7 +141,7 @@ def _bars(times: StepTimes) -> Bars:
         labels=tuple(f"step {number}" for number in chosen["step"]),
         values=tuple(map(int, chosen["wall_ns"])),
         spans=tuple((int(a), int(a + w)) for a, w in zip(chosen["start_ns"], chosen["wall_ns"], strict=True)),
-        usual=float(np.median(times.steady_walls_ns())),
+        usual=times.step_ns,
         marks={at: "slow" for at, slow in enumerate(chosen["is_slow"]) if slow},
         faint=frozenset(at for at, warm in enumerate(chosen["is_warmup"]) if warm),
     )

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import re
 
+from nsysprof.results.findings.causes import STEP
+
 # XLA: `Thunk:#name=jit(step)/jvp()/dot_general,hlo_op=command_buffer_1,unique_hlo_op_id=3#`.
 _XLA = re.compile(r"(\w+):#(.*)#$", re.DOTALL)
 _FIELD = re.compile(r"(?:^|,)(hlo_module|hlo_op|name|module)=([^,]+)")
 # The label is the first of these fields that a range has.
 _TELLING = ("hlo_op", "hlo_module", "name", "module")
+
+
+def step_label(per: str) -> str:
+    """Return what a time refers to: `a step (train)`, or `a step` where the steps have no range of their own."""
+    return "a step" if per == STEP else f"a step ({range_label(per)})"
 
 
 def range_label(name: str) -> str:

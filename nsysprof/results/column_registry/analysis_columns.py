@@ -293,11 +293,12 @@ STEPS = TableFile("analysis", "steps.csv", "One row per step and device of its p
                   "whole trace is one step.", (
     integer("step", "", "Number of the step, by start, from 0."),
     integer("device_id", "", "Number of the GPU on the machine."),
-    integer("start_ns", "ns", "Start of the step since the start of the session."),
+    integer("start_ns", "ns", "Start of the step since the start of the session: when the host had begun it and the "
+            "GPU had done what was issued before."),
     integer("wall_ns", "ns", "Time from the start of the step to the start of the next one; of the last step, to its "
             "end. The sum of all columns below in ns."),
     flag("is_warmup", "True for steps that belong to the warm-up."),
-    flag("is_slow", "True for steady steps that took unusually long."),
+    flag("is_slow", "True for steady steps that took unusually long. They do not count in the time of a step."),
     integer("outside_ns", "ns", "Time of the step before the device's first or after its last work."),
     *(integer(work_column(category), "ns", f"Time in which the device ran work of category `{category}`, and none of "
               "a category before it.") for category in WORK_CATEGORIES),
@@ -313,7 +314,8 @@ FINDINGS = TableFile("analysis", "findings.csv", "One row per finding, the large
     integer("saving_ns", "ns", "Expected saving.", nullable=True),
     integer("saving_low_ns", "ns", "Lower bound of the saving.", nullable=True),
     integer("saving_high_ns", "ns", "Upper bound of the saving.", nullable=True),
-    text("per", "What the times refer to: a step range or the whole trace."),
+    text("per", "What the times refer to: a step range, `step` where steps are known by their kernels alone, or "
+         "`trace`."),
     text("text", "What was found, with numbers."),
     text("next_step", "What to do about it.", nullable=True),
 ))  # fmt: skip

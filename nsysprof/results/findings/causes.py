@@ -47,6 +47,8 @@ class Idle:
 
 # A saving below this share of a step does not count as a finding.
 LEAST_SHARE = 0.01
+# What numbers refer to where they do not refer to a step range.
+STEP, TRACE, JOB = "step", "trace", "job"
 
 
 @dataclass(frozen=True)
@@ -65,25 +67,46 @@ class Finding:
     saving_ns: int
     saving_low_ns: int
     saving_high_ns: int
-    # The step range, or "trace".
+    # The step range, STEP, or TRACE.
     per: str
     text: str
     next_step: str
 
 
-@dataclass(frozen=True)
-class Findings:
+@dataclass(frozen=True, kw_only=True)
+class ReplayedSteps:
+    """How long a step takes, and which steps were replayed to compute what a change would save."""
+
+    # The step range; STEP where steps are known by their kernels alone; TRACE where nothing repeats, so that the whole
+    # trace counts as one step; JOB for all ranks of a job together.
+    per: str
+    # How long a step takes (ns): the mean of the usual ones, which are neither warm-up nor slow, and how many they are.
+    step_ns: int
+    usual_steps: int
+    # How many steps before the steady ones were left out.
+    warmup: int
+    # How many steps were replayed. If they are several, the first of them only prepares the state.
+    steps: int
+    # The first and the last step whose time counts, as steps.csv numbers them.
+    first_step: int
+    last_step: int
+    # The mean time of these steps (ns), as recorded and in the replay of the unchanged trace. Of a trace without steps,
+    # from the first call to the last work of the process that works most.
+    recorded_ns: int
+    replayed_ns: int
+
+    @property
+    def are_typical(self) -> bool:
+        """Return whether the replayed steps take as long as a usual step, within LEAST_SHARE."""
+        return abs(self.recorded_ns - self.step_ns) <= LEAST_SHARE * self.step_ns
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings(ReplayedSteps):
     """Findings ordered by what they would save, the largest first."""
 
     items: tuple[Finding, ...]
-    # The step range, or "trace".
-    per: str
-    # How many steady steps were replayed, and how many before them were left out.
-    steps: int
-    warmup: int
-    # The time of a step: as recorded, in the replay of the unchanged trace, and the part in which a device worked (ns).
-    recorded_ns: int
-    replayed_ns: int
+    # The part of the mean replayed step in which a device worked (ns).
     busy_ns: int
     # What all findings save together (ns): at most the idle time plus the time of the work that they replace.
     together_ns: int
@@ -125,15 +148,10 @@ class WhatIfAnswer:
     high_ns: int
 
 
-@dataclass(frozen=True)
-class WhatIf:
+@dataclass(frozen=True, kw_only=True)
+class WhatIf(ReplayedSteps):
     """The answers for each change alone, and for all together."""
 
-    per: str
-    steps: int
-    # The time of a step without changes (ns).
-    recorded_ns: int
-    replayed_ns: int
     answers: tuple[WhatIfAnswer, ...]
     together: WhatIfAnswer
 

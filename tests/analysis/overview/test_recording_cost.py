@@ -83,11 +83,12 @@ def finding(rank, code, where, saving=100):
 def test_advice_on_the_cpu_is_left_out_where_recording_slows_it():
     slow = judge_cost(RangeCost("layer#", 9, 9, 120, 100, 1.2, 1.15, 1.25))
     found = Findings(
-        (
+        items=(
             finding(1, "host-bound", "layer3", 300), finding(2, "sync", "layer3", 200),
             finding(3, "launch-bound", "other"),
         ),
-        "step#", 5, 1, 1000, 1000, 400, 550,
+        per="step#", step_ns=1000, usual_steps=9, warmup=1, steps=5, first_step=2, last_step=5, recorded_ns=1000,
+        replayed_ns=1000, busy_ns=400, together_ns=550,
     )  # fmt: skip
     kept, gone = without_distorted(found, (slow,))
     assert [(item.rank, item.code) for item in kept.items] == [(1, "sync"), (2, "launch-bound")]

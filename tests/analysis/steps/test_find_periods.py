@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from nsysprof.analysis.steps.find_periods import find_periods
+from nsysprof.results.findings.causes import STEP
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.analysis.programs import MS, US, Program
@@ -65,7 +66,7 @@ def test_a_kernel_at_equal_distances_between_others_that_never_repeat_is_no_step
     assert len(periods(program)) == 0
 
 
-def test_a_fault_is_counted_over_the_whole_trace(findings):
+def test_a_fault_is_counted_per_repetition(findings):
     program = Program()
     program.call("cudaMalloc_v3020", 40 * MS)
     program.copy(1 << 30, 150 * MS)  # the model goes to the GPU: once, and no fault
@@ -73,9 +74,9 @@ def test_a_fault_is_counted_over_the_whole_trace(findings):
         program.copy(64 << 20, 10 * MS)
         train(program, steps=1)
     (item,) = findings(program.builder).items
-    assert (item.code, item.per, item.count) == ("pageable-copy", "trace", 12)
+    assert (item.code, item.per, item.count) == ("pageable-copy", STEP, 1)
     # 64 MiB take 2.8 ms from pinned memory.
-    assert item.saving_ns == pytest.approx(12 * 7.2 * MS, rel=0.1)
+    assert item.saving_ns == pytest.approx(7.2 * MS, rel=0.1)
 
 
 def test_kernels_of_a_replayed_graph_are_another_phase_than_the_same_ones_eager(periods):

@@ -5,8 +5,9 @@ import pytest
 from nsysprof.app.optimizing.predict_gain import gain_of, predict_gain, range_factors
 from nsysprof.app.progress import SILENT
 from nsysprof.attention.shape import Shape
-from nsysprof.results.findings.causes import WhatIf, WhatIfAnswer
+from nsysprof.results.findings.causes import STEP, TRACE, WhatIfAnswer
 from nsysprof.results.programs.program_gain import ShapeRatio
+from tests.report.fixed_results import what_if
 
 NAME = "attention::{}::sdpa::B=2::H=8::KV=4::Q=64::K=80::D=32::dtype=bf16::causal=1::mask=bool:b11k::at=train.py:8"
 SHAPE = Shape(
@@ -22,12 +23,10 @@ def test_both_passes_of_a_tuned_shape_have_its_ratio():
     assert dict(range_factors(names, [RATIO])) == dict.fromkeys(names[:2], (0.8, 0.9, 0.7))
 
 
-@pytest.mark.parametrize(
-    ("per", "steps", "says"), [("step", 9, "step"), ("trace", 9, "step"), ("trace", 1, "recorded part")]
-)
-def test_a_gain_is_a_part_of_a_step(per, steps, says):
+@pytest.mark.parametrize(("per", "says"), [("train", "step"), (STEP, "step"), (TRACE, "recorded part")])
+def test_a_gain_is_a_part_of_a_step(per, says):
     answer = WhatIfAnswer("the policy", 900, 880, 940)
-    found = gain_of(WhatIf(per, steps, 1010, 1000, (answer,), answer))
+    found = gain_of(what_if(per, (answer,), answer, replayed_ns=1000))
     assert (found.pct, found.low_pct, found.high_pct, found.per) == (10.0, 6.0, 12.0, says)
 
 

@@ -24,8 +24,8 @@ def test_it_says_how_busy_the_gpu_is_why_it_is_idle_and_how_long_a_step_takes(tm
     assert lines.texts[0].startswith("The GPU is busy for 15 % of a step: 150 ns of 1.000 us on average. Idle: ")
     assert "(host-outside-cuda)" in lines.texts[0]
     assert lines.texts[1] == (
-        "A step takes 1.000 us: the median of 13 steady steps, half of them 1.000 us to 1.000 us, all 1.000 us to "
-        "2.000 us. 1 step before them was warm-up. 1 was unusually slow."
+        "A step takes 1.000 us: the mean of 12 steady steps (median 1.000 us, half of them 1.000 us to 1.000 us, all "
+        "1.000 us to 2.000 us). 1 step before them was warm-up. 1 was unusually slow and does not count in the mean."
     )
     assert lines.texts[2].startswith("Slow steps: 9 (2.000 us).")
 
