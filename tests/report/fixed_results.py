@@ -339,12 +339,12 @@ def bundle(folder: Path) -> Report:
 def findings() -> Findings:
     """Return two findings, the first at a known line of the program."""
     items = (
-        Finding(1, "sync", "forward", "train.py:42", 3, 10, 20, 15, 25, "step", "It waits.", "Do not."),
+        Finding(1, "sync", "forward", "train.py:42", 3, 10, 20, 15, 25, "step", "It waits.", "Do not.", 92.0),
         Finding(2, "pageable-copy", "", "", 1, 0, 5, 4, 6, "step", "It copies.", "Pin."),
     )
     return Findings(
         items=items, per="train", step_ns=100, usual_steps=8, warmup=1, steps=3, first_step=2, last_step=3,
-        recorded_ns=100, replayed_ns=100, busy_ns=50, together_ns=25,
+        recorded_ns=100, replayed_ns=100, busy_ns=50, together_ns=25, has_stacks=True,
     )  # fmt: skip
 
 

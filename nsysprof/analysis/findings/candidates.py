@@ -60,6 +60,8 @@ class Candidate:
     least_share: float = 0.0
     # The calls whose line of code the finding names; None: all of them.
     named_by: Bools | None = None
+    # The time per step (ns) that the text says it takes, where not all of that need be saved.
+    spent_ns: int = 0
     # Whether the line is the one that made a stream wait before these calls, which is too short for samples.
     is_named_by_waits: bool = False
 
@@ -199,7 +201,7 @@ def _synchronisations(situation: Situation) -> Candidate | None:
         )
     else:
         step = "Remove torch.cuda.synchronize() (cudaDeviceSynchronize) from the loop; order streams by events instead."
-    return Candidate("sync", change, change, change, calls, int(calls.sum()), text, step)
+    return Candidate("sync", change, change, change, calls, int(calls.sum()), text, step, spent_ns=waited)
 
 
 def _reads(situation: Situation, waits: Bools) -> Bools:
@@ -235,4 +237,6 @@ def _allocations(situation: Situation) -> Candidate | None:
     what = "allocated" if named_by is None else "given back and allocated again"
     like = "" if named_by is None else ", as after torch.cuda.empty_cache()"
     text = f"Memory is {what} in the loop{like}: {format_ns(spent)} in {_kinds(situation, calls)}."
-    return Candidate("alloc-in-loop", change, change, change, calls, int(calls.sum()), text, step, named_by=named_by)
+    return Candidate(
+        "alloc-in-loop", change, change, change, calls, int(calls.sum()), text, step, named_by=named_by, spent_ns=spent
+    )

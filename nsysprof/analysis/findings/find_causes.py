@@ -26,11 +26,16 @@ from nsysprof.attention.policy_file import PolicyFile
 from nsysprof.results.findings.causes import LEAST_SHARE, Finding, Findings
 from nsysprof.results.findings.stack_samples import StackSamples
 from nsysprof.trace.schema import Int64s, Tables
+from nsysprof.units import format_ns
 
 # This finding lets work run beside other work, so it can save more than the time during which nothing runs.
 _SIDE_BY_SIDE = "stream-dependency"
 # What is left of the step counts as at least this share of the whole step.
 _LEAST_LEFT = 0.2
+# A finding that saves less than this share of what it says is spent tells why, with the parts of at least this share.
+_MUCH_LESS, _LEAST_PART = 0.5, 0.05
+# A third of the steps tells whether something goes on from this number of steps.
+_LEAST_THIRD = 3
 # The findings that apply to the cases of a grid, which share no step.
 _OF_KERNELS = ("unfused-attention", "unfused-optimizer", "attention-backend")
 
@@ -70,7 +75,7 @@ def find_causes(
         *list_candidates(situation), *list_host_candidates(situation), *list_kernel_candidates(situation),
         *_alternatives(tables, situation, ranges, policy),
     ]  # fmt: skip
-    candidates = [each for each in listed if _can_be_judged(each, steps, ranges)]
+    candidates = [each for each in listed if _can_be_judged(each, steps, ranges) and _goes_on(each, situation, steps)]
     scale = _Scale(situation, estimate_tracing_cost(situation))
     unchanged = scale.replay(no_change(graph))
     saved = [
@@ -94,6 +99,7 @@ def find_causes(
         **facts,
         busy_ns=int(graph.busy_ns / situation.periods),
         together_ns=int(min(unchanged - together, _most(scale, kept, unchanged)) / situation.periods),
+        has_stacks=stacks is not None,
     )
 
 
@@ -110,7 +116,11 @@ def _with_lines(items: tuple[Finding, ...], held: Sequence[_Saved], locator: Loc
     """
     if locator is None:
         return items
-    return tuple(replace(item, location=locator.locate(each.candidate)) for item, each in zip(items, held, strict=True))
+    found = []
+    for item, each in zip(items, held, strict=True):
+        line = locator.locate(each.candidate)
+        found.append(replace(item, location=line.text, location_share_pct=line.share_pct))
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -140,6 +150,19 @@ def _can_be_judged(candidate: Candidate, steps: Steps, ranges: pd.DataFrame) -> 
     if is_grid(ranges):
         return candidate.code in _OF_KERNELS
     return steps.are_known or candidate.code != "module-load"
+
+
+def _goes_on(candidate: Candidate, situation: Situation, steps: Steps) -> bool:
+    """Return whether a candidate still occurs in the last third of the steps, where there are enough to tell.
+
+    What a library does in the first iterations only, as DDP measures ten of them, is not what a step costs.
+    """
+    graph, third = situation.graph, situation.graph.steps // 3
+    calls = candidate.calls if candidate.gaps is None else candidate.calls | candidate.gaps
+    if third < _LEAST_THIRD or not calls.any():
+        return True
+    since = steps.starts_ns[graph.first_step + graph.steps - third]
+    return bool(situation.call_start_ns[calls].max() >= since)
 
 
 def _replay_all(scale: _Scale, candidates: list[Candidate], unchanged: int) -> list[_Saved]:
@@ -237,11 +260,23 @@ def _findings(scale: _Scale, ledger: Ledger, per: str, saved: list[_Saved], unch
             saving_low_ns=int(bounds[id(each)][0] / periods),
             saving_high_ns=int(bounds[id(each)][1] / periods),
             per=per,
-            text=each.candidate.text,
+            text=_text_of(each, periods),
             next_step=each.candidate.next_step,
         )
         for rank, each in enumerate(saved, start=1)
     )
+
+
+def _text_of(saved: _Saved, periods: float) -> str:
+    """Return the text of a finding. If much less is saved than it says is spent, it also says where the rest is."""
+    candidate, spent = saved.candidate, saved.candidate.spent_ns
+    saving, alone = int(saved.saving_ns / periods), int(saved.alone_ns / periods)
+    if saving >= _MUCH_LESS * spent:
+        return candidate.text
+    parts = ((spent - alone, "while the GPU works anyway"), (alone - saving, "saved by other findings"))
+    told = [f"{format_ns(part)} {why}" for part, why in parts if part >= _LEAST_PART * spent]
+    amount = format_ns(spent)
+    return candidate.text.replace(amount, f"{amount} ({', '.join(told)})", 1) if told else candidate.text
 
 
 def _range_of(situation: Situation, candidate: Candidate) -> str:

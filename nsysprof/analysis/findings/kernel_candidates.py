@@ -208,7 +208,8 @@ def _collectives(situation: Situation) -> Candidate | None:
     calls = situation.calls_of(collective)
     count = int(collective.sum())
     return Candidate(
-        "collective-wait", change, base, most, calls, count, text, step, least_share=_LEAST_COLLECTIVE
+        "collective-wait", change, base, most, calls, count, text, step, least_share=_LEAST_COLLECTIVE,
+        spent_ns=each_step(situation, waited),
     )  # fmt: skip
 
 

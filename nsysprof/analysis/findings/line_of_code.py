@@ -27,6 +27,23 @@ _LEAST_SAMPLES, _LEAST_SHARE, _LEAST_SHARE_ELSEWHERE = 3, 0.4, 0.6
 _MARKED_WITHIN_NS = 100_000
 
 
+@dataclass(frozen=True)
+class LocatedLine:
+    """A line of code, or a native function, and how many of the samples show it."""
+
+    # "" where none stands out.
+    text: str
+    # The share of the samples (percent).
+    share_pct: float | None
+
+    def __bool__(self) -> bool:
+        """Return whether a line stands out."""
+        return self.text != ""
+
+
+_NOWHERE = LocatedLine("", None)
+
+
 class Locator:
     """Finds the lines of findings in one trace."""
 
@@ -43,8 +60,8 @@ class Locator:
         self._tid = threads_of_calls(tables, situation.graph)
         self._seen: _SeenCalls | None = None
 
-    def locate(self, candidate: Candidate) -> str:
-        """Return FILE:LINE of the stacks during a candidate's calls, and "" where no line stands out.
+    def locate(self, candidate: Candidate) -> LocatedLine:
+        """Return FILE:LINE of the stacks during a candidate's calls, and _NOWHERE where no line stands out.
 
         Where the steps that are replayed have too few samples, those in the same calls of all other steps count. Where
         no line of Python stands out, return the native function that most stacks of the calls show.
@@ -54,13 +71,15 @@ class Locator:
             return _most(self._samples.waits, self._marked(calls), 1, _LEAST_SHARE_ELSEWHERE)
         gaps = np.zeros(len(calls), dtype=np.bool_) if candidate.gaps is None else candidate.gaps
         if not (calls | gaps).any():
-            return ""
+            return _NOWHERE
         native = self._samples.native
         return (
             _most(self._samples, self._during(self._samples, calls, gaps), _LEAST_SAMPLES, _LEAST_SHARE)
             or _most(self._samples, self._elsewhere(calls), _LEAST_SAMPLES, _LEAST_SHARE_ELSEWHERE)
             or (
-                "" if native is None else _most(native, self._during(native, calls, gaps), _LEAST_SAMPLES, _LEAST_SHARE)
+                _NOWHERE
+                if native is None
+                else _most(native, self._during(native, calls, gaps), _LEAST_SAMPLES, _LEAST_SHARE)
             )
         )
 
@@ -172,10 +191,12 @@ def _calls_led_to(start: Int64s, end: Int64s, issues: Bools, is_wait: Bools) -> 
     return np.append(np.where((target < count) & (paused[np.minimum(target, count)] == paused[:-1]), target, -1), -1)
 
 
-def _most(samples: StackSamples | None, chosen: Bools, least: int, share: float) -> str:
-    """Return the line that most of these samples show, if enough of them do; else ""."""
+def _most(samples: StackSamples | None, chosen: Bools, least: int, share: float) -> LocatedLine:
+    """Return the line that most of these samples show, if enough of them do; else _NOWHERE."""
     if samples is None or len(samples.lines) == 0:
-        return ""
+        return _NOWHERE
     found = np.bincount(samples.line[chosen] % (len(samples.lines) + 1), minlength=len(samples.lines) + 1)
     total, known = int(found.sum()), found[:-1]
-    return samples.lines[int(np.argmax(known))] if known.max() >= max(least, share * total) else ""
+    if known.max() < max(least, share * total):
+        return _NOWHERE
+    return LocatedLine(samples.lines[int(np.argmax(known))], round(100 * int(known.max()) / total, 1))

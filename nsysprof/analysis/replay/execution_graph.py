@@ -107,7 +107,7 @@ def build_graph(tables: Tables, launch: Ints, classes: CallClasses, steps: Steps
 def _window(steps: Steps, start: Int64s, tables: Tables, launch: Ints) -> tuple[int, int, tuple[int, int], int]:
     """Return the low and high position of the calls to replay, their first step and how many, and when these begin.
 
-    Among steps that do the same, those consecutive ones are chosen whose mean is nearest to that of all usual steps.
+    Among steps that do the same, those consecutive ones are chosen whose mean is nearest to the time of a usual step.
     """
     is_whole = not steps.are_known or len(tables.work) >= _LARGE
     most = _MOST_EVENTS_OF_WHOLE if is_whole else _MOST_EVENTS

@@ -46,5 +46,6 @@ def _result(finding: Finding, artifact: str) -> dict[str, Any]:
         "properties": {
             "per": finding.per, "count": finding.count, "saving_ns": finding.saving_ns,
             "saving_low_ns": finding.saving_low_ns, "saving_high_ns": finding.saving_high_ns,
+            "location_share_pct": finding.location_share_pct,
         },
     }  # fmt: skip

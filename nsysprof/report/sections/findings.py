@@ -8,6 +8,8 @@ from nsysprof.results.analysis import Analysis
 from nsysprof.results.findings.causes import LEAST_SHARE, TRACE, Finding, Findings, Idle
 from nsysprof.units import format_ns
 
+_NO_STACKS = "No lines of code are known, because no stacks were recorded: nsysprof capture --stacks -- PROGRAM"
+
 
 def findings_sections(analysis: Analysis) -> list[Section]:
     """Return the findings, the most valuable one first; nothing where they are unknown."""
@@ -28,7 +30,8 @@ def _findings(found: Findings) -> Section:
     text = f"Together these changes save about {format_ns(found.together_ns)} of the {whole}"
     title = "saved" if found.per == TRACE else "saved per step"
     ranking = Ranking(tuple(map(_item, found.items)), title, Unit.NS, "findings.csv")
-    return Section("Findings", (Lines((text,), is_verdict=True), ranking))
+    after = () if found.has_stacks else (Lines((_NO_STACKS,)),)
+    return Section("Findings", (Lines((text,), is_verdict=True), ranking, *after))
 
 
 def _what_was_replayed(found: Findings) -> str:
@@ -45,7 +48,9 @@ def _what_was_replayed(found: Findings) -> str:
 
 def _item(finding: Finding) -> Item:
     amount = Cell(finding.saving_ns, low=finding.saving_low_ns, high=finding.saving_high_ns)
-    where = " at ".join(part for part in (finding.range, finding.location) if part)
+    share = finding.location_share_pct
+    line = finding.location if share is None else f"{finding.location} ({share:.0f} % of its samples)"
+    where = " at ".join(part for part in (finding.range, line) if part)
     return Item(finding.code, where, amount, finding.text, finding.next_step)
 
 

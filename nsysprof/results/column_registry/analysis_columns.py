@@ -309,6 +309,8 @@ FINDINGS = TableFile("analysis", "findings.csv", "One row per finding, the large
     text("code", "Stable code of the finding, such as `pageable-copy`."),
     text("range", "Range in which it was found.", nullable=True),
     text("location", "Python file and line, or else the native function, where stacks were recorded.", nullable=True),
+    number("location_share_pct", "%", "How sure the location is: the share of the stack samples of this finding that "
+           "show it.", nullable=True),
     integer("count", "", "How often it occurs."),
     integer("idle_ns", "ns", "Idle GPU time that it explains.", nullable=True),
     integer("saving_ns", "ns", "Expected saving.", nullable=True),

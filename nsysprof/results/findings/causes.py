@@ -71,6 +71,8 @@ class Finding:
     per: str
     text: str
     next_step: str
+    # How sure the location is: the share of the samples of this finding that show it (percent); None without one.
+    location_share_pct: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +112,8 @@ class Findings(ReplayedSteps):
     busy_ns: int
     # What all findings save together (ns): at most the idle time plus the time of the work that they replace.
     together_ns: int
+    # Whether stacks were recorded, so that findings can have a location.
+    has_stacks: bool = False
 
     def table(self) -> pd.DataFrame:
         """Return the findings with the columns of findings.csv."""

@@ -54,6 +54,39 @@ def test_all_faults_are_found_and_together_save_no_more_than_there_is(findings):
     assert found.together_ns == pytest.approx(faulty_ns - clean_ns - left, abs=0.1 * faulty_ns)
 
 
+def test_a_wait_that_saves_little_says_where_the_rest_is(findings):
+    """The GPU works during most of each wait, so that without it the program is little faster."""
+    program = Program()
+    for _ in range(8):
+        begin = program.now
+        for _ in range(10):
+            program.launch(2 * MS)
+        program.wait()
+        program.host(1 * MS)
+        program.step(begin)
+    (item,) = (each for each in findings(program.builder).items if each.code == "sync")
+    assert item.saving_ns < 2 * MS
+    assert item.text.startswith("The host waits for the GPU for 20.00 ms (18.99 ms while the GPU works anyway), in 1 ")
+    # A wait for short work is all that its finding says.
+    (item,) = (each for each in findings(train(faults=("alloc-in-loop",))[0]).items if each.code == "alloc-in-loop")
+    assert "anyway" not in item.text
+
+
+@pytest.mark.parametrize(("last", "is_found"), [(10, False), (18, True)])
+def test_what_ends_with_the_first_steps_is_no_finding(findings, last, is_found):
+    """DDP waits for its own measurements in the first ten iterations."""
+    program = Program()
+    for number in range(18):
+        begin = program.now
+        for _ in range(10):
+            program.host(30 * US)
+            program.launch(200 * US)
+            if number < last:
+                program.wait("cudaEventSynchronize_v3020")
+        program.step(begin)
+    assert ("sync" in [item.code for item in findings(program.builder).items]) == is_found
+
+
 @pytest.mark.parametrize(
     ("where", "has_nccl", "is_found"),
     [("main", True, True), ("range", True, False), ("thread", True, False), ("thread", False, True)],

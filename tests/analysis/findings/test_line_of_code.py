@@ -1,6 +1,7 @@
 """Findings name the line that most samples during their calls show, and none where no line stands out."""
 
 import numpy as np
+import pytest
 
 from nsysprof.analysis.findings.line_of_code import THREAD_BITS
 from nsysprof.analysis.overview.summarize import summarize
@@ -34,6 +35,20 @@ def location(folder, builder, samples, code="sync"):
     with open_trace(builder.write(path)) as trace:
         findings = summarize(read_tables(trace), stacks=samples).findings
     return next(item.location for item in findings.items if item.code == code)
+
+
+def test_a_line_says_how_many_of_its_samples_show_it(tmp_path):
+    builder, waits = training()
+    all_of = sampled(waits, 1)
+    line = np.where(np.arange(len(all_of.line)) % 4 == 0, 2, 1)
+    samples = StackSamples(all_of.time_ns, all_of.thread, line, LINES)
+    with open_trace(builder.write(tmp_path / "t.sqlite")) as trace:
+        found = summarize(read_tables(trace), stacks=samples).findings
+    sync = next(item for item in found.items if item.code == "sync")
+    assert sync.location == "train.py:12"
+    assert sync.location_share_pct == pytest.approx(75, abs=5)
+    assert found.has_stacks
+    assert all(item.location_share_pct is None for item in found.items if not item.location)
 
 
 def sampled(waits, line, *, thread=TID & THREAD_BITS, every=1 * MS):

@@ -12,6 +12,7 @@ def test_each_finding_is_a_result_at_its_line():
     place = first["locations"][0]["physicalLocation"]
     assert place == {"artifactLocation": {"uri": "train.py"}, "region": {"startLine": 42}}
     assert second["locations"][0] == {"physicalLocation": {"artifactLocation": {"uri": "t.sqlite"}}}
+    assert [each["properties"]["location_share_pct"] for each in (first, second)] == [92.0, None]
     assert first["rank"] > second["rank"]
 
 
