@@ -1,9 +1,11 @@
-"""Keep memory that the process has freed, so that it is used again instead of being returned to the system."""
+"""Keep memory that the process has freed, so that it is used again, or return it to the system."""
 
 from __future__ import annotations
 
 # The numbers of options in <malloc.h>.
-_TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -3, -4, -8
+# Memory of at least this many bytes is returned to the system by a command that works on some rows at a time.
+_LARGE_BYTES = 1 << 20
 
 
 def reuse_freed_memory() -> bool:
@@ -13,10 +15,23 @@ def reuse_freed_memory() -> bool:
     request fresh memory for the next array, which the system clears: this takes a third of all time in large traces,
     and most of it in virtual machines.
     """
+    return _set_options((_ARENA_MAX, 1), (_MMAP_MAX, 0), (_TRIM_THRESHOLD, 2**31 - 1))
+
+
+def return_large_memory() -> bool:
+    """Make C's allocator return large memory again that is freed from now on, and return whether it supports that.
+
+    A command that streams holds the tables of a trace once, and small arrays beside them. What large arrays left while
+    the trace was read would stay for nothing.
+    """
+    return _set_options((_MMAP_MAX, 65536), (_MMAP_THRESHOLD, _LARGE_BYTES))
+
+
+def _set_options(*options: tuple[int, int]) -> bool:
     import ctypes
 
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # not glibc
         return False
-    return all(mallopt(*option) == 1 for option in ((_ARENA_MAX, 1), (_MMAP_MAX, 0), (_TRIM_THRESHOLD, 2**31 - 1)))
+    return all(mallopt(*option) == 1 for option in options)

@@ -10,9 +10,11 @@ import pytest
 
 _COUNT = """
 import resource, sys
-from nsysprof.memory_reuse import reuse_freed_memory
-if sys.argv[1] == "yes":
+from nsysprof.memory_reuse import return_large_memory, reuse_freed_memory
+if sys.argv[1] != "no":
     assert reuse_freed_memory()
+if sys.argv[1] == "returned":
+    assert return_large_memory()
 b"x" * (64 << 20)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 b"x" * (64 << 20)
@@ -23,7 +25,8 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt belongs to glibc")
 def test_the_second_array_of_a_size_takes_no_fresh_memory() -> None:
     faults = {}
-    for wanted in ("yes", "no"):
+    for wanted in ("yes", "no", "returned"):
         done = subprocess.run([sys.executable, "-c", _COUNT, wanted], capture_output=True, text=True, check=True)
         faults[wanted] = int(done.stdout)
     assert faults["yes"] < 100 < faults["no"]
+    assert faults["returned"] > 100

@@ -38,8 +38,10 @@ def export(
     from nsysprof.app import export as use_case
     from nsysprof.cli.terminal.progress import show_progress
     from nsysprof.cli.terminal.standard_streams import mark_saved
+    from nsysprof.memory_reuse import return_large_memory
     from nsysprof.report.formats.console import note_line
 
+    return_large_memory()
     request = use_case.ExportRequest(source, perfetto=perfetto, chrome=chrome, parquet=parquet, force=force, nsys=nsys)
     result = use_case.export(request, show_progress(quiet=as_json))
     mark_saved()

@@ -9,6 +9,7 @@ from typing import Any
 
 from nsysprof.files.json_file import json_value
 from nsysprof.results.analysis import Analysis, TraceRows
+from nsysprof.results.event_rows import CallRows, WorkRows
 from nsysprof.trace.gpu_metrics_schema import MetricSeries
 
 # A function that is called with the number of further rows that have been written.
@@ -25,14 +26,24 @@ class Content:
     metrics: tuple[MetricSeries, ...] = ()
 
     @cached_property
+    def work(self) -> WorkRows:
+        """Return the work of the GPUs."""
+        return self.analysis.timeline.work
+
+    @cached_property
+    def calls(self) -> CallRows:
+        """Return the CUDA API calls."""
+        return self.analysis.timeline.calls
+
+    @cached_property
     def shift_ns(self) -> int:
         """Return the shift (ns) that makes all times positive, as Perfetto needs them.
 
         It is 0 unless something happened before the session's start.
         """
         timeline = self.analysis.timeline
-        tables = (timeline.gpu, timeline.api, timeline.nvtx)
-        earliest = [int(table["start_ns"].iloc[0]) for table in tables if len(table)]
+        earliest = [int(rows.start_ns[rows.numbers(0, 1)][0]) for rows in (self.work, self.calls) if len(rows)]
+        earliest += [int(timeline.nvtx["start_ns"].iloc[0])] if len(timeline.nvtx) else []
         earliest += [int(timeline.memory["time_ns"].min())] if len(timeline.memory) else []
         earliest += [int(series.time_ns[0]) for series in self.metrics]
         return max(0, -min(earliest, default=0))
@@ -41,8 +52,8 @@ class Content:
     def rows(self) -> int:
         """Return how many rows there are to write."""
         timeline = self.analysis.timeline
-        tables = (timeline.gpu, timeline.api, timeline.nvtx, timeline.memory)
-        return sum(map(len, tables)) + sum(map(len, self.metrics))
+        tables = (timeline.nvtx, timeline.memory)
+        return len(self.work) + len(self.calls) + sum(map(len, tables)) + sum(map(len, self.metrics))
 
     def provenance(self) -> dict[str, Any]:
         """Return the origin of the numbers and the notes about them, for the header of a file."""

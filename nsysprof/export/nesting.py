@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
 
 import numpy as np
 
 from nsysprof.arrays import Int64s
-
-_ROWS_AT_ONCE = 1 << 17
 
 
 def sort_for_nesting(start: Int64s, end: Int64s) -> Int64s:
@@ -18,24 +15,6 @@ def sort_for_nesting(start: Int64s, end: Int64s) -> Int64s:
     if bool(((start[ahead] < start[later]) | ((start[ahead] == start[later]) & (end[ahead] >= end[later]))).all()):
         return np.arange(len(start))
     return np.lexsort((-end, start))
-
-
-def closed_parts(start: Int64s, end: Int64s) -> Iterator[slice]:
-    """Yield parts of the intervals, in order, so that no interval of a part reaches into the next part.
-
-    start, end: times (ns) in the order of sort_for_nesting.
-    """
-    begin, reached = 0, np.iinfo(np.int64).min
-    for low in range(0, len(start), _ROWS_AT_ONCE):
-        some = slice(low, low + _ROWS_AT_ONCE)
-        before = np.maximum.accumulate(np.append(reached, end[some]))
-        reached = before[-1]
-        closed = np.flatnonzero(start[some] >= before[:-1])
-        if len(closed) and low + int(closed[-1]) > begin:
-            yield slice(begin, low + int(closed[-1]))
-            begin = low + int(closed[-1])
-    if begin < len(start):
-        yield slice(begin, len(start))
 
 
 def find_crossing(start: Int64s, end: Int64s) -> Int64s:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from nsysprof.errors import MissingToolError, OutputError
@@ -79,15 +80,20 @@ def _frames(content: Content, name: str) -> Iterator[pd.DataFrame]:
     if name == "gpu_metrics":
         yield from _samples(content)
         return
+    if name in ("gpu", "api"):
+        events = content.work if name == "gpu" else content.calls
+        for low in range(0, max(1, len(events)), _ROWS):
+            some = events.table(low, low + _ROWS)
+            for row in {"call", "caused_by"} & set(some.columns):  # -1: none
+                numbers = some[row].to_numpy(dtype=np.int32)
+                some[row] = pd.arrays.IntegerArray(numbers, numbers < 0)
+            yield some
+        return
     timeline = content.analysis.timeline
-    table = {"gpu": timeline.gpu, "api": timeline.api, "ranges": timeline.nvtx, "memory": timeline.memory}[name]
+    table = {"ranges": timeline.nvtx, "memory": timeline.memory}[name]
     texts = [column for column in table.columns if table[column].dtype == object]
     for low in range(0, max(1, len(table)), _ROWS):
-        some = table.iloc[low : low + _ROWS]
-        if name == "gpu":
-            for row in ("call", "caused_by"):  # -1: none
-                some = some.assign(**{row: some[row].astype("Int32").mask(some[row] < 0)})
-        yield some.astype(dict.fromkeys(texts, "category"))
+        yield table.iloc[low : low + _ROWS].astype(dict.fromkeys(texts, "category"))
 
 
 def _samples(content: Content) -> Iterator[pd.DataFrame]:

@@ -8,20 +8,22 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nsysprof.arrays import Int64s, rows_by_key
 from nsysprof.errors import MissingToolError
 from nsysprof.export.content import CHUNK_ROWS, Advance, Content, Counts
-from nsysprof.export.nesting import begins_and_ends, closed_parts, disjoint_lanes, find_crossing, sort_for_nesting
+from nsysprof.export.flows import Flows
+from nsysprof.export.nested_track import NestedTrack
 from nsysprof.export.processes import Numbers, device_ids, device_name, device_of, number_processes, thread_id
-from nsysprof.export.slice_packets import InternedTexts, Slices, encode_slices
+from nsysprof.export.slice_packets import Slices, encode_slices, encode_texts
 from nsysprof.files.output import open_whole
+from nsysprof.results.event_rows import CallRows, WorkRows
 
 _SEQUENCE = 1
 _PID_MASK = ~0xFFFFFF
-# After this many passes over overlapping slices, the rest is laid out at once.
-_MOST_NESTING_TRACKS = 8
+_Ints = npt.NDArray[Any]
 _NONE = np.zeros(0, dtype=np.int64)
 _UNIT = re.compile(r"\[(?:Throughput )?([^\]]*)\]\s*$")
 
@@ -79,7 +81,8 @@ class _Packets:
         """Write begins and ends on a track, after everything that was added before."""
         self.flush()
         flags = self.protos.TracePacket.SEQ_NEEDS_INCREMENTAL_STATE
-        self._stream.write(encode_slices(slices, _SEQUENCE, flags, track, time_ns, row))
+        for packets in encode_slices(slices, _SEQUENCE, flags, track, time_ns, row):
+            self._stream.write(packets.data)
 
     def intern(self, kind: str, text: str) -> int:
         """Return the number of a text, for a field of InternedData; a new text is sent first."""
@@ -118,7 +121,10 @@ class _Packets:
 
 
 class _Trace:
-    """One trace that is being written to a file."""
+    """One trace that is being written to a file.
+
+    Events are read, laid out on tracks and written some at a time. What is kept is a handful of events for each track.
+    """
 
     def __init__(self, content: Content, stream: IO[bytes], advance: Advance) -> None:
         self._content = content
@@ -134,14 +140,19 @@ class _Trace:
 
     def write(self) -> None:
         self._head()
+        flows = Flows(self._content.work) if self._has_calls else None
+        describe = self._describe_work(flows)
+        streams: dict[tuple[int, int], NestedTrack] = {}
         for device in device_ids(self._content):
-            self._device(device)
-        self._count_work()
-        for global_pid, pid in self._numbers.pids.items():
-            self._process(global_pid, pid)
+            streams |= self._device(device, describe)
+        self._write_work(streams)
+        if flows is not None:
+            self.counts.add("flow", flows.count)
+        threads = self._threads(flows)
+        self._write_calls(threads)
         self.counts.add("range", len(self._timeline.nvtx))
         if self._has_calls:
-            self.counts.add("api", len(self._timeline.api))
+            self.counts.add("api", len(self._content.calls))
         self._packets.flush()
 
     def _head(self) -> None:
@@ -162,7 +173,8 @@ class _Trace:
 
     # Devices
 
-    def _device(self, device: int) -> None:
+    def _device(self, device: int, work: Slices) -> dict[tuple[int, int], NestedTrack]:
+        """Write the counters of a device, and return the tracks of its streams by device and number of the label."""
         group, _ = self._packets.track(device_name(self._analysis, device), rank=2)
         memory = self._timeline.memory
         used = memory[memory["device_id"] == device]
@@ -176,57 +188,94 @@ class _Trace:
                 counter = self._counter(series.name, group, 3)
                 self._samples(counter, series.time_ns, series.value)
                 self.counts.add("metric sample", len(series))
-        gpu = self._timeline.gpu
-        chosen = np.flatnonzero((gpu["device_id"] == device).to_numpy())
-        for stream, rows in rows_by_key(gpu["stream"].iloc[chosen], chosen):
-            self._slices(gpu, rows, str(stream), group, 2, self._work)
+        variants = self._content.work.variants
+        labels = variants["stream"].cat
+        own = labels.codes[(variants["device_id"] == device) & variants["kind"].notna()]
+        return {
+            (device, code): self._track(str(labels.categories[code]), group, 2, work)
+            for code in sorted(own.unique().tolist())
+        }
 
-    @cached_property
-    def _work(self) -> Slices:
-        gpu = self._timeline.gpu
+    def _describe_work(self, flows: Flows | None) -> Slices:
+        work = self._content.work
         size_iid = self._packets.intern("debug_annotation_names", "bytes")
-        into = None
-        if self._has_calls:
-            into = np.where(gpu["call"].to_numpy() >= 0, np.arange(1, len(gpu) + 1, dtype=np.int32), np.int32(0))
-        return Slices(
-            name=self._texts(gpu["name"], "event_names"),
-            category=self._texts(gpu["kind"], "event_categories"),
-            role_iid=self._packets.intern("debug_annotation_names", "role"),
-            role=self._texts(gpu["category"], "debug_annotation_string_values"),
-            size_iid=size_iid,
-            sized=gpu["kind"].isin(["memcpy", "memset"]).to_numpy(dtype=bool),
-            size=gpu["bytes"].to_numpy(dtype=np.int64),
-            into=into,
+        texts = encode_texts(
+            self._texts(work.variants["name"], "event_names"),
+            self._texts(work.variants["kind"], "event_categories"),
+            self._packets.intern("debug_annotation_names", "role"),
+            self._texts(work.variants["category"], "debug_annotation_string_values"),
         )
+        sized = work.variants["kind"].isin(["memcpy", "memset"]).to_numpy(dtype=bool)
+        return Slices(work.variants_of, texts, work.bytes_of, sized, size_iid, into=flows)
 
-    def _count_work(self) -> None:
-        for kind, number in self._timeline.gpu["kind"].value_counts().items():
-            self.counts.add(str(kind), int(number))
-        if self._has_calls:
-            self.counts.add("flow", int((self._timeline.gpu["call"].to_numpy() >= 0).sum()))
+    def _write_work(self, streams: dict[tuple[int, int], NestedTrack]) -> None:
+        work = self._content.work
+        lanes = zip(work.variants["device_id"].tolist(), work.variants["stream"].cat.codes.tolist(), strict=True)
+        numbers = {key: number for number, key in enumerate(streams)}
+        lane_of = np.array([numbers.get(lane, -1) for lane in lanes], dtype=np.int64)
+        tracks, count = list(streams.values()), np.zeros(len(lane_of), dtype=np.int64)
+        for low in range(0, len(work), CHUNK_ROWS):
+            rows = work.numbers(low, low + CHUNK_ROWS)
+            variant = work.variants_of(rows)
+            count += np.bincount(variant, minlength=len(lane_of))
+            self._spread(tracks, lane_of[variant], work, rows)
+        for track in tracks:
+            track.finish()
+        for kind, number in zip(work.variants["kind"].tolist(), count.tolist(), strict=True):
+            if number:
+                self.counts.add(str(kind), number)
 
     # Processes
 
-    def _process(self, global_pid: int, pid: int) -> None:
+    def _threads(self, flows: Flows | None) -> dict[int, NestedTrack]:
+        """Write the ranges of all processes, and return the tracks of the calls by global tid."""
+        calls = self._content.calls
+        describe = Slices(
+            lambda rows: calls.variant[rows],
+            encode_texts(
+                self._texts(calls.variants["name"], "event_names"), self._same("cuda_api", len(calls.variants))
+            ),
+            out=flows,
+        )
+        names, texts = pd.factorize(self._timeline.nvtx["name"])
+        interned = self._texts(pd.Series(texts, dtype=object), "event_names")
+        ranges = Slices(lambda rows: names[rows], encode_texts(interned, self._same("nvtx", len(texts))))
+        found: dict[int, NestedTrack] = {}
+        for global_pid, pid in self._numbers.pids.items():
+            found |= self._process(global_pid, pid, ranges, describe)
+        return found
+
+    def _process(self, global_pid: int, pid: int, ranges: Slices, calls: Slices) -> dict[int, NestedTrack]:
         group, descriptor = self._packets.track("")
         descriptor.process.pid = pid
         descriptor.process.process_name = "process"
-        nvtx, api = self._timeline.nvtx, self._timeline.api
+        nvtx = self._timeline.nvtx
         shared = self._ranges_of["StartEnd"].get(global_pid, _NONE)
         for domain, rows in rows_by_key(nvtx["domain"].iloc[shared], shared):
-            name = "NVTX start/end" + (f": {domain}" if domain else "")
-            self._slices(nvtx, rows, name, group, 1, self._range)
-        pushed, called = self._ranges_of["PushPop"].get(global_pid, _NONE), self._calls_of.get(global_pid, _NONE)
-        ranges = dict(rows_by_key(nvtx["global_tid"].iloc[pushed], pushed))
-        calls = dict(rows_by_key(api["global_tid"].iloc[called], called))
-        for global_tid in sorted(ranges.keys() | calls.keys()):
+            self._ranges(rows, "NVTX start/end" + (f": {domain}" if domain else ""), group, ranges)
+        pushed = self._ranges_of["PushPop"].get(global_pid, _NONE)
+        own_ranges = dict(rows_by_key(nvtx["global_tid"].iloc[pushed], pushed))
+        calling = self._calling_threads.get(global_pid, set())
+        found = {}
+        for global_tid in sorted(own_ranges.keys() | calling):
             thread, descriptor = self._packets.track("", group)
             descriptor.thread.pid, descriptor.thread.tid = pid, thread_id(int(global_tid))
-            own = ranges.get(global_tid, _NONE)
+            own = own_ranges.get(global_tid, _NONE)
             for domain, rows in rows_by_key(nvtx["domain"].iloc[own], own):
-                self._slices(nvtx, rows, "NVTX" + (f": {domain}" if domain else ""), thread, 1, self._range)
-            if global_tid in calls:
-                self._slices(api, calls[global_tid], "CUDA API", thread, 2, self._call)
+                self._ranges(rows, "NVTX" + (f": {domain}" if domain else ""), thread, ranges)
+            if global_tid in calling:
+                found[int(global_tid)] = self._track("CUDA API", thread, 2, calls)
+        return found
+
+    def _ranges(self, rows: Int64s, name: str, parent: int, ranges: Slices) -> None:
+        """Write the ranges to a track."""
+        track = self._track(name, parent, 1, ranges)
+        start, end = (self._timeline.nvtx[column].to_numpy(dtype=np.int64) for column in ("start_ns", "end_ns"))
+        shift = self._content.shift_ns
+        for low in range(0, len(rows), CHUNK_ROWS):
+            some = rows[low : low + CHUNK_ROWS]
+            track.add(start[some] + shift, end[some] + shift, some)
+        track.finish()
 
     @cached_property
     def _ranges_of(self) -> dict[str, dict[int, Int64s]]:
@@ -236,73 +285,68 @@ class _Trace:
         return {style: dict(rows_by_key(nvtx["global_pid"].iloc[rows], rows)) for style, rows in of_style.items()}
 
     @cached_property
-    def _calls_of(self) -> dict[int, Int64s]:
-        """Return the rows of calls by process."""
+    def _calling_threads(self) -> dict[int, set[int]]:
+        """Return the global tids of the threads with calls, by process."""
+        found: dict[int, set[int]] = {}
+        if self._has_calls:
+            for global_tid in self._content.calls.variants["global_tid"].tolist():
+                found.setdefault(global_tid & _PID_MASK, set()).add(global_tid)
+        return found
+
+    def _write_calls(self, threads: dict[int, NestedTrack]) -> None:
         if not self._has_calls:
-            return {}
-        pids = self._timeline.api["global_tid"].astype("int64") & _PID_MASK
-        return dict(rows_by_key(pids))
+            return
+        calls = self._content.calls
+        numbers = {global_tid: number for number, global_tid in enumerate(threads)}
+        lane_of = np.array([numbers[tid] for tid in calls.variants["global_tid"].tolist()], dtype=np.int64)
+        tracks = list(threads.values())
+        for low in range(0, len(calls), CHUNK_ROWS):
+            rows = calls.numbers(low, min(low + CHUNK_ROWS, len(calls)))
+            if isinstance(rows, slice):
+                rows = np.arange(rows.start, rows.stop, dtype=np.int32)
+            self._spread(tracks, lane_of[calls.variant[rows]], calls, rows)
+        for track in tracks:
+            track.finish()
 
-    @cached_property
-    def _range(self) -> Slices:
-        return Slices(self._texts(self._timeline.nvtx["name"], "event_names"), self._same("nvtx", self._timeline.nvtx))
+    # All
 
-    @cached_property
-    def _call(self) -> Slices:
-        api, calls = self._timeline.api, self._timeline.gpu["call"].to_numpy()
-        # The work of each call, in the order of the calls; work without a call comes first.
-        without = int((calls < 0).sum())
-        launched = np.argsort(calls, kind="stable")[without:].astype(np.int32) + np.int32(1)
-        edges = np.zeros(len(api) + 1, dtype=np.int32)
-        np.cumsum(np.bincount(calls[calls >= 0], minlength=len(api)), out=edges[1:])
-        names = self._texts(api["name"], "event_names")
-        return Slices(names, self._same("cuda_api", api), out=launched, edges=edges)
+    def _track(self, name: str, parent: int, rank: int, slices: Slices) -> NestedTrack:
+        """Return a track. Slices that overlap without nesting go to tracks of the same name, shown as one."""
 
-    def _texts(self, texts: pd.Series, kind: str) -> InternedTexts:
-        """Return the numbers of a column's texts. All of them are sent now, before any event that refers to them."""
-        if isinstance(texts.dtype, pd.CategoricalDtype):
-            codes, unique = texts.cat.codes.to_numpy(), texts.cat.categories
-        else:
-            codes, unique = pd.factorize(texts)
-        numbers = [self._packets.intern(kind, str(text)) for text in unique]
-        return InternedTexts(np.array(numbers, dtype=np.int64), codes)
+        def write(track: int, time_ns: Int64s, row: Int64s) -> None:
+            self._packets.write_slices(slices, track, time_ns, row)
+            self._advance(len(row) // 2)
 
-    def _same(self, category: str, table: pd.DataFrame) -> InternedTexts:
-        """Return the number of a category that all rows of a table have."""
-        number = self._packets.intern("event_categories", category)
-        return InternedTexts(np.array([number], dtype=np.int64), np.zeros(len(table), dtype=np.int8))
+        return NestedTrack(lambda: self._packets.track(name, parent, rank)[0], write)
 
-    # Both
+    def _spread(self, tracks: list[NestedTrack], lane: Int64s, events: CallRows | WorkRows, rows: _Ints) -> None:
+        """Add events to their tracks.
 
-    def _slices(self, table: pd.DataFrame, rows: Int64s, name: str, parent: int, rank: int, slices: Slices) -> None:
-        """Write the rows to a track. Rows that overlap without nesting go to tracks of the same name, shown as one."""
-        start_ns, end_ns = (table[column].to_numpy(dtype=np.int64)[rows] for column in ("start_ns", "end_ns"))
-        order = sort_for_nesting(start_ns, end_ns)
-        rows, start_ns, end_ns = rows[order], start_ns[order], end_ns[order]
-        for _ in range(_MOST_NESTING_TRACKS):
-            track, _ = self._packets.track(name, parent, rank)
-            rest = self._fill_track(track, rows, start_ns, end_ns, slices)
-            rows, start_ns, end_ns = rows[rest], start_ns[rest], end_ns[rest]
-            if len(rows) == 0:
-                return
-        for _, part in rows_by_key(pd.Series(disjoint_lanes(start_ns, end_ns))):
-            track, _ = self._packets.track(name, parent, rank)
-            self._fill_track(track, rows[part], start_ns[part], end_ns[part], slices)
+        lane: the number of the track of each event.
+        """
+        start = events.start_ns[rows] + self._content.shift_ns
+        end = start + events.duration_ns[rows]
+        if bool((lane == lane[0]).all()):
+            tracks[lane[0]].add(start, end, rows)
+            return
+        # Numbers of few bits are sorted by counting, not by comparing.
+        lane = lane.astype(np.int16 if len(tracks) < 1 << 15 else np.int64)
+        order = np.argsort(lane, kind="stable")
+        ordered = lane[order]
+        edges = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+        for some in np.split(order, edges[1:]):
+            tracks[int(lane[some[0]])].add(start[some], end[some], rows[some])
 
-    def _fill_track(self, track: int, rows: Int64s, start_ns: Int64s, end_ns: Int64s, slices: Slices) -> Int64s:
-        """Write the slices that nest, and return the positions of the others."""
-        shift = self._content.shift_ns
-        left_over = []
-        for part in closed_parts(start_ns, end_ns):
-            start, end, row = start_ns[part] + shift, end_ns[part] + shift, rows[part]
-            crossing = find_crossing(start, end)
-            if len(crossing):
-                left_over.append(crossing + part.start)
-                start, end, row = (np.delete(each, crossing) for each in (start, end, row))
-            time, which = begins_and_ends(start, end)
-            self._packets.write_slices(slices, track, time, np.where(which >= 0, row[which], -1))
-            self._advance(len(row))
-        return np.concatenate(left_over) if left_over else _NONE
+    def _texts(self, texts: pd.Series, kind: str) -> Int64s:
+        """Return the numbers of texts. All of them are sent now, before any event that refers to them."""
+        codes, unique = pd.factorize(texts.astype(object), use_na_sentinel=False)
+        numbers = np.array([self._packets.intern(kind, str(text)) for text in unique], dtype=np.int64)
+        found: Int64s = numbers[codes]
+        return found
+
+    def _same(self, category: str, count: int) -> Int64s:
+        """Return the number of a category, once for each of `count` variants."""
+        return np.full(count, self._packets.intern("event_categories", category), dtype=np.int64)
 
     def _counter(self, name: str, parent: int, rank: int, *, is_bytes: bool = False) -> int:
         """Add a track for a counter. Its unit is bytes, or else what the name has in brackets."""

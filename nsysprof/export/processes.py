@@ -28,7 +28,7 @@ class Numbers:
 def number_processes(content: Content) -> Numbers:
     """Return the numbers: a process keeps its pid, or gets the next free number where another process has that pid."""
     timeline = content.analysis.timeline
-    seen = [timeline.api["global_tid"], timeline.nvtx["global_tid"]]
+    seen = [content.calls.variants["global_tid"], timeline.nvtx["global_tid"]]
     global_pids = sorted({int(key) & _PID_MASK for column in seen for key in column.unique()})
     taken: set[int] = set()
     pids = {key: _free((key >> 24) & _ID_BITS, taken) for key in global_pids}
@@ -37,8 +37,9 @@ def number_processes(content: Content) -> Numbers:
 
 def device_ids(content: Content) -> list[int]:
     """Return every device that has work, memory or samples, or that the trace names."""
-    timeline = content.analysis.timeline
-    used = [int(device) for table in (timeline.gpu, timeline.memory) for device in table["device_id"].unique()]
+    work = content.work.variants
+    tables = (work[work["kind"].notna()], content.analysis.timeline.memory)
+    used = [int(device) for table in tables for device in table["device_id"].unique()]
     named = [device.device_id for device in content.analysis.devices]
     return sorted({*used, *named, *map(device_of, content.metrics)})
 

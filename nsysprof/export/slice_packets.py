@@ -7,7 +7,7 @@ the end. All numbers of a column have one width, because a varint may be longer 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from nsysprof.arrays import Int64s
+from nsysprof.export.flows import Flows
 
 _Bytes = npt.NDArray[np.uint8]
+_Ints = npt.NDArray[Any]
 # Fields of Perfetto's messages as they are written: their number and their kind of value in one varint.
 _PACKET, _TIMESTAMP, _SEQUENCE, _FLAGS, _EVENT = b"\x0a", b"\x40", b"\x50", b"\x68", b"\x5a"
 _TYPE, _TRACK, _NAME, _CATEGORY, _ANNOTATION = b"\x48", b"\x58", b"\x50", b"\x18", b"\x22"
@@ -24,172 +26,167 @@ _ANNOTATION_NAME, _ANNOTATION_UINT, _ANNOTATION_TEXT = b"\x08", b"\x18", b"\x88\
 _FLOW, _LAST_OF_FLOW = b"\xf9\x02", b"\x81\x03"
 _BEGIN, _END = b"\x01", b"\x02"
 _FLOW_BYTES = 10
-
-
-@dataclass(frozen=True)
-class InternedTexts:
-    """The interned texts of a field: the number of each text, and the text of each row (a code)."""
-
-    iid: Int64s
-    code: npt.NDArray[Any]
+# Packets that are encoded at once: their bytes fit in a processor's cache.
+_PACKETS = 1 << 14
 
 
 @dataclass(frozen=True)
 class Slices:
-    """The slices of a table, by row.
+    """What the slices of a kind say.
 
-    role: the annotation `role` and its number; None for slices without it.
-    sized: which rows have the annotation `bytes`; None for none.
-    size_iid, size: the number of that annotation, and its values.
-    into: the flow that ends in a row, 0 for none; None for none at all.
-    out, edges: the flows that begin in row r are out[edges[r]:edges[r + 1]]; None for none at all.
+    variants_of: returns the variant of each row.
+    texts: what all slices of a variant say, as encode_texts returns it.
+    bytes_of: returns the size of each row; None for slices without sizes.
+    sized: which variants have the annotation `bytes`.
+    size_iid: the number of that annotation.
+    into, out: the arrows that end, and those that begin, in slices; None for none at all.
     """
 
-    name: InternedTexts
-    category: InternedTexts
-    role_iid: int = 0
-    role: InternedTexts | None = None
-    size_iid: int = 0
+    variants_of: Callable[[_Ints], _Ints]
+    texts: _Bytes
+    bytes_of: Callable[[_Ints], Int64s] | None = None
     sized: npt.NDArray[np.bool_] | None = None
-    size: Int64s | None = None
-    into: npt.NDArray[Any] | None = None
-    out: npt.NDArray[Any] | None = None
-    edges: npt.NDArray[Any] | None = None
+    size_iid: int = 0
+    into: Flows | None = None
+    out: Flows | None = None
 
 
-def encode_slices(slices: Slices, sequence: int, flags: int, track: int, time: Int64s, row: Int64s) -> bytes:
-    """Return the packets of begins and ends on one track.
+@dataclass(frozen=True)
+class _Field:
+    """A field of the events that begin: its tag, its value for each of them, and which of them have it (None: all)."""
+
+    tag: bytes
+    value: _Bytes
+    present: npt.NDArray[np.bool_] | None = None
+
+    @property
+    def width(self) -> int:
+        return len(self.tag) + int(self.value.shape[1])
+
+
+def encode_texts(name: Int64s, category: Int64s, role_iid: int = 0, role: Int64s | None = None) -> _Bytes:
+    """Return name, category and the annotation `role` of each variant as bytes of one width.
+
+    name, category, role: the numbers of the interned texts; role None: no such annotation.
+    role_iid: the number of the text `role`.
+    """
+    parts: list[bytes | _Bytes] = [_NAME, _varints(name), _CATEGORY, _varints(category)]
+    if role is not None:
+        texts = _varints(role)
+        inner = _ANNOTATION_NAME + _varint(role_iid) + _ANNOTATION_TEXT
+        parts += [_ANNOTATION + _varint(len(inner) + texts.shape[1]) + inner, texts]
+    spread = [
+        np.broadcast_to(np.frombuffer(part, dtype=np.uint8), (len(name), len(part)))
+        if isinstance(part, bytes)
+        else part
+        for part in parts
+    ]
+    return np.concatenate(spread, axis=1)
+
+
+def encode_slices(slices: Slices, sequence: int, flags: int, track: int, time: Int64s, row: Int64s) -> Iterator[_Bytes]:
+    """Yield the packets of begins and ends on one track, some at a time.
 
     sequence, flags: constants of every packet of the file.
     time: in ns, in order, none below 0.
     row: the row of the table, or -1 where the innermost slice ends.
     """
+    fixed, on_track = _SEQUENCE + _varint(sequence) + _FLAGS + _varint(flags), _TRACK + _varint(track)
+    for low in range(0, len(time), _PACKETS):
+        some = slice(low, low + _PACKETS)
+        yield _encode(slices, fixed, on_track, time[some], row[some])
+
+
+def _encode(slices: Slices, fixed: bytes, on_track: bytes, time: Int64s, row: Int64s) -> _Bytes:
     begins = np.flatnonzero(row >= 0)
     rows = row[begins]
-    columns = _Columns(len(time), begins)
-    columns.add(_NAME, _texts(slices.name, rows))
-    columns.add(_CATEGORY, _texts(slices.category, rows))
-    if slices.role is not None:
-        texts = _texts(slices.role, rows)
-        inner = _ANNOTATION_NAME + _varint(slices.role_iid) + _ANNOTATION_TEXT
-        columns.add(_ANNOTATION + _varint(len(inner) + texts.shape[1]) + inner, texts)
-    if slices.sized is not None and slices.size is not None and (some := slices.sized[rows]).any():
-        values = _varints(np.where(some, slices.size[rows], 0))
+    variant = slices.variants_of(rows)
+    fields = [_Field(b"", slices.texts[variant])]
+    if slices.bytes_of is not None and slices.sized is not None and (sized := slices.sized[variant]).any():
+        values = _varints(np.where(sized, slices.bytes_of(rows), 0))
         inner = _ANNOTATION_NAME + _varint(slices.size_iid) + _ANNOTATION_UINT
-        columns.add(_ANNOTATION + _varint(len(inner) + values.shape[1]) + inner, values, some)
-    if slices.into is not None and (flow := slices.into[rows].astype(np.int64)).any():
-        columns.add(_LAST_OF_FLOW, _fixed(flow), flow > 0)
-    more = np.zeros(len(rows), dtype=np.int64)
-    if slices.out is not None and slices.edges is not None:
-        low = slices.edges[rows].astype(np.int64)
-        count = slices.edges[rows + 1] - low
-        if count.any():
-            has = count > 0
-            columns.add(_FLOW, _fixed(np.where(has, slices.out[np.where(has, low, 0)], 0).astype(np.int64)), has)
-            more = np.maximum(count - 1, 0).astype(np.int64)
-            columns.add_after(more, _flows(slices.out, low + 1, more))
-    return columns.finish(
-        _TIMESTAMP, _varints(time), _SEQUENCE + _varint(sequence) + _FLAGS + _varint(flags), _TRACK + _varint(track)
-    )
+        fields.append(_Field(_ANNOTATION + _varint(len(inner) + values.shape[1]) + inner, values, sized))
+    if slices.into is not None and (into := slices.into.into(rows)).any():
+        fields.append(_Field(_LAST_OF_FLOW, _fixed(into), into > 0))
+    more, after = np.zeros(len(rows), dtype=np.int64), np.zeros(0, dtype=np.uint8)
+    if slices.out is not None and (out := slices.out.out_of(rows)).any():
+        fields.append(_Field(_FLOW, _fixed(out), out > 0))
+        more, further = slices.out.more_out_of(rows)
+        after = _flow_fields(further)
+    return _with_flows(*_pack(begins, fields, more, fixed, on_track, time), begins, more, after)
 
 
-def _flows(out: npt.NDArray[Any], low: Int64s, count: Int64s) -> _Bytes:
-    """Return the fields of the flows out[low:low+count] of each row, end to end."""
-    place = np.repeat(low - (np.cumsum(count) - count), count) + np.arange(int(count.sum()))
-    field = np.empty((len(place), _FLOW_BYTES), dtype=np.uint8)
+def _flow_fields(flows: Int64s) -> _Bytes:
+    """Return the fields of flows, end to end."""
+    field = np.empty((len(flows), _FLOW_BYTES), dtype=np.uint8)
     field[:, : len(_FLOW)] = np.frombuffer(_FLOW, dtype=np.uint8)
-    field[:, len(_FLOW) :] = _fixed(out[place].astype(np.int64))
+    field[:, len(_FLOW) :] = _fixed(flows)
     return field.ravel()
 
 
-class _Columns:
-    """The fields of the events of a block."""
+def _pack(
+    begins: Int64s, fields: list[_Field], more: Int64s, fixed: bytes, on_track: bytes, time: Int64s
+) -> tuple[_Bytes, Int64s]:
+    """Return all packets end to end without their further flows, and the length of each of them.
 
-    def __init__(self, packets: int, begins: Int64s) -> None:
-        self._packets, self._begins = packets, begins
-        # Each field: its tag, its value for each begin, and which begins have it.
-        self._fields: list[tuple[bytes, _Bytes, npt.NDArray[np.bool_] | None]] = []
-        self._more = np.zeros(0, dtype=np.int64)
-        self._after = np.zeros(0, dtype=np.uint8)
-
-    def add(self, tag: bytes, value: _Bytes, present: npt.NDArray[np.bool_] | None = None) -> None:
-        """Add a field.
-
-        present: which begins have it; None for all.
-        """
-        self._fields.append((tag, value, present))
-
-    def add_after(self, count: Int64s, fields: _Bytes) -> None:
-        """Add flows at the end of some packets.
-
-        count: how many each begin has.
-        fields: their bytes, end to end.
-        """
-        if len(fields):
-            self._more, self._after = count, fields
-
-    def finish(self, time_tag: bytes, time: _Bytes, fixed: bytes, track: bytes) -> bytes:
-        """Return all packets as bytes: the time, the fixed fields, and the event with its type, track and fields."""
-        begins, kind = self._begins, np.full(self._packets, ord(_END), dtype=np.uint8)
-        kind[begins] = ord(_BEGIN)
-        length = np.full(self._packets, len(_TYPE) + 1 + len(track), dtype=np.int64)
-        for tag, value, present in self._fields:
-            length[begins] += (len(tag) + value.shape[1]) * (1 if present is None else present.astype(np.int64))
-        if len(self._more):
-            length[begins] += _FLOW_BYTES * self._more
-        inner = _varints(length)
-        packet = length + len(time_tag) + time.shape[1] + len(fixed) + len(_EVENT) + inner.shape[1]
-        parts: list[tuple[bytes | _Bytes, npt.NDArray[np.bool_] | None]] = [
-            (_PACKET, None), (_varints(packet), None), (time_tag, None), (time, None), (fixed, None),
-            (_EVENT, None), (inner, None), (_TYPE, None), (kind[:, None], None), (track, None),
-        ]  # fmt: skip
-        for tag, value, present in self._fields:
-            is_there = np.zeros(self._packets, dtype=np.bool_)
-            is_there[begins] = True if present is None else present
-            spread = np.empty((self._packets, value.shape[1]), dtype=np.uint8)
-            spread[begins] = value
-            parts += [(tag, is_there), (spread, is_there)]
-        own = packet + len(_PACKET) + _width(packet)
-        if len(self._more):
-            own[begins] -= _FLOW_BYTES * self._more
-        return self._with_flows(_join(parts, self._packets), own)
-
-    def _with_flows(self, written: _Bytes, length: Int64s) -> bytes:
-        """Return the packets with flows added at the ends of some.
-
-        length: the length of each packet without them.
-        """
-        if len(self._after) == 0:
-            return written.tobytes()
-        some = np.flatnonzero(self._more)
-        end = np.cumsum(length)[self._begins[some]]
-        size = _FLOW_BYTES * self._more[some]
-        first = end + np.cumsum(size) - size
-        gap = np.repeat(first - (np.cumsum(size) - size), size) + np.arange(len(self._after))
-        found = np.empty(len(written) + len(self._after), dtype=np.uint8)
-        is_gap = np.zeros(len(found), dtype=np.bool_)
-        is_gap[gap] = True
-        found[gap], found[~is_gap] = self._after, written
-        return found.tobytes()
-
-
-def _join(parts: Sequence[tuple[bytes | _Bytes, npt.NDArray[np.bool_] | None]], rows: int) -> _Bytes:
-    """Return lines end to end, made of parts side by side. A part is left out of the lines that lack it."""
-    widths = [len(part) if isinstance(part, bytes) else part.shape[1] for part, _ in parts]
-    block = np.empty((rows, sum(widths)), dtype=np.uint8)
-    kept = np.ones((rows, sum(widths)), dtype=np.bool_)
+    begins: which packets begin a slice.
+    fields: their fields.
+    more: how many further flows each of them has.
+    """
+    packets = len(time)
+    kind = np.full(packets, ord(_END), dtype=np.uint8)
+    kind[begins] = ord(_BEGIN)
+    own = np.zeros(len(begins), dtype=np.int64)
+    for field in fields:
+        own += field.width if field.present is None else field.width * field.present.astype(np.int64)
+    length = np.full(packets, len(_TYPE) + 1 + len(on_track), dtype=np.int64)
+    length[begins] += own + _FLOW_BYTES * more
+    inner, times = _varints(length), _varints(time)
+    packet = length + len(_TIMESTAMP) + times.shape[1] + len(fixed) + len(_EVENT) + inner.shape[1]
+    head: list[bytes | _Bytes] = [
+        _PACKET, _varints(packet), _TIMESTAMP, times, fixed, _EVENT, inner, _TYPE, kind[:, None], on_track,
+    ]  # fmt: skip
+    widths = [len(part) if isinstance(part, bytes) else part.shape[1] for part in head]
+    first = sum(widths)
+    block = np.empty((packets, first + sum(field.width for field in fields)), dtype=np.uint8)
     at = 0
-    for (part, is_there), width in zip(parts, widths, strict=True):
+    for part, width in zip(head, widths, strict=True):
         block[:, at : at + width] = np.frombuffer(part, dtype=np.uint8) if isinstance(part, bytes) else part
-        if is_there is not None:
-            kept[:, at : at + width] = is_there[:, None]
         at += width
-    return block[kept]
+    # An end has none of the fields; a begin may lack some.
+    kept = np.zeros(block.shape, dtype=np.bool_)
+    kept[:, :first] = True
+    kept[begins, first:] = True
+    for field in fields:
+        value = at + len(field.tag)
+        block[:, at:value] = np.frombuffer(field.tag, dtype=np.uint8)
+        block[begins, value : at + field.width] = field.value
+        if field.present is not None:
+            kept[begins[~field.present], at : at + field.width] = False
+        at += field.width
+    length = packet + len(_PACKET) + _width(packet)
+    length[begins] -= _FLOW_BYTES * more
+    return block[kept], length
 
 
-def _texts(numbers: InternedTexts, rows: Int64s) -> _Bytes:
-    """Return the number of the text of each row as varints of one width."""
-    found: _Bytes = _varints(numbers.iid)[numbers.code[rows]]
+def _with_flows(written: _Bytes, length: Int64s, begins: Int64s, more: Int64s, after: _Bytes) -> _Bytes:
+    """Return the packets with further flows added at the ends of some.
+
+    length: the length of each packet without them.
+    more: how many each packet of `begins` gets.
+    after: their fields, end to end.
+    """
+    if len(after) == 0:
+        return written
+    some = np.flatnonzero(more)
+    end = np.cumsum(length)[begins[some]]
+    size = _FLOW_BYTES * more[some]
+    first = end + np.cumsum(size) - size
+    gap = np.repeat(first - (np.cumsum(size) - size), size) + np.arange(len(after))
+    found = np.empty(len(written) + len(after), dtype=np.uint8)
+    is_gap = np.zeros(len(found), dtype=np.bool_)
+    is_gap[gap] = True
+    found[gap], found[~is_gap] = after, written
     return found
 
 

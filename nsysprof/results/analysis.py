@@ -28,6 +28,7 @@ from nsysprof.results.column_registry.analysis_columns import (
     RANGES,
 )
 from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
+from nsysprof.results.event_rows import CallRows, WorkRows
 from nsysprof.results.findings.causes import Findings, Idle
 from nsysprof.results.missing_source import MissingSource
 from nsysprof.results.step_times import StepTimes
@@ -133,20 +134,48 @@ class Timeline:
     api: start_ns, end_ns, name, global_tid
     nvtx: start_ns, end_ns, name, style ("PushPop" | "StartEnd"), domain, global_tid, global_pid, level
     memory: time_ns, device_id, used_bytes (running sum after each device allocation or free)
+
+    work, calls: what gpu and api are made of, for a reader that takes some rows at a time and not the tables.
     """
 
-    def __init__(self, gpu: _Make, api: _Make, nvtx: _Make, memory: _Make) -> None:
-        self._make = {"gpu": gpu, "api": api, "nvtx": nvtx, "memory": memory}
+    def __init__(
+        self, work: Callable[[CallRows], WorkRows], calls: Callable[[], CallRows], nvtx: _Make, memory: _Make
+    ) -> None:
+        self._make_work: Callable[[CallRows], WorkRows] | None = work
+        self._make_calls: Callable[[], CallRows] | None = calls
+        self._make = {"nvtx": nvtx, "memory": memory}
+        self._to_make = {"gpu", "api"}
+
+    @cached_property
+    def calls(self) -> CallRows:
+        """Return the CUDA API calls as arrays."""
+        assert self._make_calls is not None, "gpu and api were made, and their source was released"
+        return self._make_calls()
+
+    @cached_property
+    def work(self) -> WorkRows:
+        """Return the work of the GPUs as arrays."""
+        assert self._make_work is not None, "gpu and api were made, and their source was released"
+        return self._make_work(self.calls)
 
     @cached_property
     def gpu(self) -> pd.DataFrame:
         """Return the work of the GPUs."""
-        return self._make.pop("gpu")()
+        return self._made("gpu", self.work.table())
 
     @cached_property
     def api(self) -> pd.DataFrame:
         """Return the CUDA API calls."""
-        return self._make.pop("api")()
+        return self._made("api", self.calls.table())
+
+    def _made(self, name: str, table: pd.DataFrame) -> pd.DataFrame:
+        """Return the table, and let go of the arrays once both tables are made."""
+        self._to_make.discard(name)
+        if not self._to_make:
+            self._make_work = self._make_calls = None
+            for rows in ("work", "calls"):
+                self.__dict__.pop(rows, None)
+        return table
 
     @cached_property
     def nvtx(self) -> pd.DataFrame:

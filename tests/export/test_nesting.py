@@ -1,10 +1,8 @@
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof.export import nesting
-from nsysprof.export.nesting import begins_and_ends, closed_parts, disjoint_lanes, find_crossing, sort_for_nesting
+from nsysprof.export.nesting import begins_and_ends, disjoint_lanes, find_crossing, sort_for_nesting
 
 SPANS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 6)), max_size=25)
 
@@ -36,19 +34,6 @@ def lanes(spans):
 def test_every_interval_comes_back_with_its_own_ends(spans):
     found = sorted(slice_ for lane in lanes(spans) for slice_ in lane)
     assert found == [(row, start, start + length) for row, (start, length) in enumerate(spans)]
-
-
-@given(SPANS)
-def test_parts_are_closed_and_lack_nothing(spans):
-    start = np.array([a for a, _ in spans], dtype=np.int64)
-    end = start + np.array([length for _, length in spans], dtype=np.int64)
-    rows = sort_for_nesting(start, end)
-    start, end = start[rows], end[rows]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nesting, "_ROWS_AT_ONCE", 3)
-        parts = list(closed_parts(start, end))
-    assert [row for part in parts for row in range(part.start, part.stop)] == list(range(len(spans)))
-    assert all(end[: part.start].max(initial=0) <= start[part.start] for part in parts)
 
 
 @given(SPANS)

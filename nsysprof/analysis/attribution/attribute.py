@@ -154,7 +154,7 @@ def attribute_launched(launch: Ints, calls: Calls | None, ranges: pd.DataFrame) 
     A style that no range has costs nothing, and lists no work.
     """
     present = [style for style in SCOPES if bool((ranges["style"] == style).any())]
-    ordered = order_work(launch, calls, [SCOPES[style] for style in present])
+    ordered = order_work(launch, calls, [SCOPES[style] for style in present]) if present else {}
     none = np.zeros(0, dtype=np.int64)
     found = {style: Segments(np.zeros(0, dtype=np.int32), none, none, none) for style in SCOPES}
     for style in present:

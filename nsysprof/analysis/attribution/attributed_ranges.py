@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -67,8 +68,11 @@ def close_ranges(tables: Tables) -> tuple[pd.DataFrame, int, int]:
     return ranges[good].reset_index(drop=True), int(is_open.sum()), int((~good).sum())
 
 
-def attribute_ranges(tables: Tables, ranges: pd.DataFrame) -> Attributed:
-    """Return each instance with its group, and with the work of the calls that it encloses."""
+def attribute_ranges(tables: Tables, ranges: pd.DataFrame, wanted: Callable[[str], bool] | None = None) -> Attributed:
+    """Return each instance with its group, and with the work of the calls that it encloses.
+
+    wanted: returns whether the work of ranges of a name is asked for; None for all. Others are said to have none.
+    """
     ordered = ranges.sort_values("start_ns", kind="stable").reset_index(drop=True)
     codes = [pd.factorize(ordered[column])[0].astype(np.int64) for column in _KEY]
     widths = [int(code.max()) + 1 if len(code) else 1 for code in codes]
@@ -78,7 +82,12 @@ def attribute_ranges(tables: Tables, ranges: pd.DataFrame) -> Attributed:
     np.minimum.at(rows, group, np.arange(len(group)))
     keys = ordered[_KEY].iloc[rows].reset_index(drop=True)
     ordered["global_pid"] = ordered["global_tid"].astype("int64") & PID_MASK if len(ordered) else 0
-    return Attributed(ordered, keys, attribute_launched(tables.launch, tables.calls, ordered), tables.calls)
+    if wanted is None:
+        return Attributed(ordered, keys, attribute_launched(tables.launch, tables.calls, ordered), tables.calls)
+    chosen = np.flatnonzero(keys["name"].map(wanted).to_numpy(dtype=bool)[group])
+    found = attribute_launched(tables.launch, tables.calls, ordered.iloc[chosen])
+    segments = {style: replace(each, instance=chosen[each.instance]) for style, each in found.items()}
+    return Attributed(ordered, keys, segments, tables.calls)
 
 
 def instances_of_calls(tables: Tables, attributed: Attributed, calls: Int64s) -> Int64s:

@@ -168,12 +168,17 @@ def _ended_early(tables: Tables, lost: Bools, matched: Bools) -> bool:
     return True
 
 
+def is_measured(name: str) -> bool:
+    """Return whether a range of this name belongs to our own captures."""
+    return parse_range(name) is not None
+
+
 def _measured_ranges(tables: Tables, attributed: Attributed, silent: Int64s) -> tuple[int, int]:
     """Return how many ranges belong to our own captures, and how many of those are empty.
 
     Each of them measures work, so an empty one lost it. A graph replay without a record counts as work too.
     """
-    ours = attributed.keys["name"].map(lambda name: parse_range(name) is not None).to_numpy(dtype=bool)
+    ours = attributed.keys["name"].map(is_measured).to_numpy(dtype=bool)
     names = attributed.keys["name"][ours]
     with_work = [segments.instance for segments in attributed.segments.values()]
     instances = np.concatenate([*with_work, instances_of_calls(tables, attributed, silent)])

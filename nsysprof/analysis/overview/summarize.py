@@ -48,6 +48,7 @@ from nsysprof.results.analysis import (
     MEMOP_COLUMNS,
     Analysis,
     Coverage,
+    Totals,
     TraceRows,
 )
 from nsysprof.results.column_registry.analysis_columns import RANGE_INSTANCES, RANGE_TREE, RANGES
@@ -145,10 +146,13 @@ def list_rows(tables: Tables, *, launched_only: bool = False) -> TraceRows:
 
     launched_only: whether to leave unknown which range adopted or captured work.
     """
-    found = attribute(tables)
+    found = attribute(tables, measured_only=True)
     ranges = found.attributed.ranges
     caused = None if launched_only else find_caused(tables, ranges, found.attributed.structure)
-    whole = outline(tables, found, count_totals(tables, found), live_metrics(tables))
+    # The only totals that a note needs are those of migrations.
+    migrates = bool((tables.work.kind_of == MIGRATION).any())
+    totals = count_totals(tables, found) if migrates else Totals(*[None] * 9)
+    whole = outline(tables, found, totals, live_metrics(tables))
     timeline = make_timeline(tables, kernel_names(tables), ranges, found.memory, caused)
     return TraceRows(whole.trace, whole.devices, timeline, whole.notes)
 

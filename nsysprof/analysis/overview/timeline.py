@@ -11,9 +11,11 @@ from nsysprof.analysis.attribution.nesting import nesting_levels
 from nsysprof.analysis.kernel_names.variant_names import FILL_NAME, Names, call_names, copy_name
 from nsysprof.analysis.overview.memory import DeviceMemory
 from nsysprof.results.analysis import Timeline
-from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, MIGRATION, PID_MASK, Int64s, Ints, Tables, Work
+from nsysprof.results.event_rows import CallRows, WorkRows
+from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, MIGRATION, NULL, PID_MASK, Int64s, Ints, Rows, Tables, Work
 
 _KINDS = {KERNEL: "kernel", COPY: "memcpy", FILL: "memset", GRAPH: "graph"}
+_BLOCK = 1 << 20
 
 
 def make_timeline(
@@ -25,66 +27,94 @@ def make_timeline(
     caused: the work that ranges adopted and captured, by rows of the work.
     """
     return Timeline(
-        lambda: _gpu(tables, names, caused), lambda: _api(tables), lambda: _nvtx(ranges), lambda: _memory(memory)
+        lambda calls: _work_rows(tables, names, caused, calls),
+        lambda: _call_rows(tables),
+        lambda: _nvtx(ranges),
+        lambda: _memory(memory),
     )
 
 
-def _gpu(tables: Tables, names: Names, caused: CausedWork | None) -> pd.DataFrame:
+def _work_rows(tables: Tables, names: Names, caused: CausedWork | None, calls: CallRows) -> WorkRows:
     work = tables.work
-    rows = np.flatnonzero((work.kind_of != MIGRATION)[work.variant]).astype(np.int32)
-    rows = rows[_by_start(work.start_ns[rows])]
-    variant = work.variant[rows]
+    late = slice(work.kernels, None)
+    # What a variant lacks is the kind of copy, so that each pair of a variant and a kind of copy becomes a variant.
+    copied = np.where(work.kinds(late) == COPY, work.copy_kind, NULL)
+    pairs, late_variant = np.unique(
+        np.stack((work.variant[late].astype(np.int64), copied)), axis=1, return_inverse=True
+    )
+    return WorkRows(
+        start_ns=work.start_ns,
+        duration_ns=work.duration_ns,
+        variant=work.variant,
+        variants=_work_variants(work, names, pairs),
+        kernels=work.kernels,
+        late_variant=(len(work.variants) + late_variant.ravel()).astype(np.int32),
+        late_bytes=work.bytes,
+        call=tables.launch,
+        caused_by=None if caused is None else _owners(len(work), caused),
+        calls=calls,
+        order=_work_order(work),
+    )
+
+
+def _work_variants(work: Work, names: Names, pairs: Int64s) -> pd.DataFrame:
+    """Return what work of a variant has in common: first for the variants of work, then for `pairs`.
+
+    pairs: variants with their kind of copy, of shape (2, n).
+    """
+    variant = np.concatenate((np.arange(len(work.variants)), pairs[0]))
     kind = work.kind_of[variant]
     # Kernels and graphs have the numbers of their names; the other kinds have the numbers that follow.
-    number = names.numbers(variant).astype(np.int32)
-    is_other = (kind == COPY) | (kind == FILL)
-    others = rows[is_other] - work.kernels
+    number = names.numbers(variant).astype(np.int64)
     copies = np.unique(work.copy_kind)
-    labels = [FILL_NAME, *(copy_name(int(copied)) for copied in copies)]
-    copied = kind[is_other] == COPY
-    of_other = np.zeros(len(others), dtype=np.int64)
-    of_other[copied] = 1 + np.searchsorted(copies, work.copy_kind[others[copied]])
-    number[is_other] = len(names.texts) + of_other
+    labels = [FILL_NAME, *(copy_name(int(each)) for each in copies)]
+    number[kind == FILL] = len(names.texts)
+    copy_kind = np.concatenate((np.full(len(work.variants), NULL), pairs[1]))
+    is_copy = (kind == COPY) & np.isin(copy_kind, copies)
+    number[is_copy] = len(names.texts) + 1 + np.searchsorted(copies, copy_kind[is_copy])
     categories = ["fill", *("copy" for _ in copies)]
-    size = np.zeros(len(rows), dtype=np.int64)
-    size[is_other] = work.bytes[others]
+    kinds = np.where(kind == MIGRATION, -1, kind)
     return pd.DataFrame(
         {
-            "start_ns": work.start_ns[rows],
-            "end_ns": work.ends_ns(rows),
-            "kind": _texts(kind, [_KINDS[key] for key in sorted(_KINDS)]),
+            "kind": _texts(kinds, [_KINDS[key] for key in sorted(_KINDS)]),
             "name": _texts(number, [*names.texts, *labels]),
             "short_name": _texts(number, [*names.short, *labels]),
             "category": _texts(number, [*names.category, *categories]),
-            "bytes": size,
-            "call": _calls_of(tables, rows),
-            "caused_by": _owners(len(work), caused)[rows],
             "device_id": work.device_of[variant],
             "context_id": work.streams_of[variant, 2],
             "stream_id": work.streams_of[variant, 3],
             "stream": _texts(variant, stream_labels(work)),
             "global_pid": work.pid_of[variant],
-        },
-        copy=False,  # the columns are made for this table
+        }
     )
 
 
-def _by_start(start_ns: Int64s) -> Ints:
-    """Return the order of rows by start. Rows in order, as most are, need no sorting and half the memory."""
-    if bool((start_ns[1:] >= start_ns[:-1]).all()):
-        return np.arange(len(start_ns), dtype=np.int32)
-    return np.argsort(start_ns, kind="stable")
+def _work_order(work: Work) -> Rows | None:
+    """Return the rows of work by start, without migrations; None where all rows are in this order already."""
+    migrates = work.kind_of == MIGRATION
+    start, kernels = work.start_ns, work.kernels
+    late = np.arange(kernels, len(work), dtype=np.int32)
+    if migrates.any():
+        late = late[~migrates[work.variant[kernels:]]]
+    elif in_order(start):
+        return None
+    if not in_order(start[:kernels]):
+        rows = np.concatenate((np.arange(kernels, dtype=np.int32), late))
+        return rows[np.argsort(start[rows], kind="stable")]
+    # Kernels are mostly in order: the few copies and fills after them are inserted among them.
+    late = late[np.argsort(start[late], kind="stable")]
+    order: Rows = np.insert(
+        np.arange(kernels, dtype=np.int32), np.searchsorted(start[:kernels], start[late], "right"), late
+    )
+    return order
 
 
-def _calls_of(tables: Tables, rows: Ints) -> Ints:
-    """Return, for each row of work, the row of Timeline.api that launched it, or -1."""
-    calls = tables.calls
-    if calls is None:
-        return np.full(len(rows), -1, dtype=np.int32)
-    place = np.full(len(calls) + 1, -1, dtype=np.int32)  # the last entry is for work without a call
-    place[_by_start(calls.start_ns)] = np.arange(len(calls), dtype=np.int32)
-    found: Ints = place[tables.launch[rows]]
-    return found
+def in_order(values: Int64s) -> bool:
+    """Return whether no value is below the one before it."""
+    return all(
+        bool((values[low + 1 : low + _BLOCK + 1] >= values[low : low + _BLOCK][: len(values) - low - 1]).all())
+        for low in range(0, len(values), _BLOCK)
+    )
 
 
 def _owners(count: int, caused: CausedWork | None) -> npt.NDArray[np.int32]:
@@ -105,9 +135,9 @@ def _owners(count: int, caused: CausedWork | None) -> npt.NDArray[np.int32]:
 
 
 def _texts(codes: Ints, texts: list[str]) -> pd.Categorical:
-    """Return the texts by number, stored as numbers; equal texts become one."""
+    """Return the texts by number (-1: none), stored as numbers; equal texts become one."""
     number, unique = pd.factorize(np.array(texts, dtype=object))
-    return pd.Categorical.from_codes(number[codes], categories=pd.Index(unique, dtype=object))
+    return pd.Categorical.from_codes(np.append(number, -1)[codes], categories=pd.Index(unique, dtype=object))
 
 
 def stream_labels(work: Work) -> list[str]:
@@ -131,21 +161,17 @@ def stream_labels(work: Work) -> list[str]:
     return labels
 
 
-def _api(tables: Tables) -> pd.DataFrame:
+def _call_rows(tables: Tables) -> CallRows:
     calls = tables.calls
     if calls is None:
-        return pd.DataFrame({"start_ns": [], "end_ns": [], "name": [], "global_tid": []})
-    rows = _by_start(calls.start_ns)
+        none = np.zeros(0, dtype=np.int64)
+        return CallRows(none, none, none, pd.DataFrame({"name": [], "global_tid": none}))
     names = call_names(tables, lambda text: text)
-    return pd.DataFrame(
-        {
-            "start_ns": calls.start_ns[rows],
-            "end_ns": calls.ends_ns(rows),
-            "name": _texts(names.numbers(calls.variant[rows]), list(names.texts)),
-            "global_tid": calls.tid_of[calls.variant[rows]],
-        },
-        copy=False,
-    )
+    variants = {"name": _texts(names.of_variant, list(names.texts)), "global_tid": calls.tid_of}
+    order = None
+    if not in_order(calls.start_ns):
+        order = np.argsort(calls.start_ns, kind="stable").astype(np.int32)
+    return CallRows(calls.start_ns, calls.duration_ns, calls.variant, pd.DataFrame(variants), order)
 
 
 def _nvtx(ranges: pd.DataFrame) -> pd.DataFrame:

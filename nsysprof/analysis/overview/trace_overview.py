@@ -10,7 +10,7 @@ from nsysprof.analysis.attribution.attributed_ranges import Attributed, attribut
 from nsysprof.analysis.attribution.calls import graph_launch_calls, launch_calls, lost_launches, opaque_replays
 from nsysprof.analysis.attribution.intervals import union_ns
 from nsysprof.analysis.kernel_names.variant_names import copy_name
-from nsysprof.analysis.overview.health import find_data_loss, read_health
+from nsysprof.analysis.overview.health import find_data_loss, is_measured, read_health
 from nsysprof.analysis.overview.memory import DeviceMemory, follow_memory
 from nsysprof.analysis.ranges.range_launches import LaunchCalls
 from nsysprof.analysis.traffic.dram import DramTraffic, dram_notes, drop_dead, gpus_of_used
@@ -59,8 +59,11 @@ class Outline:
     losses: tuple[Loss, ...]
 
 
-def attribute(tables: Tables) -> Attribution:
-    """Return the launches and the ranges of a trace, and which range each launch belongs to."""
+def attribute(tables: Tables, *, measured_only: bool = False) -> Attribution:
+    """Return the launches and the ranges of a trace, and which range each launch belongs to.
+
+    measured_only: whether only the ranges of our own captures get their work, which is enough to see what was lost.
+    """
     launches = launch_calls(tables)
     launching = _launching_calls(tables, len(launches))
     replays = opaque_replays(tables, launches)
@@ -72,7 +75,7 @@ def attribute(tables: Tables) -> Attribution:
         launch_calls=LaunchCalls(launches | launching, graph_launch_calls(tables), lost),
         replays=replays,
         memory=follow_memory(tables),
-        attributed=attribute_ranges(tables, ranges),
+        attributed=attribute_ranges(tables, ranges, is_measured if measured_only else None),
         open_ranges=open_ranges,
         bad_ranges=bad_ranges,
     )

@@ -1,0 +1,136 @@
+"""Hold the events of a trace as arrays, from which tables of some events at a time are made.
+
+Ten million kernels take 200 MB like this, and 800 MB as a table whose rows repeat what many of them share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nsysprof.arrays import Int64s
+
+_Ints = npt.NDArray[np.integer]
+_Rows = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class CallRows:
+    """The CUDA API calls of a trace, numbered as in the file.
+
+    start_ns, duration_ns: when a call began, and how long it took.
+    variant: the row of `variants` that has the rest: name, global_tid.
+    order: the numbers of the calls by start; None where they are in this order already.
+    """
+
+    start_ns: Int64s
+    duration_ns: _Ints
+    variant: _Ints
+    variants: pd.DataFrame
+    order: _Rows | None = None
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    def numbers(self, low: int = 0, high: int | None = None) -> _Ints | slice:
+        """Return the numbers of the calls from the place `low` to the place `high` by start."""
+        return slice(low, high) if self.order is None else self.order[low:high]
+
+    def places(self, numbers: _Ints) -> _Rows:
+        """Return the places by start of calls; -1 stays -1."""
+        found: _Rows = numbers.astype(np.int32) if self.order is None else self._place[numbers]
+        return found
+
+    @cached_property
+    def _place(self) -> _Rows:
+        assert self.order is not None
+        place = np.full(len(self) + 1, -1, dtype=np.int32)  # the last entry is for -1
+        place[self.order] = np.arange(len(self), dtype=np.int32)
+        return place
+
+    def table(self, low: int = 0, high: int | None = None) -> pd.DataFrame:
+        """Return the calls from the place `low` to the place `high` by start, with the columns of Timeline.api."""
+        rows = self.numbers(low, high)
+        start, variant = self.start_ns[rows], self.variant[rows]
+        columns = {"start_ns": start, "end_ns": start + self.duration_ns[rows], **_shared(self.variants, variant)}
+        return pd.DataFrame(columns, copy=False)  # they are made for this table
+
+
+@dataclass(frozen=True)
+class WorkRows:
+    """The work of the GPUs without migrations, numbered as in the file.
+
+    start_ns, duration_ns: when it began, and how long it took.
+    variant: the row of `variants` of each kernel; rows after the kernels have theirs in late_variant.
+    variants: kind, name, short_name, category, device_id, context_id, stream_id, stream, global_pid.
+    kernels: how many rows are kernels, which come first.
+    late_variant, late_bytes: the row of `variants` and the size of the rows after the kernels.
+    call: the number of the call that launched it, or -1.
+    caused_by: the innermost range that adopted or captured it, or -1; None for none at all.
+    calls: the calls.
+    order: the numbers of the work by start, without migrations; None where all rows are in this order already.
+    """
+
+    start_ns: Int64s
+    duration_ns: _Ints
+    variant: _Ints
+    variants: pd.DataFrame
+    kernels: int
+    late_variant: _Ints
+    late_bytes: Int64s
+    call: _Rows
+    caused_by: _Rows | None
+    calls: CallRows
+    order: _Rows | None = None
+
+    def __len__(self) -> int:
+        return len(self.start_ns) if self.order is None else len(self.order)
+
+    def numbers(self, low: int = 0, high: int | None = None) -> _Ints:
+        """Return the numbers of the work from the place `low` to the place `high` by start."""
+        if self.order is not None:
+            return self.order[low:high]
+        return np.arange(low, len(self) if high is None else min(high, len(self)), dtype=np.int32)
+
+    def variants_of(self, numbers: _Ints) -> _Ints:
+        """Return the rows of `variants` of some work."""
+        found: _Ints = self.variant[numbers]
+        late = np.flatnonzero(numbers >= self.kernels)
+        if len(late):
+            found = found.astype(np.int32)
+            found[late] = self.late_variant[numbers[late] - self.kernels]
+        return found
+
+    def bytes_of(self, numbers: _Ints) -> Int64s:
+        """Return the sizes of some work; 0 for kernels."""
+        found = np.zeros(len(numbers), dtype=np.int64)
+        late = np.flatnonzero(numbers >= self.kernels)
+        found[late] = self.late_bytes[numbers[late] - self.kernels]
+        return found
+
+    def table(self, low: int = 0, high: int | None = None) -> pd.DataFrame:
+        """Return the work from the place `low` to the place `high` by start, with the columns of Timeline.gpu."""
+        rows = self.numbers(low, high)
+        shared = _shared(self.variants, self.variants_of(rows))
+        start = self.start_ns[rows]
+        caused_by = np.full(len(rows), -1, dtype=np.int32) if self.caused_by is None else self.caused_by[rows]
+        columns: dict[str, Any] = {"start_ns": start, "end_ns": start + self.duration_ns[rows]}
+        columns |= {name: shared.pop(name) for name in ("kind", "name", "short_name", "category")}
+        columns |= {"bytes": self.bytes_of(rows), "call": self.calls.places(self.call[rows]), "caused_by": caused_by}
+        return pd.DataFrame({**columns, **shared}, copy=False)  # the columns are made for this table
+
+
+def _shared(variants: pd.DataFrame, variant: _Ints) -> dict[str, Any]:
+    """Return the columns of `variants` for each of the events."""
+    found: dict[str, Any] = {}
+    for name, column in variants.items():
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            found[str(name)] = pd.Categorical.from_codes(column.cat.codes.to_numpy()[variant], dtype=column.dtype)
+        else:
+            found[str(name)] = column.to_numpy()[variant]
+    return found
