@@ -34,6 +34,8 @@ class StepTimes:
     per: str
     # The columns of steps.csv.
     table: pd.DataFrame
+    # How sure the steps are where no range marks them: the share of all kernels that they hold (percent); else None.
+    found_pct: float | None = None
 
     @property
     def are_steps(self) -> bool:

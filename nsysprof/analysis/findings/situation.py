@@ -120,6 +120,7 @@ def describe_steps(situation: Situation, steps: Steps) -> dict[str, Any]:
         "last_step": steps.warmup + graph.first_step + graph.steps - 1,
         "recorded_ns": int(graph.recorded_ns / situation.periods),
         "replayed_ns": int(replay(graph) / situation.periods),
+        "found_pct": round(100 * steps.found_share, 1) if steps.found_share else None,
     }
 
 

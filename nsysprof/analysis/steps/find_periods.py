@@ -18,6 +18,9 @@ _ALIKE, _LEAST_HELD = 0.02, 0.5
 # be typical. Otherwise a kernel at equal distances between others that never repeat would make steps.
 _SAME_KERNELS, _SAME_PERIODS = 0.8, 0.75
 _MOST_COMPARED, _MOST_KERNELS_COMPARED = 32, 1_000_000
+# A period that takes this many times as long as most ends with a pause. Periods of fewer kernels than a step usually
+# has are pieces of something longer if such pauses come at unequal distances and take at least this share of the time.
+_BREAK, _KERNELS_OF_A_STEP, _BREAKS_TAKE = 5.0, 64, 0.1
 # How many candidates to try. Any kernel that appears once in each period would do.
 _MOST_TRIED = 200
 
@@ -47,7 +50,41 @@ def find_periods(tables: Tables, launch: Ints, global_pid: int) -> Int64s:
     issued_by = launch[rows[order]]
     calls_before = np.cumsum(np.diff(issued_by, prepend=-1) != 0)
     position = _begins(code, calls_before)
-    return begun[position].astype(np.int64)
+    found = begun[position].astype(np.int64)
+    return none if len(found) and _are_pieces(found, np.diff(position)) else found
+
+
+def share_of_kernels(tables: Tables, launch: Ints, global_pid: int, starts_ns: Int64s) -> float:
+    """Return the share of a process's kernels that periods hold, which says how sure it is that they are steps.
+
+    starts_ns: when each period began, and when the last one ended, by its calls.
+    """
+    work, calls = tables.work, tables.calls
+    if calls is None or work.kernels == 0:
+        return 0.0
+    mine = (work.pid_of == global_pid)[work.variant[: work.kernels]] & (launch[: work.kernels] >= 0)
+    begun = calls.start_ns[launch[: work.kernels][mine]]
+    inside = (begun >= starts_ns[0]) & (begun < starts_ns[-1])
+    return float(inside.mean()) if len(inside) else 0.0
+
+
+def _are_pieces(starts_ns: Int64s, kernels: Int64s) -> bool:
+    """Return whether short periods are the pieces of something longer that does not repeat.
+
+    A server does the same few kernels for each token, or for each layer, in requests of any length: between two
+    requests it waits. Then neither the pieces nor the requests are the steps of a program.
+
+    starts_ns: when each period began, and when the last one ended.
+    kernels: how many kernels each of them has.
+    """
+    took = np.diff(starts_ns)
+    is_break = took >= _BREAK * float(np.median(took))
+    runs = np.diff(np.flatnonzero(is_break))
+    if float(np.median(kernels)) >= _KERNELS_OF_A_STEP or len(runs) < _LEAST_PERIODS - 1:
+        return False
+    if took[is_break].sum() < _BREAKS_TAKE * took.sum():
+        return False
+    return not bool(_are_alike(runs).all())
 
 
 def _begins(code: Ints, calls_before: Int64s) -> Int64s:

@@ -13,7 +13,7 @@ from nsysprof.analysis.attribution.library_ranges import users_ranges
 from nsysprof.analysis.attribution.range_names import name_families
 from nsysprof.analysis.attribution.warm_up import count_warm_up
 from nsysprof.analysis.idle_time.intervals_within import union_of_groups
-from nsysprof.analysis.steps.find_periods import find_periods
+from nsysprof.analysis.steps.find_periods import find_periods, share_of_kernels
 from nsysprof.analysis.steps.step_bounds import bound_steps, mark_slow_steps
 from nsysprof.arrays import Floats
 from nsysprof.attention.range_name import parse_range
@@ -50,15 +50,16 @@ class Steps:
     warmup: int
     # From when to when the same work repeats; None where nothing repeats. What happens once is not in a loop.
     loop_ns: tuple[int, int] | None
-    # Whether the kernels of a trace without a step range repeat. Where they do not, the whole trace is one step.
-    has_periods: bool = False
+    # In a trace without a step range, the share of all kernels that the steps hold, by which they were found; 0 where
+    # they do not repeat, so that the whole trace is one step.
+    found_share: float = 0.0
     # When each step of the warm-up began.
     warmup_bounds_ns: Int64s = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def are_known(self) -> bool:
         """Return whether the program repeats itself, by a range or by its kernels."""
-        return self.name != "" or self.has_periods
+        return self.name != "" or self.found_share > 0
 
     @property
     def count(self) -> int:
@@ -90,7 +91,7 @@ def find_steps(tables: Tables, ranges: pd.DataFrame) -> Steps | None:
     pid = _busiest_process(tables)
     starts = np.zeros(0, dtype=np.int64) if is_grid(ranges) else find_periods(tables, launch, pid)
     if len(starts):
-        return _steady(tables, "", pid, starts, has_periods=True)
+        return _steady(tables, "", pid, starts, share_of_kernels(tables, launch, pid, starts))
     bounds = np.array([tables.work.start_ns.min(), tables.work.ends_ns().max()], dtype=np.int64)
     return Steps("", pid, bounds, bounds, 0, _find_loop(tables))
 
@@ -156,16 +157,17 @@ def _repeated_range(tables: Tables, launch: Ints, ranges: pd.DataFrame) -> Steps
     return _steady(tables, str(keys[chosen][0]), int(keys[chosen][1]) & PID_MASK, begun)
 
 
-def _steady(tables: Tables, name: str, pid: int, starts: Int64s, *, has_periods: bool = False) -> Steps:
+def _steady(tables: Tables, name: str, pid: int, starts: Int64s, found_share: float = 0.0) -> Steps:
     """Return the steps after the warm-up. Time between two of them belongs to the earlier one.
 
     starts: when the host began each step, and when it ended the last one.
+    found_share: the share of all kernels that they hold, where no range names them.
     """
     bounds = bound_steps(tables, pid, starts)
     warmup = count_warm_up(np.diff(bounds))
     kept = starts[warmup:]
     loop = int(kept[0]), int(kept[-1])
-    return Steps(name, pid, kept, bounds[warmup:], warmup, loop, has_periods, bounds[:warmup])
+    return Steps(name, pid, kept, bounds[warmup:], warmup, loop, found_share, bounds[:warmup])
 
 
 def _work_inside(

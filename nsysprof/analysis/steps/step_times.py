@@ -37,7 +37,9 @@ def time_steps(tables: Tables, steps: Steps | None, ledger: Ledger) -> StepTimes
         rows.append(pd.DataFrame(parts)[list(STEPS.names)])
     if not rows:
         return None
-    return StepTimes(steps.name or (STEP if steps.are_known else TRACE), pd.concat(rows, ignore_index=True))
+    table = pd.concat(rows, ignore_index=True)
+    found_pct = 100 * steps.found_share if steps.found_share else None
+    return StepTimes(steps.name or (STEP if steps.are_known else TRACE), table, found_pct)
 
 
 def _categories(tables: Tables) -> Int64s:

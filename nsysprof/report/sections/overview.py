@@ -92,7 +92,13 @@ def _step_line(times: StepTimes) -> str:
     steps = "step" if warmup == 1 else "steps"
     before = f" {warmup} {steps} before them {'was' if warmup == 1 else 'were'} warm-up." if warmup else ""
     are = "was unusually slow and does" if slow == 1 else "were unusually slow and do"
-    return f"{text}.{before}" + (f" {slow} {are} not count in the mean." if slow else "")
+    found = times.found_pct
+    unsure = (
+        ""
+        if found is None
+        else f" No range marks the steps: they are where the same kernels repeat, {found:.0f} % of all kernels."
+    )
+    return f"{text}.{before}" + (f" {slow} {are} not count in the mean." if slow else "") + unsure
 
 
 def _slow_lines(times: StepTimes) -> list[str]:

@@ -96,6 +96,8 @@ class ReplayedSteps:
     # from the first call to the last work of the process that works most.
     recorded_ns: int
     replayed_ns: int
+    # How sure the steps are where no range marks them: the share of all kernels that they hold (percent); else None.
+    found_pct: float | None = None
 
     @property
     def are_typical(self) -> bool:

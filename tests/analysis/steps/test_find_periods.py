@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nsysprof.analysis.steps.find_periods import find_periods
-from nsysprof.results.findings.causes import STEP
+from nsysprof.results.findings.causes import STEP, TRACE
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.analysis.programs import MS, US, Program
@@ -66,6 +66,64 @@ def test_a_kernel_at_equal_distances_between_others_that_never_repeat_is_no_step
     assert len(periods(program)) == 0
 
 
+def serve(lengths, *, kernels=4, waits_each=False, prefill=0, pause_ns=20 * MS):
+    """Return a server: each request does the same kernels once for each of its tokens, then it waits for the next."""
+    program = Program()
+    for tokens in lengths:
+        for number in range(prefill):
+            program.launch(50 * US, f"prefill_{number}")
+        for _ in range(tokens):
+            for number in range(kernels):
+                program.launch(50 * US, f"token_{number}")
+            if waits_each:
+                program.wait()
+        program.wait()
+        program.host(pause_ns)
+    return program
+
+
+LENGTHS = np.random.default_rng(0).integers(5, 60, 20).tolist()
+
+
+@pytest.mark.parametrize(
+    "server",
+    [serve(LENGTHS), serve(LENGTHS, waits_each=True), serve(LENGTHS, prefill=6), serve(LENGTHS, pause_ns=0)],
+    ids=["requests", "tokens with a wait", "prefill", "no pause"],
+)
+def test_the_pieces_of_requests_of_any_length_are_no_steps(periods, findings, server):
+    assert len(periods(server)) == 0
+    found = findings(server.builder)
+    assert (found.per, found.found_pct) == (TRACE, None)
+
+
+def test_tokens_of_many_kernels_are_steps_whatever_the_requests(periods):
+    assert len(periods(serve(LENGTHS[:6], kernels=70))) == sum(LENGTHS[:6])
+
+
+def test_requests_of_one_length_leave_the_steps(periods):
+    assert len(periods(serve([24] * 8))) == 24 * 8
+
+
+def test_two_hiccups_leave_the_steps(periods):
+    program = Program()
+    for number in range(60):
+        for kernel in range(20):
+            program.launch(50 * US, f"kernel_{kernel}")
+        program.wait()
+        program.host(8 * MS if number in (7, 31) else 100 * US)
+    assert len(periods(program)) == 60
+
+
+def test_found_steps_say_how_much_of_the_program_they_are(findings):
+    program = Program()
+    for number in range(64):
+        program.launch(50 * US, f"initialise_{number}")
+    train(program)
+    found = findings(program.builder)
+    assert found.per == STEP
+    assert found.found_pct == pytest.approx(100 * 7 * 32 / (64 + 8 * 32), abs=1)
+
+
 def test_a_fault_is_counted_per_repetition(findings):
     program = Program()
     program.call("cudaMalloc_v3020", 40 * MS)
@@ -85,3 +143,22 @@ def test_kernels_of_a_replayed_graph_are_another_phase_than_the_same_ones_eager(
     for _ in range(6):
         program.graph(32, 100 * US, "norm")
     assert periods(program).tolist() == eager
+
+
+# What the programs did, whatever their ranges say: 16 blocks, 24 steps, 4 requests of 24 tokens; the rest has no steps.
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("h200-programs/cupy", 16),
+        ("h200-ranges/train-compiled", 23),
+        pytest.param("h200-ranges/generate", 96, marks=pytest.mark.slow),
+        ("h200-ranges/stencil", 0),
+        ("h200-programs/threads", 0),
+        ("h200-ranges/nccl", 0),
+    ],
+)
+def test_steps_of_recorded_programs_are_found_by_their_kernels(trace_path, name, found):
+    with open_trace(trace_path(name)) as trace:
+        tables = read_tables(trace)
+    pids, rows = np.unique(tables.work.pid_of[tables.work.variant], return_counts=True)
+    assert len(find_periods(tables, tables.launch, int(pids[np.argmax(rows)]))) == found
