@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import subprocess
@@ -41,21 +42,27 @@ def collect_gpus() -> list[dict[str, Any]]:
         driver = _text(pynvml.nvmlSystemGetDriverVersion())
         gpus = []
         for index in range(pynvml.nvmlDeviceGetCount()):
-            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
-            gpus.append(
-                {
-                    "index": index,
-                    "name": _text(pynvml.nvmlDeviceGetName(handle)),
-                    "uuid": _text(pynvml.nvmlDeviceGetUUID(handle)),
-                    "memory_bytes": int(memory.total),
-                    "driver_version": driver,
-                    "power_limit_w": _power_limit_w(handle),
-                }
-            )
+            with contextlib.suppress(pynvml.NVMLError):  # a board that has failed is left out
+                gpus.append(_one_gpu(index, driver))
         return gpus
+    except pynvml.NVMLError:
+        return []
     finally:
         pynvml.nvmlShutdown()
+
+
+def _one_gpu(index: int, driver: str) -> dict[str, Any]:
+    import pynvml
+
+    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    return {
+        "index": index,
+        "name": _text(pynvml.nvmlDeviceGetName(handle)),
+        "uuid": _text(pynvml.nvmlDeviceGetUUID(handle)),
+        "memory_bytes": int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+        "driver_version": driver,
+        "power_limit_w": _power_limit_w(handle),
+    }
 
 
 def _power_limit_w(handle: Any) -> int | None:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 from nsysprof.arrays import Floats, Int64s
 
 # The name of the file in a capture folder, and its columns.
 POWER_FILE = "power.csv"
 POWER_COLUMNS = ("time_ns", "gpu", "energy_mj")
+
+
+def power_beside(trace: Path) -> Path:
+    """Return the file of the samples that belong to the trace of one rank of a job (`rank00000.power.csv`)."""
+    return trace.with_suffix("." + POWER_FILE)
 
 
 @dataclass(frozen=True)

@@ -66,8 +66,6 @@ def _plan(request: ProgramRequest) -> tuple[ProgramPlan, RankIdentity | None]:
         skip_steps=request.skip_steps,
         steps=request.steps,
     )
-    if plan.power and (launches or identity):
-        raise UsageError("--power works with a single trace, and this job makes one per rank.", "Leave it out.")
     if plan.measure_cost and (launches or identity):
         raise UsageError("--measure-cost works with a single trace, and this job makes one per rank.", "Leave it out.")
     if plan.ranks and not (launches or identity):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nsysprof.errors import TraceError
-from nsysprof.results.power_samples import POWER_COLUMNS, POWER_FILE
+from nsysprof.results.power_samples import POWER_COLUMNS, POWER_FILE, power_beside
 
 if TYPE_CHECKING:
     from nsysprof.results.power_samples import GpuEnergy
@@ -18,14 +18,14 @@ _LARGEST = 2**62
 
 
 def read_power(source: Path, trace: Path) -> Sequence[GpuEnergy]:
-    """Return the energy samples in a capture folder, one entry per GPU.
+    """Return the energy samples in a capture folder, or beside the trace of a rank: one entry per GPU.
 
     There are none without samples, or without a clock to place them. Raises TraceError for a damaged file.
 
     trace: the SQLite file of the capture.
     """
-    path = source / POWER_FILE
-    if not source.is_dir() or not path.is_file():
+    path = source / POWER_FILE if source.is_dir() else power_beside(source)
+    if not path.is_file():
         return ()
     from nsysprof.app.trace_analysis.join_memory import session_start_ns
 

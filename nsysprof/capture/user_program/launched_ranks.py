@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterable, Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from nsysprof.capture.manifest import Program
 from nsysprof.capture.measured_process import LOGS, WORK
+from nsysprof.capture.power_watch import PowerWatch
 from nsysprof.capture.rank import RankIdentity
 from nsysprof.capture.self_check.gpu_watch import GpuWatch
 from nsysprof.capture.self_check.size_watch import MARK as RECORDING
@@ -23,6 +25,7 @@ from nsysprof.capture.user_program.rank_record import (
     RankRecord,
     claim_rank,
     logs_of,
+    power_of,
     report_of,
     trace_of,
     with_files,
@@ -49,8 +52,8 @@ def run_rank(run: ProgramRun, identity: RankIdentity) -> CapturedProgram:
         )
         return CapturedProgram(run.manifest, ended, (), None)
     record = claim_rank(run.folder, identity, run.job, run.starter)
-    watch = GpuWatch(run.nsys)
-    with watch:
+    watch, power = GpuWatch(run.nsys), PowerWatch() if run.plan.power else None
+    with watch, power or contextlib.nullcontext():
         recorded = record_program(
             run.plan,
             run.nsys,
@@ -64,6 +67,8 @@ def run_rank(run: ProgramRun, identity: RankIdentity) -> CapturedProgram:
     watched = watch.seen(is_whole=run.plan.is_whole and recorded.ended.interrupted is None and recorded.stopped is None)
     record = replace(record, trace=replace(record.trace, exit_code=recorded.ended.exit_code))
     record = replace(record, recorded=True, steps=recorded.steps, notes=recorded.notes, missing=recorded.missing)
+    if not _write_power(run.folder, power, [record]):
+        record = replace(record, notes=(*record.notes, _of_rank(make_note("no-power"), identity.rank)))
     write_record(run.folder, with_files(run.folder, record))
     done = _finish_records(run, [record], recorded.ended, watched)
     run.manifest.complete = recorded.ended.interrupted is None
@@ -86,13 +91,17 @@ def run_launcher(run: ProgramRun) -> CapturedProgram:
     )  # fmt: skip
     watch = GpuWatch(run.nsys, only_with=RECORDING)
     environment = program_environment() | watch.environment | {VARIABLE: str(launcher)}
-    with watch:
+    # One watch for all ranks of this host. Each rank's file has all boards; its trace says which one is its own.
+    power = PowerWatch() if plan.power else None
+    with watch, power or contextlib.nullcontext():
         ended = run_streamed(list(plan.argv), streams, environment, say=run.say)
     run.manifest.steps.append(Step("launcher", ended.argv, ended.exit_code, ended.duration_ns))
     run.manifest.notes += fork_notes(streams.stderr_log)
     run.manifest.program = Program(plan.argv, ended.exit_code)
     run.save()
     mine = [record for record in run.records if record.starter == run.starter]
+    if not _write_power(run.folder, power, mine):
+        run.manifest.notes.append(make_note("no-power"))
     for record in mine:
         if not record.recorded:
             _await_report(report_of(run.folder, record.trace.rank))
@@ -110,6 +119,14 @@ def run_launcher(run: ProgramRun) -> CapturedProgram:
         )
     losses = tuple(check.remarks.losses)
     return CapturedProgram(run.manifest, ended, done.traces, failure, losses, check if mine else None)
+
+
+def _write_power(folder: Path, power: PowerWatch | None, records: list[RankRecord]) -> bool:
+    """Write the energy of this host's GPUs beside the trace of each of these ranks, which ran on this host.
+
+    Returns whether there was any, or none was asked for.
+    """
+    return power is None or all(power.write(power_of(folder, record.trace.rank)) for record in records)
 
 
 def _finish_records(

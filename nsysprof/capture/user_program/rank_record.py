@@ -24,6 +24,7 @@ from nsysprof.files.output import output_error, write_whole
 from nsysprof.notes import Note, make_note
 from nsysprof.nsight.run_tool import Step
 from nsysprof.results.missing_source import MissingSource
+from nsysprof.results.power_samples import power_beside
 
 _CLAIM, _RECORD = ".claim", ".json"
 
@@ -55,6 +56,11 @@ def report_of(folder: Path, rank: int) -> Path:
 
 def trace_of(folder: Path, rank: int) -> Path:
     return folder / RANKS / f"{rank_name(rank)}.sqlite"
+
+
+def power_of(folder: Path, rank: int) -> Path:
+    """Return the samples of the energy of the GPUs on a rank's host, beside its trace."""
+    return power_beside(trace_of(folder, rank))
 
 
 def logs_of(folder: Path, rank: int) -> tuple[Path, Path, Path]:
@@ -209,7 +215,7 @@ def _path(folder: Path, rank: int, kind: str) -> Path:
 
 def _files(folder: Path, rank: int) -> tuple[Path, ...]:
     own = (_path(folder, rank, _CLAIM), _path(folder, rank, _RECORD))
-    return (*own, report_of(folder, rank), trace_of(folder, rank), *logs_of(folder, rank))
+    return (*own, report_of(folder, rank), trace_of(folder, rank), power_of(folder, rank), *logs_of(folder, rank))
 
 
 def _read_rank(folder: Path, rank: int) -> RankRecord | None:
