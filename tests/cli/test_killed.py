@@ -1,7 +1,8 @@
 """Each command that writes, killed at moments spread over its run: what is there is the older result or the newer.
 
-NSYSPROF_TEST_KILLS sets how often, 200 where it is not set; all of it is slow. The commands run in forks of a process
-that has loaded everything, so that no kill is spent on loading.
+NSYSPROF_TEST_KILLS sets how often, 25 where it is not set. Set it to 200, which takes half an hour, after a change to
+how files are written; tests/files kills at every single step. All of this is slow. The commands run in forks of a
+process that has loaded everything, so that no kill is spent on loading.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tests.builders.build_trace import TraceBuilder
 from tests.builders.forked_commands import ForkedCommands
 from tests.ranks.job import slow_in_backward, write_job
 
-KILLS = int(os.environ.get("NSYSPROF_TEST_KILLS", "200"))
+KILLS = int(os.environ.get("NSYSPROF_TEST_KILLS", "25"))
 OLDER = b"\n# of the older run\n"
 GRID = "--backends math --seq 32 --heads 2 --head-dim 16 --device cpu --no-check"
 # What a command reads of its own older result; the others may hold anything.
