@@ -7,7 +7,9 @@ import warnings
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from nsysprof.cli import app
 from tests.builders.build_trace import TraceBuilder
 
 pytest_plugins = ["pytester"]
@@ -43,6 +45,43 @@ def test_the_tutorial_gets_the_answer_that_its_trace_holds(monkeypatch, capsys):
     assert "gemm" in name
     assert int(instances) >= 10
     assert int(total) > 10**6
+
+
+def quoted_lines(page):
+    """Return the words of each line with a number that a page quotes from the output of `analyze`."""
+    blocks = re.findall(r"^```\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), re.M | re.S)
+    marks = ("$ nsysprof analyze traces/", "wall  peak VRAM")
+    quoted = (line for block in blocks if any(mark in block for mark in marks) for line in block.splitlines())
+    return [line.split() for line in quoted if not line.startswith("$") and re.search(r"\d", line)]
+
+
+def is_within(words, line):
+    """Return whether a line has these words in this order; a narrow terminal leaves out columns."""
+    rest = iter(line.split())
+    return all(word in rest for word in words)
+
+
+@pytest.mark.parametrize(
+    ("page", "reports", "least"),
+    [
+        ("README.md", "test_program_reports", 4),
+        ("docs/analyze.md", "test_document", 6),
+        ("docs/tutorial.md", "test_document", 2),
+    ],
+)
+def test_what_a_page_quotes_is_in_a_report_of_the_tests(page, reports, least):
+    lines = (ROOT / f"tests/report/__snapshots__/{reports}.ambr").read_text(encoding="utf-8").splitlines()
+    quoted = quoted_lines(page)
+    assert len(quoted) >= least
+    assert [words for words in quoted if not any(is_within(words, line) for line in lines)] == []
+
+
+def test_what_the_page_of_ranks_quotes_is_what_analyze_says(monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", "80")
+    traces = [str(ROOT / f"traces/ddp_rank{rank}.sqlite.xz") for rank in (0, 1)]
+    said = CliRunner().invoke(app, ["analyze", *traces, "--out", str(tmp_path / "out"), "--no-figures"]).stdout
+    # Long lines are broken on the page.
+    assert [words for words in quoted_lines("docs/ranks.md") if not is_within(words, said)] == []
 
 
 def test_every_exit_code_is_documented():

@@ -10,14 +10,14 @@ from nsysprof.results.samples import correlated_error, median_interval, student_
 
 # With fewer values, the smallest and the largest do not enclose the median with 95 % confidence.
 LEAST_INSTANCES = 6
-_NORMAL_975 = 1.96
 
 
 def ratio_of_medians(old: Sequence[int], new: Sequence[int]) -> tuple[float, float | None, float | None]:
     """Return the median of `new` divided by the median of `old`, with its 95 % interval.
 
     The bounds are None where there are too few values. It is a t interval on the scale of logarithms, of the errors of
-    both medians, with Welch's degrees of freedom. Values that resemble their neighbours have a larger error.
+    both medians, with the degrees of freedom that both have together. Values that resemble their neighbours have a
+    larger error.
 
     old, new: values above zero, in the order in which they were measured.
     """
@@ -27,9 +27,24 @@ def ratio_of_medians(old: Sequence[int], new: Sequence[int]) -> tuple[float, flo
     if len(known) < len(errors):
         return after / before, None, None
     total = math.hypot(*(error for error, _ in known))
-    freedom = total**4 / sum(error**4 / own for error, own in known) if total else 1.0
-    reach = total * student_t_975(max(1.0, freedom))
+    reach = total * student_t_975(_freedom(*known[0], *known[1]))
     return after / before, after / before * math.exp(-reach), after / before * math.exp(reach)
+
+
+def _freedom(error: float, own: float, other_error: float, others: float) -> float:
+    """Return the degrees of freedom of the sum of two squared errors.
+
+    It is Welch's first formula (1947), whose terms are unbiased. Errors with few degrees of freedom differ by chance,
+    and the larger one would then decide alone, so that the interval is too wide: their ratio is shrunk towards 1 by as
+    much of it as chance explains.
+
+    own, others: the degrees of freedom of each error.
+    """
+    if error == 0 or other_error == 0:
+        return max(1.0, own if other_error == 0 else others)
+    ratio, chance = 2 * math.log(error / other_error), 2 / own + 2 / others
+    part = math.exp(ratio * max(0.0, 1 - chance / ratio**2)) if ratio else 1.0
+    return max(1.0, (part + 1) ** 2 / (part**2 / (own + 2) + 1 / (others + 2)) - 2)
 
 
 def _error(values: Sequence[int], middle: float) -> tuple[float, float] | None:
@@ -39,8 +54,7 @@ def _error(values: Sequence[int], middle: float) -> tuple[float, float] | None:
         return None
     if correlated is not None:
         return correlated[0] / middle, correlated[1]
-    # The interval spans this many gaps between values; its width is known as well as from that many values.
-    freedom = max(1.0, min(len(values) - 1.0, _NORMAL_975 * math.sqrt(len(values))))
+    freedom = len(values) - 1.0
     return (bounds[1] - bounds[0]) / 2 / middle / student_t_975(freedom), freedom
 
 

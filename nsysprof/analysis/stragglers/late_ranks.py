@@ -19,10 +19,14 @@ from nsysprof.results.rank_results import (
 from nsysprof.trace.schema import Floats, Int64s
 
 COLLECTIVES, OWN_WORK, NOT_REPLAYED = "collectives", "own work", "not replayed"
-# A job is judged in this many parts with equal numbers of collectives. The first part is warm-up and is left out.
+# A job is judged in about this many parts with equal numbers of collectives. The first part is warm-up and is left out.
 _PARTS, _LEAST_PARTS = 16, 5
 # The most ranks to replay. In a larger job, half of them are those that the others waited for longest.
 _REPLAYED, _JUDGED = 32, 16
+# With more ranks than this, one more rank hardly makes the slowest one slower.
+_MOST_JITTERED = 8
+# A rank without which a job gains so many times more than without the typical one is slow.
+_FAR_MORE = 3
 
 
 @dataclass(frozen=True)
@@ -123,10 +127,22 @@ def choose_replayed(waited_for: Floats) -> list[int]:
     return order[:_JUDGED] + rest[:: -(-len(rest) // (_REPLAYED - _JUDGED))]
 
 
-def judged_parts(count: int) -> Int64s:
-    """Return at which of `count` collectives the judged parts of a job begin and end, without the first part."""
-    parts = min(_PARTS, count - 1)
-    return np.linspace(0, count - 1, parts + 1).astype(np.int64)[1:]
+def judged_parts(count: int, period: int = 1) -> Int64s:
+    """Return at which of `count` collectives the judged parts of a job begin and end, without the warm-up.
+
+    Each part has the same number of whole steps: a rank that is slow once in a step would otherwise cost some parts
+    more than others, and its cost would look less certain than it is.
+
+    period: how many collectives a step has; 1 where they do not repeat.
+    """
+    last = count - 1
+    steps = (last - last // _PARTS) // period
+    if period == 1 or steps < _LEAST_PARTS:
+        parts = min(_PARTS, last)
+        return np.linspace(0, last, parts + 1).astype(np.int64)[1:]
+    each = -(-steps // (_PARTS - 1))
+    found: Int64s = last - period * each * np.arange(steps // each, -1, -1, dtype=np.int64)
+    return found
 
 
 def has_enough_parts(edges: Int64s) -> bool:
@@ -150,6 +166,50 @@ def typical_others(waited: Int64s) -> Int64s:
         others = np.delete(np.arange(ranks), rank)
         like[rank, rank] = others[np.argsort(waited[others], kind="stable")[(len(others) - 1) // 2]]
     return like
+
+
+def typical_pairs(like: Int64s) -> Int64s:
+    """Return for each rank the jobs in which another one is replaced too: (ranks, ranks - 1, ranks).
+
+    It is empty for two ranks, and where one more rank makes no difference.
+
+    like: the result of typical_others.
+    """
+    ranks = len(like)
+    if not 2 < ranks <= _MOST_JITTERED:
+        return np.empty((ranks, 0, ranks), dtype=np.int64)
+    found = np.repeat(like[:, None, :], ranks - 1, axis=1)
+    for rank in range(ranks):
+        others = np.delete(np.arange(ranks), rank)
+        for row, other in enumerate(others):
+            usual = like[rank, rank]
+            chosen = usual if usual != other else others[others != other][0]
+            found[rank, row, rank] = found[rank, row, other] = chosen
+    return found
+
+
+def add_jitter(gains: Floats, of_pairs: Floats) -> Floats:
+    """Return what a job would gain if each rank varied like the others, but not at the same time as one of them.
+
+    A rank that copies another one is never slower than it, so the job waits for the slowest of n ranks, and not of
+    n + 1. The expected maximum of n + 1 values exceeds that of n by (n - 1) / n of what that of n exceeds that of
+    n - 1; this holds exactly for three values with a symmetric distribution, and to a few percent for more normal ones.
+
+    gains: with each rank replaced by the typical other one, in each part (ranks, parts).
+    of_pairs: with one more rank replaced, for each of the others (ranks, ranks - 1, parts).
+    """
+    others = of_pairs.shape[1]
+    if others == 0:
+        return gains
+    more = of_pairs - gains[:, None, :]
+    total = more.sum(axis=2)
+    usual = np.sort(total, axis=1)[:, [(others - 1) // 2]]
+    # One of the others may be slow as well: without it the job is much quicker.
+    is_like_others = total <= _FAR_MORE * np.maximum(usual, 0)
+    is_like_others[np.arange(len(gains)), np.argmin(total, axis=1)] = True
+    weight = is_like_others / is_like_others.sum(axis=1, keepdims=True)
+    found: Floats = gains - (others - 1) / others * (weight[:, :, None] * more).sum(axis=1)
+    return found
 
 
 def judge_gains(ranks: Sequence[int], waits: Waits, replayed: Sequence[int], gains: Gains) -> list[Late]:

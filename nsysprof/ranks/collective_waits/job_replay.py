@@ -9,19 +9,24 @@ happened once is counted once, and lateness that the others would have spent wai
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 
 import numpy as np
 
 from nsysprof.ranks.collective_waits.clocks import Arrivals, Matched
 from nsysprof.ranks.collective_waits.rank_progress import SAME_NS
+from nsysprof.results.samples import median_interval
 from nsysprof.trace.schema import NULL, Bools, Floats, Int64s
 
 # A host that waited less than this (ns) between two collectives continued without waiting.
 _LEAST_WAIT_NS = 20_000
-# Computing beside a waiting collective is slower. If this share of the computing runs beside one, its time is taken
-# from a rank that did not wait.
-_LEAST_OVERLAP = 0.1
+# Computing beside a waiting collective is slower. How much slower is measured where this share of it runs beside one,
+# and believed with this confidence.
+_LEAST_OVERLAP, _SURE = 0.1, 0.99
+# A job's steps have so many collectives that it has at least this many of them. Of numbers whose collectives repeat
+# about equally well, the smallest is taken. No interval differs by more than this (logarithm).
+_LEAST_STEPS, _AS_GOOD, _MOST_DIFFERENT = 6, 1.2, 1.0
 # The values that are read for each collective: points in time, which need one clock for all ranks, and durations, which
 # do not.
 _POINTS = ("start_ns", "end_ns", "launch_ns", "wait_end_ns", "done_ns", "resumed_ns", "started_ns")
@@ -67,6 +72,8 @@ class RecordedJob:
     # Where it is unknown what came directly before. There each rank begins as recorded, plus the lateness accumulated
     # so far.
     fresh: Bools
+    # How many collectives a step has; 1 where they do not repeat.
+    period: int
     # When each rank launched it, and when the work before it was done (ranks, collectives).
     launch_ns: Floats
     done_ns: Floats
@@ -97,13 +104,15 @@ def read_job(arrived: Arrivals, ranks: list[int]) -> RecordedJob | None:
     parts = [_chain(each, previous) for each in recorded]
     chains = Chains(**{name: np.array([part[name] for part in parts]) for name in parts[0]})
     ended = end.max(axis=0)
+    period = 1 if fresh.any() else find_period(2 * sequence + (chains.host_after[0] >= 0), ended)
     return RecordedJob(
         chains=chains,
-        uncontended=_without_contention(chains, begin, end, done),
+        uncontended=_without_contention(chains, begin, end, done, period),
         end_ns=ended.astype(float),
         transfer_ns=np.maximum(ended - begin.max(axis=0), 0).astype(float),
         previous=previous,
         fresh=fresh,
+        period=period,
         launch_ns=launch.astype(float),
         done_ns=done.astype(float),
     )
@@ -174,18 +183,53 @@ def _last_ended(end_ns: Int64s, time_ns: Int64s) -> Int64s:
     return np.where(found < np.arange(len(end_ns)), found, -1)
 
 
-def _without_contention(chains: Chains, begin: Int64s, end: Int64s, done: Int64s) -> Chains:
-    """Return the chains with undisturbed computing: as fast as on the rank that waited least.
+def find_period(kind: Int64s, end_ns: Int64s) -> int:
+    """Return how many collectives a step has: after so many, kinds and times between ends are the same again.
+
+    It is 1 where they do not repeat.
+
+    kind: equal for collectives that may be the same one in two steps.
+    end_ns: when each collective ended (ns).
+    """
+    time = np.log(np.maximum(np.diff(end_ns, prepend=end_ns[:1]), 1_000))
+    most = len(kind) // _LEAST_STEPS
+    if most < 1:
+        return 1
+    unlike = [
+        np.mean(np.where(kind[lag:] == kind[:-lag], np.minimum(np.abs(time[lag:] - time[:-lag]), _MOST_DIFFERENT), 2.0))
+        for lag in range(1, most + 1)
+    ]
+    return 1 + int(np.argmax(np.array(unlike) <= _AS_GOOD * min(unlike)))
+
+
+def _without_contention(chains: Chains, begin: Int64s, end: Int64s, done: Int64s, period: int) -> Chains:
+    """Return the chains with undisturbed computing: as fast as it usually is on the rank that waited least.
 
     A waiting collective occupies SMs and slows the kernels beside it: on two H200s by a fifth.
+
+    period: after how many collectives the same computing comes again.
     """
     all_here = begin.max(axis=0)
     overlap = np.array([_waited_between(*row, all_here) for row in zip(begin, end, done, strict=True)])
-    columns = np.arange(begin.shape[1])
-    least = chains.busy_ns[np.argmin(overlap, axis=0), columns]
-    faster = np.where(overlap > _LEAST_OVERLAP * chains.busy_ns, np.minimum(chains.busy_ns, least), chains.busy_ns)
-    gpu_after = np.maximum(chains.gpu_after_ns - (chains.busy_ns - faster), 0)
-    return replace(chains, busy_ns=faster, gpu_after_ns=gpu_after)
+    is_beside = overlap > _LEAST_OVERLAP * chains.busy_ns
+    least = chains.busy_ns[np.argmin(overlap, axis=0), np.arange(begin.shape[1])]
+    is_beside &= (chains.busy_ns > 0) & (least > 0)
+    slowdown = np.zeros(chains.busy_ns.shape)
+    ratio = np.log(np.where(is_beside, chains.busy_ns, 1.0) / np.where(is_beside, least, 1.0))
+    for phase in range(period):
+        slowdown[:, phase::period] = _usual_slowdown(ratio[:, phase::period][is_beside[:, phase::period]])
+    lost = np.where(is_beside, chains.busy_ns * (1 - np.exp(-slowdown)), 0.0)
+    return replace(chains, busy_ns=chains.busy_ns - lost, gpu_after_ns=np.maximum(chains.gpu_after_ns - lost, 0))
+
+
+def _usual_slowdown(ratios: Floats) -> float:
+    """Return the median of logarithms of slowdowns; 0 where it may be chance.
+
+    The median of a whole job leaves ranks what they differ by from step to step. If each piece of work took the time of
+    the quicker rank, ranks would hardly vary, and a job of ranks that do not vary is too quick.
+    """
+    bounds = median_interval(np.rint(1e6 * ratios).astype(np.int64).tolist(), _SURE)
+    return float(np.median(ratios)) if bounds is not None and bounds[0] > 0 else 0.0
 
 
 def _waited_between(begin: Int64s, end: Int64s, done: Int64s, all_here: Int64s) -> Floats:
@@ -196,6 +240,26 @@ def _waited_between(begin: Int64s, end: Int64s, done: Int64s, all_here: Int64s) 
     total = np.concatenate(([0.0], np.cumsum(until - start)))
     times, values = np.stack((start, until), 1).ravel(), np.stack((total[:-1], total[1:]), 1).ravel()
     return np.diff(np.interp(done, times, values), prepend=np.interp(done[:1], times, values))
+
+
+def add_later_work(chains: Chains, edges: Int64s, by: int) -> Chains:
+    """Return the chains of all ranks, and after them those in which each rank does the work that it did later.
+
+    edges: the collectives that divide the job into parts; at the end of a part, its first work follows.
+    by: so many collectives later.
+    """
+    rows = np.arange(chains.busy_ns.shape[1])
+    source = rows.copy()
+    for start, end in pairwise(edges.tolist()):
+        source[start + 1 : end + 1] = start + 1 + (np.arange(end - start) + by) % (end - start)
+    both = {}
+    for each in fields(chains):
+        own = getattr(chains, each.name)
+        later = own if own.shape[1] == 1 else own[:, source]
+        if each.name in ("host_after", "gpu_after"):
+            later = np.where(later >= 0, np.maximum(later + rows - source, -1), -1)
+        both[each.name] = np.concatenate((own, later))
+    return Chains(**both)
 
 
 def replay(job: RecordedJob, chains: Chains, behaves_like: Int64s) -> Floats:

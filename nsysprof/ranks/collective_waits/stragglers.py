@@ -13,6 +13,7 @@ from nsysprof.analysis.stragglers.late_ranks import (
     OWN_WORK,
     Gains,
     Late,
+    add_jitter,
     choose_replayed,
     half_width,
     has_enough_parts,
@@ -22,11 +23,15 @@ from nsysprof.analysis.stragglers.late_ranks import (
     late_by_work,
     measure_waits,
     typical_others,
+    typical_pairs,
 )
 from nsysprof.ranks.collective_waits.clocks import Arrivals
-from nsysprof.ranks.collective_waits.job_replay import RecordedJob, read_job, replay
-from nsysprof.results.rank_results import RankRow
-from nsysprof.trace.schema import Int64s
+from nsysprof.ranks.collective_waits.job_replay import RecordedJob, add_later_work, read_job, replay
+from nsysprof.results.rank_results import REPLAY_ERROR_PCT, RankRow
+from nsysprof.trace.schema import Floats, Int64s
+
+# Of two ranks, one is given what the other did this part of the job later.
+_APART = 8
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,18 @@ def replay_like_peers(arrived: Arrivals, rank: int) -> LikePeers | None:
     return LikePeers(round(gains.recorded_ns), round(gains.replayed_ns), max(0, job_ns), max(0, low), high)
 
 
+def judged_collectives(arrived: Arrivals) -> tuple[int, int] | None:
+    """Return between the ends of which two collectives, by the order of launch, a job is judged.
+
+    None where it cannot be replayed.
+    """
+    job = read_job(arrived, list(range(len(arrived.ranks))))
+    if job is None:
+        return None
+    edges = judged_parts(len(job.end_ns), job.period)
+    return int(edges[0]), int(edges[-1])
+
+
 def find_late(evidence: str, arrived: Arrivals | None, rows: Sequence[RankRow]) -> tuple[str, list[Late]]:
     """Return the evidence that was finally used, and the ranks that cost the job time, worst first.
 
@@ -90,7 +107,7 @@ def _gains(job: RecordedJob, waited: Int64s) -> Gains | None:
 
     waited: how long each rank waited in all; the typical rank has the median.
     """
-    ranks, edges = len(waited), judged_parts(len(job.end_ns))
+    ranks, edges = len(waited), judged_parts(len(job.end_ns), job.period)
     if not has_enough_parts(edges):
         return None
     unchanged = replay(job, job.chains, np.arange(ranks)[None, :])[0]
@@ -98,9 +115,37 @@ def _gains(job: RecordedJob, waited: Int64s) -> Gains | None:
     replayed = np.diff(unchanged[edges[[0, -1]]])[0]
     if not is_reproduced(recorded, replayed):
         return None
-    changed = replay(job, job.uncontended, typical_others(waited))
+    like = typical_others(waited)
+    changed = replay(job, job.uncontended, like)
     # Where only stretches of a long job were kept, they represent the rest.
     steps = np.diff(job.end_ns)[edges[0] : edges[-1]]
     seen = steps[~job.fresh[edges[0] + 1 : edges[-1] + 1]].sum()
-    gained = np.diff((unchanged - changed)[:, edges], axis=1) * (recorded / max(1.0, seen))
+    scale = recorded / max(1.0, seen)
+    gained = np.diff((unchanged - changed)[:, edges], axis=1) * scale
+    if ranks == 2:
+        gained -= _jitter_of_two(job, like, edges, changed)
+    else:
+        pairs = replay(job, job.uncontended, typical_pairs(like).reshape(-1, ranks))
+        of_pairs = np.diff((unchanged - pairs)[:, edges], axis=1) * scale
+        gained = add_jitter(gained, of_pairs.reshape(ranks, -1, gained.shape[1]))
     return Gains(gained, float(recorded), float(replayed))
+
+
+def _jitter_of_two(job: RecordedJob, like: Int64s, edges: Int64s, copied: Floats) -> Floats:
+    """Return how much longer a job of two ranks takes if one does what the other does some steps later (ns).
+
+    It is an array (ranks, parts). A rank that does what the other does at the same moment never waits for it. It is 0
+    where steps cannot be told, and where they differ too much from each other to stand for each other.
+
+    copied: when collectives end if one does what the other does at the same moment (ranks, collectives).
+    """
+    steps, of_part = ((each // job.period).item() for each in (edges[-1] - edges[0], edges[1] - edges[0]))
+    if job.fresh.any() or steps < 2:
+        return np.zeros((2, len(edges) - 1))
+    # Within a part where that is possible: parts then have no step in common, and differ by as much as it seems.
+    parts, by = (edges, of_part // 2) if of_part > 1 else (edges[[0, -1]], max(1, steps // _APART))
+    chains = add_later_work(job.uncontended, parts, by * job.period)
+    later = replay(job, chains, np.where(np.eye(2, dtype=bool), like + 2, like))
+    more: Floats = np.diff((later - copied)[:, edges], axis=1)
+    whole = np.diff(copied[:, edges[[0, -1]]], axis=1)
+    return np.where(np.abs(more.sum(axis=1, keepdims=True)) <= REPLAY_ERROR_PCT / 100 * whole, more, 0.0)

@@ -8,7 +8,7 @@ from nsysprof.results.findings.causes import JOB, TRACE, WhatIf, WhatIfAnswer
 from nsysprof.units import format_ns
 
 _COLUMNS = (Column("change", Unit.PROSE), Column("would take", Unit.NS), Column("saved", Unit.PERCENT))
-_WHOLE = {TRACE: "the trace", JOB: "the job without its first sixteenth"}
+_WHOLE = {TRACE: "the trace", JOB: "the job without its warm-up"}
 # Each change was requested, so no format leaves any out.
 _ALL = 1000
 

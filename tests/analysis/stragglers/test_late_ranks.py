@@ -8,6 +8,7 @@ from nsysprof.analysis.stragglers.late_ranks import (
     COLLECTIVES,
     OWN_WORK,
     Gains,
+    add_jitter,
     choose_evidence,
     choose_replayed,
     is_reproduced,
@@ -16,6 +17,7 @@ from nsysprof.analysis.stragglers.late_ranks import (
     late_by_work,
     measure_waits,
     typical_others,
+    typical_pairs,
 )
 from nsysprof.results.rank_results import RankRow
 
@@ -83,3 +85,34 @@ def test_a_replay_that_takes_another_time_answers_nothing(recorded, replayed, sa
 
 def test_the_first_part_is_not_judged():
     assert judged_parts(161).tolist() == list(range(10, 161, 10))
+
+
+@pytest.mark.parametrize(("count", "period", "each"), [(160, 4, 12), (176, 6, 12), (288, 18, 18), (161, 1, 10)])
+def test_the_parts_of_a_job_have_whole_steps_and_leave_out_the_warm_up(count, period, each):
+    edges = judged_parts(count, period)
+    assert set(np.diff(edges)) == {each}
+    assert edges[-1] == count - 1
+    assert (count - 1) // 16 <= edges[0] <= (count - 1) // 16 + each + period
+
+
+def test_few_steps_are_judged_in_parts_of_equal_numbers_of_collectives():
+    assert judged_parts(33, 8).tolist() == judged_parts(33).tolist()
+
+
+def test_in_pairs_another_rank_is_replaced_too():
+    like = np.array([[1, 1, 2], [0, 0, 2], [0, 1, 1]])
+    # Rank 0 is like rank 1; then rank 2 is too. Where rank 1 itself is replaced, both are like rank 2.
+    assert typical_pairs(like)[0].tolist() == [[2, 2, 2], [1, 1, 1]]
+    assert typical_pairs(np.array([[1, 1], [0, 0]])).shape == (2, 0, 2)
+    assert typical_pairs(np.tile(np.arange(9), (9, 1))).shape == (9, 0, 9)
+
+
+@pytest.mark.parametrize("ranks", [3, 4, 6])
+def test_from_the_slowest_of_n_and_of_one_fewer_follows_the_slowest_of_one_more(ranks):
+    work = np.random.default_rng(0).normal(100.0, 1.0, (ranks, 20_000))
+    others = ranks - 1
+    whole, fewer = work[1:].max(axis=0), [np.delete(work[1:], each, axis=0).max(axis=0) for each in range(others)]
+    gains, of_pairs = -np.tile(whole, (ranks, 1)), -np.tile(np.array(fewer), (ranks, 1, 1))
+    slowest = -add_jitter(gains, of_pairs)[0].mean()
+    assert slowest == pytest.approx(work.max(axis=0).mean(), abs=0.02)
+    assert whole.mean() < slowest - 0.1

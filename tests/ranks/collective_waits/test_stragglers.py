@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from nsysprof.analysis.stragglers.late_ranks import COLLECTIVES
-from nsysprof.ranks.collective_waits.stragglers import find_late, replay_like_peers
+from nsysprof.ranks.collective_waits.clocks import Arrivals
+from nsysprof.ranks.collective_waits.stragglers import find_late, judged_collectives, replay_like_peers
 from tests.builders.simulated_job import SimulatedJob
 
 EVEN = {
@@ -45,8 +46,36 @@ def test_a_straggler_costs_what_the_job_takes_less_without_it(job: SimulatedJob)
         (late,) = find_late(COLLECTIVES, arrived, [])[1]
         assert late.rank == 2
         assert late.cost_ns is not None
-        # The first sixteenth is not judged.
-        assert late.cost_ns == pytest.approx((slow - quick) * 15 / 16, rel=0.2)
+        assert late.cost_ns == pytest.approx((slow - quick) * judged_share(arrived), rel=0.1)
+
+
+def judged_share(arrived: Arrivals) -> float:
+    first, last = judged_collectives(arrived) or (0, 0)
+    return (last - first) / (arrived.begin_ns.shape[1] - 1)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_the_jitter_of_ranks_is_no_cost_of_a_straggler(ranks: int) -> None:
+    """A rank is slower by three times of what a rank's steps differ by."""
+    job = SimulatedJob(ranks, slow_gpu_ns=[0] * (ranks - 1) + [500_000.0])
+    off, true = [], []
+    for seed in range(8):
+        arrived, slow = job.run(seed)
+        quick = SimulatedJob(ranks).run(seed)[1]
+        (late,) = find_late(COLLECTIVES, arrived, [])[1]
+        assert late.cost_ns is not None
+        true.append((slow - quick) * judged_share(arrived))
+        off.append(late.cost_ns - true[-1])
+    assert abs(sum(off)) < 0.06 * sum(true)
+
+
+def test_a_rank_that_is_slow_once_in_a_step_costs_each_part_the_same() -> None:
+    """No part has more steps than another, so the interval has only what ranks differ by from step to step."""
+    arrived, _ = SimulatedJob(4, slow_gpu_ns=[0, 0, 0, 5_000_000.0]).run(0)
+    (late,) = find_late(COLLECTIVES, arrived, [])[1]
+    assert late.cost_ns is not None
+    assert late.cost_low_ns is not None
+    assert 0.005 < (late.cost_ns - late.cost_low_ns) / late.cost_ns < 0.03
 
 
 def test_what_computation_hides_costs_nothing() -> None:
@@ -64,7 +93,7 @@ def test_a_job_with_the_straggler_like_its_peers_is_the_quick_one(job: Simulated
     assert found is not None
     assert found.replayed_ns == pytest.approx(found.recorded_ns, rel=0.01)
     assert found.low_ns <= found.job_ns <= found.high_ns
-    assert found.replayed_ns - found.job_ns == pytest.approx((slow - quick) * 15 / 16, rel=0.2)
+    assert found.replayed_ns - found.job_ns == pytest.approx((slow - quick) * judged_share(arrived), rel=0.1)
     other = replay_like_peers(arrived, arrived.ranks.index(0))
     assert other is not None
     assert other.replayed_ns - other.job_ns < 0.2 * (found.replayed_ns - found.job_ns)
