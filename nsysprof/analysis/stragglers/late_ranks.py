@@ -192,8 +192,8 @@ def add_jitter(gains: Floats, of_pairs: Floats) -> Floats:
     """Return what a job would gain if each rank varied like the others, but not at the same time as one of them.
 
     A rank that copies another one is never slower than it, so the job waits for the slowest of n ranks, and not of
-    n + 1. The expected maximum of n + 1 values exceeds that of n by (n - 1) / n of what that of n exceeds that of
-    n - 1; this holds exactly for three values with a symmetric distribution, and to a few percent for more normal ones.
+    n + 1. With one more value, the expected maximum of n grows by (n - 1) / n of what it grew by with the n-th; this
+    holds exactly for three values with a symmetric distribution, and to a few percent for more normal ones.
 
     gains: with each rank replaced by the typical other one, in each part (ranks, parts).
     of_pairs: with one more rank replaced, for each of the others (ranks, ranks - 1, parts).

@@ -69,9 +69,9 @@ def replay_like_peers(arrived: Arrivals, rank: int) -> LikePeers | None:
 
 
 def judged_collectives(arrived: Arrivals) -> tuple[int, int] | None:
-    """Return between the ends of which two collectives, by the order of launch, a job is judged.
+    """Return the two collectives between whose ends a job is judged; None where it cannot be replayed.
 
-    None where it cannot be replayed.
+    They are counted in the order of launch.
     """
     job = read_job(arrived, list(range(len(arrived.ranks))))
     if job is None:
