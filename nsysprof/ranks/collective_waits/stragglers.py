@@ -30,7 +30,7 @@ from nsysprof.ranks.collective_waits.job_replay import RecordedJob, add_later_wo
 from nsysprof.results.rank_results import REPLAY_ERROR_PCT, RankRow
 from nsysprof.trace.schema import Floats, Int64s
 
-# Of two ranks, one is given what the other did this part of the job later.
+# Where parts have one step each, a rank does what the other one of two did this share of the job later.
 _APART = 8
 
 
