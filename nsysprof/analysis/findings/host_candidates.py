@@ -22,6 +22,8 @@ _OF_CUDNN_ATTENTION = re.compile(r"cudnn_generated.*sdpa")
 _OF_DATA = re.compile(r"load|data|batch|fetch|input|prepare|next", re.IGNORECASE)
 # Host work of a range that takes at least this share of a step is a finding of its own.
 _LARGE_PART = 0.05
+# The category of collectives' kernels.
+_COLLECTIVE = "nccl"
 # At least this many launches of the same few kernels in a row are a loop over small pieces.
 _STORM, _LONGEST_PATTERN = 100, 4
 # The share of the host's issuing time that a CUDA graph leaves: at best, typically, and at worst.
@@ -190,10 +192,13 @@ def _issued_faster(situation: Situation, calls: Bools, part: float) -> ReplayCha
 
 
 def _issuing_times(situation: Situation, calls: Bools, issuing: Bools) -> tuple[int, int]:
-    """Return how long issuing takes the host and how long the work takes the GPU (ns per step)."""
+    """Return how long issuing takes the host and how long the work takes the GPU (ns per step).
+
+    Collectives do not count as work of the GPU, because part of their time they wait for other ranks.
+    """
     graph = situation.graph
     spent = int(graph.gap_ns[calls & (graph.gap_ns < LONG_GAP_NS)].sum() + graph.cost_ns[calls].sum())
-    running = int(graph.duration_ns[situation.work_of(issuing)].sum())
+    running = int(graph.duration_ns[situation.work_of(issuing) & (situation.category != _COLLECTIVE)].sum())
     return each_step(situation, spent), each_step(situation, running)
 
 
@@ -212,7 +217,9 @@ def _storm(situation: Situation, calls: Bools, issued: Bools, where: str) -> Can
 def _all_launches(situation: Situation, calls: Bools, issuing: Bools) -> Candidate:
     host, device = _issuing_times(situation, calls, issuing)
     count = counted(situation, issuing, "launch", "launches")
-    text = f"{count} take the host {format_ns(host)} to issue and the GPU {format_ns(device)} to run."
+    has_collectives = bool((situation.category[situation.work_of(issuing)] == _COLLECTIVE).any())
+    without = " without the collectives" if has_collectives else ""
+    text = f"{count} take the host {format_ns(host)} to issue and the GPU {format_ns(device)} to run{without}."
     if host < device:
         text += " Where they are short, the GPU waits for the next launch."
     step = 'Replay the step as a CUDA graph: model = torch.compile(model, mode="reduce-overhead"), or torch.cuda.graph.'

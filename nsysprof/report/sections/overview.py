@@ -14,6 +14,8 @@ from nsysprof.units import format_ns
 # The most causes of idle time that the sentence names, and the least share of a step to name one (percent).
 _MOST_CAUSES, _LEAST_PCT = 3, 1.0
 _MOST_DEVICES = 8
+# The category of collectives, and the least share of a step without other work to say so (percent).
+_COLLECTIVES, _LEAST_WAITING_PCT = "nccl", 10.0
 # More bars than this are thinner than two pixels.
 _MOST_BARS = 400
 _MOST_SLOW = 3
@@ -67,7 +69,11 @@ def _busy_line(times: StepTimes, device: int, *, several: bool) -> str:
     name = f"GPU {device}" if several else "The GPU"
     span = "a step" if times.are_steps else "the time from its first to its last work"
     mean = " on average" if times.are_steps else ""
-    text = f"{name} is busy for {_percent(busy, whole)} of {span}: {format_ns(busy)} of {format_ns(whole)}{mean}."
+    text = f"{name} is busy for {_percent(busy, whole)} of {span}: {format_ns(busy)} of {format_ns(whole)}{mean}"
+    waiting = sum(part.mean_ns for part in parts if part.name == _COLLECTIVES)
+    if 100 * waiting >= _LEAST_WAITING_PCT * whole:
+        text += f", {format_ns(waiting)} of it with nothing but collectives, which may wait for other ranks"
+    text += "."
     idle = sorted((part for part in parts if not part.is_busy), key=lambda part: -part.mean_ns)
     shown = [part for part in idle[:_MOST_CAUSES] if 100 * part.mean_ns >= _LEAST_PCT * whole]
     if not shown:

@@ -107,3 +107,15 @@ def test_the_profiler_is_no_work_of_the_program(findings):
         program.launch(300 * US)
         program.step(begin)
     assert findings(program.builder).items == ()
+
+
+def test_the_time_of_launched_work_leaves_out_collectives_which_wait_for_other_ranks(findings):
+    program = Program(launch_ns=20 * US)
+    for _ in range(8):
+        begin = program.now
+        for number in range(60):
+            program.launch(5 * US, f"kernel_{number % 7}")
+        program.launch(300 * US, "ncclDevKernel_AllReduce_Sum_f32_RING_LL")
+        program.step(begin)
+    item = next(each for each in findings(program.builder).items if each.code == "launch-bound")
+    assert "and the GPU 300.0 us to run without the collectives." in item.text

@@ -30,6 +30,16 @@ def test_it_says_how_busy_the_gpu_is_why_it_is_idle_and_how_long_a_step_takes(tm
     assert lines.texts[2].startswith("Slow steps: 9 (2.000 us).")
 
 
+def test_a_gpu_that_only_waits_for_other_ranks_is_not_just_called_busy(tmp_path):
+    analysis = samples.analysis(tmp_path, training())
+    waits = {work_column("nccl"): 600, work_column("gemm"): 300}
+    table = analysis.step_times.table.assign(**waits)
+    (section,) = overview_sections(replace(analysis, step_times=replace(analysis.step_times, table=table)))
+    assert (
+        ", 600 ns of it with nothing but collectives, which may wait for other ranks. Idle" in section.parts[0].texts[0]
+    )
+
+
 def test_a_bar_has_all_of_a_step_work_first(tmp_path):
     section = overview(tmp_path, training())
     (bar,) = [part for part in section.parts if isinstance(part, StackedBar)]
