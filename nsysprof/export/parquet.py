@@ -19,6 +19,8 @@ from nsysprof.files.result_folder import claim_folder
 
 _ROWS = 1 << 20
 _TABLES = ("gpu", "api", "ranges", "memory", "gpu_metrics")
+# Columns whose values mostly differ by little from row to row and never repeat: a dictionary would only cost time.
+_RISING = frozenset({"start_ns", "end_ns", "time_ns", "call"})
 _NAMES = frozenset(f"{name}.parquet" for name in _TABLES)
 
 
@@ -67,7 +69,14 @@ def _write_table(pq: Any, content: Content, name: str, path: Path, advance: Adva
         if writer is None:
             about = {b"nsysprof": json.dumps(content.provenance()).encode()}
             schema = table.schema.with_metadata(about)
-            writer = pq.ParquetWriter(path, schema, compression="zstd")
+            rising = _RISING & set(schema.names)
+            writer = pq.ParquetWriter(
+                path,
+                schema,
+                compression="zstd",
+                use_dictionary=[column for column in schema.names if column not in rising],
+                column_encoding=dict.fromkeys(rising, "DELTA_BINARY_PACKED"),
+            )
         writer.write_table(table.replace_schema_metadata(writer.schema.metadata).cast(writer.schema))
         counts.add(name, len(frame))
         advance(len(frame))

@@ -21,6 +21,7 @@ from nsysprof.report.document import (
 from nsysprof.report.formats.bars import describe_bars, describe_segments, show_bars, show_segments, usual_line
 from nsysprof.report.formats.cell_text import cell_text, sort_key
 from nsysprof.report.formats.escape import clean
+from nsysprof.report.formats.kept_templates import kept_templates
 from nsysprof.report.formats.page import content_security_policy, json_for_script, read_asset
 from nsysprof.report.formats.short_names import shorten_names
 
@@ -52,7 +53,11 @@ def render_html(report: Report) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     engine = Environment(
-        loader=PackageLoader("nsysprof.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        loader=PackageLoader("nsysprof.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        bytecode_cache=kept_templates(),
     )
     engine.filters["clean"] = lambda text: clean(str(text), _CELL)
     engine.filters["clean_long"] = lambda text: clean(str(text), _FULL)

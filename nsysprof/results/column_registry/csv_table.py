@@ -79,6 +79,8 @@ def _cells_to_write(cells: pd.Series, column: FileColumn) -> pd.Series:
         safe = [plain_cell(cell) if isinstance(cell, str) else cell for cell in unique]
         texts = np.array([*safe, None], dtype=object)
         return pd.Series(texts[codes], index=cells.index, dtype=object)
+    if column.dtype is Dtype.INTEGER and isinstance(cells.dtype, np.dtype) and cells.dtype.kind in "iu":
+        return cells  # nothing to check, and nothing unknown
     return cells.astype("boolean") if column.dtype is Dtype.FLAG else _numbers(cells, column)
 
 
