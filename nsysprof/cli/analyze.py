@@ -67,7 +67,7 @@ ByOrder = Annotated[
 MemoryLimit = Annotated[
     str,
     typer.Option(
-        help="Keep memory below this, such as 1GiB: the rest is kept in a file, which is slower. At least 640MiB."
+        help="Keep memory below this, such as 1GiB: the rest is kept in a file, which is slower. At least 768MiB."
     ),
 ]
 Svg = Annotated[bool, typer.Option(help="Also draw the figures as SVG.", rich_help_panel=options.OUTPUT)]

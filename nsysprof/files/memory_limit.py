@@ -22,8 +22,8 @@ from typing import Any
 
 from nsysprof.errors import OutputError, UsageError
 
-# The least limit: Python and its libraries take a third of it, and the margin below another.
-LEAST_BYTES = 640 << 20
+# The least limit: Python and its libraries take a third of it, and the margin below another third.
+LEAST_BYTES = 768 << 20
 # What is reserved in the file: an analysis needs up to three times the size of the trace, and more of a small one.
 _FILE_BYTES, _FILE_TIMES = 1 << 30, 3
 _PIECE_BYTES = 256 << 20
@@ -197,7 +197,9 @@ def _keep(library: Any, areas: list[tuple[int, int]], limit: int, margin: int) -
     """Let go of the pages of the areas whenever the process comes near the limit."""
     resident = _resident_bytes()
     while _watch.needed_bytes is None:
-        if resident() > limit - margin:
+        if (reached := resident()) > limit - margin:
+            # On a busy machine, memory grows further until this thread gets its turn.
+            margin = min(max(margin, 2 * (reached - limit + margin)), limit // 2)
             for begin, length in areas:
                 library.madvise(begin, length, mmap.MADV_DONTNEED)
             _watch.times += 1

@@ -33,7 +33,7 @@ print(json.dumps({"sums": sums, "folder": folder, "peak": peak, "times": memory_
 """
 # Each page of these is Python's own and lies in no file.
 _OBJECTS = """
-memory_limit.set_memory_limit(640 << 20)
+memory_limit.set_memory_limit(768 << 20)
 memory_limit.limit_memory(320 << 20, 256 << 20)
 kept = []
 try:
@@ -79,7 +79,7 @@ def test_arrays_larger_than_the_limit_keep_their_values_and_the_limit(tmp_path: 
 
 def test_what_cannot_lie_in_a_file_ends_the_process_with_the_least_that_works(tmp_path: Path) -> None:
     text, next_step = json.loads(child(_OBJECTS, tmp_path).stdout)
-    assert "--memory-limit 640 MiB is too small" in text
+    assert "--memory-limit 768 MiB is too small" in text
     assert next_step.startswith("Give ")
     assert next_step.endswith("MiB or more.")
 
@@ -107,7 +107,7 @@ def test_an_analysis_within_a_limit_writes_the_same_files(trace_path: Any, tmp_p
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--memory-limit", "100MiB"), ("100 MiB is too small", "Give 640MiB or more.")),
+        (("--memory-limit", "100MiB"), ("100 MiB is too small", "Give 768MiB or more.")),
         (("--memory-limit", "much"), ("'much' is not a valid size", "GiB")),
         (("second.sqlite", "--memory-limit", "1GiB"), ("needs a single trace", "Leave it out.")),
     ],
@@ -119,5 +119,5 @@ def test_a_limit_that_cannot_be_kept(trace_path: Any, arguments: tuple[str, ...]
 
 
 def test_the_least_limit_is_what_the_help_says() -> None:
-    assert LEAST_BYTES == 640 << 20
-    assert "640MiB" in run("analyze", "--help").stdout
+    assert LEAST_BYTES == 768 << 20
+    assert "768MiB" in run("analyze", "--help").stdout

@@ -219,12 +219,12 @@ def _waits(threads: ThreadRanges, other: int, points: Points, candidate: Int64s)
     """
     start, end = threads.calls_of(other)
     gap = np.searchsorted(start, points.start_ns, "right")  # how many calls of the thread began before each event
-    silent = (candidate >= 0) & ((gap == 0) | (np.append(end, 0)[gap - 1] <= points.start_ns))
+    silent = (candidate >= 0) & ((gap == 0) | (_at(end, gap - 1, 0) <= points.start_ns))
     waits = np.zeros(len(candidate), dtype=bool)
     rows = np.flatnonzero(silent)
     if len(rows) == 0:
         return waits
-    usual = float(np.median(start[1:] - end[:-1])) if len(start) > 1 else 0.0
+    usual = float(np.median(start[1:] - end[:-1], overwrite_input=True)) if len(start) > 1 else 0.0
     order = rows[np.lexsort((gap[rows], candidate[rows]))]
     owners, turn = candidate[order], gap[order]
     fresh = np.diff(owners, prepend=-2) != 0
@@ -238,15 +238,24 @@ def _waits(threads: ThreadRanges, other: int, points: Points, candidate: Int64s)
     takes_turns = (turns > 1) & (lengths >= _CALLS_A_TURN * turns) & (between >= _CALLS_A_TURN * (turns - 1))
     # A single turn: compare how long the owner is silent around it.
     first, instance = turn[begins], owners[begins]
-    since = np.maximum(np.append(end, 0)[first - 1], threads.start[instance])
+    since = np.maximum(_at(end, first - 1, 0), threads.start[instance])
     since[first == 0] = threads.start[instance[first == 0]]
-    until = np.minimum(np.append(start, np.iinfo(np.int64).max)[first], threads.end[instance])
+    until = np.minimum(_at(start, first, np.iinfo(np.int64).max), threads.end[instance])
     silence = until - since
     share = silence >= _SILENT_SHARE * (threads.end[instance] - threads.start[instance])
     long = (lengths >= _CALLS_A_TURN) & (silence >= _LONG_SILENCE * usual)
     accepted = np.where(turns > 1, takes_turns, share | long)
     waits[order] = accepted[of_owner]
     return waits
+
+
+def _at(values: Int64s, places: Int64s, otherwise: int) -> Int64s:
+    """Return the values at some places, and `otherwise` for a place before the first or after the last."""
+    if len(values) == 0:
+        return np.full(len(places), otherwise, dtype=np.int64)
+    inside = (places >= 0) & (places < len(values))
+    found: Int64s = np.where(inside, values[np.clip(places, 0, len(values) - 1)], otherwise)
+    return found
 
 
 def _same_sequence(threads: ThreadRanges, points: Points, tid: int, candidates: list[Int64s]) -> Int64s:

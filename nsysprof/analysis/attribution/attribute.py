@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nsysprof.errors import TraceForeignError
@@ -125,17 +127,24 @@ def _by_owner(rows: Rows, start: Int64s, launch: Ints, calls: Calls, mask: int) 
         number = number.astype(np.int16 if len(owners) < 1 << 15 else np.int32)
         owner = number[calls.variant[launch[rows]]]
         if len(owners) <= _FEW_OWNERS:
-            parts = [rows[owner == each] for each in range(len(owners))]
-            edges = np.concatenate((edges[:1], np.cumsum([len(part) for part in parts])))
-            rows = np.concatenate(parts)
-            del parts
-            start = np.concatenate([start[owner == each] for each in range(len(owners))])
+            counts = [int(np.count_nonzero(owner == each)) for each in range(len(owners))]
+            edges = np.concatenate((edges[:1], np.cumsum(counts)))
+            if max(counts) < len(rows):
+                rows, start = _pick(rows, owner, edges), _pick(start, owner, edges)
         else:
             order = np.argsort(owner, kind="stable")
             rows, start = rows[order], start[order]
             edges = np.searchsorted(owner[order], np.arange(len(owners) + 1))
     duration = calls.duration_ns[launch[rows]]
     return Launched(rows, start, duration, owners, edges, _end_in_order(start, duration), mask)
+
+
+def _pick(values: npt.NDArray[Any], owner: Ints, edges: Int64s) -> npt.NDArray[Any]:
+    """Return the values of the first owner, then those of the next, and so on."""
+    found = np.empty_like(values)
+    for each, (low, high) in enumerate(itertools.pairwise(edges.tolist())):
+        np.compress(owner == each, values, out=found[low:high])
+    return found
 
 
 def _end_in_order(start: Int64s, duration: Ints) -> bool:

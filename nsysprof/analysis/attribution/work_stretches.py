@@ -133,23 +133,26 @@ class DeviceWork:
 def _of_device(work: Work, rows: Rows, places: Rows | None) -> DeviceWork:
     start, end = work.start_ns[rows], work.ends_ns(rows)
     in_order = bool((start[1:] >= start[:-1]).all())
-    order = None if in_order else np.argsort(start, kind="stable")
-    starts, ends = (start, end) if order is None else (start[order], end[order])
-    reached = np.maximum.accumulate(ends) if len(ends) else ends
+    order = None if in_order else np.argsort(start, kind="stable").astype(np.int32)
+    starts, reached = (start, end.copy()) if order is None else (start[order], end[order])
+    np.maximum.accumulate(reached, out=reached)
     fresh = np.ones(len(starts), dtype=np.bool_)
     fresh[1:] = starts[1:] >= reached[:-1]
-    begins = np.flatnonzero(fresh)
-    sizes = np.diff(np.append(begins, len(starts)))
+    begins = np.flatnonzero(fresh).astype(np.int32)
+    sizes: Rows = np.append(begins[1:], np.full(min(1, len(begins)), len(starts), dtype=np.int32)) - begins
     is_block = sizes > 1
     block_ns = reached[begins[is_block] + sizes[is_block] - 1] - starts[begins[is_block]]
+    del starts, reached, fresh, begins
     place = np.flatnonzero(np.repeat(is_block, sizes))
     crowd: Ints = place if order is None else order[place]
     block = np.repeat(np.arange(len(block_ns), dtype=np.int32), sizes[is_block])
-    alone = end - start
-    alone[crowd] = 0
+    alone = np.zeros(len(start) + 1, dtype=np.int64)
+    np.subtract(end, start, out=alone[1:])
+    alone[crowd + 1] = 0
+    np.cumsum(alone, out=alone)
     by_place = np.argsort(crowd, kind="stable")
     in_place = crowd[by_place].astype(np.int32)
-    return DeviceWork(places, start, end, running_sum(alone), in_place, block[by_place], block_ns)
+    return DeviceWork(places, start, end, alone, in_place, block[by_place], block_ns)
 
 
 def _add_crowd(device: DeviceWork, owner: Int64s, begin: Int64s, end: Int64s, total: Int64s) -> None:

@@ -133,7 +133,7 @@ def blame_gaps(
     lost_ns: when the calls began whose work is not in the trace, in order.
     """
     parts = []
-    for low in range(0, max(1, len(gaps.start_ns)), _GAPS_AT_ONCE):
+    for low in range(0, max(1, len(gaps)), _GAPS_AT_ONCE):
         found = _blame(tables, launch, gaps, slice(low, low + _GAPS_AT_ONCE), threads, is_collective, lost_ns)
         parts.append([column.astype(dtype) for column, dtype in zip(found, _NARROW, strict=True)])
     columns = [list(column) for column in zip(*parts, strict=True)]
@@ -146,7 +146,7 @@ def _blame(
     tables: Tables, launch: Ints, gaps: Gaps, some: slice, threads: HeldThreads, is_collective: Bools, lost_ns: Int64s
 ) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
     """Return the columns of Blamed for some of the gaps."""
-    start, end, ender = gaps.start_ns[some], gaps.end_ns[some], gaps.ender[some]
+    start, end, ender = gaps.starts_ns(some), gaps.ends_ns(some), gaps.ender[some]
     first = some.start
     calls, call = tables.calls, launch[ender].astype(np.int64)
     if calls is None or len(calls) == 0:

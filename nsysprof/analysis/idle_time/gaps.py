@@ -22,14 +22,25 @@ class DeviceSpan:
 
 @dataclass(frozen=True)
 class Gaps:
-    """The gaps of one device, in order of time."""
+    """The gaps of one device, in order of time. They are kept as rows of work: there are as many as kernels."""
 
     span: DeviceSpan
-    start_ns: Int64s
-    end_ns: Int64s
+    work: Work
     # The row of work that ended each gap, and the work that ran last before it.
     ender: Rows
     before: Rows
+
+    def __len__(self) -> int:
+        return len(self.ender)
+
+    def starts_ns(self, some: slice) -> Int64s:
+        """Return when some of the gaps began (ns)."""
+        return self.work.ends_ns(self.before[some])
+
+    def ends_ns(self, some: slice) -> Int64s:
+        """Return when some of the gaps ended (ns)."""
+        starts: Int64s = self.work.start_ns[self.ender[some]]
+        return starts
 
 
 def find_gaps(work: Work) -> list[Gaps]:
@@ -57,16 +68,18 @@ def _gaps_of(work: Work, device: int, rows: Rows) -> Gaps:
     if not bool((start[1:] >= start[:-1]).all()):
         order = np.argsort(start, kind="stable").astype(np.int32)
         rows, start = rows[order], start[order]
-    end = start + work.duration_ns[rows]
-    reached = np.maximum.accumulate(end)
+    reached = start + work.duration_ns[rows]
+    np.maximum.accumulate(reached, out=reached)
     # The work that ended last: it is where `reached` last grew.
     fresh = np.ones(len(rows), dtype=np.bool_)
-    fresh[1:] = end[1:] > reached[:-1]
-    del end
+    fresh[1:] = reached[1:] > reached[:-1]
     after = (np.flatnonzero(start[1:] > reached[:-1]) + 1).astype(np.int32)
+    length = start[after]
+    length -= reached[after - 1]
+    span, idle = int(reached[-1] - start[0]), int(length.sum())
+    first = int(start[0])
+    del reached, length, start
     last = np.where(fresh, np.arange(len(rows), dtype=np.int32), np.int32(0))
     before = rows[np.maximum.accumulate(last, out=last)[after - 1]]
-    begin, finish = reached[after - 1], start[after]
-    span, idle = int(reached[-1] - start[0]), int((finish - begin).sum())
     whole = DeviceIdle(device, span, span - idle, idle)
-    return Gaps(DeviceSpan(device, int(start[0]), whole), begin, finish, rows[after], before)
+    return Gaps(DeviceSpan(device, first, whole), work, rows[after], before)

@@ -53,9 +53,9 @@ def keep_ledger(tables: Tables, ranges: pd.DataFrame, lost: Bools | None = None,
     """
     doubt = doubt or (_NO_NAMES if _lacks_names(tables) else "")
     launch = tables.launch
+    gaps = find_gaps(tables.work)
     classes = classify_calls(tables, launch)
     threads = follow_threads(tables, classes)
-    gaps = find_gaps(tables.work)
     names = kernel_names(tables)
     is_collective = names.category[names.of_variant] == "nccl" if len(names.texts) else np.zeros(0, dtype=np.bool_)
     lost_ns = np.zeros(0, dtype=np.int64)

@@ -15,7 +15,7 @@ from nsysprof.analysis.attribution.duration_statistics import summarize_duration
 from nsysprof.analysis.attribution.gpu_time import kernels_and_graphs
 from nsysprof.analysis.findings.attention_calls import list_attention
 from nsysprof.analysis.findings.find_causes import find_causes
-from nsysprof.analysis.idle_time.ledger import Ledger, keep_ledger
+from nsysprof.analysis.idle_time.ledger import keep_ledger
 from nsysprof.analysis.kernel_names.variant_names import (
     FILL_NAME,
     Names,
@@ -41,7 +41,7 @@ from nsysprof.analysis.steps.step_times import time_steps
 from nsysprof.analysis.traffic.collectives import tabulate_collectives
 from nsysprof.analysis.traffic.energy import by_device
 from nsysprof.attention.policy_file import PolicyFile
-from nsysprof.notes import Loss
+from nsysprof.notes import Loss, Note
 from nsysprof.results.analysis import (
     API_COLUMNS,
     KERNEL_COLUMNS,
@@ -52,7 +52,7 @@ from nsysprof.results.analysis import (
     TraceRows,
 )
 from nsysprof.results.column_registry.analysis_columns import RANGE_INSTANCES, RANGE_TREE, RANGES
-from nsysprof.results.findings.causes import Findings
+from nsysprof.results.findings.causes import Findings, Idle
 from nsysprof.results.findings.stack_samples import StackSamples
 from nsysprof.results.power_samples import GpuEnergy
 from nsysprof.results.step_times import StepTimes
@@ -116,8 +116,8 @@ def summarize(
         collectives=collectives,
         memops=_memops(tables.work),
         timeline=make_timeline(tables, names, attributed.ranges, found.memory, caused),
-        notes=(*whole.notes, *summary.slow, *of_collectives, *(() if why.ledger is None else why.ledger.notes)),
-        idle=None if why.ledger is None else why.ledger.idle,
+        notes=(*whole.notes, *summary.slow, *of_collectives, *why.notes),
+        idle=why.idle,
         findings=why.findings,
         step_times=why.step_times,
         losses=whole.losses,
@@ -161,7 +161,8 @@ def list_rows(tables: Tables, *, launched_only: bool = False) -> TraceRows:
 class _Explained:
     """Why the GPU was idle, what to change, and how long steps took. None is unknown."""
 
-    ledger: Ledger | None = None
+    idle: Idle | None = None
+    notes: tuple[Note, ...] = ()
     findings: Findings | None = None
     step_times: StepTimes | None = None
 
@@ -176,10 +177,11 @@ def _explain(
     doubt = next((loss.anywhere for loss in losses if loss.anywhere), "")
     ranges = found.attributed.ranges
     lost = None if tables.calls is None else found.launches & ~found.launching
-    ledger = keep_ledger(tables, ranges, lost, doubt)
     steps = find_steps(tables, ranges)
+    ledger = keep_ledger(tables, ranges, lost, doubt)
     findings = None if ledger.doubt else find_causes(tables, ranges, ledger, steps, policy, stacks)
-    return _Explained(ledger, findings, time_steps(tables, steps, ledger))
+    # The pieces of the ledger take as much memory as the trace, so they are not kept.
+    return _Explained(ledger.idle, ledger.notes, findings, time_steps(tables, steps, ledger))
 
 
 def _make_work_unknown(summary: RangeSummary, *, knows_launches: bool) -> None:

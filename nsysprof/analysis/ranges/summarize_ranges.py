@@ -73,11 +73,13 @@ def summarize_ranges(evidence: RangeEvidence, *, unfold: bool = False) -> RangeS
     ordered = {style: OrderedWork(evidence.work, each.order) for style, each in attributed.segments.items()}
     with ThreadPoolExecutor(_THREADS) as pool:
         structure = pool.submit(lambda: attributed.structure)
+        # Not beside what follows: each takes as much memory as the columns of the trace.
+        launches = count_launches(ranges, evidence.groups, evidence.tables.calls, evidence.launch_calls)
+        _ = [each.devices for each in ordered.values()]  # both of the next want them
         measured = pool.submit(measure_instances, ordered, attributed.segments, len(ranges))
-        counted = pool.submit(count_launches, ranges, evidence.groups, evidence.tables.calls, evidence.launch_calls)
         work = sum_launched(evidence, ordered, pool)
         structure.result()
-    each, launches = measured.result(), counted.result()
+    each = measured.result()
     all_work = sum_all_work(evidence, ordered, work.sums["gpu_busy_ns"])
     del ordered  # running sums as large as the columns of the trace
     wall = (ranges["end_ns"] - ranges["start_ns"]).to_numpy(dtype=np.int64)

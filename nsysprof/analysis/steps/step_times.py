@@ -14,7 +14,7 @@ from nsysprof.analysis.steps.find_steps import Steps
 from nsysprof.results.column_registry.analysis_columns import CAUSES, STEPS, WORK_CATEGORIES, cause_column, work_column
 from nsysprof.results.findings.causes import STEP, TRACE
 from nsysprof.results.step_times import StepTimes
-from nsysprof.trace.schema import COPY, FILL, GRAPH, MIGRATION, Int64s, Tables
+from nsysprof.trace.schema import COPY, FILL, GRAPH, MIGRATION, Int64s, Rows, Tables, Work
 
 
 def time_steps(tables: Tables, steps: Steps | None, ledger: Ledger) -> StepTimes | None:
@@ -64,15 +64,14 @@ def _busy(tables: Tables, category: Int64s, low: Int64s, high: Int64s) -> dict[s
     before = np.zeros(len(low), dtype=np.int64)
     found = {work_column(name): np.zeros(len(low), dtype=np.int64) for name in WORK_CATEGORIES}
     for number, name in enumerate(WORK_CATEGORIES):
-        mine = np.flatnonzero(of_row == number).astype(np.int32)
-        begun, ended = work.start_ns[mine], work.ends_ns(mine)
-        within = (begun < high[-1]) & (ended > low[0])
+        rows = np.flatnonzero(of_row == number).astype(np.int32)
+        within = work.start_ns[rows] < high[-1]
+        within &= work.ends_ns(rows) > low[0]
         if not within.any():
             continue
         if not within.all():
-            begun, ended = begun[within], ended[within]
-        start, end = _join((start, end), _union(begun, ended))
-        del begun, ended
+            rows = rows[within]
+        start, end = _join((start, end), _union_of_rows(work, rows))
         total = measure(start, end, low, high)[0]
         found[work_column(name)], before = total - before, total
     return found
@@ -87,14 +86,26 @@ def _join(one: tuple[Int64s, Int64s], other: tuple[Int64s, Int64s]) -> tuple[Int
     return _union(np.insert(many[0], at, few[0]), np.insert(many[1], at, few[1]))
 
 
-def _union(start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
-    """Return the union of intervals as disjoint ones, in order."""
+def _union_of_rows(work: Work, rows: Rows) -> tuple[Int64s, Int64s]:
+    """Return when at least one of the rows of work ran, as disjoint intervals in order."""
+    start = work.start_ns[rows]
     if not bool((start[1:] >= start[:-1]).all()):
         order = np.argsort(start, kind="stable").astype(np.int32)
-        start, end = start[order], end[order]
-    reached = np.maximum.accumulate(end)
-    begins = np.flatnonzero(np.append(True, start[1:] > reached[:-1])).astype(np.int32)
-    return start[begins], reached[np.append(begins[1:], len(start)) - 1]
+        rows, start = rows[order], start[order]
+        del order
+    return _union(start, start + work.duration_ns[rows])
+
+
+def _union(start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the union of intervals, which are given in order of start, as disjoint ones in order."""
+    reached = np.maximum.accumulate(end, out=end)
+    fresh = np.ones(len(start), dtype=np.bool_)
+    fresh[1:] = start[1:] > reached[:-1]
+    begun = start[fresh]
+    # An interval ends where the last piece before the next interval does.
+    fresh[:-1] = fresh[1:]
+    fresh[-1:] = True
+    return begun, reached[fresh]
 
 
 def _idle(span: DeviceSpan, pieces: Blamed, low: Int64s, high: Int64s) -> dict[str, Int64s]:
