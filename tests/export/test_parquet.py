@@ -39,6 +39,15 @@ def test_work_joins_the_call_that_launched_it(trace_path, tmp_path):
     assert launches.all()
 
 
+def test_times_are_stored_as_differences_and_names_once(trace_path, tmp_path):
+    export(content_of(trace_path("sdpa")), tmp_path / "o")
+    columns = pq.read_metadata(tmp_path / "o" / "gpu.parquet").row_group(0).to_dict()["columns"]
+    stored = {column["path_in_schema"]: set(column["encodings"]) for column in columns}
+    differences = {name for name, encodings in stored.items() if "DELTA_BINARY_PACKED" in encodings}
+    assert differences == {"start_ns", "end_ns", "call"}
+    assert "RLE_DICTIONARY" in stored["name"]
+
+
 def test_an_unknown_call_is_null_and_columns_are_there_without_rows(tmp_path):
     builder = TraceBuilder()
     builder.kernel(1, 2, None)
