@@ -293,12 +293,24 @@ def test_an_interrupted_program_leaves_a_report(nsys, steps, tmp_path, sent):
     assert not manifest(folder)["complete"]
 
 
-def test_a_trace_for_each_worker_of_torchrun(capture):
+WORKER = """\
+import os
+from nsysprof.workload.recording.nvtx_ranges import annotate
+for _ in range(4):
+    with annotate("step"), annotate(f"of rank {os.environ['RANK']}"):
+        pass
+print("rank", os.environ["RANK"], "has done 4 steps", flush=True)
+"""
+
+
+def test_a_trace_for_each_worker_of_torchrun(capture, tmp_path):
+    """The workers need no torch; those of slow tests train."""
     pytest.importorskip("torch", reason="needs the extra [torch]")
-    arguments = ["--steps", "4", "--straggle", "1", "--in", "forward", "--width", "768"]
-    done, folder = capture(["--per-rank"], [*TORCHRUN, TRAIN, *arguments])
+    worker = tmp_path / "worker.py"
+    worker.write_text(WORKER)
+    done, folder = capture(["--per-rank"], [*TORCHRUN, str(worker)])
     assert done.returncode == 0, done.stderr
-    assert "rank 1: 4 steps" in done.stdout
+    assert "rank 1 has done 4 steps" in done.stdout
     said = manifest(folder)
     assert said["complete"]
     assert [(r["rank"], r["local_rank"], r["world_size"], r["trace"], r["exit_code"]) for r in said["ranks"]] == [
@@ -307,21 +319,10 @@ def test_a_trace_for_each_worker_of_torchrun(capture):
     ]
     assert len({rank["host_token"] for rank in said["ranks"]}) == 1
     for rank in said["ranks"]:
-        found = ranges(folder / rank["trace"])
-        assert found.count("step") == found.count("backward") == 4
+        number = rank["rank"]
+        assert ranges(folder / rank["trace"]) == ["step", f"of rank {number}"] * 4
         assert (folder / rank["report"]).stat().st_size > 0
-        assert f"rank {rank['rank']}: 4 steps" in (folder / "logs" / f"rank0000{rank['rank']}.stdout.log").read_text()
-    one, two = (time_in(folder / f"ranks/rank0000{rank}.sqlite", "forward") for rank in (1, 0))
-    assert one > 1.2 * two, "others use the machine"
-
-
-def time_in(trace, name):
-    with contextlib.closing(sqlite3.connect(f"file:{trace}?mode=ro", uri=True)) as connection:
-        rows = connection.execute(
-            "SELECT end - start FROM NVTX_EVENTS LEFT JOIN StringIds ON id = textId WHERE coalesce(text, value) = ?",
-            (name,),
-        )
-        return min(duration for (duration,) in rows)  # others may use the machine
+        assert (folder / "logs" / f"rank0000{number}.stdout.log").read_text() == f"rank {number} has done 4 steps\n"
 
 
 @pytest.mark.slow
