@@ -16,6 +16,7 @@ import json
 import os
 import re
 import time
+from pathlib import Path
 from typing import Any
 
 STEPS = "NSYSPROF_STEPS_FOLDER"
@@ -66,12 +67,19 @@ class _Steps:
                 "peak_bytes": max(int(cuda.max_memory_allocated(device)) for device in devices),
                 "reserved_bytes": max(int(cuda.max_memory_reserved(device)) for device in devices),
             }
-        try:
-            import resource
-        except ImportError:  # Windows has none
-            return {"peak_bytes": None, "reserved_bytes": None}
-        resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        return {"peak_bytes": resident, "reserved_bytes": None}
+        return {"peak_bytes": _peak_resident_bytes(), "reserved_bytes": None}
+
+
+def _peak_resident_bytes() -> int | None:
+    """Return the peak of this process's memory (bytes); None where the system does not tell it.
+
+    getrusage would return the peak of the process that started this one, where it is larger.
+    """
+    with contextlib.suppress(OSError), Path("/proc/self/status").open(encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return None
 
 
 def watch(torch: Any) -> None:

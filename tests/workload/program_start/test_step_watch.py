@@ -1,6 +1,7 @@
 """Steps that a program marks by ranges or by its optimizer, with a stand-in for torch: what is written at the end."""
 
 import json
+import subprocess
 import sys
 import time
 from types import ModuleType, SimpleNamespace
@@ -53,3 +54,11 @@ def test_ranges_whose_whole_name_matches_count(torch, monkeypatch):
         torch.cuda.nvtx.range_push(name)
     assert torch.pushed == ["step0", "forward", "step1", "step1x", "step2"], "the program's own ranges go on"
     assert len(torch.finish()["steps_ns"]) == 2
+
+
+def test_the_peak_is_that_of_this_process_and_not_of_the_one_that_started_it():
+    """A process inherits the largest memory of its parent, as getrusage tells it."""
+    ballast = bytearray(b"1" * (400 << 20))
+    code = "from nsysprof.workload.program_start import step_watch; print(step_watch._peak_resident_bytes())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 1 << 20 < int(done.stdout) < len(ballast)
