@@ -139,18 +139,18 @@ def _record(
 ) -> Moments:
     """Record one part and return its start and end."""
     nsys, report = Path(held.nsys), part.folder / NSYS_REPORT
+    size = SizeWatch(until.most_bytes, part.folder, processes=MarkedProcesses(HOLD_PID, value=str(held.holder_pid)))
     asked = time.monotonic_ns()
-    try:
+    try:  # no call between this and the next try, because Ctrl-C there would leave nsys recording
         start_recording(nsys, held.session, report.with_suffix(""), held.start_options, held.environment)
+        began = time.monotonic_ns()
+        say("recording")
     except KeyboardInterrupt:
         with contextlib.suppress(ToolFailedError):  # nsys may or may not have begun to record
             stop_recording(nsys, held.session, held.environment)
         report.unlink(missing_ok=True)  # it holds the moment until nsys was told to stop again
         raise
-    began = time.monotonic_ns()
     part.start_ns = began - asked
-    size = SizeWatch(until.most_bytes, part.folder, processes=MarkedProcesses(HOLD_PID, value=str(held.holder_pid)))
-    say("recording")
     try:
         size.begin()
         _take(source)

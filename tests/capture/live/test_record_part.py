@@ -2,6 +2,7 @@ import os
 import signal
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -53,3 +54,17 @@ def test_a_first_ctrl_c_waits_until_the_recording_is_written_and_a_second_does_n
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_just_after_nsys_began_to_record_stops_the_recording(tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(module, "start_recording", lambda *_: calls.append("start"))
+    monkeypatch.setattr(module, "stop_recording", lambda *_: calls.append("stop"))
+
+    def say(_text):
+        raise KeyboardInterrupt
+
+    held = SimpleNamespace(nsys="nsys", session="s", start_options=(), environment={}, holder_pid=os.getpid())
+    with pytest.raises(KeyboardInterrupt):
+        module._record(held, RecordedPart(tmp_path), Until(seconds=1.0), None, lambda: True, say)
+    assert calls == ["start", "stop"]
