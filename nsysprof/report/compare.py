@@ -53,6 +53,7 @@ def comparison_json(found: VersionComparison) -> dict[str, Any]:
         "differences": json_value(found.differences),
         "forced": found.forced,
         "latency": json_value(found.latency),
+        "step": None if found.step is None else {**json_value(found.step), "change_pct": found.step.change_pct},
         "ranges": ranges,
         "findings": json_value(found.findings),
         "memory": json_value(found.memory),

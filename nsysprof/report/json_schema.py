@@ -215,14 +215,15 @@ def _capture() -> Schema:
 def _compare() -> Schema:
     types = (
         comparison.Side, comparison.Difference, comparison.LatencyComparison, comparison.RangeChange,
-        comparison.FindingChange, GateResult, Note, allocator_memory.MemoryComparison,
+        comparison.FindingChange, GateResult, Note, allocator_memory.MemoryComparison, comparison.StepChange,
     )  # fmt: skip
-    side, difference, latency, ranges, findings, gate, note, memory = map(_ref, types)
+    side, difference, latency, ranges, findings, gate, note, memory, step_change = map(_ref, types)
+    step = {"allOf": [step_change, {"properties": {"change_pct": {"type": "number"}}, "required": ["change_pct"]}]}
     properties = {
         "format_version": _WHOLE, "outcome": _TEXT_OR_NULL, "baseline": side, "candidate": side,
-        "differences": _list(difference), "forced": _FLAG, "latency": latency, "ranges": _list(ranges),
-        "findings": _list(findings), "memory": _or_null(memory), "gate": _list(gate), "notes": _list(note),
-        "method": _TEXTS, "folder": _TEXT_OR_NULL,
+        "differences": _list(difference), "forced": _FLAG, "latency": latency, "step": _or_null(step),
+        "ranges": _list(ranges), "findings": _list(findings), "memory": _or_null(memory), "gate": _list(gate),
+        "notes": _list(note), "method": _TEXTS, "folder": _TEXT_OR_NULL,
     }  # fmt: skip
     return _of("nsysprof compare --json", properties, types)
 

@@ -82,6 +82,18 @@ class RangeFacts:
 
 
 @dataclass(frozen=True)
+class StepWalls:
+    """The steps of one trace, as the overview of analyze tells them: a step ends when the GPU has done its work."""
+
+    # The step range; STEP where steps are known by their kernels alone.
+    per: str
+    # How long a step takes: the mean of the steady ones that are not slow (ns).
+    step_ns: float
+    # How long each steady step took, in order of start (ns).
+    walls_ns: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Metric:
     """A number about a range.
 
@@ -115,6 +127,7 @@ class Input:
     session: equal on both sides of one bench that measured them in turn; else empty.
     savings: what each finding of a trace would save per step (ns), by code and range; None where unknown.
     memory: what owned torch's memory, where the capture recorded it.
+    steps: how long the steps of its trace took; None where it has none.
     """
 
     name: str
@@ -132,6 +145,7 @@ class Input:
     session: str = ""
     savings: dict[tuple[str, str], int] | None = None
     memory: AllocatorMemory | None = None
+    steps: StepWalls | None = None
 
 
 @dataclass(frozen=True)
@@ -287,6 +301,23 @@ class RangeChange:
 
 
 @dataclass(frozen=True)
+class StepChange:
+    """How the time of a step changed, where every trace of both sides has steps of the same range."""
+
+    # The step range; STEP where steps are known by their kernels alone.
+    per: str
+    # How long a step takes: the median over the traces of a side of the mean of each (ns).
+    baseline_ns: float
+    candidate_ns: float
+    # The verdict, whose samples are the steady steps; None where a side has too few of them.
+    verdict: LatencyChange | None = None
+
+    @property
+    def change_pct(self) -> float:
+        return 100 * (self.candidate_ns / self.baseline_ns - 1)
+
+
+@dataclass(frozen=True)
 class Side:
     """The inputs of one side by name, and the facts of their environment on which they agree."""
 
@@ -328,6 +359,8 @@ class VersionComparison:
     memory: MemoryComparison | None = None
     # The range whose wall time a report shows first; None where no change is certain, or where cases were measured.
     headline: RangeChange | None = None
+    # How the time of a step changed; None where a trace has no steps, or those of another range.
+    step: StepChange | None = None
 
     @property
     def outcome(self) -> Outcome | None:

@@ -21,8 +21,10 @@ from nsysprof.analysis.comparison.compare_turns import UNIT, compare_in_turn
 from nsysprof.analysis.comparison.gate.gate import judge
 from nsysprof.analysis.comparison.gate.gate_spec import GateRule
 from nsysprof.analysis.comparison.judge_walls import METHOD as WALL_METHOD
-from nsysprof.analysis.comparison.judge_walls import choose_headline, judge_walls
+from nsysprof.analysis.comparison.judge_walls import choose_headline
 from nsysprof.analysis.comparison.range_facts import WHOLE
+from nsysprof.analysis.steps.compare_steps import METHOD as STEP_METHOD
+from nsysprof.analysis.steps.compare_steps import compare_steps, judge_steps_and_walls
 from nsysprof.attention.case import Case
 from nsysprof.errors import NotComparableError
 from nsysprof.notes import Note, Severity, make_note
@@ -33,6 +35,7 @@ from nsysprof.results.comparison import (
     LatencyComparison,
     RangeChange,
     Side,
+    StepChange,
     VersionComparison,
 )
 
@@ -81,8 +84,10 @@ def compare_inputs(
             else compare_latencies(old_cases, new_cases, names, settings)
         )
     ranges = compare_ranges(old_traces, new_traces) if old_traces and new_traces else ()
-    ranges = judge_walls(ranges, old_traces, new_traces, settings)
-    judged = any(change.wall_verdict for change in ranges)
+    # Where cases were measured, their latency is the answer.
+    step = None if latency.changes else compare_steps(baseline, candidate)
+    step, ranges = judge_steps_and_walls(step, ranges, baseline, candidate, settings)
+    judged = any(change.wall_verdict for change in ranges) or (step is not None and step.verdict is not None)
     if any(WHOLE not in each for each in (*old_traces, *new_traces)):
         ranges = tuple(change for change in ranges if change.range != WHOLE_TRACE)
     _refuse_strangers(baseline, candidate, latency, ranges, force=force)
@@ -93,7 +98,7 @@ def compare_inputs(
     environments = [each.environment for each in baseline], [each.environment for each in candidate]
     latency_method = TURNS_METHOD if latency.unit == UNIT else METHOD
     method = [*(latency_method if latency.changes else METHOD if judged else ()), *(_TRACE_METHOD if ranges else ())]
-    method += WALL_METHOD if judged else ()
+    method += [*(WALL_METHOD if judged else ()), *(STEP_METHOD if step is not None else ())]
     method += [_GATE_METHOD] if rules else []
     return VersionComparison(
         _side(baseline),
@@ -107,9 +112,15 @@ def compare_inputs(
         tuple(method),
         findings or (),
         _memory(baseline, candidate),
-        # Where cases were measured, their latency is the answer.
-        None if latency.changes else choose_headline(ranges),
+        None if latency.changes else _headline(step, ranges),
+        step,
     )
+
+
+def _headline(step: StepChange | None, ranges: Sequence[RangeChange]) -> RangeChange | None:
+    """Return the range that a report shows first; None where it is the range of the steps, whose time was told."""
+    found = choose_headline(ranges)
+    return None if step is not None and found is not None and found.range == step.per else found
 
 
 def _memory(baseline: Sequence[Input], candidate: Sequence[Input]) -> MemoryComparison | None:

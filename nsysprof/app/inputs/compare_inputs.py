@@ -21,13 +21,14 @@ from nsysprof.errors import TraceError
 from nsysprof.files.folder_state import require_whole
 from nsysprof.notes import Note, make_note
 from nsysprof.results.block import OK
-from nsysprof.results.comparison import Input, Measured
+from nsysprof.results.comparison import Input, Measured, StepWalls
 from nsysprof.trace.inputs.resolve_input import PACKED, REPORTS, own_trace
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from nsysprof.results.findings.causes import Findings
+    from nsysprof.results.step_times import StepTimes
 
 _MOST_BYTES = 1 << 30  # the most bytes of unpacked samples
 
@@ -222,7 +223,14 @@ def _read_trace(source: Path, calls: Mapping[str, int], nsys: Path | None, say: 
         digest=info.sha256,
         savings=None if found is None else _savings(found),
         memory=memory,
+        steps=None if info.work_kind == "operator" else _step_walls(analysis.step_times),
     )
+
+
+def _step_walls(times: StepTimes | None) -> StepWalls | None:
+    if times is None or not times.are_steps:
+        return None
+    return StepWalls(times.per, times.step_ns, tuple(times.steady_walls_ns().tolist()))
 
 
 def _savings(found: Findings) -> dict[tuple[str, str], int]:

@@ -30,6 +30,7 @@ from nsysprof.report.sections.compare_tables import (
     open_questions,
     part_table,
     range_table,
+    step_line,
     verdict_line,
     wall_line,
 )
@@ -50,9 +51,8 @@ def compare_report(found: VersionComparison, figures: Sequence[Figure] = ()) -> 
     sections = [Section("", tuple(head))]
     if found.outcome is not None:
         sections.append(Section(f"gate: {OUTCOMES[found.outcome]}", (Gate(found.gate),), is_conclusion=True))
-    sections.append(
-        Section("", (Lines(tuple(filter(None, (wall_line(found), verdict_line(found)))), is_verdict=True),))
-    )
+    lines = filter(None, (step_line(found), wall_line(found), verdict_line(found)))
+    sections.append(Section("", (Lines(tuple(lines), is_verdict=True),)))
     changed = finding_lines(found.findings)
     if changed:
         sections.append(Section("Findings", (Lines(tuple(changed)),)))

@@ -20,6 +20,7 @@ from nsysprof.results.comparison import (
     SideOfCase,
     VersionComparison,
 )
+from nsysprof.results.findings.causes import STEP
 from nsysprof.units import format_ns
 
 _JSON = "compare.json"
@@ -32,6 +33,8 @@ _DROP = {
     "busy": 9,
 }  # fmt: skip
 _UNCHANGED = 20
+# A smaller change of the time of a step (percent) is not written as a number.
+_LEAST_STEP_PCT = 0.1
 
 
 def finding_lines(findings: Sequence[FindingChange]) -> list[str]:
@@ -81,7 +84,8 @@ def open_questions(found: VersionComparison) -> tuple[str, ...]:
     """Return why cases have no verdict and what to do, combined by reason."""
     groups: dict[tuple[str, str], list[str]] = {}
     of_ranges = [change.wall_verdict for change in found.ranges if change.wall_verdict is not None]
-    for change in (*found.latency.changes, *of_ranges):
+    of_step = [found.step.verdict] if found.step is not None and found.step.verdict is not None else []
+    for change in (*found.latency.changes, *of_step, *of_ranges):
         if change.verdict is LatencyVerdict.INCONCLUSIVE:
             groups.setdefault((change.reason, change.next_step), []).append(change.case)
     return tuple(
@@ -239,6 +243,27 @@ def verdict_line(found: VersionComparison) -> str:
     nonzero = [f"{count} {what}" for count, what in moved if count]
     tail = ", ".join(nonzero) if nonzero else "the same launches in all"
     return f"{text} {count_of(len(ranges), 'range')} on both sides; {tail}.".strip()
+
+
+def step_line(found: VersionComparison) -> str:
+    """Return how the time of a step changed; empty where it is unknown."""
+    change = found.step
+    if change is None:
+        return ""
+    size = abs(change.change_pct)
+    amount = "less than 0.1 %" if size < _LEAST_STEP_PCT else f"{size:.1f} %"
+    direction = f"{amount} {'longer' if change.change_pct > 0 else 'shorter'}" if size else "no difference"
+    text = f"A step takes {format_ns(change.candidate_ns)} instead of {format_ns(change.baseline_ns)}: {direction}"
+    verdict = change.verdict
+    if verdict is None or verdict.verdict is None:
+        text += "; there are too few steps for a verdict."
+    elif verdict.ratio is None or verdict.low is None or verdict.high is None:
+        text += f". {verdict.verdict.value}."
+    else:
+        interval = f"{verdict.ratio:.3f} [{verdict.low:.3f}, {verdict.high:.3f}]"
+        text += f". {verdict.verdict.value}: the median step takes {interval} times as long."
+    unmarked = " No range marks the steps: on each side they are where its own kernels repeat."
+    return text + (unmarked if change.per == STEP else "")
 
 
 def wall_line(found: VersionComparison) -> str:
