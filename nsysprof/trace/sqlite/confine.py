@@ -139,7 +139,7 @@ def _connect_confined(path: Path, file_bytes: int, limits: Confinement) -> sqlit
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA cell_size_check = ON")
         listed = connection.execute("SELECT name, type = 'table' AND rootpage > 0 FROM sqlite_master").fetchall()
-    except sqlite3.DatabaseError:
+    except BaseException:  # damaged text, too
         connection.close()
         raise
     is_plain: dict[str, bool] = {}
