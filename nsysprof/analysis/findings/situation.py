@@ -17,7 +17,6 @@ from nsysprof.analysis.ranges.open_range import innermost_ranges, open_ranges
 from nsysprof.analysis.replay.execution_graph import ExecutionGraph, count_periods
 from nsysprof.analysis.replay.replay import replay
 from nsysprof.analysis.steps.find_steps import Steps
-from nsysprof.results.findings.causes import STEP, TRACE
 from nsysprof.trace.schema import COPY, FILL, MIGRATION, PID_MASK, Bools, Int64s, Tables
 
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
@@ -111,7 +110,7 @@ def describe_steps(situation: Situation, steps: Steps) -> dict[str, Any]:
     graph = situation.graph
     first = steps.warmup + graph.first_step + int(graph.first_calls > 0)
     return {
-        "per": steps.name or (STEP if steps.are_known else TRACE),
+        "per": steps.per,
         "step_ns": round(steps.step_ns),
         "usual_steps": int((~steps.is_slow).sum()),
         "warmup": steps.warmup,
@@ -120,7 +119,7 @@ def describe_steps(situation: Situation, steps: Steps) -> dict[str, Any]:
         "last_step": steps.warmup + graph.first_step + graph.steps - 1,
         "recorded_ns": int(graph.recorded_ns / situation.periods),
         "replayed_ns": int(replay(graph) / situation.periods),
-        "found_pct": round(100 * steps.found_share, 1) if steps.found_share else None,
+        "found_pct": None if steps.found_pct is None else round(steps.found_pct, 1),
     }
 
 

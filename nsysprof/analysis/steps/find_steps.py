@@ -17,6 +17,7 @@ from nsysprof.analysis.steps.find_periods import find_periods, share_of_kernels
 from nsysprof.analysis.steps.step_bounds import bound_steps, mark_slow_steps
 from nsysprof.arrays import Floats
 from nsysprof.attention.range_name import parse_range
+from nsysprof.results.findings.causes import STEP, TRACE
 from nsysprof.trace.schema import PID_MASK, Bools, Int64s, Ints, Tables
 
 _LEAST_INSTANCES = 3
@@ -60,6 +61,16 @@ class Steps:
     def are_known(self) -> bool:
         """Return whether the program repeats itself, by a range or by its kernels."""
         return self.name != "" or self.found_share > 0
+
+    @property
+    def per(self) -> str:
+        """Return what the steps are called: their range, STEP where kernels alone tell them, or TRACE."""
+        return self.name or (STEP if self.are_known else TRACE)
+
+    @property
+    def found_pct(self) -> float | None:
+        """Return the share of all kernels that the steps hold (percent); None where a range names them."""
+        return 100 * self.found_share if self.found_share else None
 
     @property
     def count(self) -> int:

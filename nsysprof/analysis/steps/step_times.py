@@ -12,7 +12,6 @@ from nsysprof.analysis.idle_time.ledger import Ledger
 from nsysprof.analysis.kernel_names.variant_names import kernel_names
 from nsysprof.analysis.steps.find_steps import Steps
 from nsysprof.results.column_registry.analysis_columns import CAUSES, STEPS, WORK_CATEGORIES, cause_column, work_column
-from nsysprof.results.findings.causes import STEP, TRACE
 from nsysprof.results.step_times import StepTimes
 from nsysprof.trace.schema import COPY, FILL, GRAPH, MIGRATION, Int64s, Rows, Tables, Work
 
@@ -38,8 +37,7 @@ def time_steps(tables: Tables, steps: Steps | None, ledger: Ledger) -> StepTimes
     if not rows:
         return None
     table = pd.concat(rows, ignore_index=True)
-    found_pct = 100 * steps.found_share if steps.found_share else None
-    return StepTimes(steps.name or (STEP if steps.are_known else TRACE), table, found_pct)
+    return StepTimes(steps.per, table, steps.found_pct)
 
 
 def _categories(tables: Tables) -> Int64s:
