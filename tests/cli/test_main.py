@@ -92,34 +92,35 @@ def test_ctrl_c_while_the_first_one_is_told():
     assert done.stderr == ""
 
 
+def assert_interrupted(code):
+    """Run a program that hands the command `command` to the command line; it must end as after Ctrl-C."""
+    begin = (
+        "import os, signal, time\nimport nsysprof.cli as c\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    )
+    program = [sys.executable, "-c", f"{begin}{code}c.app = command\nc.main()\n"]
+    done = subprocess.run(program, capture_output=True, text=True, check=False, timeout=40)
+    assert (done.returncode, done.stderr) == (130, "nsysprof: Interrupted.\n")
+
+
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_an_interrupt_that_a_library_makes_an_error_of_its_own(name):
     """numpy does, once in a thousand interrupts of a comparison of records."""
     code = f"""
-import os, signal
-import nsysprof.cli as c
-signal.signal(signal.SIGINT, signal.default_int_handler)
-def swallow(**_):
+def command(**_):
     try:
         os.kill(os.getpid(), signal.{name})
         while True: pass
     except KeyboardInterrupt:
         pass
     raise TypeError("no common dtype")
-c.app = swallow
-c.main()
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stderr) == (130, "nsysprof: Interrupted.\n")
+    assert_interrupted(code)
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_an_interrupt_that_python_drops_is_repeated(name):
     """It drops what is raised in a destructor: the command went on, below a traceback."""
     code = f"""
-import os, signal, time
-import nsysprof.cli as c
-signal.signal(signal.SIGINT, signal.default_int_handler)
 class Held:
     def __del__(self):
         os.kill(os.getpid(), signal.{name})
@@ -128,21 +129,15 @@ def command(**_):
     held = Held()
     del held
     time.sleep(50)
-c.app = command
-c.main()
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=40)
-    assert (done.returncode, done.stderr) == (130, "nsysprof: Interrupted.\n")
+    assert_interrupted(code)
 
 
 @pytest.mark.parametrize("raised", ["TraceDamagedError('t.sqlite cannot be read.', 'Export it again.')", "None"])
 def test_an_interrupt_is_told_whatever_became_of_it(raised):
     """A reader took it for damage; typer made it an exit code, and said nothing."""
     code = f"""
-import os, signal
-import nsysprof.cli as c
 from nsysprof.errors import TraceDamagedError
-signal.signal(signal.SIGINT, signal.default_int_handler)
 def command(**_):
     try:
         os.kill(os.getpid(), signal.SIGINT)
@@ -152,11 +147,8 @@ def command(**_):
     if error := {raised}:
         raise error
     return 130
-c.app = command
-c.main()
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stderr) == (130, "nsysprof: Interrupted.\n")
+    assert_interrupted(code)
 
 
 def shell(command, **environment):
