@@ -51,10 +51,12 @@ class Loss:
     A loss is a fact, by which code may decide. Its note only tells the reader.
 
     anywhere: what may be missing at any time of the recording, in words; "" where the loss is confined.
+    buffer: what the buffer was for that overflowed: "counters" or "records"; "" where none is known to.
     """
 
     note: Note
     anywhere: str = ""
+    buffer: str = ""
 
 
 Remark = Note | Loss

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
@@ -466,6 +467,36 @@ def test_a_proof_is_right_only_where_counts_and_exit_codes_are() -> None:
     assert Planted("all kernels", "c++", "caught", 12, 0, 220, ["no-kernels"]).is_right
     assert not Planted("all kernels", "c++", "caught", 0, 0, 220, []).is_right
     assert not Planted("none", "c++", "silent", 0, 220, 220, ["events-lost"]).is_right
+    assert Planted("full", "c++", "honest", 12, 9, 220, ["sampling-overflow"]).is_right
+    assert not Planted("full", "c++", "honest", 0, 9, 220, []).is_right
+    assert Planted("full", "c++", "resampled", 0, 220, 220, ["recorded-again"]).is_right
+    assert not Planted("full", "c++", "resampled", 0, 219, 220, ["recorded-again"]).is_right
     part = ServerPart(10, 10 * 17 + 20, 17, 2, 3.0, 3.1, 3.0, survived=True, exit_code=0)
     assert part.is_right, "the step that was cut at the begin may have some"
     assert not ServerPart(10, 10 * 17 - 1, 17, 2, 3.0, 3.1, 3.0, survived=True, exit_code=0).is_right
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="stops processes that it finds in /proc")
+def test_an_nsys_is_held_up_while_its_program_runs_and_goes_on_afterwards(tmp_path: Path) -> None:
+    from scripts.capture_proof.overflows import holding_up
+
+    for name in ("nsys", "work"):
+        (tmp_path / name).symlink_to("/bin/sleep")
+    started: list[subprocess.Popen[bytes]] = []
+
+    def reaches(letter: str) -> bool:
+        state, deadline = Path(f"/proc/{started[0].pid}/stat"), time.monotonic() + 60
+        while time.monotonic() < deadline and state.read_text().rpartition(") ")[2][0] != letter:
+            time.sleep(0.01)
+        return state.read_text().rpartition(") ")[2][0] == letter
+
+    try:
+        with holding_up(tmp_path / "nsys", "work", 600, tmp_path) as mark:
+            environment = {**os.environ, **mark}
+            started += [subprocess.Popen([tmp_path / name, "600"], env=environment) for name in ("nsys", "work")]
+            assert reaches("T"), "it is stopped"
+        assert reaches("S"), "it goes on"
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()

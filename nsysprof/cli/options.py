@@ -96,7 +96,7 @@ Policy = Annotated[Path | None, typer.Option(help=POLICY_HELP)]
 
 # What is measured of a program that runs on two sides.
 KEEP_HELP = "Record part after part, and keep this many of the last."
-MAX_RECORDING_HELP = "Stop recording when nsys has written this many megabytes. 0: no limit."
+MAX_RECORDING_HELP = "Stop recording when nsys has written this many megabytes (--max-size too). 0: no limit."
 KEEP_REPORT_HELP = "Keep nsys' own reports."
 STEP_PATTERN_HELP = (
     "A printed line that matches this regular expression ends a step; a group named s, ms, us or ns is its time."

@@ -69,7 +69,8 @@ class Planted:
 
     expects: "caught": it ends with 12; "recovered": it records again and loses nothing; "again": it records again
         without what was lost, here whole graphs in place of their kernels; "silent": nothing was lost, and nothing
-        is said; "honest": nothing was lost, or a note says it.
+        is said; "honest": nothing was lost, or a note says it; "resampled": the same, or it records again with fewer
+        samples.
     """
 
     loss: str
@@ -91,8 +92,10 @@ class Planted:
             return self.exit_code == 0 and AGAIN in self.notes and self.kernels == self.expected
         if self.expects == "again":
             return self.exit_code == 0 and AGAIN in self.notes
-        if self.expects == "honest" and said:
+        if self.expects in ("honest", "resampled") and said:
             return True
+        if self.expects == "resampled" and AGAIN in self.notes:
+            return self.exit_code == 0 and self.kernels == self.expected
         return self.exit_code == 0 and not said and AGAIN not in self.notes and self.kernels == self.expected
 
 

@@ -29,6 +29,7 @@ _DID = {
     "again": "records again with whole graphs",
     "silent": "says nothing",
     "honest": "loses nothing, or says so",
+    "resampled": "records again with fewer samples, or says so",
 }
 
 

@@ -19,6 +19,8 @@ if arguments[0] == "--version":
     print("NVIDIA Nsight Systems version 2025.3.1.90-253135822126v0")
 elif arguments[0] == "profile" and "--help" in arguments:
     print({help!r})
+elif arguments[0] == "profile" and arguments[1].endswith("=help"):
+    print("0: NVIDIA H200")
 elif arguments[0] == "profile":
     program = next(i for i, word in enumerate(arguments[1:], 1) if not word.startswith("--"))
     options = arguments[1:program]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from nsysprof.notes import Remark, Severity, make_loss, make_note
 from nsysprof.trace.schema import KERNEL, Tables
@@ -19,6 +20,12 @@ _KINDS = (
     ("sampling-overflow", re.compile(r"overflow|GPU Metrics.*(dropp|lost|missing)", re.IGNORECASE)),
     ("events-lost", re.compile(r"not all .*collected|\b(dropped|lost|incomplete|missing|truncated)\b", re.IGNORECASE)),
     ("collection-failed", re.compile(r"\bfailed\b|\bfailure\b|cannot|could not|unable to", re.IGNORECASE)),
+)
+# What nsys says of its own full buffers: something is lost, whatever severity it gives that.
+COUNTERS, RECORDS = "counters", "records"
+_OVERFLOWS = (
+    (COUNTERS, re.compile(r"GPU Metrics.*(overflow|dropp|\blost\b)", re.IGNORECASE)),
+    (RECORDS, re.compile(r"CUPTI dropped [1-9]|n.t allocate CUPTI buffers|CUPTI buffer allocation limit")),
 )
 # Messages that apply to every process, whichever process nsys names.
 _OF_ALL = (_IMPORT_FAILED, *(pattern for _, pattern in _KINDS[:2]))
@@ -43,21 +50,26 @@ def read_diagnostics(tables: Tables) -> list[Remark]:
 
 
 def explain_messages(
-    messages: list[tuple[int, str]], of_helpers: list[tuple[int, str]] | None = None, *, has_kernels: bool
+    messages: list[tuple[int, str]],
+    of_helpers: list[tuple[int, str]] | None = None,
+    *,
+    has_kernels: bool,
+    is_strict: bool = False,
 ) -> list[Remark]:
     """Return what read_diagnostics returns, for messages given as pairs of nsys' severity and text.
 
     of_helpers: messages about processes that use no CUDA. Only those that hold for every process count.
+    is_strict: whether a full buffer is a loss also where nsys only warns of it.
     """
     of_all = [each for each in of_helpers or () if any(kind.search(each[1][:_READ]) for kind in _OF_ALL)]
     messages = [*messages, *of_all]
     kinds: dict[str, list[Remark]] = {}
-    for code, remark in dict.fromkeys((*_explain(messages, has_kernels), *_counted(messages))):
+    for code, remark in dict.fromkeys((*_explain(messages, has_kernels, is_strict), *_counted(messages))):
         kinds.setdefault(code, []).append(remark)
     return [remark for of_kind in kinds.values() for remark in of_kind[:_MOST_OF_A_KIND]]
 
 
-def _explain(messages: list[tuple[int, str]], has_kernels: bool) -> Iterator[tuple[str, Remark]]:
+def _explain(messages: list[tuple[int, str]], has_kernels: bool, is_strict: bool) -> Iterator[tuple[str, Remark]]:
     """Yield the code and the remark of each message that matters; one that nsys calls an error is a loss."""
     for severity, text in messages:
         lines = [line.strip() for line in text[:_READ].splitlines() if line.strip()] or [""]
@@ -73,8 +85,10 @@ def _explain(messages: list[tuple[int, str]], has_kernels: bool) -> Iterator[tup
         if found is not None:
             code, line = found
             said = _shown(line if line == lines[0] else f"{lines[0]} {line}")
-            if severity == _ERROR:
-                yield code, make_loss(code, anywhere=_EVENTS_LOST if code == "events-lost" else "", said=said)
+            buffer = next((kind for kind, pattern in _OVERFLOWS if pattern.search(line)), "")
+            if severity == _ERROR or (is_strict and buffer):
+                anywhere = _EVENTS_LOST if code == "events-lost" else ""
+                yield code, replace(make_loss(code, anywhere=anywhere, said=said), buffer=buffer)
             else:
                 yield code, make_note(code, severity=Severity.WARNING, said=said)
         elif severity == _ERROR:

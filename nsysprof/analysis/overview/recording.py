@@ -11,7 +11,9 @@ _UPDATE_NSYS = "nsys is probably older than the driver: use a newer nsys (nsys -
 
 def inspect_recording(recorded: RecordedKinds) -> Remarks:
     """Return what nsys reports as lost, and which kinds of events are missing although the program made them."""
-    remarks = explain_messages(recorded.diagnostics, recorded.helper_diagnostics, has_kernels=recorded.kernels)
+    remarks = explain_messages(
+        recorded.diagnostics, recorded.helper_diagnostics, has_kernels=recorded.kernels, is_strict=True
+    )
     if recorded.launches and not recorded.kernels:
         remarks.append(make_loss("no-kernels", "right-after-recording", update_nsys=_UPDATE_NSYS))
     elif not (recorded.ranges or recorded.calls or recorded.gpu_work):

@@ -9,7 +9,7 @@ import numpy as np
 
 from nsysprof.analysis.attribution.calls import launch_calls, lost_launches, opaque_replays
 from nsysprof.analysis.attribution.intervals import union_ns
-from nsysprof.analysis.overview.diagnostics import explain_messages
+from nsysprof.analysis.overview.diagnostics import COUNTERS, RECORDS, explain_messages
 from nsysprof.analysis.overview.graph_replays import find_short_replays, judge_short_replays
 from nsysprof.analysis.overview.health import judge_lost_launches
 from nsysprof.analysis.overview.recording import inspect_recording
@@ -25,6 +25,7 @@ _LEAST_SHARE, _LEAST_GAP_S = 0.3, 3.0
 _LEAST_SAMPLED_S = 0.01
 _SM_ACTIVE = re.compile(r"^SMs? Active")
 _MOST_NAMED = 4
+_OF_BUFFERS = {COUNTERS: Lost.SAMPLES, RECORDS: Lost.KERNELS}
 Found = Iterator[tuple[Lost | None, Remark]]
 
 
@@ -44,7 +45,7 @@ def check_recording(
     quick = inspect_recording(recorded)
     told = explain_messages(recorded.diagnostics, recorded.helper_diagnostics, has_kernels=recorded.kernels)
     found: list[tuple[Lost | None, Remark]] = [
-        (Lost.EVENTS if loss in told else Lost.KERNELS, loss) for loss in quick.losses
+        (_OF_BUFFERS.get(loss.buffer) or (Lost.EVENTS if loss in told else Lost.KERNELS), loss) for loss in quick.losses
     ]
     of_losses = [loss.note for loss in quick.losses]
     found += [(None, note) for note in quick.notes if note not in of_losses]

@@ -19,6 +19,9 @@ class MarkedProcesses:
         self._mark = f"{variable}={value or secrets.token_hex(8)}"
         self._proc = proc
         self._mine: dict[str, bool] = {}
+        self._own = b""
+        with contextlib.suppress(OSError):
+            self._own = (PROC / "self" / "environ").read_bytes()
 
     @property
     def environment(self) -> dict[str, str]:
@@ -45,4 +48,7 @@ class MarkedProcesses:
             return False
         except OSError:
             return None
-        return self._mark.encode() in environment.split(b"\0") if environment else None
+        if self._mark.encode() in environment.split(b"\0"):
+            return True
+        # A child of this process has its environment until it starts its own program.
+        return False if environment and environment != self._own else None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-_NAMES = ("nsys", "CudaGpuInfoDump", "QdstrmImporter")
+_NSYS = "nsys"
+_NAMES = (f"{_NSYS}-", "CudaGpuInfoDump", "QdstrmImporter")
 
 
 class NsysTools:
@@ -19,7 +20,8 @@ class NsysTools:
 
         process: its folder in /proc.
         """
-        if name_of(process).startswith(_NAMES):
+        name = name_of(process)
+        if name == _NSYS or name.startswith(_NAMES):
             return True
         try:
             return self._folder is not None and self._folder in (process / "exe").readlink().parents

@@ -21,6 +21,8 @@ from nsysprof.notes import Loss, Note, make_note
 
 # The name of the first recording's trace, which is kept where a later one has the kernels but not the ranges.
 FIRST_TRACE = "first_recording.sqlite"
+# What capture has options of its own for.
+_OWN_OPTIONS = ("--trace=", "--gpu-metrics-frequency=")
 # How often a program is recorded again at most.
 MOST_ATTEMPTS = 3
 
@@ -110,7 +112,7 @@ def record_with_less(
         before = list(run.manifest.notes), list(run.manifest.missing), run.manifest.program
         kept.put_aside()
         run.manifest.notes, run.manifest.missing = list(notes), []
-        run.plan, run.metrics = replace(plan, less=way.options), () if way.drops_metrics else metrics
+        run.plan, run.metrics = replace(plan, less=way.options), () if way.drops_metrics else _unless(metrics, way)
         captured, times = record(run), times + 1
         if _is_sound(captured):
             has_ranges = way.drops_ranges and kept.keep_trace()
@@ -130,6 +132,12 @@ def record_with_less(
             break
     run.manifest.notes.append(make_note("still-lost", times=times))
     return best
+
+
+def _unless(metrics: tuple[str, ...], way: Reduction) -> tuple[str, ...]:
+    """Return the options for counters, without those that this way of recording replaces."""
+    replaced = {option.partition("=")[0] for option in way.options}
+    return tuple(option for option in metrics if option.partition("=")[0] not in replaced)
 
 
 def _is_sound(captured: CapturedProgram) -> bool:
@@ -155,13 +163,35 @@ def recovered_note(way: Reduction, loss: Loss, *, has_ranges: bool = False) -> N
 
 def suspect_note(way: Reduction, plan: ProgramPlan, folder: Path) -> Note:
     """Return the note with the suspected options and the command that records without them."""
-    ranks = ["--per-rank"] if plan.per_rank else []
-    options = _given((*plan.nsys_options, *way.options))
-    command = ["nsysprof", "capture", "--force", "--out", str(folder), *ranks, *options, "--", *plan.argv]
+    options = [*_asked(plan, way), *_given(way.options)]
+    command = ["nsysprof", "capture", "--force", "--out", str(folder), *options, "--", *plan.argv]
     how = "known" if way.is_known else "suspected"
     return make_note("suspect-option", suspects=" ".join(way.suspects), how=how, command=shlex.join(command))
 
 
 def _given(options: Sequence[str]) -> list[str]:
-    """Return options of nsys in the form in which capture takes them; it has its own option for what is traced."""
-    return [each if each.startswith("--trace=") else f"--nsys-option={each}" for each in options]
+    """Return options of nsys in the form in which capture takes them; for some it has options of its own."""
+    return [each if each.startswith(_OWN_OPTIONS) else f"--nsys-option={each}" for each in options]
+
+
+def _asked(plan: ProgramPlan, way: Reduction) -> list[str]:
+    """Return the options of capture that a plan was made of, without those that this way of recording replaces."""
+    usual = ProgramPlan(plan.argv)
+    kinds = ("per_rank", "memory", "stacks", "attention", "end_program", "power", "measure_cost")
+    wanted = [f"--{kind.replace('_', '-')}" for kind in kinds if getattr(plan, kind)]
+    if plan.gpu_metrics_hz and not way.drops_metrics:
+        wanted += ["--gpu-metrics", f"--gpu-metrics-frequency={plan.gpu_metrics_hz}"]
+    for name, value, default in (
+        ("trace", plan.trace, usual.trace),
+        ("capture-range", plan.capture_range, usual.capture_range),
+        ("delay", plan.delay_s, 0),
+        ("duration", plan.duration_s, 0),
+        ("ranks", ",".join(map(str, plan.ranks)), ""),
+        ("max-recording", plan.max_bytes / 1e6, 0),
+    ):
+        if value != default:
+            wanted.append(f"--{name}={value}")
+    wanted += [] if plan.keep_report else ["--no-keep-report"]
+    replaced = {option.partition("=")[0] for option in way.options}
+    wanted = [each for each in wanted if each.partition("=")[0] not in replaced]
+    return wanted + _given([each for each in plan.nsys_options if each.partition("=")[0] not in replaced])

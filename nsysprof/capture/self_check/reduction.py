@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from nsysprof.capture.plan import METRICS_HZ
 from nsysprof.capture.self_check.known_losses import MEMORY_USAGE, NODE_TRACE, WITHOUT_XLA, XLA_DOMAIN, find_known
 from nsysprof.capture.user_program.program_plan import software_trace
 from nsysprof.results.checks.recording_check import Lost
@@ -50,6 +51,8 @@ def reductions(
     # A process can be missing for reasons other than a fork, so this is only a suspicion.
     kinds = [kind for kind in lost if kind is not Lost.PROCESS]
     known = {each.option for kind in kinds for each in find_known(nsys, driver, kind)}
+    if lost == (Lost.SAMPLES,):
+        return tuple(_fewer_samples(used))
     found = [
         *_without_ranges(used, lost, domains),
         *_lost_events(used, lost, knows_software_trace),
@@ -71,6 +74,16 @@ def _without_ranges(used: Mapping[str, str], lost: tuple[Lost, ...], domains: Co
         lacks = f"the NVTX ranges of XLA (domain {XLA_DOMAIN})"
         yield Reduction((WITHOUT_XLA,), (used["--trace"],), lacks, drops_ranges=True)
     yield Reduction((f"--trace={left}",), (used["--trace"],), "the NVTX ranges", drops_ranges=True)
+
+
+def _fewer_samples(used: Mapping[str, str]) -> Iterator[Reduction]:
+    """Yield recordings with fewer samples of the counters, but none without any: they were asked for."""
+    option = "--gpu-metrics-frequency"
+    _, _, rate = used.get(option, "").partition("=")
+    for rate_hz in (int(rate) // 4, int(rate) // 20) if rate.isdecimal() else ():
+        if rate_hz >= METRICS_HZ[0]:
+            lacks = f"counters at {int(rate):,} Hz (they are sampled at {rate_hz:,} Hz)"
+            yield Reduction((f"{option}={rate_hz}",), (used[option],), lacks)
 
 
 def _missed_processes(used: Mapping[str, str], lost: tuple[Lost, ...]) -> Iterator[Reduction]:

@@ -139,6 +139,8 @@ Power = Annotated[
 MaxRecording = Annotated[
     float,
     typer.Option(
+        "--max-recording",
+        "--max-size",
         min=0,
         help=options.MAX_RECORDING_HELP,
         rich_help_panel=_PROGRAM,

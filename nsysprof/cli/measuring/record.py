@@ -47,7 +47,7 @@ Keep = Annotated[
         show_default=False,
     ),
 ]
-MaxRecording = Annotated[float, typer.Option(min=0, help=options.MAX_RECORDING_HELP)]
+MaxRecording = Annotated[float, typer.Option("--max-recording", "--max-size", min=0, help=options.MAX_RECORDING_HELP)]
 KeepReport = Annotated[bool, typer.Option("--keep-report/--no-keep-report", help=options.KEEP_REPORT_HELP)]
 
 

@@ -22,6 +22,8 @@ class Lost(StrEnum):
     REPLACED = "replaced"
     # Events that nsys itself says it lost.
     EVENTS = "events"
+    # Samples of the GPU's counters.
+    SAMPLES = "samples"
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,26 @@ def test_what_older_versions_of_nsys_lost_on_a_new_driver(trace_path):
     assert codes(check(trace_path("sdpa23"), seen))[-1] == "busy-without-work"
 
 
+@pytest.mark.parametrize(
+    ("severity", "text", "lost"),
+    [
+        (2, "GPU Metrics [0]: Sampling buffer overflow", (Lost.SAMPLES,)),
+        (3, "GPU Metrics [1]: Sampling buffer overflow", (Lost.SAMPLES,)),
+        (2, "CUPTI dropped 17 records. Some CUPTI events might be missing.", (Lost.KERNELS,)),
+        (2, "Couldn't allocate CUPTI buffers 3 times.Some CUPTI events might be missing.", (Lost.KERNELS,)),
+        (2, "CUPTI dropped 0 records. Some CUPTI events might be missing.", ()),
+        (2, "Not all CUDA events might have been collected.", ()),
+    ],
+)
+def test_buffers_that_were_full_are_a_loss_whatever_severity_nsys_gives_that(tmp_path, severity, text, lost):
+    builder = program(tmp_path)
+    builder.row("DIAGNOSTIC_EVENT", "severity INTEGER, text TEXT", (severity, text))
+    found = check(builder.write(tmp_path / "t.sqlite"))
+    assert found.lost == lost
+    assert len(found.remarks.notes) == 1
+    assert bool(found.remarks.losses) is bool(lost)
+
+
 def test_some_lost_launches(tmp_path):
     builder = program(tmp_path)
     builder.call(500, 510, 99)

@@ -2,10 +2,12 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from nsysprof.capture.self_check.gpu_watch import GpuWatch
+from nsysprof.capture.self_check.marked_processes import MarkedProcesses
 from nsysprof.results.checks.recording_check import CudaProcess
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
@@ -119,8 +121,10 @@ def test_what_belongs_to_nsys_is_not_the_program(tmp_path):
     assert watch.seen(is_whole=True).processes == ()
     (proc / "7" / "exe").unlink()
     (proc / "7" / "exe").symlink_to("/usr/bin/python3")
-    watch.look()
-    assert len(watch.seen(is_whole=True).processes) == 1
+    for name, count in (("nsys", 0), ("nsys-launcher", 0), ("nsysprof", 1)):
+        (proc / "7" / "comm").write_text(f"{name}\n")
+        watch.look()
+        assert len(watch.seen(is_whole=True).processes) == count, name
 
 
 # It ends its first program as `exec` does: the same process, and none of its threads.
@@ -163,3 +167,14 @@ def test_a_process_that_replaces_itself_after_cuda_is_told_from_one_that_does_no
     assert after.pid == process.pid
     assert after.replaced_after_ns is not None
     assert asked_ns - 5e9 < after.replaced_after_ns < asked_ns
+
+
+def test_a_process_that_has_not_started_its_own_program_yet_is_looked_at_again(tmp_path):
+    """Until then it has the environment of this process, in which the mark is missing."""
+    (tmp_path / "7").mkdir()
+    environ = tmp_path / "7" / "environ"
+    environ.write_bytes(Path("/proc/self/environ").read_bytes())
+    marked = MarkedProcesses("A_MARK", tmp_path, value="1")
+    assert marked.look() == []
+    environ.write_bytes(b"A_MARK=1\0")
+    assert marked.look() == [tmp_path / "7"]

@@ -158,6 +158,50 @@ def test_no_retry_names_the_option_and_the_command(capture, traces):
     assert codes(folder) == ["no-kernels", "suspect-option"]
 
 
+def test_the_command_that_is_named_asks_for_the_same(capture, traces):
+    asked = ["--attention", "--delay=1", "--max-recording=7", "--no-keep-report", "--nsys-option=--sample=none"]
+    done, _, _ = capture([("memory-usage=true", traces[1]), ("", traces[0])], "--no-retry", *asked)
+    for option in asked:
+        assert option in done.stderr, option
+
+
+OVERFLOW = "GPU Metrics [0]: Sampling buffer overflow"
+
+
+@pytest.fixture
+def overflowed(traces, tmp_path):
+    """Return a trace whose kernels are all there, and whose counters are not, of which nsys only warns."""
+    builder = TraceBuilder("2025.3")
+    for number in range(1, 6):
+        builder.launch(1000 * number, number)
+    builder.put("DIAGNOSTIC_EVENT", timestamp=1, timestampType=1, source=1, severity=2, text=OVERFLOW, globalPid=0)
+    return builder.write(tmp_path / "overflowed.sqlite")
+
+
+def test_counters_that_overflow_are_sampled_more_rarely(capture, traces, overflowed):
+    choices = [("frequency=100000", overflowed), ("", traces[0])]
+    done, folder, recordings = capture(choices, "--gpu-metrics", "--gpu-metrics-frequency", "100000")
+    assert done.returncode == 0, done.stderr
+    assert ["--gpu-metrics-frequency=25000" in each for each in recordings] == [False, True]
+    assert all("--trace=cuda,nvtx" in each and "--cuda-memory-usage=true" in each for each in recordings)
+    assert codes(folder) == ["recorded-again"]
+    assert "counters at 100,000 Hz (they are sampled at 25,000 Hz)" in done.stderr
+
+
+def test_counters_that_overflow_are_never_passed_over(capture, overflowed):
+    choices = [("", overflowed)]
+    done, folder, recordings = capture(choices, "--gpu-metrics")
+    fails(done, 12, OVERFLOW)
+    assert len(recordings) == 3
+    assert codes(folder) == ["sampling-overflow", "still-lost"]
+
+
+def test_the_rate_that_may_not_overflow_is_named(capture, overflowed):
+    done, _, _ = capture([("", overflowed)], "--gpu-metrics", "--no-retry")
+    fails(done, 12, "--gpu-metrics --gpu-metrics-frequency=2500 --")
+    assert "--gpu-metrics-frequency=10000 is suspected" in done.stderr
+
+
 def test_ranges_that_cannot_be_imported_are_given_up_for_the_kernels(capture, traces, tmp_path):
     broken = TraceBuilder()
     for number in range(1, 6):

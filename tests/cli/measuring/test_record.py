@@ -180,7 +180,7 @@ def test_the_last_parts_of_a_program_are_kept_until_it_ends(hold, tmp_path):
 
 @pytest.mark.slow
 def test_parts_of_a_size_follow_each_other_and_the_last_are_kept(hold, tmp_path):
-    held = hold("fast", 3, "--keep", "2", "--max-recording", "2", "--no-keep-report")
+    held = hold("fast", 3, "--keep", "2", "--max-size", "2", "--no-keep-report")
     deadline = time.monotonic() + 100
     while not (held.folder / "recording-4").exists() and time.monotonic() < deadline:
         time.sleep(0.2)
