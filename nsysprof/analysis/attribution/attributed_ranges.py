@@ -11,7 +11,7 @@ import pandas as pd
 
 from nsysprof.analysis.attribution.attribute import Segments, attribute_launched, covered
 from nsysprof.analysis.attribution.range_names import strip_ranges
-from nsysprof.analysis.attribution.range_structure import RangeStructure, find_structure
+from nsysprof.analysis.attribution.range_structure import RangeStructure, SteadyFrom, find_structure
 from nsysprof.trace.schema import NULL, PID_MASK, Bools, Calls, Int64s, Tables
 
 # 36 years. No recording lasts that long.
@@ -31,11 +31,13 @@ class Attributed:
     segments: dict[str, Segments]
     # All API calls; None where they were not recorded.
     calls: Calls | None = None
+    # See find_structure.
+    steady_from: tuple[SteadyFrom, ...] = ()
 
     @cached_property
     def structure(self) -> RangeStructure:
         """Return which ranges enclose which, which names form families, and when each family settles."""
-        return find_structure(self.ranges, self.keys, self.calls)
+        return find_structure(self.ranges, self.keys, self.calls, self.steady_from)
 
     def inside(self, rows: int) -> Bools:
         """Return for each row of work whether any range launched it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,16 @@ from nsysprof.analysis.attribution.nesting import Paths, find_paths, parents
 from nsysprof.analysis.attribution.range_names import name_families
 from nsysprof.analysis.attribution.warm_up import mark_warm_up
 from nsysprof.trace.schema import Bools, Calls, Int64s
+
+
+@dataclass(frozen=True)
+class SteadyFrom:
+    """From when on the instances of the step range on one thread are steady."""
+
+    family: str
+    global_tid: int
+    # The instances that begin before this time (ns) are warm-up, and no others.
+    start_ns: int
 
 
 @dataclass(frozen=True)
@@ -34,7 +45,9 @@ class RangeStructure:
     warm_up: Bools
 
 
-def find_structure(ranges: pd.DataFrame, keys: pd.DataFrame, calls: Calls | None = None) -> RangeStructure:
+def find_structure(
+    ranges: pd.DataFrame, keys: pd.DataFrame, calls: Calls | None = None, steady_from: Sequence[SteadyFrom] = ()
+) -> RangeStructure:
     """Return the structure of the ranges.
 
     Instances of one family, style and domain on one thread form a series, which has one warm-up.
@@ -42,6 +55,7 @@ def find_structure(ranges: pd.DataFrame, keys: pd.DataFrame, calls: Calls | None
     ranges: instances in order of start, with `group`.
     keys: name, style and domain of each group.
     calls: all API calls, which tell whether a thread waits for another; None where they were not recorded.
+    steady_from: when steps settled, for each thread that has some; all other warm-up is found here.
     """
     parent = parents(ranges)
     around = parent if calls is None else helped_parents(ThreadRanges(ranges, parent, calls))
@@ -62,5 +76,14 @@ def find_structure(ranges: pd.DataFrame, keys: pd.DataFrame, calls: Calls | None
         folded=find_paths(around, family_of, [family for family, _, _ in kinds]),
         families=families,
         series=series,
-        warm_up=mark_warm_up(series, wall),
+        warm_up=_settle(mark_warm_up(series, wall), steady_from, ranges, families),
     )
+
+
+def _settle(warm_up: Bools, steady_from: Sequence[SteadyFrom], ranges: pd.DataFrame, families: list[str]) -> Bools:
+    group, tid = (ranges[name].to_numpy(dtype=np.int64) for name in ("group", "global_tid"))
+    found = warm_up.copy()
+    for each in steady_from:
+        mine = np.array([family == each.family for family in families], dtype=bool)[group] & (tid == each.global_tid)
+        found[mine] = ranges["start_ns"].to_numpy(dtype=np.int64)[mine] < each.start_ns
+    return found

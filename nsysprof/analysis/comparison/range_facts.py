@@ -19,6 +19,8 @@ from nsysprof.analysis.overview.trace_overview import Attribution, attribute, li
 from nsysprof.analysis.ranges.range_breakdown import split_walls, with_launched
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.analysis.ranges.summarize_ranges import RangeSummary, summarize_ranges
+from nsysprof.analysis.steps.find_steps import find_steps
+from nsysprof.analysis.steps.settle_steps import settle_steps
 from nsysprof.attention.kernel_family import dispatched_operator, kernel_family, operator_family
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.comparison import METRICS, PARTS, WHOLE_TRACE, KernelFacts, RangeFacts
@@ -59,7 +61,9 @@ def collect_range_facts(
     calls: how many calls each range name stands for.
     launched_only: whether to leave out what ranges adopted from helper threads or captured into graphs.
     """
-    steady = _find_steady(tables, attribute(tables), calls, launched_only=launched_only)
+    whole = attribute(tables)
+    settled = settle_steps(tables, whole.attributed, find_steps(tables, whole.attributed.ranges))
+    steady = _find_steady(tables, replace(whole, attributed=settled), calls, launched_only=launched_only)
     table = steady.summary.by_name.copy()
     unknown = analysis.ranges["kernel_count"].isna().all() and len(analysis.ranges) > 0
     table["number"] = np.arange(len(table))

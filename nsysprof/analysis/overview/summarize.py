@@ -36,7 +36,8 @@ from nsysprof.analysis.overview.trace_overview import (
 )
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.analysis.ranges.summarize_ranges import RangeSummary, summarize_ranges
-from nsysprof.analysis.steps.find_steps import find_steps
+from nsysprof.analysis.steps.find_steps import Steps, find_steps
+from nsysprof.analysis.steps.settle_steps import settle_steps
 from nsysprof.analysis.steps.step_times import time_steps
 from nsysprof.analysis.traffic.collectives import tabulate_collectives
 from nsysprof.analysis.traffic.energy import by_device
@@ -83,6 +84,8 @@ def summarize(
     with ThreadPoolExecutor(1, thread_name_prefix="totals") as pool:
         api = pool.submit(_api, tables, tables.calls)
         found = attribute(tables)
+        steps = find_steps(tables, found.attributed.ranges)
+        found = replace(found, attributed=settle_steps(tables, found.attributed, steps))
         names, attributed = kernel_names(tables), found.attributed
         kernels = pool.submit(_kernels, tables.work, names)
         totals = pool.submit(count_totals, tables, found)
@@ -95,7 +98,7 @@ def summarize(
     if not whole.is_counted or (tables.calls is None and len(tables.work)):
         _make_work_unknown(summary, knows_launches=bool(whole.totals.launch_count))
     can_explain = whole.is_counted and not len(found.replays[1])
-    why = _explain(tables, found, whole.losses, policy, stacks) if can_explain else _Explained()
+    why = _explain(tables, found, steps, whole.losses, policy, stacks) if can_explain else _Explained()
     collectives, of_collectives = tabulate_collectives(tables, names)
     return Analysis(
         trace=whole.trace,
@@ -170,6 +173,7 @@ class _Explained:
 def _explain(
     tables: Tables,
     found: Attribution,
+    steps: Steps | None,
     losses: Sequence[Loss],
     policy: PolicyFile | None,
     stacks: StackSamples | None,
@@ -177,7 +181,6 @@ def _explain(
     doubt = next((loss.anywhere for loss in losses if loss.anywhere), "")
     ranges = found.attributed.ranges
     lost = None if tables.calls is None else found.launches & ~found.launching
-    steps = find_steps(tables, ranges)
     ledger = keep_ledger(tables, ranges, lost, doubt)
     findings = None if ledger.doubt else find_causes(tables, ranges, ledger, steps, policy, stacks)
     # The pieces of the ledger take as much memory as the trace, so they are not kept.

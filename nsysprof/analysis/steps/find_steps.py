@@ -159,13 +159,26 @@ def _repeated_range(tables: Tables, launch: Ints, ranges: pd.DataFrame) -> Steps
     good &= np.bincount(code[order][1:][nested], minlength=len(keys)) == 0
     if not good.any():
         return None
-    near = np.flatnonzero(good & (filled >= _NEARLY * filled[good].max()))
-    named = [number for number in near.tolist() if _STEP_NAME.search(str(keys[number][0]))]
-    chosen = max(named or near.tolist(), key=lambda number: (count[number] > _FEW_INSTANCES, filled[number]))
-    mine = np.flatnonzero(code == chosen)
-    mine = mine[np.argsort(start[mine], kind="stable")]
+    edges = np.searchsorted(code[order], np.arange(len(keys) + 1))
+    series = {number: order[edges[number] : edges[number + 1]] for number in np.flatnonzero(good).tolist()}
+    chosen = _choose(keys, {number: (end - start)[rows] for number, rows in series.items()})
+    mine, tid = series[chosen], int(keys[chosen][1])
     begun = np.append(start[mine], end[mine][-1])
-    return _steady(tables, str(keys[chosen][0]), int(keys[chosen][1]) & PID_MASK, begun)
+    return _steady(tables, str(keys[chosen][0]), tid & PID_MASK, begun)
+
+
+def _choose(keys: list[tuple[str, int]], walls_ns: dict[int, Int64s]) -> int:
+    """Return which of several ranges is the step: one that fills the most time, or nearly as much and is named so.
+
+    A compiler works within the first instances of a layer, so only the time after the warm-up counts.
+
+    keys: name and thread of each range.
+    walls_ns: the time of each instance of those that could be it, in order of start.
+    """
+    filled = {number: int(walls[count_warm_up(walls) :].sum()) for number, walls in walls_ns.items()}
+    near = [number for number in filled if filled[number] >= _NEARLY * max(filled.values())]
+    named = [number for number in near if _STEP_NAME.search(str(keys[number][0]))]
+    return max(named or near, key=lambda number: (len(walls_ns[number]) > _FEW_INSTANCES, filled[number]))
 
 
 def _steady(tables: Tables, name: str, pid: int, starts: Int64s, found_share: float = 0.0) -> Steps:

@@ -72,13 +72,13 @@ def test_the_steps_of_two_trainings_are_those_that_analyze_tells_of(read, trace_
     assert len([text for text in found.method if "the time of a step" in text]) == 1
 
 
-def test_where_the_host_runs_ahead_a_step_takes_as_long_although_its_range_does_not(read):
+def test_where_the_host_runs_ahead_neither_the_step_nor_its_range_takes_longer(read):
     found = compared(read("ddp_rank0"), read("ddp_rank1"))
     assert abs(found.step.change_pct) < 1
     assert found.step.verdict.verdict is LatencyVerdict.INCONCLUSIVE
     assert "less than 0.1 %" in step_line(found)
     (table_row,) = (change for change in found.ranges if change.range == found.step.per)
-    assert table_row.wall_verdict.verdict is LatencyVerdict.SLOWER
+    assert table_row.wall_verdict.verdict is LatencyVerdict.INCONCLUSIVE
     assert [text for text in open_questions(found) if STEP_CASE in text]
     assert not [change for change in found.ranges if "\0" in change.range], "no row of the table"
 

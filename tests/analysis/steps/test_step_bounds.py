@@ -50,6 +50,10 @@ def assert_one_step_time(analysis):
     assert found.per == times.per
     assert found.step_ns == round(times.step_ns)
     steps = times.steps
+    instances = analysis.range_instances.merge(analysis.ranges[["range", "style", "domain", "family"]])
+    of_step = instances[instances["family"] == times.per]
+    if len(of_step) == steps["step"].nunique():
+        assert of_step["is_warmup"].sum() == steps.drop_duplicates("step")["is_warmup"].sum()
     usual = ~(steps["is_warmup"] | steps["is_slow"]).to_numpy(dtype=bool)
     assert (found.usual_steps, found.warmup) == (usual.sum(), steps["is_warmup"].sum())
     for device in times.devices:
