@@ -109,11 +109,12 @@ def _compare(
 ) -> VersionComparison:
     from nsysprof.analysis.comparison.compare import compare_inputs, measured_in_turn
     from nsysprof.analysis.comparison.compare_latency import Settings
-    from nsysprof.analysis.sampling.significance import ALPHA, MARGIN_PCT
+    from nsysprof.analysis.comparison.gate.gate_spec import margin_of
+    from nsysprof.analysis.sampling.significance import ALPHA
     from nsysprof.app.inputs.compare_inputs import case_names
 
-    gate = next((rule.limit for rule in rules if rule.metric == "slower"), MARGIN_PCT)
-    settings = Settings(gate if request.margin_pct is None else request.margin_pct, request.floor_pct, alpha or ALPHA)
+    margin = margin_of(rules) if request.margin_pct is None else request.margin_pct
+    settings = Settings(margin, request.floor_pct, alpha or ALPHA)
     names = case_names((*baseline, *candidate))
     # What differs between the two sides of one session is what the user wants to compare.
     ignored = request.ignore_conditions or measured_in_turn(baseline, candidate)

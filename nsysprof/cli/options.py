@@ -24,14 +24,14 @@ LEAST_SECONDS = 0.001
 FailOn = Annotated[
     str,
     typer.Option(
-        help="Gate, such as slower:3%,launches:+1,vram:+5%. Exit code 0 pass, 1 regression, 3 inconclusive.",
+        help="Gate, such as slower:3%,step:3%,launches:+1,vram:+5%. Exit code 0 pass, 1 regression, 3 inconclusive.",
         rich_help_panel=VERDICT,
     ),
 ]
 Margin = Annotated[
     float | None,
     typer.Option(
-        help="Smallest latency difference that matters, in percent. Default: the limit of `slower` in --fail-on, or 3.",
+        help="Smallest difference that matters (percent). Default: the limit of `slower` or `step` in --fail-on, or 3.",
         rich_help_panel=VERDICT,
     ),
 ]

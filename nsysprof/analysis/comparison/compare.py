@@ -106,7 +106,7 @@ def compare_inputs(
         compare_environments(*environments),
         latency,
         ranges,
-        judge(rules, latency, ranges, lost, findings),
+        judge(rules, latency, ranges, lost, findings, step),
         (*_notes(baseline, candidate, latency, ranges), *_input_notes(both)),
         force,
         tuple(method),

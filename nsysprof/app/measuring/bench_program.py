@@ -137,8 +137,12 @@ def _pattern(option: str, text: str, *, groups: int = 0) -> re.Pattern[str] | No
 
 
 def _rules(request: ProgramBenchRequest) -> tuple[GateRule, ...]:
+    from nsysprof.analysis.comparison.gate.gate_spec import refuse_traced
+
     names = (Path(BASELINE),), (Path(CANDIDATE),)
-    return parse_rules(CompareRequest(*names, request.fail_on, margin_pct=request.margin_pct))
+    rules = parse_rules(CompareRequest(*names, request.fail_on, margin_pct=request.margin_pct))
+    refuse_traced(rules)
+    return rules
 
 
 def bench_program(request: ProgramBenchRequest, progress: Progress = SILENT) -> ProgramBenchResult:
@@ -231,12 +235,11 @@ def conclude(runs: Sequence[TimedRun], request: ProgramBenchRequest, notes: Sequ
         summarize_side,
     )
     from nsysprof.analysis.comparison.gate.gate import judge
-    from nsysprof.analysis.sampling.significance import MARGIN_PCT
+    from nsysprof.analysis.comparison.gate.gate_spec import margin_of
     from nsysprof.results.comparison import LatencyComparison
 
     rules = _rules(request)
-    limit = next((rule.limit for rule in rules if rule.metric == "slower"), MARGIN_PCT)
-    settings = Settings(limit if request.margin_pct is None else request.margin_pct)
+    settings = Settings(margin_of(rules) if request.margin_pct is None else request.margin_pct)
     name = shlex.join(Path(word).name if "/" in word else word for word in request.argv)
     change = compare_program_runs(runs, name, settings)
     values = compare_values(runs, request.value_tolerance_pct) if request.value_pattern else None

@@ -143,6 +143,8 @@ def _is_decided(request: SidesRequest, folders: Mapping[str, Path]) -> bool:
 
 def _check(request: SidesRequest) -> None:
     """Raise UsageError, before anything is measured, for options that contradict two sides."""
+    from nsysprof.analysis.comparison.gate.gate_spec import refuse_traced
+
     if request.baseline == request.candidate:
         raise UsageError(
             "Both sides are the same.", "Give a --candidate that differs, or measure the noise with --self-check."
@@ -154,7 +156,8 @@ def _check(request: SidesRequest) -> None:
     if request.bench.processes < 2:
         raise UsageError("One turn cannot show how much turns differ.", "Give at least --processes 2.")
     sides = (Path(BASELINE),), (Path(CANDIDATE),)
-    parse_rules(CompareRequest(*sides, request.fail_on, margin_pct=request.margin_pct))
+    rules = parse_rules(CompareRequest(*sides, request.fail_on, margin_pct=request.margin_pct))
+    refuse_traced(rules)
 
 
 @dataclass(frozen=True)

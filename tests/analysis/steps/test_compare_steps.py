@@ -6,6 +6,7 @@ import pytest
 
 from nsysprof.analysis.comparison.compare import compare_inputs
 from nsysprof.analysis.comparison.compare_latency import Settings
+from nsysprof.analysis.comparison.gate.gate_spec import parse_gate
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.analysis.steps.compare_steps import STEP_CASE, compare_steps
 from nsysprof.app.inputs.compare_inputs import read_input
@@ -16,6 +17,7 @@ from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.reports.compare_report import compare_report
 from nsysprof.report.sections.compare_tables import open_questions, step_line
 from nsysprof.results.comparison import Input, LatencyVerdict, StepWalls
+from nsysprof.results.gate_result import Outcome
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.builders.published_schema import as_published
@@ -70,6 +72,16 @@ def test_the_steps_of_two_trainings_are_those_that_analyze_tells_of(read, trace_
     assert printed["step"]["baseline_ns"] == old
     assert printed["step"]["verdict"]["case"] == STEP_CASE
     assert len([text for text in found.method if "the time of a step" in text]) == 1
+
+
+def test_a_gate_judges_the_time_of_a_step(read):
+    eager, compiled, other = map(read, ("h200-ranges/train-eager", "h200-ranges/train-compiled", "mem"))
+    for old, new, outcome in (
+        (compiled, eager, Outcome.REGRESSION), (eager, compiled, Outcome.PASS), (eager, other, Outcome.INCONCLUSIVE),
+    ):  # fmt: skip
+        found = compare_inputs([old], [new], {}, parse_gate("step:3%"), Settings(), force=True)
+        assert found.outcome is outcome
+        assert (outcome is Outcome.REGRESSION) == ("19.45 ms to 26.60 ms" in str(found.gate))
 
 
 def test_where_the_host_runs_ahead_neither_the_step_nor_its_range_takes_longer(read):

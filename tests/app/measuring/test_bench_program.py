@@ -145,6 +145,7 @@ def test_a_side_is_settings_and_a_policy(tmp_path):
         ({"step_pattern": "("}, "not a valid regular expression"),
         ({"value_pattern": "loss"}, "needs a group"),
         ({"fail_on": "slower"}, "not a valid rule"),
+        ({"fail_on": "step:3%"}, "needs a trace"),
         ({"step_range": "["}, "not a valid regular expression"),
         ({"step_range": "a", "step_pattern": "b"}, "both define a step"),
         ({"resume": True}, "needs the folder"),

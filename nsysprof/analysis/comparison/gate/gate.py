@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from nsysprof.analysis.comparison.gate.gate_spec import ANY_FINDING, FINDING, LATENCY_METRICS, GateRule
+from nsysprof.analysis.comparison.gate.gate_spec import ANY_FINDING, FINDING, LATENCY_METRICS, STEP_TIME, GateRule
 from nsysprof.analysis.sampling.significance import false_discovery
 from nsysprof.analysis.sampling.student_t import t_sf
 from nsysprof.results.comparison import (
@@ -18,6 +19,7 @@ from nsysprof.results.comparison import (
     LatencyVerdict,
     MetricChange,
     RangeChange,
+    StepChange,
 )
 from nsysprof.results.gate_result import GateFinding, GateResult, Outcome
 from nsysprof.units import format_bytes, format_count, format_ns, format_percent
@@ -30,6 +32,7 @@ _TINY = 1e-9
 _SHARE_OF_ALPHA = 0.25
 _BY_CHANCE = "beyond the limit, but among so many cases one may be by chance"
 _MEASURE_MORE = "Measure more processes, runs or turns."
+_MORE_STEPS = "Trace more steps of each side."
 
 
 def judge(
@@ -38,16 +41,20 @@ def judge(
     ranges: Sequence[RangeChange],
     lost: Sequence[str],
     findings: Sequence[FindingChange] | None = None,
+    step: StepChange | None = None,
 ) -> tuple[GateResult, ...]:
     """Return one result per rule.
 
     lost: what the profiler lost, by input. Counts of such traces decide nothing.
     findings: the compared findings; None where those of one side are unknown.
+    step: how the time of a step changed; None where it is unknown.
     """
     return tuple(
-        _judge_findings(rule, findings) if rule.metric == FINDING else _judge_rule(rule, latency, ranges, lost)
+        _judge_findings(rule, findings) if rule.metric == FINDING
+        else _judge_step(rule, step, lost) if rule.metric == STEP_TIME
+        else _judge_rule(rule, latency, ranges, lost)
         for rule in rules
-    )
+    )  # fmt: skip
 
 
 def _judge_findings(rule: GateRule, findings: Sequence[FindingChange] | None) -> GateResult:
@@ -66,6 +73,25 @@ def _judge_findings(rule: GateRule, findings: Sequence[FindingChange] | None) ->
         if change.how == "appeared" and rule.code in (change.code, ANY_FINDING)
     )
     return GateResult(rule.text, Outcome.REGRESSION if broken else Outcome.PASS, 1, broken)
+
+
+def _judge_step(rule: GateRule, step: StepChange | None, lost: Sequence[str]) -> GateResult:
+    """Return the judgement of the time of a step, as of a case's latency: by its verdict and its interval."""
+    if step is None:
+        text = "the time of a step is unknown, or the two sides have steps of different ranges"
+        advice = "Give traces of a program that repeats the same range, such as step, on both sides."
+        return GateResult(rule.text, Outcome.INCONCLUSIVE, 0, (GateFinding("", Outcome.INCONCLUSIVE, text, advice),))
+    told = f"{format_ns(step.baseline_ns)} to {format_ns(step.candidate_ns)}"
+    if step.verdict is None:
+        text = f"{told}; there are too few steps for a verdict"
+        found = GateFinding(step.per, Outcome.INCONCLUSIVE, text, _MORE_STEPS)
+    else:
+        percent = rule.limit if rule.percent else 100 * rule.limit / step.baseline_ns
+        slower = GateRule(rule.text, "slower", percent, True)
+        ((_, found),) = _judge_latencies(slower, LatencyComparison((step.verdict,)))
+        found = replace(found, where=step.per, text=f"{told}; the median step takes {found.text}")
+    found = _doubt(found, lost)
+    return GateResult(rule.text, found.outcome, 1, () if found.outcome is Outcome.PASS else (found,))
 
 
 def _judge_rule(

@@ -4,19 +4,26 @@
     rule   = metric ":" ["+"] number [unit] | "finding:" code
     unit   = "%", for bytes also B, KB, MB, GB, KiB, MiB, GiB, for times ns, us, ms, s; counts have none
 
-A rule is broken when the metric grew by that much or more. `slower` and `faster` are about the latency, in percent.
+A rule is broken when the metric grew by that much or more. `slower` and `faster` are about the latency, in percent;
+`step` is about the time of a step.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nsysprof.analysis.sampling.significance import MARGIN_PCT
 from nsysprof.errors import UsageError
 from nsysprof.results.comparison import METRICS
 from nsysprof.results.findings.finding_codes import CODES
 
 LATENCY_METRICS = ("slower", "faster")
+# What is measured without a trace.
+_UNTRACED = (*LATENCY_METRICS, "vram")
+# The time of a step of a program, which traces know.
+STEP_TIME = "step"
 # A rule about findings has the code of a finding instead of a limit, or this word for all findings.
 FINDING, ANY_FINDING = "finding", "any"
 # The names that users give to metrics, and the columns of our tables.
@@ -36,7 +43,7 @@ class GateRule:
     """One rule of a gate."""
 
     text: str
-    # One of LATENCY_METRICS or METRICS, or "moved".
+    # One of LATENCY_METRICS or METRICS, or "moved", or STEP_TIME, or FINDING.
     metric: str
     # In percent, or in the metric's own unit (ns, bytes).
     limit: float
@@ -60,9 +67,25 @@ def parse_gate(text: str) -> tuple[GateRule, ...]:
     return rules
 
 
+def margin_of(rules: Sequence[GateRule]) -> float:
+    """Return the smallest difference that matters to these rules (percent): the limit of the latency or of a step."""
+    limits = {rule.metric: rule.limit for rule in rules if rule.percent}
+    return limits.get("slower", limits.get(STEP_TIME, MARGIN_PCT))
+
+
+def refuse_traced(rules: Sequence[GateRule]) -> None:
+    """Raise UsageError for a rule about a number that only a trace has, where nothing is traced."""
+    other = next((rule for rule in rules if rule.metric not in _UNTRACED), None)
+    if other is not None:
+        raise UsageError(
+            f"--fail-on: '{other.text}' needs a trace, and nothing is traced here.",
+            f"Rules here are about {', '.join(_UNTRACED)}. nsysprof compare of two traces judges the others.",
+        )
+
+
 def known_metrics() -> tuple[str, ...]:
     """Return the names of everything that a rule can be about."""
-    return (*LATENCY_METRICS, *METRICS, *ALIASES)
+    return (*LATENCY_METRICS, STEP_TIME, *METRICS, *ALIASES)
 
 
 def _parse_finding(part: str) -> GateRule:
@@ -83,7 +106,7 @@ def _parse_rule(part: str) -> GateRule:
     name, _, number, unit = match.groups()
     name = name.replace("-", "_")
     metric = ALIASES.get(name, name)
-    if metric not in (*LATENCY_METRICS, *METRICS, *_SUMS):
+    if metric not in (*LATENCY_METRICS, STEP_TIME, *METRICS, *_SUMS):
         raise UsageError(f"--fail-on: unknown metric '{match[1]}'.", f"Known: {', '.join(known_metrics())}, {FINDING}.")
     limit = float(number)
     if not limit > 0:
@@ -92,7 +115,7 @@ def _parse_rule(part: str) -> GateRule:
         return GateRule(part, metric, limit, True)
     if metric in LATENCY_METRICS:
         raise UsageError(f"--fail-on: '{part}' needs a percentage.", f"For example {metric}:3%.")
-    units = _UNITS[_SUMS.get(metric) or METRICS[metric].unit]
+    units = _UNITS["ns" if metric == STEP_TIME else _SUMS.get(metric) or METRICS[metric].unit]
     if (unit and unit not in units) or (units and not unit):
         known = ", ".join(["%", *units]) if units else "% or none"
         problem = f"has the unit '{unit}', which {metric} does not have" if unit else "needs a unit"

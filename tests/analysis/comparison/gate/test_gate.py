@@ -12,6 +12,7 @@ from nsysprof.results.comparison import (
     MetricChange,
     RangeChange,
     SideOfCase,
+    StepChange,
 )
 from nsysprof.results.gate_result import Outcome
 
@@ -79,6 +80,48 @@ def test_among_many_cases_at_the_limit_one_beyond_it_by_chance_is_no_regression(
     assert outcome("slower:3%", cases=[by_chance] * 20) is REGRESSION
 
 
+MS = 1_000_000
+LOST = ["the trace of b is not complete (launches-without-kernels)"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "verdict", "lost", "wanted", "says"),
+    [
+        ("step:3%", case(LatencyVerdict.SLOWER, 1.10, 1.08, 1.12), (), REGRESSION, ""),
+        (
+            "step:3%",
+            case(LatencyVerdict.SLOWER, 1.03, 1.01, 1.05),
+            (),
+            INCONCLUSIVE,
+            "the limit is within the interval",
+        ),
+        ("step:3%", case(LatencyVerdict.SAME, 1.00, 0.99, 1.02), (), PASS, ""),
+        ("step:3%", case(LatencyVerdict.FASTER, 0.50, 0.48, 0.52), (), PASS, ""),
+        ("step:+1ms", case(LatencyVerdict.SLOWER, 1.10, 1.08, 1.12), (), INCONCLUSIVE, "the limit is within"),
+        ("step:+500us", case(LatencyVerdict.SLOWER, 1.10, 1.08, 1.12), (), REGRESSION, ""),
+        ("step:+2ms", case(LatencyVerdict.SLOWER, 1.10, 1.08, 1.12), (), PASS, ""),
+        ("step:3%", None, (), INCONCLUSIVE, "too few steps for a verdict"),
+        ("step:3%", case(LatencyVerdict.SLOWER, 1.10, 1.08, 1.12), LOST, INCONCLUSIVE, "is not complete"),
+        ("step:3%", case(LatencyVerdict.SAME, 1.00, 0.99, 1.02), LOST, INCONCLUSIVE, "is not complete"),
+    ],
+)
+def test_the_time_of_a_step(rule, verdict, lost, wanted, says):
+    step = StepChange("train", 10 * MS, 11 * MS, verdict)
+    (result,) = judge(parse_gate(rule), LatencyComparison(), (), lost, None, step)
+    assert (result.outcome, result.checked) == (wanted, 1)
+    for found in result.findings:
+        assert found.where == "train"
+        assert found.text.startswith("10.00 ms to 11.00 ms")
+        assert says in found.text
+
+
+def test_an_unknown_time_of_a_step_is_no_pass():
+    (result,) = judge(parse_gate("step:3%"), LatencyComparison(), (), ())
+    assert (result.outcome, result.checked) == (INCONCLUSIVE, 0)
+    assert "unknown" in result.findings[0].text
+    assert result.findings[0].next_step
+
+
 def test_faster_is_the_other_way_round():
     assert outcome("faster:10%", cases=[case(LatencyVerdict.FASTER, 0.8, 0.78, 0.82)]) is REGRESSION
     assert outcome("faster:10%", cases=[case(LatencyVerdict.FASTER, 0.95, 0.94, 0.96)]) is PASS
@@ -135,9 +178,8 @@ def test_nothing_to_check_is_no_pass():
 
 
 def test_a_trace_that_lost_data_proves_nothing():
-    lost = ["the trace of b is not complete (launches-without-kernels)"]
     for new in ([20], [30]):
-        assert outcome("launches:+1", ranges=[ranged("launches", [20], new)], lost=lost) is INCONCLUSIVE
+        assert outcome("launches:+1", ranges=[ranged("launches", [20], new)], lost=LOST) is INCONCLUSIVE
 
 
 def test_peaks_of_the_allocator_count_as_vram():

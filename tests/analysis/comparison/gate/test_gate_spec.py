@@ -2,7 +2,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof.analysis.comparison.gate.gate_spec import GateRule, known_metrics, parse_gate
+from nsysprof.analysis.comparison.gate.gate_spec import (
+    GateRule,
+    known_metrics,
+    margin_of,
+    parse_gate,
+    refuse_traced,
+)
+from nsysprof.analysis.sampling.significance import MARGIN_PCT
 from nsysprof.errors import UsageError
 
 
@@ -24,6 +31,8 @@ def test_the_rules_of_the_documentation():
         ("kernel_time:1.5us", "kernel_time", 1500, False),
         ("gaps:2ms", "gaps", 2_000_000, False),
         ("kernels:0.5", "kernels", 0.5, False),
+        ("step:3%", "step", 3, True),
+        ("step:+2ms", "step", 2_000_000, False),
     ],
 )
 def test_units(text, metric, limit, percent):
@@ -46,6 +55,7 @@ def test_units(text, metric, limit, percent):
         ("vram:100", "needs a unit"),
         ("vram:5ms", "has the unit 'ms'"),
         ("launches:1e9", "unit 'e'"),
+        ("step:3", "'step:3' needs a unit"),
         ("slower:3%,slower:5%", "two rules for slower"),
         ("copied:1%,memcpy:2%", "two rules for copied"),
         ("__import__:1%", "unknown metric"),
@@ -54,6 +64,20 @@ def test_units(text, metric, limit, percent):
 def test_what_is_no_gate(text, says):
     with pytest.raises(UsageError, match=says.replace("(", r"\(")) if says != "unit 'e'" else pytest.raises(UsageError):
         parse_gate(text)
+
+
+def test_the_margin_is_the_limit_of_the_latency_or_else_of_a_step():
+    assert margin_of(parse_gate("step:4%,slower:2%")) == 2
+    assert margin_of(parse_gate("launches:+1,step:4%")) == 4
+    assert margin_of(parse_gate("step:+4ms")) == MARGIN_PCT
+    assert margin_of(()) == MARGIN_PCT
+
+
+def test_rules_about_traces_are_refused_where_nothing_is_traced():
+    refuse_traced(parse_gate("slower:3%,faster:3%,vram:5%"))
+    for text in ("step:3%", "launches:+1", "finding:any"):
+        with pytest.raises(UsageError, match=f"'{text.replace('+', '.')}' needs a trace"):
+            refuse_traced(parse_gate(f"slower:3%,{text}"))
 
 
 @given(st.text(max_size=40))
