@@ -65,6 +65,7 @@ def _plan(request: ProgramRequest) -> tuple[ProgramPlan, RankIdentity | None]:
         keep_report=request.keep_report,
         skip_steps=request.skip_steps,
         steps=request.steps,
+        forward_steps=request.forward_steps,
     )
     if plan.measure_cost and (launches or identity):
         raise UsageError("--measure-cost works with a single trace, and this job makes one per rank.", "Leave it out.")

@@ -45,9 +45,9 @@ def choose_torch(request: ProgramRequest) -> TorchChoice | None:
     if request.profiler in ("torch", "cupti"):
         _refuse_options_of_nsys(request)
         return TorchChoice(recorder=request.profiler)
-    if request.steps or request.skip_steps:
+    if request.steps or request.forward_steps or request.skip_steps:
         raise UsageError(
-            "--optimizer-steps and --skip-steps count the steps of an optimizer, which nsys does not see.",
+            "--optimizer-steps, --forward-steps and --skip-steps count what nsys does not see.",
             "Add --profiler torch, or use --capture-range.",
         )
     if request.profiler == "nsys" or find_tool(NSYS, request.nsys) is not None or not may_use_torch(request):
@@ -148,13 +148,18 @@ def _refuse_options_of_nsys(request: ProgramRequest) -> None:
             f"--profiler {request.profiler} records a single program, and this process is one rank of a job.",
             "Start nsysprof once, around the launcher: its workers are recorded too.",
         )
-    if request.profiler == "cupti" and (request.steps or request.delay_s or request.duration_s):
+    has_steps = request.steps or request.forward_steps
+    if request.profiler == "cupti" and (has_steps or request.delay_s or request.duration_s):
         raise UsageError(
             "--profiler cupti records a program from beginning to end.",
-            "Leave out --delay, --duration and --optimizer-steps.",
+            "Leave out --delay, --duration, --optimizer-steps and --forward-steps.",
         )
-    if request.steps < 0 or request.skip_steps < 0 or (request.skip_steps and not request.steps):
-        text = "--skip-steps needs --optimizer-steps, and neither may be negative."
+    if min(request.steps, request.forward_steps, request.skip_steps) < 0 or (request.skip_steps and not has_steps):
+        text = "--skip-steps needs --optimizer-steps or --forward-steps, and none may be negative."
         raise UsageError(text, "Give e.g. --skip-steps 5 --optimizer-steps 20.")
-    if request.steps and (request.delay_s or request.duration_s):
-        raise UsageError("--optimizer-steps does not work with --delay or --duration.", "Give only one of them.")
+    if request.steps and request.forward_steps:
+        text = "--optimizer-steps and --forward-steps count different steps."
+        raise UsageError(text, "Give --optimizer-steps for training, --forward-steps for inference.")
+    if has_steps and (request.delay_s or request.duration_s):
+        text = "--optimizer-steps and --forward-steps do not work with --delay or --duration."
+        raise UsageError(text, "Give only one of them.")

@@ -196,6 +196,7 @@ def _check(request: ProgramRequest) -> None:
         "--force": request.force,
         f"--profiler {request.profiler}": request.profiler in ("torch", "cupti"),
         "--optimizer-steps": bool(request.steps or request.skip_steps),
+        "--forward-steps": bool(request.forward_steps),
     }
     for option, given in wrong.items():
         if given:

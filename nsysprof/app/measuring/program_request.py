@@ -25,6 +25,7 @@ class ProgramRequest:
     keep: how many of the parts of a held program to keep, which is recorded part after part; 0: only on demand.
     profiler: "nsys", "torch", or "auto": nsys where it can run.
     skip_steps, steps: with torch's profiler, how many optimizer steps to skip, and how many to record.
+    forward_steps: in place of steps, how many calls of the outermost module to record.
     stdout_to_stderr: whether to send the program's standard output to standard error.
     out: the capture folder; None for traces/DATE-TIME, or one that the ranks of a job share.
     """
@@ -52,6 +53,7 @@ class ProgramRequest:
     profiler: str = "auto"
     skip_steps: int = 0
     steps: int = 0
+    forward_steps: int = 0
     stdout_to_stderr: bool = False
     nsys: Path | None = None
     out: Path | None = None

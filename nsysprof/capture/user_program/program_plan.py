@@ -65,9 +65,11 @@ class ProgramPlan:
     attention: bool = False
     # The ranks to record; empty: all.
     ranks: tuple[int, ...] = ()
-    # With torch's own profiler: how many optimizer steps to skip, and how many to record (0: no limit).
+    # With torch's own profiler: how many steps to skip, and how many to record: of the optimizer, or calls of the
+    # outermost module (0: no limit).
     skip_steps: int = 0
     steps: int = 0
+    forward_steps: int = 0
     # Further options for nsys. An option of the same name replaces ours.
     nsys_options: tuple[str, ...] = ()
     # Options that a probe of this machine chose, because the usual ones lose data.

@@ -90,7 +90,8 @@ def run_torch_capture(
         for path in sorted(work.glob("*.jsonl")):
             complete_lines(path, manifest.environment)
     captured = _collect(manifest, folder, ended, work, merge, inspect, say)
-    is_whole = plan.is_whole and not (plan.steps or plan.skip_steps) and ended.interrupted is None
+    has_schedule = plan.steps or plan.forward_steps or plan.skip_steps
+    is_whole = plan.is_whole and not has_schedule and ended.interrupted is None
     manifest.notes += _unrecorded(captured, watch.seen(is_whole=is_whole))
     manifest.complete = captured.failure is None and ended.interrupted is None
     write_manifest(folder, manifest)
@@ -117,6 +118,7 @@ def _hook(plan: ProgramPlan, work: Path, folder: Path, recorder: str) -> dict[st
         "duration_s": plan.duration_s,
         "skip_steps": plan.skip_steps,
         "steps": plan.steps,
+        "forward_steps": plan.forward_steps,
     }
     found = {**attention, "PYTHONPATH": os.pathsep.join(path)}
     if recorder == CUPTI:
@@ -202,5 +204,6 @@ def _nothing(recorder: str, ended: Ended) -> ToolFailedError:
     return ToolFailedError(
         f"Torch's profiler recorded nothing: no process of the program left a trace ({how}).",
         "A process leaves one if its Python uses PYTHONPATH, imports torch, on a GPU uses CUDA, and ends by itself, "
-        "by an exception or by SIGTERM; check the schedule (--delay, --skip-steps), and logs/stderr.log.",
+        "by an exception or by SIGTERM; check the schedule (--delay, --skip-steps; --forward-steps for a program "
+        "without an optimizer), and logs/stderr.log.",
     )

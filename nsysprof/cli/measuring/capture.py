@@ -26,6 +26,7 @@ EXAMPLES = (
     "nsysprof capture --attention --out run -- python train.py    # then: nsysprof tune --from run",
     "nsysprof capture --per-rank -- torchrun --nproc-per-node 8 train.py",
     "nsysprof capture --profiler torch --skip-steps 5 --optimizer-steps 20 -- python train.py",
+    "nsysprof capture --profiler torch --skip-steps 5 --forward-steps 20 -- python generate.py",
     "nsysprof capture --hold --out server -- python serve.py    # then: nsysprof record --seconds 10",
     "nsysprof capture --keep 10 --duration 30 -- python serve.py    # always the last ten parts of 30 s",
 )
@@ -62,6 +63,7 @@ _FOR_PROGRAMS = (
     "keep",
     "skip_steps",
     "optimizer_steps",
+    "forward_steps",
 )
 
 
@@ -112,6 +114,7 @@ def capture(
     keep: given.Keep = None,
     skip_steps: given.SkipSteps = 0,
     optimizer_steps: given.OptimizerSteps = 0,
+    forward_steps: given.ForwardSteps = 0,
     nsys: options.Nsys = None,
     ncu: options.Ncu = None,
     out: Annotated[Path | None, options.out_option("Capture folder. Default: traces/DATE-TIME.")] = None,
@@ -124,10 +127,11 @@ def capture(
     Latency and torch's peak memory come from the untraced pass; kernels, launches and copies from the traced one.
     With a PROGRAM: record it under nsys instead, in one trace or one a rank, and keep its output and exit status.
     """
+    from nsysprof.app.measuring import capture as use_case
+    from nsysprof.app.measuring.program_request import ProgramRequest
+
     options.check_program_options(context, _FOR_BOTH, _FOR_PROGRAMS, is_program=bool(program))
     if program:
-        from nsysprof.app.measuring.program_request import ProgramRequest
-
         program_request = ProgramRequest(
             argv=tuple(program),
             per_rank=per_rank,
@@ -152,6 +156,7 @@ def capture(
             profiler=profiler,
             skip_steps=skip_steps,
             steps=optimizer_steps,
+            forward_steps=forward_steps,
             stdout_to_stderr=as_json,
             nsys=nsys,
             out=out,
@@ -159,8 +164,6 @@ def capture(
         )
         _capture_program(program_request, hold=hold or keep is not None, dry_run=dry_run, as_json=as_json)
         return
-    from nsysprof.app.measuring import capture as use_case
-
     request = use_case.CaptureRequest(
         grid=options.parse_grid(backends, seq, batch, heads, kv_heads, head_dim, dtype, causal, pass_),
         profilers=options.parse_names(profiler),

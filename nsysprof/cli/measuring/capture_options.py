@@ -87,11 +87,13 @@ Attention = Annotated[
     bool,
     typer.Option("--attention", help="Record each call of attention as a range.", rich_help_panel=_PROGRAM),
 ]
-SkipSteps = Annotated[
-    int, typer.Option(min=0, help="Optimizer steps to skip (--profiler torch).", rich_help_panel=_PROGRAM)
-]
+SkipSteps = Annotated[int, typer.Option(min=0, help="Steps to skip (--profiler torch).", rich_help_panel=_PROGRAM)]
 OptimizerSteps = Annotated[
     int, typer.Option(min=0, help="Optimizer steps to record (--profiler torch).", rich_help_panel=_PROGRAM)
+]
+ForwardSteps = Annotated[
+    int,
+    typer.Option(min=0, help="Calls of the outermost module to record (--profiler torch).", rich_help_panel=_PROGRAM),
 ]
 Hold = Annotated[
     bool,

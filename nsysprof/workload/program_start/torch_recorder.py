@@ -1,9 +1,10 @@
 """Record a program with torch's own profiler, which starts when the program imports torch or uses CUDA.
 
 It needs only torch, because it runs in the program's own Python. The folder is NSYSPROF_TORCH_FOLDER, and
-NSYSPROF_TORCH_SCHEDULE says as JSON when to record: `delay_s` and `duration_s`, or `skip_steps` and `steps` of an
-optimizer. Each process writes PROCESS.json, in the format of export_chrome_trace. On a GPU the recording waits until
-CUDA is initialised, so that a process that only forks workers, or only serves HTTP, is not recorded.
+NSYSPROF_TORCH_SCHEDULE says as JSON when to record: `delay_s` and `duration_s`, or `skip_steps` and one of `steps` (of
+an optimizer) and `forward_steps` (calls of the outermost module). Each process writes PROCESS.json, in the format of
+export_chrome_trace. On a GPU the recording waits until CUDA is initialised, so that a process that only forks workers,
+or only serves HTTP, is not recorded.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ class TorchRecorder:
             register_optimizer_step_post_hook(lambda optimizer, _a, _k: attempt(lambda: self._step(optimizer)))
             if not self._schedule.get("skip_steps"):
                 self.start()
+        elif self._schedule.get("forward_steps"):
+            self._count_calls()
         elif self._schedule.get("delay_s"):
             self._later(self._schedule["delay_s"], self.start)
         else:
@@ -89,10 +92,27 @@ class TorchRecorder:
         if id(optimizer) != self._optimizer:
             return
         self._steps += 1
-        skip = self._schedule.get("skip_steps") or 0
-        if self._steps == skip:
+        self._has_ended(self._steps, self._schedule["steps"])
+
+    def _count_calls(self) -> None:
+        wanted = self._schedule["forward_steps"]
+
+        def ended(steps: int) -> None:
+            attempt(lambda: self._has_ended(steps, wanted))
+            if self._is_over:
+                calls.end()
+
+        calls = _beside("module_calls").ModuleCalls(self._torch, ended)
+        calls.begin()
+        if not self._schedule.get("skip_steps"):
             self.start()
-        elif self._steps == skip + self._schedule["steps"]:
+
+    def _has_ended(self, steps: int, wanted: int) -> None:
+        """Start or stop when so many steps have ended. wanted: how many to record."""
+        skip = self._schedule.get("skip_steps") or 0
+        if steps == skip:
+            self.start()
+        elif steps == skip + wanted:
             self.stop()
 
     def _later(self, seconds: float, action: Callable[[], None]) -> None:
@@ -158,13 +178,13 @@ def _mark_ranges(torch: Any) -> None:
         if stack:
             stack.pop().__exit__(None, None, None)
 
-    _range_times().mark_ranges(torch, push, pop)
+    _beside("range_times").mark_ranges(torch, push, pop)
 
 
-def _range_times() -> Any:
-    """Return the module beside this one that knows how Python marks ranges; the program's own path does not have it."""
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "range_times.py")  # noqa: PTH100, PTH118, PTH120
-    spec = importlib.util.spec_from_file_location("nsysprof_range_times", path)
+def _beside(name: str) -> Any:
+    """Return a module beside this one, which the program's own path does not have."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py")  # noqa: PTH100, PTH118, PTH120
+    spec = importlib.util.spec_from_file_location(f"nsysprof_{name}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

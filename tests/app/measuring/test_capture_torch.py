@@ -49,6 +49,10 @@ def test_with_nsys_it_is_nsys_that_records(monkeypatch):
         ({"profiler": "torch", "nsys_options": ("--sample=none",)}, "--nsys-option"),
         ({"profiler": "torch", "skip_steps": 2}, "--optimizer-steps"),
         ({"profiler": "torch", "steps": 2, "delay_s": 3}, "--delay"),
+        ({"profiler": "torch", "forward_steps": 2, "duration_s": 3}, "--duration"),
+        ({"profiler": "torch", "forward_steps": 2, "steps": 3}, "different steps"),
+        ({"forward_steps": 2}, "--profiler torch"),
+        ({"profiler": "cupti", "forward_steps": 2}, "--forward-steps"),
     ],
 )
 def test_what_contradicts(fields, says):

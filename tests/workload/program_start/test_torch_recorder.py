@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from nsysprof.workload.program_start import torch_recorder
+
 HOOK = Path(__file__).parents[3] / "nsysprof" / "workload" / "program_start"
 PROGRAM = """\
 import os, signal, sys, threading
@@ -81,3 +83,33 @@ def test_a_schedule_of_steps(recorded):
     assert code == 0
     assert names(events, "cpu_op").count("aten::linear") == 3
     assert {"step2", "step3", "step4"} >= {name for name in names(events, "user_annotation") if name[:4] == "step"}
+
+
+@pytest.mark.slow
+def test_a_schedule_of_calls_of_the_outermost_module(recorded):
+    code, events = recorded(skip_steps=1, forward_steps=3)
+    assert code == 0
+    assert names(events, "cpu_op").count("aten::linear") == 3
+
+
+@pytest.mark.parametrize("skip", [0, 2])
+def test_calls_of_the_outermost_module_start_and_stop_the_recording(tmp_path, monkeypatch, skip):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setenv("NSYSPROF_TORCH_FOLDER", str(tmp_path))
+    monkeypatch.setenv("NSYSPROF_TORCH_SCHEDULE", json.dumps({"skip_steps": skip, "forward_steps": 2}))
+    monkeypatch.setattr(torch_recorder.atexit, "register", lambda _: None)
+    recorder, said, before = torch_recorder.TorchRecorder(torch), [], torch.nn.Module.__call__
+
+    def stop():
+        said.append("stop")
+        recorder._is_over = True
+
+    monkeypatch.setattr(recorder, "start", lambda: said.append("start"))
+    monkeypatch.setattr(recorder, "stop", stop)
+    recorder.arm()
+    model = torch.nn.Linear(2, 2)
+    model.register_forward_pre_hook(lambda _module, _inputs: said.append("call"))
+    for _ in range(6):
+        model(torch.ones(2))
+    assert said == [*["call"] * skip, "start", "call", "call", "stop", *["call"] * (4 - skip)]
+    assert torch.nn.Module.__call__ is before

@@ -1,0 +1,90 @@
+"""The steps of a loop without an optimizer."""
+
+import pytest
+
+from nsysprof.workload.program_start.module_calls import ModuleCalls
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture
+def ended():
+    """Return the numbers of the steps that have ended, while calls are counted."""
+    steps = []
+    calls = ModuleCalls(torch, steps.append)
+    calls.begin()
+    yield steps
+    calls.end()
+
+
+def test_a_step_is_from_one_call_of_the_outermost_module_to_the_next(ended):
+    encoder, model = torch.nn.Linear(4, 4), torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+    value = encoder(torch.ones(4))
+    for token in range(4):
+        assert ended == list(range(1, token))
+        value = model(value)
+        if token == 2:
+            encoder(value)
+    assert ended == [1, 2, 3], "neither layers nor the encoder count"
+
+
+def test_a_call_that_fails_ends_too(ended):
+    model = torch.nn.Linear(4, 4)
+    for size in (5, 5, 4):
+        try:
+            model(torch.ones(size))
+        except RuntimeError:
+            assert size == 5
+    assert ended == [1, 2]
+
+
+def test_a_module_that_cannot_be_told_from_others_is_called_all_the_same(ended):
+    class Odd(torch.nn.Module):
+        __hash__ = None
+
+        def forward(self, value):
+            return value + 1
+
+    model = Odd()
+    assert [model(each) for each in (1, 2)] == [2, 3]
+    assert ended == []
+
+
+def test_nothing_is_left_at_the_end():
+    before = torch.nn.Module.__call__
+    calls = ModuleCalls(torch, print)
+    calls.begin()
+    assert torch.nn.Module.__call__ is not before
+    calls.end()
+    assert torch.nn.Module.__call__ is before
+
+
+def test_a_compiled_module_is_compiled_as_without_it(ended):
+    """Neither a break of the graph nor another compilation when the count ends."""
+    graphs = []
+
+    def backend(graph, _inputs):
+        graphs.append(len(list(graph.graph.nodes)))
+        return graph.forward
+
+    def program(model):
+        graphs.clear()
+        torch._dynamo.reset()
+        compiled = torch.compile(model, backend=backend)
+        function = torch.compile(lambda value: model(value) * 2, backend=backend, fullgraph=True)
+        for _ in range(3):
+            compiled(torch.ones(4))
+            function(torch.ones(4))
+        return list(graphs)
+
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 4))
+    counted = program(model)
+    assert ended == [1, 2], "calls in the compiled function are not seen, those of the compiled module are"
+    calls = ModuleCalls(torch, print)
+    calls._original = torch.nn.Module.__call__  # as it is while calls are counted
+    torch.nn.Module.__call__ = torch.nn.modules.module.Module._wrapped_call_impl
+    try:
+        assert program(model) == counted
+        assert len(counted) == 2
+    finally:
+        torch.nn.Module.__call__ = calls._original
