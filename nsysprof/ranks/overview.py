@@ -19,7 +19,10 @@ from nsysprof.ranks.collective_waits.collectives import Collectives
 from nsysprof.ranks.collective_waits.stragglers import find_late
 from nsysprof.ranks.distributions import ROUNDING_ERROR, Distributions, Key
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Partial
+from nsysprof.ranks.rank_energy import energy_over_ranks
 from nsysprof.ranks.rank_notes import rank_notes
+from nsysprof.results.column_registry.csv_table import empty_table
+from nsysprof.results.column_registry.rank_columns import RANK_ENERGY
 from nsysprof.results.rank_results import (
     RankCollectives,
     RankRow,
@@ -53,7 +56,7 @@ def overview(
     rows = tuple(sorted(partial.rows, key=lambda row: (row.rank or 0, row.position)))
     number = {row.position: row.rank for row in rows}
     totals: Totals = {}
-    frames, lanes = [], {}
+    frames, energies, lanes = [], [], {}
     collectives: dict[int, Collectives | None] = {}
     for row, detail, mine in details:
         rank = number[row.position]
@@ -61,11 +64,13 @@ def overview(
         for key, total in mine.items():
             totals.setdefault(key, {})[rank] = total
         frames.append(detail.ranges.assign(rank=rank))
+        energies.append(detail.energy.assign(rank=rank))
         collectives[row.position] = detail.collectives
         if detail.lanes is not None:
             lanes[rank] = detail.lanes
     read = [row for row in rows if row.is_read]
     rank_ranges = _rank_ranges(frames)
+    energy = _rank_energy(energies)
     clocks = fit_clocks(read, collectives)
     arrived = arrivals(read, clocks, collectives)
     uneven = uneven_ranges(rank_ranges)
@@ -91,6 +96,8 @@ def overview(
         engine=engine,
         collectives=_by_rank(collectives, number),
         kernel_labels=tuple(label_kernels(kernels["name"].astype(str).tolist())),
+        rank_energy=energy,
+        energy=energy_over_ranks(energy),
     )
 
 
@@ -113,6 +120,13 @@ def _rank_ranges(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     if not frames:
         return pd.DataFrame(columns=["rank", *RANGE_COLUMNS])
     return pd.concat(frames, ignore_index=True)[["rank", *RANGE_COLUMNS]].sort_values("rank", kind="stable")
+
+
+def _rank_energy(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    sampled = [frame for frame in frames if len(frame)]
+    if not sampled:
+        return empty_table(RANK_ENERGY)
+    return pd.concat(sampled, ignore_index=True)[list(RANK_ENERGY.names)].sort_values("rank", kind="stable")
 
 
 def _table(found: Distributions, totals: Totals, kind: str, columns: tuple[str, ...]) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pandas as pd
 
@@ -31,6 +31,8 @@ class Detail:
     ranges: pd.DataFrame
     collectives: Collectives | None
     lanes: Lanes | None
+    # The energy of its boards by range, with the columns of rank_energy.csv but the rank.
+    energy: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,11 @@ from nsysprof.files.written_by import VERSION
 from nsysprof.ranks.collective_waits.collectives import Collectives
 from nsysprof.ranks.distributions import Distributions, Key
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Leaf, Partial
+from nsysprof.ranks.power_file import power_of
+from nsysprof.ranks.rank_energy import COLUMNS
 from nsysprof.ranks.summarize import RankSource
 from nsysprof.results.rank_results import Lanes, RankRow
+from nsysprof.results.table_records import to_records
 
 PARTS = "parts"
 _TEXTS = ("range", "style", "domain")
@@ -45,7 +48,7 @@ def digest_of_sources(package: Path) -> str:
 def part_path(source: RankSource, folder: Path) -> Path:
     """Return where the result of this input is stored. Another version of the file or of the code has another path."""
     facts = [str(source.path.resolve()), code_version(), source.position, source.rank, source.world_size, source.host]
-    for path in sorted(source.path.iterdir()) if source.path.is_dir() else [source.path]:
+    for path in sorted(source.path.iterdir()) if source.path.is_dir() else [source.path, power_of(source.path)]:
         try:
             stat = path.stat()
             facts += [path.name, stat.st_size, stat.st_mtime_ns]
@@ -65,6 +68,7 @@ def write_part(leaf: Leaf, path: Path) -> None:
         columns[f"key_{name}"] = [key[place] for key in durations.keys]
     columns |= {f"duration_{name}": getattr(durations, name) for name in _DISTRIBUTION}
     columns |= {f"range_{name}": detail.ranges[name].tolist() for name in RANGE_COLUMNS}
+    columns["energy"] = json.dumps(to_records(detail.energy))
     if detail.collectives is not None:
         columns |= {f"collective_{name}": getattr(detail.collectives, name) for name in _COLLECTIVE}
     if detail.lanes is not None:
@@ -125,7 +129,8 @@ def _detail(columns: dict[str, Any]) -> Detail:
         collectives = Collectives(**{**arrays, "names": tuple(arrays["names"])})
     if "lane_start_ns" in columns:
         lanes = Lanes(**{name: columns[f"lane_{name}"] for name in Lanes.__annotations__})
-    return Detail(ranges, collectives, lanes)
+    energy = pd.DataFrame(json.loads(columns["energy"]), columns=list(COLUMNS))
+    return Detail(ranges, collectives, lanes, energy)
 
 
 def _read(path: Path, of_durations: list[str] | None) -> dict[str, Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -38,7 +39,9 @@ from nsysprof.ranks.distributions import Distributions, Key, distribute, merge
 from nsysprof.ranks.innermost import innermost_ranges, own_walls
 from nsysprof.ranks.overlap import Overlap, measure_overlap
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Leaf, Partial
+from nsysprof.ranks.rank_energy import rank_energy, read_samples
 from nsysprof.ranks.session import Session, read_session
+from nsysprof.results.power_samples import GpuEnergy
 from nsysprof.results.rank_results import RankRow
 from nsysprof.trace.inputs.resolve_input import identity_of, resolve_input
 from nsysprof.trace.open import open_trace
@@ -80,10 +83,12 @@ def summarize_rank(source: RankSource) -> Leaf:
         with open_trace(path, identity, source.large_bytes, one_thread=source.one_thread) as trace:
             session = read_session(trace)
             tables = read_tables(trace)
-            return _leaf(source, session, tables)
+            return _leaf(source, session, tables, read_samples(source.path, session.start_utc_ns))
 
 
-def _leaf(source: RankSource, session: Session, tables: Tables) -> Leaf:
+def _leaf(
+    source: RankSource, session: Session, tables: Tables, samples: tuple[Sequence[GpuEnergy], tuple[Note, ...]]
+) -> Leaf:
     found = attribute(tables)
     names = kernel_names(tables)
     whole = outline(tables, found, count_totals(tables, found), live_metrics(tables))
@@ -91,11 +96,13 @@ def _leaf(source: RankSource, session: Session, tables: Tables) -> Leaf:
     is_comm = (names.category == "nccl")[names.numbers(tables.work.variant[: tables.work.kernels])]
     overlap = measure_overlap(tables.work, is_comm)
     row = _row(source, session, tables, whole, overlap)
-    row = replace(row, notes=(*row.notes, *grouping_note))
+    power, unreadable = samples
+    row = replace(row, notes=(*row.notes, *grouping_note, *unreadable))
     detail = Detail(
         _range_rows(tables, tables.launch, attributed, is_comm, overlap),
         find_collectives(tables, is_comm, names, overlap),
         overlap.lanes,
+        rank_energy(tables, found, names, power),
     )
     return Leaf(Partial((row,), _durations(tables, names, attributed)), detail)
 

@@ -151,7 +151,7 @@ def _analyze_ranks() -> Schema:
     tables = (
         rank_columns.PER_RANK, rank_columns.RANGES_OVER_RANKS, rank_columns.KERNELS_OVER_RANKS,
         rank_columns.RANGE_KERNELS_OVER_RANKS, rank_columns.API_OVER_RANKS, rank_columns.MEMOPS_OVER_RANKS,
-        rank_columns.RANK_RANGES, rank_columns.STRAGGLERS,
+        rank_columns.RANK_RANGES, rank_columns.STRAGGLERS, rank_columns.ENERGY_OVER_RANKS, rank_columns.RANK_ENERGY,
     )  # fmt: skip
     properties = {
         **{file.name.removesuffix(".csv"): rows_schema(file) for file in tables},

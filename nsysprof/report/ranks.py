@@ -21,7 +21,7 @@ from nsysprof.report.sections.figure_texts import describe_heatmap, describe_ran
 from nsysprof.report.write import write_report
 from nsysprof.results.column_registry import rank_columns
 from nsysprof.results.column_registry.column import TableFile
-from nsysprof.results.column_registry.csv_table import render_csv
+from nsysprof.results.column_registry.csv_table import empty_table, render_csv
 from nsysprof.results.rank_results import FORMAT_VERSION, RanksAnalysis
 from nsysprof.results.table_records import to_records
 
@@ -95,7 +95,13 @@ def _tables(found: RanksAnalysis) -> list[tuple[TableFile, pd.DataFrame]]:
         (rank_columns.MEMOPS_OVER_RANKS, found.memops.rename(columns={"name": "operation"})),
         (rank_columns.RANK_RANGES, found.rank_ranges),
         (rank_columns.STRAGGLERS, found.stragglers),
+        (rank_columns.ENERGY_OVER_RANKS, _or_empty(found.energy, rank_columns.ENERGY_OVER_RANKS)),
+        (rank_columns.RANK_ENERGY, _or_empty(found.rank_energy, rank_columns.RANK_ENERGY)),
     ]
+
+
+def _or_empty(table: pd.DataFrame | None, file: TableFile) -> pd.DataFrame:
+    return empty_table(file) if table is None else table
 
 
 def _write_figures(found: RanksAnalysis, out: Path, svg: bool, say: Callable[[str], None]) -> list[Figure]:

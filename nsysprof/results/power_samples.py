@@ -11,11 +11,13 @@ from nsysprof.arrays import Floats, Int64s
 # The name of the file in a capture folder, and its columns.
 POWER_FILE = "power.csv"
 POWER_COLUMNS = ("time_ns", "gpu", "energy_mj")
+_PACKED = (".xz", ".gz", ".zst")
 
 
 def power_beside(trace: Path) -> Path:
     """Return the file of the samples that belong to the trace of one rank of a job (`rank00000.power.csv`)."""
-    return trace.with_suffix("." + POWER_FILE)
+    plain = trace.with_suffix("") if trace.suffix in _PACKED else trace
+    return plain.with_suffix("." + POWER_FILE)
 
 
 @dataclass(frozen=True)

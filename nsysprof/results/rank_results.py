@@ -146,6 +146,9 @@ class RanksAnalysis:
     collectives: Mapping[int, RankCollectives] = field(default_factory=dict)
     # A short name of each row of kernels, no two alike.
     kernel_labels: tuple[str, ...] = ()
+    # The energy of the boards: by rank and range, and over ranks; empty where it was not sampled.
+    rank_energy: pd.DataFrame | None = None
+    energy: pd.DataFrame | None = None
 
     @property
     def read(self) -> list[RankRow]:

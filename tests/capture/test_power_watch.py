@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from nsysprof.app.trace_analysis.read_power import parse_power
 from nsysprof.capture.power_watch import PowerWatch
 from nsysprof.errors import TraceError
+from nsysprof.ranks.power_file import parse_power
 
 
 def test_changes_are_kept_and_can_be_read_back(tmp_path):

@@ -13,6 +13,7 @@ from nsysprof.report.sections.method import facts_table
 from nsysprof.report.sections.ranks_tables import (
     api_table,
     clock_table,
+    energy_table,
     headline,
     kernel_table,
     memop_table,
@@ -65,7 +66,8 @@ def ranks_report(
     """
     chart = [] if timeline is None else [Section("Timeline", (Chart(timeline, ALT, HINT),), in_terminal=False)]
     tables = (
-        range_table(found), kernel_table(found), api_table(found), memop_table(found), clock_table(found),
+        range_table(found), kernel_table(found), *filter(None, [energy_table(found)]), api_table(found),
+        memop_table(found), clock_table(found),
     )  # fmt: skip
     read = f"{len(found.read)} of {len(found.rows)} traces were read."
     sections = [

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from nsysprof.report.document import Cell, Column, Table, Unit, make_table
-from nsysprof.report.sections.trace_tables import MOST_ROWS, rows_of
+from nsysprof.report.sections.trace_tables import MOST_ROWS, WHOLE_TRACE, rows_of
 from nsysprof.results.device_limits.roof import known
 from nsysprof.results.rank_results import STRAGGLER_COST_PCT, STRAGGLER_EXCESS_PCT, RankRow, RanksAnalysis
 from nsysprof.units import format_ns, format_percent
@@ -168,6 +168,30 @@ def kernel_table(found: RanksAnalysis) -> Table:
         return table
     rows = [(Cell(label, full=str(row[0].value)), *row[1:]) for label, row in zip(labels, table.rows, strict=True)]
     return replace(table, rows=tuple(rows))
+
+
+def energy_table(found: RanksAnalysis) -> Table | None:
+    """Return the energy of the job's boards by range; None where it was not sampled."""
+    if found.energy is None or not len(found.energy):
+        return None
+    columns = (
+        Column("range", Unit.NAME),
+        Column("boards", Unit.COUNT, drop=3),
+        Column("n", Unit.COUNT, drop=4),
+        Column("energy", Unit.JOULES),
+        Column("mean power, least", Unit.WATTS, drop=1),
+        Column("most", Unit.WATTS),
+        Column("most on rank", Unit.COUNT, drop=2),
+    )
+    rows = []
+    for row in found.energy.head(MOST_ROWS).to_dict("records"):
+        name, domain = known(row["range"]), known(row["domain"])
+        label = WHOLE_TRACE if name is None else f"{domain}:{name}" if domain else name
+        energy = Cell(known(row["energy_j"]), error=known(row["error_j"]), reason=row["reason"])
+        powers = (known(row["board_least_w"]), known(row["board_most_w"]), known(row["most_rank"]))
+        rows.append((label, row["boards"], row["instances"], energy, *powers))
+    title = "Energy of the boards while work ran"
+    return _table(title, columns, rows, len(found.energy), "energy_over_ranks.csv", terminal_rows=8)
 
 
 def api_table(found: RanksAnalysis) -> Table:

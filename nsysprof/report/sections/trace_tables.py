@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from nsysprof.report.document import Cell, Column, Table, Unit, make_table
@@ -18,7 +19,7 @@ from nsysprof.results.device_limits.roof import known
 MOST_ROWS = 500
 # A range inside that has this part of the time of a call is where the call is made.
 _NEARLY_ALL = 0.8
-_WHOLE_TRACE = "(the whole trace)"
+WHOLE_TRACE = "(the whole trace)"
 
 
 def range_table(analysis: Analysis) -> Table:
@@ -146,7 +147,7 @@ def gpu_use_table(analysis: Analysis) -> Table | None:
         cells.setdefault(place, {})[row["metric"]] = Cell(row["mean_pct"], error=row["error_pct"])
     columns = [Column("range", Unit.NAME), *(Column(name, Unit.PERCENT, drop=at) for at, name in enumerate(metrics, 1))]
     rows = [
-        (_WHOLE_TRACE if name is None else f"{domain}:{name}" if domain else name, *(of.get(each) for each in metrics))
+        (WHOLE_TRACE if name is None else f"{domain}:{name}" if domain else name, *(of.get(each) for each in metrics))
         for (name, _, domain), of in cells.items()
     ]
     shown = rows[:MOST_ROWS]
@@ -193,10 +194,12 @@ def collective_table(analysis: Analysis) -> Table | None:
 
 
 def energy_table(analysis: Analysis) -> Table | None:
-    """Return the energy of each range; None where it was not sampled."""
+    """Return the energy of each range, the most first after the whole trace; None where it was not sampled."""
     found = analysis.energy
     if not len(found):
         return None
+    order = np.lexsort((-found["energy_j"].fillna(-1.0).to_numpy(dtype=float), found["range"].notna()))
+    found = found.iloc[order]
     several = found["device_id"].nunique() > 1
     columns = [Column("range", Unit.NAME), *([Column("device", drop=3)] if several else [])]
     columns += [
@@ -207,7 +210,7 @@ def energy_table(analysis: Analysis) -> Table | None:
     ]
     rows = []
     for row in found.to_dict("records"):
-        name = _WHOLE_TRACE if row["range"] is None else row["range"]
+        name = WHOLE_TRACE if row["range"] is None else row["range"]
         label = f"{row['domain']}:{name}" if row["domain"] else name
         energy = Cell(known(row["energy_j"]), error=known(row["error_j"]), reason=row["reason"])
         device = [row["device_id"]] if several else []

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from nsysprof.results.column_registry.analysis_columns import CATEGORY, DOMAIN, NAME, RANGE, SHORT_NAME, STYLE
+from nsysprof.results.column_registry.analysis_columns import (
+    CATEGORY,
+    DOMAIN,
+    ENERGY,
+    NAME,
+    RANGE,
+    SHORT_NAME,
+    STYLE,
+)
 from nsysprof.results.column_registry.column import FileColumn, TableFile, flag, integer, number, text
 
 _UNKNOWN: dict[str, Any] = {"nullable": True}
@@ -125,7 +133,27 @@ MEMOPS_OVER_RANKS = _over_ranks(
     "memops_over_ranks.csv", "One row per kind of copy or fill.", text("operation", "Name as in `nsys stats`."),
     integer("total_bytes", "B", "Sum of the sizes."),
 )  # fmt: skip
+RANK_ENERGY = TableFile(
+    "ranks", "rank_energy.csv", "One row per rank, range and GPU, of a job with `--power`; without `range`, from the "
+    "first to the last work of the rank. Ranks that share a board each have all of its energy.", (
+    integer("rank", "", "Number of the rank."),
+    text("gpu", "UUID of the board."),
+    *ENERGY.columns,
+))  # fmt: skip
+ENERGY_OVER_RANKS = TableFile("ranks", "energy_over_ranks.csv", "One row per range, of a job with `--power`; without "
+                              "`range`, from the first to the last work of each rank.", (
+    *ENERGY.columns[:3],
+    integer("ranks", "", "Number of ranks that have the range."),
+    integer("boards", "", "Number of their boards."),
+    integer("instances", "", "Number of instances after the warm-up that are included, of all ranks."),
+    number("energy_j", "J", "Energy of all boards together while work of the range ran.", **_UNKNOWN),
+    number("error_j", "J", "Sum of the bounds on the errors of the boards.", **_UNKNOWN),
+    number("board_least_w", "W", "Least mean power of a board.", **_UNKNOWN),
+    number("board_most_w", "W", "Largest mean power of a board.", **_UNKNOWN),
+    integer("most_rank", "", "Rank whose board has the largest mean power.", **_UNKNOWN),
+    text("reason", "Why the energy is unknown; empty where it is known."),
+))  # fmt: skip
 FILES = (
     PER_RANK, RANK_RANGES, STRAGGLERS, RANGES_OVER_RANKS, KERNELS_OVER_RANKS, RANGE_KERNELS_OVER_RANKS, API_OVER_RANKS,
-    MEMOPS_OVER_RANKS,
+    MEMOPS_OVER_RANKS, ENERGY_OVER_RANKS, RANK_ENERGY,
 )  # fmt: skip

@@ -1,0 +1,105 @@
+"""Make the tables of the energy that the boards of a job used: by rank and range, and over ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.analysis.attribution.caused_work import find_caused
+from nsysprof.analysis.attribution.work_stretches import OrderedWork
+from nsysprof.analysis.kernel_names.variant_names import Names
+from nsysprof.analysis.overview.trace_overview import Attribution
+from nsysprof.analysis.ranges.instances import measure_instances
+from nsysprof.analysis.ranges.range_energy import energy_table
+from nsysprof.analysis.ranges.range_evidence import RangeEvidence
+from nsysprof.analysis.steps.find_steps import find_steps
+from nsysprof.analysis.steps.settle_steps import settle_steps
+from nsysprof.analysis.traffic.energy import by_device
+from nsysprof.errors import TraceError
+from nsysprof.notes import Note, make_note
+from nsysprof.ranks.power_file import parse_power, power_of
+from nsysprof.results.column_registry.csv_table import empty_table
+from nsysprof.results.column_registry.rank_columns import ENERGY_OVER_RANKS, RANK_ENERGY
+from nsysprof.results.power_samples import GpuEnergy
+from nsysprof.trace.schema import Tables
+
+# The columns of a rank's own table: its rank is not known before all traces were read.
+COLUMNS = tuple(name for name in RANK_ENERGY.names if name != "rank")
+SHARED = "several ranks used the board"
+UNKNOWN = "it is unknown for a rank"
+_KEYS = ["range", "style", "domain"]
+
+
+def read_samples(source: Path, start_ns: int | None) -> tuple[Sequence[GpuEnergy], tuple[Note, ...]]:
+    """Return the energy samples of a rank's boards, or a note where they cannot be read.
+
+    source: the rank's trace, or its folder.
+    start_ns: when the clock of its session began (ns since 1970); None where the trace does not say so.
+    """
+    path = power_of(source)
+    if start_ns is None or not path.is_file():
+        return (), ()
+    try:
+        return parse_power(path, start_ns), ()
+    except TraceError as error:
+        return (), (make_note("power-unreadable", reason=error.text),)
+
+
+def rank_energy(tables: Tables, found: Attribution, names: Names, power: Sequence[GpuEnergy]) -> pd.DataFrame:
+    """Return the energy of each board on which a rank worked, by range, as `analyze` of its trace alone tells it.
+
+    power: what the boards' counters said.
+    """
+    boards = by_device(power, tables.devices)
+    if not boards:
+        return pd.DataFrame({name: [] for name in COLUMNS})
+    attributed = settle_steps(tables, found.attributed, find_steps(tables, found.attributed.ranges))
+    caused = find_caused(tables, attributed.ranges, attributed.structure)
+    evidence = RangeEvidence(
+        tables, attributed, names, found.memory, found.replays, found.launch_calls, None, caused, boards
+    )
+    ordered = {style: OrderedWork(tables.work, each.order) for style, each in attributed.segments.items()}
+    each = measure_instances(ordered, attributed.segments, len(attributed.ranges))
+    table = energy_table(evidence, each.first_ns, each.last_ns)
+    return table.assign(gpu=[boards[number].uuid for number in table["device_id"]])[list(COLUMNS)]
+
+
+def energy_over_ranks(by_rank: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per range: the energy of all boards together, the whole traces first, then the most energy.
+
+    The sum is unknown where the energy of one rank is, and where several ranks used a board, because each of them has
+    all that the board used.
+
+    by_rank: the tables of all ranks, with their rank.
+    """
+    if not len(by_rank):
+        return empty_table(ENERGY_OVER_RANKS)
+    is_shared = by_rank.groupby("gpu")["rank"].nunique().max() > 1
+    named = by_rank.assign(**{name: by_rank[name].fillna("") for name in _KEYS})
+    is_whole = by_rank["range"].isna().to_numpy(dtype=bool)
+    rows = []
+    for (whole, *key), some in named.groupby([is_whole, *_KEYS], sort=False):
+        why = SHARED if is_shared else UNKNOWN if some["energy_j"].isna().any() else ""
+        energy, error = (np.nan if why else float(some[name].sum()) for name in ("energy_j", "error_j"))
+        power = some["mean_w"].to_numpy(dtype=float)
+        most = None if np.isnan(power).all() else int(np.nanargmax(power))
+        rows.append(
+            {
+                **dict(zip(_KEYS, [None] * 3 if whole else key, strict=True)),
+                "ranks": some["rank"].nunique(),
+                "boards": some["gpu"].nunique(),
+                "instances": int(some["instances"].sum()),
+                "energy_j": energy,
+                "error_j": error,
+                "board_least_w": np.nan if most is None else float(np.nanmin(power)),
+                "board_most_w": np.nan if most is None else float(power[most]),
+                "most_rank": None if most is None else int(some["rank"].iloc[most]),
+                "reason": why,
+            }
+        )
+    table = pd.DataFrame(rows, columns=list(ENERGY_OVER_RANKS.names))
+    order = np.lexsort((-table["energy_j"].fillna(-1.0).to_numpy(dtype=float), table["range"].notna()))
+    return table.iloc[order].reset_index(drop=True).astype({"most_rank": "Int64"})
