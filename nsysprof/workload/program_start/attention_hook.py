@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 _OPERATORS = (
+    "scaled_dot_product_attention",  # as programs of torch.export call it
     "_scaled_dot_product_flash_attention",
     "_scaled_dot_product_efficient_attention",
     "_scaled_dot_product_cudnn_attention",
@@ -38,7 +39,9 @@ class AttentionHook:
         self._folder = folder
         self._calls: Any = None
         self._searching: set[str] = set()
-        self._torch_folder, self._is_scripted = "", False
+        self._torch_folder = ""
+        # What of torch.jit calls attention.
+        self._in_graphs: set[str] = set()
         self._after: dict[str, Callable[[ModuleType], None]] = {
             "torch": self._wrap_torch,
             "torch.nn.attention.flex_attention": self._wrap_named(("flex_attention",)),
@@ -94,24 +97,23 @@ class AttentionHook:
         functional.scaled_dot_product_attention = wrapped
         _keep_scriptable(wrapped)
         self._torch_folder = os.path.dirname(os.path.abspath(torch.__file__))  # noqa: PTH100, PTH120
-        _load("unseen_attention").watch_scripts(self._script)
+        unseen = _load("unseen_attention")
+        unseen.watch_scripts(lambda: self._in_graphs.add("functions of torch.jit.script"))
+        unseen.watch_graphs(torch.jit, lambda: self._in_graphs.add("programs that torch.jit loaded or traced"))
         for name in _LAYERS:
             self._calls.wrap_in(torch, name)
         compiled = _load("attention_calls", "compiled_calls")
         for name in _OPERATORS:
             for suffix in ("", "_backward"):
                 packet = getattr(torch.ops.aten, name + suffix, None)
-                if packet is not None:
+                if packet is not None and "default" in packet.overloads():
                     compiled.wrap_operator(self._calls, packet.default, is_backward=bool(suffix))
-
-    def _script(self) -> None:
-        self._is_scripted = True
 
     def _unseen(self) -> list[str]:
         """Return what may call attention from C++."""
         shorten = _load("attention_facts").shorten_path
         found: list[str] = _load("unseen_attention").libraries_with_attention(self._torch_folder, shorten)
-        return [*found, *(["functions of torch.jit.script"] if self._is_scripted else [])]
+        return [*found, *sorted(self._in_graphs)]
 
     def _wrap_named(self, names: Sequence[str]) -> Callable[[Any], None]:
         """Return a function that wraps those of a module's functions that it has."""

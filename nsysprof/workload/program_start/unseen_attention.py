@@ -1,10 +1,12 @@
-"""Find code that may call attention where the hook cannot see it: C++ code of libraries, and torch.jit functions.
+"""Find code that may call attention where the hook cannot see it: C++ code of libraries, and programs of torch.jit.
 
 It needs only the standard library, because it runs in the program's own Python.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import re
 import sys
@@ -58,6 +60,29 @@ def _names_attention(path: str) -> bool:
                 return True
             before = text[-2 * _BEFORE :]
     return False
+
+
+def watch_graphs(jit: Any, seen: Callable[[], None]) -> None:
+    """Have `seen` called when torch.jit loads or traces a program that calls attention, which then runs in C++.
+
+    jit: torch.jit.
+    """
+    for name in ("load", "trace", "trace_module"):
+        original = getattr(jit, name, None)
+        if original is not None:
+            setattr(jit, name, _looked_at(original, seen))
+
+
+def _looked_at(original: Callable[..., Any], seen: Callable[[], None]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        made = original(*args, **kwargs)
+        with contextlib.suppress(Exception):  # a module without `forward` has no graph
+            if _NAME.decode() in str(made.inlined_graph):
+                seen()
+        return made
+
+    return make
 
 
 def watch_scripts(seen: Callable[[], None]) -> None:

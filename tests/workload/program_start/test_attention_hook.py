@@ -81,7 +81,18 @@ for step in range(3):
 class Module(nn.Module):
     def forward(self, a):
         return torch.nn.functional.scaled_dot_product_attention(a, a, a)
-torch.jit.script(Module())
+scripted = torch.jit.script(Module())
+import io, warnings
+file = io.BytesIO()
+torch.jit.save(scripted, file)
+torch.jit.load(io.BytesIO(file.getvalue()))(q.detach())
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    torch.jit.trace(Module(), q.detach(), check_trace=False)
+assert not [str(each.message) for each in caught if each.category is torch.jit.TracerWarning]
+exported = torch.export.export(Module(), (q.detach(),)).module()
+for step in range(2):
+    exported(q.detach())
 print([node.target for node in torch.fx.symbolic_trace(Module()).graph.nodes][1].__module__)
 import pickle
 pickle.dumps(F.scaled_dot_product_attention)
@@ -94,12 +105,14 @@ except TypeError as error:
 
 def test_a_compiled_program_is_compiled_as_before_and_its_calls_are_counted(tmp_path: Path) -> None:
     calls, said, notes = run(tmp_path, START + COMPILED)
-    (call,) = calls
+    call, exported = calls
     assert (call["forward"], call["backward"], call["site"], call["seq_q"]) == (3, 3, "program.py:5", 16)
+    assert (exported["forward"], exported["seq_q"], exported["site"]) == (2, 16, "program.py:25")
     assert "torch._C._nn" in said
     assert "missing 2 required positional argument" in said
     assert [note.code for note in notes] == ["attention-recorded", "attention-unseen"]
-    assert "cannot see it: functions of torch.jit.script." in notes[1].text
+    places = "functions of torch.jit.script, programs that torch.jit loaded or traced"
+    assert f"cannot see it: {places}." in notes[1].text
 
 
 PARALLEL = """

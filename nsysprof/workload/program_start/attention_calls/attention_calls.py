@@ -49,6 +49,7 @@ class AttentionCalls:
         self.types: dict[type, bool] = {torch.Tensor: True, torch.nn.Parameter: True}
         self._autocast = autocast_of(torch)
         self._full = torch.float32
+        self._tracing = getattr(torch._C, "_get_tracing_state", lambda: None)
         self.inside = threading.local()
         self._problems: list[str] = []
         self._pending: list[str] = []
@@ -199,6 +200,8 @@ class AttentionCalls:
     def find(self, function: str, args: Any, kwargs: Any, frame: Any, which: str) -> Seen | None:
         """Return what a call is counted under; None for one that is not recorded."""
         try:
+            if self._tracing() is not None:  # torch.jit would trace what is read here of the tensors
+                return None
             query = args[0] if args else next(iter(kwargs.values()))
             known = self.types.get(type(query))
             if known is None:
