@@ -61,12 +61,12 @@ class Program:
         self._call(name, end)
         self.now = end
 
-    def copy(self, size: int, ns: int, host: int = 0) -> None:
-        """Add a copy to the device, which holds up the host if it is from pageable memory."""
+    def copy(self, size: int, ns: int, host: int = 0, kind: int = 1) -> None:
+        """Add a copy to the device (kind 1) or to the host (2), which holds up the host if its memory is pageable."""
         start = max(self.now + 3 * US, self.free[7] + 1 * US)
         end = start + ns + 5 * US if host == 0 else self.now + 5 * US
         number = self._call("cudaMemcpyAsync_v3020", end)
-        self.builder.copy(start, start + ns, number, size, host=host)
+        self.builder.copy(start, start + ns, number, size, kind, host=host)
         self.free[7], self.now = start + ns, end
 
     def call(self, name: str, ns: int, *, waits: bool = False) -> None:

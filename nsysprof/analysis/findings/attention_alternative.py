@@ -13,8 +13,9 @@ import pandas as pd
 from msgspec import structs
 
 from nsysprof.analysis.findings.attention_shapes import CallInTrace, calls_at, causal_of
-from nsysprof.analysis.findings.candidates import Candidate, counted, each_step, per_step
+from nsysprof.analysis.findings.candidates import Candidate
 from nsysprof.analysis.findings.situation import Situation
+from nsysprof.analysis.findings.step_amounts import counted, in_work, number_text
 from nsysprof.analysis.kernel_names.variant_names import Texts
 from nsysprof.analysis.replay.replay import no_change
 from nsysprof.attention.kernel_family import kernel_family
@@ -88,17 +89,17 @@ def _of_recorded_calls(
             continue
         each_ns = float(graph.duration_ns[rows].sum()) / main_calls
         if rule.median_ns < (1 - _LEAST_GAIN) * each_ns:
-            found.setdefault((ran, rule.backend), []).append(_Faster(rows, main_calls, each_ns, rule.median_ns))
+            found.setdefault((ran, rule.backend), []).append(_Faster(rows, rows[is_main], each_ns, rule.median_ns))
     for (old, new), parts in found.items():
         yield _recorded_candidate(situation, old, new, parts)
 
 
 @dataclass(frozen=True)
 class _Faster:
-    """The kernels of one shape, how many calls they belong to, and how long a call takes and would take (ns)."""
+    """The kernels of one shape, the main one of each call, and how long a call takes and would take (ns)."""
 
     rows: Int64s
-    calls: int
+    main_rows: Int64s
     each_ns: float
     measured_ns: float
 
@@ -114,19 +115,20 @@ def _recorded_rule(rules: dict[Shape, PolicyRule], shape: Shape, pass_: str) -> 
 
 def _recorded_candidate(situation: Situation, old: str, new: str, parts: list[_Faster]) -> Candidate:
     graph = situation.graph
-    base, chosen = no_change(graph), np.zeros(len(graph.duration_ns), dtype=np.bool_)
+    base = no_change(graph)
+    chosen, main = (np.zeros(len(graph.duration_ns), dtype=np.bool_) for _ in range(2))
     best, low, high = (graph.duration_ns.astype(np.float64) for _ in range(3))
     for part in parts:
-        chosen[part.rows] = True
+        chosen[part.rows], main[part.main_rows] = True, True
         factor, least = (max(0.0, ns) / part.each_ns for ns in (part.measured_ns, part.measured_ns - _LAUNCH_NS))
         for duration, by in ((best, factor), (low, (1 + factor) / 2), (high, least)):
             duration[part.rows] *= by
     change, less, more = (replace(base, duration_ns=duration.astype(np.int64)) for duration in (best, low, high))
-    calls = sum(part.calls for part in parts)
-    most = max(parts, key=lambda part: part.calls * part.each_ns)
+    calls = sum(len(part.main_rows) for part in parts)
+    most = max(parts, key=lambda part: len(part.main_rows) * part.each_ns)
     text = (
-        f"Attention runs on {old} in {per_step(situation, calls)} calls a step, "
-        f"{format_ns(each_step(situation, graph.duration_ns[chosen].sum()))} with their backward passes; most of it is "
+        f"Attention runs on {old} in {number_text(in_work(situation, main))} calls a step, "
+        f"{format_ns(int(in_work(situation, chosen, graph.duration_ns)))} with their backward passes; most of it is "
         f"in calls of {format_ns(most.each_ns)}, and for the same shape on this GPU {new} was measured at "
         f"{format_ns(most.measured_ns)}."
     )
@@ -193,9 +195,10 @@ def _candidates(situation: Situation, work: Int64s, ran: Texts, better: list[Pol
         ]
         chosen = np.zeros(len(graph.duration_ns), dtype=np.bool_)
         chosen[rows] = True
+        in_all = int(in_work(situation, chosen, graph.duration_ns))
         text = (
-            f"Attention runs on {old} in {counted(situation, chosen, 'call')} of "
-            f"{format_ns(int(np.median(before)))} each, {format_ns(each_step(situation, before.sum()))} in all; for "
+            f"Attention runs on {old} in {counted(in_work(situation, chosen), 'call')} of "
+            f"{format_ns(int(np.median(before)))} each, {format_ns(in_all)} in all; for "
             f"the same shape on this GPU, {new} was measured at {format_ns(float(np.median(measured)))}."
         )
         yield Candidate(

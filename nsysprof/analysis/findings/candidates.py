@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from nsysprof.analysis.findings.situation import DEVICE_TO_HOST, HOST_TO_DEVICE, Situation
+from nsysprof.analysis.findings.step_amounts import counted, in_calls, in_work, number_text
 from nsysprof.analysis.idle_time.call_classes import MEMORY, WAIT
 from nsysprof.analysis.replay.replay import ReplayChange, no_change, without
 from nsysprof.trace.schema import Bools
@@ -21,6 +22,8 @@ from nsysprof.units import format_bytes, format_ns
 # Host time between two calls counts as real work from this length on (ns); below it, it is the cost of issuing.
 LONG_GAP_NS = 200_000
 _SMALL_COPY_BYTES = 64 << 10
+# Where a trace has no steps, what happens at least this often is in a loop.
+LEAST_REPEATS = 8
 _LEAST_SMALL_COPIES, _MANY_SMALL_COPIES = 8, 64
 # The time that it takes to issue an asynchronous copy (ns).
 _ISSUE_NS = 5_000
@@ -60,8 +63,10 @@ class Candidate:
     least_share: float = 0.0
     # The calls whose line of code the finding names; None: all of them.
     named_by: Bools | None = None
-    # The time per step (ns) that the text says it takes, where not all of that need be saved.
+    # The time per step (ns) that the text says it takes, where not all of that need be saved, and what happens in the
+    # rest of it.
     spent_ns: int = 0
+    meanwhile: str = "while the GPU works anyway"
     # Whether the line is the one that made a stream wait before these calls, which is too short for samples.
     is_named_by_waits: bool = False
 
@@ -75,23 +80,6 @@ def list_candidates(situation: Situation) -> Iterator[Candidate]:
         found = search(situation)
         if found is not None:
             yield found
-
-
-def per_step(situation: Situation, count: int) -> str:
-    """Return a count for the whole graph as a text per step."""
-    each = count / situation.share
-    return f"{each:,.0f}" if each >= 10 or each == int(each) else f"{each:.1f}"
-
-
-def counted(situation: Situation, chosen: Bools, one: str, many: str = "") -> str:
-    """Return how many calls or pieces of work are chosen, per step and with their noun: "1 copy", "2.5 copies"."""
-    number = per_step(situation, int(chosen.sum()))
-    return f"{number} {one if number == '1' else many or one + 's'}"
-
-
-def each_step(situation: Situation, amount: float) -> int:
-    """Return an amount for the whole graph as the amount per step."""
-    return int(amount / situation.share)
 
 
 def _following_waits(situation: Situation, copies: Bools) -> Bools:
@@ -127,14 +115,20 @@ def _pageable_copies(situation: Situation) -> Candidate | None:
         cost = np.where(calls | waits, np.minimum(graph.cost_ns, _ISSUE_NS), graph.cost_ns)
         return replace(base, cost_ns=cost, waits=base.waits & ~free, duration_ns=duration)
 
-    size = each_step(situation, situation.bytes[large].sum())
+    size = int(in_work(situation, large, situation.bytes))
     rate = 1e9 * situation.bytes[large].sum() / max(1, graph.duration_ns[large].sum())
     text = (
-        f"{format_bytes(size)} go through pageable memory in {counted(situation, large, 'copy', 'copies')}, at "
+        f"{format_bytes(size)} go through pageable memory in "
+        f"{counted(in_work(situation, large), 'copy', 'copies')}, at "
         f"{rate / 1e9:.1f} GB/s; pinned memory gives about {pinned_rate(situation, HOST_TO_DEVICE) / 1e9:.0f} GB/s "
         "and does not hold up the thread."
     )
     step = 'DataLoader(..., pin_memory=True) and x.to("cuda", non_blocking=True); in CUDA C++ cudaMallocHost.'
+    if 2 * int(situation.bytes[large & (situation.copy_kind == DEVICE_TO_HOST)].sum()) > situation.bytes[large].sum():
+        step = (
+            "Copy into a tensor made once with pin_memory=True, by copy_(x, non_blocking=True), and wait for an event "
+            "before you read it; in CUDA C++ cudaMallocHost."
+        )
     return Candidate("pageable-copy", at(1.0), at(0.6), at(1.1), calls | waits, int(large.sum()), text, step)
 
 
@@ -162,8 +156,8 @@ def _small_copies(situation: Situation) -> Candidate | None:
     gone[kept] = False
     change = without(no_change(situation.graph), gone, situation.graph)
     text = (
-        f"{counted(situation, small, 'copy', 'copies')} between host and device with less than 64 KiB each move "
-        f"{format_bytes(each_step(situation, situation.bytes[small].sum()))} in all."
+        f"{counted(in_work(situation, small), 'copy', 'copies')} between host and device with less than 64 KiB each "
+        f"move {format_bytes(int(in_work(situation, small, situation.bytes)))} in all."
     )
     step = "Build the values on the device (torch.arange(..., device='cuda')), or pack them and copy once."
     return Candidate("small-copies", change, change, change, calls, count, text, step)
@@ -179,7 +173,7 @@ def _waited_for(situation: Situation) -> Bools:
 
 def _synchronisations(situation: Situation) -> Candidate | None:
     calls = situation.is_wait & situation.in_loop & ~situation.is_of_nccl
-    if not calls.any():
+    if not _is_repeated(situation, calls):
         return None
     graph, base = situation.graph, no_change(situation.graph)
     change = replace(
@@ -187,7 +181,7 @@ def _synchronisations(situation: Situation) -> Candidate | None:
         cost_ns=np.where(calls, np.minimum(graph.cost_ns, _ISSUE_NS), graph.cost_ns),
         waits=base.waits & ~calls,
     )
-    waited = each_step(situation, situation.call_ns[calls].sum())
+    waited = int(in_calls(situation, calls, situation.call_ns))
     is_read = 2 * int(_reads(situation, calls).sum()) >= int(calls.sum())
     text = (
         f"The host waits for the GPU for {format_ns(waited)}, in {_kinds(situation, calls)}"
@@ -204,6 +198,11 @@ def _synchronisations(situation: Situation) -> Candidate | None:
     return Candidate("sync", change, change, change, calls, int(calls.sum()), text, step, spent_ns=waited)
 
 
+def _is_repeated(situation: Situation, calls: Bools) -> bool:
+    """Return whether these calls are in a loop. Without steps, only their number shows it."""
+    return bool(calls.any()) if situation.is_looped else int(calls.sum()) >= LEAST_REPEATS
+
+
 def _reads(situation: Situation, waits: Bools) -> Bools:
     """Return which waits are for a value: copies to the host, and waits that follow one on the same thread."""
     to_host = situation.calls_of(situation.is_copy & (situation.copy_kind == DEVICE_TO_HOST))
@@ -214,21 +213,19 @@ def _reads(situation: Situation, waits: Bools) -> Bools:
 
 def _kinds(situation: Situation, calls: Bools) -> str:
     """Return the most frequent names of these calls, with how often they occur in a step."""
-    by_name = Counter(str(name).partition("_v")[0] for name in situation.call_name[calls].tolist())
-    parts = [f"{per_step(situation, count)} {name}" for name, count in by_name.most_common(3)]
+    names = np.array([str(name).partition("_v")[0] for name in situation.call_name.tolist()], dtype=object)
+    each = {name: in_calls(situation, calls & (names == name)) for name in Counter(names[calls].tolist())}
+    most = sorted((name for name in each if each[name]), key=lambda name: -each[name])[:3]
+    parts = [f"{number_text(each[name])} {name}" for name in most] or ["calls of the first step"]
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _allocations(situation: Situation) -> Candidate | None:
     calls = (situation.call_class == MEMORY) & situation.in_loop & ~situation.is_of_nccl
-    if not calls.any():
+    if not _is_repeated(situation, calls):
         return None
     change = without(no_change(situation.graph), calls, situation.graph)
-    spent = each_step(situation, situation.call_ns[calls].sum())
-    step = (
-        "Remove torch.cuda.empty_cache() from the loop, or allocate once before it "
-        "(PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; cudaMallocAsync in CUDA C++)."
-    )
+    spent = int(in_calls(situation, calls, situation.call_ns))
     # The code that gives memory back makes the next allocations necessary, wherever they are.
     names = situation.call_name[calls].tolist()
     gives_back = calls.copy()
@@ -237,6 +234,12 @@ def _allocations(situation: Situation) -> Candidate | None:
     what = "allocated" if named_by is None else "given back and allocated again"
     like = "" if named_by is None else ", as after torch.cuda.empty_cache()"
     text = f"Memory is {what} in the loop{like}: {format_ns(spent)} in {_kinds(situation, calls)}."
+    step = (
+        "Allocate once before the loop, the largest shapes first, so that later ones fit into what is there"
+        if named_by is None
+        else "Remove torch.cuda.empty_cache() from the loop, or allocate once before it"
+    )
+    step += " (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; cudaMallocAsync in CUDA C++)."
     return Candidate(
         "alloc-in-loop", change, change, change, calls, int(calls.sum()), text, step, named_by=named_by, spent_ns=spent
     )

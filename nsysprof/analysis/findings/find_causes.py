@@ -30,8 +30,12 @@ from nsysprof.units import format_ns
 
 # This finding lets work run beside other work, so it can save more than the time during which nothing runs.
 _SIDE_BY_SIDE = "stream-dependency"
+# This finding is about time that other ranks determine.
+_OF_OTHERS = "collective-wait"
 # What is left of the step counts as at least this share of the whole step.
 _LEAST_LEFT = 0.2
+# Behind large problems, less than this (ns per step) is within the error of what a call or a launch takes by itself.
+_LEAST_HIDDEN_NS = 20_000
 # A finding that saves less than this share of what it says is spent tells why, with the parts of at least this share.
 _MUCH_LESS, _LEAST_PART = 0.5, 0.05
 # A third of the steps tells whether something goes on from this number of steps.
@@ -49,9 +53,9 @@ class _Saved:
     after_ns: int
     alone_ns: int
 
-    def is_worth(self, whole_ns: int) -> bool:
-        """Return whether it saves enough of this time, by itself and after others, to be a finding."""
-        return self.saving_ns >= LEAST_SHARE * whole_ns
+    def is_worth(self, least_ns: float) -> bool:
+        """Return whether it saves at least this much, by itself and after others, so that it is a finding."""
+        return self.saving_ns >= least_ns
 
 
 def find_causes(
@@ -84,13 +88,14 @@ def find_causes(
         if each.saving_ns >= each.candidate.least_share * unchanged
     ]
     # A large problem hides a small one. What counts is the step that is left without the large ones.
-    left = scale.replay(_all_of(graph, [each for each in saved if each.is_worth(unchanged)]))
-    left = max(left, int(_LEAST_LEFT * unchanged))
-    kept = [each for each in saved if each.is_worth(left)]
+    left = scale.replay(_all_of(graph, [each for each in saved if each.is_worth(LEAST_SHARE * unchanged)]))
+    least = LEAST_SHARE * max(left, int(_LEAST_LEFT * unchanged))
+    least = max(least, min(LEAST_SHARE * unchanged, _LEAST_HIDDEN_NS * situation.periods))
+    kept = [each for each in saved if each.is_worth(least)]
     together = scale.replay(_all_of(graph, kept))
     held = _within(scale, kept, unchanged, together)
     facts = describe_steps(situation, steps)
-    worth = sorted((each for each in held if each.is_worth(left)), key=lambda each: -each.saving_ns)
+    worth = sorted((each for each in held if each.is_worth(least)), key=lambda each: -each.saving_ns)
     items = _findings(scale, ledger, facts["per"], worth, unchanged)
     return Findings(
         items=_with_lines(
@@ -181,10 +186,10 @@ def _replay_all(scale: _Scale, candidates: list[Candidate], unchanged: int) -> l
         change = combine(change, each.change)
         after = scale.replay(change)
         found.append(_Saved(each, max(0, min(before - after, alone[id(each)])), before - after, alone[id(each)]))
-        if found[-1].is_worth(unchanged):
+        if found[-1].is_worth(LEAST_SHARE * unchanged):
             before = after
         else:
-            change = _all_of(graph, [one for one in found if one.is_worth(unchanged)])
+            change = _all_of(graph, [one for one in found if one.is_worth(LEAST_SHARE * unchanged)])
     return found
 
 
@@ -248,6 +253,8 @@ def _findings(scale: _Scale, ledger: Ledger, per: str, saved: list[_Saved], unch
     situation = scale.situation
     share, periods = situation.share, situation.periods
     bounds = {id(each): _bounds(scale, each, unchanged) for each in saved}
+    # A rank that waits for others may only wait longer for them by what it saves of its own time.
+    waited = sum(each.saving_ns for each in saved if each.candidate.code == _OF_OTHERS)
     return tuple(
         Finding(
             rank=rank,
@@ -257,7 +264,7 @@ def _findings(scale: _Scale, ledger: Ledger, per: str, saved: list[_Saved], unch
             count=math.ceil(each.candidate.count / share),
             idle_ns=int(_idle_of(situation, ledger, each.candidate) / share),
             saving_ns=int(each.saving_ns / periods),
-            saving_low_ns=int(bounds[id(each)][0] / periods),
+            saving_low_ns=int(max(0, bounds[id(each)][0] - waited) / periods),
             saving_high_ns=int(bounds[id(each)][1] / periods),
             per=per,
             text=_text_of(each, periods),
@@ -273,7 +280,8 @@ def _text_of(saved: _Saved, periods: float) -> str:
     saving, alone = int(saved.saving_ns / periods), int(saved.alone_ns / periods)
     if saving >= _MUCH_LESS * spent:
         return candidate.text
-    parts = ((spent - alone, "while the GPU works anyway"), (alone - saving, "saved by other findings"))
+    alone = min(alone, spent)
+    parts = ((spent - alone, candidate.meanwhile), (alone - saving, "saved by other findings"))
     told = [f"{format_ns(part)} {why}" for part, why in parts if part >= _LEAST_PART * spent]
     amount = format_ns(spent)
     return candidate.text.replace(amount, f"{amount} ({', '.join(told)})", 1) if told else candidate.text

@@ -9,14 +9,14 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.findings.candidates import LONG_GAP_NS, Candidate, counted, each_step
+from nsysprof.analysis.findings.candidates import LEAST_REPEATS, LONG_GAP_NS, Candidate
 from nsysprof.analysis.findings.situation import Situation
+from nsysprof.analysis.findings.step_amounts import counted, in_calls, in_work
 from nsysprof.analysis.idle_time.call_classes import COPIES, LAUNCH, MEMORY, MODULE, SLOW_NS
 from nsysprof.analysis.replay.replay import ReplayChange, no_change
 from nsysprof.trace.schema import Bools
 from nsysprof.units import format_ns
 
-_LEAST_REPEATS = 8
 _LOADS = re.compile(r"Load|Link")
 _OF_CUDNN_ATTENTION = re.compile(r"cudnn_generated.*sdpa")
 _OF_DATA = re.compile(r"load|data|batch|fetch|input|prepare|next", re.IGNORECASE)
@@ -66,10 +66,11 @@ def _module_loads(situation: Situation, compiled: Bools) -> Candidate | None:
             gap_ns=np.where(compiled, (graph.gap_ns * part).astype(np.int64), graph.gap_ns),
         )
 
-    before = int(graph.gap_ns[compiled].sum())
-    spent = each_step(situation, situation.call_ns[all_of].sum() + before)
-    text = f"Kernels are compiled or loaded after warm-up: {format_ns(spent)} in {counted(situation, all_of, 'call')}"
-    text += f" and in the {format_ns(each_step(situation, before))} before them." if before else "."
+    before = in_calls(situation, compiled, graph.gap_ns)
+    spent = int(in_calls(situation, all_of, situation.call_ns) + before)
+    count = in_calls(situation, all_of)
+    text = f"Kernels are compiled or loaded after warm-up: {format_ns(spent)} in {counted(count, 'call')}"
+    text += f" and in the {format_ns(int(before))} before {'it' if count == 1 else 'them'}." if before else "."
     used = situation.names.texts[np.unique(situation.kernel_number[situation.kernel_number >= 0])]
     if before and any(_OF_CUDNN_ATTENTION.search(str(name)) for name in used):
         step = (
@@ -81,8 +82,8 @@ def _module_loads(situation: Situation, compiled: Bools) -> Candidate | None:
             "Run each shape once before the loop, and pad to a few shapes; CUDA_MODULE_LOADING=EAGER loads kernels at "
             "the start."
         )
-    count = int(all_of.sum())
-    return Candidate("module-load", left(0.0), left(0.25), left(0.0), all_of, count, text, step, gaps=compiled)
+    change, low = left(0.0), left(0.25)
+    return Candidate("module-load", change, low, change, all_of, int(all_of.sum()), text, step, gaps=compiled)
 
 
 def _host_work(situation: Situation, compiled: Bools) -> Iterator[Candidate]:
@@ -105,12 +106,18 @@ def _host_work(situation: Situation, compiled: Bools) -> Iterator[Candidate]:
 
 def _stretches(situation: Situation, calls: Bools, where: str) -> Candidate:
     graph, base = situation.graph, no_change(situation.graph)
-    spent = format_ns(each_step(situation, (graph.gap_ns - situation.profiler_ns)[calls].sum()))
+    spent = int(in_calls(situation, calls, graph.gap_ns - situation.profiler_ns))
     text = (
-        f"The host computes outside CUDA for {spent}, in {counted(situation, calls, 'stretch', 'stretches')} of at "
-        "least 200 us, and issues nothing meanwhile."
+        f"The host is outside CUDA for {format_ns(spent)}, in "
+        f"{counted(in_calls(situation, calls), 'stretch', 'stretches')} of at least 200 us, and issues nothing "
+        "meanwhile."
     )
-    if _OF_DATA.search(where) or not where:
+    if not where:
+        step = (
+            "py-spy record shows what it does there: leave it out, or do it a step ahead in another thread "
+            "(DataLoader(..., num_workers=4, prefetch_factor=2) where it is data)."
+        )
+    elif _OF_DATA.search(where):
         step = (
             "Do it in the background, a step ahead: DataLoader(..., num_workers=4, prefetch_factor=2) where it is "
             "data; py-spy record shows what it is."
@@ -121,7 +128,8 @@ def _stretches(situation: Situation, calls: Bools, where: str) -> Candidate:
     low = replace(base, gap_ns=np.where(calls, graph.gap_ns // 4, graph.gap_ns))
     count = int(calls.sum())
     return Candidate(
-        "host-bound", change, low, change, calls, count, text, step, order=1, gaps=calls, most_range=where
+        "host-bound", change, low, change, calls, count, text, step, order=1, gaps=calls, most_range=where,
+        spent_ns=spent,
     )  # fmt: skip
 
 
@@ -139,7 +147,7 @@ def _repeated(situation: Situation, calls: Bools) -> Bools:
     before = pd.Series(graph.gap_ns[chosen]).groupby(code[following[chosen]])
     count, typical = before.transform("size").to_numpy(), before.transform("median").to_numpy()
     found = np.zeros(len(calls), dtype=np.bool_)
-    regular = (count >= _LEAST_REPEATS) & (2 * count >= often[code[following[chosen]]])
+    regular = (count >= LEAST_REPEATS) & (2 * count >= often[code[following[chosen]]])
     found[chosen] = regular & (graph.gap_ns[chosen] <= 10 * typical)
     return found
 
@@ -197,16 +205,17 @@ def _issuing_times(situation: Situation, calls: Bools, issuing: Bools) -> tuple[
     Collectives do not count as work of the GPU, because part of their time they wait for other ranks.
     """
     graph = situation.graph
-    spent = int(graph.gap_ns[calls & (graph.gap_ns < LONG_GAP_NS)].sum() + graph.cost_ns[calls].sum())
-    running = int(graph.duration_ns[situation.work_of(issuing) & (situation.category != _COLLECTIVE)].sum())
-    return each_step(situation, spent), each_step(situation, running)
+    spent = in_calls(situation, calls & (graph.gap_ns < LONG_GAP_NS), graph.gap_ns)
+    spent += in_calls(situation, calls, graph.cost_ns)
+    kernels = situation.work_of(issuing) & (situation.category != _COLLECTIVE)
+    return int(spent), int(in_work(situation, kernels, graph.duration_ns))
 
 
 def _storm(situation: Situation, calls: Bools, issued: Bools, where: str) -> Candidate:
     host, device = _issuing_times(situation, calls, issued)
     text = (
-        f"{counted(situation, issued, 'launch', 'launches')} of the same few kernels follow each other: issuing them "
-        f"takes the host {format_ns(host)}, running them takes the GPU {format_ns(device)}."
+        f"{counted(in_calls(situation, issued), 'launch', 'launches')} of the same few kernels follow each other: "
+        f"issuing them takes the host {format_ns(host)}, running them takes the GPU {format_ns(device)}."
     )
     step = (
         "Do it at once on one larger tensor, or with torch._foreach_add_ and the like, or capture the loop as a graph."
@@ -216,14 +225,32 @@ def _storm(situation: Situation, calls: Bools, issued: Bools, where: str) -> Can
 
 def _all_launches(situation: Situation, calls: Bools, issuing: Bools) -> Candidate:
     host, device = _issuing_times(situation, calls, issuing)
-    count = counted(situation, issuing, "launch", "launches")
+    count = counted(in_calls(situation, issuing), "launch", "launches")
     has_collectives = bool((situation.category[situation.work_of(issuing)] == _COLLECTIVE).any())
     without = " without the collectives" if has_collectives else ""
     text = f"{count} take the host {format_ns(host)} to issue and the GPU {format_ns(device)} to run{without}."
     if host < device:
         text += " Where they are short, the GPU waits for the next launch."
-    step = 'Replay the step as a CUDA graph: model = torch.compile(model, mode="reduce-overhead"), or torch.cuda.graph.'
+    step = _fewer_launches(situation, issuing, has_collectives=has_collectives)
     return _of_launches(situation, calls, issuing, text, step, order=3, where=None)
+
+
+def _fewer_launches(situation: Situation, issuing: Bools, *, has_collectives: bool) -> str:
+    """Return how to issue less, which depends on whether the steps replay graphs and exchange data with other ranks."""
+    code, names = pd.factorize(situation.call_name)
+    replays = np.array(["GraphLaunch" in str(name) for name in names], dtype=bool)[code]
+    graphs = in_calls(situation, issuing & replays)
+    if graphs:
+        return (
+            f"The step replays {counted(graphs, 'CUDA graph')} already: let them hold what is launched beside them "
+            "too. TORCH_LOGS=graph_breaks,cudagraphs says what torch.compile left out."
+        )
+    if has_collectives:
+        return (
+            "Issue less: torch.compile(model) fuses kernels, and a larger batch for each rank makes them longer. A "
+            "CUDA graph of the step must hold its collectives too (NCCL 2.9.6 and later)."
+        )
+    return 'Replay the step as a CUDA graph: model = torch.compile(model, mode="reduce-overhead"), or torch.cuda.graph.'
 
 
 def _of_launches(

@@ -9,8 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from nsysprof.analysis.findings.candidates import LONG_GAP_NS, Candidate, counted, each_step, per_step
+from nsysprof.analysis.findings.candidates import LONG_GAP_NS, Candidate
 from nsysprof.analysis.findings.situation import Situation
+from nsysprof.analysis.findings.step_amounts import counted, in_calls, in_work, number_text
 from nsysprof.analysis.findings.unfused_attention import UnfusedAttention, find_unfused_attention
 from nsysprof.analysis.idle_time.call_classes import SLOW_NS
 from nsysprof.analysis.replay.replay import ReplayChange, no_change
@@ -70,25 +71,28 @@ def _attention(situation: Situation) -> Candidate | None:
     if found is None:
         return None
     duration = situation.graph.duration_ns
-    between, gemms = int(duration[found.between].sum()), int(duration[found.gemms].sum())
+    between, gemms = (int(in_work(situation, each, duration)) for each in (found.between, found.gemms))
 
     def at(factor: float) -> ReplayChange:
         kept = np.where(found.gemms, (duration * factor).astype(np.int64), duration)
         return _replaced(situation, found.between, kept)
 
     softmax = found.softmax == np.arange(len(duration))
-    between_text, gemms_text = (format_ns(each_step(situation, each)) for each in (between, gemms))
     text = (
-        f"Attention runs in pieces, in {counted(situation, softmax, 'call')}: softmax, mask and scaling between two "
-        f"matrix products take {between_text}, the products {gemms_text}; a fused kernel needs about the time of the "
-        "products."
+        f"Attention runs in pieces, in {counted(in_work(situation, softmax), 'call')}: softmax, mask and scaling "
+        f"between two matrix products take {format_ns(between)}, the products {format_ns(gemms)}; a fused kernel needs "
+        "about the time of the products."
     )
-    step = "Use torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True) (flash, cuDNN or efficient)."
+    step = (
+        "Use torch.nn.functional.scaled_dot_product_attention(q, k, v) (flash, cuDNN or efficient), with "
+        "is_causal=True instead of a causal mask."
+    )
     calls = situation.calls_of(found.between | found.gemms)
     # What is around the softmax is also done elsewhere.
     named_by = situation.calls_of(softmax)
     return Candidate(
-        "unfused-attention", at(1.0), at(1.5), at(0.6), calls, found.calls, text, step, named_by=named_by
+        "unfused-attention", at(1.0), at(1.5), at(0.6), calls, found.calls, text, step, named_by=named_by,
+        spent_ns=between, meanwhile="while the host issues other work anyway",
     )  # fmt: skip
 
 
@@ -115,16 +119,18 @@ def _optimizer(situation: Situation) -> Candidate | None:
     useful = np.where(storm, np.maximum(graph.duration_ns - _EMPTY_KERNEL_NS, 0), 0)
     run = np.cumsum(first)
     total = np.bincount(run, weights=useful * storm, minlength=int(run[-1]) + 1)
+    inside = _calls_inside(situation, storm)
 
     def at(part: float) -> ReplayChange:
         fused = np.where(first, (total[run] * part).astype(np.int64) + 2 * _EMPTY_KERNEL_NS, graph.duration_ns)
-        change = _without_host_time(situation, _replaced(situation, storm & ~first, graph.duration_ns), storm)
+        change = _without_host_time(situation, _replaced(situation, storm & ~first, graph.duration_ns), inside)
         return replace(change, duration_ns=np.where(first, fused, change.duration_ns))
 
+    issuing = in_calls(situation, inside, np.maximum(graph.gap_ns, 0) + graph.cost_ns)
     text = (
-        f"The optimizer goes through the parameters one by one: {per_step(situation, int(storm.sum()))} elementwise "
-        f"kernels in a row take the GPU {format_ns(each_step(situation, graph.duration_ns[storm].sum()))}; none is a "
-        "multi-tensor kernel."
+        f"The optimizer goes through the parameters one by one: {number_text(in_work(situation, storm))} elementwise "
+        f"kernels in a row take the host {format_ns(int(issuing))} to issue and the GPU "
+        f"{format_ns(int(in_work(situation, storm, graph.duration_ns)))} to run; none is a multi-tensor kernel."
     )
     step = "torch.optim.AdamW(model.parameters(), fused=True), or foreach=True."
     return Candidate(
@@ -133,8 +139,20 @@ def _optimizer(situation: Situation) -> Candidate | None:
     )  # fmt: skip
 
 
-def _without_host_time(situation: Situation, change: ReplayChange, storm: Bools) -> ReplayChange:
+def _without_host_time(situation: Situation, change: ReplayChange, inside: Bools) -> ReplayChange:
     """Return the change without the host's short times between the launches of each optimizer run.
+
+    inside: the calls of these runs.
+    """
+    return replace(
+        change,
+        gap_ns=np.where(inside, np.minimum(change.gap_ns, 0), change.gap_ns),
+        cost_ns=np.where(inside, 0, change.cost_ns),
+    )
+
+
+def _calls_inside(situation: Situation, storm: Bools) -> Bools:
+    """Return the calls from the first to the last launch of each optimizer run, but for waits and long host work.
 
     storm: which work belongs to long runs of elementwise kernels.
     """
@@ -146,12 +164,8 @@ def _without_host_time(situation: Situation, change: ReplayChange, storm: Bools)
     inside = np.zeros(len(calls) + 1, dtype=np.int64)
     np.add.at(inside, np.append(positions[0], positions[breaks + 1]) + 1, 1)
     np.add.at(inside, np.append(positions[breaks], positions[-1]) + 1, -1)
-    between = (np.cumsum(inside)[:-1] > 0) & (graph.gap_ns < LONG_GAP_NS) & (graph.waits_for < 0)
-    return replace(
-        change,
-        gap_ns=np.where(between, np.minimum(change.gap_ns, 0), change.gap_ns),
-        cost_ns=np.where(between, 0, change.cost_ns),
-    )
+    found: Bools = (np.cumsum(inside)[:-1] > 0) & (graph.gap_ns < LONG_GAP_NS) & (graph.waits_for < 0)
+    return found
 
 
 def _storms(situation: Situation) -> tuple[Bools, int]:
@@ -195,21 +209,21 @@ def _collectives(situation: Situation) -> Candidate | None:
     change = replace(base, duration_ns=np.where(collective, least, graph.duration_ns))
     # A rank that waits every time never shows how long a collective takes without waiting: it could be almost nothing.
     most = replace(base, duration_ns=np.where(collective, np.minimum(graph.duration_ns, 1), graph.duration_ns))
-    waited = int((graph.duration_ns - least)[collective].sum())
+    waited = int(in_work(situation, collective, graph.duration_ns - least))
     if waited == 0:
         return None
     text = (
         "Collectives wait for other ranks: "
-        f"{format_ns(each_step(situation, graph.duration_ns[collective].sum()))} in "
-        f"{counted(situation, collective, 'collective')}, "
-        f"{format_ns(each_step(situation, waited))} more than in the best step of each, or than most of their kind."
+        f"{format_ns(int(in_work(situation, collective, graph.duration_ns)))} in "
+        f"{counted(in_work(situation, collective), 'collective')}, "
+        f"{format_ns(waited)} more than in the best step of each, or than most of their kind."
     )
     step = "Analyse all ranks together (nsysprof analyze RANK0 RANK1 ...): that says which one comes late, and where."
     calls = situation.calls_of(collective)
     count = int(collective.sum())
     return Candidate(
         "collective-wait", change, base, most, calls, count, text, step, least_share=_LEAST_COLLECTIVE,
-        spent_ns=each_step(situation, waited),
+        spent_ns=waited,
     )  # fmt: skip
 
 
@@ -233,7 +247,7 @@ def _streams(situation: Situation) -> Candidate | None:
     change = replace(base, needs_other=base.needs_other & ~waits)
     pairs = Counter(zip(graph.stream[waits].tolist(), graph.stream[graph.other[waits]].tolist(), strict=True))
     text = (
-        f"Work waits in {counted(situation, waits, 'place')} until another stream is done "
+        f"Work waits in {counted(in_work(situation, waits), 'place')} until another stream is done "
         f"({len(pairs)} pair{'s' if len(pairs) > 1 else ''} of streams): they run one after another, not side by side."
     )
     step = "Wait only for an event of the work that is needed (stream.wait_event(event)), not for the whole stream."

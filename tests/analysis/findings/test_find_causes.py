@@ -281,6 +281,56 @@ def test_a_trace_without_steps_is_not_told_of_modules_it_loads_once(findings):
     assert "module-load" not in [item.code for item in findings(program.builder).items]
 
 
+@pytest.mark.parametrize(("gives_back", "says"), [(True, "empty_cache"), (False, "the largest shapes first")])
+def test_only_who_gives_memory_back_is_told_not_to(findings, gives_back, says):
+    program = Program()
+    for _ in range(8):
+        begin = program.now
+        program.call("cudaMalloc_v3020", 6 * MS)
+        program.launch(200 * US)
+        if gives_back:
+            program.call("cudaFree_v3020", 1 * MS)
+        program.step(begin)
+    (item,) = (each for each in findings(program.builder).items if each.code == "alloc-in-loop")
+    assert says in item.next_step
+    assert ("empty_cache" in item.next_step) == ("given back" in item.text) == gives_back
+
+
+@pytest.mark.parametrize(("every", "is_found"), [(50, False), (5, True)])
+def test_without_steps_a_few_allocations_are_no_loop(findings, every, is_found):
+    program = Program()
+    for number in range(100):
+        if number % every == every - 1:
+            program.call("cudaMalloc_v3020", 20 * MS)
+        program.launch((10 + number % 7 * number) * US)
+    assert ("alloc-in-loop" in [item.code for item in findings(program.builder).items]) == is_found
+
+
+def test_next_to_nothing_behind_a_large_fault_is_no_finding(findings):
+    """15 us are more than 1 % of what is left without the sleep, and as much as two launches take more or less."""
+    program = Program()
+    for _ in range(8):
+        begin = program.now
+        program.host(5 * MS)
+        program.call("cudaMalloc_v3020", 15 * US)
+        for _ in range(4):
+            program.launch(100 * US)
+        program.step(begin)
+    assert [item.code for item in findings(program.builder).items] == ["host-bound"]
+
+
+def test_copies_to_the_host_are_told_how_to_be_pinned(findings):
+    program = Program()
+    for _ in range(8):
+        begin = program.now
+        program.launch(200 * US)
+        program.copy(64 << 20, 10 * MS, kind=2)
+        program.step(begin)
+    (item,) = (each for each in findings(program.builder).items if each.code == "pageable-copy")
+    assert "DataLoader" not in item.next_step
+    assert "copy_(x, non_blocking=True)" in item.next_step
+
+
 def test_a_small_fault_behind_a_large_one_is_found(findings):
     program = Program()
     for _ in range(8):

@@ -2,6 +2,9 @@
 
 import pytest
 
+from nsysprof.analysis.overview.summarize import summarize
+from nsysprof.trace.open import open_trace
+from nsysprof.trace.tables import read_tables
 from tests.analysis.programs import MS, US, Program
 
 
@@ -107,6 +110,16 @@ def test_the_profiler_is_no_work_of_the_program(findings):
         program.launch(300 * US)
         program.step(begin)
     assert findings(program.builder).items == ()
+
+
+def test_advice_on_launches_knows_graphs_and_collectives(trace_path):
+    """Who replays graphs already is not told to, and a graph of a rank's step must hold its collectives."""
+    for name, says in (("h200-ranges/layers-cudagraphs", "already"), ("h200-programs/fsdp-even_rank0", "NCCL 2.9.6")):
+        with open_trace(trace_path(name)) as trace:
+            items = summarize(read_tables(trace)).findings.items
+        steps = [item.next_step for item in items if item.code == "launch-bound"]
+        assert steps
+        assert all(says in step and "reduce-overhead" not in step for step in steps)
 
 
 def test_the_time_of_launched_work_leaves_out_collectives_which_wait_for_other_ranks(findings):

@@ -1,0 +1,46 @@
+"""Compute how much of something a step has, in the same steps whose time a replay gives: all but the first of several.
+
+The first replayed step only prepares the state. If it counted, a text would name other times than those it saves.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nsysprof.analysis.findings.situation import Situation
+from nsysprof.trace.schema import Bools, Int64s
+
+
+def in_calls(situation: Situation, chosen: Bools, values: Int64s | None = None) -> float:
+    """Return how many of these calls a step has, or the sum of their values in it.
+
+    chosen: which calls.
+    values: a number for each call of the graph.
+    """
+    return _each_step(situation, chosen, values, situation.graph.first_calls)
+
+
+def in_work(situation: Situation, chosen: Bools, values: Int64s | None = None) -> float:
+    """Return how many of these pieces of work a step has, or the sum of their values in it.
+
+    chosen: which work.
+    values: a number for each piece of work of the graph.
+    """
+    return _each_step(situation, chosen, values, int(situation.graph.first_work[situation.graph.first_calls]))
+
+
+def _each_step(situation: Situation, chosen: Bools, values: Int64s | None, since: int) -> float:
+    counts = chosen[since:]
+    total = np.count_nonzero(counts) if values is None else values[since:][counts].sum()
+    return float(total / situation.periods)
+
+
+def number_text(each: float) -> str:
+    """Return how often something happens in a step, as text: "3,999", "2", "2.5"."""
+    return f"{each:,.0f}" if each >= 10 or each == int(each) else f"{each:.1f}"
+
+
+def counted(each: float, one: str, many: str = "") -> str:
+    """Return how often something happens in a step, with its noun: "1 copy", "2.5 copies"."""
+    number = number_text(each)
+    return f"{number} {one if number == '1' else many or one + 's'}"
