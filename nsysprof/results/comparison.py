@@ -294,6 +294,8 @@ class RangeChange:
     wall_ratio_high: float | None = None
     # The verdict on its time; None where it has too few instances, or is not among the ranges with the most time.
     wall_verdict: LatencyChange | None = None
+    # Whether a library opened it around its own work, as NCCL does, and not the program.
+    is_library: bool = False
 
     @property
     def label(self) -> str:

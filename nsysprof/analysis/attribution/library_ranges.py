@@ -14,6 +14,11 @@ LIBRARY_DOMAINS = frozenset({"NCCL", "CCCL", "CUB", "Thrust", "cuBLAS", "cuBLASL
 _LIBRARY_NAMES = re.compile(r"CCCL::|cub::|thrust::|nccl[A-Z]|cublas|cudnn|autograd::engine|aten::|TSL:|Xla[A-Z]")
 
 
+def is_of_library(name: str, domain: str) -> bool:
+    """Return whether a library opened ranges of this name and domain around its own work."""
+    return domain in LIBRARY_DOMAINS or _LIBRARY_NAMES.match(name) is not None
+
+
 def users_ranges(ranges: pd.DataFrame) -> Bools:
     """Return for each range whether the user's program opened it, and not a library or an operator of torch.
 

@@ -35,7 +35,6 @@ from nsysprof.results.comparison import (
     LatencyComparison,
     RangeChange,
     Side,
-    StepChange,
     VersionComparison,
 )
 
@@ -112,15 +111,9 @@ def compare_inputs(
         tuple(method),
         findings or (),
         _memory(baseline, candidate),
-        None if latency.changes else _headline(step, ranges),
+        None if latency.changes else choose_headline(ranges, None if step is None else step.per),
         step,
     )
-
-
-def _headline(step: StepChange | None, ranges: Sequence[RangeChange]) -> RangeChange | None:
-    """Return the range that a report shows first; None where it is the range of the steps, whose time was told."""
-    found = choose_headline(ranges)
-    return None if step is not None and found is not None and found.range == step.per else found
 
 
 def _memory(baseline: Sequence[Input], candidate: Sequence[Input]) -> MemoryComparison | None:

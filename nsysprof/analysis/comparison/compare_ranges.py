@@ -7,9 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from nsysprof.analysis.attribution.library_ranges import is_of_library
 from nsysprof.analysis.comparison.kernel_roles import kernel_role, pair_kernels
 from nsysprof.analysis.comparison.median_ratio import LEAST_INSTANCES, ratio_of_medians
-from nsysprof.results.comparison import METRICS, PARTS, KernelChange, MetricChange, RangeChange, RangeFacts
+from nsysprof.results.comparison import (
+    METRICS,
+    PARTS,
+    WHOLE_TRACE,
+    KernelChange,
+    MetricChange,
+    RangeChange,
+    RangeFacts,
+)
 
 # A kernel's change of time is worth showing when it exceeds this, and this share of the range's time.
 NOTABLE_PCT, NOTABLE_SHARE_PCT = 5.0, 1.0
@@ -34,12 +43,18 @@ class _Counted:
 
 
 def compare_ranges(baseline: Sequence[Ranges], candidate: Sequence[Ranges]) -> tuple[RangeChange, ...]:
-    """Return every range of either side, in order of appearance.
+    """Return every range of either side: the whole trace, the program's ranges with the most time first, libraries'.
 
     baseline, candidate: one entry per trace.
     """
     keys = dict.fromkeys(key for each in (*baseline, *candidate) for key in each)
-    return tuple(_compare(key, _of(key, baseline), _of(key, candidate)) for key in keys)
+    return tuple(sorted((_compare(key, _of(key, baseline), _of(key, candidate)) for key in keys), key=_place))
+
+
+def _place(change: RangeChange) -> tuple[bool, bool, float]:
+    wall = change.metrics["wall"]
+    calls = (wall.baseline or 0) * change.baseline_calls, (wall.candidate or 0) * change.candidate_calls
+    return change.range != WHOLE_TRACE, change.is_library, -max(calls)
 
 
 def _of(key: Key, traces: Sequence[Ranges]) -> list[RangeFacts]:
@@ -68,6 +83,7 @@ def _compare(key: Key, baseline: Sequence[RangeFacts], candidate: Sequence[Range
         kernels=_kernels(before, after) if before and after else (),
         baseline_family=before.facts.family if before else None,
         candidate_family=after.facts.family if after else None,
+        is_library=is_of_library(*key),
         **_wall_ratio(baseline, candidate),
     )
 

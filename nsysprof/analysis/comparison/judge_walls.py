@@ -57,18 +57,23 @@ def judge_walls(
     return tuple(_with_verdict(change, by_key.get((change.range, change.domain))) for change in changes)
 
 
-def choose_headline(changes: Sequence[RangeChange]) -> RangeChange | None:
-    """Return the range whose total wall time changed the most; None where no change is certain.
+def choose_headline(changes: Sequence[RangeChange], step: str | None = None) -> RangeChange | None:
+    """Return the range of the program whose total wall time changed the most; None where no change is certain.
 
     A range with a verdict must be slower or faster by it. A range with too few instances for a verdict may be chosen
-    too.
+    too, unless the time of a step is known, which tells more.
+
+    step: the range of the steps, if their time is told. It is not chosen.
     """
     sizes = {}
     for number, change in enumerate(changes):
         wall = change.metrics.get("wall")
         if change.how != "both" or wall is None or wall.change is None or abs(wall.change_pct or 0) < _LEAST_WALL_PCT:
             continue
-        if change.wall_verdict is None or change.wall_verdict.verdict in _DECIDED:
+        if change.is_library or change.range == step:
+            continue
+        verdict = None if change.wall_verdict is None else change.wall_verdict.verdict
+        if verdict in _DECIDED or (change.wall_verdict is None and step is None):
             sizes[number] = abs(wall.change) * min(change.baseline_calls, change.candidate_calls)
     return changes[max(sizes, key=lambda number: sizes[number])] if sizes else None
 

@@ -21,7 +21,7 @@ from nsysprof.results.comparison import (
     VersionComparison,
 )
 from nsysprof.results.findings.causes import STEP
-from nsysprof.units import format_ns
+from nsysprof.units import format_factor, format_ns
 
 _JSON = "compare.json"
 _ORDER = (LatencyVerdict.SLOWER, LatencyVerdict.INCONCLUSIVE, LatencyVerdict.FASTER, LatencyVerdict.SAME)
@@ -35,6 +35,8 @@ _DROP = {
 _UNCHANGED = 20
 # A smaller change of the time of a step (percent) is not written as a number.
 _LEAST_STEP_PCT = 0.1
+# A time that is this many times as long is written as a factor.
+_LEAST_FACTOR = 10.0
 
 
 def finding_lines(findings: Sequence[FindingChange]) -> list[str]:
@@ -94,7 +96,10 @@ def open_questions(found: VersionComparison) -> tuple[str, ...]:
 
 
 def range_table(found: VersionComparison) -> Table:
-    """Return one row for each range: the candidate's numbers per call, with the change from the baseline."""
+    """Return one row for each range: the candidate's numbers per call, with the change from the baseline.
+
+    They come as compare_ranges orders them.
+    """
     shown = [name for name in METRICS if any(_says_something(change.metrics[name]) for change in found.ranges)]
     columns = [Column("range", Unit.NAME)]
     for name in shown:
@@ -109,7 +114,7 @@ def range_table(found: VersionComparison) -> Table:
             *(_metric_cell(change, name) for name in shown),
             *(_wall_verdict_cells(change) if judged else ()),
         )
-        for change in sorted(found.ranges, key=lambda change: change.how == "both")
+        for change in found.ranges
     ]
     title = "Ranges (the candidate's numbers per call or instance, and the change)"
     return make_table(title, columns, rows, source=_JSON)
@@ -162,10 +167,10 @@ def _metric_cell(change: RangeChange, name: str) -> Cell:
 def part_table(found: VersionComparison) -> Table:
     """Return where the change of each range's wall time is, in parts that add up to it.
 
-    A narrow terminal leaves the parts out that changed least.
+    The ranges of libraries come last. A narrow terminal leaves the parts out that changed least.
     """
     changes = [change for change in found.ranges if change.parts is not None and any(change.parts.values())]
-    changes.sort(key=lambda change: -abs(change.wall_change_ns or 0))
+    changes.sort(key=lambda change: (change.is_library, -abs(change.wall_change_ns or 0)))
     used = [part for part in PARTS if any((change.parts or {})[part] for change in changes)]
     size = {part: sum(abs((change.parts or {})[part]) for change in changes) for part in used}
     largest = sorted(used, key=lambda part: -size[part])
@@ -272,14 +277,23 @@ def wall_line(found: VersionComparison) -> str:
     if change is None:
         return ""
     wall = change.metrics["wall"]
-    text = f"{change.label} takes {format_ns(wall.candidate)} instead of {format_ns(wall.baseline)} on average"
-    text += f" ({wall.change_pct:+.1f} %)"
+    where = "On the host, " if found.step is not None else ""
+    text = f"{where}{change.label} takes {format_ns(wall.candidate)} instead of {format_ns(wall.baseline)} on average"
+    text += f" ({_change(wall.change_pct or 0.0)})"
     if change.wall_verdict is None or change.wall_verdict.verdict is None:
         return f"{text}; there are too few instances for a verdict."
     ratio, low, high = _wall_interval(change)
     is_known = ratio is not None and low is not None and high is not None
-    typical = f" (its median instance {ratio:.3f} [{low:.3f}, {high:.3f}] times as long)" if is_known else ""
+    digits = 3 if (ratio or 0.0) < _LEAST_FACTOR else 0
+    interval = f"{ratio:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]" if is_known else ""
+    typical = f" (its median instance {interval} times as long)" if interval else ""
     return f"{text}: {change.wall_verdict.verdict.value}{typical}."
+
+
+def _change(change_pct: float) -> str:
+    """Return a change of time in percent, or as a factor where it is large."""
+    factor = 1 + change_pct / 100
+    return f"{change_pct:+.1f} %" if factor < _LEAST_FACTOR else format_factor(factor)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -1,5 +1,5 @@
 from nsysprof.analysis.comparison.compare_ranges import compare_ranges
-from nsysprof.results.comparison import METRICS, PARTS, KernelFacts, RangeFacts
+from nsysprof.results.comparison import METRICS, PARTS, WHOLE_TRACE, KernelFacts, RangeFacts
 
 
 def facts(*, instances=1, calls=None, parts=None, kernels=None, dram_error=0, **metrics):
@@ -32,6 +32,16 @@ def test_the_same_is_no_change():
 def test_ranges_of_one_side_appear_and_vanish():
     found = compare_ranges([{("a", ""): facts(), ("b", ""): facts()}], [{("b", ""): facts(), ("c", "x"): facts()}])
     assert [(each.label, each.how) for each in found] == [("a", "vanished"), ("b", "both"), ("x:c", "appeared")]
+
+
+def test_the_programs_ranges_with_the_most_time_come_first_and_libraries_last():
+    walls = {(WHOLE_TRACE, ""): None, ("load", ""): 5, ("ncclCommDestroy", "NCCL"): 900, ("step", ""): 50}
+    old = {key: facts(wall=wall) for key, wall in reversed(walls.items())}
+    new = {**old, ("load", ""): facts(wall=70)}
+    found = compare_ranges([old], [new])
+    assert [(each.range, each.is_library) for each in found] == [
+        (WHOLE_TRACE, False), ("load", False), ("step", False), ("ncclCommDestroy", True),
+    ]  # fmt: skip
 
 
 def test_numbers_are_of_one_call_and_peaks_are_not():

@@ -91,6 +91,7 @@ def test_where_the_host_runs_ahead_neither_the_step_nor_its_range_takes_longer(r
     assert "less than 0.1 %" in step_line(found)
     (table_row,) = (change for change in found.ranges if change.range == found.step.per)
     assert table_row.wall_verdict.verdict is LatencyVerdict.INCONCLUSIVE
+    assert found.headline is None, "neither the range of the steps nor what NCCL does at the end"
     assert [text for text in open_questions(found) if STEP_CASE in text]
     assert not [change for change in found.ranges if "\0" in change.range], "no row of the table"
 
