@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from scripts.capture_proof.outcome import AGAIN, LOST, Outcome, Planted, ServerPart
+from scripts.capture_proof.outcome import AGAIN, Outcome, Planted, ServerPart
 from scripts.studies.tables import ANALYSIS, markdown
 
 WHAT = {
@@ -45,7 +45,7 @@ def facts() -> dict[str, str]:
         "nsys": data["machine"]["nsys_version"],
         "programs": str(len(programs)),
         "right": str(sum(each.is_right for each in programs)),
-        "whole": str(sum(each.is_right and each.name not in LOST for each in programs)),
+        "whole": str(sum(each.is_right and each.ours == each.expected for each in programs)),
         "again": ", ".join(each.name for each in programs if AGAIN in each.notes) or "none",
         "only_bare": _only_bare(programs),
         "lacking": ", ".join(each.name for each in programs if (each.bare or 0) < (each.ours or 0)) or "none",
