@@ -30,7 +30,7 @@ from nsysprof.app.measuring.capture_program import capture_program, plan_program
 from nsysprof.app.measuring.program_request import ProgramRequest
 from nsysprof.app.optimizing.predict_gain import predict_gain
 from nsysprof.app.optimizing.trials import Trial, list_trials
-from nsysprof.app.optimizing.tune_uses import TunedProgram, tune_uses
+from nsysprof.app.optimizing.tune_uses import LEAST_TUNING_S, TunedProgram, tune_uses
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.trace_analysis.join_attention import read_libraries
 from nsysprof.app.tuning.write_tuning import POLICY
@@ -43,7 +43,7 @@ from nsysprof.files.plain_file import read_plain_text
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import Note, make_note
 from nsysprof.report.sections.wording import count_of
-from nsysprof.results.programs.optimization import Attempt, Optimization, OptimizeStep, PredictedGain
+from nsysprof.results.programs.optimization import UNDECIDED, Attempt, Optimization, OptimizeStep, PredictedGain
 
 if TYPE_CHECKING:
     from nsysprof.results.analysis import Analysis
@@ -112,6 +112,19 @@ def tuning_budget_s(left_s: float, run_s: float | None, trials: int, turns: int)
     return least if run_s is None else max(least, left_s - trials * turns * 2 * run_s)
 
 
+def spare_tuning_s(left_s: float, run_s: float | None, trials: int, turns: int) -> float:
+    """Return how long tuning may go on where shapes are undecided (s): what the attempts leave.
+
+    A policy that this finds is tried as well, so its turns are left, or half of the time where that is less.
+    left_s, run_s, turns: as in tuning_budget_s. trials: how many attempts follow anyway.
+    """
+    if run_s is None:
+        return _TUNING_PART * left_s if trials == 0 else 0.0
+    attempt_s = turns * 2 * run_s
+    rest = left_s - trials * attempt_s
+    return max(rest - attempt_s, 0.5 * rest)
+
+
 def _read_earlier(path: Path) -> dict[str, float]:
     """Return how long each step took in the runs that are resumed (s), as the last of them wrote it."""
     try:
@@ -173,23 +186,24 @@ class _Session:
             with self._step("tune"):
                 trials = 1 + len(list_trials(self.facts, self.tuning, "", None, self.request.tries or ()))
                 budget = tuning_budget_s(self.left_s, self.run_s, trials, self.request.processes)
-                self.tuning = tune_uses(
-                    self.facts.uses,
-                    self.folder / "analysis",
-                    self._below("tune"),
-                    budget,
-                    self.progress,
-                    resume=self.request.resume,
-                )
-                won = sum(use.in_policy for use in self.tuning.tuned)
-                text = "no shape was tuned"
-                if self.tuning.tuned:
-                    text = f"another backend won for {won} of {len(self.tuning.tuned)} tuned shapes"
-                self._outcome(text + self._predict())
+                self._tune(budget, resume=self.request.resume)
+            spare = spare_tuning_s(self.left_s, self.run_s, len(self._candidates()), self.request.processes)
+            if spare >= LEAST_TUNING_S and any(use.why == UNDECIDED for use in self.tuning.tuned):
+                with self._step("tune on"):
+                    self._tune(spare, resume=True)
         candidates = self._candidates()
         for number, candidate in enumerate(candidates):
             with self._step(f"try {candidate.name}"):
                 self._try(candidate, max(_LEAST_BUDGET_S, self.left_s) / (len(candidates) - number))
+
+    def _tune(self, budget_s: float, *, resume: bool) -> None:
+        folder, source = self._below("tune"), self.folder / "analysis"
+        self.tuning = tune_uses(self.facts.uses, source, folder, budget_s, self.progress, resume=resume)
+        won = sum(use.in_policy for use in self.tuning.tuned)
+        text = "no shape was tuned"
+        if self.tuning.tuned:
+            text = f"another backend won for {won} of {len(self.tuning.tuned)} tuned shapes"
+        self._outcome(text + self._predict())
 
     @contextmanager
     def _step(self, name: str) -> Iterator[None]:

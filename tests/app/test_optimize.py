@@ -9,8 +9,10 @@ from dataclasses import replace
 import pytest
 
 from nsysprof.analysis.attention_tuning.judge_optimization import judge_optimization
+from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts
 from nsysprof.analysis.sampling.judge_attempt import check_prediction, is_better
-from nsysprof.app.optimize import OptimizeRequest, optimize, plan_optimize, tuning_budget_s
+from nsysprof.app.optimize import OptimizeRequest, optimize, plan_optimize, spare_tuning_s, tuning_budget_s
+from nsysprof.app.optimizing.tune_uses import TunedProgram
 from nsysprof.app.progress import Progress
 from nsysprof.attention.shape import Shape
 from nsysprof.capture.manifest import Manifest, Program, write_manifest
@@ -19,6 +21,7 @@ from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.reports.optimize_report import answer_lines, optimize_report
 from nsysprof.results.comparison import LatencyChange, LatencyVerdict, SideOfCase
 from nsysprof.results.programs.optimization import (
+    UNDECIDED,
     Attempt,
     AttentionUse,
     Optimization,
@@ -132,6 +135,50 @@ def test_what_cannot_work_is_refused_before_anything_runs(fields, says, tmp_path
 )
 def test_tuning_has_what_the_attempts_leave_and_never_less_than_a_part(run_s, trials, budget_s):
     assert tuning_budget_s(100.0, run_s, trials, turns=3) == pytest.approx(budget_s)
+
+
+@pytest.mark.parametrize(
+    ("left_s", "run_s", "trials", "budget_s"),
+    [(100.0, 5.0, 0, 70.0), (100.0, 5.0, 1, 40.0), (50.0, 8.0, 0, 25.0), (50.0, 8.0, 1, 1.0), (100.0, None, 0, 40.0),
+     (100.0, None, 1, 0.0)],
+)  # fmt: skip
+def test_what_no_attempt_needs_goes_to_shapes_that_are_undecided(left_s, run_s, trials, budget_s):
+    assert spare_tuning_s(left_s, run_s, trials, turns=3) == pytest.approx(budget_s)
+
+
+def test_an_undecided_shape_is_tuned_on_in_the_rest_of_the_budget(tmp_path, monkeypatch):
+    """Which backend is fastest is decided in the second search only; the first one has used up its part."""
+    budgets = []
+
+    def tune_uses(uses, source, folder, budget_s, progress, *, resume):
+        budgets.append((budget_s, resume))
+        why = "tie" if resume else UNDECIDED
+        return TunedProgram((TunedUse("", Shape(seq=64), "auto", why, 2.0, 10.0, False),), uses)
+
+    uses = (AttentionUse("train.py:8", Shape(seq=64), 3, "flash", 5, 10.0),)
+    monkeypatch.setattr("nsysprof.app.optimize.tune_uses", tune_uses)
+    monkeypatch.setattr("nsysprof.app.optimize.read_program", lambda _: ProgramFacts(uses, 10.0, 0.0, {}))
+    capture = tmp_path / "capture"
+    capture.mkdir()
+    train()[0].write(capture / "nsys.sqlite")
+    write_manifest(
+        capture,
+        Manifest((), (), "nsys", 0, "", "2026-01-01T00:00:00+00:00", program=Program(("true",), 0), complete=True),
+    )
+    found = optimize(OptimizeRequest(("true",), captured=capture, out=tmp_path / "out", budget_s=200.0)).optimization
+    assert [step.name for step in found.steps] == ["capture", "analyze", "tune", "tune on"]
+    assert [resume for _, resume in budgets] == [False, True]
+    assert [use.why for use in found.tuned] == ["tie"]
+
+
+def test_a_lead_that_is_not_certain_is_told_where_more_budget_would_decide():
+    shape = Shape(seq=49)
+    tuned = tuple(TunedUse("", shape, "auto", UNDECIDED, over, share, False) for over, share in ((2.3, 40), (3.0, 1)))
+    found = judge_optimization(replace(optimization(), tuned=tuned))
+    lines = answer_lines(found)
+    assert "could not be decided" in lines[0]
+    assert "(40.0 % of the kernels' time), torch's own choice took 2.30 times as long" in lines[1]
+    assert len(answer_lines(judge_optimization(replace(found, tuned=(replace(tuned[0], over_auto=1.05),))))) == 1
 
 
 def test_the_steps_after_the_capture_end_in_a_page_that_resumes(tmp_path):

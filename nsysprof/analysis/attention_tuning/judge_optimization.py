@@ -6,7 +6,13 @@ from collections import Counter
 from dataclasses import replace
 
 from nsysprof.results.comparison import LatencyVerdict
-from nsysprof.results.programs.optimization import UNFUSED_ATTENTION, ChangingSite, Optimization, OptimizationAnswer
+from nsysprof.results.programs.optimization import (
+    UNDECIDED,
+    UNFUSED_ATTENTION,
+    ChangingSite,
+    Optimization,
+    OptimizationAnswer,
+)
 
 # A line with more shapes than this is taken to change them from step to step.
 _MANY_SHAPES = 8
@@ -32,7 +38,7 @@ def _answer(found: Optimization) -> OptimizationAnswer:
 def _answer_without_a_gain(found: Optimization) -> OptimizationAnswer:
     if any(each.code == UNFUSED_ATTENTION for each in found.suggestions):
         return OptimizationAnswer.FUSE_FIRST
-    if any(use.why == "inconclusive" for use in found.tuned):
+    if any(use.why == UNDECIDED for use in found.tuned):
         return OptimizationAnswer.UNDECIDED_SHAPES
     if found.tuned:
         return OptimizationAnswer.NO_OTHER_BACKEND

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nsysprof.results.programs.program_gain import ProgramGain, ShapeRatio
 
 # The shortest search (s): the measured process has to import torch first.
-_LEAST_S = 15.0
+LEAST_TUNING_S = 15.0
 # An older search is read again even where no time is left to go on with it (s).
 _SHORTEST_S = 1.0
 
@@ -53,7 +53,7 @@ def tune_uses(
 
     search = folder / "search"
     goes_on = resume and (search / SAMPLES).is_file()
-    if budget_s < _LEAST_S and not goes_on:
+    if budget_s < LEAST_TUNING_S and not goes_on:
         return TunedProgram(
             uses=name_untuned(uses, {}), remarks=("No time was left for tuning: give a larger --budget.",)
         )

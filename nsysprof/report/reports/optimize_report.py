@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nsysprof.attention.shape import Shape
 from nsysprof.report.document import (
     Cell,
     Code,
@@ -20,15 +21,19 @@ from nsysprof.report.reports.program_report import comparison_line, detail_lines
 from nsysprof.report.sections.wording import count_of
 from nsysprof.results.comparison import LatencyVerdict
 from nsysprof.results.programs.optimization import (
+    UNDECIDED,
     Attempt,
     AttentionUse,
     Optimization,
     OptimizationAnswer,
     OptimizeStep,
     Prediction,
+    TunedUse,
 )
 
 _JSON = "optimize.json"
+# Torch's own choice took at least so many times as long as a backend that is told although it is undecided.
+_WORTH_TELLING = 1.1
 _MET = {
     Prediction.NOT_MEASURED: "nothing was measured to compare it with",
     Prediction.MET: "the measured interval meets that",
@@ -73,8 +78,27 @@ def answer_lines(found: Optimization) -> tuple[str, ...]:
     if found.answer is OptimizationAnswer.UNDECIDED_ATTEMPTS:
         open_ones = [each for each in found.attempts if each.comparison.change.verdict is LatencyVerdict.INCONCLUSIVE]
         names = ", ".join(attempt.name for attempt in open_ones)
-        return (f"Nothing is certainly faster. Undecided: {names}; more turns would decide.",)
-    return (_answer_without_a_gain(found),)
+        return (f"Nothing is certainly faster. Undecided: {names}; more turns would decide.", *_promising(found))
+    return (_answer_without_a_gain(found), *_promising(found))
+
+
+def _promising(found: Optimization) -> tuple[str, ...]:
+    """Return a sentence about the undecided shape that could save the most by what was measured so far."""
+    faster = [(lead, use) for use in found.tuned if (lead := _lead(use)) is not None]
+    if not faster:
+        return ()
+    lead, first = max(faster, key=lambda each: (1 - 1 / each[0]) * (each[1].share_pct or 0.0))
+    share = "" if first.share_pct is None else f" ({first.share_pct:.1f} % of the kernels' time)"
+    return (
+        f"Worth a larger --budget: for {_name_shape(first.shape)}{share}, torch's own choice took {lead:.2f} times as "
+        "long as another backend, too few times to be certain.",
+    )
+
+
+def _lead(use: TunedUse) -> float | None:
+    """Return how many times as long torch's own choice took, where that is undecided but considerable."""
+    over = use.over_auto
+    return over if use.why == UNDECIDED and over is not None and over >= _WORTH_TELLING else None
 
 
 def _gain_line(attempt: Attempt) -> str:
@@ -93,7 +117,7 @@ def _answer_without_a_gain(found: Optimization) -> str:
         text = "The program computes attention in separate operations: a fused backend is the first thing to try"
         return f"{text}; {told}. The change is described below; it cannot be tried without changing the program."
     if found.answer is OptimizationAnswer.UNDECIDED_SHAPES:
-        shapes = count_of(sum(use.why == "inconclusive" for use in found.tuned), "shape")
+        shapes = count_of(sum(use.why == UNDECIDED for use in found.tuned), "shape")
         return f"No backend was shown to be faster, but {shapes} could not be decided: give more --budget; {told}."
     if found.answer is OptimizationAnswer.NOT_TUNED:
         return f"No shape of the program was tuned, so nothing is known about other backends; {told}."
@@ -140,7 +164,7 @@ def _use_table(found: Optimization) -> Table:
     rows = []
     for use in found.uses:
         tuned = None if use.shape is None else best.get((use.site, use.shape))
-        answer = Cell(use.not_tuned) if tuned is None else Cell(f"{tuned.backend} ({tuned.why})")
+        answer = Cell(use.not_tuned) if tuned is None else Cell(_answer(tuned))
         over = tuned.over_auto if tuned is not None and tuned.in_policy else None
         ran = Cell(use.backend_ran, reason="unknown")
         rows.append((use.site, _name(use), use.calls, ran, Cell(use.share_pct), answer, Cell(over)))
@@ -156,10 +180,18 @@ def _use_table(found: Optimization) -> Table:
     return make_table("Shapes", columns, rows, source=_JSON)
 
 
+def _answer(tuned: TunedUse) -> str:
+    lead = _lead(tuned)
+    if lead is None:
+        return f"{tuned.backend} ({tuned.why})"
+    return f"undecided: auto took {lead:.2f} times as long as another"
+
+
 def _name(use: AttentionUse) -> str:
-    shape = use.shape
-    if shape is None:
-        return "unknown"
+    return "unknown" if use.shape is None else _name_shape(use.shape)
+
+
+def _name_shape(shape: Shape) -> str:
     heads = f"{shape.heads}" if shape.kv_heads == shape.heads else f"{shape.heads}/{shape.kv_heads}"
     causal = "causal" if shape.causal else "full"
     if shape.mask != "none":

@@ -17,6 +17,8 @@ from nsysprof.results.programs.program_runs import ProgramComparison
 FORMAT_VERSION = 1
 # The code of the finding about attention that runs as separate kernels.
 UNFUSED_ATTENTION = "unfused-attention"
+# The verdict on a shape for which the measurements decide nothing yet.
+UNDECIDED = "inconclusive"
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,9 @@ class TunedUse:
     site: str
     shape: Shape
     backend: str
-    # "winner", "tie" or "alone".
+    # "winner", "tie", "alone" or UNDECIDED.
     why: str
+    # Where it is undecided: of the backend that was fastest so far.
     over_auto: float | None
     share_pct: float | None
     # Whether it is in the policy: only where it won.
