@@ -9,11 +9,13 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
 REPOSITORY = Path(__file__).parents[1]
+_SHOWN_OF_A_RERUN = 6_000
 # Tests share the cores: several threads of torch in each would wait for one another, at three times the processor time.
 # Set before torch is loaded, and for the processes that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -83,3 +85,10 @@ def trace_path(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path
         return target
 
     return decompress
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print why a test failed that passed when it was tried again: its next failure may be weeks away."""
+    for report in terminalreporter.stats.get("rerun", []):
+        terminalreporter.section(f"failed at first: {report.nodeid}")
+        terminalreporter.write_line(str(report.longrepr)[-_SHOWN_OF_A_RERUN:])
