@@ -38,10 +38,14 @@ class Layout:
 def lay_out(table: Table, width: int) -> Layout:
     """Return the widest layout of the table that fits into `width` characters."""
     texts = table_texts(table)
-    limits = [_limits(column, [row[number] for row in texts]) for number, column in enumerate(table.columns)]
+    limits = [
+        _limits(column, [row[number] for row in texts], max(_indents(table, number), default=0))
+        for number, column in enumerate(table.columns)
+    ]
     shown = list(range(len(table.columns)))
     while _total(limits[number][0] for number in shown) > width:
-        last = max(shown, key=lambda number: (table.columns[number].drop, number))
+        # A column that says nothing goes first, unless it has to stay.
+        last = max(shown, key=lambda number: (_is_empty(table, number), table.columns[number].drop, number))
         if table.columns[last].drop == 0:
             return Layout(tuple(range(len(table.columns))), (), texts, is_stacked=True)
         shown.remove(last)
@@ -51,6 +55,10 @@ def lay_out(table: Table, width: int) -> Layout:
         for number, room in zip(shown, widths, strict=True)
     ]
     return Layout(tuple(shown), tuple(widths), tuple(zip(*columns, strict=True)))
+
+
+def _is_empty(table: Table, column: int) -> bool:
+    return table.columns[column].drop > 0 and all(row[column].value is None for row in table.rows)
 
 
 def table_texts(table: Table) -> tuple[tuple[str, ...], ...]:
@@ -64,13 +72,16 @@ def table_texts(table: Table) -> tuple[tuple[str, ...], ...]:
     return tuple(rows)
 
 
-def _limits(column: Column, texts: Sequence[str]) -> tuple[int, int]:
-    """Return the least and the best width of a column. A header may take several lines, but a number may not."""
+def _limits(column: Column, texts: Sequence[str], indent: int) -> tuple[int, int]:
+    """Return the least and the best width of a column. A header may take several lines, but a number may not.
+
+    indent: how far its texts are indented at most (characters), which no name loses.
+    """
     header = max(map(cell_len, column.title.split()), default=0)
     best = max([header, *map(cell_len, texts)])
     if column.unit is Unit.NAME:
         best = min(best, max(header, _MOST_NAME))
-        return max(header, min(best, _LEAST_NAME)), best
+        return max(header, min(best, _LEAST_NAME + indent)), best
     if column.unit is Unit.PROSE:
         best = min(best, max(header, _MOST_PROSE))
         return max(header, min(best, _LEAST_PROSE)), best

@@ -109,13 +109,15 @@ def range_rows(analysis: Analysis) -> list[RangeRow]:
 def _fold(siblings: list[RangeRow], *, any_work: bool, is_inside_idle: bool) -> list[RangeRow]:
     """Return the first of the siblings, and one row for all others.
 
+    Those without GPU work whose labels are equal are one row: a compiler's pass over many modules, for example.
+
     any_work: whether any range of the trace has GPU work.
     is_inside_idle: whether the enclosing range has none.
     """
     if is_inside_idle or not siblings:
         return []
     working = [row for row in siblings if not any_work or row.may_work]
-    idle = [row for row in siblings if any_work and not row.may_work]
+    idle = _join_alike([row for row in siblings if any_work and not row.may_work])
     most = _MOST_CHILDREN if siblings[0].depth else _MOST_ROOTS
     shown = [*working[:most], *idle[:_MOST_IDLE_CHILDREN]]
     rest = [*working[most:], *idle[_MOST_IDLE_CHILDREN:]]
@@ -140,13 +142,25 @@ def _known(row: Mapping[Any, Any]) -> dict[str, Any]:
     return {name: known(row[name]) for name in (*_ADDED, "warmup_instances", "steady_wall_med_ns")}
 
 
-def _folded(rows: list[RangeRow]) -> RangeRow:
-    """Return one row for several: their sums, unknown where one of them is."""
+def _join_alike(rows: list[RangeRow]) -> list[RangeRow]:
+    """Return one row for each label, the longest first."""
+    alike: dict[str, list[RangeRow]] = {}
+    for row in rows:
+        alike.setdefault(row.name, []).append(row)
+    found = [some[0] if len(some) == 1 else _folded(some, label) for label, some in alike.items()]
+    return sorted(found, key=lambda row: -row.numbers["wall_ns"])
+
+
+def _folded(rows: list[RangeRow], label: str = "") -> RangeRow:
+    """Return one row for several: their sums, unknown where one of them is.
+
+    label: what they are called; their number without one.
+    """
     numbers = _unknown()
     for name in _ADDED:
         values = [row.numbers[name] for row in rows]
         numbers[name] = None if None in values else sum(values)
-    return RangeRow(f"({len(rows):,} more)", "", rows[0].depth, numbers)
+    return RangeRow(label or f"({len(rows):,} more)", rows[0].full if label else "", rows[0].depth, numbers)
 
 
 def _of_names(ranges: pd.DataFrame) -> list[dict[Any, Any]]:

@@ -8,7 +8,7 @@ import pytest
 from rich.cells import cell_len
 
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
-from nsysprof.report.document import Table, Unit
+from nsysprof.report.document import Column, Table, Unit, make_table
 from nsysprof.report.formats.console import render_table
 from nsysprof.report.formats.table_layout import lay_out, table_texts
 from nsysprof.report.reports.analysis_report import analysis_report
@@ -55,3 +55,13 @@ def test_only_names_are_shortened_and_they_still_differ(source: Path, tmp_path: 
                     assert len(set(shown)) == len(set(full)), f"{table.columns[number].title} at {width}: {shown}"
                 elif table.columns[number].unit is not Unit.PROSE:
                     assert shown == full, f"{table.columns[number].title} at {width}"
+
+
+def test_a_column_that_says_nothing_goes_first_and_nested_names_keep_their_room() -> None:
+    columns = [Column("range", Unit.NAME), *(Column(title, Unit.COUNT, drop) for title, drop in (("a", 2), ("b", 1)))]
+    names = [f"{letter * 24}.{letter}" for letter in "xyz"]
+    table = make_table("T", columns, [(name, 123_456_789, None) for name in names], depths=(0, 3, 3))
+    wide, narrow = lay_out(table, 60), lay_out(table, 40)
+    assert (wide.shown, narrow.shown) == ((0, 1, 2), (0, 1))
+    assert all(len(row[0].strip()) >= 20 for row in narrow.cells)
+    assert narrow.cells[1][0].startswith(" " * 6)

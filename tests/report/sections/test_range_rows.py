@@ -24,6 +24,20 @@ def test_steps_are_one_row_and_small_ranges_fold(tmp_path):
     assert sum(row.sum_of("kernel_count") for row in rows[1:]) == rows[0].sum_of("kernel_count") == 76
 
 
+def test_passes_of_a_compiler_over_many_modules_are_one_row(tmp_path):
+    builder = TraceBuilder()
+    builder.range(0, 90_000, "XlaModule:#hlo_module=jit_stage,program_id=1#")
+    builder.launch(100, 1)
+    for number in range(6):
+        at = 1_000 * (number + 1)
+        builder.range(at, at + 10 + number, f"XlaPass:#name=fusion,module=dot_{'abcdef'[number]},program_id=2#")
+    builder.range(50_000, 50_500, "XlaPass:#name=layout,module=dot_a,program_id=2#")
+    rows = range_rows(analyze(builder, tmp_path))
+    assert [(row.name, row.numbers["instances"], row.numbers["wall_ns"]) for row in rows] == [
+        ("XlaModule jit_stage", 1, 90_000), ("XlaPass layout", 1, 500), ("XlaPass fusion", 6, 75),
+    ]  # fmt: skip
+
+
 def test_the_table_adds_up_what_was_launched_and_adopted(tmp_path):
     table = range_table(analyze(training(TraceBuilder()), tmp_path))
     titles = [column.title for column in table.columns]
