@@ -33,6 +33,7 @@ _PHASES = (
     ("nsysprof.analysis.ranges.summarize_ranges", "measure_instances"),
     ("nsysprof.analysis.ranges.summarize_ranges", "count_launches"),
     ("nsysprof.analysis.ranges.summarize_ranges", "sum_launched"),
+    ("nsysprof.analysis.ranges.summarize_ranges", "list_kernels"),
     ("nsysprof.analysis.ranges.summarize_ranges", "sum_all_work"),
     ("nsysprof.analysis.ranges.summarize_ranges", "range_api_table"),
     ("nsysprof.analysis.ranges.summarize_ranges", "count_exclusive"),

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.attribution.library_ranges import users_ranges
+from nsysprof.analysis.attribution.thread_calls import ThreadCalls, order_calls
 from nsysprof.arrays import rows_by_key
 from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s
 
@@ -48,6 +49,8 @@ class Points:
 
     def of(self, rows: Int64s | Bools) -> Points:
         """Return only the events in these rows."""
+        if len(rows) == len(self.start_ns) and np.array_equal(rows, np.arange(len(rows))):
+            return self
         return Points(self.start_ns[rows], self.end_ns[rows], self.global_tid[rows])
 
 
@@ -81,7 +84,7 @@ class ThreadRanges:
         owners, first = np.unique(self.tid[order], return_index=True)
         self.rows = dict(zip(owners.tolist(), np.split(order, first[1:]), strict=True)) if len(order) else {}
         self.waiters = [tid for tid, rows in self.rows.items() if self.of_user[rows].any()]
-        self._calls_of: dict[int, tuple[Int64s, Int64s]] = {}
+        self._calls_of: dict[int, ThreadCalls] = {}
 
     def innermost(self, tid: int, begin: Int64s, finish: Int64s, *, of_user: bool) -> Int64s:
         """Return stretches of time on a thread, and the row of the innermost open range in each (-1: none).
@@ -101,16 +104,10 @@ class ThreadRanges:
                 return found
             found[wrong] = self.parent[found[wrong]]
 
-    def calls_of(self, tid: int) -> tuple[Int64s, Int64s]:
-        """Return the starts and ends of a thread's CUDA calls, in order of start."""
+    def calls_of(self, tid: int) -> ThreadCalls:
+        """Return the CUDA calls of a thread."""
         if tid not in self._calls_of:
-            mine = np.flatnonzero((self.calls.tid_of == tid)[self.calls.variant]).astype(np.int32)
-            start, end = self.calls.start_ns[mine], self.calls.ends_ns(mine)
-            if not bool((start[1:] >= start[:-1]).all()):
-                order = np.argsort(start, kind="stable")
-                start, end = start[order], end[order]
-            # A runtime call may contain a driver call, and then ends after it.
-            self._calls_of[tid] = start, np.maximum.accumulate(end, out=end) if len(end) else end
+            self._calls_of[tid] = order_calls(self.calls, self.calls.tid_of == tid)
         return self._calls_of[tid]
 
 
@@ -183,9 +180,10 @@ def _helped_thread(threads: ThreadRanges, tid: int, others: list[int]) -> int | 
     for other in others:
         if (threads.innermost(other, start, end, of_user=True) < 0).any():
             continue
-        begins, ends = threads.calls_of(other)
-        before = np.searchsorted(begins, start, "right")
-        is_silent = (np.append(0, ends)[before] <= start) & (np.searchsorted(begins, end, "left") == before)
+        calls = threads.calls_of(other)
+        before = np.searchsorted(calls.start_ns, start, "right")
+        is_silent = calls.ended_ns(before) <= start
+        is_silent &= np.searchsorted(calls.start_ns, end, "left") == before
         names = threads.name[threads.rows[other]]
         if is_silent.all() and not np.isin(threads.name[rows], names).any():
             found.append(other)
@@ -217,14 +215,15 @@ def _waits(threads: ThreadRanges, other: int, points: Points, candidate: Int64s)
 
     candidate: the row of the range for each event, or -1 for none.
     """
-    start, end = threads.calls_of(other)
+    calls = threads.calls_of(other)
+    start = calls.start_ns
     gap = np.searchsorted(start, points.start_ns, "right")  # how many calls of the thread began before each event
-    silent = (candidate >= 0) & ((gap == 0) | (_at(end, gap - 1, 0) <= points.start_ns))
+    silent = (candidate >= 0) & ((gap == 0) | (calls.ended_ns(gap) <= points.start_ns))
     waits = np.zeros(len(candidate), dtype=bool)
     rows = np.flatnonzero(silent)
     if len(rows) == 0:
         return waits
-    usual = float(np.median(start[1:] - end[:-1], overwrite_input=True)) if len(start) > 1 else 0.0
+    usual = calls.usual_pause_ns()
     order = rows[np.lexsort((gap[rows], candidate[rows]))]
     owners, turn = candidate[order], gap[order]
     fresh = np.diff(owners, prepend=-2) != 0
@@ -238,7 +237,7 @@ def _waits(threads: ThreadRanges, other: int, points: Points, candidate: Int64s)
     takes_turns = (turns > 1) & (lengths >= _CALLS_A_TURN * turns) & (between >= _CALLS_A_TURN * (turns - 1))
     # A single turn: compare how long the owner is silent around it.
     first, instance = turn[begins], owners[begins]
-    since = np.maximum(_at(end, first - 1, 0), threads.start[instance])
+    since = np.maximum(calls.ended_ns(first), threads.start[instance])
     since[first == 0] = threads.start[instance[first == 0]]
     until = np.minimum(_at(start, first, np.iinfo(np.int64).max), threads.end[instance])
     silence = until - since

@@ -35,8 +35,8 @@ def graph_launch_calls(tables: Tables) -> Bools:
     """Return, for each API call, whether it replays a CUDA graph, judged by its name."""
     if tables.calls is None:
         return np.zeros(0, dtype=bool)
-    found: Bools = _named(tables, tables.calls, _GRAPH_LAUNCHES)[tables.calls.variant]
-    return found
+    named = _named(tables, tables.calls, _GRAPH_LAUNCHES)
+    return named[tables.calls.variant] if named.any() else _none(len(tables.calls))
 
 
 def lost_launches(tables: Tables, launches: Bools, silent: Int64s) -> Bools:
@@ -52,7 +52,7 @@ def lost_launches(tables: Tables, launches: Bools, silent: Int64s) -> Bools:
     lost[launch[launch >= 0]] = False
     if np.isin(work.kind_of[np.unique(work.variant)], (KERNEL, GRAPH)).any():
         lost[silent] = False
-    return lost
+    return lost if lost.any() else _none(len(lost))
 
 
 def opaque_replays(tables: Tables, launches: Bools) -> tuple[Int64s, Int64s]:
@@ -78,6 +78,11 @@ def opaque_replays(tables: Tables, launches: Bools) -> tuple[Int64s, Int64s]:
     if silent.any():
         silent[launch[launch >= 0]] = False
     return recorded, np.flatnonzero(silent)
+
+
+def _none(calls: int) -> Bools:
+    """Return False for each call, without memory for it."""
+    return np.broadcast_to(np.False_, calls)
 
 
 def _named(tables: Tables, calls: Calls, pattern: re.Pattern[str]) -> Bools:

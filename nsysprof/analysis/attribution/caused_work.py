@@ -120,12 +120,13 @@ def _adopted(
     rows = np.flatnonzero(launches[:-1] & _can_be_helped(calls, threads)[calls.variant])
     points = Points(calls.start_ns[rows], calls.ends_ns(rows), calls.tid_of[calls.variant[rows]])
     found = adopt(threads, points)
-    owner_of, why_of = np.full(len(calls) + 1, -1, np.int64), np.full(len(calls) + 1, NONE, np.int8)
+    owner_of, why_of = np.full(len(calls) + 1, -1, np.int32), np.full(len(calls) + 1, NONE, np.int8)
     owner_of[rows], why_of[rows] = found.owner, found.reason
     reason: _Reasons = why_of[launch]
     kernels = np.flatnonzero(reason[: work.kernels] == ADOPTED).astype(np.int32)
     others = (np.flatnonzero(reason[work.kernels :] == ADOPTED) + work.kernels).astype(np.int32)
-    return (kernels, owner_of[launch[kernels]]), (others, owner_of[launch[others]]), reason
+    adopters = [owner_of[launch[each]].astype(np.int64) for each in (kernels, others)]
+    return (kernels, adopters[0]), (others, adopters[1]), reason
 
 
 def _can_be_helped(calls: Calls, threads: ThreadRanges) -> Bools:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pandas as pd
 
-from nsysprof.trace.schema import Bools, Int64s, Ints
+from nsysprof.trace.schema import Int64s, Ints
 
 _BLOCK = 1 << 20
 _ROWS_AT_ONCE = 1 << 23
@@ -33,11 +35,7 @@ def summarize_durations(duration_ns: Ints, group: Ints) -> pd.DataFrame:
     if int(duration_ns.max()).bit_length() + top.bit_length() > 62:
         table = _summarize_absurd(duration_ns, group)
     else:
-        parts = []
-        for chosen in _portions(count):
-            rows = slice(None) if chosen.all() else chosen[group]
-            parts.append(_summarize(duration_ns[rows], group[rows]))
-        table = pd.concat(parts)
+        table = pd.concat([_summarize(duration_ns, group, count, *portion) for portion in _portions(count)])
     table = table.iloc[np.lexsort((first[table.index.to_numpy()], -table["total_ns"].to_numpy()))]
     return table if codes is None else table.set_axis(codes[table.index.to_numpy()])
 
@@ -49,47 +47,61 @@ def _summarize_absurd(duration_ns: Ints, group: Ints) -> pd.DataFrame:
     return table.set_axis(list(_COLUMNS), axis=1)
 
 
-def _portions(count: Int64s) -> list[Bools]:
-    """Yield masks of groups to sort together, each with a bounded number of rows, so that copies stay small."""
+def _portions(count: Int64s) -> list[tuple[int, int]]:
+    """Return the first group and the end of portions of groups to sort together.
+
+    Each has a bounded number of rows or is one group, so that what is sorted stays small.
+    """
     if int(count.sum()) <= _ROWS_AT_ONCE:
-        return [np.ones(len(count), dtype=bool)]
-    portion = np.where(count > 0, np.cumsum(count) // _ROWS_AT_ONCE, -1)
-    return [portion == number for number in np.unique(portion[count > 0])]
+        return [(0, len(count))]
+    filled = np.flatnonzero(count)
+    number = np.cumsum(count[filled]) // _ROWS_AT_ONCE
+    first = filled[np.flatnonzero(np.diff(number, prepend=-1))]
+    return list(itertools.pairwise([*first.tolist(), len(count)]))
 
 
-def _summarize(duration_ns: Ints, group: Ints) -> pd.DataFrame:
-    """Return statistics of the durations by group, in order of the groups."""
+def _summarize(duration_ns: Ints, group: Ints, count: Int64s, first: int, end: int) -> pd.DataFrame:
+    """Return statistics of the durations of the groups from `first` up to `end`, in order of the groups.
+
+    count: how many rows each group has.
+    """
     bits = max(1, int(duration_ns.max()).bit_length())
-    groups = int(group.max()) + 1
-    # Group and duration are packed into one integer, so that one sort gives every group's median, minimum and maximum.
+    groups = end - first
     # Group and duration are packed into one integer, so that one sort gives every group's median, minimum and maximum.
     # Where both fit in 32 bits, it takes half the time and half the memory.
     width = np.dtype(np.uint32 if (groups << bits) <= 2**32 else np.int64)
-    keys: Ints = duration_ns.astype(width)
-    for begin in range(0, len(keys), _BLOCK):
-        block = slice(begin, begin + _BLOCK)
-        keys[block] |= group[block].astype(width) << width.type(bits)
+    keys: Ints = np.empty(int(count[first:end].sum()), dtype=width)
+    filled = 0
+    for begin in range(0, len(group), _BLOCK):
+        its_ns, its_group = duration_ns[begin : begin + _BLOCK], group[begin : begin + _BLOCK]
+        if len(keys) < len(group):
+            mine = (its_group >= first) & (its_group < end)
+            its_ns, its_group = its_ns[mine], its_group[mine]
+        block = slice(filled, filled := filled + len(its_ns))
+        np.subtract(its_group, first, out=keys[block], casting="unsafe")
+        keys[block] <<= width.type(bits)
+        keys[block] |= its_ns.astype(width, copy=False)
     keys.sort()
     inner = np.searchsorted(keys, np.arange(1, groups, dtype=width) << width.type(bits))
     edges = np.concatenate(([0], inner, [len(keys)]))
     keys &= width.type((1 << bits) - 1)
-    filled = np.flatnonzero(edges[1:] > edges[:-1])
-    low, high = edges[:-1][filled], edges[1:][filled]
-    count = high - low
+    some = np.flatnonzero(edges[1:] > edges[:-1])
+    low, high = edges[:-1][some], edges[1:][some]
+    size = high - low
     total = np.add.reduceat(keys, low, dtype=np.int64)
-    mean = total / count
-    middle, other = keys[low + (count - 1) // 2].astype(np.int64), keys[low + count // 2].astype(np.int64)
+    mean = total / size
+    middle, other = keys[low + (size - 1) // 2].astype(np.int64), keys[low + size // 2].astype(np.int64)
     return pd.DataFrame(
         {
-            "instances": count,
+            "instances": size,
             "total_ns": total,
             "avg_ns": mean,
             "med_ns": middle + (other - middle) / 2,
             "min_ns": keys[low].astype(np.int64),
             "max_ns": keys[high - 1].astype(np.int64),
-            "stddev_ns": np.sqrt(_squares(keys, low, high, mean) / np.maximum(count - 1, 1)),
+            "stddev_ns": np.sqrt(_squares(keys, low, high, mean) / np.maximum(size - 1, 1)),
         },
-        index=filled,
+        index=some + first,
     )
 
 

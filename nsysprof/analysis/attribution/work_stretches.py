@@ -18,7 +18,7 @@ from nsysprof.analysis.attribution.attribute import expand
 from nsysprof.analysis.attribution.intervals import union_ns
 from nsysprof.trace.schema import Bools, Int64s, Ints, Rows, Work
 
-_ROWS_AT_ONCE = 1 << 21
+_ROWS_AT_ONCE, _BLOCK = 1 << 21, 1 << 20
 
 
 def running_sum(values: Ints | Bools) -> Int64s:
@@ -101,7 +101,7 @@ class DeviceWork:
     # Its positions among those of all devices; None where there is only one device.
     places: Rows | None
     start_ns: Int64s
-    end_ns: Int64s
+    duration_ns: Ints
     # The running sum of the time (ns) of work that overlaps no other work of the device.
     alone_ns: Int64s
     # The work that overlaps other work: its positions on this device, in order, and the block of each.
@@ -127,32 +127,56 @@ class DeviceWork:
 
     def spans(self, low: Int64s, high: Int64s) -> tuple[Int64s, Int64s]:
         """Return the first start and the last end of the work of each stretch (ns). No stretch may be empty."""
-        return _reduce(np.minimum, self.start_ns, low, high), _reduce(np.maximum, self.end_ns, low, high)
+        return _reduce(np.minimum, self.start_ns, low, high), _reduce(np.maximum, self._ends_ns(), low, high)
+
+    def _ends_ns(self) -> Int64s:
+        ends: Int64s = self.start_ns + self.duration_ns
+        return ends
 
 
 def _of_device(work: Work, rows: Rows, places: Rows | None) -> DeviceWork:
-    start, end = work.start_ns[rows], work.ends_ns(rows)
+    start, duration = work.start_ns[rows], work.duration_ns[rows]
     in_order = bool((start[1:] >= start[:-1]).all())
     order = None if in_order else np.argsort(start, kind="stable").astype(np.int32)
-    starts, reached = (start, end.copy()) if order is None else (start[order], end[order])
-    np.maximum.accumulate(reached, out=reached)
-    fresh = np.ones(len(starts), dtype=np.bool_)
-    fresh[1:] = starts[1:] >= reached[:-1]
+    fresh, reached = _runs(start, duration, order)
     begins = np.flatnonzero(fresh).astype(np.int32)
-    sizes: Rows = np.append(begins[1:], np.full(min(1, len(begins)), len(starts), dtype=np.int32)) - begins
+    sizes: Rows = np.append(begins[1:], np.full(min(1, len(begins)), len(start), dtype=np.int32)) - begins
     is_block = sizes > 1
-    block_ns = reached[begins[is_block] + sizes[is_block] - 1] - starts[begins[is_block]]
-    del starts, reached, fresh, begins
+    begins = begins[is_block]
+    block_ns = reached[is_block] - start[begins if order is None else order[begins]]
+    del reached, fresh, begins
     place = np.flatnonzero(np.repeat(is_block, sizes))
     crowd: Ints = place if order is None else order[place]
     block = np.repeat(np.arange(len(block_ns), dtype=np.int32), sizes[is_block])
     alone = np.zeros(len(start) + 1, dtype=np.int64)
-    np.subtract(end, start, out=alone[1:])
+    alone[1:] = duration
     alone[crowd + 1] = 0
     np.cumsum(alone, out=alone)
     by_place = np.argsort(crowd, kind="stable")
     in_place = crowd[by_place].astype(np.int32)
-    return DeviceWork(places, start, end, alone, in_place, block[by_place], block_ns)
+    return DeviceWork(places, start, duration, alone, in_place, block[by_place], block_ns)
+
+
+def _runs(start: Int64s, duration: Ints, order: Rows | None) -> tuple[Bools, Int64s]:
+    """Return which pieces of work begin while nothing runs, and when what then runs without a pause has ended (ns).
+
+    order: the pieces in order of start; None where they are.
+    """
+    fresh, ends = np.zeros(len(start), dtype=np.bool_), []
+    reached = np.iinfo(np.int64).min
+    for low in range(0, len(start), _BLOCK):
+        part = slice(low, low + _BLOCK) if order is None else order[low : low + _BLOCK]
+        its_start = start[part]
+        end = its_start + duration[part]
+        before = np.empty_like(end)
+        np.maximum(np.maximum.accumulate(end), reached, out=end)
+        before[0], before[1:] = reached, end[:-1]
+        its_fresh = its_start >= before
+        fresh[low : low + _BLOCK] = its_fresh
+        ends.append(before[its_fresh])
+        reached = int(end[-1])
+    # What runs ends before the next such piece begins. Before the first one, nothing ran.
+    return fresh, np.append(np.concatenate([*ends, np.zeros(0, np.int64)])[1:], np.full(min(1, len(start)), reached))
 
 
 def _add_crowd(device: DeviceWork, owner: Int64s, begin: Int64s, end: Int64s, total: Int64s) -> None:
@@ -162,12 +186,14 @@ def _add_crowd(device: DeviceWork, owner: Int64s, begin: Int64s, end: Int64s, to
     """
     size = len(device.crowd)
     first, last = np.zeros(len(device.block_ns), np.int64), np.zeros(len(device.block_ns), np.int64)
-    first[device.block[::-1]], last[device.block] = np.arange(size)[::-1], np.arange(size)
+    place = np.arange(size, dtype=np.int32)
+    first[device.block[::-1]], last[device.block] = place[::-1], place
     # A block counts where its first piece lies. Blocks that the end of the stretch cuts are subtracted again.
-    weight = np.zeros(size, dtype=np.int64)
-    weight[first] = device.block_ns
-    whole = running_sum(weight)
+    whole = np.zeros(size + 1, dtype=np.int64)
+    whole[first + 1] = device.block_ns
+    np.cumsum(whole, out=whole)
     np.add.at(total, owner, whole[end] - whole[begin])
+    del whole, place
     cuts = np.unique(np.concatenate((begin, end)))
     blocks, cut = expand(np.searchsorted(cuts, first, "right"), np.searchsorted(cuts, last, "right"))
     by_cut = np.argsort(cut, kind="stable")
@@ -192,8 +218,8 @@ def _add_crowd(device: DeviceWork, owner: Int64s, begin: Int64s, end: Int64s, to
         which, piece = expand(low[part], high[part])
         owners, of_owner = np.unique(owner[stretch][part], return_inverse=True)
         its_place = pieces[piece]
-        start = device.start_ns[its_place]
-        length = union_ns(start, device.end_ns[its_place] - start, of_owner.astype(np.int32)[which])
+        its_start, its_ns = device.start_ns[its_place], device.duration_ns[its_place]
+        length = union_ns(its_start, its_ns, of_owner.astype(np.int32)[which])
         # owners without a piece that come after the last one with a piece add nothing
         total[owners[: len(length)]] += length
 

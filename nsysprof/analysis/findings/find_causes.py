@@ -298,15 +298,14 @@ def _idle_of(situation: Situation, ledger: Ledger, candidate: Candidate) -> int:
     rows = np.sort(graph.row[candidate.calls])
     low, high = _host_times(situation, candidate)
     for pieces in ledger.pieces:
-        # Pieces are in order and do not overlap.
-        inside = slice(int(np.searchsorted(pieces.start_ns, begin)), int(np.searchsorted(pieces.end_ns, end, "right")))
-        its_start, its_end, its_call = pieces.start_ns[inside], pieces.end_ns[inside], pieces.call[inside]
+        inside = pieces.within(begin, end)
+        its_start, its_ns, its_call = pieces.start_ns[inside], pieces.duration_ns[inside], pieces.call[inside]
         if len(rows):
             at = np.minimum(np.searchsorted(rows, its_call), len(rows) - 1)
-            total += int((its_end - its_start)[rows[at] == its_call].sum())
+            total += int(its_ns[rows[at] == its_call].sum(dtype=np.int64))
         own = pieces.cause[inside] == HOST
         if len(low) and own.any():
-            total += int(measure(its_start[own], its_end[own], low, high)[0].sum())
+            total += int(measure(its_start[own], its_start[own] + its_ns[own], low, high)[0].sum())
     return total
 
 

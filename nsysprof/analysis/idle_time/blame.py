@@ -32,13 +32,18 @@ class Blamed:
     # The row of the gap that the piece belongs to.
     gap: Rows
     start_ns: Int64s
-    end_ns: Int64s
+    duration_ns: Ints
     cause: npt.NDArray[np.int8]
     # The row of the call that caused it, or -1.
     call: Rows
 
-
-_NARROW = (np.int32, np.int64, np.int64, np.int8, np.int32)
+    def within(self, begin_ns: int, end_ns: int) -> slice:
+        """Return which of the pieces lie within [begin, end)."""
+        # Pieces are in order and do not overlap, so only the last that began may end later.
+        low, high = np.searchsorted(self.start_ns, [begin_ns, end_ns]).tolist()
+        if high and int(self.start_ns[high - 1]) + int(self.duration_ns[high - 1]) > end_ns:
+            high -= 1
+        return slice(low, high)
 
 
 @dataclass(frozen=True)
@@ -49,12 +54,12 @@ class ThreadEnds:
     # The position of its thread in `tids`.
     thread: Ints
     tids: Int64s
-    _of: dict[int, Int64s] = field(default_factory=dict)
+    _of: dict[int, Rows] = field(default_factory=dict)
 
-    def of(self, tid: int) -> Int64s:
-        """Return the ends of the calls of one thread, in order; none for a thread that is not listed."""
+    def of(self, tid: int) -> Rows:
+        """Return the places of one thread's calls, in order; none for a thread that is not listed."""
         if tid not in self._of:
-            self._of[tid] = self.ended_ns[np.isin(self.tids, [tid])[self.thread]]
+            self._of[tid] = np.flatnonzero(np.isin(self.tids, [tid])[self.thread]).astype(np.int32)
         return self._of[tid]
 
 
@@ -126,20 +131,49 @@ def _ends(tables: Tables, classes: CallClasses) -> dict[int, ThreadEnds]:
 
 def blame_gaps(
     tables: Tables, launch: Ints, gaps: Gaps, threads: HeldThreads, *, is_collective: Bools, lost_ns: Int64s
-) -> Blamed:
-    """Return the pieces of all gaps of a device, in order of time.
+) -> list[Blamed]:
+    """Return the pieces of all gaps of a device, in order of time, in parts.
 
     is_collective: whether each variant of work is a collective.
     lost_ns: when the calls began whose work is not in the trace, in order.
     """
     parts = []
     for low in range(0, max(1, len(gaps)), _GAPS_AT_ONCE):
-        found = _blame(tables, launch, gaps, slice(low, low + _GAPS_AT_ONCE), threads, is_collective, lost_ns)
-        parts.append([column.astype(dtype) for column, dtype in zip(found, _NARROW, strict=True)])
-    columns = [list(column) for column in zip(*parts, strict=True)]
-    parts.clear()
-    joined = [np.concatenate(columns.pop(0)) for _ in _NARROW]
-    return Blamed(gaps.span.device_id, *joined)
+        some = slice(low, low + _GAPS_AT_ONCE)
+        gap, start, end, cause, call = _blame(tables, launch, gaps, some, threads, is_collective, lost_ns)
+        length = end - start
+        is_short = len(length) == 0 or int(length.max()) < 2**32
+        parts.append(
+            Blamed(
+                gaps.span.device_id,
+                gap.astype(np.int32),
+                start,
+                length.astype(np.uint32) if is_short else length,
+                cause.astype(np.int8),
+                call.astype(np.int32),
+            )
+        )
+    return parts
+
+
+def join_parts(parts: list[Blamed]) -> Blamed:
+    """Return the pieces of a device in one, and empty the list of its parts, so that they are not held twice."""
+    count, length = sum(len(part.gap) for part in parts), np.result_type(*(part.duration_ns for part in parts))
+    joined = Blamed(
+        parts[0].device_id,
+        np.empty(count, dtype=np.int32),
+        np.empty(count, dtype=np.int64),
+        np.empty(count, dtype=length),
+        np.empty(count, dtype=np.int8),
+        np.empty(count, dtype=np.int32),
+    )
+    end = 0
+    while parts:
+        part = parts.pop(0)
+        here = slice(end, end := end + len(part.gap))
+        joined.gap[here], joined.start_ns[here], joined.duration_ns[here] = part.gap, part.start_ns, part.duration_ns
+        joined.cause[here], joined.call[here] = part.cause, part.call
+    return joined
 
 
 def _blame(
@@ -243,8 +277,9 @@ def _givers(tid: Int64s, start: Int64s, begun: Int64s, threads: HeldThreads) -> 
         for thread in np.unique(tid[mine[takes]]).tolist():
             its = takes & (tid[mine] == thread)
             own = ends.of(thread)
-            last = np.searchsorted(own, begun[mine[its]], "right") - 1
-            takes[its] = (last < 0) | (own[np.maximum(last, 0)] <= start[mine[its]]) if len(own) else True
+            last = np.searchsorted(own, at[its].astype(np.int32), "right") - 1
+            if len(own):
+                takes[its] = (last < 0) | (ends.ended_ns[own[np.maximum(last, 0)]] <= start[mine[its]])
         giver[mine[takes]] = other[takes]
         since[mine[takes]] = ended[takes]
     return giver, since

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nsysprof.trace.schema import COPY, Bools, Int64s, Ints, Tables
+from nsysprof.trace.schema import COPY, Bools, Calls, Int64s, Ints, Tables
 
 WAIT, MEMORY, MODULE, COPIES, LAUNCH, OTHER = range(6)
 _CLASSES = (
@@ -67,7 +67,7 @@ def classify_calls(tables: Tables, launch: Ints) -> CallClasses:
     host_side = (work.copy_kind[other] == 1) | to_host
     is_wait[call[~pageable & host_side & synchronous[calls.variant[call]]]] = True
     is_wait[blocking] = False
-    after = _waits_after(calls.start_ns, calls.ends_ns(), calls.tid_of[calls.variant], of, blocking)
+    after = _waits_after(calls, of, blocking)
     blocking[after] = True
     is_wait[after] = False
     return CallClasses(of, blocking, is_wait)
@@ -88,7 +88,7 @@ def _class_of(name: str) -> int:
     return OTHER if found == MEMORY and _ASYNCHRONOUS.search(name) else found
 
 
-def _waits_after(start: Int64s, end: Int64s, tid: Int64s, of: Ints, blocking: Bools) -> Int64s:
+def _waits_after(calls: Calls, of: Ints, blocking: Bools) -> Int64s:
     """Return the waits that follow a pageable copy on its thread at once.
 
     Copies to the device that torch makes are an example.
@@ -96,11 +96,13 @@ def _waits_after(start: Int64s, end: Int64s, tid: Int64s, of: Ints, blocking: Bo
     copies, waits = np.flatnonzero(blocking), np.flatnonzero(of == WAIT)
     if len(copies) == 0 or len(waits) == 0:
         return np.zeros(0, dtype=np.int64)
+    of_copy, of_wait = (calls.tid_of[calls.variant[rows]] for rows in (copies, waits))
     found = []
-    for thread in np.unique(tid[copies]):
-        mine, theirs = copies[tid[copies] == thread], waits[tid[waits] == thread]
-        ended = np.sort(end[mine])
-        at = np.searchsorted(ended, start[theirs], "right") - 1
-        near = (at >= 0) & (start[theirs] - ended[np.maximum(at, 0)] <= _AT_ONCE_NS)
+    for thread in np.unique(of_copy):
+        theirs = waits[of_wait == thread]
+        ended = np.sort(calls.ends_ns(copies[of_copy == thread]))
+        began = calls.start_ns[theirs]
+        at = np.searchsorted(ended, began, "right") - 1
+        near = (at >= 0) & (began - ended[np.maximum(at, 0)] <= _AT_ONCE_NS)
         found.append(theirs[near])
     return np.concatenate(found)

@@ -9,6 +9,8 @@ import numpy as np
 from nsysprof.results.findings.causes import DeviceIdle
 from nsysprof.trace.schema import MIGRATION, Int64s, Rows, Work
 
+_BLOCK = 1 << 20
+
 
 @dataclass(frozen=True)
 class DeviceSpan:
@@ -68,18 +70,25 @@ def _gaps_of(work: Work, device: int, rows: Rows) -> Gaps:
     if not bool((start[1:] >= start[:-1]).all()):
         order = np.argsort(start, kind="stable").astype(np.int32)
         rows, start = rows[order], start[order]
-    reached = start + work.duration_ns[rows]
-    np.maximum.accumulate(reached, out=reached)
-    # The work that ended last: it is where `reached` last grew.
-    fresh = np.ones(len(rows), dtype=np.bool_)
-    fresh[1:] = reached[1:] > reached[:-1]
-    after = (np.flatnonzero(start[1:] > reached[:-1]) + 1).astype(np.int32)
-    length = start[after]
-    length -= reached[after - 1]
-    span, idle = int(reached[-1] - start[0]), int(length.sum())
-    first = int(start[0])
-    del reached, length, start
-    last = np.where(fresh, np.arange(len(rows), dtype=np.int32), np.int32(0))
-    before = rows[np.maximum.accumulate(last, out=last)[after - 1]]
+    first = reached = int(start[0])
+    latest, idle = rows[0], 0  # the work that ended last so far
+    enders, befores = [], []
+    for low in range(0, len(rows), _BLOCK):
+        its_rows, its_start = rows[low : low + _BLOCK], start[low : low + _BLOCK]
+        end = its_start + work.duration_ns[its_rows]
+        before = np.empty_like(end)
+        np.maximum(np.maximum.accumulate(end), reached, out=end)
+        before[0], before[1:] = reached, end[:-1]
+        # The work that ended last is where `end` last grew.
+        last = np.maximum.accumulate(np.where(end > before, np.arange(len(end)), -1))
+        after = np.flatnonzero(its_start > before)
+        idle += int((its_start[after] - before[after]).sum())
+        ended = last[after - 1]
+        ended[after == 0] = -1
+        enders.append(its_rows[after])
+        befores.append(np.where(ended >= 0, its_rows[ended], latest))
+        reached, latest = int(end[-1]), its_rows[last[-1]] if last[-1] >= 0 else latest
+    del start
+    span = reached - first
     whole = DeviceIdle(device, span, span - idle, idle)
-    return Gaps(DeviceSpan(device, first, whole), work, rows[after], before)
+    return Gaps(DeviceSpan(device, first, whole), work, np.concatenate(enders), np.concatenate(befores))

@@ -28,7 +28,7 @@ def list_instances(ranges: pd.DataFrame, span: DeviceSpan, pieces: Blamed, of_de
     since, until = span.first_ns, span.first_ns + span.whole.span_ns
     start = np.clip(mine["start_ns"].to_numpy(np.int64), since, until)
     end = np.clip(mine["end_ns"].to_numpy(np.int64), start, until)
-    by_cause, _ = measure_by_code(pieces.start_ns, pieces.end_ns, pieces.cause, len(CAUSES), start, end)
+    by_cause, _ = measure_by_code(pieces.start_ns, pieces.duration_ns, pieces.cause, len(CAUSES), start, end)
     idle = by_cause.sum(axis=0)
     kept = idle > 0
     low, high = start[kept], end[kept]

@@ -34,7 +34,9 @@ def measure(start: Int64s, end: Int64s, low: Int64s, high: Int64s) -> tuple[Int6
 
     start, end: the pieces [start, end), disjoint and in order.
     """
-    before = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(end - start)))
+    before = np.zeros(len(start) + 1, dtype=np.int64)
+    np.subtract(end, start, out=before[1:])
+    np.cumsum(before, out=before)
 
     def until(time: Int64s) -> Int64s:
         at = np.searchsorted(start, time, "right")
@@ -48,43 +50,47 @@ def measure(start: Int64s, end: Int64s, low: Int64s, high: Int64s) -> tuple[Int6
 
 
 def measure_by_code(
-    start: Int64s, end: Int64s, code: Ints, codes: int, low: Int64s, high: Int64s
+    start: Int64s, duration: Ints, code: Ints, codes: int, low: Int64s, high: Int64s
 ) -> tuple[Int64s, Int64s]:
     """Return the same as `measure` for the pieces of each code, in one pass: two arrays (codes, intervals).
 
+    start, duration: the pieces, none of them empty, disjoint and in order.
     code: of each piece, from 0 to codes - 1.
     """
     if len(start) == 0:
         none = np.zeros((2, codes, len(low)), dtype=np.int64)
         return none[0], none[1]
     first, after = np.searchsorted(start, low, "right"), np.searchsorted(start, high, "right")
-    begun, ended = np.searchsorted(start, high, "left"), np.searchsorted(end, low, "right")
+    # Pieces are in order: only the last that began may go on, or begin just then.
+    at_low, at_high = np.maximum(first - 1, 0), np.maximum(after - 1, 0)
+    begun = after - ((after > 0) & (start[at_high] == high))
+    ended = first - ((first > 0) & (start[at_low] + duration[at_low] > low))
     places, number = np.unique(np.concatenate((first, after, begun, ended)), return_inverse=True)
     of_first, of_after, of_begun, of_ended = np.split(number.reshape(-1), 4)
-    length, count = _sum_before(start, end, code, codes, places)
+    length, count = _sum_before(duration, code, codes, places)
     total = length[:, of_after] - length[:, of_first]
-    for sign, time, at in ((-1, high, after), (1, low, first)):
-        inside = np.maximum(at - 1, 0)
-        beyond = np.where(at > 0, np.maximum(end[inside] - np.maximum(time, start[inside]), 0), 0)
+    for sign, time, at, inside in ((-1, high, after, at_high), (1, low, first, at_low)):
+        begin = start[inside]
+        beyond = np.where(at > 0, np.maximum(begin + duration[inside] - np.maximum(time, begin), 0), 0)
         cut = np.flatnonzero(beyond)  # moments at which a piece is still going on
         total[code[inside[cut]], cut] += sign * beyond[cut]
     return total, np.maximum(count[:, of_begun] - count[:, of_ended], 0)
 
 
-def _sum_before(start: Int64s, end: Int64s, code: Ints, codes: int, places: Int64s) -> tuple[Int64s, Int64s]:
+def _sum_before(duration: Ints, code: Ints, codes: int, places: Int64s) -> tuple[Int64s, Int64s]:
     """Return length and number of the pieces of each code before each of the places, which are in order."""
     length, count = np.zeros((2, codes, len(places)), dtype=np.int64)
     so_far = np.zeros((2, codes), dtype=np.int64)
-    for begin in range(0, len(start) + 1, _BLOCK):
-        part = slice(begin, begin + _BLOCK)
+    for begin in range(0, len(duration) + 1, _BLOCK):
+        of_piece, took = code[begin : begin + _BLOCK], duration[begin : begin + _BLOCK]
         its = slice(*np.searchsorted(places, [begin, begin + _BLOCK]))
-        at = places[its] - begin
-        of_piece, took = code[part], end[part] - start[part]
         length[:, its], count[:, its] = so_far[0, :, None], so_far[1, :, None]
         for each in np.flatnonzero(np.bincount(of_piece, minlength=codes)).tolist():
-            mine = of_piece == each
-            for column, values, sums in ((0, np.where(mine, took, 0), length), (1, mine, count)):
-                reached = np.cumsum(values, dtype=np.int64)
-                sums[each, its] += np.where(at > 0, reached[np.maximum(at - 1, 0)], 0)
-                so_far[column, each] += reached[-1]
+            mine = np.flatnonzero(of_piece == each)
+            reached = np.zeros(len(mine) + 1, dtype=np.int64)
+            np.cumsum(took[mine], out=reached[1:])
+            before = np.searchsorted(mine, places[its] - begin)
+            length[each, its] += reached[before]
+            count[each, its] += before
+            so_far[:, each] += reached[-1], len(mine)
     return length, count

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.idle_time.blame import UNKNOWN, Blamed, blame_gaps, follow_threads
+from nsysprof.analysis.idle_time.blame import UNKNOWN, Blamed, blame_gaps, follow_threads, join_parts
 from nsysprof.analysis.idle_time.call_classes import CallClasses, call_texts, classify_calls
 from nsysprof.analysis.idle_time.gaps import DeviceSpan, Gaps, find_gaps
 from nsysprof.analysis.idle_time.instance_ledger import list_instances
@@ -20,7 +20,7 @@ from nsysprof.notes import Note, make_note
 from nsysprof.results.column_registry.analysis_columns import CAUSES, IDLE_INSTANCES
 from nsysprof.results.column_registry.csv_table import empty_table
 from nsysprof.results.findings.causes import IDLE_COLUMNS, Idle
-from nsysprof.trace.schema import Bools, Int64s, Ints, Tables
+from nsysprof.trace.schema import Int64s, Ints, Tables
 
 _NO_CALLS = "no CUDA API calls were recorded"
 _NO_LAUNCH = "the work that ends the gap has no launch record"
@@ -44,11 +44,11 @@ class Ledger:
     doubt: str = ""
 
 
-def keep_ledger(tables: Tables, ranges: pd.DataFrame, lost: Bools | None = None, doubt: str = "") -> Ledger:
+def keep_ledger(tables: Tables, ranges: pd.DataFrame, lost: Int64s | None = None, doubt: str = "") -> Ledger:
     """Return the idle time of a trace by cause.
 
     ranges: instances with name, start_ns, end_ns and global_pid.
-    lost: for each call, whether it launched work that is not in the trace; None where no call did.
+    lost: the calls that launched work which is not in the trace; None where no call did.
     doubt: why work or calls may be missing at any time, so that every cause is unknown; "" where nothing is missing.
     """
     doubt = doubt or (_NO_NAMES if _lacks_names(tables) else "")
@@ -61,11 +61,12 @@ def keep_ledger(tables: Tables, ranges: pd.DataFrame, lost: Bools | None = None,
     lost_ns = np.zeros(0, dtype=np.int64)
     if lost is not None and tables.calls is not None:
         lost_ns = np.sort(tables.calls.start_ns[lost])
-    pieces = [
+    parts_of = [
         blame_gaps(tables, launch, each, threads, is_collective=is_collective.astype(np.bool_), lost_ns=lost_ns)
         for each in gaps
     ]
-    del threads
+    del threads  # as large as the calls
+    pieces = [join_parts(each) for each in parts_of]
     if doubt:
         pieces = [
             replace(each, cause=np.full_like(each.cause, UNKNOWN), call=np.full_like(each.call, -1)) for each in pieces
@@ -96,11 +97,11 @@ def _lacks_names(tables: Tables) -> bool:
 
 
 def _of_trace(pieces: Blamed) -> pd.DataFrame:
-    length = pieces.end_ns - pieces.start_ns
+    length = pieces.duration_ns
     total, count = np.zeros(len(CAUSES), dtype=np.int64), np.zeros(len(CAUSES), dtype=np.int64)
     for cause in range(len(CAUSES)):
         chosen = pieces.cause == cause
-        total[cause] = length[chosen].sum()
+        total[cause] = length[chosen].sum(dtype=np.int64)
         # Pieces are in the order of their gaps.
         count[cause] = np.count_nonzero(np.diff(pieces.gap[chosen], prepend=-1))
     return _rows(pieces.device_id, np.array([""] * len(CAUSES), dtype=object), np.arange(len(CAUSES)), total, count)
@@ -131,7 +132,7 @@ def _of_ranges(pieces: Blamed, ranges: pd.DataFrame, pids: Int64s) -> pd.DataFra
     group, start, end = union_of_groups(
         code.astype(np.int64), mine["start_ns"].to_numpy(np.int64), mine["end_ns"].to_numpy(np.int64)
     )
-    totals, numbers = measure_by_code(pieces.start_ns, pieces.end_ns, pieces.cause, len(CAUSES), start, end)
+    totals, numbers = measure_by_code(pieces.start_ns, pieces.duration_ns, pieces.cause, len(CAUSES), start, end)
     parts = []
     for cause in np.flatnonzero(totals.any(axis=1)).tolist():
         sums, counts = np.zeros(len(names), dtype=np.int64), np.zeros(len(names), dtype=np.int64)
@@ -149,7 +150,7 @@ def _reasons(tables: Tables, launch: Ints, gaps: list[Gaps], pieces: list[Blamed
     found: dict[str, int] = {}
     for device, each in zip(gaps, pieces, strict=True):
         chosen = each.cause == UNKNOWN
-        length = (each.end_ns - each.start_ns)[chosen]
+        length = each.duration_ns[chosen].astype(np.int64)
         without = launch[device.ender[each.gap[chosen]]] < 0
         for reason, ns in (
             (_NO_CALLS if tables.calls is None else _NO_LAUNCH, int(length[without].sum())),

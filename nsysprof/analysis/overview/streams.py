@@ -27,7 +27,7 @@ def tabulate_streams(tables: Tables) -> pd.DataFrame:
     busy, first, last = np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64)
     for stream, rows in zip(present.tolist(), _rows_by_stream(number, kept, present), strict=True):
         start, duration = work.start_ns[rows], work.duration_ns[rows]
-        busy[stream] = union_ns(start, duration, np.zeros(len(rows), dtype=np.int8))[0]
+        busy[stream] = union_ns(start, duration, np.broadcast_to(np.int8(0), len(rows)))[0]
         first[stream], last[stream] = start.min(), (start + duration).max()
     labels = np.empty(count, dtype=object)
     labels[of_variant] = stream_labels(work)

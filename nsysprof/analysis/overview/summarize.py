@@ -38,7 +38,7 @@ from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.analysis.ranges.summarize_ranges import RangeSummary, summarize_ranges
 from nsysprof.analysis.steps.find_steps import Steps, find_steps
 from nsysprof.analysis.steps.settle_steps import settle_steps
-from nsysprof.analysis.steps.step_times import time_steps
+from nsysprof.analysis.steps.step_times import time_idle, time_steps
 from nsysprof.analysis.traffic.collectives import tabulate_collectives
 from nsysprof.analysis.traffic.energy import by_device
 from nsysprof.attention.policy_file import PolicyFile
@@ -180,11 +180,12 @@ def _explain(
 ) -> _Explained:
     doubt = next((loss.anywhere for loss in losses if loss.anywhere), "")
     ranges = found.attributed.ranges
-    lost = None if tables.calls is None else found.launches & ~found.launching
+    lost = None if tables.calls is None else np.flatnonzero(found.launches & ~found.launching)
     ledger = keep_ledger(tables, ranges, lost, doubt)
     findings = None if ledger.doubt else find_causes(tables, ranges, ledger, steps, policy, stacks)
-    # The pieces of the ledger take as much memory as the trace, so they are not kept.
-    return _Explained(ledger.idle, ledger.notes, findings, time_steps(tables, steps, ledger))
+    idle, told, in_steps = ledger.idle, ledger.notes, time_idle(steps, ledger)
+    del ledger  # its pieces take as much memory as the trace
+    return _Explained(idle, told, findings, time_steps(tables, steps, in_steps))
 
 
 def _make_work_unknown(summary: RangeSummary, *, knows_launches: bool) -> None:

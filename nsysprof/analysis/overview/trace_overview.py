@@ -66,13 +66,17 @@ def attribute(tables: Tables, *, measured_only: bool = False) -> Attribution:
     """
     launches = launch_calls(tables)
     launching = _launching_calls(tables, len(launches))
+    if np.array_equal(launches, launching):
+        launching = launches  # each has an entry per call
     replays = opaque_replays(tables, launches)
     lost = lost_launches(tables, launches, replays[1])
     ranges, open_ranges, bad_ranges = close_ranges(tables)
     return Attribution(
         launches=launches,
         launching=launching,
-        launch_calls=LaunchCalls(launches | launching, graph_launch_calls(tables), lost),
+        launch_calls=LaunchCalls(
+            launches if launching is launches else launches | launching, graph_launch_calls(tables), lost
+        ),
         replays=replays,
         memory=follow_memory(tables),
         attributed=attribute_ranges(tables, ranges, is_measured if measured_only else None),
@@ -240,11 +244,13 @@ def _busy_and_span(work: Work) -> tuple[int, int]:
     rows = slice(None) if stays.all() else np.flatnonzero(stays[work.variant])
     if len(work.variant[rows]) == 0:
         return 0, 0
-    start = work.start_ns[rows]
-    return _union(work, rows), int((start + work.duration_ns[rows]).max()) - int(start.min())
+    first, last = int(work.start_ns[rows].min()), int(work.ends_ns(rows).max())
+    return _union(work, rows), last - first
 
 
 def _union(work: Work, rows: Int64s | slice) -> int:
     """Return how long the rows kept each device busy, added over devices; ns."""
-    device = np.unique(work.device_of, return_inverse=True)[1].astype(np.int16)
-    return int(union_ns(work.start_ns[rows], work.duration_ns[rows], device[work.variant[rows]]).sum())
+    devices, device = np.unique(work.device_of, return_inverse=True)
+    variant = work.variant[rows]
+    of_row = device.astype(np.int16)[variant] if len(devices) > 1 else np.broadcast_to(np.int16(0), len(variant))
+    return int(union_ns(work.start_ns[rows], work.duration_ns[rows], of_row).sum())

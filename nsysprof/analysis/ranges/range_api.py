@@ -16,6 +16,7 @@ from nsysprof.trace.schema import PID_MASK, Calls, Int64s, Ints, Rows
 # The most functions to list. Each costs a pass over the ranges, and no program spends much time in more functions.
 _MOST_FUNCTIONS = 64
 _BLOCK = 1 << 20
+_CALLS_AT_ONCE = 1 << 22
 _FEW_OWNERS = 8
 # The family, and from which place up to which other one it has the calls of an order.
 Stretches = tuple[Int64s, Int64s, Int64s]
@@ -71,7 +72,8 @@ def _sum_by_family(
 ) -> tuple[Int64s, Int64s]:
     """Return how many calls of each function each family encloses, and their total time (ns): (functions, families).
 
-    Unless there are many threads, their calls are looked at one thread after the other: that takes less memory.
+    Unless there are many threads, their calls are looked at one thread after the other, and not all at once: that takes
+    less memory. Each call is within the same ranges whichever others are looked at.
     """
     count, total = np.zeros((2, len(functions), families), np.int64)
     for style, scope in SCOPES.items():
@@ -80,12 +82,14 @@ def _sum_by_family(
         owners = np.unique(ranges["global_tid"].to_numpy(dtype=np.int64)[chosen] & mask)
         for some in np.split(owners, len(owners)) if 0 < len(owners) <= _FEW_OWNERS else [owners]:
             its = np.isin(calls.tid_of & mask, some)
-            rows = np.flatnonzero(its[calls.variant]).astype(np.int32)
-            if len(rows) == 0:
-                continue
-            found = attribute_work(order_work(rows, calls, [scope])[scope], ranges, style)
-            stretches = merge(of_instance[found.instance], found.low, found.high)
-            _add_functions(count, total, rows[found.order], calls, number, functions, stretches)
+            for low in range(0, len(calls), _CALLS_AT_ONCE):
+                part = slice(low, low + _CALLS_AT_ONCE)
+                rows = np.flatnonzero(its[calls.variant[part]]).astype(np.int32) + np.int32(low)
+                if len(rows) == 0:
+                    continue
+                found = attribute_work(order_work(rows, calls, [scope])[scope], ranges, style)
+                stretches = merge(of_instance[found.instance], found.low, found.high)
+                _add_functions(count, total, rows[found.order], calls, number, functions, stretches)
     return count, total
 
 

@@ -24,7 +24,7 @@ from nsysprof.analysis.ranges.range_tree import tabulate_tree
 from nsysprof.analysis.ranges.range_work.all_work import add_all_work, sum_all_work
 from nsysprof.analysis.ranges.range_work.caused_kernels import add_caused
 from nsysprof.analysis.ranges.range_work.exclusive_kernels import count_exclusive
-from nsysprof.analysis.ranges.range_work.launched_work import LaunchedWork, sum_launched
+from nsysprof.analysis.ranges.range_work.launched_work import list_kernels, sum_launched
 from nsysprof.analysis.ranges.range_work.unknown_work import blank_unknown, find_opaque
 from nsysprof.analysis.ranges.slow_instances import mark_slow_instances
 from nsysprof.analysis.traffic.dram import DramTraffic
@@ -75,15 +75,14 @@ def summarize_ranges(evidence: RangeEvidence, *, unfold: bool = False) -> RangeS
         structure = pool.submit(lambda: attributed.structure)
         # Not beside what follows: each takes as much memory as the columns of the trace.
         launches = count_launches(ranges, evidence.groups, evidence.tables.calls, evidence.launch_calls)
-        _ = [each.devices for each in ordered.values()]  # both of the next want them
-        measured = pool.submit(measure_instances, ordered, attributed.segments, len(ranges))
-        work = sum_launched(evidence, ordered, pool)
+        each = measure_instances(ordered, attributed.segments, len(ranges))
+        sums = sum_launched(evidence, ordered)
+        all_work = sum_all_work(evidence, ordered, sums["gpu_busy_ns"])
+        del ordered  # running sums as large as the columns of the trace
+        kernels = list_kernels(evidence, pool)
         structure.result()
-    each = measured.result()
-    all_work = sum_all_work(evidence, ordered, work.sums["gpu_busy_ns"])
-    del ordered  # running sums as large as the columns of the trace
     wall = (ranges["end_ns"] - ranges["start_ns"]).to_numpy(dtype=np.int64)
-    table = _tabulate(evidence, work, each, launches, wall)
+    table = _tabulate(evidence, sums, each, launches, wall)
     _describe(table, evidence, wall)
     instances = _tabulate_instances(evidence, each)
     opaque = find_opaque(evidence)
@@ -98,7 +97,7 @@ def summarize_ranges(evidence: RangeEvidence, *, unfold: bool = False) -> RangeS
     return RangeSummary(
         table[list(RANGE_COLUMNS)],
         instances[list(RANGE_INSTANCE_COLUMNS)],
-        work.kernels,
+        kernels,
         caused,
         tree[list(RANGE_TREE_COLUMNS)],
         slow,
@@ -110,15 +109,15 @@ def summarize_ranges(evidence: RangeEvidence, *, unfold: bool = False) -> RangeS
 
 
 def _tabulate(
-    evidence: RangeEvidence, work: LaunchedWork, each: InstanceWork, launches: RangeLaunches, wall: Int64s
+    evidence: RangeEvidence, sums: dict[str, Int64s], each: InstanceWork, launches: RangeLaunches, wall: Int64s
 ) -> pd.DataFrame:
     """Return the columns about what ranges launched themselves, and about their time."""
     keys, group, groups = evidence.attributed.keys, evidence.group, evidence.groups
-    exclusive = count_exclusive(evidence, work.sums)
+    exclusive = count_exclusive(evidence, sums)
     numbers = {
         "instances": np.bincount(group, minlength=groups),
         "wall_ns": sum_by(group, wall, groups),
-        **work.sums,
+        **sums,
         "launch_count": launches.launches,
         "graph_launch_count": launches.replays,
         "lost_launch_count": launches.lost,

@@ -84,8 +84,11 @@ def build_graph(tables: Tables, launch: Ints, classes: CallClasses, steps: Steps
     if calls is None or len(calls) == 0:
         return None
     of_process = (calls.tid_of & PID_MASK) == steps.global_pid
-    every = np.flatnonzero(of_process[calls.variant]).astype(np.int32)
-    start = calls.start_ns if len(every) == len(calls) else calls.start_ns[every]
+    if of_process.all():
+        every, start = np.arange(len(calls), dtype=np.int32), calls.start_ns
+    else:
+        every = np.flatnonzero(of_process[calls.variant]).astype(np.int32)
+        start = calls.start_ns[every]
     if not bool((start[1:] >= start[:-1]).all()):
         order = np.argsort(start, kind="stable")
         every, start = every[order], start[order]

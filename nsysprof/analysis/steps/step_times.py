@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 import pandas as pd
 
@@ -16,28 +19,55 @@ from nsysprof.results.step_times import StepTimes
 from nsysprof.trace.schema import COPY, FILL, GRAPH, MIGRATION, Int64s, Rows, Tables, Work
 
 
-def time_steps(tables: Tables, steps: Steps | None, ledger: Ledger) -> StepTimes | None:
-    """Return the steps of a trace with the parts of their time; None where nothing ran."""
+@dataclass(frozen=True)
+class IdleSteps:
+    """How a device was idle in each step."""
+
+    device_id: int
+    # The idle time of each step by column of steps.csv (ns).
+    parts_ns: dict[str, Int64s]
+
+
+def time_idle(steps: Steps | None, ledger: Ledger) -> list[IdleSteps]:
+    """Return how each device of the ledger was idle in each step; nothing without steps."""
+    if steps is None:
+        return []
+    return [
+        IdleSteps(span.device_id, _idle(span, pieces, *_bounds(steps)))
+        for span, pieces in zip(ledger.spans, ledger.pieces, strict=True)
+    ]
+
+
+def time_steps(tables: Tables, steps: Steps | None, idle: Sequence[IdleSteps]) -> StepTimes | None:
+    """Return the steps of a trace with the parts of their time; None where nothing ran.
+
+    idle: the result of time_idle. The ledger, which is as large as the trace, is no longer needed.
+    """
     if steps is None:
         return None
-    bounds = np.concatenate((steps.warmup_bounds_ns, steps.bounds_ns))
-    low, high = bounds[:-1], bounds[1:]
+    low, high = _bounds(steps)
     is_warmup = np.arange(len(low)) < steps.warmup
     is_slow = np.append(np.zeros(steps.warmup, dtype=np.bool_), steps.is_slow)
     category = _categories(tables)
     rows = []
-    for span, pieces in zip(ledger.spans, ledger.pieces, strict=True):
-        chosen = (tables.work.device_of == span.device_id) & (category >= 0)
+    for each in idle:
+        chosen = (tables.work.device_of == each.device_id) & (category >= 0)
         if steps.are_known and not (chosen & (tables.work.pid_of == steps.global_pid)).any():
             continue
-        parts = {"step": np.arange(len(low)), "device_id": np.full(len(low), span.device_id), "start_ns": low}
+        parts = {"step": np.arange(len(low)), "device_id": np.full(len(low), each.device_id), "start_ns": low}
         parts |= {"wall_ns": high - low, "is_warmup": is_warmup, "is_slow": is_slow}
-        parts |= _busy(tables, np.where(chosen, category, -1), low, high) | _idle(span, pieces, low, high)
+        parts |= _busy(tables, np.where(chosen, category, -1), low, high) | each.parts_ns
         rows.append(pd.DataFrame(parts)[list(STEPS.names)])
     if not rows:
         return None
     table = pd.concat(rows, ignore_index=True)
     return StepTimes(steps.per, table, steps.found_pct)
+
+
+def _bounds(steps: Steps) -> tuple[Int64s, Int64s]:
+    """Return when each step began and ended, those of the warm-up first (ns)."""
+    bounds = np.concatenate((steps.warmup_bounds_ns, steps.bounds_ns))
+    return bounds[:-1], bounds[1:]
 
 
 def _categories(tables: Tables) -> Int64s:
@@ -111,5 +141,5 @@ def _idle(span: DeviceSpan, pieces: Blamed, low: Int64s, high: Int64s) -> dict[s
     inside = np.clip(high, span.first_ns, span.first_ns + span.whole.span_ns)
     inside -= np.clip(low, span.first_ns, span.first_ns + span.whole.span_ns)
     found = {"outside_ns": high - low - inside}
-    of_causes, _ = measure_by_code(pieces.start_ns, pieces.end_ns, pieces.cause, len(CAUSES), low, high)
+    of_causes, _ = measure_by_code(pieces.start_ns, pieces.duration_ns, pieces.cause, len(CAUSES), low, high)
     return found | {cause_column(cause): of_causes[code] for code, cause in enumerate(CAUSES)}

@@ -18,7 +18,7 @@ def test_one_pass_for_all_codes_finds_what_a_pass_for_each_finds(monkeypatch: py
     start[1:][code[1:] == 2] = end[:-1][code[1:] == 2]  # some pieces touch
     low = random.integers(-10, 400, 200)
     high = low + random.integers(0, 80, 200)
-    total, count = measure_by_code(start, end, code, 5, low, high)
+    total, count = measure_by_code(start, end - start, code, 5, low, high)
     assert not total[4].any(), "no piece has this code"
     assert not count[4].any()
     for each in range(4):

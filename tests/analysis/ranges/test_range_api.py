@@ -1,6 +1,9 @@
 """In which API calls a range spends its time."""
 
+import pandas as pd
+
 from nsysprof.analysis.overview.summarize import summarize
+from nsysprof.analysis.ranges import range_api
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.builders.build_trace import OTHER_TID, TID, TraceBuilder
@@ -52,6 +55,26 @@ def test_a_range_of_the_process_has_the_calls_of_all_threads_and_no_share(tmp_pa
     row = found["whole", "cudaMemcpy"]
     assert (row["calls"], row["total_ns"]) == (2, 150)
     assert row["wall_pct"] != row["wall_pct"], "it would be 150 %"
+
+
+def test_calls_looked_at_a_few_at_a_time_give_the_same_table(tmp_path, monkeypatch):
+    builder = TraceBuilder()
+    for step in range(4):
+        builder.range(step * 100, step * 100 + 99, "step")
+        builder.range(step * 100 + 20, step * 100 + 70, "step")  # nested in one of its own name
+        builder.range(step * 100 + 30, step * 100 + 60, "inner", tid=OTHER_TID)
+        for at in (25, 40, 55, 65):
+            builder.call(step * 100 + at, step * 100 + at + 8, 8 * step + at, "cudaMalloc")
+            builder.call(step * 100 + at, step * 100 + at + 4, 900 + 8 * step + at, "cudaFree", tid=OTHER_TID)
+    builder.range(0, 400, "whole", kind=60)
+    _, at_once = rows_of(tmp_path, builder)
+    monkeypatch.setattr(range_api, "_CALLS_AT_ONCE", 3)
+    (tmp_path / "t.sqlite").unlink()
+    found, table = rows_of(tmp_path, builder)
+    pd.testing.assert_frame_equal(table, at_once)
+    assert found["step", "cudaMalloc"]["calls"] == 16
+    assert found["inner", "cudaFree"]["calls"] == 8
+    assert found["whole", "cudaFree"]["calls"] == 16
 
 
 def test_without_calls_or_ranges_there_is_nothing(tmp_path):

@@ -25,31 +25,27 @@ _COLUMNS = ("gpu_busy_ns", "kernel_total_ns", "kernel_count", "memcpy_bytes", "m
 _MOST_PAIRS, _FREE_PAIRS = 16, 1 << 18
 
 
-@dataclass(frozen=True)
-class LaunchedWork:
-    """What ranges launched: sums by group, and a table of kernels (RANGE_KERNEL_COLUMNS)."""
-
-    sums: dict[str, Int64s]
-    kernels: pd.DataFrame
-
-
-def sum_launched(evidence: RangeEvidence, ordered: dict[str, OrderedWork], pool: Executor) -> LaunchedWork:
-    """Return what the ranges of each group launched. Work inside nested ranges of one group counts once.
+def sum_launched(evidence: RangeEvidence, ordered: dict[str, OrderedWork]) -> dict[str, Int64s]:
+    """Return sums over what each group of ranges launched, by column. Work in nested ranges of one group counts once.
 
     gpu_busy_ns is the union of the work on each device, added over devices.
+    """
+    sums = {column: np.zeros(evidence.groups, dtype=np.int64) for column in _COLUMNS}
+    for style, stretches in _stretches(evidence):
+        for column, values in _sums(ordered[style], *stretches, evidence.groups).items():
+            sums[column] += values
+    return sums
 
-    Raises TraceForeignError for a trace that was made so that its table of kernels by range is many times its own size.
+
+def list_kernels(evidence: RangeEvidence, pool: Executor) -> pd.DataFrame:
+    """Return the kernels that the ranges of each group launched, with RANGE_KERNEL_COLUMNS.
+
+    Raises TraceForeignError for a trace that was made so that this table is many times its own size.
     """
     most = _MOST_PAIRS * len(evidence.work.start_ns) + _FREE_PAIRS
-    sums = {column: np.zeros(evidence.groups, dtype=np.int64) for column in _COLUMNS}
     kernels: list[pd.DataFrame] = []
-    for style, segments in evidence.attributed.segments.items():
-        stretches = merge(evidence.group[segments.instance], segments.low, segments.high)
-        if len(stretches[0]) == 0:
-            continue
-        work = ordered[style]
-        for column, values in _sums(work, *stretches, evidence.groups).items():
-            sums[column] += values
+    for style, stretches in _stretches(evidence):
+        work = OrderedWork(evidence.work, evidence.attributed.segments[style].order)
         for part in pool.map(_Kernels.summarize, _parts(work, evidence.names, *stretches)):
             kernels.append(part)
             if sum(map(len, kernels)) > most:
@@ -59,9 +55,17 @@ def sum_launched(evidence: RangeEvidence, ordered: dict[str, OrderedWork], pool:
                     "Export the report again, or record fewer ranges.",
                 )
     if not kernels:
-        return LaunchedWork(sums, pd.DataFrame(columns=list(RANGE_KERNEL_COLUMNS)))
+        return pd.DataFrame(columns=list(RANGE_KERNEL_COLUMNS))
     table = pd.concat(kernels).sort_values("group", kind="stable")
-    return LaunchedWork(sums, name_kernels(table, evidence, RANGE_KERNEL_COLUMNS))
+    return name_kernels(table, evidence, RANGE_KERNEL_COLUMNS)
+
+
+def _stretches(evidence: RangeEvidence) -> Iterator[tuple[str, tuple[Int64s, Int64s, Int64s]]]:
+    """Yield the stretches of work of the groups (group, low, high) by style of range, without styles that have none."""
+    for style, segments in evidence.attributed.segments.items():
+        stretches = merge(evidence.group[segments.instance], segments.low, segments.high)
+        if len(stretches[0]):
+            yield style, stretches
 
 
 def _sums(work: OrderedWork, group: Int64s, low: Int64s, high: Int64s, groups: int) -> dict[str, Int64s]:
@@ -93,12 +97,16 @@ class _Kernels:
 
     def summarize(self) -> pd.DataFrame:
         """Return statistics of durations by group and number of the kernel's name."""
-        which, place = expand(self.low, self.high)
         # Codes start at the first of these groups, so that they stay small.
         least = int(self.group[0])
-        code = ((self.group - least) * self.names)[which]
+        group = (self.group - least) * self.names
+        narrow = int(group[-1]) + self.names < 1 << 31
+        code = np.repeat(group.astype(np.int32 if narrow else np.int64), self.high - self.low)
+        place = expand(self.low, self.high)[1]
         code += self.number[place]
-        table = summarize_durations(self.duration_ns[place], code)
+        duration = self.duration_ns[place]
+        del place  # one group may have all kernels of the trace
+        table = summarize_durations(duration, code)
         table["group"], table["number"] = table.index // self.names + least, table.index % self.names
         return table
 

@@ -1,0 +1,78 @@
+"""Hold the CUDA calls of one thread in order, in as little memory as a few columns allow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nsysprof.trace.schema import Bools, Calls, Int64s, Ints
+
+_BLOCK = 1 << 20
+_NARROW = np.iinfo(np.int32)
+
+
+@dataclass(frozen=True)
+class ThreadCalls:
+    """The CUDA calls of a thread, in order of start."""
+
+    start_ns: Int64s
+    # How long after the start of each call this call and all earlier ones had ended (ns). A runtime call may contain a
+    # driver call, and then ends after it.
+    lasted_ns: Ints
+
+    def ended_ns(self, count: Int64s) -> Int64s:
+        """Return when the first `count` calls had all ended (ns), for each count; 0 where it is 0."""
+        if len(self.start_ns) == 0:
+            return np.zeros(len(count), dtype=np.int64)
+        last = np.maximum(count - 1, 0)
+        ended: Int64s = np.where(count > 0, self.start_ns[last] + self.lasted_ns[last], 0)
+        return ended
+
+    def usual_pause_ns(self) -> float:
+        """Return the median time from the end of a call to the start of the next (ns); 0 for fewer than two calls."""
+        pauses = len(self.start_ns) - 1
+        if pauses < 1:
+            return 0.0
+        # Times that do not fit in 32 bits are cut, which changes no median that fits.
+        narrow = np.empty(pauses, dtype=np.int32)
+        for low in range(0, pauses, _BLOCK):
+            part = slice(low, min(low + _BLOCK, pauses))
+            narrow[part] = np.clip(self._pauses_ns(part), _NARROW.min, _NARROW.max)
+        middle = [(pauses - 1) // 2, pauses // 2]
+        narrow.partition(middle)
+        if narrow[middle[0]] == _NARROW.min or narrow[middle[1]] == _NARROW.max:
+            return float(np.median(self._pauses_ns(slice(0, pauses))))
+        return float(narrow[middle].mean())
+
+    def _pauses_ns(self, part: slice) -> Int64s:
+        after: Int64s = self.start_ns[part.start + 1 : part.stop + 1] - self.start_ns[part]
+        return after - self.lasted_ns[part]
+
+
+def order_calls(calls: Calls, of_variant: Bools) -> ThreadCalls:
+    """Return the calls of some variants, in order of start.
+
+    of_variant: whether the calls of each variant are wanted.
+    """
+    if of_variant.all():
+        rows, start = None, calls.start_ns
+    else:
+        rows = np.flatnonzero(of_variant[calls.variant]).astype(np.int32)
+        start = calls.start_ns[rows]
+    if not bool((start[1:] >= start[:-1]).all()):
+        order = np.argsort(start, kind="stable").astype(np.int32)
+        start, rows = start[order], order if rows is None else rows[order]
+    lasted: Ints = np.empty(len(start), dtype=np.uint32)
+    reached = np.iinfo(np.int64).min
+    for low in range(0, len(start), _BLOCK):
+        part = slice(low, low + _BLOCK)
+        ended = start[part] + calls.duration_ns[part if rows is None else rows[part]]
+        ended[0] = max(reached, int(ended[0]))
+        np.maximum.accumulate(ended, out=ended)
+        reached = int(ended[-1])
+        ended -= start[part]
+        if lasted.dtype == np.uint32 and int(ended.max()) >= 2**32:
+            lasted = lasted.astype(np.int64)
+        lasted[part] = ended
+    return ThreadCalls(start, lasted)
