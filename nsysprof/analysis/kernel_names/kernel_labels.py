@@ -150,7 +150,7 @@ def _elementwise(found: re.Match[str], name: str) -> str | None:
         inner = inner or re.search(r"(\w+?)Functor<", body[outer.end() :])
         if inner is not None:
             return f"{_snake(inner[1])}<{_type(outer[1])}>"
-    called = re.search(r"\b(\w+)(?:<[^()]{0,500}>)?\((?:const )?(?:at::|c10::)(?:Tensor|Scalar)", body)
+    called = re.search(r"\b(\w+)(?:<[^()<>]{0,500}>)?\((?:const )?(?:at::|c10::)(?:Tensor|Scalar)", body)
     if called is not None and not called[1].startswith("gpu_kernel"):
         return f"{_operation(called[1])}{_lambda_type(body)}"
     functors = [each for each in re.findall(rf"(\w+?)Functor<({_TYPE})", body) if each[0] not in ("Binary", "Unary")]
@@ -162,7 +162,9 @@ def _elementwise(found: re.Match[str], name: str) -> str | None:
 def _reduction(found: re.Match[str], name: str) -> str:
     """Return the operation and type of torch's reduce_kernel."""
     body = name[found.end() :]
-    operation = re.search(r"(\w+?)_functor<|(\w+?)Ops<|(\w+?)_kernel_cuda\(|(\w+?)_kernel_impl\w*\(", body)
+    operation = re.search(
+        r"(\w+?)_functor<|(\w+?)(?:Nan)?Functor<|(\w+?)Ops<|(\w+?)_kernel_cuda\(|(\w+?)_kernel_impl\w*\(", body
+    )
     text = "reduce" if operation is None else _snake(next(each for each in operation.groups() if each))
     return f"{_REDUCTIONS.get(text, text)}<{_type(found[1])}>"
 
@@ -278,8 +280,9 @@ _RULES = (
           r"\(int\)(\d+), \(int\)(\d+), \(int\)(\d+)", _flash),
     _rule(r"fmha_cutlass([FB])_(\w+?)_(?:aligned|notaligned)_(\d+x\d+)", lambda found, _name:
           f"efficient {'fwd' if found[1] == 'F' else 'bwd'}<{_type(found[2])}> {found[3]}"),
+    # The name says f16 for inputs in bf16 too.
     _rule(r"cudnn_generated_\w*?sdpa_\w*?_([fb])prop_w\w+?_(\w+?)_knob_\d+_(\d+x\d+x\d+)", lambda found, _name:
-          f"cudnn sdpa {found[1]}wd<{_type(found[2])}> {found[3]}"),
+          f"cudnn sdpa {found[1]}wd<{'16 bit' if found[2] == 'f16' else _type(found[2])}> {found[3]}"),
     _rule(r"cudnn::fusion::(\w+)<", _fixed(r"cudnn \1")),
     _rule(rf"cub::.*?\bDevice(\w+?)Kernel<(?:[\w:]*?policy_hub<({_TYPE}))?", lambda found, _name:
           f"cub {found[1]}" + (f"<{_type(found[2])}>" if found[2] else "")),

@@ -19,6 +19,8 @@ REAL = [
     (f"void {T}vectorized_elementwise_kernel<(int)4, {T}GeluBackwardCUDAKernelImpl(at::TensorIteratorBase &, {T}GeluType){LAMBDA}, std::array<char *, (unsigned long)3>>(int, T2, T3)", "gelu_backward<float>", "elementwise"),
     (f"void {T}reduce_kernel<(int)128, (int)4, {T}ReduceOp<c10::BFloat16, {T}func_wrapper_t<c10::BFloat16, {T}sum_functor<c10::BFloat16, float, c10::BFloat16>::operator ()(at::TensorIterator &)::[lambda(float, float) (instance 1)]>, unsigned int, c10::BFloat16, (int)4, (int)8>>(T3)", "sum<bf16>", "reduction"),
     (f"void {T}reduce_kernel<(int)512, (int)1, {T}ReduceOp<c10::BFloat16, {T}ArgMaxOps<float>, unsigned int, long, (int)4, (int)4>>(T3)", "argmax<bf16>", "reduction"),
+    (f"void {T}reduce_kernel<(int)512, (int)1, {T}ReduceOp<long, {T}func_wrapper_t<long, {T}MaxNanFunctor<long>>, unsigned int, long, (int)4, (int)4>>(T3)", "max<long>", "reduction"),
+    (f"void {T}vectorized_elementwise_kernel<(int)8, {T}BinaryFunctor<c10::BFloat16, c10::BFloat16, c10::BFloat16, void {T}<unnamed>::threshold_kernel_impl<c10::BFloat16>(at::TensorIteratorBase &, T1, T1)::[lambda(c10::BFloat16, c10::BFloat16) (instance 1)]>, std::array<char *, (unsigned long)3>>(int, T2, T3)", "threshold<bf16>", "elementwise"),
     (f"void {T}<unnamed>::multi_tensor_apply_kernel<{T}<unnamed>::TensorListMetadata<(int)3>, {T}<unnamed>::PointwiseOpScalarFunctor<float, (int)3, (int)3, (int)0>, std::multiplies<float>, float>(T1, T2, T3...)", "foreach_addcmul<float>", "elementwise"),
     (f"void {T}<unnamed>::multi_tensor_apply_kernel<{T}<unnamed>::FusedOptimizerTensorListMetadata<(int)4>, {T}<unnamed>::FusedAdamMathFunctor<c10::BFloat16, (int)4, ({T}ADAM_MODE)1, (bool)0>, const float *>(T1)", "fused_adam<bf16>", "elementwise"),
     ("void <unnamed>::softmax_warp_forward<float, float, float, (int)10, (bool)0, (bool)0>(T2 *, const T1 *, int)", "softmax<float>", "softmax"),
@@ -30,7 +32,7 @@ REAL = [
     ("ampere_sgemm_128x64_nn", "sgemm 128x64 nn", "gemm"),
     ("void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<(int)64, (int)128, (int)128, (int)4, (bool)0, (bool)0, cutlass::half_t>, (bool)0>(pytorch_flash::Flash_fwd_params)", "flash fwd<half> d64 128x128", "attention"),
     ("fmha_cutlassB_f16_aligned_64x64_k64_seqaligned_sm80(PyTorchMemEffAttention::AttentionBackwardKernel<cutlass::arch::Sm80>::Params)", "efficient bwd<half> 64x64", "attention"),
-    ("cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_26_64x64x64_1x4x1_cga1x1x1_kernel0_0", "cudnn sdpa bwd<half> 64x64x64", "attention"),
+    ("cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_26_64x64x64_1x4x1_cga1x1x1_kernel0_0", "cudnn sdpa bwd<16 bit> 64x64x64", "attention"),  # of a training in bf16
     ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<(unsigned long)4096>)", "nccl AllReduce sum<f32> ring LL", "nccl"),
     ("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<(unsigned long)4096>)", "nccl SendRecv", "nccl"),
     ("triton_per_fused_add_addmm_native_layer_norm_2", "triton_per_fused_add_addmm_native_layer_norm_2", "reduction"),
