@@ -211,15 +211,21 @@ def test_every_planted_fault_is_found_first_and_predicted_within_the_promise() -
     assert len(rows) == 11  # eight faults alone, one of a library, all of them, and FSDP with a slow rank
     assert [row for row in rows if "| yes |" not in row] == []
     assert [row.split("|")[5].strip() for row in rows[:9]] == ["1"] * 9
+    among_all = [line for line in study.splitlines() if line.count("|") == 8][2:]
+    assert len(among_all) == 8
+    assert [row for row in among_all if "| yes |" not in row] == []
+    # The three most expensive faults are the first three findings, and what costs nothing there is not accused.
+    assert {row.split("|")[4].strip() for row in among_all[:3]} == {"1", "2", "3"}
 
 
 def test_faults_among_all_others_are_in_the_order_of_what_they_cost_there() -> None:
     prove, times = load("prove_findings"), {"all": [[100.0, 100.0]]}
     times |= {f"without-{fault}": [[100.0 - place]] for place, fault in enumerate(prove.EXPECTED)}
     item = SimpleNamespace(code="stream-dependency", range="elsewhere", rank=3, saving_ns=5_000_000)
-    rows = prove.order_in_all(SimpleNamespace(items=(item,)), times)[3:]
+    alone = dict.fromkeys(prove.EXPECTED, prove.Cost(100.0, (4.0,)))
+    rows = prove.order_in_all(SimpleNamespace(items=(item,)), times, alone)[3:]
     assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == list(prove.EXPECTED)[::-1]
-    assert rows[0] == "| stream-dependency | 7.0 [7.0, 7.0] | 3 | 5.0 |"
+    assert rows[0] == "| stream-dependency | 7.0 [7.0, 7.0] | 4.0 | 3 | 5.0 | -2.0 | yes |"
     assert "not found" in rows[1]
 
 

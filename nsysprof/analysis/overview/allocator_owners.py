@@ -33,7 +33,7 @@ _LEAST_SHARE, _LEAST_BYTES = 0.1, 64 << 20
 _MOST_OWNERS, _MOST_MOMENTS = 8, 600
 # Frames of torch itself, of Python's library and of C++ do not show who wanted the memory.
 _NOT_OWN = re.compile(
-    r"(^|/)(torch|torchgen|_dynamo|_inductor)/|/lib/python3[^/]*/(?!site-packages/|dist-packages/)|^<|^\?\?|^$|"
+    r"(^|/)(torch|torchgen|_dynamo|_inductor|nsysprof/workload/program_start)/|/lib/python3[^/]*/(?!site-packages/|dist-packages/)|^<|^\?\?|^$|"
     r"\.(c|cc|cpp|cu|cuh|h|hpp|so|pyx)$"
 )
 
@@ -110,7 +110,7 @@ def owner_of(stack: tuple[Frame, ...]) -> str:
 
 
 def is_own_file(file: str) -> bool:
-    """Return whether a frame's file belongs to the user: it is not part of torch, Python's library or C++."""
+    """Return whether a file is the user's own, and not part of torch, Python's library, C++ or what records stacks."""
     path = file.replace("\\", "/")
     # A virtual environment may lie in a folder of any name, even torch.
     before, packages, inside = path.rpartition("-packages/")

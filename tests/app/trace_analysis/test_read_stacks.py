@@ -29,7 +29,11 @@ def test_samples_are_in_order_with_the_innermost_own_line(tmp_path: Path) -> Non
     data = {
         "format_version": 1,
         "process": 77,
-        "stacks": [STACK, STACK[:1]],
+        # The recorder's own frame, between torch's and the program's, is neither's.
+        "stacks": [
+            [STACK[0], ["/v/nsysprof/workload/program_start/stack_sampler.py", 60, "call"], STACK[1]],
+            STACK[:1],
+        ],
         "samples": [[EPOCH_NS + 9, 80, 0], [EPOCH_NS + 4, 77, 1]],
         "waits": [[EPOCH_NS + 5, 77, 0]],
     }
