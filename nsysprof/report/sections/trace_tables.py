@@ -20,6 +20,8 @@ MOST_ROWS = 500
 # A range inside that has this part of the time of a call is where the call is made.
 _NEARLY_ALL = 0.8
 WHOLE_TRACE = "(the whole trace)"
+# The units of a GPU by the beginning of their names, those that tell the most first.
+_UNITS = ("SMs Active", "SM Active", "Tensor Active", "NVLink", "PCIe", "SM Issue", "GR Active")
 
 
 def range_table(analysis: Analysis) -> Table:
@@ -140,7 +142,7 @@ def gpu_use_table(analysis: Analysis) -> Table | None:
     use = analysis.gpu_use
     if not len(use):
         return None
-    metrics = list(dict.fromkeys(use["metric"]))
+    metrics = sorted(dict.fromkeys(use["metric"]), key=_place_of_unit)
     cells: dict[tuple[Any, ...], dict[str, Cell]] = {}
     for row in use.to_dict("records"):
         place = tuple(known(row[column]) for column in ("range", "style", "domain"))
@@ -154,6 +156,10 @@ def gpu_use_table(analysis: Analysis) -> Table | None:
     return make_table(
         "Use of the GPU's units (sampled)", columns, shown, total_rows=len(rows), source="gpu_use.csv", terminal_rows=8
     )
+
+
+def _place_of_unit(metric: str) -> int:
+    return next((at for at, name in enumerate(_UNITS) if metric.lower().startswith(name.lower())), len(_UNITS))
 
 
 def collective_table(analysis: Analysis) -> Table | None:

@@ -65,6 +65,22 @@ def test_the_names_of_other_versions_and_gpus(tmp_path, names):
     assert (series.read_pct[0], series.write_pct[0], series.sm_active_max_pct) == (10, 20, 50)
 
 
+def test_links_and_pipes_are_read_beside_dram_in_percent_alone(tmp_path):
+    builder = TraceBuilder()
+    builder.sampled_gpu()
+    builder.metric_names(
+        ("SMs Active [Throughput %]", "DRAM Read Bandwidth [Throughput %]", "DRAM Write Bandwidth [Throughput %]",
+         "Tensor Active [Throughput %]", "NVLink RX Responses User Data [Throughput %]", "NVLink bytes [Avg]",
+         "PCIe TX Throughput [Throughput %]", "Pixel Warps in Flight [Throughput %]")
+    )  # fmt: skip
+    for at in (0, 100):
+        builder.sample(at, (50, 10, 20, 30, 40, 4096, 60, 70))
+    found = {series.metric: int(series.use_pct[0]) for series in read(builder, tmp_path)[0].use}
+    assert found == {
+        "SMs Active": 50, "Tensor Active": 30, "NVLink RX Responses User Data": 40, "PCIe TX Throughput": 60,
+    }  # fmt: skip
+
+
 def test_the_same_counter_in_another_unit_is_not_taken(tmp_path):
     builder = TraceBuilder()
     builder.sampled_gpu()
