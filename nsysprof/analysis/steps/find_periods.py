@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.idle_time.call_classes import call_texts
 from nsysprof.analysis.kernel_names.variant_names import kernel_names
-from nsysprof.trace.schema import Bools, Int64s, Ints, Tables
+from nsysprof.trace.schema import PID_MASK, Bools, Int64s, Ints, Tables
 
 _LEAST_PERIODS = 4
-# With fewer kernels in a period, it is a loop over pieces and not a step of a program.
+# With fewer kernels in a period, it is a loop over pieces and not a step of a program...
 _LEAST_KERNELS = 4
+# ...unless the host waits for the GPU in nearly every period, as a solver does that looks whether it may stop. Then at
+# least so many periods must hold nearly all kernels, and nearly all periods the same ones.
+_LEAST_OF_SOLVER, _PERIODS_OF_SOLVER, _NEARLY_ALL = 2, 16, 0.95
 # Periods are alike if their numbers of kernels differ from the median by no more than this share. The longest row of
 # alike periods must hold at least this share of all kernels.
 _ALIKE, _LEAST_HELD = 0.02, 0.5
@@ -23,6 +29,7 @@ _MOST_COMPARED, _MOST_KERNELS_COMPARED = 32, 1_000_000
 _BREAK, _KERNELS_OF_A_STEP, _BREAKS_TAKE = 5.0, 64, 0.1
 # How many candidates to try. Any kernel that appears once in each period would do.
 _MOST_TRIED = 200
+_WAIT = re.compile(r"(cuda|cu)(Device|Stream|Event|Ctx|Thread)Synchronize")
 
 
 def find_periods(tables: Tables, launch: Ints, global_pid: int) -> Int64s:
@@ -50,6 +57,8 @@ def find_periods(tables: Tables, launch: Ints, global_pid: int) -> Int64s:
     issued_by = launch[rows[order]]
     calls_before = np.cumsum(np.diff(issued_by, prepend=-1) != 0)
     position = _begins(code, calls_before)
+    if len(position) == 0:
+        position = _begins_of_solver(code, calls_before, begun, _waits(tables, global_pid))
     found = begun[position].astype(np.int64)
     return none if len(found) and _are_pieces(found, np.diff(position)) else found
 
@@ -87,10 +96,37 @@ def _are_pieces(starts_ns: Int64s, kernels: Int64s) -> bool:
     return not bool(_are_alike(runs).all())
 
 
-def _begins(code: Ints, calls_before: Int64s) -> Int64s:
+def _waits(tables: Tables, global_pid: int) -> Int64s:
+    """Return when the host of a process waited for the GPU, in order."""
+    calls = tables.calls
+    if calls is None:
+        return np.zeros(0, dtype=np.int64)
+    is_wait = np.array([_WAIT.match(text) is not None for text in call_texts(tables)], dtype=np.bool_)
+    is_wait &= (calls.tid_of & PID_MASK) == global_pid
+    return np.sort(calls.start_ns[is_wait[calls.variant]])
+
+
+def _begins_of_solver(code: Ints, calls_before: Int64s, begun: Int64s, waits_ns: Int64s) -> Int64s:
+    """Return the same as _begins for periods of very few kernels; in each the host waits for the GPU.
+
+    begun: when the host launched each kernel.
+    waits_ns: when it waited.
+    """
+    none = np.zeros(0, dtype=np.int64)
+    begins = _begins(code, calls_before, _LEAST_OF_SOLVER) if len(waits_ns) >= _PERIODS_OF_SOLVER else none
+    periods = len(begins) - 1
+    if periods < _PERIODS_OF_SOLVER or begins[-1] - begins[0] < _NEARLY_ALL * (len(code) - _LEAST_KERNELS):
+        return none
+    alike = np.bincount(np.diff(begins)).max()
+    waited = np.diff(np.searchsorted(waits_ns, begun[begins])) > 0
+    return begins if min(alike, waited.sum()) >= _NEARLY_ALL * periods else none
+
+
+def _begins(code: Ints, calls_before: Int64s, least: int = _LEAST_KERNELS) -> Int64s:
     """Return where periods begin, and where the last one ends, among kernels in launch order.
 
     calls_before: how many calls had launched any of them up to each kernel.
+    least: the fewest kernels of a period.
     """
     by_code = np.argsort(code, kind="stable")
     sorted_code = code[by_code]
@@ -101,7 +137,7 @@ def _begins(code: Ints, calls_before: Int64s) -> Int64s:
         return none
     grouped = table.groupby("code", sort=True)["distance"]
     middle, count = grouped.median(), grouped.size()
-    good = (count >= _LEAST_PERIODS) & (middle >= _LEAST_KERNELS) & (count * middle >= _LEAST_HELD * len(code))
+    good = (count >= _LEAST_PERIODS) & (middle >= least) & (count * middle >= _LEAST_HELD * len(code))
     for anchor in middle[good].sort_values(ascending=False, kind="stable").index.tolist()[:_MOST_TRIED]:
         position = by_code[np.searchsorted(sorted_code, anchor, "left") : np.searchsorted(sorted_code, anchor, "right")]
         first, last = _longest_run(_are_alike(np.diff(position)) & _are_alike(np.diff(calls_before[position])))

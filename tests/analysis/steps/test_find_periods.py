@@ -66,6 +66,50 @@ def test_a_kernel_at_equal_distances_between_others_that_never_repeat_is_no_step
     assert len(periods(program)) == 0
 
 
+def solve(steps=40, *, kernels=2, wait_every=1):
+    """Return a solver of few kernels that looks after each step whether it may stop, and writes a result sometimes."""
+    program = Program()
+    program.launch(5 * MS, "initialise")
+    for number in range(steps):
+        for kernel in range(kernels):
+            program.launch(50 * US, f"kernel_{kernel}")
+        if number % wait_every == 0:
+            program.wait()
+        if number % 10 == 0:
+            program.copy(1 << 20, 100 * US)
+    return program
+
+
+@pytest.mark.parametrize(
+    ("program", "steps"),
+    [
+        (solve(), 40),
+        (solve(kernels=3), 40),
+        (solve(wait_every=2), 0),  # a loop over pieces
+        (solve(kernels=1), 0),
+        (solve(12), 0),  # too few to be sure
+    ],
+)
+def test_a_solver_of_few_kernels_has_steps_where_the_host_waits_in_each(periods, program, steps):
+    assert len(periods(program)) == steps
+
+
+def test_steps_of_a_solver_say_how_sure_they_are(findings):
+    found = findings(solve().builder)
+    assert found.per == STEP
+    assert found.found_pct > 95
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_few_kernels_in_any_order_are_no_steps_however_often_the_host_waits(periods, seed):
+    program, random = Program(), np.random.default_rng(seed)
+    for number in random.integers(0, 2 + seed, 300):
+        program.launch(50 * US, f"kernel_{number}")
+        if random.random() < 0.5:
+            program.wait()
+    assert len(periods(program)) == 0
+
+
 def serve(lengths, *, kernels=4, waits_each=False, prefill=0, pause_ns=20 * MS):
     """Return a server: each request does the same kernels once for each of its tokens, then it waits for the next."""
     program = Program()
@@ -87,8 +131,14 @@ LENGTHS = np.random.default_rng(0).integers(5, 60, 20).tolist()
 
 @pytest.mark.parametrize(
     "server",
-    [serve(LENGTHS), serve(LENGTHS, waits_each=True), serve(LENGTHS, prefill=6), serve(LENGTHS, pause_ns=0)],
-    ids=["requests", "tokens with a wait", "prefill", "no pause"],
+    [
+        serve(LENGTHS),
+        serve(LENGTHS, waits_each=True),
+        serve(LENGTHS, waits_each=True, kernels=2),
+        serve(LENGTHS, prefill=6),
+        serve(LENGTHS, pause_ns=0),
+    ],
+    ids=["requests", "tokens with a wait", "tokens of two kernels with a wait", "prefill", "no pause"],
 )
 def test_the_pieces_of_requests_of_any_length_are_no_steps(periods, findings, server):
     assert len(periods(server)) == 0
@@ -145,14 +195,15 @@ def test_kernels_of_a_replayed_graph_are_another_phase_than_the_same_ones_eager(
     assert periods(program).tolist() == eager
 
 
-# What the programs did, whatever their ranges say: 16 blocks, 24 steps, 4 requests of 24 tokens; the rest has no steps.
+# What the programs did, whatever their ranges say: 16 blocks, 24 steps, 4 requests of 24 tokens, 200 iterations of a
+# solver; the rest has no steps.
 @pytest.mark.parametrize(
     ("name", "found"),
     [
         ("h200-programs/cupy", 16),
         ("h200-ranges/train-compiled", 23),
         pytest.param("h200-ranges/generate", 96, marks=pytest.mark.slow),
-        ("h200-ranges/stencil", 0),
+        ("h200-ranges/stencil", 200),
         ("h200-programs/threads", 0),
         ("h200-ranges/nccl", 0),
     ],
