@@ -137,6 +137,27 @@ def merge(first: Distributions, second: Distributions) -> Distributions:
     return _settle(tuple(keys), (sums[0], sums[1], least, most, sums[2]), rounded, *_join(owner, value, times))
 
 
+def rename(found: Distributions, names: Sequence[Key]) -> Distributions:
+    """Return the distributions under other keys; those that come to share a key are combined.
+
+    names: the new key of each of `found.keys`.
+    """
+    keys = sorted(set(names))
+    where = {key: position for position, key in enumerate(keys)}
+    at = np.array([where[key] for key in names], dtype=np.int64)
+    least, most = np.full(len(keys), np.iinfo(np.int64).max), np.zeros(len(keys), np.int64)
+    np.minimum.at(least, at, found.least)
+    np.maximum.at(most, at, found.most)
+    sums = [np.zeros(len(keys), np.int64) for _ in range(3)]
+    for total, values in zip(sums, (found.count, found.total, found.size_bytes), strict=True):
+        np.add.at(total, at, values)
+    rounded = np.zeros(len(keys), dtype=bool)
+    np.logical_or.at(rounded, at, found.rounded)
+    owner = np.repeat(at, np.diff(found.edges))
+    joined = _join(owner, found.values, found.times)
+    return _settle(tuple(keys), (sums[0], sums[1], least, most, sums[2]), rounded, *joined)
+
+
 def _settle(
     keys: tuple[Key, ...],
     exact: tuple[Int64s, Int64s, Int64s, Int64s, Int64s],

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.attribution.range_names import name_families
 from nsysprof.analysis.kernel_names.categories import categorize
 from nsysprof.analysis.kernel_names.kernel_labels import label_kernels
 from nsysprof.analysis.stragglers.late_ranges import name_ranges, uneven_ranges
@@ -17,7 +18,7 @@ from nsysprof.notes import Note
 from nsysprof.ranks.collective_waits.clocks import arrivals, fit_clocks
 from nsysprof.ranks.collective_waits.collectives import Collectives
 from nsysprof.ranks.collective_waits.stragglers import find_late
-from nsysprof.ranks.distributions import ROUNDING_ERROR, Distributions, Key
+from nsysprof.ranks.distributions import ROUNDING_ERROR, Distributions, Key, rename
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Partial
 from nsysprof.ranks.rank_energy import energy_over_ranks
 from nsysprof.ranks.rank_notes import rank_notes
@@ -36,6 +37,7 @@ _STATISTICS = (
 )  # fmt: skip
 _OF_RANKS = ("ranks", "rank_least_ns", "rank_med_ns", "rank_most_ns", "slowest_rank", "imbalance_pct")
 _INTEGERS = ("ranks", "instances", "total_ns", "min_ns", "max_ns", "rank_least_ns", "rank_most_ns", "slowest_rank")
+_RANGE = ("range", "style", "domain")
 Totals = dict[Key, dict[int, int]]
 
 
@@ -82,8 +84,9 @@ def overview(
         rows=rows,
         clocks=tuple(clocks),
         kernels=kernels,
-        ranges=_table(durations, totals, "range", ("range", "style", "domain")),
-        range_kernels=_table(durations, {}, "range_kernel", ("range", "style", "domain", "name", "short_name")),
+        ranges=_table(durations, totals, "range", _RANGE),
+        range_families=_table(*_fold(durations, totals), "range", _RANGE),
+        range_kernels=_table(durations, {}, "range_kernel", (*_RANGE, "name", "short_name")),
         api=_table(durations, totals, "api", ("name",)),
         memops=_table(durations, totals, "memop", ("name",)),
         rank_ranges=rank_ranges,
@@ -99,6 +102,20 @@ def overview(
         rank_energy=energy,
         energy=energy_over_ranks(energy),
     )
+
+
+def _fold(found: Distributions, totals: Totals) -> tuple[Distributions, Totals]:
+    """Return the walls of ranges, and their totals by rank, with counted names as one (`step#`)."""
+    old = [key for key in found.keys if key.kind == "range"]
+    new = [key._replace(range=name) for key, name in zip(old, name_families([key.range for key in old]), strict=True)]
+    of_key = dict(zip(old, new, strict=True))
+    folded: Totals = {}
+    for key, of_ranks in totals.items():
+        if key in of_key:
+            mine = folded.setdefault(of_key[key], {})
+            for rank, total in of_ranks.items():
+                mine[rank] = mine.get(rank, 0) + total
+    return rename(found, [of_key.get(key, key) for key in found.keys]), folded
 
 
 def _by_rank(

@@ -82,7 +82,7 @@ def energy_over_ranks(by_rank: pd.DataFrame) -> pd.DataFrame:
     is_whole = by_rank["range"].isna().to_numpy(dtype=bool)
     rows = []
     for (whole, *key), some in named.groupby([is_whole, *_KEYS], sort=False):
-        why = SHARED if is_shared else UNKNOWN if some["energy_j"].isna().any() else ""
+        why = SHARED if is_shared else _why_unknown(some)
         energy, error = (np.nan if why else float(some[name].sum()) for name in ("energy_j", "error_j"))
         power = some["mean_w"].to_numpy(dtype=float)
         most = None if np.isnan(power).all() else int(np.nanargmax(power))
@@ -103,3 +103,12 @@ def energy_over_ranks(by_rank: pd.DataFrame) -> pd.DataFrame:
     table = pd.DataFrame(rows, columns=list(ENERGY_OVER_RANKS.names))
     order = np.lexsort((-table["energy_j"].fillna(-1.0).to_numpy(dtype=float), table["range"].notna()))
     return table.iloc[order].reset_index(drop=True).astype({"most_rank": "Int64"})
+
+
+def _why_unknown(some: pd.DataFrame) -> str:
+    """Return why a sum over ranks is unknown: the reason that all of them have, or that one's is; "" if it is known."""
+    missing = some["energy_j"].isna()
+    if not missing.any():
+        return ""
+    reasons = set(some["reason"].fillna(""))
+    return str(reasons.pop()) if missing.all() and len(reasons) == 1 else UNKNOWN

@@ -130,6 +130,8 @@ class RanksAnalysis:
     clocks: tuple[ClockFit, ...]
     kernels: pd.DataFrame
     ranges: pd.DataFrame
+    # The same with counted names as one (`step#`).
+    range_families: pd.DataFrame
     range_kernels: pd.DataFrame
     api: pd.DataFrame
     memops: pd.DataFrame

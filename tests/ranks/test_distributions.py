@@ -17,6 +17,7 @@ from nsysprof.ranks.distributions import (
     distribute,
     empty,
     merge,
+    rename,
     round_values,
 )
 
@@ -47,6 +48,15 @@ def test_the_order_of_merging_changes_nothing(x, y, z):
     assert same(merge(merge(a, b), c), merge(a, merge(b, c)))
     assert same(merge(merge(a, b), c), whole)
     assert same(merge(a, empty()), a)
+
+
+@given(rows)
+def test_what_comes_to_share_a_name_is_as_if_it_had_been_counted_under_it(x):
+    shared = {key: NAMES[max(1, at)] for at, key in enumerate(NAMES)}
+    found = of(x)
+    renamed = rename(found, [shared[key] for key in found.keys])
+    number, value = (np.array(part, dtype=np.int64) for part in (zip(*x, strict=True) if x else ([], [])))
+    assert same(renamed, distribute([shared[key] for key in NAMES], number, value, value // 2))
 
 
 def test_nor_does_it_where_values_are_rounded_on_the_way():

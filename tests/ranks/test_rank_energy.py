@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.app.trace_analysis.read_power import read_power
 from nsysprof.ranks.partial_files import part_path
-from nsysprof.ranks.rank_energy import SHARED, UNKNOWN
+from nsysprof.ranks.rank_energy import SHARED, UNKNOWN, energy_over_ranks
 from nsysprof.ranks.summarize import RankSource
 from nsysprof.report.formats.console import render_console
 from nsysprof.report.reports.ranks_report import ranks_report
@@ -112,6 +113,15 @@ def test_damaged_samples_leave_everything_else(job: list[Path], tmp_path: Path) 
     assert [row.kernel_count for row in found.rows] == [6, 6]
     assert found.energy is not None
     assert set(found.energy["boards"]) == {1}
+
+
+def test_a_reason_that_all_ranks_share_is_that_of_the_sum():
+    short = "its work is too short"
+    rows = [{"gpu": f"GPU-{rank}", "range": "step#", "style": "PushPop", "domain": "", "rank": rank, "instances": 2,
+             "energy_j": None, "error_j": None, "mean_w": None, "reason": short} for rank in range(2)]  # fmt: skip
+    assert energy_over_ranks(pd.DataFrame(rows))["reason"].tolist() == [short]
+    known = pd.DataFrame([rows[0], rows[1] | {"energy_j": 3.0, "error_j": 1.0, "mean_w": 5.0, "reason": ""}])
+    assert energy_over_ranks(known)["reason"].tolist() == [UNKNOWN]
 
 
 def test_samples_that_end_early_leave_the_sum_unknown(job: list[Path], tmp_path: Path) -> None:

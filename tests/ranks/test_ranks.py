@@ -81,6 +81,18 @@ def test_compute_communication_and_idle_add_up(job: RanksAnalysis) -> None:
     assert job.imbalance_pct == pytest.approx(100 * (8 / (38 / 6) - 1), rel=1e-3)
 
 
+def test_counted_names_are_one_range_over_ranks(job: RanksAnalysis) -> None:
+    """Six ranks of twelve steps: the totals stay, and the rank that took longest is that of all steps together."""
+    counted = job.ranges[job.ranges["range"].str.startswith("step")]
+    assert len(counted) == 12
+    folded = job.range_families.set_index("range")
+    assert set(folded.index) == {"step#", "forward", "backward"}
+    assert folded.loc["step#", "instances"] == 72
+    assert folded.loc["step#", "total_ns"] == counted["total_ns"].sum()
+    assert folded.loc["step#", ["min_ns", "max_ns"]].tolist() == [counted["min_ns"].min(), counted["max_ns"].max()]
+    assert folded.loc["step#", "rank_least_ns"] >= counted["rank_least_ns"].sum()
+
+
 def test_an_outlier_is_marked_with_what_is_unlike(job: RanksAnalysis) -> None:
     assert set(job.outliers) == {2}
     assert "compute +33 %" in job.outliers[2]

@@ -268,13 +268,14 @@ def ranks_analysis() -> RanksAnalysis:
     }  # fmt: skip
 
     def frame(name: str) -> pd.DataFrame:
-        return pd.DataFrame([{"name": name, "range": name, "short_name": name, "label": name, **spread}])
+        return pd.DataFrame([{"name": name, "range": name, "domain": "", "short_name": name, "label": name, **spread}])
 
     return RanksAnalysis(
         rows=rows,
         clocks=(ClockFit(0, "reference", 0, 0, None, None), ClockFit(1, "collectives", -37 * MS, 12, 900, 4_000)),
         kernels=frame("void gemm<float>(int)"),
         ranges=frame("backward"),
+        range_families=frame("backward"),
         range_kernels=pd.DataFrame(),
         api=frame("cudaLaunchKernel"),
         memops=frame("[CUDA memset]"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +85,8 @@ def _analyze_into(
         done = _run(tasks, sources, request, advance)
     engine = {"ran on": done.where, "seconds": round(done.seconds, 2), **done.tasks}
     found = _conclude(done, tasks, copies, engine, by_order=request.by_order)
+    if request.unfold:
+        found = replace(found, range_families=found.ranges)
     return found, write_ranks(found, folder, figures=request.figures, svg=request.svg, progress=progress.say)
 
 

@@ -16,7 +16,7 @@ class AnalyzeRequest:
     ncu: the ncu that reads the counters.
     launched_only: whether to leave out what ranges adopted or captured, in one trace.
     policy: a policy of tune, whose faster attention backends become findings of one trace.
-    unfold: whether to show step0, step1, ... of one trace instead of step#.
+    unfold: whether to show step0, step1, ... instead of step#.
 
     Only for several traces:
 

@@ -155,8 +155,11 @@ _SPREAD = {
 
 
 def range_table(found: RanksAnalysis) -> Table:
-    """Return ranges, summarized over ranks, the longest first."""
-    return _spread("Ranges over ranks", found.ranges, "range", "range", "ranges_over_ranks.csv")
+    """Return ranges, summarized over ranks, the longest first; counted names are one (`step#`)."""
+    named = found.range_families
+    of_library = named["domain"].fillna("").astype(str)
+    named = named.assign(range=(of_library + ":").where(of_library != "", "") + named["range"].astype(str))
+    return _spread("Ranges over ranks", named, "range", "range", "ranges_over_ranks.csv")
 
 
 def kernel_table(found: RanksAnalysis) -> Table:
