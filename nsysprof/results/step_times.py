@@ -78,13 +78,25 @@ class StepTimes:
 
     def parts_of(self, device_id: int) -> list[StepPart]:
         """Return the parts of a usual steady step on a device. They add up to its mean wall time."""
+        return [part for part in self._means(device_id, None) if part.mean_ns > 0]
+
+    def largest_excess(self, step: int, device_id: int) -> StepPart:
+        """Return the part by which a step exceeds the usual steady ones the most on a device, with the excess (ns)."""
+        pairs = zip(self._means(device_id, step), self._means(device_id, None), strict=True)
+        more = [StepPart(mine.name, mine.is_busy, mine.mean_ns - usual.mean_ns) for mine, usual in pairs]
+        return max(more, key=lambda part: part.mean_ns)
+
+    def _means(self, device_id: int, step: int | None) -> list[StepPart]:
+        """Return every part of one step on a device, or their means over the usual steady steps."""
         table = self.table[(self.table["device_id"] == device_id).to_numpy(dtype=bool)]
-        usual = table[~(table["is_warmup"] | table["is_slow"]).to_numpy(dtype=bool)]
+        if step is None:
+            chosen = ~(table["is_warmup"] | table["is_slow"]).to_numpy(dtype=bool)
+        else:
+            chosen = (table["step"] == step).to_numpy(dtype=bool)
         columns = [(name, True, work_column(name)) for name in WORK_CATEGORIES]
         columns += [(cause, False, cause_column(cause)) for cause in CAUSES]
         columns.append((OUTSIDE, False, "outside_ns"))
-        parts = [StepPart(name, busy, float(usual[column].mean())) for name, busy, column in columns]
-        return [part for part in parts if part.mean_ns > 0]
+        return [StepPart(name, busy, float(table[chosen][column].mean())) for name, busy, column in columns]
 
     def busy_pct(self, device_id: int) -> float:
         """Return the share of a usual steady step in which the device ran anything (percent)."""

@@ -1,12 +1,13 @@
 import csv
 import json
 import os
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
 from nsysprof.errors import OutputError
-from nsysprof.report.write import write_analysis
+from nsysprof.report.write import MOST_CSV_INSTANCES, write_analysis
 from nsysprof.results.analysis import KERNEL_COLUMNS, RANGE_COLUMNS, RESULT_COLUMNS
 from tests.report import samples
 
@@ -45,6 +46,22 @@ def test_the_folder_of_the_contract(tmp_path):
     assert tuple(rows(tmp_path / "out" / "kernels.csv")[0]) == KERNEL_COLUMNS
     assert tuple(rows(tmp_path / "out" / "ranges.csv")[0]) == RANGE_COLUMNS
     assert tuple(rows(tmp_path / "out" / "results.csv")[0]) == RESULT_COLUMNS
+
+
+@pytest.mark.parametrize(("more", "suffix"), [(0, ".csv"), (1, ".parquet")])
+def test_more_than_a_hundred_thousand_instances_are_parquet(tmp_path, more, suffix):
+    analysis = samples.analysis(tmp_path)
+    assert MOST_CSV_INSTANCES == 100_000
+    few = analysis.range_instances
+    rows_of = [0] * (MOST_CSV_INSTANCES + more)
+    many = few.iloc[rows_of].assign(instance=range(len(rows_of))).astype({"instance": "Int64"})
+    write_analysis(replace(analysis, range_instances=many), None, tmp_path / "out", figures=False)
+    (path,) = (tmp_path / "out").glob("range_instances.*")
+    assert path.suffix == suffix
+    found = pd.read_parquet(path) if more else pd.read_csv(path)
+    assert list(found.columns) == list(few.columns)
+    assert found["instance"].tolist() == list(range(len(rows_of)))
+    assert found["wall_ns"].iloc[-1] == few["wall_ns"].iloc[0]
 
 
 def test_times_and_sizes_are_integers_and_unknown_is_empty(tmp_path):

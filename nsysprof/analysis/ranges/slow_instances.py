@@ -123,7 +123,9 @@ class _Facts:
         said.append((kernels, f"its kernels took {format_ns(kernels)} longer"))
         chosen = [text for amount, text in sorted(said, key=lambda each: -each[0]) if amount >= _SHARE * longer][:3]
         count = int(self.kernel_count[row] - self.kernel_count[median])
-        chosen += [f"it has {abs(count):,} kernels {'more' if count > 0 else 'fewer'}"] if count else []
+        if count:
+            noun = "kernel" if abs(count) == 1 else "kernels"
+            chosen.append(f"it has {abs(count):,} {noun} {'more' if count > 0 else 'fewer'}")
         return "; ".join(chosen) or "nothing that was recorded differs"
 
     def _children(self, row: int) -> dict[str, int]:
@@ -177,10 +179,12 @@ def mark_slow_instances(instances: pd.DataFrame, evidence: RangeEvidence, each: 
         return ()
     place = np.empty(len(group), dtype=np.int64)
     place[evidence.listed] = np.arange(len(group))
-    labels = []
+    labels, members = [], np.bincount(group)
     for slow in found:
         row = int(place[slow.row])
         instances.loc[row, "slow_because"] = slow.because
         name, number = str(instances["range"].iloc[row]), instances["instance"].iloc[row]
-        labels.append(name if structure.families[group[slow.row]] != name else f"{name} (instance {number})")
+        # A numbered name such as `step13` says which instance it is, unless there are several of it.
+        is_alone = structure.families[group[slow.row]] != name and members[group[slow.row]] == 1
+        labels.append(name if is_alone else f"{name} (instance {number})")
     return (make_note("slow-instances", instances=len(found), described=describe_slow(found, labels)),)

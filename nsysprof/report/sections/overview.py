@@ -113,11 +113,19 @@ def _slow_lines(times: StepTimes) -> list[str]:
     if len(slow) == 0:
         return []
     texts = [
-        f"{number} ({format_ns(wall)})"
+        f"{number} ({format_ns(wall)}, {_excess(times, int(number))})"
         for number, wall in zip(slow["step"].head(_MOST_SLOW), slow["wall_ns"], strict=False)
     ]
     more = f" and {len(slow) - _MOST_SLOW} more" if len(slow) > _MOST_SLOW else ""
     return [f"Slow steps: {', '.join(texts)}{more}. steps.csv says of what each is made."]
+
+
+def _excess(times: StepTimes, step: int) -> str:
+    """Return where most of the additional time of a slow step is, on the busiest device."""
+    part = times.largest_excess(step, times.devices[0])
+    if part.is_busy:
+        return f"{format_ns(part.mean_ns)} more of {part.name}"
+    return f"{format_ns(part.mean_ns)} more idle {IDLE_WORDS[part.name].partition(' (')[0]}"
 
 
 def _segments(times: StepTimes, device: int) -> tuple[Segment, ...]:

@@ -43,3 +43,15 @@ def test_time_outside_calls_is_said_and_warm_up_is_not_slow(tmp_path):
 def test_equal_steps_have_none(tmp_path):
     analysis = analyze(trace(set(), 0), tmp_path)
     assert not [note for note in analysis.notes if note.code == "slow-instances"]
+
+
+def test_a_numbered_range_that_occurs_again_has_the_number_of_its_instance(tmp_path):
+    builder, at = TraceBuilder(), 0
+    for step in range(10):
+        for layer in range(2):
+            longer = 20_000 if (step, layer) == (7, 1) else 0
+            builder.range(at, at + 10_000 + longer, f"layer{layer}")
+            builder.launch(at + 200, 10 * step + layer + 1)
+            at += 10_100 + longer
+    (note,) = [note for note in analyze(builder, tmp_path).notes if note.code == "slow-instances"]
+    assert "layer1 (instance 7) took 30.00 us instead of 10.00 us" in note.text
