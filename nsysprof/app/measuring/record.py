@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -84,7 +85,7 @@ def record_held(
     source = _source(held, request)
     if request.steps is not None and source is None:
         raise UsageError(
-            "--steps needs to know when a step ends, and that is unknown.",
+            "--steps needs to know when a step ends, and that is unknown: no process of the program imported torch.",
             "Give --step-pattern to find steps in the program's output, or give --seconds.",
         )
     root = Path(held.folder)
@@ -94,16 +95,17 @@ def record_held(
             folder = _next_folder(root)
             with claim_folder(folder, CAPTURE, force=False) as claimed:
                 prepare_folder(claimed.path)
-                part = record_part(
-                    held,
-                    claimed.path,
-                    Until(request.seconds, request.steps, request.max_bytes),
-                    source=source,
-                    watch_s=request.watch_s,
-                    say=progress.say,
-                    inspect=_inspect,
-                    is_held=is_held,
-                )
+                with contextlib.nullcontext() if source is None else source.on():
+                    part = record_part(
+                        held,
+                        claimed.path,
+                        Until(request.seconds, request.steps, request.max_bytes),
+                        source=source,
+                        watch_s=request.watch_s,
+                        say=progress.say,
+                        inspect=_inspect,
+                        is_held=is_held,
+                    )
                 processes, notes, failure = _by_process(part)
                 notes += _keep_costs(part)
                 if part.trace is not None and not request.keep_report:
@@ -120,7 +122,7 @@ def _check(request: RecordRequest) -> None:
     if request.seconds is None and request.steps is None and not request.max_bytes:
         raise UsageError(
             "How long to record was not given.",
-            "Give --seconds 10, --steps 50 with --step-pattern, or --max-recording 500.",
+            "Give --seconds 10, --steps 50, or --max-recording 500.",
         )
     if request.max_bytes < 0:
         raise UsageError("--max-recording is below zero.", "Give million bytes, or 0 for no limit.")
@@ -133,12 +135,14 @@ def _check(request: RecordRequest) -> None:
 
 
 def _source(held: HeldProgram, request: RecordRequest) -> StepCounter | None:
-    from nsysprof.capture.live.step_sources import OutputSteps
+    from nsysprof.capture.live.step_sources import OutputSteps, TorchSteps
     from nsysprof.capture.measured_process import LOGS
 
     logs = Path(held.folder) / LOGS
     if not request.step_pattern:
-        return None
+        steps = TorchSteps(Path(held.folder))
+        is_wanted = request.steps is not None or request.watch_s > 0
+        return steps if is_wanted and steps.is_there else None
     return OutputSteps((logs / "stdout.log", logs / "stderr.log"), request.step_pattern)
 
 
@@ -245,7 +249,7 @@ def _why_unseen(process: SeenProcess, seen: dict[int, SeenProcess]) -> str:
             return (
                 "it was forked without executing a program. If its parent had already initialised CUDA, it cannot use "
                 "the GPU (this is true of every program): start workers with spawn instead. Otherwise nsys did not "
-                "follow it: {follow}."
+                f"follow it: {follow}."
             )
         return f"it was forked without executing a program, and nsys does not follow such processes: {follow}."
     if process.uses_gpu and not process.has_nsys:

@@ -11,6 +11,7 @@ from pathlib import Path
 from nsysprof.capture.folder import remove_work
 from nsysprof.capture.live.held_program import FORMAT_VERSION, HOLD_PID, HeldProgram, publish, retract, started_ticks
 from nsysprof.capture.live.range_windows import FOLDER, RANGE_TIMES
+from nsysprof.capture.live.step_sources import STEP_ENDS, STEP_ENDS_FOLDER
 from nsysprof.capture.machine import collect_machine
 from nsysprof.capture.manifest import Program, program_manifest, write_manifest
 from nsysprof.capture.measured_process import LOGS
@@ -72,7 +73,7 @@ def run_held(
         ended = run_streamed(
             list(plan.argv),
             Streams(logs / "stdout.log", logs / "stderr.log", logs / "nsys.log", watchers.stdout, watchers.stderr),
-            {**program_environment(), HOLD_PID: str(os.getpid()), **_note_ranges(plan, folder)},
+            {**program_environment(), HOLD_PID: str(os.getpid()), **_own_hook(plan, folder)},
             wrap=lambda argv: launch_argv(nsys, session, argv, options),
             say=say,
             on_start=start,
@@ -82,7 +83,8 @@ def run_held(
     finally:
         for held in published:
             retract(held)
-        shutil.rmtree(folder / RANGE_TIMES, ignore_errors=True)
+        for place in (RANGE_TIMES, STEP_ENDS):
+            shutil.rmtree(folder / place, ignore_errors=True)
     manifest.steps.append(Step("program", ended.argv, ended.exit_code, ended.duration_ns))
     manifest.program = Program(plan.argv, ended.exit_code)
     manifest.complete = True
@@ -91,10 +93,13 @@ def run_held(
     return ended
 
 
-def _note_ranges(plan: ProgramPlan, folder: Path) -> dict[str, str]:
-    """Return the variables that make the program's Python write down how long its ranges take, where that is wanted."""
-    if not plan.measure_cost:
-        return {}
-    (folder / RANGE_TIMES).mkdir()
+def _own_hook(plan: ProgramPlan, folder: Path) -> dict[str, str]:
+    """Return the variables that make the program's Python tell its steps, and the times of ranges if that is wanted."""
     path = [str(HOOK_FOLDER), *filter(None, [os.environ.get("PYTHONPATH", "")])]
-    return {"PYTHONPATH": os.pathsep.join(path), FOLDER: str((folder / RANGE_TIMES).resolve())}
+    places = {STEP_ENDS_FOLDER: STEP_ENDS, **({FOLDER: RANGE_TIMES} if plan.measure_cost else {})}
+    for place in places.values():
+        (folder / place).mkdir()
+    return {
+        "PYTHONPATH": os.pathsep.join(path),
+        **{variable: str((folder / place).resolve()) for variable, place in places.items()},
+    }

@@ -1,10 +1,12 @@
-"""Count the steps of a running program and how long each took, from lines that it prints."""
+"""Count the steps of a running program and how long each took, from what it prints or from what torch runs in it."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -14,6 +16,11 @@ from nsysprof.errors import UsageError
 # The names of groups in a pattern that contain a duration, and their unit in nanoseconds.
 _UNITS = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
 _LONGEST_LINE = 10_000
+# Where the processes of a held program write down their steps, inside its folder.
+STEP_ENDS = "step-ends"
+# The same name as in nsysprof.workload.program_start.step_ends, which runs inside the program.
+STEP_ENDS_FOLDER = "NSYSPROF_STEP_ENDS_FOLDER"
+_SWITCH = "on"
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,10 @@ class StepCounter(Protocol):
         ...
 
     def poll(self) -> Sequence[ProgramStep]: ...
+
+    def on(self) -> AbstractContextManager[None]:
+        """Return a context in which steps are told."""
+        ...
 
 
 class OutputSteps:
@@ -76,6 +87,10 @@ class OutputSteps:
                     found.append(self._step(match))
         return found
 
+    def on(self) -> AbstractContextManager[None]:
+        """Return a context that does nothing: the program prints in any case."""
+        return contextlib.nullcontext()
+
     def _step(self, match: re.Match[str]) -> ProgramStep:
         now = time.time_ns()
         duration: int | None
@@ -88,6 +103,53 @@ class OutputSteps:
             duration = None if self._last_ns is None else now - self._last_ns
             self._last_ns = now
         return ProgramStep(now, duration)
+
+
+class TorchSteps:
+    """Steps that the processes of a held program write down which import torch; those of the first that has some.
+
+    folder: the folder of the held program.
+    """
+
+    told_by = "the time between steps of the optimizer, or else calls of the outermost module"
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / STEP_ENDS
+        self._read: dict[Path, tuple[list[int], list[bytes]]] = {}
+        self._leader: Path | None = None
+        self._last_ns: int | None = None
+
+    @property
+    def is_there(self) -> bool:
+        """Return whether some process of the program has imported torch."""
+        return any(self._folder.glob("*.txt"))
+
+    @contextlib.contextmanager
+    def on(self) -> Iterator[None]:
+        """Have steps written down inside the context."""
+        for path in self._folder.glob("*.txt"):
+            self._read[path] = [path.stat().st_size], [b""]
+        (self._folder / _SWITCH).touch()
+        try:
+            yield
+        finally:
+            (self._folder / _SWITCH).unlink(missing_ok=True)
+
+    def poll(self) -> list[ProgramStep]:
+        """Return the steps that have ended since the last call."""
+        found = []
+        for path in sorted(self._folder.glob("*.txt")):
+            offset, rest = self._read.setdefault(path, ([0], [b""]))
+            lines = _new_lines(path, offset, rest)
+            if lines and self._leader is None:
+                self._leader = path
+            if path == self._leader:
+                found += [self._step(int(line)) for line in lines if line.isdecimal()]
+        return found
+
+    def _step(self, end_ns: int) -> ProgramStep:
+        before, self._last_ns = self._last_ns, end_ns
+        return ProgramStep(end_ns, None if before is None else end_ns - before)
 
 
 def _new_lines(path: Path, offset: list[int], rest: list[bytes]) -> list[str]:

@@ -18,7 +18,8 @@ class ModuleCalls:
 
     def __init__(self, torch: Any, ended: Callable[[int], None]) -> None:
         self._torch, self._ended = torch, ended
-        self._original = torch.nn.Module.__call__
+        self._original: Any = None
+        self._own: Any = None
         self._lock = threading.Lock()
         self._held = threading.local()
         self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -27,11 +28,12 @@ class ModuleCalls:
 
     def begin(self) -> None:
         """Watch the calls of all modules from now on."""
-        original, held, compiler = self._original, self._held, self._torch.compiler
+        self._original = original = self._torch.nn.Module.__call__
+        held, compiler = self._held, self._torch.compiler
 
         def call(module: Any, *arguments: Any, **named: Any) -> Any:
             # Where torch.compile reads this function, only the call of the original is left of it.
-            if compiler.is_compiling() or held.__dict__.get("is_inside"):
+            if compiler.is_compiling() or held.__dict__.get("is_inside") or self._own is None:
                 return original(module, *arguments, **named)
             held.is_inside = True
             try:
@@ -41,11 +43,13 @@ class ModuleCalls:
             finally:
                 held.is_inside = False
 
-        self._torch.nn.Module.__call__ = call
+        self._own = self._torch.nn.Module.__call__ = call
 
     def end(self) -> None:
-        """Watch no more calls."""
-        self._torch.nn.Module.__call__ = self._original
+        """Watch no more calls. What others have put in the place of `begin` meanwhile stays, such as torch.fx."""
+        own, self._own = self._own, None
+        if self._torch.nn.Module.__call__ is own:
+            self._torch.nn.Module.__call__ = self._original
 
     def _note(self, module: Any) -> None:
         with self._lock:

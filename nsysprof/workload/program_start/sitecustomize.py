@@ -27,6 +27,7 @@ STEPS = "NSYSPROF_STEPS_FOLDER"
 TORCH = "NSYSPROF_TORCH_FOLDER"
 ATTN_IMPLEMENTATION = "NSYSPROF_ATTN_IMPLEMENTATION"
 RANGES = "NSYSPROF_RANGES_FOLDER"
+STEP_ENDS = "NSYSPROF_STEP_ENDS_FOLDER"
 CUPTI = "NSYSPROF_CUPTI_FOLDER"
 # Libraries that use the GPU from Python; a process without any of them is a launcher or a helper.
 _OF_GPU = ("torch", "cupy", "jax", "cuda", "numba.cuda", "tensorflow", "pycuda")
@@ -119,7 +120,7 @@ def _import_the_next() -> None:
         sys.modules.setdefault(__name__, this)
 
 
-_OURS = (FOLDER, STACKS, POLICY, ATTENTION, STEPS, TORCH, ATTN_IMPLEMENTATION, RANGES, CUPTI)
+_OURS = (FOLDER, STACKS, POLICY, ATTENTION, STEPS, TORCH, ATTN_IMPLEMENTATION, RANGES, STEP_ENDS, CUPTI)
 if os.environ.get(POLICY):
     _attempt(lambda: _beside("policy_start").begin())
 if os.environ.get(ATTENTION):
@@ -134,6 +135,8 @@ if os.environ.get(CUPTI):
     _attempt(lambda: _beside("cupti_recorder").begin())
 if os.environ.get(RANGES):
     _attempt(lambda: _beside("policy_start").after_torch("ranges", _beside("range_times").watch))
+if os.environ.get(STEP_ENDS):
+    _attempt(lambda: _beside("policy_start").after_torch("ends", _beside("step_ends").watch))
 if os.environ.get(FOLDER) or os.environ.get(STACKS):
     sys.meta_path.insert(0, _WatchImports())
 if any(os.environ.get(name) for name in _OURS):

@@ -51,6 +51,14 @@ if kind == "fast":
         domain.pop_range()
         time.sleep(0.0001)
     sys.exit(code)
+if kind == "torch":
+    import torch
+    model = torch.nn.Linear(2, 2)
+    print("begun", flush=True)
+    while not ended:
+        model(torch.ones(2))
+        work("step")
+    sys.exit(code)
 if kind == "asks":
     time.sleep(1)
     os.kill(int(os.environ["NSYSPROF_HOLD_PID"]), signal.SIGUSR1)
@@ -158,6 +166,23 @@ def test_parts_of_a_program_that_runs_on(hold, tmp_path):
     assert "2 recordings" in err
     assert not (held.folder / "held.json").exists()
     fails(record(held, tmp_path, "--seconds", "1"), 2, "not the folder of a held program")
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+def test_steps_of_a_program_with_torch_need_no_pattern(hold, tmp_path):
+    held = hold("torch", 7)
+    done = record(held, tmp_path, "--steps", "20", "--watch", "0.5", "--json")
+    assert done.returncode == 0, done.stderr
+    said = as_published("record", done.stdout)
+    assert said["steps"] >= 20
+    assert 5e6 < said["latency"]["before"]["median_ns"] < 1e9
+    ((name, _, count),) = ranges(held.folder / "recording-1" / "nsys.sqlite")
+    assert (name, count >= 19) == ("step", True)
+    assert not (held.folder / "step-ends" / "on").exists()
+    _, err = held.end()
+    assert held.process.returncode == 7, err
+    assert not (held.folder / "step-ends").exists()
 
 
 @pytest.mark.slow

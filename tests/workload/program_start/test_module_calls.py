@@ -59,6 +59,24 @@ def test_nothing_is_left_at_the_end():
     assert torch.nn.Module.__call__ is before
 
 
+def test_what_others_put_there_meanwhile_stays_and_what_they_bring_back_does_nothing():
+    before, steps = torch.nn.Module.__call__, []
+    calls = ModuleCalls(torch, steps.append)
+    calls.begin()
+    ours = torch.nn.Module.__call__
+    try:
+        torch.nn.Module.__call__ = theirs = torch.nn.Module.forward
+        calls.end()
+        assert torch.nn.Module.__call__ is theirs
+        torch.nn.Module.__call__ = ours
+        model = torch.nn.Linear(2, 2)
+        for _ in range(3):
+            model(torch.ones(2))
+        assert steps == []
+    finally:
+        torch.nn.Module.__call__ = before
+
+
 def test_a_compiled_module_is_compiled_as_without_it(ended):
     """Neither a break of the graph nor another compilation when the count ends."""
     graphs = []
@@ -80,11 +98,10 @@ def test_a_compiled_module_is_compiled_as_without_it(ended):
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 4))
     counted = program(model)
     assert ended == [1, 2], "calls in the compiled function are not seen, those of the compiled module are"
-    calls = ModuleCalls(torch, print)
-    calls._original = torch.nn.Module.__call__  # as it is while calls are counted
-    torch.nn.Module.__call__ = torch.nn.modules.module.Module._wrapped_call_impl
+    ours = torch.nn.Module.__call__
+    torch.nn.Module.__call__ = torch.nn.Module._wrapped_call_impl  # as it is without
     try:
         assert program(model) == counted
         assert len(counted) == 2
     finally:
-        torch.nn.Module.__call__ = calls._original
+        torch.nn.Module.__call__ = ours
