@@ -25,7 +25,8 @@ PROGRAMS = {
     "compiled": "GPT under torch.compile, training",
     "fp32": "GPT in plain fp32, training",
 }
-_OWN = ("auto", "")
+# An undecided backend is told where torch's own choice took at least so many times as long.
+_LEAD = 1.1
 
 
 def facts() -> dict[str, str]:
@@ -55,6 +56,7 @@ def facts() -> dict[str, str]:
             "lrrrr",
             [_seconds(name, data) for name, data in found.items()],
         ),
+        "promising": _promising(found),
         "hook": _hook(),
     }
 
@@ -117,6 +119,18 @@ def _attempt(name: str, attempt: dict[str, Any]) -> tuple[str, ...]:
         told += f", within {values['largest_pct']:.2g} %"
     measured = f"{mid:.1f} [{low:.1f}, {high:.1f}]"
     return name, attempt["name"], predicted, measured, change["verdict"], f"{peaks[0]:.2f} to {peaks[1]:.2f} GiB", told
+
+
+def _promising(found: dict[str, dict[str, Any]]) -> str:
+    """Return the undecided shapes for which torch's own choice took much longer than another backend."""
+    told = [
+        f"`{name}` (S={each['shape']['seq']}, {each['share_pct']:.1f} % of its kernels' time, "
+        f"{each['over_auto']:.2f} times)"
+        for name, data in found.items()
+        for each in data["tuned"]
+        if each["why"] == "inconclusive" and (each["over_auto"] or 0) >= _LEAD
+    ]
+    return ", ".join(told) or "none"
 
 
 def _seconds(name: str, data: dict[str, Any]) -> tuple[str, ...]:
