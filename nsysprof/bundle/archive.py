@@ -17,21 +17,24 @@ from nsysprof.trace.inputs.bundle_format import CONTENTS, FORMAT_VERSION, MEMBER
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the first date that a zip can store; when a bundle was made is private
 # Packing a trace of 87 MB took 67 s with preset 6 (15 MB) and 5 s with preset 1 (17 MB).
-# Preset 0 takes half the time of preset 1, and the file of a very large trace is as small.
-_PRESETS = ((256 << 20, 0), (32 << 20, 1), (0, 6))
+# Preset 0 takes half the time of preset 1, and the file of a large trace is as small.
+_PRESETS = ((64 << 20, 0), (32 << 20, 1), (0, 6))
 _STORED = (".xz", ".png")  # already compressed
 
 
-def pack_trace(trace: Path, target: Path, cancelled: Event | None = None) -> Path:
+def pack_trace(trace: Path, target: Path, most_bytes: int, cancelled: Event | None = None) -> Path:
     """Pack the trace as .xz, a third of its size in a zip, and return the file. Large ones get a faster preset.
 
+    most_bytes: the largest size that is of use. A larger file is left incomplete.
     cancelled: set by a caller that does not want the file any more, which is then left incomplete.
     """
     size = trace.stat().st_size
     preset = next(preset for least, preset in _PRESETS if size >= least)
-    with trace.open("rb") as source, lzma.open(target, "wb", preset=preset) as packed:
+    with trace.open("rb") as source, target.open("wb") as file, lzma.open(file, "wb", preset=preset) as packed:
         while (chunk := source.read(1 << 20)) and not (cancelled is not None and cancelled.is_set()):
             packed.write(chunk)
+            if file.tell() > most_bytes:
+                break
     return target
 
 

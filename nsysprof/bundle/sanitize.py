@@ -25,6 +25,14 @@ from nsysprof.bundle.allow_list import (
     keeps_metadata,
     sample_of,
 )
+from nsysprof.bundle.copy_inside import (
+    CopiedColumn,
+    copy_inside,
+    detach_source,
+    different_sets,
+    open_target,
+    replace_ids,
+)
 from nsysprof.bundle.crop import Crop, Keep, plan_crop
 from nsysprof.bundle.names.name_tokens import NameTokens
 from nsysprof.bundle.names.public_names import is_public_kernel
@@ -39,6 +47,9 @@ from nsysprof.trace.open import Trace, open_trace, quote
 from nsysprof.trace.table_readers.collective_payloads import ENTRY_COLUMNS, FIELDS, Schemas, fields_of, keep_known
 
 _ROWS_AT_ONCE, _MOST_KNOWN = 10_000, 1 << 16
+# The kinds of columns that SQLite can copy, and columns of names that are not those of kernels.
+_NUMBERS = frozenset({Kind.INT, Kind.GLOBAL_ID, Kind.PROCESS_ID, Kind.STRING_ID})
+_NAME_COLUMNS = frozenset({"textId", "nameId"})
 _SQL_TYPES = {Kind.TEXT: "TEXT", Kind.SAMPLE: "TEXT", Kind.PAYLOAD: "BLOB"}
 
 
@@ -112,7 +123,7 @@ def sanitize_trace(source: Path, target: Path, options: SanitizeOptions | None =
             _confine(trace)
             secrets = (collect_secrets(trace.connection) | machine_secrets() | chosen.secrets) - chosen.public
             report = SanitizeReport(source.name, target.name, secrets_searched=len(secrets))
-            _Rebuild(trace.connection, part, Redactor(secrets), report, chosen).run()
+            _Rebuild(trace, part, Redactor(secrets), report, chosen).run()
         leaks = find_leaks(part, secrets)
         if leaks:
             raise SecretLeakError(
@@ -151,13 +162,14 @@ class _Rebuild:
 
     def __init__(
         self,
-        source: sqlite3.Connection,
+        trace: Trace,
         path: Path,
         redactor: Redactor,
         report: SanitizeReport,
         options: SanitizeOptions,
     ) -> None:
-        self.source = source
+        self.trace = trace
+        self.source = trace.connection
         self.path = path
         self.redactor = redactor
         self.report = report
@@ -180,14 +192,14 @@ class _Rebuild:
             self.schemas = fields_of(
                 self.source.execute(f"SELECT {', '.join(ENTRY_COLUMNS)} FROM NVTX_PAYLOAD_SCHEMA_ENTRIES")
             )
-        target = sqlite3.connect(self.path)
+        target = open_target(self.path, self.trace.path)
         try:
-            target.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA secure_delete = ON;")
             for table, columns in tables.items():
                 self._copy(target, table, columns)
             self._copy_strings(target)
             self._write_what_was_left_out(target)
             target.commit()
+            detach_source(target)
             target.execute("VACUUM")
         finally:
             target.close()
@@ -218,6 +230,11 @@ class _Rebuild:
         return dict(sorted(kept.items()))
 
     def _copy(self, target: sqlite3.Connection, table: str, columns: tuple[str, ...]) -> None:
+        definitions = ", ".join(f"{quote(c)} {_SQL_TYPES.get(_kind(table, c), 'INTEGER')}" for c in columns)
+        target.execute(f"CREATE TABLE {quote(table)} ({definitions})")
+        if self.crop is None and (numbers := self._columns_of_numbers(table, columns)) is not None:
+            self.report.rows[table] = copy_inside(target, self.trace.limits, table, numbers)
+            return
         convert = [self._converter(table, column) for column in columns]
         is_metadata = table in METADATA_TABLES
         text_decides = base_name(table) in ("DIAGNOSTIC_EVENT", "GENERIC_EVENTS", "NVTX_PAYLOAD_SCHEMA_ENTRIES")
@@ -225,8 +242,6 @@ class _Rebuild:
         watched, keeps = self._cropping(table)
         selected = ", ".join(_typed(column, _kind(table, column)) for column in (*columns, *watched))
         rows = self.source.execute(f"SELECT {selected} FROM {quote(table)}{limit}")
-        definitions = ", ".join(f"{quote(c)} {_SQL_TYPES.get(_kind(table, c), 'INTEGER')}" for c in columns)
-        target.execute(f"CREATE TABLE {quote(table)} ({definitions})")
         insert = f"INSERT INTO {quote(table)} VALUES ({', '.join('?' * len(columns))})"
         kinds = {_kind(table, column) for column in columns}
         if keeps is None and not (is_metadata or text_decides or kinds & {Kind.TEXT, Kind.SAMPLE}):
@@ -262,6 +277,31 @@ class _Rebuild:
             self.report.dropped_rows[table] = dropped
         if cropped:
             self.report.cropped_rows[table] = cropped
+
+    def _columns_of_numbers(self, table: str, columns: tuple[str, ...]) -> list[CopiedColumn] | None:
+        """Return how SQLite copies the columns, and keep their strings; None for columns that need Python."""
+        kinds = [_kind(table, column) for column in columns]
+        # What kind of name a string is depends on the row that uses it first, unless all columns agree.
+        names = [column for column, kind in zip(columns, kinds, strict=True) if kind is Kind.STRING_ID]
+        uses = {column if column in _NAME_COLUMNS else "" for column in names}
+        if len(uses) > 1 or not _NUMBERS.issuperset(kinds):
+            return None
+        asked = [column for column, kind in zip(columns, kinds, strict=True) if kind is not Kind.INT]
+        found = different_sets(self.source, table, asked)
+        if found is None:
+            return None
+        copied, ids = [], dict(zip(asked, found, strict=True))
+        for column, kind in zip(columns, kinds, strict=True):
+            new = None
+            if kind in (Kind.GLOBAL_ID, Kind.PROCESS_ID):
+                convert = self.renumbering.process if kind is Kind.PROCESS_ID else self.renumbering.global_id
+                if (new := replace_ids(ids[column], convert)) is None:
+                    return None
+            copied.append(CopiedColumn(column, new))
+        for column in names:
+            for identifier in ids[column]:
+                self.kept_strings.setdefault(identifier, column)
+        return copied
 
     def _cropping(self, table: str) -> tuple[tuple[str, ...], Keep | None]:
         """Return the columns that decide whether a row is inside the chosen ranges, and the test."""

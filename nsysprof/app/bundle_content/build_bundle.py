@@ -131,7 +131,7 @@ def build(request: BuildRequest, work: Path, say: Say) -> tuple[Built, Path]:
             if size <= request.max_bytes:
                 return built, archive
             archive.unlink()
-        say(f"{size:,} bytes are more than {request.max_bytes:,}: parts are left out")
+        say(f"it has more than {request.max_bytes:,} bytes: parts are left out")
     raise OutputError(
         f"Even the tables alone take {size:,} bytes, more than {request.max_bytes:,}.", "Give a larger --max-size."
     )
@@ -200,7 +200,7 @@ def _share_trace(request: BuildRequest, stage: Stage, work: Path, say: Say) -> _
     report = sanitize_trace(request.source.trace, trace, _options(request, stage))
     cancelled = Event()
     with ThreadPoolExecutor(1, thread_name_prefix="pack") as pool:  # compression releases the GIL
-        packed = pool.submit(pack_trace, trace, work / f"{trace.name}.xz", cancelled)
+        packed = pool.submit(pack_trace, trace, work / f"{trace.name}.xz", request.max_bytes, cancelled)
         try:
             analysis = analyze_trace(trace, say)
             return _Shared((trace,), (packed.result(),), report, analysis)
@@ -226,7 +226,7 @@ def _share_ranks(request: BuildRequest, stage: Stage, work: Path, say: Say) -> _
             continue
         target = folder / rank.name
         reports.append(sanitize_trace(rank.trace, target, _options(request, stage)))
-        packed.append(pack_trace(target, work / f"{rank.name}.xz"))
+        packed.append(pack_trace(target, work / f"{rank.name}.xz", request.max_bytes))
         targets.append(target)
     found = analyze_rank_traces(request.source.ranks, folder, work / "parts", say)
     return _Shared(tuple(targets), tuple(packed), join_reports(reports), ranks=found)
