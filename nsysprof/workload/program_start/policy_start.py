@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -19,24 +20,35 @@ POLICY, ATTN_IMPLEMENTATION = "NSYSPROF_POLICY", "NSYSPROF_ATTN_IMPLEMENTATION"
 
 
 class _WatchTorch:
-    """A finder that leaves the search to others, and acts once torch has been imported."""
+    """A finder that leaves the search to others, and acts once torch has been imported.
+
+    A program may only ask whether there is a torch, as transformers does. Such a search does not import it.
+    """
 
     def __init__(self, nsysprof_action: str, act: Callable[[ModuleType], None]) -> None:
         self.nsysprof_action = nsysprof_action
         self._act = act
+        # The threads whose search is left to others now.
+        self._searching: set[int] = set()
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
-        if name != "torch":
+        thread = threading.get_ident()
+        if name != "torch" or thread in self._searching:
             return None
-        sys.meta_path.remove(self)
-        spec: ModuleSpec | None = importlib.util.find_spec(name)
+        self._searching.add(thread)
+        try:
+            spec: ModuleSpec | None = importlib.util.find_spec(name)
+        finally:
+            self._searching.discard(thread)
         if spec is None or spec.loader is None:
             return spec
         execute = spec.loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
             execute(module)
-            self._act(module)
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+                self._act(module)
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec

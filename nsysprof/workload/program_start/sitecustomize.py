@@ -39,23 +39,29 @@ class _WatchImports:
     """A finder that leaves the search to others. It samples stacks once a library of the GPU is wanted."""
 
     def __init__(self) -> None:
-        self._has_begun = False
+        self._has_begun = self._is_searching = False
         self._sampler: Any = None
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
         if name in _OF_GPU and not self._has_begun and os.environ.get(STACKS):
             self._has_begun = True
             _attempt(self._sample)
-        if name != "torch":
+        if name != "torch" or self._is_searching:
             return None
-        sys.meta_path.remove(self)
-        spec: ModuleSpec | None = importlib.util.find_spec(name)
+        self._is_searching = True  # the program may only ask whether there is a torch
+        try:
+            spec: ModuleSpec | None = importlib.util.find_spec(name)
+        finally:
+            self._is_searching = False
         if spec is None or spec.loader is None:
             return spec
         execute = spec.loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
             execute(module)
+            if self not in sys.meta_path:
+                return
+            sys.meta_path.remove(self)
             if os.environ.get(FOLDER):
                 _attempt(lambda: module.cuda._lazy_call(lambda: _attempt(lambda: _begin(module))))
             if self._sampler is not None:

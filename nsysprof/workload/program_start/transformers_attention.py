@@ -21,18 +21,25 @@ class _WatchTransformers:
     """A finder that leaves the search to others, and acts once the module of transformers' models is imported."""
 
     nsysprof_action = "attn_implementation"
+    _is_searching = False
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
-        if name != _MODULE:
+        if name != _MODULE or self._is_searching:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        self._is_searching = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._is_searching = False
         if spec is None or spec.loader is None:
             return spec
         execute = spec.loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
             execute(module)
+            if self not in sys.meta_path:
+                return
+            sys.meta_path.remove(self)
             try:
                 wrap_models(module, os.environ[IMPLEMENTATION])
             except Exception as error:  # noqa: BLE001 - the program runs on as it is

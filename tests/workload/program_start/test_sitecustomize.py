@@ -40,7 +40,9 @@ def run(folder: Path, program: str, fault: str = "", more: dict[str, str] | None
 
 def test_a_snapshot_is_written_where_cuda_was_used(tmp_path: Path) -> None:
     program = """
-import os, sys, torch
+import importlib.util, os, sys
+importlib.util.find_spec("torch")  # to ask is no import
+import torch
 print("torch before cuda")
 torch.cuda.init()
 print(any("program_start" in path for path in sys.path))

@@ -1,5 +1,6 @@
 """The models of transformers get another attn_implementation; the library is played by a package of its names."""
 
+import importlib.util
 import sys
 
 import pytest
@@ -34,6 +35,7 @@ def models(tmp_path, monkeypatch):
     hook.begin()
     hook.begin()
     assert sum(getattr(each, "nsysprof_action", "") == "attn_implementation" for each in sys.meta_path) == 1
+    assert importlib.util.find_spec("transformers.modeling_utils") is not None, "asking is no import"
     import transformers.modeling_utils as found
 
     yield found
