@@ -12,11 +12,14 @@ from nsysprof.trace.schema import Bools
 # Domains of libraries that annotate their own work: their ranges lie inside the program's.
 LIBRARY_DOMAINS = frozenset({"NCCL", "CCCL", "CUB", "Thrust", "cuBLAS", "cuBLASLt", "cuDNN", "cuDNN-FE", "TensorRT"})
 _LIBRARY_NAMES = re.compile(r"CCCL::|cub::|thrust::|nccl[A-Z]|cublas|cudnn|autograd::engine|aten::|TSL:|Xla[A-Z]")
+# XLA's range of a function of the program that JAX compiled.
+_COMPILED = "XlaModule:"
 
 
 def is_of_library(name: str, domain: str) -> bool:
     """Return whether a library opened ranges of this name and domain around its own work."""
-    return domain in LIBRARY_DOMAINS or _LIBRARY_NAMES.match(name) is not None
+    is_named = _LIBRARY_NAMES.match(name) is not None and not name.startswith(_COMPILED)
+    return domain in LIBRARY_DOMAINS or is_named
 
 
 def users_ranges(ranges: pd.DataFrame) -> Bools:

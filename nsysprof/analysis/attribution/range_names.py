@@ -24,6 +24,9 @@ _COUNTED = re.compile(
     r"(?:step|iter|iteration|batch|epoch|token|layer|block|microbatch|_id)s?[ _.:=#\[(-]*$", re.IGNORECASE
 )
 _STEP = re.compile(r"(?:step|iter|iteration|batch|epoch|token|microbatch)s?[ _.:=#\[(-]*#", re.IGNORECASE)
+# XLA writes these numbers of a run into names such as `Thunk:#hlo_op=fusion,unique_hlo_op_id=9934615#`.
+_XLA = re.compile(r"\w+:#.*#$", re.DOTALL)
+_XLA_NUMBER = re.compile(r",(?:unique_hlo_op_id|program_id)=\d+(?=[,#])")
 _LEAST_MEMBERS = 3
 _MANY_MEMBERS = 200
 # At least this share of the values between a counter's smallest and largest value must occur.
@@ -95,6 +98,8 @@ def name_families(names: Sequence[str]) -> list[str]:
 def name_steps(names: Sequence[str], instances: Sequence[int]) -> list[str]:
     """Return for each name its family where the family counts steps, else the name itself.
 
+    Names of XLA lose the numbers that another run would write otherwise.
+
     The members of such a family occur once each, and follow a word such as `step` or are very many. Layers keep their
     names, because they are compared one by one.
 
@@ -106,9 +111,16 @@ def name_steps(names: Sequence[str], instances: Sequence[int]) -> list[str]:
         once[family] = max(once[family], count)
     many = {family for family, members in Counter(families).items() if members > _MANY_MEMBERS}
     return [
-        family if family != name and once[family] == 1 and (family in many or _STEP.search(family)) else name
+        family
+        if family != name and once[family] == 1 and (family in many or _STEP.search(family))
+        else same_in_runs(name)
         for name, family in zip(names, families, strict=True)
     ]
+
+
+def same_in_runs(name: str) -> str:
+    """Return the name without the numbers that XLA writes into it and that differ between runs of one program."""
+    return _XLA_NUMBER.sub("", name) if len(name) < 1000 and _XLA.match(name) else name
 
 
 def _fold(members: list[str], family: dict[str, str]) -> None:

@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
+from nsysprof.analysis.attribution.range_names import same_in_runs
 from nsysprof.analysis.comparison.compare_latency import Settings
 from nsysprof.analysis.comparison.compare_ranges import compare_ranges
 from nsysprof.analysis.comparison.judge_walls import judge_walls
@@ -30,10 +31,11 @@ METHOD = (
 def compare_steps(baseline: Sequence[Input], candidate: Sequence[Input]) -> StepChange | None:
     """Return how the time of a step changed, without a verdict; None unless all traces have steps of the same range."""
     old, new = (_steps(side) for side in (baseline, candidate))
-    if not old or not new or len({each.per for each in (*old, *new)}) > 1:
+    names = {same_in_runs(each.per) for each in (*old, *new)}
+    if not old or not new or len(names) > 1:
         return None
     before, after = (statistics.median(each.step_ns for each in side) for side in (old, new))
-    return StepChange(old[0].per, before, after) if min(before, after) > 0 else None
+    return StepChange(names.pop(), before, after) if min(before, after) > 0 else None
 
 
 def judge_steps_and_walls(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nsysprof.report.document import Cell, Column, Table, Unit, ValueChange, make_table
+from nsysprof.report.sections.range_labels import range_label
 from nsysprof.report.sections.wording import count_of
 from nsysprof.results.comparison import (
     METRICS,
@@ -136,7 +137,12 @@ def _wall_interval(change: RangeChange) -> tuple[float | None, float | None, flo
 
 
 def _range_label(change: RangeChange) -> str:
-    return change.label if change.how == "both" else f"{change.how}: {change.label}"
+    return _label(change) if change.how == "both" else f"{change.how}: {_label(change)}"
+
+
+def _label(change: RangeChange) -> str:
+    label = range_label(change.range)
+    return label if label != change.range else change.label
 
 
 def _has_changed(metric: MetricChange) -> bool:
@@ -179,7 +185,7 @@ def part_table(found: VersionComparison) -> Table:
     are_per_call = all(change.per_call for change in changes)
     rows: list[tuple[Any, ...]] = [
         (
-            change.label + (" (per call)" if change.per_call and not are_per_call else ""),
+            _label(change) + (" (per call)" if change.per_call and not are_per_call else ""),
             Cell(change.wall_change_ns, is_signed=True),
             *(Cell((change.parts or {})[part], is_signed=True) for part in used),
         )
@@ -209,7 +215,7 @@ def _kernel_row(change: RangeChange, kernel: KernelChange) -> tuple[Any, ...]:
     full = " → ".join(dict.fromkeys(name for name in (kernel.baseline_name, kernel.candidate_name) if name))
     name = Cell(new, before=old, full=full) if old and new and old != new else Cell(new or old, full=full)
     return (
-        change.label,
+        _label(change),
         name,
         "changed" if kernel.how == "both" else kernel.how,
         kernel.role,
@@ -278,7 +284,7 @@ def wall_line(found: VersionComparison) -> str:
         return ""
     wall = change.metrics["wall"]
     where = "On the host, " if found.step is not None else ""
-    text = f"{where}{change.label} takes {format_ns(wall.candidate)} instead of {format_ns(wall.baseline)} on average"
+    text = f"{where}{_label(change)} takes {format_ns(wall.candidate)} instead of {format_ns(wall.baseline)} on average"
     text += f" ({_change(wall.change_pct or 0.0)})"
     if change.wall_verdict is None or change.wall_verdict.verdict is None:
         return f"{text}; there are too few instances for a verdict."

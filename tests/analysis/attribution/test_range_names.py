@@ -36,3 +36,14 @@ def test_steps_fold_and_layers_keep_their_names():
     assert once == ["step#"] * 3 + ["layer0", "layer1", "layer2"] + ["token#"] * 3
     assert name_steps(["step0", "step1", "step2"], [1, 2, 1]) == ["step0", "step1", "step2"], "they come again"
     assert set(name_steps([f"round{n}" for n in range(300)], [1] * 300)) == {"round#"}
+
+
+def test_numbers_of_a_run_that_xla_writes_are_not_compared():
+    names = [
+        "Thunk:#name=dot,hlo_op=fusion.2,unique_hlo_op_id=9934615#", "XlaModule:#hlo_module=jit_step,program_id=6633#",
+        "XlaPass:#name=cse,module=dot.1,program_id=12#", "load,program_id=3", "step4",
+    ]  # fmt: skip
+    assert name_steps(names, [1] * len(names)) == [
+        "Thunk:#name=dot,hlo_op=fusion.2#", "XlaModule:#hlo_module=jit_step#", "XlaPass:#name=cse,module=dot.1#",
+        "load,program_id=3", "step4",
+    ]  # fmt: skip

@@ -72,3 +72,18 @@ def test_two_trainings_with_different_warm_up_have_their_true_ratio(facts):
         metric = steps.metrics["wall"]
         assert metric.candidate / metric.baseline == pytest.approx(usual[1] / usual[0], rel=0.03), how
     assert steps.wall_verdict.verdict is LatencyVerdict.FASTER
+
+
+def test_two_recordings_of_one_jax_program_line_up(trace_path):
+    sides = []
+    for name in ("h200-programs/jax", "h200-forms/lost_import"):
+        with open_trace(trace_path(name)) as trace:
+            tables = read_tables(trace)
+            sides.append(collect_range_facts(tables, summarize(tables), {}))
+    changes = compare_ranges([sides[0]], [sides[1]])
+    both = [change for change in changes if change.how == "both"]
+    assert len(both) > 5 * (len(changes) - len(both)) / 2
+    steps = next(change for change in changes if change.range == "XlaModule:#hlo_module=jit_step#")
+    assert (steps.how, steps.is_library) == ("both", False)
+    passes = [number for number, change in enumerate(changes) if change.range.startswith("XlaPass")]
+    assert passes[0] > max(number for number, change in enumerate(changes) if change.range.startswith("XlaModule"))
