@@ -74,6 +74,7 @@ def test_two_trainings_with_different_warm_up_have_their_true_ratio(facts):
     assert steps.wall_verdict.verdict is LatencyVerdict.FASTER
 
 
+@pytest.mark.slow  # range_names tests the same on names
 def test_two_recordings_of_one_jax_program_line_up(trace_path):
     sides = []
     for name in ("h200-programs/jax", "h200-forms/lost_import"):
