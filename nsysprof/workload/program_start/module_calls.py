@@ -7,10 +7,13 @@ generates, but not an encoder that runs once before it. It needs only torch, bec
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
+
+_RUNS = ("forward", "__call__")
 
 
 class ModuleCalls:
@@ -18,8 +21,9 @@ class ModuleCalls:
 
     def __init__(self, torch: Any, ended: Callable[[int], None]) -> None:
         self._torch, self._ended = torch, ended
-        self._original: Any = None
-        self._own: Any = None
+        # What was replaced: the class, the name of the function, torch's or the program's own, and ours.
+        self._replaced: list[tuple[Any, str, Any, Any]] = []
+        self._is_on = False
         self._lock = threading.Lock()
         self._held = threading.local()
         self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -28,12 +32,23 @@ class ModuleCalls:
 
     def begin(self) -> None:
         """Watch the calls of all modules from now on."""
-        self._original = original = self._torch.nn.Module.__call__
-        held, compiler = self._held, self._torch.compiler
+        self._is_on = True
+        self._watch(self._torch.nn.Module, "__call__")
+
+    def end(self) -> None:
+        """Watch no more calls. What others have put in the place of our functions meanwhile stays, such as torch.fx."""
+        self._is_on = False
+        for owner, name, original, own in self._replaced:
+            if owner.__dict__.get(name) is own:
+                setattr(owner, name, original)
+        self._replaced = []
+
+    def _watch(self, owner: Any, name: str) -> None:
+        original, held, compiler = owner.__dict__[name], self._held, self._torch.compiler
 
         def call(module: Any, *arguments: Any, **named: Any) -> Any:
             # Where torch.compile reads this function, only the call of the original is left of it.
-            if compiler.is_compiling() or held.__dict__.get("is_inside") or self._own is None:
+            if compiler.is_compiling() or held.__dict__.get("is_inside") or not self._is_on:
                 return original(module, *arguments, **named)
             held.is_inside = True
             try:
@@ -43,17 +58,16 @@ class ModuleCalls:
             finally:
                 held.is_inside = False
 
-        self._own = self._torch.nn.Module.__call__ = call
-
-    def end(self) -> None:
-        """Watch no more calls. What others have put in the place of `begin` meanwhile stays, such as torch.fx."""
-        own, self._own = self._own, None
-        if self._torch.nn.Module.__call__ is own:
-            self._torch.nn.Module.__call__ = self._original
+        setattr(owner, name, call)
+        self._replaced.append((owner, name, original, call))
 
     def _note(self, module: Any) -> None:
         with self._lock:
             if self._watched is None:
+                outer = self._outer(module)
+                if outer is not None:  # its calls are seen from the next one on
+                    self._watch_class(type(outer))
+                    return
                 if module not in self._seen:
                     self._seen.add(module)
                     return
@@ -64,3 +78,27 @@ class ModuleCalls:
             self._calls += 1
             steps = self._calls - 1
         self._ended(steps)
+
+    def _outer(self, module: Any) -> Any:
+        """Return the outermost other module that runs on this thread; None where there is none.
+
+        It was called past torch's `__call__`: by a `__call__` of its own class, as vLLM has, or by its `forward`.
+        """
+        outer, frame = None, sys._getframe(3)
+        while frame is not None:
+            if frame.f_code.co_name in _RUNS:
+                found = frame.f_locals.get("self")
+                if found is not module and isinstance(found, self._torch.nn.Module):
+                    outer = found
+            frame = frame.f_back  # type: ignore[assignment]
+        return outer
+
+    def _watch_class(self, kind: type) -> None:
+        for name in ("__call__", "forward"):
+            for owner in kind.__mro__:
+                if owner is self._torch.nn.Module:
+                    break
+                if name in owner.__dict__:
+                    if (owner, name) not in [each[:2] for each in self._replaced]:
+                        self._watch(owner, name)
+                    return

@@ -28,6 +28,41 @@ def test_a_step_is_from_one_call_of_the_outermost_module_to_the_next(ended):
     assert ended == [1, 2, 3], "neither layers nor the encoder count"
 
 
+class CallsItself(torch.nn.Module):
+    """As vLLM's models: a class with a `__call__` of its own, in which layers are called as usual."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.shared = torch.nn.Linear(4, 4), torch.nn.ReLU()
+
+    def __call__(self, value):
+        return self.forward(value)
+
+    def forward(self, value):
+        return self.shared(self.first(self.shared(value)))
+
+
+@pytest.mark.parametrize("how", ["__call__", "forward"])
+def test_layers_of_a_module_that_is_called_in_another_way_are_no_steps(how):
+    class Model(CallsItself):
+        pass
+
+    class Plain(torch.nn.Sequential):
+        def forward(self, value):
+            return super().forward(value)
+
+    steps, layer = [], torch.nn.ReLU()
+    calls = ModuleCalls(torch, steps.append)
+    model = Model() if how == "__call__" else Plain(layer, torch.nn.Linear(4, 4), layer)
+    before = CallsItself.__call__, CallsItself.forward, Plain.forward
+    calls.begin()
+    for _ in range(5):
+        getattr(model, how)(torch.ones(4))
+    calls.end()
+    assert steps == [1, 2, 3], "the first call tells which class to watch, the second which module"
+    assert before == (CallsItself.__call__, CallsItself.forward, Plain.forward)
+
+
 def test_a_call_that_fails_ends_too(ended):
     model = torch.nn.Linear(4, 4)
     for size in (5, 5, 4):
