@@ -43,8 +43,9 @@ def _ratio(new: LatencyWindow | None, old: LatencyWindow | None) -> Ratio | None
 
 
 def _bounds(window: LatencyWindow) -> tuple[int, int] | None:
+    """Return the interval of a median; None where it reaches down to nothing, because a ratio has no bound then."""
     low, high = window.median_low_ns, window.median_high_ns
-    return None if low is None or high is None else (low, high)
+    return None if low is None or high is None or low <= 0 else (low, high)
 
 
 def _quantile(values: Sequence[int], share: float) -> int | None:

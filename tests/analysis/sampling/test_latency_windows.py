@@ -1,6 +1,7 @@
 """Latency before, during and after a recording."""
 
 import random
+from dataclasses import replace
 
 from nsysprof.analysis.sampling.latency_windows import compare_windows, summarize_window
 
@@ -25,6 +26,14 @@ def test_the_interval_holds_the_true_median_as_often_as_it_says():
         window = summarize_window([round(random.expovariate(1e-6)) for _ in range(50)], 1)
         held += window.median_low_ns <= 693_147 <= window.median_high_ns
     assert 0.93 < held / 400 < 0.995
+
+
+def test_a_median_that_may_be_nothing_gives_a_ratio_no_bounds():
+    steady = summarize_window([100 + k % 3 for k in range(40)], 1)
+    drifting = replace(steady, median_low_ns=0)
+    found = compare_windows("lines", drifting, steady, steady)
+    assert found.during_ratio == found.after_ratio == (1.0, None, None)
+    assert compare_windows("lines", steady, steady, steady).during_ratio[1] is not None
 
 
 def test_unknown_durations_and_few_steps():
