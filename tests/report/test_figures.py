@@ -120,6 +120,15 @@ def test_a_program_with_steps_is_drawn_by_one_of_them_below_the_whole_run(tmp_pa
     assert {"step0", "forward"} <= set(texts(figure))
 
 
+def test_the_title_of_a_jax_step_has_its_short_name(tmp_path):
+    made = TraceBuilder()
+    for step in range(10):
+        made.range(1000 * step, 1000 * step + 990, "XlaModule:#hlo_module=jit_step,program_id=6633#")
+        made.launch(1000 * step + 100, step + 1, name="sgemm")
+    _, lanes = draw_timeline(samples.analysis(tmp_path, made)).axes
+    assert lanes.get_title(loc="left").startswith("a typical step (XlaModule jit_step): number 1 of 10")
+
+
 def test_shading_is_explained_only_where_something_is_shaded(tmp_path):
     made = samples.builder()
     assert any("shaded" in text for text in texts(draw_vram(samples.analysis(tmp_path, made), None)))

@@ -13,6 +13,7 @@ from nsysprof.report.figures.style.palette import INK, legend_of_categories, new
 from nsysprof.report.figures.style.scale import NS_PER_S, byte_scale, label_seconds
 from nsysprof.report.figures.timeline_lanes import Panel, draw_lanes, draw_overview, list_lanes, span_of
 from nsysprof.report.formats.escape import clean
+from nsysprof.report.sections.range_labels import range_label
 from nsysprof.report.sections.vocabulary import words_for
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.findings.causes import STEP
@@ -129,7 +130,7 @@ def _typical_step(analysis: Analysis) -> list[Panel]:
     start, end = times.usual_window_ns()
     steps = times.steps
     number = int(steps["step"].iloc[int(np.searchsorted(steps["start_ns"].to_numpy(), start))])
-    name = f" ({clean(times.per, 60)})" if times.per != STEP else ""
+    name = f" ({clean(range_label(times.per), 60)})" if times.per != STEP else ""
     busy = times.busy_pct(times.devices[0])
     title = f"a typical step{name}: number {number + 1} of {len(steps):,}, {format_ns(end - start)}"
     title += f"; the GPU is busy for {busy:.{int(busy < 10)}f} % of the steady steps"
