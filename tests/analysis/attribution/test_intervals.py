@@ -1,7 +1,9 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nsysprof.analysis.attribution import intervals
 from nsysprof.analysis.attribution.intervals import union_ns
 
 INTERVALS = st.lists(st.tuples(st.integers(0, 3), st.integers(-50, 50), st.integers(0, 30)), max_size=40)
@@ -19,6 +21,19 @@ def test_union_agrees_with_counting_every_nanosecond(rows):
     )
     total = union_ns(start, length, group)
     assert list(total) == [brute_force(rows, g) for g in range(len(total))]
+
+
+@given(INTERVALS.filter(len), st.integers(0, 3), st.sampled_from([1, 3, 1 << 20]))
+def test_work_in_order_with_a_few_pieces_after_it_needs_no_sort(rows, late, block):
+    start, length = (np.array(column, dtype=np.int64) for column in list(zip(*rows, strict=True))[1:])
+    begin = max(0, len(start) - late)
+    start[:begin].sort()  # whatever the durations
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(intervals, "_BLOCK", block)
+        patch.setattr(intervals, "_DISORDER", 1)
+        found = intervals._union_in_order(start, length)
+    every = [(0, int(at), int(took)) for at, took in zip(start, length, strict=True)]
+    assert found == brute_force(every, 0)
 
 
 def test_groups_too_far_apart_to_shift_are_still_right():

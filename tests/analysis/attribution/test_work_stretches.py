@@ -45,6 +45,7 @@ def covered_ns(pairs):
 @pytest.mark.parametrize("at_once", [4, 1 << 21])
 def test_stretches_add_up_as_piece_by_piece(spread, devices, at_once, monkeypatch):
     monkeypatch.setattr(work_stretches, "_ROWS_AT_ONCE", at_once)
+    monkeypatch.setattr(work_stretches, "_BLOCK", at_once)
     for seed in range(8):
         random = np.random.default_rng(seed)
         work = make_work(random, 120, devices, spread)
