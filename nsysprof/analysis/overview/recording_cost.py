@@ -10,6 +10,7 @@ import pandas as pd
 
 from nsysprof.analysis.attribution.range_names import name_families
 from nsysprof.analysis.comparison.median_ratio import LEAST_INSTANCES, ratio_of_medians
+from nsysprof.analysis.comparison.series_ratio import ratio_within_run
 from nsysprof.results.checks.recording_cost import HOST_FINDINGS, MOST_COST, STEPS, RangeCost
 from nsysprof.results.findings.causes import Findings
 from nsysprof.trace.schema import Int64s
@@ -30,31 +31,46 @@ def compare_with_plain(recorded: pd.DataFrame, plain: pd.DataFrame) -> tuple[Ran
     return compare_walls(_walls(recorded), _walls(plain))
 
 
-def compare_walls(recorded: Walls, plain: Walls) -> tuple[RangeCost, ...]:
+def compare_walls(recorded: Walls, plain: Walls, *, in_one_run: bool = False) -> tuple[RangeCost, ...]:
     """Return what recording costs each range that both sides have, those with the most time first.
 
     Names that differ only in a counter count as one range.
+
+    in_one_run: whether both are of one run of the program, of which a part in between was recorded.
     """
     names = list(dict.fromkeys((*recorded, *plain)))
     family = dict(zip(names, name_families(names), strict=True))
     old, new = _folded(plain, family), _folded(recorded, family)
-    found = (cost_of(name, old.get(name, []), new[name]) for name in new)
+    found = (
+        cost_of(
+            name,
+            [wall for _, wall in old.get(name, [])],
+            [wall for _, wall in new[name]],
+            before=sum(start < new[name][0][0] for start, _ in old.get(name, [])) if in_one_run else None,
+        )
+        for name in new
+    )
     return tuple(sorted((each for each in found if each), key=lambda cost: -cost.wall_med_ns * cost.instances))
 
 
-def cost_of(name: str, plain: list[int], recorded: list[int]) -> RangeCost | None:
+def cost_of(name: str, plain: list[int], recorded: list[int], *, before: int | None = None) -> RangeCost | None:
     """Return what recording costs one range; None where its instances are too short to tell.
 
     The first instance of each side is left out where enough others are left.
 
     plain, recorded: the durations of the instances (ns), in order of time.
+    before: how many plain instances came before the recorded ones in the same run; None where these had their own run.
     """
-    before, after = _steady(plain), _steady(recorded)
-    if not before or not after or min(sum(before) / len(before), sum(after) / len(after)) < _LEAST_NS:
+    old, new = _steady(plain), _steady(recorded)
+    if not old or not new or min(sum(old) / len(old), sum(new) / len(new)) < _LEAST_NS:
         return None
-    slowdown, low, high = ratio_of_medians(before, after)
-    medians = round(median(after)), round(median(before))
-    return judge_cost(RangeCost(name, len(after), len(before), *medians, slowdown, low, high))
+    if before is None:
+        slowdown, low, high = ratio_of_medians(old, new)
+    else:
+        switch = max(0, before - (len(plain) - len(old)))
+        slowdown, low, high = ratio_within_run(old[:switch], new, old[switch:])
+    medians = round(median(new)), round(median(old))
+    return judge_cost(RangeCost(name, len(new), len(old), *medians, slowdown, low, high))
 
 
 def judge_cost(cost: RangeCost) -> RangeCost:
@@ -114,11 +130,12 @@ def _walls(ranges: pd.DataFrame) -> dict[str, list[tuple[int, int]]]:
     return found
 
 
-def _folded(walls: Walls, family: dict[str, str]) -> dict[str, list[int]]:
+def _folded(walls: Walls, family: dict[str, str]) -> dict[str, list[tuple[int, int]]]:
+    """Return the start and the duration of the instances of each family of names, in order."""
     folded: dict[str, list[tuple[int, int]]] = {}
     for name, found in walls.items():
         folded.setdefault(family[name], []).extend(found)
-    return {name: [wall for _, wall in sorted(found)] for name, found in folded.items()}
+    return {name: sorted(found) for name, found in folded.items()}
 
 
 def _steady(walls: list[int]) -> list[int]:

@@ -201,13 +201,13 @@ def _keep_costs(part: RecordedPart) -> list[Note]:
     from nsysprof.files.output import write_whole
     from nsysprof.results.checks.recording_cost import COSTS, STEPS, CostsInOneRun
 
-    costs = compare_walls(part.ranges.recorded, part.ranges.plain)
+    costs = compare_walls(part.ranges.recorded, part.ranges.plain, in_one_run=True)
     if not costs:
-        plain, recorded = (
+        before, recorded, after = (
             [step.duration_ns for step in steps if step.duration_ns is not None]
-            for steps in ([*part.before, *part.after], part.during)
+            for steps in (part.before, part.during, part.after)
         )
-        of_steps = cost_of(STEPS, plain, recorded)
+        of_steps = cost_of(STEPS, [*before, *after], recorded, before=len(before))
         costs = (of_steps,) if of_steps else ()
     if not costs or part.trace is None:
         return []
