@@ -36,7 +36,7 @@ def compare_walls(recorded: Walls, plain: Walls, *, in_one_run: bool = False) ->
 
     Names that differ only in a counter count as one range.
 
-    in_one_run: whether both are of one run of the program, of which a part in between was recorded.
+    in_one_run: whether both come from one run of the program, which was recorded for a part of its time in between.
     """
     names = list(dict.fromkeys((*recorded, *plain)))
     family = dict(zip(names, name_families(names), strict=True))

@@ -1,6 +1,6 @@
-"""Compute the ratio of two medians of one series, of which a part in between differs, with its 95 % interval.
+"""Compute the ratio of two medians of one series in which a part in between differs, with its 95 % interval.
 
-The steps of a running program, of which some are recorded, are such a series. Neighbours share slow deviations, across
+The steps of a running program are such a series if it is recorded for a while. Neighbours share slow deviations, across
 the switch too, so that the ratio is known better than from two series of their own.
 """
 
