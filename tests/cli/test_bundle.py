@@ -182,6 +182,24 @@ def test_ranges_are_cropped(tmp_path: Path) -> None:
     fails(bundle(TRACES / "sdpa.sqlite.xz", "--range", "none", "--out", tmp_path / "c.zip"), 2, "No range")
 
 
+def test_a_cropped_trace_that_does_not_fit_is_not_analysed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from nsysprof.app.bundle_content import build_bundle as bundle_build
+    from nsysprof.app.trace_analysis import analyze_trace as analyze_module
+
+    rebuilt: list[int] = []
+    plain = bundle_build.sanitize_trace
+    monkeypatch.setattr(bundle_build, "sanitize_trace", lambda *a: rebuilt.append(1) or plain(*a))
+    analyzed: list[Path] = []
+    whole = analyze_module.analyze_trace
+    monkeypatch.setattr(analyze_module, "analyze_trace", lambda path, say: analyzed.append(path) or whole(path, say))
+    bundle_command.bundle(TRACES / "sdpa.sqlite.xz", out=tmp_path / "b.zip", max_size=0.035, as_json=True)
+    assert len(rebuilt) > 1, "once whole, then with less and less"
+    assert len(analyzed) == 1
+    with zipfile.ZipFile(tmp_path / "b.zip") as archive:
+        assert "analysis/report.md" in archive.namelist()
+        assert "nsys.sqlite.xz" not in archive.namelist()
+
+
 @pytest.mark.slow
 def test_the_limit_of_size_and_what_it_costs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bundle_command.bundle(TRACES / "sdpa.sqlite.xz", out=tmp_path / "whole.zip", as_json=True)

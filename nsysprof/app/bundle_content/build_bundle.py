@@ -78,6 +78,10 @@ class Stage:
     ranges: tuple[str, ...] = ()
     trace: bool = True
 
+    def leaves_out(self, request: BuildRequest) -> bool:
+        """Return whether parts of the trace are left out that were asked for."""
+        return bool(self.without) or self.ranges != request.ranges
+
     def less(self, what: str, **changes: Any) -> Stage:
         """Return this stage with one more part left out."""
         return replace(self, dropped=(*self.dropped, what), **changes)
@@ -202,6 +206,10 @@ def _share_trace(request: BuildRequest, stage: Stage, work: Path, say: Say) -> _
     with ThreadPoolExecutor(1, thread_name_prefix="pack") as pool:  # compression releases the GIL
         packed = pool.submit(pack_trace, trace, work / f"{trace.name}.xz", request.max_bytes, cancelled)
         try:
+            # A trace of which parts are left out is only of use where it fits. That of the first stage is analysed in
+            # any case: its report is shared where no trace fits.
+            if stage.leaves_out(request) and packed.result().stat().st_size > request.max_bytes:
+                return _Shared((trace,), (packed.result(),), report)
             analysis = analyze_trace(trace, say)
             return _Shared((trace,), (packed.result(),), report, analysis)
         except BaseException:
