@@ -115,7 +115,11 @@ def findings_json(analysis: Analysis) -> dict[str, Any]:
     """Return findings.json: what to change, and why the GPU was idle; null where the trace does not show it."""
     found, idle = analysis.findings, analysis.idle
     return {
-        **({"format_version": FORMAT_VERSION, "findings": None} if found is None else found.to_json()),
+        **(
+            {"format_version": FORMAT_VERSION, "findings": None, "unknown_because": analysis.no_findings or None}
+            if found is None
+            else found.to_json()
+        ),
         "idle": None if idle is None else idle.to_json(),
     }
 

@@ -204,6 +204,7 @@ class Analysis:
 
     idle: why devices were idle; None where too little is known about GPU work to say when they were.
     findings: what to change; None where there is nothing to replay.
+    no_findings: why findings are unknown; "" where they are known, or where nothing ran on a GPU.
     step_times: how long each step took and the parts of its time; None where idle is None.
     losses: what is missing, so that counts cannot be trusted; `notes` says it too.
     lost_kernels: whether the trace has no kernel although some ran.
@@ -233,6 +234,7 @@ class Analysis:
     notes: tuple[Note, ...]
     idle: Idle | None = None
     findings: Findings | None = None
+    no_findings: str = ""
     step_times: StepTimes | None = None
     losses: tuple[Loss, ...] = ()
     lost_kernels: bool = False

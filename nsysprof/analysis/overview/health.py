@@ -23,7 +23,7 @@ _UPDATE_NSYS = (
     "profiler runs."
 )
 # If more than this share of all launches is lost, counts cannot be trusted.
-_MUCH_LOST = 0.01
+MUCH_LOST = 0.01
 # The share of all kernels from which on a note is made.
 _NOTABLE = 0.01
 _SYNCHRONIZE = (
@@ -99,7 +99,7 @@ def judge_lost_launches(tables: Tables, launches: Bools, missing: Bools) -> list
     if _ended_early(tables, missing, launches & ~missing):
         why, step = "they are the last ones, and the recording ended before they had run", _SYNCHRONIZE
     facts: dict[str, Any] = {"lost": lost, "launches": total, "why": why, "next_step": step}
-    if lost > _MUCH_LOST * total:
+    if lost > MUCH_LOST * total:
         return [make_loss("launches-without-kernels", **facts)]
     return [make_note("launches-without-kernels", severity=Severity.WARNING, **facts)]
 

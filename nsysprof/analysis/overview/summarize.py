@@ -24,6 +24,7 @@ from nsysprof.analysis.kernel_names.variant_names import (
     kernel_names,
     plain_call_name,
 )
+from nsysprof.analysis.overview.health import MUCH_LOST
 from nsysprof.analysis.overview.memory_owners import list_owners
 from nsysprof.analysis.overview.streams import tabulate_streams
 from nsysprof.analysis.overview.timeline import make_timeline
@@ -98,7 +99,11 @@ def summarize(
     if not whole.is_counted or (tables.calls is None and len(tables.work)):
         _make_work_unknown(summary, knows_launches=bool(whole.totals.launch_count))
     can_explain = whole.is_counted and not len(found.replays[1])
-    why = _explain(tables, found, steps, whole.losses, policy, stacks) if can_explain else _Explained()
+    why = (
+        _explain(tables, found, steps, whole.losses, whole.lost, policy, stacks)
+        if can_explain
+        else _Explained(no_findings="the trace lacks work of the GPU" if tables.launch.size else "")
+    )
     collectives, of_collectives = tabulate_collectives(tables, names)
     return Analysis(
         trace=whole.trace,
@@ -122,6 +127,7 @@ def summarize(
         notes=(*whole.notes, *summary.slow, *of_collectives, *why.notes),
         idle=why.idle,
         findings=why.findings,
+        no_findings=why.no_findings,
         step_times=why.step_times,
         losses=whole.losses,
         lost_kernels=whole.is_lost,
@@ -168,6 +174,8 @@ class _Explained:
     notes: tuple[Note, ...] = ()
     findings: Findings | None = None
     step_times: StepTimes | None = None
+    # Why there are no findings; "" where there are, or where no program used a GPU.
+    no_findings: str = ""
 
 
 def _explain(
@@ -175,6 +183,7 @@ def _explain(
     found: Attribution,
     steps: Steps | None,
     losses: Sequence[Loss],
+    known_lost: int | None,
     policy: PolicyFile | None,
     stacks: StackSamples | None,
 ) -> _Explained:
@@ -182,10 +191,24 @@ def _explain(
     ranges = found.attributed.ranges
     lost = None if tables.calls is None else np.flatnonzero(found.launches & ~found.launching)
     ledger = keep_ledger(tables, ranges, lost, doubt)
-    findings = None if ledger.doubt else find_causes(tables, ranges, ledger, steps, policy, stacks)
+    unknown = ledger.doubt or _lacks_for_findings(tables, found, known_lost)
+    findings = None if unknown else find_causes(tables, ranges, ledger, steps, policy, stacks)
     idle, told, in_steps = ledger.idle, ledger.notes, time_idle(steps, ledger)
     del ledger  # its pieces take as much memory as the trace
-    return _Explained(idle, told, findings, time_steps(tables, steps, in_steps))
+    return _Explained(idle, told, findings, time_steps(tables, steps, in_steps), unknown)
+
+
+def _lacks_for_findings(tables: Tables, found: Attribution, lost: int | None) -> str:
+    """Return what a replay of the trace would lack; "" where it lacks nothing.
+
+    lost: how many launches have no kernel; None where that is unknown.
+    """
+    if tables.calls is None:
+        return "no CUDA API calls were recorded" if len(tables.work) else ""
+    launches = int(found.launches.sum())
+    if lost is not None and lost > MUCH_LOST * launches:
+        return f"{lost:,} of {launches:,} launches have no kernel in the trace"
+    return ""
 
 
 def _make_work_unknown(summary: RangeSummary, *, knows_launches: bool) -> None:

@@ -12,8 +12,13 @@ _NO_STACKS = "No lines of code are known, because no stacks were recorded: nsysp
 
 
 def findings_sections(analysis: Analysis) -> list[Section]:
-    """Return the findings, the most valuable one first; nothing where they are unknown."""
-    return [] if analysis.findings is None else [_findings(analysis.findings)]
+    """Return the findings, the most valuable one first, or why they are unknown; nothing where no GPU was used."""
+    if analysis.findings is not None:
+        return [_findings(analysis.findings)]
+    if not analysis.no_findings:
+        return []
+    text = f"Findings are unknown, because {analysis.no_findings}."
+    return [Section("Findings", (Lines((text,), is_verdict=True),))]
 
 
 def idle_sections(analysis: Analysis) -> list[Section]:

@@ -3,6 +3,8 @@
 import pytest
 
 from nsysprof.analysis.overview.summarize import summarize
+from nsysprof.report.sections.findings import findings_sections
+from nsysprof.report.write import findings_json
 from nsysprof.results.findings.finding_codes import CODES
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
@@ -348,3 +350,25 @@ def test_a_small_fault_behind_a_large_one_is_found(findings):
     assert set(small) <= {"sync", "alloc-in-loop"}
     assert small
     assert all(0.002 * found.recorded_ns <= saving < 0.01 * found.recorded_ns for saving in small.values())
+
+
+def test_where_a_trace_lacks_kernels_or_calls_the_report_says_why_there_are_no_findings(tmp_path):
+    program = Program()
+    for _ in range(60):
+        program.host(2 * MS)
+        program.launch(100 * US)
+    tables = program.builder.tables
+    for missing, says in ((7, "launches have no kernel in the trace"), (0, "no CUDA API calls were recorded")):
+        if missing:
+            columns, rows = tables["CUPTI_ACTIVITY_KIND_KERNEL"]
+            tables["CUPTI_ACTIVITY_KIND_KERNEL"] = columns, [*rows[:30], *rows[30 + missing :]]
+        else:
+            del tables["CUPTI_ACTIVITY_KIND_RUNTIME"]
+        path = tmp_path / f"{missing}.sqlite"
+        with open_trace(program.builder.write(path)) as trace:
+            analysis = summarize(read_tables(trace))
+        assert analysis.findings is None
+        assert says in analysis.no_findings
+        (section,) = findings_sections(analysis)
+        assert analysis.no_findings in str(section)
+        assert findings_json(analysis)["unknown_because"] == analysis.no_findings
