@@ -62,7 +62,9 @@ def test_a_slower_side_is_found_and_equal_values_are_equal(measure, tmp_path):
 
 
 def test_a_faster_side_with_other_values_fails_the_gate(measure):
-    found = measure({"NAP": "0.001", "OFF": "0.5"}, fail_on="slower:3%", processes=4).comparison
+    # Long naps: on a busy machine, a short one takes as long as none.
+    slow = ProgramSide((("NAP", "0.08"),))
+    found = measure({"NAP": "0.001", "OFF": "0.5"}, baseline=slow, fail_on="slower:3%", processes=4).comparison
     assert found.change.verdict is LatencyVerdict.FASTER
     assert (found.values.verdict, found.outcome) == (Sameness.DIFFERENT, "regression")
 
