@@ -56,6 +56,7 @@ def facts() -> dict[str, str]:
             "lrrrr",
             [_seconds(name, data) for name, data in found.items()],
         ),
+        "lead": str(_LEAD),
         "promising": _promising(found),
         "hook": _hook(),
     }
