@@ -59,6 +59,7 @@ def facts() -> dict[str, str]:
         "lead": str(_LEAD),
         "promising": _promising(found),
         "hook": _hook(),
+        "own_hook": _own_hook(),
     }
 
 
@@ -153,3 +154,11 @@ def _hook() -> str:
             rows.append((each["program"], f"{1e6 * step:.0f}", turns, f"{said:.2f}"))
     head = ("program", "a step, us", "longer with the hook, % (each turn)", "the hook's own figure, %")
     return markdown(head, "lrrr", rows) if rows else "It was not measured in this study."
+
+
+def _own_hook() -> str:
+    """Return what the hook says that it cost each program while it was recorded."""
+    found = json.loads((FOLDER / "hook_of_programs.json").read_bytes())
+    head = ("program", "calls", "the hook's own figure, %")
+    rows = [(each["program"], str(each["calls"]), f"{100 * each['own_ns'] / each['wall_ns']:.2f}") for each in found]
+    return markdown(head, "lrr", rows)
