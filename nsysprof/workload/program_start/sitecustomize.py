@@ -15,6 +15,7 @@ import os
 import pickle
 import sys
 from collections.abc import Sequence
+from functools import partial
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -136,13 +137,15 @@ if os.environ.get(ATTN_IMPLEMENTATION):
 if os.environ.get(STEPS):
     _attempt(lambda: _beside("policy_start").after_torch("steps", _beside("step_watch").watch))
 if os.environ.get(TORCH):
-    _attempt(lambda: _beside("policy_start").after_torch("torch", _beside("torch_recorder").begin))
+    _attempt(
+        lambda: _beside("policy_start").after_torch("torch", partial(_beside("torch_recorder").begin, beside=_beside))
+    )
 if os.environ.get(CUPTI):
     _attempt(lambda: _beside("cupti_recorder").begin())
 if os.environ.get(RANGES):
     _attempt(lambda: _beside("policy_start").after_torch("ranges", _beside("range_times").watch))
 if os.environ.get(STEP_ENDS):
-    _attempt(lambda: _beside("policy_start").after_torch("ends", _beside("step_ends").watch))
+    _attempt(lambda: _beside("policy_start").after_torch("ends", partial(_beside("step_ends").watch, beside=_beside)))
 if os.environ.get(FOLDER) or os.environ.get(STACKS):
     sys.meta_path.insert(0, _WatchImports())
 if any(os.environ.get(name) for name in _OURS):

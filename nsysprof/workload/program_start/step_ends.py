@@ -8,7 +8,6 @@ imports torch makes PID.txt: a line for each step, with the time of its end (ns 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import threading
 import time
@@ -76,9 +75,9 @@ class StepEnds:
             self._file.write(b"%d\n" % time.time_ns())
 
 
-def watch(torch: Any) -> None:
-    """Begin to watch, in a process that has just imported torch."""
-    calls = _beside("module_calls").ModuleCalls
+def watch(torch: Any, beside: Callable[[str], Any]) -> None:
+    """Begin to watch, in a process that has just imported torch. beside: returns a module of this folder."""
+    calls = beside("module_calls").ModuleCalls
     ends = StepEnds(os.environ[FOLDER], lambda ended: calls(torch, ended))
     with contextlib.suppress(ImportError, AttributeError):
         from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -86,14 +85,3 @@ def watch(torch: Any) -> None:
         register_optimizer_step_post_hook(lambda optimizer, _arguments, _named: ends.take(optimizer))
     os.register_at_fork(after_in_child=ends.start_in_fork)
     ends.start()
-
-
-def _beside(name: str) -> Any:
-    """Return a module beside this one, which the program's own path does not have."""
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py")  # noqa: PTH100, PTH118, PTH120
-    spec = importlib.util.spec_from_file_location(f"nsysprof_{name}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

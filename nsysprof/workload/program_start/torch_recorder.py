@@ -14,7 +14,6 @@ import contextlib
 import ctypes
 import functools
 import glob
-import importlib.util
 import json
 import os
 import signal
@@ -30,8 +29,8 @@ FOLDER, SCHEDULE = "NSYSPROF_TORCH_FOLDER", "NSYSPROF_TORCH_SCHEDULE"
 class TorchRecorder:
     """Torch's profiler over all threads of this process, once."""
 
-    def __init__(self, torch: Any) -> None:
-        self._torch = torch
+    def __init__(self, torch: Any, beside: Callable[[str], Any]) -> None:
+        self._torch, self._beside = torch, beside
         self._process = os.getpid()
         self._path = os.path.join(os.environ[FOLDER], f"{self._process}.json")  # noqa: PTH118
         self._schedule: dict[str, Any] = json.loads(os.environ.get(SCHEDULE) or "{}")
@@ -63,7 +62,7 @@ class TorchRecorder:
         with self._lock:
             if self._profiler is not None or self._is_over or os.getpid() != self._process:
                 return
-            _mark_ranges(self._torch)
+            _mark_ranges(self._torch, self._beside("range_times").mark_ranges)
             os.register_at_fork(after_in_child=_end_at_once)
             self._profiler = _make_profiler(self._torch)
             self._profiler.start()
@@ -102,7 +101,7 @@ class TorchRecorder:
             if self._is_over:
                 calls.end()
 
-        calls = _beside("module_calls").ModuleCalls(self._torch, ended)
+        calls = self._beside("module_calls").ModuleCalls(self._torch, ended)
         calls.begin()
         if not self._schedule.get("skip_steps"):
             self.start()
@@ -121,9 +120,12 @@ class TorchRecorder:
         timer.start()
 
 
-def begin(torch: ModuleType) -> None:
-    """Record this process and its forks, from when they use a GPU; where there is none, from now on."""
-    recorder = functools.cache(lambda _process: TorchRecorder(torch))
+def begin(torch: ModuleType, beside: Callable[[str], Any]) -> None:
+    """Record this process and its forks, from when they use a GPU; where there is none, from now on.
+
+    beside: returns a module of this folder, which the program's own path does not have.
+    """
+    recorder = functools.cache(lambda _process: TorchRecorder(torch, beside))
 
     def arm() -> None:
         attempt(lambda: recorder(os.getpid()).arm())
@@ -164,7 +166,7 @@ def _make_profiler(torch: Any) -> Any:
     return profile(**options)
 
 
-def _mark_ranges(torch: Any) -> None:
+def _mark_ranges(torch: Any, mark: Callable[..., None]) -> None:
     """Have NVTX ranges of Python recorded as ranges of torch's profiler too, which knows nothing of NVTX."""
     held = threading.local()
 
@@ -178,18 +180,7 @@ def _mark_ranges(torch: Any) -> None:
         if stack:
             stack.pop().__exit__(None, None, None)
 
-    _beside("range_times").mark_ranges(torch, push, pop)
-
-
-def _beside(name: str) -> Any:
-    """Return a module beside this one, which the program's own path does not have."""
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py")  # noqa: PTH100, PTH118, PTH120
-    spec = importlib.util.spec_from_file_location(f"nsysprof_{name}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    mark(torch, push, pop)
 
 
 def _stop_at_sigterm(stop: Callable[[], None]) -> None:
