@@ -121,20 +121,7 @@ def distribute(keys: Sequence[Key], number: Ints, value: Ints, size_bytes: Ints 
 
 def merge(first: Distributions, second: Distributions) -> Distributions:
     """Return both combined. The operation is associative and commutative, to the last bit."""
-    keys = sorted({*first.keys, *second.keys})
-    where = {key: position for position, key in enumerate(keys)}
-    at = [np.array([where[key] for key in part.keys], dtype=np.int64) for part in (first, second)]
-    least, most = np.full(len(keys), np.iinfo(np.int64).max), np.zeros(len(keys), np.int64)
-    sums = [np.zeros(len(keys), np.int64) for _ in range(3)]
-    rounded = np.zeros(len(keys), dtype=bool)
-    for part, mine in zip((first, second), at, strict=True):
-        least[mine], most[mine] = np.minimum(least[mine], part.least), np.maximum(most[mine], part.most)
-        rounded[mine] |= part.rounded
-        for total, values in zip(sums, (part.count, part.total, part.size_bytes), strict=True):
-            total[mine] += values
-    owner = np.concatenate([np.repeat(mine, np.diff(p.edges)) for p, mine in zip((first, second), at, strict=True)])
-    value, times = (np.concatenate((a, b)) for a, b in ((first.values, second.values), (first.times, second.times)))
-    return _settle(tuple(keys), (sums[0], sums[1], least, most, sums[2]), rounded, *_join(owner, value, times))
+    return _combine((first, second), (first.keys, second.keys))
 
 
 def rename(found: Distributions, names: Sequence[Key]) -> Distributions:
@@ -142,19 +129,25 @@ def rename(found: Distributions, names: Sequence[Key]) -> Distributions:
 
     names: the new key of each of `found.keys`.
     """
-    keys = sorted(set(names))
+    return _combine((found,), (names,))
+
+
+def _combine(parts: Sequence[Distributions], names: Sequence[Sequence[Key]]) -> Distributions:
+    """Return the parts as one. names: for each part, what each of its keys is called."""
+    keys = sorted({key for mine in names for key in mine})
     where = {key: position for position, key in enumerate(keys)}
-    at = np.array([where[key] for key in names], dtype=np.int64)
+    at = [np.array([where[key] for key in mine], dtype=np.int64) for mine in names]
     least, most = np.full(len(keys), np.iinfo(np.int64).max), np.zeros(len(keys), np.int64)
-    np.minimum.at(least, at, found.least)
-    np.maximum.at(most, at, found.most)
     sums = [np.zeros(len(keys), np.int64) for _ in range(3)]
-    for total, values in zip(sums, (found.count, found.total, found.size_bytes), strict=True):
-        np.add.at(total, at, values)
     rounded = np.zeros(len(keys), dtype=bool)
-    np.logical_or.at(rounded, at, found.rounded)
-    owner = np.repeat(at, np.diff(found.edges))
-    joined = _join(owner, found.values, found.times)
+    for part, mine in zip(parts, at, strict=True):
+        np.minimum.at(least, mine, part.least)
+        np.maximum.at(most, mine, part.most)
+        np.logical_or.at(rounded, mine, part.rounded)
+        for total, values in zip(sums, (part.count, part.total, part.size_bytes), strict=True):
+            np.add.at(total, mine, values)
+    owner = np.concatenate([np.repeat(mine, np.diff(part.edges)) for part, mine in zip(parts, at, strict=True)])
+    joined = _join(owner, np.concatenate([p.values for p in parts]), np.concatenate([p.times for p in parts]))
     return _settle(tuple(keys), (sums[0], sums[1], least, most, sums[2]), rounded, *joined)
 
 
