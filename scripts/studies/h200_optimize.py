@@ -8,6 +8,8 @@ from typing import Any
 
 import pandas as pd
 
+from nsysprof.report.reports.optimize_report import WORTH_TELLING
+from nsysprof.results.programs.optimization import UNDECIDED
 from scripts.studies.tables import ANALYSIS, markdown
 
 FOLDER = ANALYSIS / "h200-optimize"
@@ -25,8 +27,6 @@ PROGRAMS = {
     "compiled": "GPT under torch.compile, training",
     "fp32": "GPT in plain fp32, training",
 }
-# An undecided backend is told where torch's own choice took at least so many times as long.
-_LEAD = 1.1
 
 
 def facts() -> dict[str, str]:
@@ -56,7 +56,7 @@ def facts() -> dict[str, str]:
             "lrrrr",
             [_seconds(name, data) for name, data in found.items()],
         ),
-        "lead": str(_LEAD),
+        "lead": str(WORTH_TELLING),
         "promising": _promising(found),
         "hook": _hook(),
         "own_hook": _own_hook(),
@@ -100,7 +100,7 @@ def _searched(name: str) -> int:
 
 def _attempts(name: str, data: dict[str, Any]) -> list[tuple[str, ...]]:
     if not data["attempts"]:
-        undecided = sum(each["why"] == "inconclusive" for each in data["tuned"])
+        undecided = sum(each["why"] == UNDECIDED for each in data["tuned"])
         if undecided:
             shapes = f"{undecided} of {len(data['tuned'])} shapes"
             return [(name, f"nothing: no other backend was shown to be faster, {shapes} are undecided", *["–"] * 5)]
@@ -130,7 +130,7 @@ def _promising(found: dict[str, dict[str, Any]]) -> str:
         f"{each['over_auto']:.2f} times)"
         for name, data in found.items()
         for each in data["tuned"]
-        if each["why"] == "inconclusive" and (each["over_auto"] or 0) >= _LEAD
+        if each["why"] == UNDECIDED and (each["over_auto"] or 0) >= WORTH_TELLING
     ]
     return ", ".join(told) or "none"
 

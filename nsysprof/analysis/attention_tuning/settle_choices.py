@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from nsysprof.analysis.attention_tuning.choose_shapes import shape_of_use, why_not
-from nsysprof.analysis.sampling.tune import Choice
+from nsysprof.analysis.sampling.tune import OPEN, Choice
 from nsysprof.attention.policy_file import AUTO
 from nsysprof.attention.shape import Shape, shape_of_row
 
@@ -50,7 +50,7 @@ def settle_own_choices(captured: CapturedAttention, choices: Sequence[Choice], w
     }
     return [
         replace(choice, why=OWN)
-        if choice.why == "inconclusive"
+        if choice.why == OPEN
         and len(own := ran.get(_bare(choice.shape), set())) == 1
         and left.get(choice.shape, {""}) <= {AUTO, *own}
         else choice

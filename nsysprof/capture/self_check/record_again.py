@@ -134,10 +134,10 @@ def record_with_less(
     return best
 
 
-def _unless(metrics: tuple[str, ...], way: Reduction) -> tuple[str, ...]:
-    """Return the options for counters, without those that this way of recording replaces."""
+def _unless(options: Sequence[str], way: Reduction) -> tuple[str, ...]:
+    """Return the options without those that this way of recording replaces."""
     replaced = {option.partition("=")[0] for option in way.options}
-    return tuple(option for option in metrics if option.partition("=")[0] not in replaced)
+    return tuple(option for option in options if option.partition("=")[0] not in replaced)
 
 
 def _is_sound(captured: CapturedProgram) -> bool:
@@ -192,6 +192,4 @@ def _asked(plan: ProgramPlan, way: Reduction) -> list[str]:
         if value != default:
             wanted.append(f"--{name}={value}")
     wanted += [] if plan.keep_report else ["--no-keep-report"]
-    replaced = {option.partition("=")[0] for option in way.options}
-    wanted = [each for each in wanted if each.partition("=")[0] not in replaced]
-    return wanted + _given([each for each in plan.nsys_options if each.partition("=")[0] not in replaced])
+    return [*_unless(wanted, way), *_given(_unless(plan.nsys_options, way))]

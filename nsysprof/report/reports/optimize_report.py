@@ -33,7 +33,7 @@ from nsysprof.results.programs.optimization import (
 
 _JSON = "optimize.json"
 # Torch's own choice took at least so many times as long as a backend that is told although it is undecided.
-_WORTH_TELLING = 1.1
+WORTH_TELLING = 1.1
 _MET = {
     Prediction.NOT_MEASURED: "nothing was measured to compare it with",
     Prediction.MET: "the measured interval meets that",
@@ -98,7 +98,7 @@ def _promising(found: Optimization) -> tuple[str, ...]:
 def _lead(use: TunedUse) -> float | None:
     """Return how many times as long torch's own choice took, where that is undecided but considerable."""
     over = use.over_auto
-    return over if use.why == UNDECIDED and over is not None and over >= _WORTH_TELLING else None
+    return over if use.why == UNDECIDED and over is not None and over >= WORTH_TELLING else None
 
 
 def _gain_line(attempt: Attempt) -> str:

@@ -11,6 +11,7 @@ _XLA = re.compile(r"(\w+):#(.*)#$", re.DOTALL)
 _FIELD = re.compile(r"(?:^|,)(hlo_module|hlo_op|name|module)=([^,]+)")
 # The label is the first of these fields that a range has.
 _TELLING = ("hlo_op", "hlo_module", "name", "module")
+_WHOLE_TRACE = "(the whole trace)"
 
 
 def step_label(per: str) -> str:
@@ -26,3 +27,8 @@ def range_label(name: str) -> str:
     fields = dict(_FIELD.findall(found[2]))
     telling = next((fields[key] for key in _TELLING if key in fields), None)
     return name if telling is None else f"{found[1]} {telling}"
+
+
+def qualified_name(name: str | None, domain: str | None) -> str:
+    """Return a range's name with its domain in front; without a name, that it is the whole trace."""
+    return _WHOLE_TRACE if name is None else f"{domain}:{name}" if domain else name

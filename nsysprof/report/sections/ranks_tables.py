@@ -8,7 +8,8 @@ from typing import Any
 import pandas as pd
 
 from nsysprof.report.document import Cell, Column, Table, Unit, make_table
-from nsysprof.report.sections.trace_tables import MOST_ROWS, WHOLE_TRACE, rows_of
+from nsysprof.report.sections.range_labels import qualified_name
+from nsysprof.report.sections.trace_tables import MOST_ROWS, rows_of
 from nsysprof.results.device_limits.roof import known
 from nsysprof.results.rank_results import STRAGGLER_COST_PCT, STRAGGLER_EXCESS_PCT, RankRow, RanksAnalysis
 from nsysprof.units import format_ns, format_percent
@@ -157,8 +158,7 @@ _SPREAD = {
 def range_table(found: RanksAnalysis) -> Table:
     """Return ranges, summarized over ranks, the longest first; counted names are one (`step#`)."""
     named = found.range_families
-    of_library = named["domain"].fillna("").astype(str)
-    named = named.assign(range=(of_library + ":").where(of_library != "", "") + named["range"].astype(str))
+    named = named.assign(range=[qualified_name(*key) for key in zip(named["range"], named["domain"], strict=True)])
     return _spread("Ranges over ranks", named, "range", "range", "ranges_over_ranks.csv")
 
 
@@ -188,8 +188,7 @@ def energy_table(found: RanksAnalysis) -> Table | None:
     )
     rows = []
     for row in found.energy.head(MOST_ROWS).to_dict("records"):
-        name, domain = known(row["range"]), known(row["domain"])
-        label = WHOLE_TRACE if name is None else f"{domain}:{name}" if domain else name
+        label = qualified_name(known(row["range"]), known(row["domain"]))
         energy = Cell(known(row["energy_j"]), error=known(row["error_j"]), reason=row["reason"])
         powers = (known(row["board_least_w"]), known(row["board_most_w"]), known(row["most_rank"]))
         rows.append((label, row["boards"], row["instances"], energy, *powers))

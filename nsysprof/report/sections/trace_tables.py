@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.report.document import Cell, Column, Table, Unit, make_table
-from nsysprof.report.sections.range_labels import range_label
+from nsysprof.report.sections.range_labels import qualified_name, range_label
 from nsysprof.report.sections.range_rows import RangeRow, range_rows
 from nsysprof.report.sections.vocabulary import words_for
 from nsysprof.results.analysis import Analysis
@@ -19,7 +19,6 @@ from nsysprof.results.device_limits.roof import known
 MOST_ROWS = 500
 # A range inside that has this part of the time of a call is where the call is made.
 _NEARLY_ALL = 0.8
-WHOLE_TRACE = "(the whole trace)"
 # The units of a GPU by the beginning of their names, those that tell the most first.
 _UNITS = ("SMs Active", "SM Active", "Tensor Active", "NVLink", "PCIe", "SM Issue", "GR Active")
 
@@ -149,8 +148,7 @@ def gpu_use_table(analysis: Analysis) -> Table | None:
         cells.setdefault(place, {})[row["metric"]] = Cell(row["mean_pct"], error=row["error_pct"])
     columns = [Column("range", Unit.NAME), *(Column(name, Unit.PERCENT, drop=at) for at, name in enumerate(metrics, 1))]
     rows = [
-        (WHOLE_TRACE if name is None else f"{domain}:{name}" if domain else name, *(of.get(each) for each in metrics))
-        for (name, _, domain), of in cells.items()
+        (qualified_name(name, domain), *(of.get(each) for each in metrics)) for (name, _, domain), of in cells.items()
     ]
     shown = rows[:MOST_ROWS]
     return make_table(
@@ -216,8 +214,7 @@ def energy_table(analysis: Analysis) -> Table | None:
     ]
     rows = []
     for row in found.to_dict("records"):
-        name = WHOLE_TRACE if row["range"] is None else row["range"]
-        label = f"{row['domain']}:{name}" if row["domain"] else name
+        label = qualified_name(row["range"], row["domain"])
         energy = Cell(known(row["energy_j"]), error=known(row["error_j"]), reason=row["reason"])
         device = [row["device_id"]] if several else []
         rows.append((label, *device, row["instances"], energy, known(row["mean_w"]), row["covered_ns"]))
