@@ -14,7 +14,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .backward_nodes import NodeHooks, path_to_last
@@ -179,7 +179,7 @@ class AttentionCalls:
             seen.forward += 1
         node = getattr(out[0] if type(out) is tuple else out, "grad_fn", None)
         if node is not None:
-            self.watch_backward(seen, node, args, kwargs)
+            self.watch_backward(seen, node, (*args, *kwargs.values()))
         if began:
             self._spent(began, called, returned)
         return out
@@ -270,13 +270,13 @@ class AttentionCalls:
             frame = frame.f_back
         return None
 
-    def watch_backward(self, seen: Seen, node: Any, args: Any, kwargs: Any) -> None:
+    def watch_backward(self, seen: Seen, node: Any, inputs: Sequence[Any]) -> None:
         """Have a range open while the nodes of this call run in the backward pass."""
         try:
             seen.training += 1
-            path = seen.paths.get(type(node))
+            path = seen.paths.get(node.__class__)
             if path is None:
-                path = seen.paths[type(node)] = path_to_last(node, [*args, *kwargs.values()])
+                path = seen.paths[node.__class__] = path_to_last(node, inputs)
             last = node
             for place in path:
                 last = last.next_functions[place][0]

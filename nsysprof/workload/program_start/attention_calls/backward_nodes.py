@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any
 
 _MOST_NODES = 64
@@ -24,12 +24,19 @@ class NodeHooks:
         own = self._own
 
         def register(hooks: Any, hook: Any) -> Any:
-            if id(hook) not in own:
+            place = id(hook)
+            if place in own:
+                if hooks is None:
+                    return {place: hook}, None
+                hooks[place] = hook
+                return hooks, None
+            if hooks.__class__ is not dict:
                 return kept(hooks, hook)
-            if hooks is None:
-                hooks = OrderedDict()
-            hooks[id(hook)] = hook
-            return hooks, None
+            # A handle holds a node's functions weakly, which it cannot do with the plain ones of here.
+            _, handle = kept(None, hook)
+            handle.hooks_dict_ref = lambda: hooks
+            hooks[handle.id] = hook
+            return hooks, handle
 
         function._register_hook = staticmethod(register)
 
@@ -38,7 +45,7 @@ class NodeHooks:
         self._own.update((id(hook), hook) for hook in hooks)
 
 
-def path_to_last(node: Any, inputs: list[Any]) -> tuple[int, ...]:
+def path_to_last(node: Any, inputs: Sequence[Any]) -> tuple[int, ...]:
     """Return the way from a result's node to the node of the same call that runs last in the backward pass.
 
     A call of a fused backend is one node, with more where inputs are cast or padded; other calls are many.

@@ -22,7 +22,7 @@ def cost_of_recording(calls: Any, mean_ns: float, *, is_training: bool = False) 
     with torch.set_grad_enabled(is_training):
         tensor = torch.ones(1, 1, 1, 1, requires_grad=is_training)
 
-        def original(query: Any, _key: Any, _value: Any) -> Any:
+        def original(query: Any, *_others: Any) -> Any:
             return query * 1.0
 
         wrapped, least = calls.wrap_function(original, "sdpa"), [1 << 60, 1 << 60]

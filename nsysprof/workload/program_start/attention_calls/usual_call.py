@@ -25,50 +25,68 @@ def wrap_sdpa(calls: Any, original: Callable[..., Any]) -> Callable[..., Any]:
     push, pop, known, full = calls.push, calls.pop, calls.usual, torch.float32
     frame_of, clock = sys._getframe, time.perf_counter_ns
 
+    # The arguments have torch's names, since a tuple and a dict for them cost as much as the look-up of a call. The
+    # default of dropout_p is no float, of which the compiler would make an input of the graph.
     @functools.wraps(original)
-    def attention(*args: Any, **kwargs: Any) -> Any:
+    def attention(
+        query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: Any = False, is_causal: Any = False,
+        *, scale: Any = None, **more: Any,
+    ) -> Any:  # fmt: skip
+        dropout = 0.0 if dropout_p is False else dropout_p
         if is_compiling():  # the compiler sees the original function alone
-            return original(*args, **kwargs)
+            return original(query, key, value, attn_mask, dropout, is_causal, **_given(scale=scale), **more)
         calls.count = count = calls.count + 1
         began = clock() if count & 15 == 2 else 0
-        frame, key = frame_of(1), None
+        frame, form = frame_of(1), None
         seen: Any = None
         try:
-            query, other, _ = args
             dtype = query.dtype
             if dtype is not full or not has_autocast():
-                mask = kwargs.get("attn_mask")
-                if mask is None:
-                    rest: Any = (*kwargs.values(),)
-                else:
-                    rest = mask.shape, mask.dtype, kwargs.get("dropout_p"), kwargs.get("is_causal"), kwargs.get("scale")
-                code = frame.f_code
-                key = id(code), frame.f_lasti, query.__class__, query.shape, other.shape, dtype, rest
-                seen = known.get(key)
+                mask = None if attn_mask is None else (attn_mask.shape, attn_mask.dtype)
+                rest = (*more.values(),) if more else None
+                form = (
+                    id(frame.f_code), frame.f_lasti, query.__class__, dtype, query.shape, key.shape, is_causal, mask,
+                    dropout, scale, rest,
+                )  # fmt: skip
+                seen = known.get(form)
         except Exception:  # noqa: BLE001 - other arguments, or tensors without these facts
-            key = None
+            form = None
         if seen is None:
-            before = calls.described
-            seen = calls.find("sdpa", args, kwargs, frame, "fwd")
+            before, args = calls.described, (query, key, value)
+            kwargs = {"attn_mask": attn_mask, "dropout_p": dropout, "is_causal": is_causal, "scale": scale, **more}
+            seen = _find_first(calls, args, kwargs, frame, form)
             if seen is None:
-                return calls.run_unseen(original, args, kwargs)
-            if calls.described != before:  # descriptions are counted by themselves
-                began = 0
-            if key is not None and len(known) < _MOST_FORMS and calls.is_of_program(frame):
-                known[key] = seen
+                return calls.run_unseen(original, args, _given(**kwargs))
+            began = began if calls.described == before else 0  # descriptions are counted by themselves
         push(seen.forward_name)
         called = clock() if began else 0
         try:
-            out = original(*args, **kwargs)
+            if scale is None and not more:
+                out = original(query, key, value, attn_mask, dropout, is_causal)
+            else:
+                out = original(query, key, value, attn_mask, dropout, is_causal, **_given(scale=scale), **more)
         finally:
             returned = clock() if began else 0
             pop()
             seen.forward += 1
         node = getattr(out, "grad_fn", None)
         if node is not None:
-            calls.watch_backward(seen, node, args, kwargs)
+            calls.watch_backward(seen, node, (query, key, value, attn_mask))
         if began:
             calls.forward.add(called - began + clock() - returned, clock(), calls.count)
         return out
 
     return attention
+
+
+def _find_first(calls: Any, args: Any, kwargs: Any, frame: Any, form: Any) -> Any:
+    """Return what a call is counted under, and keep it by its form where that tells its calls from all others."""
+    seen = calls.find("sdpa", args, kwargs, frame, "fwd")
+    if seen is not None and form is not None and len(calls.usual) < _MOST_FORMS and calls.is_of_program(frame):
+        calls.usual[form] = seen
+    return seen
+
+
+def _given(**arguments: Any) -> dict[str, Any]:
+    """Return the arguments that differ from torch's defaults, which are false."""
+    return {name: value for name, value in arguments.items() if value is not None and value is not False}

@@ -44,3 +44,20 @@ def test_a_call_that_fails_closes_its_range(recorder):
     with pytest.raises(RuntimeError):
         attention(q, torch.randn(1, 2, 16, 9), q)
     assert passes(events) == ["fwd", "end"]
+
+
+def test_arguments_reach_torch_as_they_were_given(recorder):
+    events, calls, attention = recorder
+    original = torch.nn.functional.scaled_dot_product_attention
+    q, mask = torch.randn(1, 2, 16, 8), torch.randn(1, 1, 16, 16)
+    ways = [((q, q, q, mask), {}), ((q, q, q), {"attn_mask": mask, "scale": 0.5}), ((q, q, q, None, 0.0, True), {}),
+            ((q, q), {"value": q, "is_causal": True}), ((q, q[:, :1], q[:, :1]), {"enable_gqa": True})]  # fmt: skip
+    for args, kwargs in ways * 2:
+        torch.testing.assert_close(attention(*args, **kwargs), original(*args, **kwargs))
+    found = [(call["mask"], call["causal"], call["scale"], call["forward"]) for call in calls.to_json()["calls"]]
+    assert found == [("float:11qk", False, None, 2), ("float:11qk", False, 0.5, 2), ("none", True, None, 4),
+                     ("none", False, None, 2)]  # fmt: skip
+    for args, kwargs in [((q, q), {}), ((q, q, q), {"dropout_p": None}), ((q, q, q), {"causal": True})]:
+        with pytest.raises(TypeError):
+            attention(*args, **kwargs)
+    assert events.count("end") == len(events) / 2
