@@ -17,6 +17,8 @@ import threading
 import time
 from _thread import interrupt_main
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +26,9 @@ from nsysprof.errors import OutputError, UsageError
 
 # The least limit: Python and its libraries take a third of it, and the margin below another third.
 LEAST_BYTES = 768 << 20
-# What is reserved in the file: an analysis needs up to three times the size of the trace, and more of a small one.
-_FILE_BYTES, _FILE_TIMES = 1 << 30, 3
+# What is reserved in the file. The heap of an analysis has been the size of the trace at ten million kernels, and three
+# times a trace of a million, which the first part holds: twice the size leaves room for traces of another make.
+_FILE_BYTES, _FILE_TIMES = 1 << 30, 2
 _PIECE_BYTES = 256 << 20
 # Pages are let go this far below the limit, or this part of a large one: memory grows until the thread gets its turn.
 _MARGIN_BYTES, _MARGIN_PART = 192 << 20, 3 / 16
@@ -38,20 +41,23 @@ _LIBRARY_BYTES = 160 << 20
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 # What <sys/mman.h> has and Python's mmap has not everywhere.
 _MAP_FIXED = 0x10
+# Given the areas, the limit and the margin, keeps the limit and returns what _keep_in_turns does.
+_KeepBelow = Callable[[list[tuple[int, int]], int, int], int]
 # The bytes before and after a block that belong to the heap.
 _HEADER_BYTES = 64
 
 
+@dataclass
 class _Watch:
     """The limit of this process, if it has one.
 
     needed_bytes: the memory outside the file, once it is too much for the limit.
-    times: how often pages were let go.
+    times: how often pages were let go, as its only item.
     """
 
     limit_bytes: int | None = None
     needed_bytes: int | None = None
-    times: int = 0
+    times: Any = field(default_factory=lambda: [0])
 
 
 _watch = _Watch()
@@ -95,7 +101,8 @@ def limit_memory(limit_bytes: int, file_bytes: int) -> None:
     areas = _map_heap(library, _make_file(file_bytes), file_bytes)
     sys.setswitchinterval(_SECONDS_A_TURN)
     margin = max(_MARGIN_BYTES, int(limit_bytes * _MARGIN_PART))
-    threading.Thread(target=_keep, args=(library, areas, limit_bytes, margin), daemon=True).start()
+    keep = _compiled_keep() or partial(_keep_in_turns, library)
+    threading.Thread(target=_keep, args=(keep, areas, limit_bytes, margin), daemon=True).start()
 
 
 def memory_limit_failure() -> OutputError | None:
@@ -193,20 +200,51 @@ def _map_heap(library: Any, file: int, size: int) -> list[tuple[int, int]]:
     return areas
 
 
-def _keep(library: Any, areas: list[tuple[int, int]], limit: int, margin: int) -> None:
-    """Let go of the pages of the areas whenever the process comes near the limit."""
+def _keep(keep: _KeepBelow, areas: list[tuple[int, int]], limit: int, margin: int) -> None:
+    """Interrupt the process once its limit can be kept no longer."""
+    _watch.needed_bytes = keep(areas, limit, margin)
+    interrupt_main()
+
+
+def _compiled_keep() -> _KeepBelow | None:
+    """Return compiled code that does what _keep_in_turns does; None where it cannot be had.
+
+    numpy keeps Python's lock while it writes some gigabytes. A thread of Python would get its turn too late.
+    """
+    try:
+        import numpy as np
+
+        from nsysprof.files.resident_memory import keep_below
+
+        descriptor = os.open("/proc/self/statm", os.O_RDONLY)
+        none, times = np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64)
+        keep_below(descriptor, none, none, 0, 0, 0, 0, times)  # compiles, and returns at once
+    except Exception:  # noqa: BLE001 - no numba, or a damaged cache, which can raise anything
+        return None
+    times[0] = 0
+
+    def keep(areas: list[tuple[int, int]], limit: int, margin: int) -> int:
+        _watch.times = times
+        begins, lengths = np.array(areas, dtype=np.int64).reshape(-1, 2).T.copy()
+        pause_us = int(1e6 * _SECONDS_BETWEEN_LOOKS)
+        return int(keep_below(descriptor, begins, lengths, limit, margin, _LIBRARY_BYTES, pause_us, times))
+
+    return keep
+
+
+def _keep_in_turns(library: Any, areas: list[tuple[int, int]], limit: int, margin: int) -> int:
+    """Let go of the pages of the areas near the limit; return what lies in no file, once that is too much (bytes)."""
     resident = _resident_bytes()
-    while _watch.needed_bytes is None:
+    while True:
         if (reached := resident()) > limit - margin:
             # On a busy machine, memory grows further until this thread gets its turn.
             margin = min(max(margin, 2 * (reached - limit + margin)), limit // 2)
             for begin, length in areas:
                 library.madvise(begin, length, mmap.MADV_DONTNEED)
-            _watch.times += 1
+            _watch.times[0] += 1
             outside = _bytes_outside_files()
             if outside + _LIBRARY_BYTES > limit:
-                _watch.needed_bytes = outside
-                interrupt_main()
+                return outside
         time.sleep(_SECONDS_BETWEEN_LOOKS)
 
 

@@ -15,7 +15,8 @@ from tests.builders.run_command import run
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has /proc")
 
-# Each runs in a process of its own, because a limit holds until the process ends.
+# Each runs in a process of its own, because a limit holds until the process ends. The arrays of this one are watched
+# without compiled code.
 _BEGIN = """
 import json, os, resource, sys, tempfile, time
 from nsysprof.memory_reuse import reuse_freed_memory
@@ -24,6 +25,7 @@ from nsysprof.files import memory_limit
 """
 _ARRAYS = """
 import numpy as np
+memory_limit._compiled_keep = lambda: None
 memory_limit.limit_memory(384 << 20, 1 << 30)
 resident = memory_limit._resident_bytes()
 def settled(value):
@@ -35,7 +37,29 @@ sums = [settled(int(array.sum())) for array in reversed(arrays)]
 folder = os.listdir(tempfile.gettempdir())
 # ru_maxrss would be that of the process which started this one, where that is larger.
 peak = next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmHWM"))
-print(json.dumps({"sums": sums, "folder": folder, "peak": peak, "times": memory_limit._watch.times}))
+print(json.dumps({"sums": sums, "folder": folder, "peak": peak, "times": int(memory_limit._watch.times[0])}))
+"""
+# Memory is written while this thread keeps Python's lock, as numpy does where it adds to a large array.
+_HELD = """
+import ctypes
+import numpy as np
+memory_limit.limit_memory(512 << 20, 1 << 30)
+sys.setswitchinterval(1000)
+library, text = ctypes.PyDLL(None), ctypes.create_string_buffer(100)
+library.pread.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_long]
+library.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
+statm, written = os.open("/proc/self/statm", os.O_RDONLY), np.empty(512 << 20, np.uint8)
+def is_high():
+    library.pread(statm, text, 100, 0)
+    return int(text.value.split()[1]) << 12 > 320 << 20
+for begin in range(0, len(written), 16 << 20):
+    library.memset(written.ctypes.data + begin, 1 + (begin >> 24), 16 << 20)
+    for _ in range(60_000):  # until it is let go, however busy the machine is
+        if not is_high():
+            break
+        library.usleep(1000)
+peak = next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(json.dumps({"kept": written[:: 16 << 20].tolist(), "peak": peak}))
 """
 # Each page of these is Python's own and lies in no file.
 _OBJECTS = """
@@ -58,11 +82,11 @@ except Exception as error:
 """
 # So small a limit that pages are let go all the time.
 _ANALYZE = """
-memory_limit.LEAST_BYTES = memory_limit._LIBRARY_BYTES = memory_limit._MARGIN_BYTES = 0
-memory_limit._bytes_outside_files = lambda: 0
+memory_limit.LEAST_BYTES = memory_limit._MARGIN_BYTES = 0
+memory_limit._LIBRARY_BYTES = -1 << 40  # what lies in no file is never too much
 memory_limit._SECONDS_BETWEEN_LOOKS = 0.05
 import nsysprof.cli, atexit
-atexit.register(lambda: print(memory_limit._watch.times, file=sys.stderr))
+atexit.register(lambda: print(memory_limit._watch.times[0], file=sys.stderr))
 sys.argv = ["nsysprof", "analyze", *sys.argv[1:], "--no-figures", "--memory-limit", "64MiB"]
 nsysprof.cli.main()
 """
@@ -81,6 +105,14 @@ def test_arrays_larger_than_the_limit_keep_their_values_and_the_limit(tmp_path: 
     assert done["times"] > 1
     assert done["peak"] < 384 << 20  # the arrays have 432 MiB
     assert done["folder"] == []  # so nothing is left, however the process ends
+
+
+@pytest.mark.slow
+def test_the_limit_holds_while_no_other_thread_gets_a_turn(tmp_path: Path) -> None:
+    pytest.importorskip("numba")
+    done = json.loads(child(_HELD, tmp_path).stdout)
+    assert done["kept"] == list(range(1, 33))
+    assert done["peak"] < 512 << 20  # as much is written, beside Python and numba
 
 
 def test_what_cannot_lie_in_a_file_ends_the_process_with_the_least_that_works(tmp_path: Path) -> None:
