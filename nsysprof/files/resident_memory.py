@@ -1,7 +1,7 @@
 """Hold the resident memory of this process below a bound, in compiled code that needs no turn from Python.
 
 Much of numpy and pandas keeps Python's lock while it writes gigabytes, so that a thread of Python would look too late.
-This module needs numba; nsysprof.files.memory_limit looks by itself where that is missing.
+This module needs numba and a folder for its cache; nsysprof.files.memory_limit looks by itself where that is missing.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ import mmap
 from typing import Any
 
 import numpy as np
-from numba import types
-
-from nsysprof.arrays import compile_function
+from numba import njit, types
 
 # Functions of the C library, by name.
 _pread: Any = types.ExternalFunction("pread", types.intp(types.int32, types.intp, types.intp, types.int64))
@@ -24,7 +22,7 @@ _TEXT_BYTES = 128
 _ZERO, _SPACE = ord("0"), ord(" ")
 
 
-@compile_function(nogil=True)
+@njit(cache=True, nogil=True)
 def _pages(descriptor, text):  # type: ignore[no-untyped-def]
     """Return the second and third number of /proc/self/statm: how many pages are resident, and those of files."""
     length = _pread(descriptor, text.ctypes.data, len(text), 0)
@@ -42,7 +40,7 @@ def _pages(descriptor, text):  # type: ignore[no-untyped-def]
     return resident, 0
 
 
-@compile_function(nogil=True)
+@njit(cache=True, nogil=True)
 def keep_below(descriptor, begins, lengths, limit, margin, library_bytes, pause_us, times):  # type: ignore[no-untyped-def]
     """Let go of the pages of the areas whenever memory comes near the limit; return once that is no longer enough.
 
