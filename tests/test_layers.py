@@ -207,3 +207,21 @@ def test_help_loads_nothing_heavy() -> None:
     assert done.returncode == 0, done.stderr
     assert "Usage" in done.stdout
     assert json.loads(done.stdout.splitlines()[-1]) == []
+
+
+def test_an_analysis_loads_only_what_it_uses(tmp_path: Path) -> None:
+    code = (
+        "import json, sys\n"
+        "from nsysprof.app.analyze import AnalyzeRequest, analyze\n"
+        "from pathlib import Path\n"
+        "analyze(AnalyzeRequest((Path(sys.argv[1]),), out=Path(sys.argv[2]), figures=False))\n"
+        "print(json.dumps(list(sys.modules)))\n"
+    )
+    trace = PACKAGE.parent / "traces" / "pools.sqlite.xz"
+    command = [sys.executable, "-c", code, str(trace), str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    loaded = set(json.loads(done.stdout))
+    assert "nsysprof.report.write" in loaded
+    others = ("nsysprof.results.comparison", "nsysprof.results.rank_results", "nsysprof.analysis.comparison")
+    assert not {name for name in loaded if name.startswith((*others, "nsysprof.capture", "matplotlib", "numba", "scipy"))}

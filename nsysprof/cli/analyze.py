@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from nsysprof.app.trace_analysis.analyze_ranks import RanksResult
     from nsysprof.app.trace_analysis.analyze_snapshot import SnapshotResult
     from nsysprof.app.trace_analysis.analyze_trace import TraceResult
+    from nsysprof.report.document import Report
 
 EXAMPLES = (
     "nsysprof analyze report.nsys-rep",
@@ -150,20 +151,26 @@ def _to_json(result: TraceResult | RanksResult | SnapshotResult) -> dict[str, An
 
 
 def _print(result: TraceResult | RanksResult | SnapshotResult) -> None:
-    from nsysprof.app.trace_analysis.analyze_snapshot import SnapshotResult
-    from nsysprof.app.trace_analysis.analyze_trace import TraceResult
     from nsysprof.cli.terminal.console import print_report
-    from nsysprof.report.reports.analysis_report import analysis_report
-    from nsysprof.report.reports.memory_report import memory_report
-    from nsysprof.report.reports.ranks_report import ranks_report
+
+    print_report(_report(result))
+    typer.echo(f"\n{len(result.files)} files in {result.folder}; read {result.folder / 'report.md'} first")
+
+
+def _report(result: TraceResult | RanksResult | SnapshotResult) -> Report:
+    """Return the report of a result. Only the modules of its kind are loaded."""
+    from nsysprof.app.trace_analysis.analyze_trace import TraceResult
 
     if isinstance(result, TraceResult):
-        report = analysis_report(result.analysis, result.record)
-    elif isinstance(result, SnapshotResult):
-        report = memory_report(result.memory)
-    else:
-        from nsysprof.report.reports.ranks_report import ranks_report
+        from nsysprof.report.reports.analysis_report import analysis_report
 
-        report = ranks_report(result.analysis)
-    print_report(report)
-    typer.echo(f"\n{len(result.files)} files in {result.folder}; read {result.folder / 'report.md'} first")
+        return analysis_report(result.analysis, result.record)
+    from nsysprof.app.trace_analysis.analyze_snapshot import SnapshotResult
+
+    if isinstance(result, SnapshotResult):
+        from nsysprof.report.reports.memory_report import memory_report
+
+        return memory_report(result.memory)
+    from nsysprof.report.reports.ranks_report import ranks_report
+
+    return ranks_report(result.analysis)

@@ -62,9 +62,11 @@ def read_libraries(source: Path) -> frozenset[str]:
 
 
 def _recorded(source: Path) -> list[_Calls]:
+    if not source.is_dir():
+        return []
     from nsysprof.capture.user_program.program_hook import find_recorded
 
-    paths = find_recorded(source, "attention") if source.is_dir() else {}
+    paths = find_recorded(source, "attention")
     return [
         read_json(
             path, _Calls, kind="a file of attention calls", advice="Remove it, and analyze again.", newest=1,

@@ -28,10 +28,12 @@ def complete_analysis(
     report: the user's own counters, used instead of the capture's.
     ncu: the program that reads the report.
     """
-    from nsysprof.analysis.overview.cases import fill_results
-
     if record is not None:
+        from nsysprof.analysis.overview.cases import fill_results
+
         record = replace(record, results=fill_results(record.results, analysis))
+    if record is None and report is None:
+        return analysis, None
     ranges = [str(name) for name in analysis.ranges["range"].unique()]
     counted = read_counted(None if record is None else folder, report, ranges, ncu)
     return join_counters(analysis, record, counted, trace, foreign=report is not None)

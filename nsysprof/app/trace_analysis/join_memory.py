@@ -36,10 +36,12 @@ def read_capture_memory(source: Path, trace: Path, ranges: pd.DataFrame) -> Allo
 
     ranges: the instances of NVTX ranges.
     """
+    if not source.is_dir():
+        return None
     from nsysprof.app.trace_analysis.analyze_snapshot import read_memory
     from nsysprof.capture.user_program.program_hook import find_recorded
 
-    snapshots = find_recorded(source, "memory") if source.is_dir() else {}
+    snapshots = find_recorded(source, "memory")
     if not snapshots:
         return None
     start_ns = session_start_ns(trace)

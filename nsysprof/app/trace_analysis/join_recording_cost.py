@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 def join_recording_cost(analysis: Analysis, source: Path, trace: Path) -> Analysis:
     """Return the analysis with what recording cost each range, without findings that this makes unreliable."""
+    if not source.is_dir():  # only a capture folder has measured it
+        return analysis
     from nsysprof.analysis.overview.recording_cost import without_distorted
     from nsysprof.capture.self_check.ranges_alone import RANGES_ALONE
 
@@ -40,9 +42,9 @@ def _costs_of(source: Path, trace: Path) -> tuple[RangeCost, ...] | None:
     from nsysprof.files.json_file import read_json
     from nsysprof.results.checks.recording_cost import COSTS, CostsInOneRun
 
-    if source.is_dir() and (source / RANGES_ALONE).is_file():
+    if (source / RANGES_ALONE).is_file():
         return read_costs(trace, source / RANGES_ALONE)
-    if source.is_dir() and (source / COSTS).is_file():
+    if (source / COSTS).is_file():
         advice = "Record the part again."
         found = read_json(source / COSTS, CostsInOneRun, kind="the cost of a recording", advice=advice, newest=1)
         return tuple(judge_cost(cost) for cost in found.costs)

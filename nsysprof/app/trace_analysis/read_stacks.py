@@ -90,9 +90,11 @@ def _plain(symbol: str) -> str:
 
 def _read_samples(source: Path, trace: Path) -> StackSamples | None:
     """Return what the sampler wrote into a capture folder; None where nothing can be placed in time."""
+    if not source.is_dir():
+        return None
     from nsysprof.capture.user_program.program_hook import find_recorded
 
-    paths = find_recorded(source, "stacks") if source.is_dir() else {}
+    paths = find_recorded(source, "stacks")
     if not paths:
         return None
     import numpy as np

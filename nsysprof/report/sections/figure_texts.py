@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -10,10 +11,12 @@ from nsysprof.report.sections.vocabulary import words_for
 from nsysprof.report.sections.wording import join_names
 from nsysprof.results.allocator_memory import AllocatorMemory
 from nsysprof.results.analysis import Analysis, CaptureRecord
-from nsysprof.results.comparison import VersionComparison
 from nsysprof.results.device_limits.roof import known
-from nsysprof.results.rank_results import RanksAnalysis
 from nsysprof.units import format_bytes, format_factor, format_ns, format_rate
+
+if TYPE_CHECKING:
+    from nsysprof.results.comparison import VersionComparison
+    from nsysprof.results.rank_results import RanksAnalysis
 
 # The most values that a text names; the tables beside the figure have all of them.
 _MOST = 4

@@ -10,7 +10,6 @@ from nsysprof.nsight.find_tool import NSYS, find_tool
 from nsysprof.nsight.nsys import run_export
 from nsysprof.trace.inputs.bundle_file import is_bundle, unpack_bundle
 from nsysprof.trace.inputs.bundle_format import CONTENTS
-from nsysprof.trace.inputs.unpack import unpack
 from nsysprof.trace.open import refuse_lfs_pointer
 
 # Traces in a capture folder, in order of preference: nsys saw the whole driver, torch only its own work.
@@ -46,6 +45,8 @@ def resolve_input(source: Path, nsys: Path | None, work_dir: Path) -> Path:
     if not source.is_file():  # a pipe would block, and a device might never end
         raise TraceError(f"{source} is not a plain file.", "Give the file itself; a pipe cannot be read twice.")
     if source.suffix in PACKED:
+        from nsysprof.trace.inputs.unpack import unpack
+
         plain = unpack(source, work_dir)
         if plain.suffix != _KINETO:
             return plain
