@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -90,7 +91,7 @@ class Stage:
 def stages(request: BuildRequest, tables: frozenset[str]) -> Iterator[Stage]:
     """Yield the stages, from everything down to the tables and the report alone.
 
-    tables: the tables of the trace.
+    tables: the tables of the traces that have rows. To leave out an empty one would save nothing.
     """
     yield (stage := Stage(ranges=request.ranges))
     if request.source.kind == BENCH:
@@ -120,7 +121,7 @@ def build(request: BuildRequest, work: Path, say: Say) -> tuple[Built, Path]:
         )
     size = 0
     traces: dict[tuple[tuple[str, ...], frozenset[str]], _Shared] = {}
-    for number, stage in enumerate(stages(request, _tables(request.source.traces))):
+    for number, stage in enumerate(stages(request, _tables_with_rows(request.source.traces))):
         folder = work / str(number)
         try:
             built = _build_stage(request, folder, stage, traces, say)
@@ -152,14 +153,25 @@ class _Shared:
     ranks: RanksAnalysis | None = None
 
 
-def _tables(traces: Iterable[Path]) -> frozenset[str]:
-    from nsysprof.trace.open import open_trace
+def _tables_with_rows(traces: Iterable[Path]) -> frozenset[str]:
+    """Return the tables that may be left out, of those that have rows in any of the traces."""
+    from nsysprof.trace.open import open_trace, quote
 
     found: set[str] = set()
     for trace in traces:
         with open_trace(trace) as opened:
-            found |= {base_name(table) for table in opened.columns}
+            for table in opened.columns:
+                name = base_name(table)
+                if name in UNREAD | SAMPLED and _has_rows(opened.connection, quote(table)):
+                    found.add(name)
     return frozenset(found)
+
+
+def _has_rows(connection: sqlite3.Connection, table: str) -> bool:
+    try:
+        return connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None
+    except sqlite3.DatabaseError:  # it is damaged, which the rebuild tells
+        return True
 
 
 def _build_stage(

@@ -91,6 +91,8 @@ class _Search:
         for begin in range(0, size, _WINDOW):
             # A match near the end of a window is found completely in the next window as well.
             window = stream.data[max(0, begin - self._overlap) : begin + _WINDOW + 1]
+            if isinstance(stream.data, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+                stream.data.madvise(mmap.MADV_DONTNEED)  # the pages that were read would count as our memory
             for index, start, end in self._automaton.find_matches_as_indexes(window, overlapping=True):
                 needle = self._needles[index]
                 if self._counts(needle, stream, window, start, end):
