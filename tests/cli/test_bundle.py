@@ -200,6 +200,27 @@ def test_a_cropped_trace_that_does_not_fit_is_not_analysed(tmp_path: Path, monke
         assert "nsys.sqlite.xz" not in archive.namelist()
 
 
+def test_a_trace_that_cannot_fit_is_not_rebuilt_without_its_smallest_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from nsysprof.app.bundle_content import build_bundle as bundle_build
+
+    source = write_trace(tmp_path / "in.sqlite", "CREATE TABLE GPU_METRICS (timestamp INT)", text="step")
+    with sqlite3.connect(source) as connection:
+        connection.execute("INSERT INTO GPU_METRICS VALUES (1)")
+        # Times that hardly pack: each is a number without order.
+        times = [(start, start + number * 48271 % 99991) for number in range(20_000) if (start := number**3 % 2**40)]
+        connection.executemany("INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME (start, end) VALUES (?, ?)", times)
+    connection.close()
+    left_out: list[frozenset[str]] = []
+    plain = bundle_build.sanitize_trace
+    monkeypatch.setattr(bundle_build, "sanitize_trace", lambda *a: left_out.append(a[2].without) or plain(*a))
+    bundle_command.bundle(source, out=tmp_path / "b.zip", max_size=0.06, as_json=True)
+    assert "the trace" in {left["what"] for left in json.loads(capsys.readouterr().out)["left_out"]}
+    # The last one asks for the ranges of our own captures, which this trace has not.
+    assert left_out == [frozenset(), bundle_build.SAMPLED]
+
+
 @pytest.mark.slow
 def test_the_limit_of_size_and_what_it_costs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bundle_command.bundle(TRACES / "sdpa.sqlite.xz", out=tmp_path / "whole.zip", as_json=True)

@@ -16,6 +16,7 @@ from nsysprof.bundle.archive import pack_trace, write_archive
 from nsysprof.bundle.names.name_tokens import NameTokens
 from nsysprof.bundle.sanitize import SanitizeOptions, SanitizeReport, join_reports, sanitize_trace
 from nsysprof.bundle.source import BENCH, BundleSource, clean_texts
+from nsysprof.bundle.table_bytes import most_bytes_of
 from nsysprof.errors import OutputError, UsageError
 from nsysprof.trace.inputs.bundle_format import MAX_MEMBERS, REPORT_FOLDER
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 _OUR_RANGES = ("RUN::*",)
 _MOST_RANKS = MAX_MEMBERS - 50  # these are shared in addition to tables, figures and reports
+# Tables that take at most this part of the limit cannot make a trace fit that is too large by as much.
+_SMALL_PART = 10
 _COMMAND = "(the command is not shared; the plan is in samples.json)"
 
 
@@ -122,6 +125,9 @@ def build(request: BuildRequest, work: Path, say: Say) -> tuple[Built, Path]:
     size = 0
     traces: dict[tuple[tuple[str, ...], frozenset[str]], _Shared] = {}
     for number, stage in enumerate(stages(request, _tables_with_rows(request.source.traces))):
+        whole = traces.get((request.ranges, frozenset()))
+        if whole is not None and whole.fits_never and stage.without and stage.ranges == request.ranges:
+            continue
         folder = work / str(number)
         try:
             built = _build_stage(request, folder, stage, traces, say)
@@ -144,13 +150,17 @@ def build(request: BuildRequest, work: Path, say: Say) -> tuple[Built, Path]:
 
 @dataclass(frozen=True)
 class _Shared:
-    """The rebuilt traces and their analysis, of one trace or of the ranks of a job together."""
+    """The rebuilt traces and their analysis, of one trace or of the ranks of a job together.
+
+    fits_never: whether the packed trace is too large by more than all tables that may be left out take.
+    """
 
     traces: tuple[Path, ...]
     packed: tuple[Path, ...]
     report: SanitizeReport
     analysis: Analysis | None = None
     ranks: RanksAnalysis | None = None
+    fits_never: bool = False
 
 
 def _tables_with_rows(traces: Iterable[Path]) -> frozenset[str]:
@@ -214,16 +224,20 @@ def _share_trace(request: BuildRequest, stage: Stage, work: Path, say: Say) -> _
     assert request.source.trace is not None
     trace = work / ("torch.sqlite" if _is_of_torch(request.source.trace) else "nsys.sqlite")
     report = sanitize_trace(request.source.trace, trace, _options(request, stage))
+    most_bytes = request.max_bytes
+    # A little more is packed where that shows that leaving out tables saves too little.
+    saved = None if stage.leaves_out(request) else most_bytes_of(trace, UNREAD | SAMPLED, most_bytes // _SMALL_PART)
     cancelled = Event()
     with ThreadPoolExecutor(1, thread_name_prefix="pack") as pool:  # compression releases the GIL
-        packed = pool.submit(pack_trace, trace, work / f"{trace.name}.xz", request.max_bytes, cancelled)
+        packed = pool.submit(pack_trace, trace, work / f"{trace.name}.xz", most_bytes + (saved or 0), cancelled)
         try:
             # A trace of which parts are left out is only of use where it fits. That of the first stage is analysed in
             # any case: its report is shared where no trace fits.
             if stage.leaves_out(request) and packed.result().stat().st_size > request.max_bytes:
                 return _Shared((trace,), (packed.result(),), report)
             analysis = analyze_trace(trace, say)
-            return _Shared((trace,), (packed.result(),), report, analysis)
+            fits_never = saved is not None and packed.result().stat().st_size > most_bytes + saved
+            return _Shared((trace,), (packed.result(),), report, analysis, fits_never=fits_never)
         except BaseException:
             cancelled.set()
             raise
