@@ -29,6 +29,7 @@ _SETTERS = dict(zip(_NAMES, (_set_math, _set_flash, _set_efficient, _set_cudnn),
 _ALL = (True, True, True, True)
 _TENSOR = torch.Tensor
 _grad_enabled, _autocast = torch.is_grad_enabled, torch.is_autocast_enabled
+_is_dynamo_compiling: Any = getattr(torch.compiler, "is_dynamo_compiling", torch.compiler.is_compiling)
 NO_RULE = "A call does not match any rule of the policy and is left to torch."
 Say = Callable[[str], None]
 
@@ -74,12 +75,10 @@ class AppliedPolicy:
         self.rules[key] = AUTO
         self.say(text)
 
-    def leave_unknown(self) -> None:
-        """Count a call without a rule, and report that there was one."""
-        self.left += 1
-        if not self.has_said_no_rule:
-            self.has_said_no_rule = True
-            self.say(NO_RULE)
+    def say_no_rule(self) -> None:
+        """Report that there was a call without a rule."""
+        self.has_said_no_rule = True
+        self.say(NO_RULE)
 
     def leave_refused(self, key: Any, backend: str, error: RuntimeError) -> None:
         """Leave calls of this form to torch if their backend refused them; raise any other error again."""
@@ -112,14 +111,16 @@ def end_policy(applied: AppliedPolicy) -> None:
             torch.nn.functional.scaled_dot_product_attention = _ORIGINAL.pop()
 
 
-def make_function(original: Callable[..., Any]) -> Callable[..., Any]:
+def make_function(original: Callable[..., Any]) -> Callable[..., Any]:  # noqa: PLR0915
     """Return the function that replaces torch's.
 
     original: torch's function, called for everything that is left to torch.
     """
     # Names that Python finds faster than attributes of modules: a call costs some microseconds with them.
-    is_compiling, active_policies = torch.compiler.is_compiling, _ACTIVE
-    acquire, release, key_of = _FLAGS.acquire, _FLAGS.release, call_key
+    # The first check of a compiler takes a third of the other's time, but does not know every torch.export.
+    is_compiling, is_exporting = _is_dynamo_compiling, torch.compiler.is_compiling
+    active_policies, acquire, release = _ACTIVE, _FLAGS.acquire, _FLAGS.release
+    is_grad, is_cast, tensor = _grad_enabled, _autocast, _TENSOR
 
     # No default is a float: the compiler would make an input of the graph of it. In one piece, because each function
     # that is called takes a tenth of a microsecond.
@@ -131,9 +132,22 @@ def make_function(original: Callable[..., Any]) -> Callable[..., Any]:
         if is_compiling():
             return _call_compiled(original, query, key, value, attn_mask, dropout, is_causal, scale, rest)
         if active_policies:
-            active = active_policies[-1]
-            call = key_of(query, key, value, attn_mask, dropout, is_causal)
-            found = active.rules.get(call)
+            active, call, found = active_policies[-1], None, None
+            # The scale is not part of the key, because no backend is chosen by scale. A subclass (of nested or
+            # distributed tensors) has other kernels.
+            if type(query) is tensor and type(key) is tensor and not dropout:
+                try:
+                    on_gpu = query.is_cuda
+                    call = (
+                        query.shape, key.shape,
+                        value.numel(),  # is enough, because the sizes of v are those of k up to the head size
+                        _dtype_of_autocast(on_gpu) if (is_cast() if on_gpu else is_cast("cpu")) else query.dtype,
+                        None if attn_mask is None else attn_mask.dtype is torch.bool, is_causal,
+                        is_grad() and (query.requires_grad or key.requires_grad or value.requires_grad), on_gpu,
+                    )  # fmt: skip
+                    found = active.rules.get(call)
+                except (RuntimeError, AttributeError):  # a nested tensor has no shape, nor has what is no tensor
+                    pass
             if found.__class__ is str and found != AUTO:  # this is the first call of this form
                 whole = (query, key, value, attn_mask, dropout, is_causal)
                 found = _check_and_count(active, call, found, original, whole, scale, rest)
@@ -164,7 +178,11 @@ def make_function(original: Callable[..., Any]) -> Callable[..., Any]:
                 finally:
                     release()
             elif found is None:
-                active.leave_unknown()
+                if call is None and is_exporting():
+                    return _call_compiled(original, query, key, value, attn_mask, dropout, is_causal, scale, rest)
+                active.left += 1
+                if not active.has_said_no_rule:
+                    active.say_no_rule()
             elif found is not False:
                 active.calls += 1
         if scale is None and not rest:
@@ -175,26 +193,9 @@ def make_function(original: Callable[..., Any]) -> Callable[..., Any]:
     return scaled_dot_product_attention
 
 
-def call_key(query: Any, key: Any, value: Any, mask: Any, dropout: float, is_causal: bool) -> Any:
-    """Return the key of a call in the rules; None for a form of call that no policy contains.
-
-    The scale is not part of it, because no backend is chosen by scale.
-    """
-    # A subclass (of nested or distributed tensors) has other kernels.
-    if type(query) is not _TENSOR or type(key) is not _TENSOR or dropout:
-        return None
-    try:
-        wants = _grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
-        kind = None if mask is None else mask.dtype is torch.bool
-        is_cuda = query.is_cuda
-        if _autocast() if is_cuda else _autocast("cpu"):
-            dtype = torch.get_autocast_dtype("cuda" if is_cuda else "cpu")  # in which autocast runs this call
-        else:
-            dtype = query.dtype
-        # The number of elements of v is enough, because its sizes are those of k up to the head size.
-        return (query.shape, key.shape, value.numel(), dtype, kind, is_causal, wants, is_cuda)
-    except (RuntimeError, AttributeError, IndexError):  # a nested tensor has no shape, nor has what is not a tensor
-        return None
+def _dtype_of_autocast(is_cuda: bool) -> Any:
+    """Return the type in which autocast runs a call."""
+    return torch.get_autocast_dtype("cuda" if is_cuda else "cpu")
 
 
 def _call_alone(
@@ -365,7 +366,7 @@ def _index(file: PolicyFile) -> dict[Any, str]:
 
 
 def _key_of(rule: PolicyRule, is_cuda: bool) -> Any:
-    """Return the key of the calls of a rule, as call_key makes it. Which axes of a mask are full does not count."""
+    """Return the key of the calls of a rule, as make_function has it. Which axes of a mask are full does not count."""
     query = (rule.batch, rule.heads, rule.seq, rule.head_dim)
     keys = (rule.batch, rule.kv_heads, rule.kv_seq, rule.head_dim)
     kind = {"none": None, "bool": True}.get(rule.mask.partition(":")[0], False)
