@@ -26,7 +26,6 @@ _get_cudnn, _set_cudnn = _C._get_cudnn_sdp_enabled, _C._set_sdp_use_cudnn
 _NAMES = ("math", "flash", "efficient", "cudnn")
 _WANTED = {name: tuple(name == each for each in _NAMES) for name in _NAMES}
 _SETTERS = dict(zip(_NAMES, (_set_math, _set_flash, _set_efficient, _set_cudnn), strict=True))
-_ALL = (True, True, True, True)
 _TENSOR = torch.Tensor
 _grad_enabled, _autocast = torch.is_grad_enabled, torch.is_autocast_enabled
 _is_dynamo_compiling: Any = getattr(torch.compiler, "is_dynamo_compiling", torch.compiler.is_compiling)
@@ -111,75 +110,68 @@ def end_policy(applied: AppliedPolicy) -> None:
             torch.nn.functional.scaled_dot_product_attention = _ORIGINAL.pop()
 
 
-def make_function(original: Callable[..., Any]) -> Callable[..., Any]:  # noqa: PLR0915
+def make_function(original: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function that replaces torch's.
 
     original: torch's function, called for everything that is left to torch.
     """
-    # Names that Python finds faster than attributes of modules: a call costs some microseconds with them.
-    # The first check of a compiler takes a third of the other's time, but does not know every torch.export.
-    is_compiling, is_exporting = _is_dynamo_compiling, torch.compiler.is_compiling
-    active_policies, acquire, release = _ACTIVE, _FLAGS.acquire, _FLAGS.release
-    is_grad, is_cast, tensor = _grad_enabled, _autocast, _TENSOR
-
     # No default is a float: the compiler would make an input of the graph of it. In one piece, because each function
     # that is called takes a tenth of a microsecond.
+    # Of two checks of a compiler, the first takes a third of the other's time, but does not know every torch.export.
+    # Names that Python finds faster than attributes of modules: a call costs some microseconds with them.
+    # The scale is not part of a call's key, because no backend is chosen by scale. A subclass (of nested or distributed
+    # tensors) has other kernels, and no key. The number of elements of v is enough, because its sizes are those of k up
+    # to the head size.
+    is_compiling, is_exporting, active_policies = _is_dynamo_compiling, torch.compiler.is_compiling, _ACTIVE
+    acquire, release, is_grad, is_cast, tensor = _FLAGS.acquire, _FLAGS.release, _grad_enabled, _autocast, _TENSOR
+
     def scaled_dot_product_attention(  # noqa: PLR0912
         query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: Any = None, is_causal: Any = False,
         scale: Any = None, **rest: Any,
     ) -> Any:  # fmt: skip
         dropout = 0.0 if dropout_p is None else dropout_p
-        if is_compiling():
+        if is_compiling() or (type(query) is not tensor and is_exporting()):
             return _call_compiled(original, query, key, value, attn_mask, dropout, is_causal, scale, rest)
         if active_policies:
             active, call, found = active_policies[-1], None, None
-            # The scale is not part of the key, because no backend is chosen by scale. A subclass (of nested or
-            # distributed tensors) has other kernels.
             if type(query) is tensor and type(key) is tensor and not dropout:
                 try:
                     on_gpu = query.is_cuda
                     call = (
-                        query.shape, key.shape,
-                        value.numel(),  # is enough, because the sizes of v are those of k up to the head size
+                        query.shape, key.shape, value.numel(),
                         _dtype_of_autocast(on_gpu) if (is_cast() if on_gpu else is_cast("cpu")) else query.dtype,
                         None if attn_mask is None else attn_mask.dtype is torch.bool, is_causal,
                         is_grad() and (query.requires_grad or key.requires_grad or value.requires_grad), on_gpu,
                     )  # fmt: skip
                     found = active.rules.get(call)
-                except (RuntimeError, AttributeError):  # a nested tensor has no shape, nor has what is no tensor
-                    pass
+                except (RuntimeError, AttributeError):
+                    pass  # a nested tensor has no shape, nor has what is no tensor
             if found.__class__ is str and found != AUTO:  # this is the first call of this form
                 whole = (query, key, value, attn_mask, dropout, is_causal)
                 found = _check_and_count(active, call, found, original, whole, scale, rest)
             if found.__class__ is tuple:
+                (name, first, second, third), is_free = found, False
                 acquire()  # written out, because a with statement costs three times as much
                 try:
-                    if (_get_math(), _get_flash(), _get_efficient(), _get_cudnn()) != _ALL:
+                    is_free = _get_math() and _get_flash() and _get_efficient() and _get_cudnn()
+                    if not is_free:
                         whole = (query, key, value, attn_mask, dropout, is_causal)
-                        out = _call_alone(found[0], original, whole, scale, rest)
+                        out = _call_alone(name, original, whole, scale, rest)
                     else:
-                        _, first, second, third = found
-                        first(False)
-                        second(False)
-                        third(False)
-                        try:
-                            if scale is None and not rest:
-                                out = original(query, key, value, attn_mask, dropout, is_causal)
-                            else:
-                                out = original(query, key, value, attn_mask, dropout, is_causal, scale=scale, **rest)
-                        finally:
-                            first(True)
-                            second(True)
-                            third(True)
+                        _ = first(False), second(False), third(False)
+                        if scale is None and not rest:
+                            out = original(query, key, value, attn_mask, dropout, is_causal)
+                        else:
+                            out = original(query, key, value, attn_mask, dropout, is_causal, scale=scale, **rest)
                     active.calls += 1
                     return out
                 except RuntimeError as error:
-                    active.leave_refused(call, found[0], error)
+                    active.leave_refused(call, name, error)
                 finally:
+                    if is_free:
+                        _ = first(True), second(True), third(True)
                     release()
             elif found is None:
-                if call is None and is_exporting():
-                    return _call_compiled(original, query, key, value, attn_mask, dropout, is_causal, scale, rest)
                 active.left += 1
                 if not active.has_said_no_rule:
                     active.say_no_rule()
@@ -189,8 +181,7 @@ def make_function(original: Callable[..., Any]) -> Callable[..., Any]:  # noqa: 
             return original(query, key, value, attn_mask, dropout, is_causal)
         return original(query, key, value, attn_mask, dropout, is_causal, scale=scale, **rest)
 
-    _register_with_script(scaled_dot_product_attention)
-    return scaled_dot_product_attention
+    return _register_with_script(scaled_dot_product_attention)
 
 
 def _dtype_of_autocast(is_cuda: bool) -> Any:
@@ -346,14 +337,15 @@ _choose_compiled._dynamo_marked_constant = True  # type: ignore[attr-defined]
 _leave_open_sizes._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
-def _register_with_script(function: Callable[..., Any]) -> None:
-    """Make torch.jit.script compile torch's own function instead of ours, which it cannot compile."""
+def _register_with_script(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make torch.jit.script compile torch's own function instead of ours, which it cannot compile. Return ours."""
     try:
         from torch.jit import _builtins
 
         _builtins._register_builtin(function, "aten::scaled_dot_product_attention")
     except (ImportError, AttributeError):  # a torch without it; only programs that script attention notice
-        return
+        return function
+    return function
 
 
 def _index(file: PolicyFile) -> dict[Any, str]:
