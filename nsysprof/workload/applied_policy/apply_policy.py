@@ -145,7 +145,7 @@ def make_function(original: Callable[..., Any]) -> Callable[..., Any]:
                     )  # fmt: skip
                     found = active.rules.get(call)
                 except (RuntimeError, AttributeError):
-                    pass  # a nested tensor has no shape, nor has what is no tensor
+                    pass  # nested tensors and other objects lack some of these
             if found.__class__ is str and found != AUTO:  # this is the first call of this form
                 whole = (query, key, value, attn_mask, dropout, is_causal)
                 found = _check_and_count(active, call, found, original, whole, scale, rest)
