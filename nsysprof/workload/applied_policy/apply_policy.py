@@ -117,7 +117,7 @@ def make_function(original: Callable[..., Any]) -> Callable[..., Any]:
     """
     # No default is a float: the compiler would make an input of the graph of it. In one piece, because each function
     # that is called takes a tenth of a microsecond.
-    # Of two checks of a compiler, the first takes a third of the other's time, but does not know every torch.export.
+    # The first of two checks of a compiler takes a third of the other's time, but does not know every torch.export.
     # Names that Python finds faster than attributes of modules: a call costs some microseconds with them.
     # The scale is not part of a call's key, because no backend is chosen by scale. A subclass (of nested or distributed
     # tensors) has other kernels, and no key. The number of elements of v is enough, because its sizes are those of k up
