@@ -9,9 +9,10 @@ import re
 import sqlite3
 import threading
 from collections.abc import Iterator
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from nsysprof.errors import TraceDamagedError, TraceEmptyError, TraceError, TraceForeignError
@@ -25,7 +26,8 @@ _LFS = b"version https://git-lfs.github.com/spec"
 _MARKS = ("StringIds", "META_DATA_CAPTURE", "META_DATA_EXPORT", "EXPORT_META_DATA", "NVTX_EVENTS", "ANALYSIS_DETAILS")
 
 
-_CHUNK = 1 << 20
+# How many bytes of a file are hashed at a time: a processor's cache holds them.
+_CHUNK = 1 << 18
 # A larger file of which less than this share was ever written is an interrupted copy.
 _SPARSE_BYTES, _SPARSE_SHARE = 16 << 20, 4
 # Below this size (bytes), SQLite reads a trace as quickly as the compiled reader can be loaded.
@@ -39,7 +41,7 @@ class Trace:
     columns: the columns of every real table; views are left out.
     identity: the file (or folder of Parquet files) whose name, size and SHA-256 identify the trace. It is `path`,
         unless that was made from something else.
-    digest: the SHA-256 of `identity`, computed while the tables are read.
+    background: computes what is needed only at the end, while the tables are read.
     limits: the limits on what reading may take. They start again with each `begin`.
     large_bytes: the size from which compiled code reads the tables; None for the default.
     one_thread: whether to read the tables one after another, without threads.
@@ -52,7 +54,7 @@ class Trace:
     connections: ConfinedConnections
     columns: dict[str, tuple[str, ...]]
     identity: Path
-    digest: Future[str]
+    background: Executor
     limits: Confinement
     large_bytes: int | None = None
     one_thread: bool = False
@@ -66,6 +68,11 @@ class Trace:
         """Add a loss and its note."""
         self.losses.append(loss)
         self.notes.append(loss.note)
+
+    @cached_property
+    def digest(self) -> Future[str]:
+        """Return the SHA-256 of `identity`, which is computed in the background from the first use on."""
+        return self.background.submit(_sha256, self.identity, self.limits.cancelled)
 
     @property
     def connection(self) -> sqlite3.Connection:
@@ -129,8 +136,7 @@ def open_trace(
         try:
             columns = _probe(connection, path, limits)
             identity = identity or path
-            digest = pool.submit(_sha256, identity, limits.cancelled)
-            trace = Trace(path, size, connections, columns, identity, digest, limits, large_bytes, one_thread)
+            trace = Trace(path, size, connections, columns, identity, pool, limits, large_bytes, one_thread)
             for loss in (*_sidecar_losses(path), *_view_losses(connection)):
                 trace.add_loss(loss)
             yield trace
@@ -253,12 +259,12 @@ def _sha256(path: Path, cancelled: threading.Event) -> str:
             files = sorted(path.iterdir(), key=lambda file: os.fsencode(file.name))
             lines = (f"{_sha256(file, cancelled)}  {file.name}\n" for file in files if file.is_file())
             return hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()
-        digest = hashlib.sha256()
+        digest, chunk = hashlib.sha256(), memoryview(bytearray(_CHUNK))
         with path.open("rb", buffering=0) as stream:
-            while chunk := stream.read(_CHUNK):
+            while count := stream.readinto(chunk):
                 if cancelled.is_set():
                     raise CancelledError
-                digest.update(chunk)
+                digest.update(chunk[:count])
         return digest.hexdigest()
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error.strerror}.", "Check the disk.") from error

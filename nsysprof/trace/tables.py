@@ -40,7 +40,7 @@ def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> 
         trace.notes.append(slow_reader_note(problem))
     if trace.is_large:
         say(f"read {trace.bytes / 1e6:,.0f} MB")
-    noted = len(trace.notes)
+    noted, digest = len(trace.notes), trace.digest
     # Two tables hold nearly all rows, so two threads read them in parallel; compiled reading releases the GIL.
     with InlineExecutor() if trace.one_thread else ThreadPoolExecutor(2 if trace.is_large else 1) as pool:
         try:
@@ -63,7 +63,7 @@ def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> 
     diagnostics, of_helpers = split_diagnostics(trace, _users_of_cuda(calls, work))
     return Tables(
         path_name=trace.identity.resolve().name,
-        digest=trace.digest,
+        digest=digest,
         bytes=trace.identity_bytes,
         capture_facts=_capture_facts(trace),
         export_facts=_export_facts(trace),

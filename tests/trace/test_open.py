@@ -3,9 +3,14 @@ import sqlite3
 
 import pytest
 
+from nsysprof.app.progress import SILENT
+from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
+from nsysprof.app.trace_analysis.analyze_trace import analyze_one
 from nsysprof.errors import TraceDamagedError, TraceEmptyError, TraceError, TraceForeignError
+from nsysprof.trace import open as open_module
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.schema import KERNEL
+from nsysprof.trace.table_readers.native_stacks import read_native_stacks
 from nsysprof.trace.tables import read_tables
 from tests.builders.build_trace import TraceBuilder
 
@@ -141,3 +146,13 @@ def test_text_that_is_not_utf8_and_wrong_types_are_survived(tmp_path):
     tables = read(path)
     assert tables.strings[1] == "\ufffdf"
     assert (tables.work.kernels, tables.work.dropped) == (0, 1), "a text is no time, and no 0 either"
+
+
+def test_an_analysis_hashes_the_file_once_and_a_look_at_one_table_never(small, tmp_path, monkeypatch):
+    hashed = []
+    real = open_module._sha256
+    monkeypatch.setattr(open_module, "_sha256", lambda path, cancelled: hashed.append(path) or real(path, cancelled))
+    read_native_stacks(small)
+    assert hashed == []
+    analyze_one(AnalyzeRequest((small,), out=tmp_path / "out", figures=False), SILENT)
+    assert hashed == [small]
