@@ -1,3 +1,4 @@
+import errno
 import json
 import sys
 
@@ -6,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nsysprof.errors import MissingToolError, OutputError
+from nsysprof.export import parquet
 from nsysprof.export.parquet import check_folder, write_parquet
 from tests.builders.build_trace import TraceBuilder
 from tests.export.contents import content_of
@@ -46,6 +48,29 @@ def test_times_are_stored_as_differences_and_names_once(trace_path, tmp_path):
     differences = {name for name, encodings in stored.items() if "DELTA_BINARY_PACKED" in encodings}
     assert differences == {"start_ns", "end_ns", "call"}
     assert "RLE_DICTIONARY" in stored["name"]
+    assert {column["path_in_schema"] for column in columns if column["statistics"] is None} == {
+        "kind", "name", "short_name", "category", "stream",
+    }  # fmt: skip
+
+
+def test_tables_of_several_parts_are_whole(trace_path, tmp_path, monkeypatch):
+    content = content_of(trace_path("sdpa"))
+    whole = export(content, tmp_path / "whole")
+    monkeypatch.setattr(parquet, "_ROWS", 100)
+    parts = export(content, tmp_path / "parts")
+    assert pq.read_metadata(tmp_path / "parts" / "gpu.parquet").num_row_groups > 10
+    for name, table in whole.items():
+        pd.testing.assert_frame_equal(parts[name], table)
+
+
+def test_a_full_disk_is_told_and_nothing_is_left(trace_path, tmp_path, monkeypatch):
+    def fail(*_arguments, **_options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", fail)
+    with pytest.raises(OutputError, match="No space left"):
+        export(content_of(trace_path("mem")), tmp_path / "o")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_unknown_call_is_null_and_columns_are_there_without_rows(tmp_path):
