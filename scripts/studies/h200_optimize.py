@@ -26,6 +26,7 @@ PROGRAMS = {
     "window": "Swin blocks, training: windows of 49 tokens, a learned bias",
     "compiled": "GPT under torch.compile, training",
     "fp32": "GPT in plain fp32, training",
+    "growing": "GPT, training: sequences that grow at every step",
 }
 
 

@@ -42,6 +42,8 @@ def read_program(analysis: Analysis) -> ProgramFacts:
     known = [share for share in shares if share is not None]
     uses = sorted(_uses(rows), key=lambda use: (-(use.share_pct or 0.0), -use.calls, use.site))
     findings = {} if analysis.findings is None else _savings(analysis.findings)
+    if analysis.allocator is not None:  # the capture recorded what torch's allocator held
+        findings |= dict.fromkeys((item.code for item in analysis.allocator.findings), None)
     return ProgramFacts(tuple(uses), sum(known) if known else None, _fp32_share(analysis.kernels), findings)
 
 

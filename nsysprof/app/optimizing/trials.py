@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts
@@ -11,6 +12,9 @@ from nsysprof.app.measuring.bench_program import ProgramSide, parse_program_side
 from nsysprof.app.optimizing.tune_uses import TunedProgram
 from nsysprof.capture.user_program.time_program import ATTN_IMPLEMENTATION
 from nsysprof.results.programs.optimization import UNFUSED_ATTENTION, PredictedGain
+
+# The variables of torch's allocator; a newer torch reads the first of them before the second.
+_ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 
 
 @dataclass(frozen=True)
@@ -80,17 +84,31 @@ def _settings(facts: ProgramFacts) -> list[Trial]:
                 'torch.set_float32_matmul_precision("high")',
             )
         )
-    if allocates_in_loops(facts):
+    allocator = _with_expandable_segments(os.environ)
+    if allocates_in_loops(facts) and allocator is not None:
+        name, value = allocator
         found.append(
             Trial(
                 "expandable segments",
                 "there are findings about allocations in the loop, or about fragmented memory",
-                ProgramSide((("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),)),
-                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
-                'os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"  # before importing torch',
+                ProgramSide((allocator,)),
+                f"{name}={value}",
+                f'os.environ["{name}"] = "{value}"  # before importing torch',
             )
         )
     return found
+
+
+def _with_expandable_segments(environment: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return the variable of torch's allocator with expandable segments added to what the user has set in it.
+
+    None where the user has chosen them, or another allocator that has none.
+    """
+    name = next((name for name in _ALLOCATOR if environment.get(name)), _ALLOCATOR[-1])
+    present = environment.get(name, "")
+    if "expandable_segments" in present or "cudaMallocAsync" in present:
+        return None
+    return name, ",".join(filter(None, (present, "expandable_segments:True")))
 
 
 def _wanted(tries: Sequence[str]) -> list[Trial]:

@@ -15,7 +15,7 @@ ROW = {
 }  # fmt: skip
 
 
-def analysis(*rows, kernels=(), codes=()):
+def analysis(*rows, kernels=(), codes=(), memory=None):
     return SimpleNamespace(
         attention=pd.DataFrame(rows) if rows else None,
         kernels=pd.DataFrame(list(kernels), columns=["name", "share_pct"]),
@@ -25,6 +25,7 @@ def analysis(*rows, kernels=(), codes=()):
             steps=9,
             replayed_ns=200,
         ),
+        allocator=None if memory is None else SimpleNamespace(findings=[SimpleNamespace(code=code) for code in memory]),
     )
 
 

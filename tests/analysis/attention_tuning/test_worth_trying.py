@@ -19,7 +19,8 @@ def test_reasons_to_try_settings():
     assert wants_tf32(read_program(analysis(kernels=plain)))
     assert not wants_tf32(read_program(analysis(kernels=plain[1:])))
     assert allocates_in_loops(read_program(analysis(codes=["alloc-in-loop"])))
-    assert not allocates_in_loops(read_program(analysis(codes=["sync"])))
+    assert allocates_in_loops(read_program(analysis(memory=["memory-fragmentation"])))
+    assert not allocates_in_loops(read_program(analysis(codes=["sync"], memory=[])))
 
 
 @pytest.mark.parametrize(("share", "wanted"), [(5.0, True), (4.9, False)])

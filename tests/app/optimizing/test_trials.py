@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts
 from nsysprof.app.optimizing.trials import list_trials
 from nsysprof.app.optimizing.tune_uses import TunedProgram
@@ -36,3 +38,28 @@ def test_the_policy_goes_first_and_wishes_last():
     assert names(found) == ["the policy", "TF32", "expandable segments", "attempt 1"]
     assert (found[0].setting, found[0].predicted) == ("NSYSPROF_POLICY=out/tune/policy.json", GAIN)
     assert found[3].side.variables == (("A", "1"),)
+
+
+@pytest.mark.parametrize(
+    ("given", "setting"),
+    [
+        ({}, "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
+        (
+            {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64"},
+            "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64,expandable_segments:True",
+        ),
+        ({"PYTORCH_ALLOC_CONF": "pinned_use_background_threads:True"}, None),
+        ({"PYTORCH_ALLOC_CONF": "expandable_segments:False"}, ""),
+        ({"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}, ""),
+    ],
+)
+def test_expandable_segments_are_added_to_what_the_user_has_set(monkeypatch, given, setting):
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    if setting is None:
+        setting = "PYTORCH_ALLOC_CONF=pinned_use_background_threads:True,expandable_segments:True"
+    found = list_trials(facts("memory-fragmentation"), TunedProgram(), "p.json", None, ())
+    assert [candidate.setting for candidate in found] == ([setting] if setting else [])
+    assert all(candidate.side.variables == (tuple(setting.split("=", 1)),) for candidate in found)
