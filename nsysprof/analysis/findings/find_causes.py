@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from nsysprof.analysis.findings.host_candidates import list_host_candidates
 from nsysprof.analysis.findings.kernel_candidates import list_kernel_candidates
 from nsysprof.analysis.findings.line_of_code import Locator
 from nsysprof.analysis.findings.situation import Situation, describe_steps, look_at, threads_of_calls
-from nsysprof.analysis.findings.tracing_cost import estimate_tracing_cost, without_tracing
+from nsysprof.analysis.findings.tracing_cost import estimate_tracing_cost, on_fast_host, without_tracing
 from nsysprof.analysis.idle_time.blame import HOST
 from nsysprof.analysis.idle_time.intervals_within import measure, union_of_groups
 from nsysprof.analysis.idle_time.ledger import Ledger
@@ -135,9 +136,23 @@ class _Scale:
     situation: Situation
     tracing_ns: int
 
+    @cached_property
+    def traced_ns(self) -> int:
+        """Return how long the unchanged steps take under the profiler (ns)."""
+        return self.replay_traced(no_change(self.situation.graph))
+
+    @cached_property
+    def fast_ns(self) -> int:
+        """Return how long the unchanged steps take on a host that is as fast as possible (ns)."""
+        return self.replay_fast(no_change(self.situation.graph))
+
     def replay(self, change: ReplayChange) -> int:
         """Return how long the steps take with a change and without the profiler (ns)."""
         return replay(self.situation.graph, without_tracing(self.situation, change, self.tracing_ns))
+
+    def replay_fast(self, change: ReplayChange) -> int:
+        """Return how long the steps take with a change on a host that is as fast as possible (ns)."""
+        return replay(self.situation.graph, on_fast_host(self.situation, change, self.tracing_ns))
 
     def replay_traced(self, change: ReplayChange) -> int:
         """Return how long the steps take with a change under the profiler (ns)."""
@@ -178,7 +193,8 @@ def _replay_all(scale: _Scale, candidates: list[Candidate], unchanged: int) -> l
     """
     graph = scale.situation.graph
     alone = {
-        id(each): min(unchanged - scale.replay(each.change), _limit(scale, each, unchanged)) for each in candidates
+        id(each): min(unchanged - scale.replay(each.change), _limit(scale, each, each.change, unchanged))
+        for each in candidates
     }
     found: list[_Saved] = []
     before, change = unchanged, no_change(graph)
@@ -193,14 +209,16 @@ def _replay_all(scale: _Scale, candidates: list[Candidate], unchanged: int) -> l
     return found
 
 
-def _limit(scale: _Scale, candidate: Candidate, unchanged: int) -> int:
+def _limit(scale: _Scale, candidate: Candidate, change: ReplayChange, unchanged: int) -> int:
     """Return the most that a candidate can save (ns): the GPU's idle time plus the time of the work that it replaces.
 
     Only work that no longer waits for another stream can run beside other work.
+
+    change: the candidate's estimate, or one of its bounds.
     """
     if candidate.code == _SIDE_BY_SIDE:
         return unchanged
-    return _idle(scale, unchanged) + _replaced(scale.situation.graph, candidate.change)
+    return _idle(scale, unchanged) + _replaced(scale.situation.graph, change)
 
 
 def _idle(scale: _Scale, unchanged: int) -> int:
@@ -237,16 +255,19 @@ def _most(scale: _Scale, saved: list[_Saved], unchanged: int) -> int:
 def _bounds(scale: _Scale, saved: _Saved, unchanged: int) -> tuple[int, int]:
     """Return the least and the most (ns) that a candidate may save, by its two bounds, alone and after others."""
     candidate, alone = saved.candidate, saved.alone_ns
-    limit = _limit(scale, candidate, unchanged)
+
+    def limited(saving: int, change: ReplayChange) -> int:
+        return min(saving, _limit(scale, candidate, change, unchanged))
+
     bounds = [
-        alone if bound is candidate.change else min(unchanged - scale.replay(bound), limit)
+        alone if bound is candidate.change else limited(unchanged - scale.replay(bound), bound)
         for bound in (candidate.low, candidate.high)
     ]
-    # The same bounds where the host is as slow as under the profiler.
-    base = no_change(scale.situation.graph)
-    traced = scale.replay_traced(base) - scale.replay_traced(candidate.change)
-    shifts = [0, *(bound - alone for bound in (*bounds, min(traced, limit)))]
-    return max(0, saved.saving_ns + min(shifts)), max(saved.after_ns, alone, saved.saving_ns + max(shifts))
+    # The same where the host is as slow as under the profiler, and where it is faster than the trace shows.
+    bounds.append(limited(scale.traced_ns - scale.replay_traced(candidate.change), candidate.change))
+    bounds += [limited(scale.fast_ns - scale.replay_fast(each), each) for each in (candidate.change, candidate.high)]
+    shifts = [0, *(bound - alone for bound in bounds)]
+    return max(0, saved.saving_ns + min(shifts)), max(saved.after_ns, alone + max(shifts))
 
 
 def _findings(scale: _Scale, ledger: Ledger, per: str, saved: list[_Saved], unchanged: int) -> tuple[Finding, ...]:

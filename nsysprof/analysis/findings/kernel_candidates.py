@@ -9,13 +9,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from nsysprof.analysis.findings.candidates import LONG_GAP_NS, Candidate
+from nsysprof.analysis.findings.candidates import LONG_GAP_NS, Candidate, without_work
+from nsysprof.analysis.findings.fused_attention import attention_candidate
 from nsysprof.analysis.findings.situation import Situation
 from nsysprof.analysis.findings.step_amounts import counted, in_calls, in_work, number_text
-from nsysprof.analysis.findings.unfused_attention import UnfusedAttention, find_unfused_attention
-from nsysprof.analysis.idle_time.call_classes import SLOW_NS
 from nsysprof.analysis.replay.replay import ReplayChange, no_change
-from nsysprof.trace.schema import Bools, Int64s
+from nsysprof.trace.schema import Bools
 from nsysprof.units import format_ns
 
 # At least this many elementwise kernels in a row are an optimizer that updates parameters one by one.
@@ -37,77 +36,12 @@ _LEAST_COLLECTIVE = 0.05
 def list_kernel_candidates(situation: Situation) -> Iterator[Candidate]:
     """Yield what could be changed in the kernels of the graph."""
     searches: tuple[Callable[[Situation], Candidate | None], ...] = (
-        _attention, _optimizer, _collectives, _streams,
+        attention_candidate, _optimizer, _collectives, _streams,
     )  # fmt: skip
     for search in searches:
         found = search(situation)
         if found is not None:
             yield found
-
-
-def _replaced(situation: Situation, gone: Bools, duration: Int64s) -> ReplayChange:
-    """Return the change without the work in `gone` and its ordinary host time.
-
-    A long time before such work, or a slow call, has its own reason, such as a kernel that was loaded, and stays.
-
-    duration: the new duration of the other work (ns).
-    """
-    graph, base = situation.graph, no_change(situation.graph)
-    issued = np.bincount(situation.call, minlength=len(graph.row))
-    vanished = np.bincount(situation.call[gone], minlength=len(graph.row))
-    calls = situation.leading_to((issued > 0) & (vanished == issued))
-    calls &= ~situation.is_wait & ~situation.is_blocking_copy
-    return replace(
-        base,
-        gap_ns=np.where(calls & (graph.gap_ns < LONG_GAP_NS), np.minimum(graph.gap_ns, 0), graph.gap_ns),
-        cost_ns=np.where(calls & (graph.cost_ns < SLOW_NS), 0, graph.cost_ns),
-        waits=base.waits & ~calls,
-        duration_ns=np.where(gone, 0, np.minimum(graph.duration_ns, duration)),
-    )
-
-
-def _attention(situation: Situation) -> Candidate | None:
-    found = _pieces_of_attention(situation)
-    if found is None:
-        return None
-    duration = situation.graph.duration_ns
-    between, gemms = (int(in_work(situation, each, duration)) for each in (found.between, found.gemms))
-
-    def at(factor: float) -> ReplayChange:
-        kept = np.where(found.gemms, (duration * factor).astype(np.int64), duration)
-        return _replaced(situation, found.between, kept)
-
-    softmax = found.softmax == np.arange(len(duration))
-    text = (
-        f"Attention runs in pieces, in {counted(in_work(situation, softmax), 'call')}: softmax, mask and scaling "
-        f"between two matrix products take {format_ns(between)}, the products {format_ns(gemms)}; a fused kernel needs "
-        "about the time of the products."
-    )
-    step = (
-        "Use torch.nn.functional.scaled_dot_product_attention(q, k, v) (flash, cuDNN or efficient), with "
-        "is_causal=True instead of a causal mask."
-    )
-    calls = situation.calls_of(found.between | found.gemms)
-    # What is around the softmax is also done elsewhere.
-    named_by = situation.calls_of(softmax)
-    return Candidate(
-        "unfused-attention", at(1.0), at(1.5), at(0.6), calls, found.calls, text, step, named_by=named_by,
-        spent_ns=between, meanwhile="while the host issues other work anyway",
-    )  # fmt: skip
-
-
-def _pieces_of_attention(situation: Situation) -> UnfusedAttention | None:
-    """Return the unfused attention. Fills are ignored, because cuBLAS clears its workspace before some products."""
-    others = np.flatnonzero(~situation.is_fill)
-    stream = situation.graph.stream[others]
-    found = find_unfused_attention(situation.kernel_number[others], situation.names, stream)
-    if found is None:
-        return None
-    gemms, between = (np.zeros(len(situation.is_fill), dtype=np.bool_) for _ in range(2))
-    softmax = np.full(len(situation.is_fill), -1, dtype=np.int64)
-    gemms[others], between[others] = found.gemms, found.between
-    softmax[others] = np.where(found.softmax >= 0, others[np.maximum(found.softmax, 0)], -1)
-    return UnfusedAttention(gemms, between, softmax, found.calls)
 
 
 def _optimizer(situation: Situation) -> Candidate | None:
@@ -123,7 +57,7 @@ def _optimizer(situation: Situation) -> Candidate | None:
 
     def at(part: float) -> ReplayChange:
         fused = np.where(first, (total[run] * part).astype(np.int64) + 2 * _EMPTY_KERNEL_NS, graph.duration_ns)
-        change = _without_host_time(situation, _replaced(situation, storm & ~first, graph.duration_ns), inside)
+        change = _without_host_time(situation, without_work(situation, storm & ~first, graph.duration_ns), inside)
         return replace(change, duration_ns=np.where(first, fused, change.duration_ns))
 
     issuing = in_calls(situation, inside, np.maximum(graph.gap_ns, 0) + graph.cost_ns)

@@ -20,6 +20,7 @@ from nsysprof.analysis.steps.find_steps import Steps
 from nsysprof.trace.schema import COPY, FILL, MIGRATION, PID_MASK, Bools, Int64s, Tables
 
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
+_LARGE_COPY_BYTES = 16 << 20
 _MAPS_MEMORY = re.compile(r"cuMem(Address|Create|Map|Unmap|Release|SetAccess|Export|Import)")
 
 
@@ -69,6 +70,9 @@ class Situation:
     board: str
     # The rate of large copies by direction (bytes/s), where the trace has pinned ones.
     pinned_rate: dict[int, float]
+    # The shortest time (ns) of the trace's large copies between host and device, by direction, kind of host memory
+    # and size.
+    fastest_copies: dict[tuple[int, int, int], int]
 
     @property
     def is_stream_wait(self) -> Bools:
@@ -182,6 +186,7 @@ def look_at(
         call=np.repeat(np.arange(len(graph.row)), np.diff(graph.first_work)),
         board=board,
         pinned_rate=_pinned_rates(tables),
+        fastest_copies=_fastest_copies(tables),
     )
 
 
@@ -223,4 +228,16 @@ def _pinned_rates(tables: Tables) -> dict[int, float]:
         chosen = (work.copy_kind == kind) & (work.host_kind == 1) & (work.bytes >= 1 << 20) & (duration > 0)
         if chosen.any():
             found[kind] = float(np.median(1e9 * work.bytes[chosen] / duration[chosen]))
+    return found
+
+
+def _fastest_copies(tables: Tables) -> dict[tuple[int, int, int], int]:
+    """Return the shortest time (ns) of copies of 16 MiB and more, by direction, kind of host memory and size."""
+    work = tables.work
+    large = np.isin(work.copy_kind, (HOST_TO_DEVICE, DEVICE_TO_HOST)) & (work.bytes >= _LARGE_COPY_BYTES)
+    duration = work.duration_ns[work.kernels :]
+    found: dict[tuple[int, int, int], int] = {}
+    for at in np.flatnonzero(large & (duration > 0)).tolist():
+        key = (int(work.copy_kind[at]), int(work.host_kind[at]), int(work.bytes[at]))
+        found[key] = min(found.get(key, int(duration[at])), int(duration[at]))
     return found
