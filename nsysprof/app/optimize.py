@@ -43,7 +43,7 @@ from nsysprof.files.plain_file import read_plain_text
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import Note, make_note
 from nsysprof.report.sections.wording import count_of
-from nsysprof.results.programs.optimization import UNDECIDED, Attempt, Optimization, OptimizeStep, PredictedGain
+from nsysprof.results.programs.optimization import Attempt, Optimization, OptimizeStep, PredictedGain
 
 if TYPE_CHECKING:
     from nsysprof.results.analysis import Analysis
@@ -188,7 +188,7 @@ class _Session:
                 budget = tuning_budget_s(self.left_s, self.run_s, trials, self.request.processes)
                 self._tune(budget, resume=self.request.resume)
             spare = spare_tuning_s(self.left_s, self.run_s, len(self._candidates()), self.request.processes)
-            if spare >= LEAST_TUNING_S and any(use.why == UNDECIDED for use in self.tuning.tuned):
+            if spare >= LEAST_TUNING_S and any(use.needs_budget for use in self.tuning.tuned):
                 with self._step("tune on"):
                     self._tune(spare, resume=True)
         candidates = self._candidates()

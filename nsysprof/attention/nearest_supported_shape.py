@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nsysprof.attention.attention_call import MASKS, AttentionCall
+from nsysprof.attention.attention_call import AttentionCall
 from nsysprof.attention.choices import DTYPES
 from nsysprof.attention.constraints import Constraint
 from nsysprof.files.json_file import json_value
@@ -118,7 +118,8 @@ def neighbours(call: AttentionCall, name: str, constraints: list[Constraint]) ->
         return
     choices: dict[str, tuple[Any, ...]] = {
         "dtype": DTYPES,
-        "mask": MASKS,
+        # Of a learned mask, the same without a gradient is the nearest. No check accepts only learned ones.
+        "mask": ("float", "none", "bool") if call.has_learned_mask else ("none", "bool", "float"),
         "pass_": ("fwd",),
         "dropout": tuple(sorted((n / 16 for n in range(16)), key=lambda p: abs(p - call.dropout))),
     }

@@ -15,7 +15,10 @@ DTYPE_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
 Size = Annotated[int, Meta(ge=1, le=10**12)]
 Dtype = Annotated[str, Meta(pattern=f"^({'|'.join(DTYPES)})$")]
 Pass = Annotated[str, Meta(pattern=f"^({'|'.join(PASSES)})$")]
-Mask = Annotated[str, Meta(pattern="^(none|(bool|float)(:[b1][h1][q1][k1])?)$")]
+_AXES = "(:[b1][h1][q1][k1])?"
+Mask = Annotated[str, Meta(pattern=f"^(none|bool{_AXES}|float{_AXES}(:grad)?)$")]
+# What the mask of a case ends with if it needs a gradient, such as a learned bias.
+LEARNED = ":grad"
 _ORDER = "(?=[bhs]*b)(?=[bhs]*h)(?=[bhs]*s)[bhs]{3}d"
 Layout = Annotated[str, Meta(pattern=rf"^{_ORDER}\+?(,{_ORDER}\+?,{_ORDER}\+?)?$")]
 
@@ -37,7 +40,8 @@ class Shape(Struct, frozen=True, order=True, kw_only=True, rename={"pass_": "pas
     pass_: Pass = "fwd"
     # 0 when not given, which means as long as q.
     kv_seq: Annotated[int, Meta(ge=0, le=10**12)] = 0
-    # "none", or "bool" or "float" and which of the axes batch, head, query and key the mask has: "bool:b11k".
+    # "none", or "bool" or "float" and which of the axes batch, head, query and key the mask has: "bool:b11k". A mask
+    # that needs a gradient ends with ":grad".
     mask: Mask = "none"
     # The memory layout: the order of the axes, of all or of q, k and v; + where other memory lies between them.
     layout: Layout = "bhsd"
@@ -55,7 +59,17 @@ class Shape(Struct, frozen=True, order=True, kw_only=True, rename={"pass_": "pas
 
     def key_without_layout(self) -> Shape:
         """Return the key in which a call and a rule must agree. Memory layout and axes of a mask are not part of it."""
-        return replace(self.shape, layout="bhsd", mask=self.mask.partition(":")[0])
+        return replace(self.shape, layout="bhsd", mask=self.mask_kind)
+
+    @property
+    def mask_kind(self) -> str:
+        """Return what a mask is without its axes: "none", "bool", "float" or "float:grad"."""
+        return self.mask.partition(":")[0] + (LEARNED if self.has_learned_mask else "")
+
+    @property
+    def has_learned_mask(self) -> bool:
+        """Return whether the mask needs a gradient, for which torch runs math only."""
+        return self.mask.endswith(LEARNED)
 
     @property
     def own_kv_heads(self) -> int | None:
@@ -76,7 +90,7 @@ class Shape(Struct, frozen=True, order=True, kw_only=True, rename={"pass_": "pas
     @property
     def mask_sizes(self) -> tuple[int, ...] | None:
         """Return the sizes of the mask, 1 along the axes that it does not have; None without a mask."""
-        kind, _, axes = self.mask.partition(":")
+        kind, _, axes = self.mask.removesuffix(LEARNED).partition(":")
         if kind == "none":
             return None
         sizes = (self.batch, self.heads, self.seq, self.kv_seq)

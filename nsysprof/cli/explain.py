@@ -26,8 +26,11 @@ KvSeq = Annotated[
     str, typer.Option(help="Sequence lengths of k and v. Default: the lengths of q.", rich_help_panel=options.GRID)
 ]
 Mask = Annotated[
-    Literal["none", "bool", "float"],
-    typer.Option(help="The type of an attn_mask, which replaces the causal mask.", rich_help_panel=options.GRID),
+    Literal["none", "bool", "float", "float:grad"],
+    typer.Option(
+        help="The type of an attn_mask, which replaces the causal mask. float:grad needs a gradient.",
+        rich_help_panel=options.GRID,
+    ),
 ]
 Dropout = Annotated[
     float, typer.Option(min=0, max=1, help="Dropout probability, less than 1.", rich_help_panel=options.GRID)

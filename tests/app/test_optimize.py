@@ -88,7 +88,7 @@ def test_the_answer_is_the_gain_or_that_there_is_none():
     by_hand = judge_optimization(
         replace(optimization(why=None), suggestions=(Suggestion("unfused-attention", "Fuse it."),))
     )
-    assert answer_lines(by_hand)[0].startswith("The program computes attention in separate operations")
+    assert answer_lines(by_hand)[0].startswith("The program's attention runs in separate operations")
     failed = judge_optimization(replace(optimization(), failure="The program itself fails."))
     assert answer_lines(failed) == ("The program itself fails.",)
     assert "What ran" not in render_markdown(optimize_report(replace(failed, uses=())))
@@ -179,6 +179,15 @@ def test_a_lead_that_is_not_certain_is_told_where_more_budget_would_decide():
     assert "could not be decided" in lines[0]
     assert "(40.0 % of the kernels' time), torch's own choice took 2.30 times as long" in lines[1]
     assert len(answer_lines(judge_optimization(replace(found, tuned=(replace(tuned[0], over_auto=1.05),))))) == 1
+    assert "give more --budget" in lines[0]
+
+
+def test_no_budget_is_asked_for_where_the_search_took_all_its_samples():
+    use = TunedUse("", Shape(seq=77), "auto", UNDECIDED, 1.12, 4.4, False, search_ended=True, launch_share=0.977)
+    first, second = answer_lines(judge_optimization(replace(optimization(), tuned=(use,))))
+    assert "could not be decided by all samples of a search" in first
+    assert "98 % of it is launching. `nsysprof tune --from capture --blocks 48`" in second
+    assert "--budget" not in first + second
 
 
 def test_the_steps_after_the_capture_end_in_a_page_that_resumes(tmp_path):

@@ -73,6 +73,15 @@ def test_a_refusal_is_data_and_comes_with_what_passes():
     assert (auto["predicted"], auto["ran"]["family"], auto["ran"]["as_asked"]) == ("math", "math", True)
 
 
+def test_a_mask_that_needs_a_gradient_is_refused_for_that_reason():
+    """Torch gives no reason, and takes the same mask without a gradient."""
+    (shape,) = explain("--mask", "float:grad", "--pass", "bwd", "--backends", "flash,auto")["shapes"]
+    flash, auto = shape["backends"]
+    assert (flash["eligible"], auto["ran"]["family"]) == (False, "math")
+    assert [each["property"] for each in flash["constraints"]] == ["mask"]
+    assert flash["nearest"][0]["changes"] == {"mask": {"from": "float:grad", "to": "float"}}
+
+
 def test_several_shapes_are_several_blocks():
     done = run("explain", *CPU, "--backends", "naive", "--head-dim", "8,16", "--dtype", "fp32,bf16", "--mask", "bool")
     titles = [line.strip() for line in done.stdout.splitlines() if line.startswith("B=")]

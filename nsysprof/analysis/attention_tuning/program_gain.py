@@ -25,13 +25,17 @@ def compute_gain(
     table: pd.DataFrame,
     undecided: int = 0,
     failed: Mapping[Shape, str] = MappingProxyType({}),
+    *,
+    search_ended: bool = False,
 ) -> ProgramGain:
     """Return the expected saving.
 
     choices: the backend of each tuned shape.
     table: the table of summarize_bench, with the medians of all cases.
     undecided: how many shapes need more measurements for a decision.
+    search_ended: whether every shape has all samples that a search takes, so that a larger budget decides nothing.
     """
+    needed = "more samples than a search takes (--blocks)" if search_ended else "a longer --budget"
     rows: dict[tuple[Shape, str], dict[Any, Any]] = {
         (shape_of_row(row), str(row["backend"])): row for row in table.to_dict("records")
     }
@@ -64,7 +68,7 @@ def compute_gain(
         saved_pct=pct,
         faster_shapes=faster,
         shapes=len(chosen.chosen),
-        text=_say(faster, len(chosen.chosen) - len(failed), undecided, figures, per, pct, captured.share_pct),
+        text=_say(faster, len(chosen.chosen) - len(failed), (undecided, needed), figures, per, pct, captured.share_pct),
         refused=(
             *(f"{each.calls:,} calls are not tuned: {each.reason}." for each in chosen.refused),
             *(
@@ -99,7 +103,7 @@ def _kernel_time(captured: CapturedAttention) -> float | None:
 def _say(
     faster: int,
     shapes: int,
-    undecided: int,
+    undecided: tuple[int, str],
     figures: list[float | None],
     per: str,
     pct: float | None,
@@ -108,8 +112,8 @@ def _say(
     has = "" if share is None else f" Attention takes {share:.1f} % of the time of all kernels."
     if not shapes:
         return f"None of the program's attention could be measured.{has}"
-    if not faster and undecided:
-        return f"No backend was shown to be faster; {undecided} of {shapes} shapes need a longer --budget.{has}"
+    if not faster and undecided[0]:
+        return f"No backend was shown to be faster; {undecided[0]} of {shapes} shapes need {undecided[1]}.{has}"
     if not faster:
         return f"The program gains nothing from another backend: torch's own choice is not beaten on its shapes.{has}"
     spent, saved, low, high = figures

@@ -28,15 +28,28 @@ def name_untuned(
     return tuple(found)
 
 
-def join_rules(uses: Sequence[AttentionUse], rules: Mapping[Shape, PolicyRule]) -> list[TunedUse]:
-    """Return what tuning found for each use that has a rule, and whether its rule won."""
+def join_rules(
+    uses: Sequence[AttentionUse],
+    rules: Mapping[Shape, PolicyRule],
+    launch_shares: Mapping[Shape, float] = MappingProxyType({}),
+    *,
+    search_ended: bool = False,
+) -> list[TunedUse]:
+    """Return what tuning found for each use that has a rule, and whether its rule won.
+
+    launch_shares: as of TunedUse, by shape without its layout.
+    """
     found = []
     for use in uses:
-        rule = None if use.shape is None else rules.get(use.shape.key_without_layout())
-        if rule is not None and use.shape is not None:
+        key = None if use.shape is None else use.shape.key_without_layout()
+        rule = None if key is None else rules.get(key)
+        if rule is not None and key is not None and use.shape is not None:
             found.append(
-                TunedUse(use.site, use.shape, rule.backend, rule.why, rule.over_auto, use.share_pct, has_won(rule))
-            )
+                TunedUse(
+                    use.site, use.shape, rule.backend, rule.why, rule.over_auto, use.share_pct, has_won(rule),
+                    search_ended, launch_shares.get(key),
+                )
+            )  # fmt: skip
     return found
 
 

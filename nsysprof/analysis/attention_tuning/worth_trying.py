@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nsysprof.results.programs.optimization import UNFUSED_ATTENTION, PredictedGain, Suggestion
+from nsysprof.results.programs.optimization import UNFUSED_ATTENTION, AttentionUse, PredictedGain, Suggestion
 
 if TYPE_CHECKING:
     from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts
 
 # From this share of all kernels' time (percent) on, matrix products in fp32 are worth trying with TF32.
 _LEAST_FP32_PCT = 5.0
+# From this share on, attention that no fused backend takes is told even where no finding says what it costs.
+_LEAST_LEARNED_PCT = 5.0
 _ALLOCATIONS = ("alloc-in-loop", "memory-fragmentation")
 _OPTIMIZER = "unfused-optimizer"
 
@@ -33,17 +35,39 @@ def wants_sdpa(facts: ProgramFacts) -> bool:
 def list_suggestions(facts: ProgramFacts) -> tuple[Suggestion, ...]:
     """Return what findings suggest that cannot be tried without changing the program."""
     found = []
-    if UNFUSED_ATTENTION in facts.findings and not wants_sdpa(facts):
-        text = (
-            "The program writes its attention out by hand (unfused-attention): call "
-            f"torch.nn.functional.scaled_dot_product_attention.{_worth(facts.findings[UNFUSED_ATTENTION])}"
-        )
+    is_learned = any(_has_learned_mask(use) and (use.share_pct or 0.0) >= _LEAST_LEARNED_PCT for use in facts.uses)
+    if is_learned or (UNFUSED_ATTENTION in facts.findings and not wants_sdpa(facts)):
+        text = _why_unfused(facts) + _worth(facts.findings.get(UNFUSED_ATTENTION))
         found.append(Suggestion(UNFUSED_ATTENTION, text))
     if _OPTIMIZER in facts.findings:
         worth = _worth(facts.findings[_OPTIMIZER])
         text = f"The optimizer launches many small kernels (unfused-optimizer): give it fused=True.{worth}"
         found.append(Suggestion(_OPTIMIZER, text))
     return tuple(found)
+
+
+def _why_unfused(facts: ProgramFacts) -> str:
+    """Return why attention runs in separate kernels, by its recorded calls, and what to do."""
+    runs_math = [use for use in facts.uses if use.backend_ran == "math" and use.shape is not None]
+    if not runs_math:
+        return (
+            "The program writes its attention out by hand (unfused-attention): call "
+            "torch.nn.functional.scaled_dot_product_attention."
+        )
+    where = f" at {runs_math[0].site}" if runs_math[0].site else ""
+    if any(_has_learned_mask(use) for use in runs_math):
+        return (
+            f"The mask of scaled_dot_product_attention{where} needs a gradient, for which torch runs separate kernels "
+            "(unfused-attention): torch.nn.attention.flex_attention computes such a bias in one, as a score_mod."
+        )
+    return (
+        f"Torch runs scaled_dot_product_attention{where} as separate kernels (unfused-attention): `nsysprof explain` "
+        "with its shape says what each fused backend does not accept."
+    )
+
+
+def _has_learned_mask(use: AttentionUse) -> bool:
+    return use.backend_ran == "math" and use.shape is not None and use.shape.has_learned_mask
 
 
 def _worth(gain: PredictedGain | None) -> str:

@@ -170,6 +170,15 @@ def failed_shapes(table: pd.DataFrame) -> dict[Shape, str]:
     return found
 
 
+def launch_shares(table: pd.DataFrame) -> dict[Shape, float]:
+    """Return the part of the time of torch's own choice that is launching (0 to 1), for each shape where it is known.
+
+    table: of summarize_bench, a row a cell.
+    """
+    known = table[(table["backend"] == AUTO) & table["launch_share"].notna()]
+    return {shape_of_row(row).key_without_layout(): float(row["launch_share"]) for row in known.to_dict("records")}
+
+
 def _outcome(rest: pd.DataFrame, same: pd.DataFrame) -> str:
     if len(rest) == 0:
         return ALONE

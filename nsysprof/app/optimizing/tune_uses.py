@@ -57,7 +57,7 @@ def tune_uses(
         return TunedProgram(
             uses=name_untuned(uses, {}), remarks=("No time was left for tuning: give a larger --budget.",)
         )
-    from nsysprof.analysis.sampling.tune import failed_shapes
+    from nsysprof.analysis.sampling.tune import failed_shapes, launch_shares
 
     request = TuneRequest(
         source=source, budget_s=max(budget_s, _SHORTEST_S), warmup_seconds=0.2, out=search, force=True, figures=False,
@@ -82,8 +82,10 @@ def tune_uses(
     policy = read_policy(path)
     rules = {rule.key_without_layout(): rule for rule in policy.rules}
     remarks = (*_remarks(gain), *([result.told] if result.told else []))
+    shares = launch_shares(result.results.table)
+    tuned = join_rules(uses, rules, shares, search_ended=result.run.complete)
     return TunedProgram(
-        tuple(join_rules(uses, rules)),
+        tuple(tuned),
         name_untuned(uses, rules, failed),
         _write(policy, folder),
         None if gain is None else gain.saved_pct,

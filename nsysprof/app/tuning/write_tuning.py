@@ -69,7 +69,9 @@ def write_tuning(
         undecided = sum(choice.why == OPEN for choice in choices)
         undecided += int((winners["verdict"] == UNKNOWN).sum()) - len(failed)
         backends = {choice.shape: choice.backend for choice in choices}
-        gain = compute_gain(shapes.captured, shapes.chosen, backends, results.table, undecided, failed)
+        gain = compute_gain(
+            shapes.captured, shapes.chosen, backends, results.table, undecided, failed, search_ended=run.complete
+        )
         choices = fill_groups(shapes.chosen, choices)
         lines = [gain.text, *lines, *gain.refused]
     pictures = _draw(winners, folder) if figures else []

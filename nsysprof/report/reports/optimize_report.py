@@ -34,6 +34,8 @@ from nsysprof.results.programs.optimization import (
 _JSON = "optimize.json"
 # Torch's own choice took at least so many times as long as a backend that is told although it is undecided.
 WORTH_TELLING = 1.1
+# From this part of launching on, a time says little about the GPU.
+_MOSTLY_LAUNCHING = 0.8
 _MET = {
     Prediction.NOT_MEASURED: "nothing was measured to compare it with",
     Prediction.MET: "the measured interval meets that",
@@ -89,6 +91,15 @@ def _promising(found: Optimization) -> tuple[str, ...]:
         return ()
     lead, first = max(faster, key=lambda each: (1 - 1 / each[0]) * (each[1].share_pct or 0.0))
     share = "" if first.share_pct is None else f" ({first.share_pct:.1f} % of the kernels' time)"
+    if first.search_ended:
+        why = ""
+        if first.launch_share is not None and first.launch_share >= _MOSTLY_LAUNCHING:
+            why = f", and {100 * first.launch_share:.0f} % of it is launching"
+        return (
+            f"For {_name_shape(first.shape)}{share}, torch's own choice took {lead:.2f} times as long as another "
+            f"backend; its time varies too much to be certain{why}. `nsysprof tune --from capture --blocks 48` in this "
+            "folder takes more samples.",
+        )
     return (
         f"Worth a larger --budget: for {_name_shape(first.shape)}{share}, torch's own choice took {lead:.2f} times as "
         "long as another backend, too few times to be certain.",
@@ -114,11 +125,14 @@ def _answer_without_a_gain(found: Optimization) -> str:
     if not found.uses:
         told = "no call of attention was seen"
     if found.answer is OptimizationAnswer.FUSE_FIRST:
-        text = "The program computes attention in separate operations: a fused backend is the first thing to try"
+        text = "The program's attention runs in separate operations: fusing them is the first thing to try"
         return f"{text}; {told}. The change is described below; it cannot be tried without changing the program."
     if found.answer is OptimizationAnswer.UNDECIDED_SHAPES:
         shapes = count_of(sum(use.why == UNDECIDED for use in found.tuned), "shape")
-        return f"No backend was shown to be faster, but {shapes} could not be decided: give more --budget; {told}."
+        more = "by all samples of a search"
+        if any(use.needs_budget for use in found.tuned):
+            more = "before the budget ended: give more --budget"
+        return f"No backend was shown to be faster, but {shapes} could not be decided {more}; {told}."
     if found.answer is OptimizationAnswer.NOT_TUNED:
         return f"No shape of the program was tuned, so nothing is known about other backends; {told}."
     if found.answer is OptimizationAnswer.NO_OTHER_BACKEND:

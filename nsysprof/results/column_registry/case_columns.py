@@ -19,7 +19,11 @@ _OF_SHAPE = {
         flag("causal", "True for a causal mask."),
         text("pass", "`fwd`, `bwd` or `fwdbwd`."),
         integer("kv_seq", "", "Sequence length of k and v."),
-        text("mask", "`none`, or `bool` or `float` and which of the axes batch, head, query and key the mask has."),
+        text(
+            "mask",
+            "`none`, or `bool` or `float` and which of the axes batch, head, query and key the mask has. A mask "
+            "that needs a gradient ends with `:grad`.",
+        ),
         text("layout", "Order of batch, head, length (s) and head size (d) in memory; + for other memory in between."),
     )
 }

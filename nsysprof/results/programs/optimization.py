@@ -55,6 +55,15 @@ class TunedUse:
     share_pct: float | None
     # Whether it is in the policy: only where it won.
     in_policy: bool
+    # Whether the search took all samples that it takes of a shape, so that a larger budget decides nothing.
+    search_ended: bool = False
+    # The part of torch's own time in which the GPU only waits for launches (0 to 1); None where unknown.
+    launch_share: float | None = None
+
+    @property
+    def needs_budget(self) -> bool:
+        """Return whether it is undecided because the budget ended."""
+        return self.why == UNDECIDED and not self.search_ended
 
 
 class OptimizeStep(Struct, frozen=True):
@@ -132,7 +141,7 @@ class OptimizationAnswer(StrEnum):
     UNDECIDED_ATTEMPTS = "undecided attempts"
     # The program computes attention in separate operations, which only a change of the program can fuse.
     FUSE_FIRST = "fuse attention first"
-    # No backend was shown to be faster, and a longer search would decide some shapes.
+    # No backend was shown to be faster, and some shapes are undecided.
     UNDECIDED_SHAPES = "undecided shapes"
     NO_OTHER_BACKEND = "no gain from another backend"
     NOT_TUNED = "not tuned"

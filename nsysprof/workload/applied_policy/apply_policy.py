@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional
 
 from nsysprof.attention.policy_file import AUTO, PolicyFile, PolicyRule
+from nsysprof.attention.shape import LEARNED
 from nsysprof.workload.applied_policy.first_call_check import CallCheck, check_first_call
 
 _DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
@@ -42,7 +43,8 @@ class AppliedPolicy:
     def __init__(self, file: PolicyFile, say: Say) -> None:
         self.file = file
         # By the key of a call: the backend of its rule; or, once that has computed the same as torch's own choice on
-        # inputs of this program, how to run it alone: its name, and what forbids the other three.
+        # inputs of this program, how to run it alone: its name, and what forbids the other three. False where the rule
+        # turned out not to hold.
         self.rules: dict[Any, Any] = _index(file)
         self.checks: list[CallCheck] = []
         self.calls = 0
@@ -71,7 +73,7 @@ class AppliedPolicy:
 
     def drop(self, key: Any, text: str) -> None:
         """Leave calls of this form to torch from now on, and report why."""
-        self.rules[key] = AUTO
+        self.rules[key] = False
         self.say(text)
 
     def say_no_rule(self) -> None:
@@ -140,8 +142,9 @@ def make_function(original: Callable[..., Any]) -> Callable[..., Any]:
                     call = (
                         query.shape, key.shape, value.numel(),
                         _dtype_of_autocast(on_gpu) if (is_cast() if on_gpu else is_cast("cpu")) else query.dtype,
-                        None if attn_mask is None else attn_mask.dtype is torch.bool, is_causal,
-                        is_grad() and (query.requires_grad or key.requires_grad or value.requires_grad), on_gpu,
+                        None if attn_mask is None else _kind_of(attn_mask), is_causal,
+                        is_grad() and (query.requires_grad or key.requires_grad or value.requires_grad
+                                       or (attn_mask is not None and attn_mask.requires_grad)), on_gpu,
                     )  # fmt: skip
                     found = active.rules.get(call)
                 except (RuntimeError, AttributeError):
@@ -175,7 +178,9 @@ def make_function(original: Callable[..., Any]) -> Callable[..., Any]:
                 active.left += 1
                 if not active.has_said_no_rule:
                     active.say_no_rule()
-            elif found is not False:
+            elif found is False:
+                active.left += 1
+            else:
                 active.calls += 1
         if scale is None and not rest:
             return original(query, key, value, attn_mask, dropout, is_causal)
@@ -187,6 +192,11 @@ def make_function(original: Callable[..., Any]) -> Callable[..., Any]:
 def _dtype_of_autocast(is_cuda: bool) -> Any:
     """Return the type in which autocast runs a call."""
     return torch.get_autocast_dtype("cuda" if is_cuda else "cpu")
+
+
+def _kind_of(mask: Any) -> Any:
+    """Return what the key of a call has of its mask: whether it is bool, or LEARNED if it needs a gradient."""
+    return LEARNED if mask.requires_grad else mask.dtype is torch.bool
 
 
 def _call_alone(
@@ -235,7 +245,7 @@ def _check_and_count(
 ) -> Any:
     """Return how to run the backend alone for calls of this form, once it was checked on this call.
 
-    Where the backend may not run it, the call is counted as left to torch, the reason is told, and the result is False.
+    Where the backend may not run it, the reason is told, and the result is False.
     """
 
     def attend(alone: bool, *tensors: Any) -> Any:
@@ -256,7 +266,6 @@ def _check_and_count(
                 active.rules[call] = (backend, *others)
                 return active.rules[call]
             active.drop(call, f"{checked.reason}; that shape is left to torch.")
-        active.left += 1
         return False
 
 
@@ -286,7 +295,8 @@ def _call_compiled(
         keys = tuple(int(size) for size in key.shape)
         sizes = tuple(int(size) for size in query.shape), keys, math.prod(keys)
         wants = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
-        kind = None if mask is None else mask.dtype is torch.bool
+        kind = None if mask is None else _kind_of(mask)
+        wants = wants or (kind == LEARNED and torch.is_grad_enabled())
         if dropout == 0.0 and value.shape == key.shape:
             device = "cuda" if query.is_cuda else "cpu"
             dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else query.dtype
@@ -314,14 +324,14 @@ def _choose_compiled(*key: Any) -> str | None:
     if active is None:
         return None
     found = active.rules.get(key)
-    if found is None and key[4]:
+    if found is None and key[4] is True:
         # The compiler turns a bool mask into one of numbers, and so it was recorded in compiled code.
         key = (*key[:4], False, *key[5:])
         found = active.rules.get(key)
     if found is None:
         active.say("A compiled call does not match any rule of the policy and is left to torch.")
         return None
-    if found == AUTO:
+    if found is False or found == AUTO:
         return None
     active.compiled_forms.add(key)
     return str(found[0] if isinstance(found, tuple) else found)
@@ -361,7 +371,7 @@ def _key_of(rule: PolicyRule, is_cuda: bool) -> Any:
     """Return the key of the calls of a rule, as make_function has it. Which axes of a mask are full does not count."""
     query = (rule.batch, rule.heads, rule.seq, rule.head_dim)
     keys = (rule.batch, rule.kv_heads, rule.kv_seq, rule.head_dim)
-    kind = {"none": None, "bool": True}.get(rule.mask.partition(":")[0], False)
+    kind = {"none": None, "bool": True, "float": False}.get(rule.mask_kind, LEARNED)
     return (query, keys, math.prod(keys), _DTYPES[rule.dtype], kind, rule.causal, rule.pass_ != "fwd", is_cuda)
 
 

@@ -122,6 +122,7 @@ def _make_inputs(case: Case, device: str, rows: torch.Tensor) -> Inputs:
     generator = torch.Generator(device=device).manual_seed(_SEED)
     q, k, v = draw_inputs(case, device, generator)
     mask = make_mask(case, device)
+    mask = None if mask is None else mask.detach()
     if case.pass_ == "fwd":
         return Inputs(q, k, v, None, case.causal, mask)
     grad = draw_gradient(case, device, generator)

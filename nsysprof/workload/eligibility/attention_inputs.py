@@ -73,9 +73,10 @@ def _make_mask(call: AttentionCall, device: str, fill: bool) -> torch.Tensor | N
         return None
     if not fill:
         dtype = torch.bool if call.mask == "bool" else _DTYPES[call.dtype]
-        return torch.empty(call.seq, call.kv_seq, dtype=dtype, device=device)
+        made = torch.empty(call.seq, call.kv_seq, dtype=dtype, device=device)
+        return made.requires_grad_(call.has_learned_mask)
     allowed = torch.ones(call.seq, call.kv_seq, dtype=torch.bool, device=device).tril()
     if call.mask == "bool":
         return allowed
     bias = torch.zeros(call.seq, call.kv_seq, dtype=_DTYPES[call.dtype], device=device)
-    return bias.masked_fill(~allowed, float("-inf"))
+    return bias.masked_fill(~allowed, float("-inf")).requires_grad_(call.has_learned_mask)

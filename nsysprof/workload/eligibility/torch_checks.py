@@ -132,7 +132,15 @@ def _verdict(backend: str, call: AttentionCall, device: str) -> CallVerdict:
         return CallVerdict(True)
     messages = [str(warning.message) for warning in caught] + native_warnings("".join(written))
     constraints = parse_refusal(messages, call)
-    return CallVerdict(False, tuple(constraints) or (Constraint(None, None, "", None, "torch gave no reason"),))
+    return CallVerdict(False, tuple(constraints) or (_silent_refusal(call),))
+
+
+def _silent_refusal(call: AttentionCall) -> Constraint:
+    """Return the reason for which torch refuses without a warning (check_attn_mask_shape in sdp_utils_cpp.h)."""
+    if call.has_learned_mask:
+        text = "Torch runs only math for an attn_mask that needs a gradient; it refuses without a warning."
+        return Constraint("mask", call.mask, "unlike", call.mask, text)
+    return Constraint(None, None, "", None, "torch gave no reason")
 
 
 @contextmanager

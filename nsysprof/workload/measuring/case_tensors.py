@@ -28,7 +28,7 @@ def draw_gradient(shape: Shape, device: str, generator: torch.Generator) -> torc
 
 
 def make_mask(shape: Shape, device: str) -> torch.Tensor | None:
-    """Return the mask of a shape, or None. Every query sees at least the first key.
+    """Return the mask of a shape, or None. Every query sees at least the first key. A learned mask needs a gradient.
 
     Along the batch, the sequences end at lengths between half of the keys and all. Along the queries, later keys are
     hidden. A float mask has a slope along the heads.
@@ -51,7 +51,7 @@ def make_mask(shape: Shape, device: str) -> torch.Tensor | None:
     if heads > 1:
         slopes = torch.linspace(0.1, 1.0, heads, device=device)[None, :, None, None]
         bias = bias - (slopes * (keys - 1 - key) / max(1, keys)).to(bias.dtype)
-    return bias.masked_fill(~allowed, float("-inf"))
+    return bias.masked_fill(~allowed, float("-inf")).requires_grad_(shape.has_learned_mask)
 
 
 def _sizes(shape: Shape) -> tuple[tuple[int, int, int, int], ...]:

@@ -22,8 +22,8 @@ from nsysprof.workload.refusal import WrongResultError, eligibility
 def prepared(case: Case, device: str, memory: PeakMemory | None = None) -> Iterator[Call]:
     """Yield the case's call, ready to run and called once already.
 
-    fwd computes out = attention(q, k, v) without autograd. bwd computes the gradients of q, k and v, after a forward
-    pass that is not measured. fwdbwd does both.
+    fwd computes out = attention(q, k, v) without autograd. bwd computes the gradients of q, k and v, and of a learned
+    mask, after a forward pass that is not measured. fwdbwd does both.
 
     Raises IneligibleError when the backend refuses the case, UnusableBackendError when it cannot be imported or called,
     and WrongResultError when its result does not have the form of attention.
@@ -32,13 +32,15 @@ def prepared(case: Case, device: str, memory: PeakMemory | None = None) -> Itera
     """
     select, attention = load_attention(case.backend)
     q, k, v = _make_inputs(case, device)
-    attention = with_mask(attention, case, make_mask(case, device))
+    mask = make_mask(case, device)
+    attention = with_mask(attention, case, mask)
+    leaves = (q, k, v) if mask is None or not mask.requires_grad else (q, k, v, mask)
     grad = torch.randn_like(q) if case.pass_ != "fwd" else None
     if memory is not None:
         memory.mark_inputs()
     with select, torch.set_grad_enabled(case.pass_ != "fwd"):
         with eligibility(case.backend):
-            call = _make_call(case, attention, q, k, v, grad)
+            call = _make_call(case, attention, leaves, grad)
             synchronize(device)
         yield call
 
@@ -63,20 +65,21 @@ def _make_inputs(case: Case, device: str) -> tuple[torch.Tensor, torch.Tensor, t
 def _make_call(
     case: Case,
     attention: Attention,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
+    leaves: tuple[torch.Tensor, ...],
     grad: torch.Tensor | None,
 ) -> Call:
-    """Return the call to measure, after a first call whose result has the right form."""
-    causal = case.causal
+    """Return the call to measure, after a first call whose result has the right form.
+
+    leaves: q, k, v, and whatever else needs a gradient.
+    """
+    (q, k, v), causal = leaves[:3], case.causal
     out = attention(q, k, v, causal)
     tensor = check_form(out, q, v)
     if q.requires_grad and not tensor.requires_grad:
         raise WrongResultError("returned a tensor without gradient")
     if case.pass_ == "fwd":
         return lambda: attention(q, k, v, causal)
-    torch.autograd.grad(out, (q, k, v), grad, retain_graph=case.pass_ == "bwd")
+    torch.autograd.grad(out, leaves, grad, retain_graph=case.pass_ == "bwd")
     if case.pass_ == "bwd":
-        return lambda: torch.autograd.grad(out, (q, k, v), grad, retain_graph=True)
-    return lambda: torch.autograd.grad(attention(q, k, v, causal), (q, k, v), grad)
+        return lambda: torch.autograd.grad(out, leaves, grad, retain_graph=True)
+    return lambda: torch.autograd.grad(attention(q, k, v, causal), leaves, grad)

@@ -123,7 +123,10 @@ def _layout_of(tensor: Any, letters: str) -> str:
 
 
 def _mask_of(given: Any) -> str:
-    """Return the kind of the mask, and which of the axes batch, head, query and key it has at full size."""
+    """Return the kind of the mask, which of the axes batch, head, query and key it has at full size, and `grad`.
+
+    Torch runs only math for a mask that needs a gradient, even where gradients are off.
+    """
     if given.get("score_mod") is not None or given.get("block_mask") is not None:
         return "flex"
     mask: Any = given.get("attn_mask", given.get("attn_bias"))
@@ -133,7 +136,8 @@ def _mask_of(given: Any) -> str:
         return "bias"
     sizes = [1, 1, 1, 1, *mask.shape][-4:]
     axes = "".join(letter if int(size) != 1 else "1" for letter, size in zip("bhqk", sizes, strict=True))
-    return f"{'bool' if str(mask.dtype) == 'torch.bool' else 'float'}:{axes}"
+    learned = ":grad" if getattr(mask, "requires_grad", False) else ""
+    return f"{'bool' if str(mask.dtype) == 'torch.bool' else 'float'}:{axes}{learned}"
 
 
 def _is_lower(bias: Any) -> bool:

@@ -1,10 +1,13 @@
 """What a trace suggests to try."""
 
+from dataclasses import replace
+
 import pytest
 
 from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts, read_program
 from nsysprof.analysis.attention_tuning.worth_trying import allocates_in_loops, list_suggestions, wants_sdpa, wants_tf32
-from nsysprof.results.programs.optimization import PredictedGain
+from nsysprof.attention.shape import Shape
+from nsysprof.results.programs.optimization import AttentionUse, PredictedGain
 from tests.analysis.attention_tuning.test_program_attention import analysis
 
 GAIN = PredictedGain(30.0, 25.0, 33.0, "step", "the finding unfused-attention")
@@ -41,3 +44,21 @@ def test_attention_by_hand_elsewhere_is_a_suggestion_with_the_predicted_gain():
     assert "A replay predicts 30.0 % [25.0, 33.0] of a step." in by_hand.text
     assert "fused=True" in optimizer.text
     assert (by_hand.code, optimizer.code) == ("unfused-attention", "unfused-optimizer")
+
+
+@pytest.mark.parametrize(
+    ("mask", "advice"), [("float:1hqk:grad", "needs a gradient"), ("float:1hqk", "`nsysprof explain`")]
+)
+def test_a_program_that_calls_torch_is_not_told_to_call_it(mask, advice):
+    use = AttentionUse("swin.py:32", Shape(seq=49, mask=mask), 60, "math", 180, 40.0)
+    (suggestion,) = list_suggestions(replace(facts("unfused-attention"), uses=(use,)))
+    assert advice in suggestion.text
+    assert "at swin.py:32" in suggestion.text
+    assert "by hand" not in suggestion.text
+
+
+def test_a_learned_mask_is_told_without_a_finding_where_it_matters():
+    use = AttentionUse("swin.py:32", Shape(seq=49, mask="float:1hqk:grad"), 60, "math", 180, 5.0)
+    assert len(list_suggestions(replace(facts(), uses=(use,)))) == 1
+    for other in (replace(use, share_pct=4.9), replace(use, backend_ran="efficient"), replace(use, shape=Shape(seq=49))):
+        assert list_suggestions(replace(facts(), uses=(other,))) == ()

@@ -12,7 +12,7 @@ from nsysprof.attention.case import make_case, row_of_case
 from nsysprof.attention.policy_file import PolicyFile, PolicyRule, read_policy, write_policy
 from nsysprof.attention.shape import Shape
 from nsysprof.errors import InterruptedCaptureError, UsageError
-from nsysprof.results.programs.optimization import AttentionUse
+from nsysprof.results.programs.optimization import UNDECIDED, AttentionUse
 
 GAIN = SimpleNamespace(saved_pct=8.0, text="It saves 8 %.", refused=("3 calls are not tuned: dropout.",), ratios=())
 
@@ -32,9 +32,11 @@ def search(monkeypatch, tmp_path):
             request.out.mkdir(exist_ok=True)
             path = request.out / "policy.json"
             write_policy(path, PolicyFile(tuple(rules), "cuda", "GPU", "2.11", "9.1"))
-            table = pd.DataFrame([{**row_of_case(case), "rank": None, **answer} for case, answer in cells])
+            rows = [{**row_of_case(case), "rank": None, "launch_share": None, **answer} for case, answer in cells]
+            table = pd.DataFrame(rows, columns=None if rows else ["backend", "rank", "launch_share"])
             tuning = SimpleNamespace(policy=path if rules else None, program=GAIN)
-            return SimpleNamespace(failure=None, told="", tuning=tuning, results=SimpleNamespace(table=table))
+            results, ended = SimpleNamespace(table=table), SimpleNamespace(complete=True)
+            return SimpleNamespace(failure=None, told="", tuning=tuning, results=results, run=ended)
 
         monkeypatch.setattr(module, "tune", tune)
         return tune_uses(uses, tmp_path, tmp_path, budget_s, SILENT, resume=resume)
@@ -58,6 +60,12 @@ def test_only_winners_are_in_the_policy(search):
     assert [each.not_tuned for each in found.uses] == ["", "", "", "it was not tuned"]
     assert found.saved_pct == 8.0
     assert found.remarks == ("It saves 8 %.", "3 calls are not tuned: dropout.")
+
+
+def test_what_a_larger_budget_cannot_decide_is_told(search):
+    cells = [(make_case("auto", Shape(seq=64, pass_="fwdbwd")), {"status": "ok", "reason": "", "launch_share": 0.9})]
+    (tuned,) = search([use(64)], [rule("auto", 64, UNDECIDED)], cells=cells).tuned
+    assert (tuned.needs_budget, tuned.search_ended, tuned.launch_share) == (False, True, 0.9)
 
 
 def test_without_a_winner_there_is_no_policy(search):

@@ -80,6 +80,18 @@ def test_masks_and_keys_of_another_length_have_rules(applied):
     assert (policy.calls, policy.left) == (2, 2)
 
 
+def test_a_mask_that_needs_a_gradient_has_rules_of_its_own(applied):
+    """Torch's fused kernels take a mask, but not one that needs a gradient."""
+    shape = {**SIZES, "causal": False, "pass_": "fwdbwd"}
+    policy = applied(PolicyRule("math", mask="float:11qk:grad", **shape))
+    learned = torch.zeros(32, 32, requires_grad=True)
+    F.scaled_dot_product_attention(*inputs(grad=True), attn_mask=learned.detach())
+    assert (policy.calls, policy.left) == (0, 1)
+    F.scaled_dot_product_attention(*inputs(grad=True), attn_mask=learned).sum().backward()
+    F.scaled_dot_product_attention(*inputs(), attn_mask=learned * 1).sum().backward()
+    assert (policy.calls, policy.left) == (2, 1), "a gradient of the mask alone is one too"
+
+
 def test_the_first_call_is_checked_and_a_wrong_backend_is_dropped(applied, monkeypatch):
     """The planted fault: what runs alone gets other inputs, as a kernel with a wrong scale would compute."""
     from nsysprof.workload.applied_policy import apply_policy
@@ -100,7 +112,7 @@ def test_the_first_call_is_checked_and_a_wrong_backend_is_dropped(applied, monke
     )
     attend(*tensors, is_causal=True)
     torch.testing.assert_close(attend(*tensors, is_causal=True), expected)
-    assert (policy.calls, policy.left) == (1, 1), "the second call is torch's own choice by the rule's new backend"
+    assert (policy.calls, policy.left) == (0, 2), "the rule holds for neither call"
     assert "differs from torch's own choice" in policy.told[0]
     assert policy.checks[0].errors["out"] > policy.checks[0].tolerances["out"]
 

@@ -26,7 +26,7 @@ SHAPE = {
 
 
 @pytest.mark.parametrize("layout", ["bhsd", "bshd", "sbhd", "bshd+", "bhsd+", "bshd,bhsd+,bhsd+"])
-@pytest.mark.parametrize("mask", ["none", "bool:b11k", "bool:b1qk", "float:11qk", "float:bhqk"])
+@pytest.mark.parametrize("mask", ["none", "bool:b11k", "bool:b1qk", "float:11qk", "float:bhqk", "float:1hqk:grad"])
 def test_a_call_with_these_tensors_is_described_as_the_case(layout, mask):
     case = Case("math", **SHAPE, layout=layout, mask=mask)
     q, k, v = draw_inputs(case, "cpu", torch.Generator().manual_seed(0))
@@ -36,7 +36,7 @@ def test_a_call_with_these_tensors_is_described_as_the_case(layout, mask):
     assert {name: facts[named.get(name, name)] for name in wanted} == wanted
 
 
-@pytest.mark.parametrize("mask", ["bool:b11k", "bool:11qk", "float:bhqk"])
+@pytest.mark.parametrize("mask", ["bool:b11k", "bool:11qk", "float:bhqk", "float:1hqk:grad"])
 @pytest.mark.parametrize("pass_", ["fwd", "fwdbwd"])
 def test_masked_calls_of_other_lengths_are_checked_and_run(mask, pass_):
     case = Case("math", **SHAPE, mask=mask, pass_=pass_, layout="bshd")

@@ -221,12 +221,14 @@ class AttentionCalls:
                     key: Any = (at, query.shape, args[1].shape, dtype, cast, *kwargs.values())
                 else:
                     others = (kwargs.get("dropout_p"), kwargs.get("is_causal"), kwargs.get("scale"))
-                    key = (at, query.shape, args[1].shape, dtype, cast, mask.shape, mask.dtype, *others)
+                    facts = (mask.shape, mask.dtype, mask.requires_grad)
+                    key = (at, query.shape, args[1].shape, dtype, cast, *facts, *others)
             else:
                 key = (function, at, cast, *key_of(args, kwargs))
             found = self._seen.get(key)
             if found is None:
-                found = self._seen[key] = self._describe(function, args, kwargs, place, cast)
+                # Two threads may describe the first call at once; both count under the one that was first.
+                found = self._seen.setdefault(key, self._describe(function, args, kwargs, place, cast))
             return found
         except Exception as error:  # noqa: BLE001 - a call that cannot be described runs all the same
             text = f"{function}: {type(error).__name__}: {error}"[:_LONGEST_PROBLEM]

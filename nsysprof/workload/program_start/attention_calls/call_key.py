@@ -36,6 +36,8 @@ def key_of(args: Any, kwargs: Any) -> list[Any]:
         else:
             key.append(shape)
             key.append(getattr(value, "dtype", None))
+    mask = kwargs.get("attn_mask", args[3] if len(args) > 3 else None)
+    key.append(getattr(mask, "requires_grad", None))
     return key
 
 

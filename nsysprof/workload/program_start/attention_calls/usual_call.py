@@ -42,7 +42,9 @@ def wrap_sdpa(calls: Any, original: Callable[..., Any]) -> Callable[..., Any]:
         try:
             dtype = query.dtype
             if dtype is not full or not has_autocast():
-                mask = None if attn_mask is None else (attn_mask.shape, attn_mask.dtype)
+                mask = attn_mask
+                if attn_mask is not None:
+                    mask = attn_mask.shape, attn_mask.dtype, attn_mask.requires_grad
                 rest = (*more.values(),) if more else None
                 form = (
                     id(frame.f_code), frame.f_lasti, query.__class__, dtype, query.shape, key.shape, is_causal, mask,
