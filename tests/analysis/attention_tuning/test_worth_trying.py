@@ -60,5 +60,9 @@ def test_a_program_that_calls_torch_is_not_told_to_call_it(mask, advice):
 def test_a_learned_mask_is_told_without_a_finding_where_it_matters():
     use = AttentionUse("swin.py:32", Shape(seq=49, mask="float:1hqk:grad"), 60, "math", 180, 5.0)
     assert len(list_suggestions(replace(facts(), uses=(use,)))) == 1
-    for other in (replace(use, share_pct=4.9), replace(use, backend_ran="efficient"), replace(use, shape=Shape(seq=49))):
+    for other in (
+        replace(use, share_pct=4.9),
+        replace(use, backend_ran="efficient"),
+        replace(use, shape=Shape(seq=49)),
+    ):
         assert list_suggestions(replace(facts(), uses=(other,))) == ()
