@@ -142,9 +142,8 @@ def make_function(original: Callable[..., Any]) -> Callable[..., Any]:
                     call = (
                         query.shape, key.shape, value.numel(),
                         _dtype_of_autocast(on_gpu) if (is_cast() if on_gpu else is_cast("cpu")) else query.dtype,
-                        None if attn_mask is None else _kind_of(attn_mask), is_causal,
-                        is_grad() and (query.requires_grad or key.requires_grad or value.requires_grad
-                                       or (attn_mask is not None and attn_mask.requires_grad)), on_gpu,
+                        (kind := None if attn_mask is None else _kind_of(attn_mask)), is_causal, is_grad() and (
+                        query.requires_grad or key.requires_grad or value.requires_grad or kind is LEARNED), on_gpu,
                     )  # fmt: skip
                     found = active.rules.get(call)
                 except (RuntimeError, AttributeError):
@@ -174,12 +173,10 @@ def make_function(original: Callable[..., Any]) -> Callable[..., Any]:
                     if is_free:
                         _ = first(True), second(True), third(True)
                     release()
-            elif found is None:
+            elif not found:  # there is no rule, or it turned out not to hold
                 active.left += 1
-                if not active.has_said_no_rule:
+                if found is None and not active.has_said_no_rule:
                     active.say_no_rule()
-            elif found is False:
-                active.left += 1
             else:
                 active.calls += 1
         if scale is None and not rest:

@@ -42,9 +42,7 @@ def wrap_sdpa(calls: Any, original: Callable[..., Any]) -> Callable[..., Any]:
         try:
             dtype = query.dtype
             if dtype is not full or not has_autocast():
-                mask = attn_mask
-                if attn_mask is not None:
-                    mask = attn_mask.shape, attn_mask.dtype, attn_mask.requires_grad
+                mask = None if attn_mask is None else _key_of_mask(attn_mask)
                 rest = (*more.values(),) if more else None
                 form = (
                     id(frame.f_code), frame.f_lasti, query.__class__, dtype, query.shape, key.shape, is_causal, mask,
@@ -79,6 +77,10 @@ def wrap_sdpa(calls: Any, original: Callable[..., Any]) -> Callable[..., Any]:
         return out
 
     return attention
+
+
+def _key_of_mask(mask: Any) -> tuple[Any, ...]:
+    return mask.shape, mask.dtype, mask.requires_grad
 
 
 def _find_first(calls: Any, args: Any, kwargs: Any, frame: Any, form: Any) -> Any:
