@@ -118,7 +118,7 @@ def neighbours(call: AttentionCall, name: str, constraints: list[Constraint]) ->
         return
     choices: dict[str, tuple[Any, ...]] = {
         "dtype": DTYPES,
-        # Of a learned mask, the same without a gradient is the nearest. No check accepts only learned ones.
+        # The nearest to a learned mask is the same mask without a gradient. No check accepts learned masks alone.
         "mask": ("float", "none", "bool") if call.has_learned_mask else ("none", "bool", "float"),
         "pass_": ("fwd",),
         "dropout": tuple(sorted((n / 16 for n in range(16)), key=lambda p: abs(p - call.dropout))),
