@@ -284,6 +284,13 @@ def test_a_study_says_what_its_data_say(name: str) -> None:
     assert write_studies.render(name) == (REPOSITORY / "analysis" / name / "README.md").read_text(encoding="utf-8")
 
 
+def test_the_pages_of_optimize_are_as_it_writes_them_now() -> None:
+    pages = load("write_studies").h200_optimize.pages()
+    assert len(pages) == len(list((REPOSITORY / "analysis/h200-optimize").glob("*/optimize.json")))
+    stale = [str(page) for page, text in pages.items() if page.read_text(encoding="utf-8") != text]
+    assert stale == [], "run scripts/write_studies"
+
+
 def test_every_study_is_written_by_a_script() -> None:
     own_scripts = {"h200-ddp", "h200-faults"}
     folders = {path.parent.name for path in (REPOSITORY / "analysis").glob("*/README.md")}

@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pandas as pd
 
-from nsysprof.report.reports.optimize_report import WORTH_TELLING
-from nsysprof.results.programs.optimization import UNDECIDED
+from nsysprof.analysis.attention_tuning.judge_optimization import judge_optimization
+from nsysprof.report.formats.markdown import render_markdown
+from nsysprof.report.reports.optimize_report import WORTH_TELLING, optimize_report
+from nsysprof.results.programs.optimization import UNDECIDED, Optimization
 from scripts.studies.tables import ANALYSIS, markdown
 
 FOLDER = ANALYSIS / "h200-optimize"
@@ -62,6 +65,16 @@ def facts() -> dict[str, str]:
         "hook": _hook(),
         "own_hook": _own_hook(),
     }
+
+
+def pages() -> dict[Path, str]:
+    """Return the page of each program by its path, judged and written anew from what its search found."""
+    found = {}
+    for name in _names():
+        data = json.loads((FOLDER / name / "optimize.json").read_bytes())
+        optimization = judge_optimization(msgspec.convert(data, Optimization))
+        found[FOLDER / name / "report.md"] = render_markdown(optimize_report(optimization))
+    return found
 
 
 def _names() -> list[str]:
