@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nsysprof.arrays import compile_function, merge_spans, rows_by_key
+from nsysprof.arrays import compile_function, different, merge_spans, rows_by_key
 
 
 def listed(groups):
@@ -22,6 +22,12 @@ def test_categories_without_rows_are_no_groups():
     keys = pd.Series(pd.Categorical(["b", "a"], categories=["a", "b", "c"]))
     assert listed(rows_by_key(keys)) == [("a", [1]), ("b", [0])]
     assert rows_by_key(keys.iloc[:0]) == []
+
+
+def test_different_values_in_order_and_of_the_same_type():
+    found = different(np.array([3, 1, 3, -2, 1], dtype=np.int32))
+    assert (found.tolist(), found.dtype) == ([-2, 1, 3], np.int32)
+    assert different(np.zeros(0, dtype=np.int64)).tolist() == []
 
 
 def test_spans_that_overlap_or_touch_become_one():

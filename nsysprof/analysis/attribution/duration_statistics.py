@@ -11,6 +11,8 @@ from nsysprof.trace.schema import Int64s, Ints
 
 _BLOCK = 1 << 20
 _ROWS_AT_ONCE = 1 << 23
+# The largest key that is sorted by counting: 64 MiB of counts.
+_MOST_COUNTED = 1 << 23
 _COLUMNS = ("instances", "total_ns", "avg_ns", "med_ns", "min_ns", "max_ns", "stddev_ns")
 
 
@@ -81,7 +83,7 @@ def _summarize(duration_ns: Ints, group: Ints, count: Int64s, first: int, end: i
         np.subtract(its_group, first, out=keys[block], casting="unsafe")
         keys[block] <<= width.type(bits)
         keys[block] |= its_ns.astype(width, copy=False)
-    keys.sort()
+    keys = _sort(keys)
     inner = np.searchsorted(keys, np.arange(1, groups, dtype=width) << width.type(bits))
     edges = np.concatenate(([0], inner, [len(keys)]))
     keys &= width.type((1 << bits) - 1)
@@ -103,6 +105,20 @@ def _summarize(duration_ns: Ints, group: Ints, count: Int64s, first: int, end: i
         },
         index=some + first,
     )
+
+
+def _sort(keys: Ints) -> Ints:
+    """Return the keys, none negative, in order. Keys that repeat are counted, which takes a third of the time."""
+    most = int(keys.max())
+    if most > min(len(keys), _MOST_COUNTED):
+        keys.sort()
+        return keys
+    count = np.zeros(most + 1, dtype=np.int64)
+    step = max(_BLOCK, 2 * len(count))
+    for low in range(0, len(keys), step):
+        count += np.bincount(keys[low : low + step], minlength=len(count))
+    present = np.flatnonzero(count)
+    return np.repeat(present.astype(keys.dtype), count[present])
 
 
 def _count(group: Ints, groups: int) -> tuple[Int64s, Int64s]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from nsysprof.analysis.attribution.attribute import expand
 from nsysprof.analysis.attribution.intervals import union_ns
+from nsysprof.arrays import different
 from nsysprof.trace.schema import Bools, Int64s, Ints, Rows, Work
 
 _ROWS_AT_ONCE, _BLOCK = 1 << 21, 1 << 20
@@ -194,7 +195,7 @@ def _add_crowd(device: DeviceWork, owner: Int64s, begin: Int64s, end: Int64s, to
     np.cumsum(whole, out=whole)
     np.add.at(total, owner, whole[end] - whole[begin])
     del whole, place
-    cuts = np.unique(np.concatenate((begin, end)))
+    cuts = different(np.concatenate((begin, end)))
     blocks, cut = expand(np.searchsorted(cuts, first, "right"), np.searchsorted(cuts, last, "right"))
     by_cut = np.argsort(cut, kind="stable")
     block, edges = blocks[by_cut].astype(np.int64), np.searchsorted(cut[by_cut], np.arange(len(cuts) + 1))
@@ -206,7 +207,7 @@ def _add_crowd(device: DeviceWork, owner: Int64s, begin: Int64s, end: Int64s, to
         counted = first[cut_block] >= begin[stretch]
         np.subtract.at(total, owner[stretch[counted]], device.block_ns[cut_block[counted]])
         found.append(stretch * np.int64(len(first)) + cut_block)
-    pairs = np.unique(np.concatenate(found))
+    pairs = different(np.concatenate(found))
     stretch, cut_block = pairs // len(first), pairs % len(first)
     # The pieces of each cut block, in order. The stretch has those between its ends.
     by_block = np.argsort(device.block, kind="stable")

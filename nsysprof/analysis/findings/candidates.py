@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 
 from nsysprof.analysis.findings.situation import DEVICE_TO_HOST, HOST_TO_DEVICE, Situation
 from nsysprof.analysis.findings.step_amounts import counted, in_calls, in_work, number_text
@@ -240,7 +241,8 @@ def _reads(situation: Situation, waits: Bools) -> Bools:
 
 def _kinds(situation: Situation, calls: Bools) -> str:
     """Return the most frequent names of these calls, with how often they occur in a step."""
-    names = np.array([str(name).partition("_v")[0] for name in situation.call_name.tolist()], dtype=object)
+    codes, listed = pd.factorize(situation.call_name)
+    names = np.array([str(name).partition("_v")[0] for name in listed], dtype=object)[codes]
     each = {name: in_calls(situation, calls & (names == name)) for name in Counter(names[calls].tolist())}
     most = sorted((name for name in each if each[name]), key=lambda name: -each[name])[:3]
     parts = [f"{number_text(each[name])} {name}" for name in most] or ["calls of the first step"]

@@ -47,7 +47,9 @@ def list_calls(tables: Tables, launch: Ints, ranges: pd.DataFrame) -> RecordedCa
     inside = np.zeros(kernels, dtype=np.bool_)
     chosen = np.zeros(0, dtype=bool)
     if len(ranges):  # torch's profiler records each such range twice, in both styles
-        chosen = (ranges["name"].str.startswith(PREFIX) & (ranges["style"] == "PushPop")).to_numpy(dtype=bool)
+        codes, names = pd.factorize(ranges["name"])
+        of_attention = np.array([str(name).startswith(PREFIX) for name in names], dtype=np.bool_)
+        chosen = of_attention[codes] & (ranges["style"] == "PushPop").to_numpy(dtype=bool)
     parsed = {name: parse_attention_range(str(name)) for name in ranges["name"][chosen].unique()}
     own = ranges[chosen][[parsed[name] is not None for name in ranges["name"][chosen]]].reset_index(drop=True)
     if len(own) == 0:

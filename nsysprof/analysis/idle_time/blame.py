@@ -10,6 +10,7 @@ import numpy.typing as npt
 from nsysprof.analysis.idle_time.call_classes import LAUNCH, MEMORY, SLOW_NS, CallClasses
 from nsysprof.analysis.idle_time.gaps import Gaps
 from nsysprof.analysis.idle_time.interval_layers import Layer, cut, merge_layer, overlay
+from nsysprof.arrays import different
 from nsysprof.results.column_registry.analysis_columns import CAUSES
 from nsysprof.trace.schema import NULL, PID_MASK, Bools, Int64s, Ints, Rows, Tables
 
@@ -237,7 +238,7 @@ def _late_pieces(
     giver = _givers(tid, start, begun, threads)
     since = np.where(giver[1] > start, np.minimum(giver[1], limit), start)
     parts = []
-    for thread in np.unique(np.concatenate((tid, giver[0]))).tolist():
+    for thread in different(np.concatenate((tid, giver[0]))).tolist():
         layer = threads.holds.get(thread)
         if layer is None:
             layer = Layer(*(np.zeros(0, dtype=np.int64),) * 3)

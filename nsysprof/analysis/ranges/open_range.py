@@ -62,6 +62,11 @@ def open_ranges(ranges: pd.DataFrame, tid: Int64s, time: Int64s) -> Int64s:
 
 def _open_at(start: Int64s, end: Int64s, code: Int64s, time: Int64s) -> Int64s:
     """Return the code of the range that began last among those open at each time, or -1."""
+    if len(start) == 0 or len(time) == 0:
+        return np.full(len(time), -1, dtype=np.int64)
+    # What ends before the first time, or starts after the last one, is never open.
+    near = (end > time.min()) & (start <= time.max())
+    start, end, code = start[near], end[near], code[near]
     if len(start) == 0:
         return np.full(len(time), -1, dtype=np.int64)
     order = np.argsort(start, kind="stable")

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from nsysprof.arrays import Int64s
+from nsysprof.arrays import Int64s, different
 
 _INTERIOR, _LEAF = 5, 13
 _BATCH_BYTES = 1 << 20
@@ -98,7 +98,7 @@ def _leaf_level(descriptor: int, root: int, layout: _Layout) -> _Level:
         pages = level.pages
         if pages.min() < 2 or pages.max() > layout.pages or (pages == _LOCK_BYTE // layout.page_size + 1).any():
             raise UnusualLayoutError
-        if seen[pages].any() or len(np.unique(pages)) < len(pages):
+        if seen[pages].any() or len(different(pages)) < len(pages):
             raise UnusualLayoutError
         seen[pages] = True
         kind = os.pread(descriptor, 1, (int(pages[0]) - 1) * layout.page_size)[0]

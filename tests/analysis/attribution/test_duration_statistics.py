@@ -49,6 +49,15 @@ def test_groups_and_durations_too_wide_for_one_integer_are_renumbered():
     assert table["total_ns"].to_dict() == {2**20: 2**55, 3: 1}
 
 
+def test_keys_that_repeat_are_counted_and_give_the_same_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(3)
+    duration, group = random.integers(0, 60, 5000).astype(np.uint32), random.integers(0, 9, 5000).astype(np.int16)
+    monkeypatch.setattr(statistics, "_BLOCK", 700)
+    counted = summarize_durations(duration, group)
+    monkeypatch.setattr(statistics, "_MOST_COUNTED", 0)
+    pd.testing.assert_frame_equal(counted, summarize_durations(duration, group), check_exact=True)
+
+
 @pytest.mark.parametrize("longest", [9, 2**29, 2**31])
 def test_the_width_of_the_keys_changes_nothing(longest: int) -> None:
     # With four groups, 29 bits of duration still fit in 32 bits, and 31 bits do not.

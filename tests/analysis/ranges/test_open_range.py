@@ -29,5 +29,6 @@ def test_whatever_nests_or_overlaps(instances):
     )
     times = np.arange(55, dtype=np.int64)
     for tid in (TID, OTHER_TID):
-        found = innermost_ranges(ranges, np.full(len(times), tid), times)
-        assert found.tolist() == [looked_up(instances, tid, int(time)) for time in times]
+        for some in (times, times[17:23]):
+            found = innermost_ranges(ranges, np.full(len(some), tid), some)
+            assert found.tolist() == [looked_up(instances, tid, int(time)) for time in some]
