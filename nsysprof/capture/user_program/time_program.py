@@ -30,6 +30,8 @@ STEPS, RANGE = "NSYSPROF_STEPS_FOLDER", "NSYSPROF_STEP_RANGE"
 ATTN_IMPLEMENTATION = "NSYSPROF_ATTN_IMPLEMENTATION"
 UNITS_NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 _LONGEST_LINE = 1 << 16
+# A reader of the program's lines may be late by a few scheduling turns of a busy machine; this is many of them.
+_LEAST_STRETCH_NS = 50_000_000
 _POLL_S = 0.05
 _GRACE_S = 5.0
 
@@ -192,7 +194,7 @@ def _times(
     if program.step_pattern is not None:
         if printed.numbers_ns:
             return printed.numbers_ns[skip:], StepSource.NUMBERS
-        return _differences(printed.moments_ns)[skip:], StepSource.LINES
+        return steps_of_lines(printed.moments_ns[skip:]), StepSource.LINES
     steps = [int(step) for step in watched.get("steps_ns", ()) if step > 0][skip:]
     if program.step_range:
         return steps, StepSource.RANGES
@@ -202,8 +204,22 @@ def _times(
     return ([wall_ns], StepSource.WHOLE) if ran is None else ([ran], StepSource.RUN)
 
 
-def _differences(moments: Sequence[int]) -> list[int]:
-    return [end - begin for begin, end in itertools.pairwise(moments)]
+def steps_of_lines(moments: Sequence[int]) -> list[int]:
+    """Return the time of each step (ns) from the moments at which the lines that end steps were read.
+
+    On a busy machine, lines of short steps are read several at once. Steps that are shorter than what a reader may be
+    late share the time of a stretch that is long enough; its steps have their mean.
+    """
+    ends = [0]
+    for at in range(1, len(moments)):
+        if moments[at] - moments[ends[-1]] >= _LEAST_STRETCH_NS:
+            ends.append(at)
+    if len(moments) > 1:  # what is left at the end belongs to the stretch before it
+        ends[max(1, len(ends) - 1) :] = [len(moments) - 1]
+    times: list[int] = []
+    for begin, end in itertools.pairwise(ends):
+        times += [(moments[end] - moments[begin]) // (end - begin)] * (end - begin)
+    return times
 
 
 def _numbers(match: re.Match[str]) -> list[int]:
