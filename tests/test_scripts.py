@@ -442,6 +442,17 @@ def test_a_command_that_costs_more_than_before_is_told() -> None:
     assert line == "analyze: 16.0 times the scan, 10.0 before"
 
 
+def test_findings_cost_less_than_all_else_that_analyze_does() -> None:
+    """The trace has ten million kernels; scripts/bench_analyze measures it."""
+    check_speed = load("check_speed")
+    found = json.loads((REPOSITORY / "analysis/speed/findings.json").read_text(encoding="utf-8"))
+    assert found["shapes"][0]["trace"]["kernels"] >= 10_000_000
+    assert check_speed.judge_findings(found) == []
+    found["shapes"][0]["phases"]["phases"]["find_causes"][1] += found["shapes"][0]["phases"]["cpu_s"] / 2
+    (line,) = check_speed.judge_findings(found)
+    assert line.startswith("analyze takes ")
+
+
 def test_the_plot_of_speed_has_the_reports_of_nsys_stats_added_up(tmp_path: Path) -> None:
     plot_speed = load("plot_speed")
 
