@@ -23,7 +23,7 @@ _MOST_PROBES = 200
 SLACK = 32
 
 
-@compile_function(nogil=True, inline="always")
+@compile_function(nogil=True)
 def _varint(buffer, at):  # type: ignore[no-untyped-def]
     value = np.int64(0)
     for _ in range(8):
@@ -83,7 +83,11 @@ def decode(  # type: ignore[no-untyped-def]  # noqa: PLR0911, PLR0912
             if at < first or at >= end:
                 return -1
             begin = at
-            size, at = _varint(buffer, at)
+            # Most of these numbers are one byte; with a call for the others alone, there is less to compile.
+            size = np.int64(buffer[at])
+            at += 1
+            if size >= 0x80:
+                size, at = _varint(buffer, begin)
             # SQLite reads nine bytes of a size differently; no page needs more than three.
             if at > begin + 3 or size < 1 or size > usable - 35:  # damaged, or continued on an overflow page
                 return -1
@@ -93,7 +97,10 @@ def decode(  # type: ignore[no-untyped-def]  # noqa: PLR0911, PLR0912
                 return -1
             last = key
             is_first = False
-            header, kind = _varint(buffer, at)
+            header = np.int64(buffer[at])
+            kind = at + 1
+            if header >= 0x80:
+                header, kind = _varint(buffer, at)
             if header < 1 or header > size:
                 return -1
             body = at + header
@@ -101,7 +108,10 @@ def decode(  # type: ignore[no-untyped-def]  # noqa: PLR0911, PLR0912
             for column in range(len(wanted)):
                 if kind >= serials_end:  # the row is older than the column
                     return -1
-                serial, kind = _varint(buffer, kind)
+                serial = np.int64(buffer[kind])
+                kind += 1
+                if serial >= 0x80:
+                    serial, kind = _varint(buffer, kind - 1)
                 if serial < 0:
                     return -1
                 length = _SIZES[serial] if serial < 12 else (serial - 12) >> 1
