@@ -33,6 +33,8 @@ class ProgramFacts:
     findings: Mapping[str, PredictedGain | None]
     # The libraries that the program had loaded at its end, as far as they matter here.
     libraries: frozenset[str] = frozenset()
+    # The lines that call attention on a GPU with a mask whose keys do not lie side by side in memory.
+    strided_masks: frozenset[str] = frozenset()
 
 
 def read_program(analysis: Analysis) -> ProgramFacts:

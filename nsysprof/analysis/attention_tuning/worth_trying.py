@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 # From this share of all kernels' time (percent) on, matrix products in fp32 are worth trying with TF32.
 _LEAST_FP32_PCT = 5.0
 # From this share on, attention that no fused backend takes is told even where no finding says what it costs.
-_LEAST_LEARNED_PCT = 5.0
+_LEAST_REFUSED_PCT = 5.0
 _ALLOCATIONS = ("alloc-in-loop", "memory-fragmentation")
 _OPTIMIZER = "unfused-optimizer"
 
@@ -35,8 +35,11 @@ def wants_sdpa(facts: ProgramFacts) -> bool:
 def list_suggestions(facts: ProgramFacts) -> tuple[Suggestion, ...]:
     """Return what findings suggest that cannot be tried without changing the program."""
     found = []
-    is_learned = any(_has_learned_mask(use) and (use.share_pct or 0.0) >= _LEAST_LEARNED_PCT for use in facts.uses)
-    if is_learned or (UNFUSED_ATTENTION in facts.findings and not wants_sdpa(facts)):
+    is_refused = any(
+        (_has_learned_mask(use) or _has_strided_mask(use, facts)) and (use.share_pct or 0.0) >= _LEAST_REFUSED_PCT
+        for use in facts.uses
+    )
+    if is_refused or (UNFUSED_ATTENTION in facts.findings and not wants_sdpa(facts)):
         text = _why_unfused(facts) + _worth(facts.findings.get(UNFUSED_ATTENTION))
         found.append(Suggestion(UNFUSED_ATTENTION, text))
     if _OPTIMIZER in facts.findings:
@@ -54,11 +57,19 @@ def _why_unfused(facts: ProgramFacts) -> str:
             "The program writes its attention out by hand (unfused-attention): call "
             "torch.nn.functional.scaled_dot_product_attention."
         )
+    strided = next((use for use in runs_math if _has_strided_mask(use, facts)), None)
+    if strided is not None:
+        return (
+            f"The keys of the mask of scaled_dot_product_attention at {strided.site} do not lie side by side in memory "
+            "(its last stride is not 1). No fused backend takes such a mask on a GPU, so that torch runs separate "
+            "kernels (unfused-attention): give it attn_mask.contiguous()."
+        )
     where = f" at {runs_math[0].site}" if runs_math[0].site else ""
     if any(_has_learned_mask(use) for use in runs_math):
         return (
-            f"The mask of scaled_dot_product_attention{where} needs a gradient, for which torch runs separate kernels "
-            "(unfused-attention): torch.nn.attention.flex_attention computes such a bias in one, as a score_mod."
+            f"The mask of scaled_dot_product_attention{where} needs a gradient, which flash and cuDNN do not take, and "
+            "torch runs separate kernels (unfused-attention): torch.nn.attention.flex_attention computes such a bias "
+            "in one, as a score_mod."
         )
     return (
         f"Torch runs scaled_dot_product_attention{where} as separate kernels (unfused-attention): `nsysprof explain` "
@@ -68,6 +79,10 @@ def _why_unfused(facts: ProgramFacts) -> str:
 
 def _has_learned_mask(use: AttentionUse) -> bool:
     return use.backend_ran == "math" and use.shape is not None and use.shape.has_learned_mask
+
+
+def _has_strided_mask(use: AttentionUse, facts: ProgramFacts) -> bool:
+    return use.backend_ran == "math" and use.site in facts.strided_masks
 
 
 def _worth(gain: PredictedGain | None) -> str:

@@ -138,7 +138,7 @@ def _verdict(backend: str, call: AttentionCall, device: str) -> CallVerdict:
 def _silent_refusal(call: AttentionCall) -> Constraint:
     """Return the reason for which torch refuses without a warning (check_attn_mask_shape in sdp_utils_cpp.h)."""
     if call.has_learned_mask:
-        text = "Torch runs only math for an attn_mask that needs a gradient; it refuses without a warning."
+        text = "It takes no attn_mask that needs a gradient; torch refuses that without a warning."
         return Constraint("mask", call.mask, "unlike", call.mask, text)
     return Constraint(None, None, "", None, "torch gave no reason")
 

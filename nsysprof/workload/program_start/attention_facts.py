@@ -46,6 +46,7 @@ def facts_of(function: str, args: tuple[Any, ...], kwargs: dict[str, Any], dtype
     else:
         facts |= _sizes(query, key, value, length_first=function not in ("sdpa", "flex_attention"))
         facts["mask"] = _mask_of(given)
+        facts["mask_stride"] = _stride_of_mask(given.get("attn_mask"))
     if "k_cache" in given and facts.get("seq_kv") is not None and given.get("cache_seqlens") is not None:
         facts["mask"] = "cache"
     facts["causal"] = bool(given.get("is_causal", given.get("causal", False))) or _is_lower(given.get("attn_bias"))
@@ -125,7 +126,7 @@ def _layout_of(tensor: Any, letters: str) -> str:
 def _mask_of(given: Any) -> str:
     """Return the kind of the mask, which of the axes batch, head, query and key it has at full size, and `grad`.
 
-    Torch runs only math for a mask that needs a gradient, even where gradients are off.
+    Flash and cuDNN take no mask that needs a gradient, even where gradients are off.
     """
     if given.get("score_mod") is not None or given.get("block_mask") is not None:
         return "flex"
@@ -138,6 +139,16 @@ def _mask_of(given: Any) -> str:
     axes = "".join(letter if int(size) != 1 else "1" for letter, size in zip("bhqk", sizes, strict=True))
     learned = ":grad" if getattr(mask, "requires_grad", False) else ""
     return f"{'bool' if str(mask.dtype) == 'torch.bool' else 'float'}:{axes}{learned}"
+
+
+def _stride_of_mask(mask: Any) -> int | None:
+    """Return how far apart the keys of a mask lie in memory (elements); None where that is of no importance.
+
+    On a GPU, the fused backends take no mask for which this is not 1.
+    """
+    if mask is None or not getattr(mask, "shape", ()) or int(mask.shape[-1]) == 1:
+        return None
+    return int(mask.stride(-1))
 
 
 def _is_lower(bias: Any) -> bool:

@@ -66,3 +66,12 @@ def test_a_learned_mask_is_told_without_a_finding_where_it_matters():
         replace(use, shape=Shape(seq=49)),
     ):
         assert list_suggestions(replace(facts(), uses=(other,))) == ()
+
+
+def test_a_mask_that_lies_otherwise_in_memory_is_told_where_torch_runs_math():
+    use = AttentionUse("swin.py:32", Shape(seq=49, mask="float:1hqk:grad"), 60, "math", 180, 40.0)
+    program = replace(facts(), uses=(use,), strided_masks=frozenset({"swin.py:32"}))
+    (suggestion,) = list_suggestions(program)
+    assert "attn_mask.contiguous()" in suggestion.text
+    for other in (replace(use, site="vit.py:1", shape=Shape(seq=49)), replace(use, backend_ran="efficient")):
+        assert list_suggestions(replace(program, uses=(other,))) == ()

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
-from nsysprof.app.trace_analysis.join_attention import join_attention
+from nsysprof.app.trace_analysis.join_attention import join_attention, read_strided_masks
 from nsysprof.errors import TraceError
 from tests.analysis.programs import Program
 
@@ -35,6 +35,14 @@ def test_calls_of_all_processes_are_added(analysis, tmp_path):
     ]  # fmt: skip
     assert table["kernel_total_ns"].isna().all()
     assert table["seq_q"].isna().tolist() == [False, False, True]
+
+
+def test_masks_whose_keys_lie_apart_are_those_of_calls_on_a_gpu(tmp_path):
+    assert read_strided_masks(tmp_path) == frozenset()
+    on_gpu = {**CALL, "device": "cuda", "mask": "float:1hqk"}
+    write(tmp_path, 1, {**on_gpu, "mask_stride": 4}, {**on_gpu, "site": "m.py:5", "mask_stride": 1}, CALL)
+    write(tmp_path, 2, {**on_gpu, "site": "m.py:7", "mask_stride": 4, "device": "cpu"}, {**on_gpu, "site": "m.py:9"})
+    assert read_strided_masks(tmp_path) == {"m.py:3"}
 
 
 def test_nothing_was_recorded(analysis, tmp_path):

@@ -36,6 +36,21 @@ def test_a_call_with_these_tensors_is_described_as_the_case(layout, mask):
     assert {name: facts[named.get(name, name)] for name in wanted} == wanted
 
 
+@pytest.mark.parametrize(
+    ("mask", "stride"),
+    [
+        (None, None),
+        (torch.zeros(4, 4), 1),
+        (torch.zeros(4, 4, 2).permute(2, 0, 1)[None], 2),
+        (torch.zeros(1, 1, 1, 1).expand(1, 1, 4, 4), 0),
+        (torch.zeros(4, 1), None),
+    ],
+)
+def test_the_last_stride_of_a_mask_is_described(mask, stride):
+    q = torch.zeros(1, 2, 4, 8)
+    assert facts_of("sdpa", (q, q, q), {"attn_mask": mask}, None)["mask_stride"] == stride
+
+
 @pytest.mark.parametrize("mask", ["bool:b11k", "bool:11qk", "float:bhqk", "float:1hqk:grad"])
 @pytest.mark.parametrize("pass_", ["fwd", "fwdbwd"])
 def test_masked_calls_of_other_lengths_are_checked_and_run(mask, pass_):
