@@ -76,6 +76,8 @@ def _told(result: RunResult) -> str:
     use = result.use
     if not result.processes:
         return "nsysprof: no process of the program imported torch and ended by itself: its calls are unknown"
+    if use.was_refused:
+        return "nsysprof: the policy was not in force, and every call was left to torch"
     compiled = f", {use.compiled:,} were compiled with a rule" if use.compiled else ""
     largest = max((error for error in use.errors.values() if error is not None), default=None)
     checked = "" if largest is None else f"; first calls differ from torch's choice by at most {largest:.1g} relative"

@@ -77,7 +77,8 @@ def detail_lines(found: ProgramComparison) -> tuple[str, ...]:
     use = found.candidate.use
     if use is not None:
         compiled = f", {use.compiled} forms were compiled with a rule" if use.compiled else ""
-        lines.append(f"Policy: {use.calls:,} calls ran as tuned, {use.left:,} were left to torch{compiled}.")
+        told = f"{use.calls:,} calls ran as tuned, {use.left:,} were left to torch{compiled}"
+        lines.append(f"Policy: {'it was not in force' if use.was_refused else told}.")
         lines += use.reasons
     return tuple(lines)
 

@@ -19,6 +19,11 @@ class PolicyUse(Struct, frozen=True):
     # Why calls, or all calls, were left to torch.
     reasons: tuple[str, ...] = ()
 
+    @property
+    def was_refused(self) -> bool:
+        """Return whether the policy was never in force, so that no call was counted."""
+        return bool(self.reasons) and not self.calls and not self.left and not self.compiled
+
 
 def add_uses(uses: Iterable[PolicyUse]) -> PolicyUse:
     """Return the sum over these processes."""

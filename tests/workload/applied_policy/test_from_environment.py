@@ -58,6 +58,8 @@ def test_run_says_why_nothing_was_applied_and_keeps_the_exit_code(policy, tmp_pa
     assert (data["exit_code"], data["processes"], data["use"]["calls"]) == (7, 1, 0)
     assert "tuned on 1.0" in data["use"]["reasons"][0]
     assert "sum" in done.stderr, "the program's output"
+    told = run_command.run("run", "--policy", path, "--", sys.executable, tmp_path / "program.py").stderr
+    assert "nsysprof: the policy was not in force" in told
 
 
 @pytest.mark.slow
