@@ -66,6 +66,18 @@ def find_columns(
 def read_columns(
     trace: Trace, source: TableSource, dtypes: Mapping[str, type], take: Callable[[Batch], Batch]
 ) -> dict[str, npt.NDArray[Any]] | None:
+    """Return the columns that `take` makes of each batch of rows, joined over all batches. See grow_columns."""
+    columns = grow_columns(trace, source, dtypes, take)
+    return None if columns is None else {name: column.finish() for name, column in columns.items()}
+
+
+def grow_columns(
+    trace: Trace,
+    source: TableSource,
+    dtypes: Mapping[str, type],
+    take: Callable[[Batch], Batch],
+    followers: Sequence[str] = (),
+) -> dict[str, GrowingColumn] | None:
     """Return the columns that `take` makes of each batch of rows, joined over all batches.
 
     A batch maps our column names to int64, with NULL where the value is absent or not a number. Large tables are read
@@ -73,10 +85,12 @@ def read_columns(
     None.
 
     take: returns columns of `dtypes`, which may differ in length from the batch.
+    followers: the tables whose rows will be added, so that there is room for them.
     """
     if trace.is_large:
         try:
-            return _gather(trace.limits, _page_batches(trace, source), dtypes, take, _expected_rows(trace, source))
+            expected = _expected_rows(trace, source.table) + sum(_room_for(trace, table) for table in followers)
+            return _gather(trace.limits, _page_batches(trace, source), dtypes, take, expected)
         except UnusualLayoutError:
             pass  # SQLite reports what is wrong (if anything is) below
         except sqlite3.DatabaseError as error:
@@ -116,12 +130,24 @@ def refuse_shared_pages(trace: Trace) -> None:
             ) from error
 
 
-def _expected_rows(trace: Trace, source: TableSource) -> int:
+def _expected_rows(trace: Trace, table: str) -> int:
     """Return the largest rowid, which is the number of rows in a table that was written once, or 0 without one."""
     with trace.lock:
-        query = f"SELECT max({_rowid(trace, source.table)}) FROM {quote(source.table)} NOT INDEXED"
+        query = f"SELECT max({_rowid(trace, table)}) FROM {quote(table)} NOT INDEXED"
         (last,) = trace.connection.execute(query).fetchone()
     return min(max(last, 0), trace.bytes // _LEAST_ROW_BYTES) if isinstance(last, int) else 0
+
+
+def _room_for(trace: Trace, table: str) -> int:
+    """Return how many rows a table may add; 0 where that cannot be told."""
+    found = trace.find(table)
+    try:
+        return 0 if found is None else _expected_rows(trace, found)
+    except UnusualLayoutError:
+        return 0
+    except sqlite3.DatabaseError as error:
+        trace.explain(error)
+        return 0
 
 
 def _rowid(trace: Trace, table: str) -> str:
@@ -139,14 +165,14 @@ def _gather(
     dtypes: Mapping[str, type],
     take: Callable[[Batch], Batch],
     expected: int,
-) -> Batch:
+) -> dict[str, GrowingColumn]:
     columns = {name: GrowingColumn(np.empty(0, dtype), expected) for name, dtype in dtypes.items()}
     for batch in batches:
         if limits.cancelled.is_set():
             raise CancelledError
         for name, values in take(batch).items():
             columns[name].append(values)
-    return {name: column.finish() for name, column in columns.items()}
+    return columns
 
 
 def _page_batches(trace: Trace, source: TableSource) -> Iterator[Batch]:

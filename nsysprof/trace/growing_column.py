@@ -21,6 +21,9 @@ class GrowingColumn:
             self._values = np.empty(len(values) + expected, dtype=values.dtype)
             self._values[: len(values)] = values
 
+    def __len__(self) -> int:
+        return self._length
+
     def append(self, values: npt.NDArray[Any]) -> None:
         """Add `values` at the end."""
         dtype = np.promote_types(self._values.dtype, values.dtype)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from nsysprof.trace.columns import Batch, find_columns, read_columns
+from nsysprof.trace.columns import Batch, find_columns, grow_columns
 from nsysprof.trace.growing_column import GrowingColumn
 from nsysprof.trace.open import Trace
 from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, MIGRATION, NULL, Bools, CorrelationIds, Int64s, Ints, Work
@@ -46,31 +45,32 @@ _MOST_BYTES = 2**50
 def read_work(trace: Trace, gpus: Gpus) -> tuple[Work, CorrelationIds, frozenset[int]]:
     """Return all GPU work, the correlation id of each row, and the kinds that were recorded at all."""
     variants = TupleEncoder(8, compiled=trace.is_large)
-    tables: dict[int, Batch] = {}
+    whole = {name: GrowingColumn(np.empty(0, dtype)) for name, dtype in _DTYPES.items()}
+    kernels, recorded, counts = 0, set(), dict.fromkeys(_COUNTS, 0)
     for kind, (table, required, optional) in _TABLES.items():
         source = find_columns(trace, table, {**_TIMES, **required}, {**_IDS, **optional})
         take = partial(_columns, kind, variants)
-        columns = None if source is None else read_columns(trace, source, {**_DTYPES, **_COUNTS}, take)
-        if columns is not None:
-            tables[kind] = columns
-    # A full export has every table, whether its kind was traced or not.
-    recorded = frozenset(kind for kind, table in tables.items() if len(table["start_ns"]) or table["dropped"].any())
-    kernels = len(tables[KERNEL]["start_ns"]) if KERNEL in tables else 0
-    counts = {name: sum(int(table.pop(name).sum()) for table in tables.values()) for name in _COUNTS}
-    columns = {name: _end_to_end([table.pop(name) for table in tables.values()], name) for name in _DTYPES}
+        # The columns of the first table, of the kernels, have room for the others, so that they are not copied.
+        followers = [each for each, *_ in _TABLES.values() if each != table] if kind == KERNEL else []
+        found = None if source is None else grow_columns(trace, source, {**_DTYPES, **_COUNTS}, take, followers)
+        if found is None:
+            continue
+        its_counts = {name: int(found.pop(name).finish().sum()) for name in _COUNTS}
+        counts = {name: count + its_counts[name] for name, count in counts.items()}
+        # A full export has every table, whether its kind was traced or not.
+        if len(found["start_ns"]) or its_counts["dropped"]:
+            recorded.add(kind)
+        if kind == KERNEL:
+            kernels, whole = len(found["start_ns"]), found
+        else:
+            for name, column in found.items():
+                whole[name].append(column.finish())
+    columns = {name: column.finish() for name, column in whole.items()}
     ids = columns.pop("correlation_id")
     rows = variants.rows
     rows[:, 2] = gpus.numbers(rows[:, 1], rows[:, 2])
     work = Work(**columns, variants=rows, kernels=kernels, dropped=counts["dropped"], unsized=counts["unsized"])
-    return work, ids, recorded
-
-
-def _end_to_end(parts: list[npt.NDArray[Any]], name: str) -> npt.NDArray[Any]:
-    """Return `parts` as one array. The first part, of the kernels, grows and is not copied."""
-    column = GrowingColumn(parts.pop(0) if parts else np.empty(0, dtype=_DTYPES[name]))
-    while parts:
-        column.append(parts.pop(0))
-    return column.finish()
+    return work, ids, frozenset(recorded)
 
 
 def _columns(kind: int, variants: TupleEncoder, batch: Batch) -> Batch:
