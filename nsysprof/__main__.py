@@ -5,9 +5,9 @@ from __future__ import annotations
 import gc
 import sys
 
-# Loading modules makes hundreds of thousands of objects that stay. Looking for cycles among them as often as Python
-# usually does takes a tenth of the time of a small trace.
-_OBJECTS_BEFORE_COLLECTION = (20_000, 50, 100)
+# Loading modules and analysing a small trace make a hundred thousand objects that stay. Python need not look for cycles
+# among them; that would take up to a tenth of the time. So many objects that are garbage take some 20 MB.
+_OBJECTS_BEFORE_COLLECTION = (150_000, 10, 100)
 
 
 def main() -> None:

@@ -23,6 +23,8 @@ def render_csv(table: pd.DataFrame, file: TableFile) -> bytes:
     unknown = [name for name in table.columns if name not in known]
     if unknown:
         raise KeyError(f"{file.name} has no registered columns {', '.join(map(str, unknown))}")
+    if not len(table):  # many tables have no rows in most traces
+        return (",".join(map(str, table.columns)) + "\n").encode()
     cells = {name: _cells_to_write(table[name], known[name]) for name in table.columns}
     text: str = pd.DataFrame(cells, index=table.index).to_csv(index=False, lineterminator="\n")
     return text.encode("utf-8", "replace")

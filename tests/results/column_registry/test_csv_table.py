@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysprof.results.column_registry.column import TableFile, flag, integer, number, text
-from nsysprof.results.column_registry.csv_table import format_cell, render_csv, set_dtypes
+from nsysprof.results.column_registry.csv_table import empty_table, format_cell, render_csv, set_dtypes
 
 FILE = TableFile("analysis", "x.csv", "One row per x.", (
     text("name", "Name."), integer("size", "B", "Size.", nullable=True), number("avg", "ns", "Mean.", nullable=True),
@@ -42,6 +42,11 @@ def test_numbers_are_read_back_as_they_were(rows):
 def test_unknown_is_empty_and_a_whole_number_has_no_point():
     table = pd.DataFrame({"name": ["a", "b"], "size": [1.0, np.nan], "avg": [1 / 3, None]})
     assert render_csv(table, FILE) == b"name,size,avg\na,1,0.3333333333333333\nb,,\n"
+
+
+def test_a_table_without_rows_has_its_columns():
+    table = empty_table(FILE)
+    assert render_csv(table, FILE) == table.to_csv(index=False, lineterminator="\n").encode()
 
 
 def test_a_column_that_is_not_registered_is_refused():
