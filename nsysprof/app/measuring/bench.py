@@ -202,7 +202,15 @@ def nothing_measured(results: BenchResults, folder: Path) -> NsysprofError | Non
     """Return the error for a run in which no case could be measured; None for other runs."""
     if results.table["median_ns"].notna().any():
         return None
-    reasons = sorted({f"{row['status']}: {row['reason']}" for row in results.table.to_dict("records")})
+    from nsysprof.analysis.sampling.tune import NOT_RUN
+
+    if (results.table["status"] == NOT_RUN).all():
+        return CaptureFailedError(
+            f"The time ended before one of {len(results.table)} cases was measured.",
+            "Give a longer --budget, or smaller shapes.",
+        )
+    ran = results.table[results.table["status"] != NOT_RUN]
+    reasons = sorted({f"{row['status']}: {row['reason']}" for row in ran.to_dict("records")})
     return CaptureFailedError(
         f"None of {len(results.table)} cases could be measured. {reasons[0]}",
         f"The reason for each case is in {folder / 'results.csv'}.",
