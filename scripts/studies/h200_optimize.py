@@ -52,6 +52,7 @@ def facts() -> dict[str, str]:
         "programs": str(len(found)),
         "better": str(len(better)),
         "beaten": str(len(beaten)),
+        "cudnn": str(sum(_ran(data) == ["cudnn"] for data in found.values())),
         "shapes": str(sum(_searched(name) for name in found)),
         "attention": markdown(head, "lrllr", [_attention(name, data) for name, data in found.items()]),
         "gains": markdown(gains, "llrrlll", [row for name, data in found.items() for row in _attempts(name, data)]),
@@ -83,9 +84,14 @@ def _names() -> list[str]:
 
 def _attention(name: str, data: dict[str, Any]) -> tuple[str, ...]:
     share = data["attention_share_pct"]
-    ran = sorted({use["backend_ran"] for use in data["uses"] if use["backend_ran"]})
+    ran = _ran(data)
     link = f"[{name}]({name}/report.md)"
     return PROGRAMS[name], "–" if share is None else f"{share:.1f}", ", ".join(ran) or "–", _next(name), link
+
+
+def _ran(data: dict[str, Any]) -> list[str]:
+    """Return the backends that attention of the program took."""
+    return sorted({use["backend_ran"] for use in data["uses"] if use["backend_ran"]})
 
 
 def _next(name: str) -> str:

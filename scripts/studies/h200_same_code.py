@@ -56,9 +56,23 @@ def facts() -> dict[str, str]:
         "cases": str(pairs.groupby("pair")["case"].nunique().median()).removesuffix(".0"),
         "processes": str(header["plan"]["processes"]),
         "table": markdown(("family", "verdicts", "alarms", "share", "interval", "others"), "lrrrrl", rows),
+        "apart": _apart(),
         "pairs_told": str(int(any_alarm.sum())),
         "pairs_interval": f"{100 * low:.1f} to {100 * high:.1f} %",
     }
+
+
+def _apart() -> str:
+    """Return how long after a process of the first run of a pair the one of the second run began (s)."""
+    begins = [
+        [min(block["started_ns"] for block in run["blocks"] if block["process"] == process)
+         for process in range(run["plan"]["processes"])]
+        for run in _packed()
+    ]  # fmt: skip
+    gaps = [
+        (b - a) / 1e9 for one, two in zip(begins[::2], begins[1::2], strict=True) for a, b in zip(one, two, strict=True)
+    ]
+    return f"{min(gaps):.0f} to {max(gaps):.0f}"
 
 
 def refresh() -> None:

@@ -31,6 +31,7 @@ def facts() -> dict[str, str]:
         "ties": str((winners["verdict"] == "tie").sum()),
         "undecided": str((winners["verdict"] == "inconclusive").sum()),
         "won": str((winners["verdict"] == "winner").sum()),
+        "left_to_torch": str(sum(rule["backend"] == "auto" for name in ("grid", "wider") for rule in _rules(name))),
         "auto_in_tie": str(sum("auto" in _names(row) for row in winners.to_dict("records"))),
         "grid_shapes": str(_shapes(grid)),
         "grid_cases": str(len(grid)),
@@ -54,6 +55,11 @@ def facts() -> dict[str, str]:
 def _header(name: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(lzma.decompress((FOLDER / name / "samples.json.xz").read_bytes()))
     return found
+
+
+def _rules(name: str) -> list[dict[str, Any]]:
+    rules: list[dict[str, Any]] = json.loads((FOLDER / name / "policy.json").read_bytes())["rules"]
+    return rules
 
 
 def _minutes(name: str) -> float:
@@ -80,11 +86,11 @@ def _against(grid: pd.DataFrame) -> str:
     rows = []
     for backend, own in grid.groupby("backend"):
         ratios = own["against_best"].fillna(1.0)
-        shown = (own["verdict"].isin(("slower", "far behind"))).sum()
+        shown, behind = ((own["verdict"] == verdict).sum() for verdict in ("slower", "far behind"))
         cells = [format_ratio(each) for each in (ratios.min(), ratios.median(), ratios.max())]
-        rows.append((ratios.median(), (backend, *cells, f"{shown} of {len(own)}")))
-    head = ("backend", "least", "median", "most", "shown to be slower")
-    return markdown(head, "lrrrr", [row for _, row in sorted(rows)])
+        rows.append((ratios.median(), (backend, *cells, f"{shown} of {len(own)}", f"{behind} of {len(own)}")))
+    head = ("backend", "least", "median", "most", "shown to be slower", "far behind")
+    return markdown(head, "lrrrrr", [row for _, row in sorted(rows)])
 
 
 def _reached(wider: pd.DataFrame) -> dict[str, str]:
