@@ -190,6 +190,8 @@ def _explain(
     doubt = next((loss.anywhere for loss in losses if loss.anywhere), "")
     ranges = found.attributed.ranges
     lost = None if tables.calls is None else np.flatnonzero(found.launches & ~found.launching)
+    if lost is not None and len(lost):  # a graph may consist of copies and fills alone
+        lost = lost[~np.isin(lost, tables.launch[tables.work.kernels :])]
     ledger = keep_ledger(tables, ranges, lost, doubt)
     unknown = ledger.doubt or _lacks_for_findings(tables, found, known_lost)
     findings = None if unknown else find_causes(tables, ranges, ledger, steps, policy, stacks)

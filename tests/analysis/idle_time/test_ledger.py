@@ -162,6 +162,15 @@ def test_a_lost_kernel_may_have_run_in_the_gap(tmp_path):
     assert list(analysis.idle.unknown_reasons) == ["work that was launched meanwhile is not in the trace"]
 
 
+def test_a_graph_of_copies_alone_is_not_lost(tmp_path):
+    builder = TraceBuilder()
+    builder.launch(0, 1, delay=20)
+    builder.call(100, 110, 2, "cudaGraphLaunch_v10000")
+    builder.copy(120, 130, 2, 64)
+    builder.launch(200, 3, delay=20)
+    assert "unknown" not in by_cause(analysed(builder, tmp_path))
+
+
 @pytest.mark.parametrize(
     ("statement", "reason"),
     [
