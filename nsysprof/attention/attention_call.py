@@ -10,7 +10,7 @@ from nsysprof.attention.choices import BACKENDS, DTYPES
 from nsysprof.attention.shape import DTYPE_BYTES, LEARNED, Shape, Size
 from nsysprof.errors import UsageError
 
-MASKS = ("none", "bool", "float", f"float{LEARNED}")
+MASKS = ("none", "bool", "float", LEARNED)
 CALL_PASSES = ("fwd", "bwd")
 
 
@@ -21,7 +21,7 @@ class AttentionCall(Shape, frozen=True, order=True, kw_only=True):
     """
 
     kv_seq: Size
-    # The kind of attn_mask: none, bool, float (in the dtype of the inputs), or float:grad (which needs a gradient).
+    # The kind of attn_mask: none, bool, float (in the dtype of the inputs), or learned (which needs a gradient).
     mask: str = "none"
     dropout: float = 0.0
 

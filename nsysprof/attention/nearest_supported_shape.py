@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from nsysprof.attention.attention_call import AttentionCall
 from nsysprof.attention.choices import DTYPES
 from nsysprof.attention.constraints import Constraint
+from nsysprof.attention.shape import has_learned_mask
 from nsysprof.files.json_file import json_value
 
 _STEP = 8  # the kernels' alignment; beyond _CLOSE, only multiples of it are tried
@@ -119,7 +120,7 @@ def neighbours(call: AttentionCall, name: str, constraints: list[Constraint]) ->
     choices: dict[str, tuple[Any, ...]] = {
         "dtype": DTYPES,
         # The nearest to a learned mask is the same mask without a gradient. No check accepts learned masks alone.
-        "mask": ("float", "none", "bool") if call.has_learned_mask else ("none", "bool", "float"),
+        "mask": ("float", "none", "bool") if has_learned_mask(call) else ("none", "bool", "float"),
         "pass_": ("fwd",),
         "dropout": tuple(sorted((n / 16 for n in range(16)), key=lambda p: abs(p - call.dropout))),
     }

@@ -15,10 +15,9 @@ DTYPE_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
 Size = Annotated[int, Meta(ge=1, le=10**12)]
 Dtype = Annotated[str, Meta(pattern=f"^({'|'.join(DTYPES)})$")]
 Pass = Annotated[str, Meta(pattern=f"^({'|'.join(PASSES)})$")]
-_AXES = "(:[b1][h1][q1][k1])?"
-Mask = Annotated[str, Meta(pattern=f"^(none|bool{_AXES}|float{_AXES}(:grad)?)$")]
-# What the mask of a case ends with if it needs a gradient, such as a learned bias.
-LEARNED = ":grad"
+# The kind of a mask of numbers that needs a gradient, such as a learned bias. Flash and cuDNN do not take it.
+LEARNED = "learned"
+Mask = Annotated[str, Meta(pattern=f"^(none|(bool|float|{LEARNED})(:[b1][h1][q1][k1])?)$")]
 _ORDER = "(?=[bhs]*b)(?=[bhs]*h)(?=[bhs]*s)[bhs]{3}d"
 Layout = Annotated[str, Meta(pattern=rf"^{_ORDER}\+?(,{_ORDER}\+?,{_ORDER}\+?)?$")]
 
@@ -40,8 +39,7 @@ class Shape(Struct, frozen=True, order=True, kw_only=True, rename={"pass_": "pas
     pass_: Pass = "fwd"
     # 0 when not given, which means as long as q.
     kv_seq: Annotated[int, Meta(ge=0, le=10**12)] = 0
-    # "none", or "bool" or "float" and which of the axes batch, head, query and key the mask has: "bool:b11k". A mask
-    # that needs a gradient ends with ":grad".
+    # "none", or "bool", "float" or "learned" and which of the axes batch, head, query and key it has: "bool:b11k".
     mask: Mask = "none"
     # The memory layout: the order of the axes, of all or of q, k and v; + where other memory lies between them.
     layout: Layout = "bhsd"
@@ -59,17 +57,7 @@ class Shape(Struct, frozen=True, order=True, kw_only=True, rename={"pass_": "pas
 
     def key_without_layout(self) -> Shape:
         """Return the key in which a call and a rule must agree. Memory layout and axes of a mask are not part of it."""
-        return replace(self.shape, layout="bhsd", mask=self.mask_kind)
-
-    @property
-    def mask_kind(self) -> str:
-        """Return what a mask is without its axes: "none", "bool", "float" or "float:grad"."""
-        return self.mask.partition(":")[0] + (LEARNED if self.has_learned_mask else "")
-
-    @property
-    def has_learned_mask(self) -> bool:
-        """Return whether the mask needs a gradient, for which torch runs math only."""
-        return self.mask.endswith(LEARNED)
+        return replace(self.shape, layout="bhsd", mask=self.mask.partition(":")[0])
 
     @property
     def own_kv_heads(self) -> int | None:
@@ -90,7 +78,7 @@ class Shape(Struct, frozen=True, order=True, kw_only=True, rename={"pass_": "pas
     @property
     def mask_sizes(self) -> tuple[int, ...] | None:
         """Return the sizes of the mask, 1 along the axes that it does not have; None without a mask."""
-        kind, _, axes = self.mask.removesuffix(LEARNED).partition(":")
+        kind, _, axes = self.mask.partition(":")
         if kind == "none":
             return None
         sizes = (self.batch, self.heads, self.seq, self.kv_seq)
@@ -106,6 +94,11 @@ class Shape(Struct, frozen=True, order=True, kw_only=True, rename={"pass_": "pas
     def output_bytes(self) -> int:
         """Return the bytes of the result, which has the size of q."""
         return self.batch * self.heads * self.seq * self.head_dim * DTYPE_BYTES[self.dtype]
+
+
+def has_learned_mask(shape: Shape) -> bool:
+    """Return whether the mask needs a gradient."""
+    return shape.mask.startswith(LEARNED)
 
 
 # The names that a shape's fields have in files and tables.

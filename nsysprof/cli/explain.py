@@ -26,9 +26,9 @@ KvSeq = Annotated[
     str, typer.Option(help="Sequence lengths of k and v. Default: the lengths of q.", rich_help_panel=options.GRID)
 ]
 Mask = Annotated[
-    Literal["none", "bool", "float", "float:grad"],
+    Literal["none", "bool", "float", "learned"],
     typer.Option(
-        help="The type of an attn_mask, which replaces the causal mask. float:grad needs a gradient.",
+        help="The type of an attn_mask, which replaces the causal mask. A learned one needs a gradient.",
         rich_help_panel=options.GRID,
     ),
 ]

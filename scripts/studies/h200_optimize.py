@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import msgspec
 import pandas as pd
 
 from nsysprof.analysis.attention_tuning.judge_optimization import judge_optimization
+from nsysprof.analysis.attention_tuning.program_gain import MORE_SAMPLES
+from nsysprof.analysis.sampling.tune import launch_shares
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.reports.optimize_report import WORTH_TELLING, optimize_report
 from nsysprof.results.programs.optimization import UNDECIDED, Optimization
@@ -37,7 +40,9 @@ def facts() -> dict[str, str]:
     """Return the numbers of the page."""
     found = {name: json.loads((FOLDER / name / "optimize.json").read_bytes()) for name in _names()}
     better = [name for name, data in found.items() if data["best"] is not None]
-    beaten = [name for name, data in found.items() if any(each["in_policy"] for each in data["tuned"])]
+    policies = [each for data in found.values() for each in data["attempts"] if each["name"] == "the policy"]
+    beaten = [each for each in policies if each["is_better"]]
+    open_ones, settled = _promising(found)
     head = ("program", "attention, % of kernels' time", "torch chose", "next backend", "page")
     gains = (
         "program",
@@ -62,7 +67,9 @@ def facts() -> dict[str, str]:
             [_seconds(name, data) for name, data in found.items()],
         ),
         "lead": str(WORTH_TELLING),
-        "promising": _promising(found),
+        "won": str(sum(each["in_policy"] for data in found.values() for each in data["tuned"])),
+        "promising": open_ones,
+        "sampled": settled,
         "hook": _hook(),
         "own_hook": _own_hook(),
     }
@@ -73,9 +80,24 @@ def pages() -> dict[Path, str]:
     found = {}
     for name in _names():
         data = json.loads((FOLDER / name / "optimize.json").read_bytes())
-        optimization = judge_optimization(msgspec.convert(data, Optimization))
+        optimization = judge_optimization(_with_search(name, msgspec.convert(data, Optimization)))
         found[FOLDER / name / "report.md"] = render_markdown(optimize_report(optimization))
     return found
+
+
+def _with_search(name: str, found: Optimization) -> Optimization:
+    """Return an optimization with what older versions did not write: whether its search took all of its samples."""
+    path = FOLDER / name / "tuning.csv"
+    if not path.is_file():
+        return found
+    if any(text.startswith("The budget of") for text in found.remarks):
+        return found
+    shares = launch_shares(pd.read_csv(path))
+    tuned = tuple(
+        replace(use, search_ended=True, launch_share=shares.get(use.shape.key_without_layout())) for use in found.tuned
+    )
+    remarks = tuple(text.replace("a longer --budget", MORE_SAMPLES) for text in found.remarks)
+    return replace(found, tuned=tuned, remarks=remarks)
 
 
 def _names() -> list[str]:
@@ -143,16 +165,22 @@ def _attempt(name: str, attempt: dict[str, Any]) -> tuple[str, ...]:
     return name, attempt["name"], predicted, measured, change["verdict"], f"{peaks[0]:.2f} to {peaks[1]:.2f} GiB", told
 
 
-def _promising(found: dict[str, dict[str, Any]]) -> str:
-    """Return the undecided shapes for which torch's own choice took much longer than another backend."""
-    told = [
-        f"`{name}` (S={each['shape']['seq']}, {each['share_pct']:.1f} % of its kernels' time, "
-        f"{each['over_auto']:.2f} times)"
-        for name, data in found.items()
-        for each in data["tuned"]
-        if each["why"] == UNDECIDED and (each["over_auto"] or 0) >= WORTH_TELLING
-    ]
-    return ", ".join(told) or "none"
+def _promising(found: dict[str, dict[str, Any]]) -> tuple[str, str]:
+    """Return the undecided shapes for which torch's own choice took much longer than another backend.
+
+    Those whose search ended with the budget come first, then those that have all samples of a search.
+    """
+    told: tuple[list[str], list[str]] = ([], [])
+    for name, data in found.items():
+        for use in _with_search(name, msgspec.convert(data, Optimization)).tuned:
+            if use.why == UNDECIDED and (use.over_auto or 0) >= WORTH_TELLING:
+                launching = (
+                    "" if use.launch_share is None else f", of which {100 * use.launch_share:.0f} % is launching"
+                )
+                share = f"{use.share_pct:.1f} % of its kernels' time"
+                text = f"`{name}` (S={use.shape.seq}, {share}, {use.over_auto:.2f} times"
+                told[use.search_ended].append(f"{text}{launching})")
+    return ", ".join(told[0]) or "none", ", ".join(told[1]) or "none"
 
 
 def _seconds(name: str, data: dict[str, Any]) -> tuple[str, ...]:

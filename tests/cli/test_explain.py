@@ -75,11 +75,11 @@ def test_a_refusal_is_data_and_comes_with_what_passes():
 
 def test_a_mask_that_needs_a_gradient_is_refused_for_that_reason():
     """Torch gives no reason, and takes the same mask without a gradient."""
-    (shape,) = explain("--mask", "float:grad", "--pass", "bwd", "--backends", "flash,auto")["shapes"]
+    (shape,) = explain("--mask", "learned", "--pass", "bwd", "--backends", "flash,auto")["shapes"]
     flash, auto = shape["backends"]
     assert (flash["eligible"], auto["ran"]["family"]) == (False, "math")
     assert [each["property"] for each in flash["constraints"]] == ["mask"]
-    assert flash["nearest"][0]["changes"] == {"mask": {"from": "float:grad", "to": "float"}}
+    assert flash["nearest"][0]["changes"] == {"mask": {"from": "learned", "to": "float"}}
 
 
 def test_several_shapes_are_several_blocks():

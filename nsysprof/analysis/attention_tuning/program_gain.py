@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from nsysprof.analysis.attention_tuning.choose_shapes import ChosenShapes
     from nsysprof.results.programs.captured_attention import CapturedAttention
 
+# What an undecided shape needs once it has all samples of a search.
+MORE_SAMPLES = "more samples than a search takes (--blocks)"
+
 
 def compute_gain(
     captured: CapturedAttention,
@@ -35,7 +38,7 @@ def compute_gain(
     undecided: how many shapes need more measurements for a decision.
     search_ended: whether every shape has all samples that a search takes, so that a larger budget decides nothing.
     """
-    needed = "more samples than a search takes (--blocks)" if search_ended else "a longer --budget"
+    needed = MORE_SAMPLES if search_ended else "a longer --budget"
     rows: dict[tuple[Shape, str], dict[Any, Any]] = {
         (shape_of_row(row), str(row["backend"])): row for row in table.to_dict("records")
     }

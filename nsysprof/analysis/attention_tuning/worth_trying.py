@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nsysprof.attention.shape import has_learned_mask
 from nsysprof.results.programs.optimization import UNFUSED_ATTENTION, AttentionUse, PredictedGain, Suggestion
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def list_suggestions(facts: ProgramFacts) -> tuple[Suggestion, ...]:
     """Return what findings suggest that cannot be tried without changing the program."""
     found = []
     is_refused = any(
-        (_has_learned_mask(use) or _has_strided_mask(use, facts)) and (use.share_pct or 0.0) >= _LEAST_REFUSED_PCT
+        (_is_learned(use) or _has_strided_mask(use, facts)) and (use.share_pct or 0.0) >= _LEAST_REFUSED_PCT
         for use in facts.uses
     )
     if is_refused or (UNFUSED_ATTENTION in facts.findings and not wants_sdpa(facts)):
@@ -65,7 +66,7 @@ def _why_unfused(facts: ProgramFacts) -> str:
             "kernels (unfused-attention): give it attn_mask.contiguous()."
         )
     where = f" at {runs_math[0].site}" if runs_math[0].site else ""
-    if any(_has_learned_mask(use) for use in runs_math):
+    if any(_is_learned(use) for use in runs_math):
         return (
             f"The mask of scaled_dot_product_attention{where} needs a gradient, which flash and cuDNN do not take, and "
             "torch runs separate kernels (unfused-attention): torch.nn.attention.flex_attention computes such a bias "
@@ -77,8 +78,8 @@ def _why_unfused(facts: ProgramFacts) -> str:
     )
 
 
-def _has_learned_mask(use: AttentionUse) -> bool:
-    return use.backend_ran == "math" and use.shape is not None and use.shape.has_learned_mask
+def _is_learned(use: AttentionUse) -> bool:
+    return use.backend_ran == "math" and use.shape is not None and has_learned_mask(use.shape)
 
 
 def _has_strided_mask(use: AttentionUse, facts: ProgramFacts) -> bool:

@@ -28,7 +28,7 @@ _CALL_SIZES = {
     "batch": "batch", "heads": "heads", "kv_heads": "kv_heads", "seq": "seq_q", "kv_seq": "seq_kv",
     "head_dim": "head_dim",
 }  # fmt: skip
-_MASKS = ("none", "bool", "float")
+_MASKS = ("none", "bool", "float", "learned")
 
 
 @dataclass(frozen=True)

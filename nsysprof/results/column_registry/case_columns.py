@@ -21,8 +21,8 @@ _OF_SHAPE = {
         integer("kv_seq", "", "Sequence length of k and v."),
         text(
             "mask",
-            "`none`, or `bool` or `float` and which of the axes batch, head, query and key the mask has. A mask "
-            "that needs a gradient ends with `:grad`.",
+            "`none`, or `bool`, `float` or `learned` and which of the axes batch, head, query and key the mask has. A "
+            "`learned` mask needs a gradient.",
         ),
         text("layout", "Order of batch, head, length (s) and head size (d) in memory; + for other memory in between."),
     )

@@ -368,7 +368,7 @@ def _key_of(rule: PolicyRule, is_cuda: bool) -> Any:
     """Return the key of the calls of a rule, as make_function has it. Which axes of a mask are full does not count."""
     query = (rule.batch, rule.heads, rule.seq, rule.head_dim)
     keys = (rule.batch, rule.kv_heads, rule.kv_seq, rule.head_dim)
-    kind = {"none": None, "bool": True, "float": False}.get(rule.mask_kind, LEARNED)
+    kind = {"none": None, "bool": True, "float": False, LEARNED: LEARNED}[rule.mask.partition(":")[0]]
     return (query, keys, math.prod(keys), _DTYPES[rule.dtype], kind, rule.causal, rule.pass_ != "fwd", is_cuda)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from nsysprof.attention.attention_call import AttentionCall
+from nsysprof.attention.shape import has_learned_mask
 
 _DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 
@@ -74,9 +75,9 @@ def _make_mask(call: AttentionCall, device: str, fill: bool) -> torch.Tensor | N
     if not fill:
         dtype = torch.bool if call.mask == "bool" else _DTYPES[call.dtype]
         made = torch.empty(call.seq, call.kv_seq, dtype=dtype, device=device)
-        return made.requires_grad_(call.has_learned_mask)
+        return made.requires_grad_(has_learned_mask(call))
     allowed = torch.ones(call.seq, call.kv_seq, dtype=torch.bool, device=device).tril()
     if call.mask == "bool":
         return allowed
     bias = torch.zeros(call.seq, call.kv_seq, dtype=_DTYPES[call.dtype], device=device)
-    return bias.masked_fill(~allowed, float("-inf")).requires_grad_(call.has_learned_mask)
+    return bias.masked_fill(~allowed, float("-inf")).requires_grad_(has_learned_mask(call))

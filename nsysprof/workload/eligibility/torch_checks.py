@@ -21,6 +21,7 @@ from nsysprof.attention.choices import BACKENDS
 from nsysprof.attention.constraints import Constraint, parse_refusal, plain_text
 from nsysprof.attention.eligibility import EligibilityAnswer, EligibilityQuestion, Ran
 from nsysprof.attention.nearest_supported_shape import CallVerdict, explain_refusal
+from nsysprof.attention.shape import has_learned_mask
 from nsysprof.environment import collect_host
 from nsysprof.workload.eligibility.attention_inputs import NoMemoryError, make_inputs
 from nsysprof.workload.eligibility.run_once import run_once
@@ -137,7 +138,7 @@ def _verdict(backend: str, call: AttentionCall, device: str) -> CallVerdict:
 
 def _silent_refusal(call: AttentionCall) -> Constraint:
     """Return the reason for which torch refuses without a warning (check_attn_mask_shape in sdp_utils_cpp.h)."""
-    if call.has_learned_mask:
+    if has_learned_mask(call):
         text = "It takes no attn_mask that needs a gradient; torch refuses that without a warning."
         return Constraint("mask", call.mask, "unlike", call.mask, text)
     return Constraint(None, None, "", None, "torch gave no reason")

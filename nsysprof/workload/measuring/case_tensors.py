@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from nsysprof.attention.shape import Shape
+from nsysprof.attention.shape import Shape, has_learned_mask
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 
@@ -51,7 +51,7 @@ def make_mask(shape: Shape, device: str) -> torch.Tensor | None:
     if heads > 1:
         slopes = torch.linspace(0.1, 1.0, heads, device=device)[None, :, None, None]
         bias = bias - (slopes * (keys - 1 - key) / max(1, keys)).to(bias.dtype)
-    return bias.masked_fill(~allowed, float("-inf")).requires_grad_(shape.has_learned_mask)
+    return bias.masked_fill(~allowed, float("-inf")).requires_grad_(has_learned_mask(shape))
 
 
 def _sizes(shape: Shape) -> tuple[tuple[int, int, int, int], ...]:

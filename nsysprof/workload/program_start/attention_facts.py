@@ -124,7 +124,7 @@ def _layout_of(tensor: Any, letters: str) -> str:
 
 
 def _mask_of(given: Any) -> str:
-    """Return the kind of the mask, which of the axes batch, head, query and key it has at full size, and `grad`.
+    """Return the kind of the mask, and which of the axes batch, head, query and key it has at full size.
 
     Flash and cuDNN take no mask that needs a gradient, even where gradients are off.
     """
@@ -137,8 +137,8 @@ def _mask_of(given: Any) -> str:
         return "bias"
     sizes = [1, 1, 1, 1, *mask.shape][-4:]
     axes = "".join(letter if int(size) != 1 else "1" for letter, size in zip("bhqk", sizes, strict=True))
-    learned = ":grad" if getattr(mask, "requires_grad", False) else ""
-    return f"{'bool' if str(mask.dtype) == 'torch.bool' else 'float'}:{axes}{learned}"
+    kind = "learned" if getattr(mask, "requires_grad", False) else "float"
+    return f"{'bool' if str(mask.dtype) == 'torch.bool' else kind}:{axes}"
 
 
 def _stride_of_mask(mask: Any) -> int | None:

@@ -47,7 +47,7 @@ def test_attention_by_hand_elsewhere_is_a_suggestion_with_the_predicted_gain():
 
 
 @pytest.mark.parametrize(
-    ("mask", "advice"), [("float:1hqk:grad", "needs a gradient"), ("float:1hqk", "`nsysprof explain`")]
+    ("mask", "advice"), [("learned:1hqk", "needs a gradient"), ("float:1hqk", "`nsysprof explain`")]
 )
 def test_a_program_that_calls_torch_is_not_told_to_call_it(mask, advice):
     use = AttentionUse("swin.py:32", Shape(seq=49, mask=mask), 60, "math", 180, 40.0)
@@ -58,7 +58,7 @@ def test_a_program_that_calls_torch_is_not_told_to_call_it(mask, advice):
 
 
 def test_a_learned_mask_is_told_without_a_finding_where_it_matters():
-    use = AttentionUse("swin.py:32", Shape(seq=49, mask="float:1hqk:grad"), 60, "math", 180, 5.0)
+    use = AttentionUse("swin.py:32", Shape(seq=49, mask="learned:1hqk"), 60, "math", 180, 5.0)
     assert len(list_suggestions(replace(facts(), uses=(use,)))) == 1
     for other in (
         replace(use, share_pct=4.9),
@@ -69,7 +69,7 @@ def test_a_learned_mask_is_told_without_a_finding_where_it_matters():
 
 
 def test_a_mask_that_lies_otherwise_in_memory_is_told_where_torch_runs_math():
-    use = AttentionUse("swin.py:32", Shape(seq=49, mask="float:1hqk:grad"), 60, "math", 180, 40.0)
+    use = AttentionUse("swin.py:32", Shape(seq=49, mask="learned:1hqk"), 60, "math", 180, 40.0)
     program = replace(facts(), uses=(use,), strided_masks=frozenset({"swin.py:32"}))
     (suggestion,) = list_suggestions(program)
     assert "attn_mask.contiguous()" in suggestion.text

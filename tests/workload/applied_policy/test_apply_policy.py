@@ -83,7 +83,7 @@ def test_masks_and_keys_of_another_length_have_rules(applied):
 def test_a_mask_that_needs_a_gradient_has_rules_of_its_own(applied):
     """Torch's fused kernels take a mask, but not one that needs a gradient."""
     shape = {**SIZES, "causal": False, "pass_": "fwdbwd"}
-    policy = applied(PolicyRule("math", mask="float:11qk:grad", **shape))
+    policy = applied(PolicyRule("math", mask="learned:11qk", **shape))
     learned = torch.zeros(32, 32, requires_grad=True)
     F.scaled_dot_product_attention(*inputs(grad=True), attn_mask=learned.detach())
     assert (policy.calls, policy.left) == (0, 1)

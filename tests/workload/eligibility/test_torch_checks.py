@@ -24,7 +24,7 @@ WAYS = [
     {"kv_seq": 40, "causal": False},
     {"causal": False, "mask": "bool"},
     {"causal": False, "mask": "float", "kv_seq": 8},
-    {"causal": False, "mask": "float:grad"},
+    {"causal": False, "mask": "learned"},
 ]
 
 

@@ -26,7 +26,7 @@ SHAPE = {
 
 
 @pytest.mark.parametrize("layout", ["bhsd", "bshd", "sbhd", "bshd+", "bhsd+", "bshd,bhsd+,bhsd+"])
-@pytest.mark.parametrize("mask", ["none", "bool:b11k", "bool:b1qk", "float:11qk", "float:bhqk", "float:1hqk:grad"])
+@pytest.mark.parametrize("mask", ["none", "bool:b11k", "bool:b1qk", "float:11qk", "float:bhqk", "learned:1hqk"])
 def test_a_call_with_these_tensors_is_described_as_the_case(layout, mask):
     case = Case("math", **SHAPE, layout=layout, mask=mask)
     q, k, v = draw_inputs(case, "cpu", torch.Generator().manual_seed(0))
@@ -51,7 +51,7 @@ def test_the_last_stride_of_a_mask_is_described(mask, stride):
     assert facts_of("sdpa", (q, q, q), {"attn_mask": mask}, None)["mask_stride"] == stride
 
 
-@pytest.mark.parametrize("mask", ["bool:b11k", "bool:11qk", "float:bhqk", "float:1hqk:grad"])
+@pytest.mark.parametrize("mask", ["bool:b11k", "bool:11qk", "float:bhqk", "learned:1hqk"])
 @pytest.mark.parametrize("pass_", ["fwd", "fwdbwd"])
 def test_masked_calls_of_other_lengths_are_checked_and_run(mask, pass_):
     case = Case("math", **SHAPE, mask=mask, pass_=pass_, layout="bshd")
