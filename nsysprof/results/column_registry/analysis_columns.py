@@ -333,7 +333,8 @@ ATTENTION = TableFile("analysis", "attention.csv", "One row per attention call s
     text("dtype", "Data type of the inputs, as the kernels' names or the range say.", nullable=True),
     flag("causal", "True for a causal mask.", nullable=True),
     text("mask", "`none`; `bool`, `float` or `learned` (which needs a gradient), with those of the axes batch, head, "
-         "query and key (`bhqk`) that it has at full size; or `nested`, `varlen`, `cache`, `flex`, `bias`.", nullable=True),
+         "query and key (`bhqk`) that it has at full size; or `nested`, `varlen`, `cache`, `flex`, `bias`.",
+         nullable=True),
     number("dropout", "", "Probability of dropout.", nullable=True),
     text("pass", "`fwd` or `bwd`."),
     integer("calls", "", "Number of calls. Of kernels alone: of main kernels, or of softmaxes."),
