@@ -26,4 +26,4 @@ class ShownResult(TraceResult):
 
 def show_result(result: TraceResult) -> ShownResult:
     """Return the same result with what a notebook wants."""
-    return ShownResult(show_analysis(result.analysis), result.record, result.folder, result.files)
+    return ShownResult(show_analysis(result.analysis), result.record, result.folder, result.files, result.report)

@@ -162,9 +162,7 @@ def _report(result: TraceResult | RanksResult | SnapshotResult) -> Report:
     from nsysprof.app.trace_analysis.analyze_trace import TraceResult
 
     if isinstance(result, TraceResult):
-        from nsysprof.report.reports.analysis_report import analysis_report
-
-        return analysis_report(result.analysis, result.record)
+        return result.report
     from nsysprof.app.trace_analysis.analyze_snapshot import SnapshotResult
 
     if isinstance(result, SnapshotResult):

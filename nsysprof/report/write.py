@@ -71,6 +71,19 @@ def write_analysis(
     progress: Callable[[str], None] | None = None,
 ) -> list[Path]:
     """Write tables, figures and reports into `out` and return their paths. Raises OutputError."""
+    return write_with_report(analysis, record, out, figures=figures, svg=svg, progress=progress)[0]
+
+
+def write_with_report(
+    analysis: Analysis,
+    record: CaptureRecord | None,
+    out: Path,
+    *,
+    figures: bool = True,
+    svg: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> tuple[list[Path], Report]:
+    """Write tables, figures and reports into `out`; return their paths and the report. Raises OutputError."""
     say = progress or (lambda _text: None)
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -83,7 +96,7 @@ def write_analysis(
         written += [*figure_paths(pictures, out, svg=svg), *write_report(report, out)]
     except OSError as error:
         raise output_error(out, error) from error
-    return written
+    return written, report
 
 
 def write_report(report: Report, out: Path) -> list[Path]:

@@ -17,6 +17,7 @@ from nsysprof.files.result_folder import claim_folder
 if TYPE_CHECKING:
     from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
     from nsysprof.attention.policy_file import PolicyFile
+    from nsysprof.report.document import Report
     from nsysprof.results.analysis import Analysis, CaptureRecord
     from nsysprof.results.findings.stack_samples import StackSamples
     from nsysprof.results.power_samples import GpuEnergy
@@ -60,13 +61,13 @@ def analyze_one(request: AnalyzeRequest, progress: Progress) -> TraceResult:
             )
             analysis = join_attention(join_memory(analysis, source, trace), source)
             analysis = join_recording_cost(analysis, source, trace)
-        from nsysprof.report.write import write_analysis
+        from nsysprof.report.write import write_with_report
 
-        files = write_analysis(
+        files, report = write_with_report(
             analysis, record, claimed.path, figures=request.figures, svg=request.svg, progress=progress.say
         )
         claimed.commit()
-    return TraceResult(analysis, record, folder, claimed.final(files))
+    return TraceResult(analysis, record, folder, claimed.final(files), report)
 
 
 def analyze_trace(
@@ -118,9 +119,10 @@ def resolve(source: Path, nsys: Path | None, scratch: Path, say: Say) -> Path:
 
 @dataclass(frozen=True)
 class TraceResult:
-    """The analysis of one trace, the record of its capture (if it has one), and the files that were written."""
+    """The analysis of one trace, the record of its capture (if it has one), the files that were written, the report."""
 
     analysis: Analysis
     record: CaptureRecord | None
     folder: Path
     files: tuple[Path, ...]
+    report: Report
