@@ -22,7 +22,7 @@ def wrap_sdpa(calls: Any, original: Callable[..., Any]) -> Callable[..., Any]:
     compiler: Any = getattr(torch, "compiler", None)
     is_compiling: Any = getattr(compiler, "is_dynamo_compiling", None) or getattr(compiler, "is_compiling", bool)
     has_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
-    push, pop, known, full = calls.push, calls.pop, calls.usual, torch.float32
+    push, pop, known, full, tensor = calls.push, calls.pop, calls.usual, torch.float32, torch.Tensor
     frame_of, clock = sys._getframe, time.perf_counter_ns
 
     # The arguments have torch's names, since a tuple and a dict for them cost as much as the look-up of a call. The
@@ -61,10 +61,13 @@ def wrap_sdpa(calls: Any, original: Callable[..., Any]) -> Callable[..., Any]:
         push(seen.forward_name)
         called = clock() if began else 0
         try:
-            if scale is None and not more:
+            if query.__class__ is not tensor:  # a subclass may look at how its arguments are given
+                named = _given(attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale)
+                out = original(query, key, value, **named, **more)
+            elif scale is None and not more:
                 out = original(query, key, value, attn_mask, dropout, is_causal)
             else:
-                out = original(query, key, value, attn_mask, dropout, is_causal, **_given(scale=scale), **more)
+                out = original(query, key, value, attn_mask, dropout, is_causal, scale=scale, **more)
         finally:
             returned = clock() if began else 0
             pop()

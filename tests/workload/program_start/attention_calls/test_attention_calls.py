@@ -61,3 +61,19 @@ def test_arguments_reach_torch_as_they_were_given(recorder):
         with pytest.raises(TypeError):
             attention(*args, **kwargs)
     assert events.count("end") == len(events) / 2
+
+
+def test_a_subclass_of_tensors_is_given_its_arguments_by_name(recorder):
+    given = []
+
+    class Own(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            if function.__name__ == "scaled_dot_product_attention":
+                given.append((len(args), kwargs))
+            return super().__torch_function__(function, types, args, kwargs)
+
+    _, _, attention = recorder
+    q = torch.randn(1, 2, 16, 8).as_subclass(Own)
+    attention(q, q, q, is_causal=True, scale=0.5)
+    assert given == [(3, {"is_causal": True, "scale": 0.5})]
