@@ -17,6 +17,8 @@ def wrap_sdpa(calls: Any, original: Callable[..., Any]) -> Callable[..., Any]:
     A call whose line, sizes and arguments were seen before is found by one look-up; `calls`, the AttentionCalls of this
     process, describes every other one, also under autocast.
     """
+    # The arguments have torch's names, since a tuple and a dict for them cost as much as the look-up of a call. The
+    # default of dropout_p is no float, of which the compiler would make an input of the graph.
     torch = calls.torch
     # The compiler takes both for True where it reads them; the first takes a quarter of the other's time.
     compiler: Any = getattr(torch, "compiler", None)
@@ -25,8 +27,6 @@ def wrap_sdpa(calls: Any, original: Callable[..., Any]) -> Callable[..., Any]:
     push, pop, known, full, tensor = calls.push, calls.pop, calls.usual, torch.float32, torch.Tensor
     frame_of, clock = sys._getframe, time.perf_counter_ns
 
-    # The arguments have torch's names, since a tuple and a dict for them cost as much as the look-up of a call. The
-    # default of dropout_p is no float, of which the compiler would make an input of the graph.
     @functools.wraps(original)
     def attention(
         query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: Any = False, is_causal: Any = False,
@@ -37,8 +37,7 @@ def wrap_sdpa(calls: Any, original: Callable[..., Any]) -> Callable[..., Any]:
             return original(query, key, value, attn_mask, dropout, is_causal, **_given(scale=scale), **more)
         calls.count = count = calls.count + 1
         began = clock() if count & 15 == 2 else 0
-        frame, form = frame_of(1), None
-        seen: Any = None
+        frame, form, seen = frame_of(1), None, None
         try:
             dtype = query.dtype
             if dtype is not full or not has_autocast():
