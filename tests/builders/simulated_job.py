@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nsysprof.ranks.collective_waits.clocks import Arrivals, Matched
-from nsysprof.ranks.collective_waits.collectives import Collectives
+from nsysprof.ranks.collective_waits.collectives import Collectives, choose_kept
 from nsysprof.trace.schema import NULL
 
 LAUNCH_NS, TRANSFER_NS, RESUME_NS = 5_000, 200_000, 10_000
@@ -78,20 +78,23 @@ class SimulatedJob:
         return values[rank] if rank < len(values) else 0.0
 
     def _arrivals(self, columns: dict[str, np.ndarray], count: int) -> Arrivals:
-        rows = np.arange(count, dtype=np.int64)
+        kept = np.array(choose_kept(count), dtype=np.int64)
+        columns = {name: values[:, kept] for name, values in columns.items()}
+        rows = np.arange(len(kept), dtype=np.int64)
         matched = [
             Matched(
                 Collectives(
                     names=("ncclDevKernel_AllReduce#0",), streams=np.zeros(1, np.int64),
-                    counts=np.array([count]), of=np.zeros(count, np.int64),
-                    ordinal=rows, exposed_ns=np.zeros(count, np.int64),
+                    counts=np.array([count]), of=np.zeros(len(kept), np.int64),
+                    ordinal=kept, exposed_ns=np.zeros(len(kept), np.int64),
                     **{name: values[rank] for name, values in columns.items()},
                 ), rows, 0,
             )
             for rank in range(self.ranks)
         ]  # fmt: skip
         begin, end = columns["start_ns"], columns["end_ns"]
-        return Arrivals(list(range(self.ranks)), begin, end - begin, end - begin, np.ones(count), tuple(matched))
+        weight = np.full(len(kept), count / len(kept))
+        return Arrivals(list(range(self.ranks)), begin, end - begin, end - begin, weight, tuple(matched))
 
 
 _COLUMNS = (

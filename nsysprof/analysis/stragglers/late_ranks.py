@@ -27,6 +27,9 @@ _REPLAYED, _JUDGED = 32, 16
 _MOST_JITTERED = 8
 # A rank without which a job gains so many times more than without the typical one is slow.
 _FAR_MORE = 3
+# The error of a cost is read from so many of the slowest waves of the parts. Fewer hold for deviations that last
+# longer, and have wider intervals.
+_WAVES = 4
 
 
 @dataclass(frozen=True)
@@ -127,27 +130,41 @@ def choose_replayed(waited_for: Floats) -> list[int]:
     return order[:_JUDGED] + rest[:: -(-len(rest) // (_REPLAYED - _JUDGED))]
 
 
-def judged_parts(count: int, period: int = 1) -> Int64s:
-    """Return at which of `count` collectives the judged parts of a job begin and end, without the warm-up.
+def judged_parts(count: int, period: int = 1, begins: Sequence[int] = ()) -> Int64s:
+    """Return between the ends of which two of `count` collectives each judged part of a job lies: (parts, 2).
 
-    Each part has the same number of whole steps: a rank that is slow once in a step would otherwise cost some parts
-    more than others, and its cost would look less certain than it is.
+    The warm-up is left out. Each part has the same number of whole steps: a rank that is slow once in a step would
+    otherwise cost some parts more than others, and its cost would look less certain than it is.
 
     period: how many collectives a step has; 1 where they do not repeat.
+    begins: where collectives are missing: the first ones after a gap. A part then lies within one stretch.
     """
+    of_stretches = _parts_of_stretches(count, period, begins)
+    if len(begins) and len(of_stretches) >= _LEAST_PARTS:
+        return of_stretches
     last = count - 1
     steps = (last - last // _PARTS) // period
-    if period == 1 or steps < _LEAST_PARTS:
-        parts = min(_PARTS, last)
-        return np.linspace(0, last, parts + 1).astype(np.int64)[1:]
-    each = -(-steps // (_PARTS - 1))
-    found: Int64s = last - period * each * np.arange(steps // each, -1, -1, dtype=np.int64)
-    return found
+    if period == 1 or steps < _LEAST_PARTS or len(begins):
+        edges = np.linspace(0, last, min(_PARTS, last) + 1).astype(np.int64)[1:]
+    else:
+        each = -(-steps // (_PARTS - 1))
+        edges = last - period * each * np.arange(steps // each, -1, -1, dtype=np.int64)
+    return np.stack((edges[:-1], edges[1:]), axis=1)
 
 
-def has_enough_parts(edges: Int64s) -> bool:
-    """Return whether a job has enough judged parts for a test. edges: the result of judged_parts."""
-    return len(edges) > _LEAST_PARTS
+def _parts_of_stretches(count: int, period: int, begins: Sequence[int]) -> Int64s:
+    """Return one part for each stretch but the first, as `judged_parts` does; short stretches have none."""
+    first = np.array([0, *begins], dtype=np.int64)
+    last = np.append(first[1:] - 1, count - 1)
+    steps = (last - first) // period
+    usual = max(1, int(np.median(steps)))
+    parts: Int64s = np.stack((last - usual * period, last), axis=1)[1:]
+    return parts[steps[1:] >= usual]
+
+
+def has_enough_parts(parts: Int64s) -> bool:
+    """Return whether a job has enough judged parts for a test. parts: the result of judged_parts."""
+    return len(parts) >= _LEAST_PARTS
 
 
 def is_reproduced(recorded_ns: float, replayed_ns: float) -> bool:
@@ -251,8 +268,18 @@ def _persists(more: Floats, ranks: int) -> bool:
 
 
 def half_width(gain: Floats) -> float:
-    """Return half the width of the 95 % interval of the sum over the parts."""
-    return float(t_isf(0.025, len(gain) - 1) * gain.std(ddof=1) * np.sqrt(len(gain)))
+    """Return half the width of the 95 % interval of the sum over the parts.
+
+    A deviation of a rank that lasts makes parts like their neighbours, so that what parts differ by says too little of
+    what their sum varies by. That is seen in the slowest waves of the parts: their mean square is the variance of the
+    sum, with as many degrees of freedom as there are waves (the equal-weighted cosine estimate; Lazarus, Lewis, Stock
+    and Watson, 2018). Where parts are independent, the interval is exact.
+    """
+    parts = len(gain)
+    waves = min(_WAVES, parts - 1)
+    phase = np.pi * (np.arange(parts) + 0.5) / parts
+    amplitudes = np.cos(np.outer(np.arange(1, waves + 1), phase)) @ gain * np.sqrt(2 / parts)
+    return float(t_isf(0.025, waves) * np.sqrt(parts * np.mean(amplitudes**2)))
 
 
 def late_by_work(rows: Sequence[RankRow]) -> list[Late]:

@@ -64,7 +64,7 @@ def find_collectives(tables: Tables, is_comm: Bools, names: Names, overlap: Over
     for position, ((which, place), mine) in enumerate(sequences.items()):
         labels.append(f"{names.short[which]}#{place}")
         counts.append(len(mine))
-        kept = _choose(len(mine))
+        kept = choose_kept(len(mine))
         of += [position] * len(kept)
         ordinal += kept
         chosen += [mine[each] for each in kept]
@@ -83,7 +83,7 @@ def find_collectives(tables: Tables, is_comm: Bools, names: Names, overlap: Over
     )
 
 
-def _choose(count: int) -> list[int]:
+def choose_kept(count: int) -> list[int]:
     """Return the numbers of the collectives to keep of a sequence of `count`."""
     if count <= MOST:
         return list(range(count))

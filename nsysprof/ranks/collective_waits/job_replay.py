@@ -10,7 +10,6 @@ happened once is counted once, and lateness that the others would have spent wai
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from itertools import pairwise
 
 import numpy as np
 
@@ -69,8 +68,7 @@ class RecordedJob:
     end_ns: Floats
     transfer_ns: Floats
     previous: Int64s
-    # Where it is unknown what came directly before. There each rank begins as recorded, plus the lateness accumulated
-    # so far.
+    # Where it is unknown what came directly before. There it ends as recorded, plus the lateness accumulated so far.
     fresh: Bools
     # How many collectives a step has; 1 where they do not repeat.
     period: int
@@ -104,10 +102,10 @@ def read_job(arrived: Arrivals, ranks: list[int]) -> RecordedJob | None:
     parts = [_chain(each, previous) for each in recorded]
     chains = Chains(**{name: np.array([part[name] for part in parts]) for name in parts[0]})
     ended = end.max(axis=0)
-    period = 1 if fresh.any() else find_period(2 * sequence + (chains.host_after[0] >= 0), ended)
+    period = find_period(2 * sequence + (chains.host_after[0] >= 0), ended, fresh)
     return RecordedJob(
         chains=chains,
-        uncontended=_without_contention(chains, begin, end, done, period),
+        uncontended=_without_contention(chains, begin, end, done, 1 if fresh.any() else period),
         end_ns=ended.astype(float),
         transfer_ns=np.maximum(ended - begin.max(axis=0), 0).astype(float),
         previous=previous,
@@ -183,23 +181,25 @@ def _last_ended(end_ns: Int64s, time_ns: Int64s) -> Int64s:
     return np.where(found < np.arange(len(end_ns)), found, -1)
 
 
-def find_period(kind: Int64s, end_ns: Int64s) -> int:
+def find_period(kind: Int64s, end_ns: Int64s, fresh: Bools) -> int:
     """Return how many collectives a step has: after so many, kinds and times between ends are the same again.
 
     It is 1 where they do not repeat.
 
     kind: equal for collectives that may be the same one in two steps.
     end_ns: when each collective ended (ns).
+    fresh: where it is unknown what came directly before. Only collectives of one stretch are compared.
     """
     time = np.log(np.maximum(np.diff(end_ns, prepend=end_ns[:1]), 1_000))
-    most = len(kind) // _LEAST_STEPS
-    if most < 1:
-        return 1
-    unlike = [
-        np.mean(np.where(kind[lag:] == kind[:-lag], np.minimum(np.abs(time[lag:] - time[:-lag]), _MOST_DIFFERENT), 2.0))
-        for lag in range(1, most + 1)
-    ]
-    return 1 + int(np.argmax(np.array(unlike) <= _AS_GOOD * min(unlike)))
+    stretch = np.cumsum(fresh)
+    most = min(len(kind) // _LEAST_STEPS, int(np.bincount(stretch, minlength=1).max()) // 2)
+    unlike = []
+    for lag in range(1, most + 1):
+        differ = np.minimum(np.abs(time[lag:] - time[:-lag]), _MOST_DIFFERENT)
+        alike = (stretch[lag:] == stretch[:-lag]) & ~fresh[:-lag]
+        found = np.where(kind[lag:] == kind[:-lag], differ, 2.0)[alike]
+        unlike.append(found.mean() if len(found) else np.inf)
+    return 1 + int(np.argmax(np.array(unlike) <= _AS_GOOD * min(unlike))) if unlike else 1
 
 
 def _without_contention(chains: Chains, begin: Int64s, end: Int64s, done: Int64s, period: int) -> Chains:
@@ -242,15 +242,16 @@ def _waited_between(begin: Int64s, end: Int64s, done: Int64s, all_here: Int64s) 
     return np.diff(np.interp(done, times, values), prepend=np.interp(done[:1], times, values))
 
 
-def add_later_work(chains: Chains, edges: Int64s, by: int) -> Chains:
+def add_later_work(chains: Chains, spans: Int64s, by: int) -> Chains:
     """Return the chains of all ranks, and after them those in which each rank does the work that it did later.
 
-    edges: the collectives that divide the job into parts; at the end of a part, its first work follows.
+    spans: from the end of which collective to the end of which one work is moved (spans, 2); at the end of a span, its
+        first work follows.
     by: so many collectives later.
     """
     rows = np.arange(chains.busy_ns.shape[1])
     source = rows.copy()
-    for start, end in pairwise(edges.tolist()):
+    for start, end in spans.tolist():
         source[start + 1 : end + 1] = start + 1 + (np.arange(end - start) + by) % (end - start)
     both = {}
     for each in fields(chains):
@@ -277,14 +278,15 @@ def replay(job: RecordedJob, chains: Chains, behaves_like: Int64s) -> Floats:
         if job.fresh[k]:
             late = (ends[:, k - 1] - job.end_ns[k - 1])[:, None]
             host, gpu, stretch = job.launch_ns[:, k] + late, job.done_ns[:, k] + late, k
-        else:
-            host = host + chains.host_ns[behaves_like, k]
-            after = chains.host_after[behaves_like, k]
-            host = _after(host, ends, after, chains.host_after_ns[behaves_like, k], stretch)
-            by_gpu = gpu + chains.host_after_gpu_ns[behaves_like, k]
-            host = np.where(after >= stretch, np.maximum(host, by_gpu), host)
-            gpu = np.maximum(gpu + chains.busy_ns[behaves_like, k], host + chains.after_launch_ns[behaves_like, k])
-            gpu = _after(gpu, ends, chains.gpu_after[behaves_like, k], chains.gpu_after_ns[behaves_like, k], stretch)
+            ends[:, k] = job.end_ns[k] + late[:, 0]
+            continue
+        host = host + chains.host_ns[behaves_like, k]
+        after = chains.host_after[behaves_like, k]
+        host = _after(host, ends, after, chains.host_after_ns[behaves_like, k], stretch)
+        by_gpu = gpu + chains.host_after_gpu_ns[behaves_like, k]
+        host = np.where(after >= stretch, np.maximum(host, by_gpu), host)
+        gpu = np.maximum(gpu + chains.busy_ns[behaves_like, k], host + chains.after_launch_ns[behaves_like, k])
+        gpu = _after(gpu, ends, chains.gpu_after[behaves_like, k], chains.gpu_after_ns[behaves_like, k], stretch)
         begin = host + latency
         begin = np.where(chains.needs_work[behaves_like, k], np.maximum(begin, gpu), begin)
         if job.previous[k] >= stretch:

@@ -30,8 +30,8 @@ from nsysprof.ranks.collective_waits.job_replay import RecordedJob, add_later_wo
 from nsysprof.results.rank_results import REPLAY_ERROR_PCT, RankRow
 from nsysprof.trace.schema import Floats, Int64s
 
-# Where parts have one step each, a rank does what the other one of two did this share of the job later.
-_APART = 8
+# Of two ranks, one does what the other did so many steps later, or half a span later, if that is less.
+_LATER, _LEAST_SPAN = 4, 6
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,12 @@ def judged_collectives(arrived: Arrivals) -> tuple[int, int] | None:
     job = read_job(arrived, list(range(len(arrived.ranks))))
     if job is None:
         return None
-    edges = judged_parts(len(job.end_ns), job.period)
-    return int(edges[0]), int(edges[-1])
+    parts = _parts(job)
+    return int(parts[0, 0]), int(parts[-1, 1])
+
+
+def _parts(job: RecordedJob) -> Int64s:
+    return judged_parts(len(job.end_ns), job.period, np.flatnonzero(job.fresh).tolist())
 
 
 def find_late(evidence: str, arrived: Arrivals | None, rows: Sequence[RankRow]) -> tuple[str, list[Late]]:
@@ -107,45 +111,55 @@ def _gains(job: RecordedJob, waited: Int64s) -> Gains | None:
 
     waited: how long each rank waited in all; the typical rank has the median.
     """
-    ranks, edges = len(waited), judged_parts(len(job.end_ns), job.period)
-    if not has_enough_parts(edges):
+    ranks, parts = len(waited), _parts(job)
+    if not has_enough_parts(parts):
         return None
     unchanged = replay(job, job.chains, np.arange(ranks)[None, :])[0]
-    recorded = np.diff(job.end_ns[edges[[0, -1]]])[0]
-    replayed = np.diff(unchanged[edges[[0, -1]]])[0]
-    if not is_reproduced(recorded, replayed):
+    seen, replayed = (float(_over(parts, each).sum()) for each in (job.end_ns, unchanged))
+    if not is_reproduced(seen, replayed):
         return None
     like = typical_others(waited)
     changed = replay(job, job.uncontended, like)
-    # Where only stretches of a long job were kept, they represent the rest.
-    steps = np.diff(job.end_ns)[edges[0] : edges[-1]]
-    seen = steps[~job.fresh[edges[0] + 1 : edges[-1] + 1]].sum()
-    scale = recorded / max(1.0, seen)
-    gained = np.diff((unchanged - changed)[:, edges], axis=1) * scale
+    gained = _over(parts, unchanged - changed)
     if ranks == 2:
-        gained -= _jitter_of_two(job, like, edges, changed)
+        gained -= _jitter_of_two(job, like, parts, changed)[:, None]
     else:
         pairs = replay(job, job.uncontended, typical_pairs(like).reshape(-1, ranks))
-        of_pairs = np.diff((unchanged - pairs)[:, edges], axis=1) * scale
-        gained = add_jitter(gained, of_pairs.reshape(ranks, -1, gained.shape[1]))
-    return Gains(gained, float(recorded), float(replayed))
+        gained = add_jitter(gained, _over(parts, unchanged - pairs).reshape(ranks, -1, gained.shape[1]))
+    # Where only stretches of a long job were kept, they represent the rest.
+    recorded = float(job.end_ns[parts[-1, 1]] - job.end_ns[parts[0, 0]])
+    scale = recorded / seen
+    return Gains(gained * scale, recorded, replayed * scale)
 
 
-def _jitter_of_two(job: RecordedJob, like: Int64s, edges: Int64s, copied: Floats) -> Floats:
-    """Return how much longer a job of two ranks takes if one does what the other does some steps later (ns).
+def _over(parts: Int64s, ends: Floats) -> Floats:
+    """Return how long each part takes (ns). ends: when each collective ends, in any number of variants."""
+    found: Floats = ends[..., parts[:, 1]] - ends[..., parts[:, 0]]
+    return found
 
-    It is an array (ranks, parts). A rank that does what the other does at the same moment never waits for it. It is 0
-    where steps cannot be told, and where they differ too much from each other to stand for each other.
+
+def _jitter_of_two(job: RecordedJob, like: Int64s, parts: Int64s, copied: Floats) -> Floats:
+    """Return for each rank how much longer a part takes if it does what the other does some steps later (ns).
+
+    A rank that does what the other does at the same moment never waits for it. Steps that are close to each other share
+    deviations that last, and steps that are far from each other differ because all ranks become slower or quicker; so
+    work is moved by a few steps, within spans of several. All parts have the mean, because one may take its later steps
+    from another. It is 0 where steps cannot be told, and where they differ too much to stand for each other.
 
     copied: when collectives end if one does what the other does at the same moment (ranks, collectives).
     """
-    steps, of_part = ((each // job.period).item() for each in (edges[-1] - edges[0], edges[1] - edges[0]))
-    if job.fresh.any() or steps < 2:
-        return np.zeros((2, len(edges) - 1))
-    # Within a part where that is possible: parts then have no step in common, and differ by as much as it seems.
-    parts, by = (edges, of_part // 2) if of_part > 1 else (edges[[0, -1]], max(1, steps // _APART))
-    chains = add_later_work(job.uncontended, parts, by * job.period)
+    of_part = int(parts[0, 1] - parts[0, 0]) // job.period
+    spans = parts if job.fresh.any() else _spans(parts, -(-_LEAST_SPAN // max(1, of_part)))
+    steps = int(spans[0, 1] - spans[0, 0]) // job.period
+    if steps < 2 or (job.fresh.any() and job.period == 1):
+        return np.zeros(2)
+    chains = add_later_work(job.uncontended, spans, min(_LATER, steps // 2) * job.period)
     later = replay(job, chains, np.where(np.eye(2, dtype=bool), like + 2, like))
-    more: Floats = np.diff((later - copied)[:, edges], axis=1)
-    whole = np.diff(copied[:, edges[[0, -1]]], axis=1)
-    return np.where(np.abs(more.sum(axis=1, keepdims=True)) <= REPLAY_ERROR_PCT / 100 * whole, more, 0.0)
+    more = _over(parts, later - copied).mean(axis=1)
+    return np.where(np.abs(more) <= REPLAY_ERROR_PCT / 100 * _over(parts, copied).mean(axis=1), more, 0.0)
+
+
+def _spans(parts: Int64s, each: int) -> Int64s:
+    """Return neighbouring parts joined, at least so many to a span."""
+    first = parts[::each, 0][: max(1, len(parts) // each)]
+    return np.stack((first, np.append(first[1:], parts[-1, 1])), axis=1)

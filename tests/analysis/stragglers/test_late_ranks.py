@@ -11,6 +11,7 @@ from nsysprof.analysis.stragglers.late_ranks import (
     add_jitter,
     choose_evidence,
     choose_replayed,
+    half_width,
     is_reproduced,
     judge_gains,
     judged_parts,
@@ -84,19 +85,41 @@ def test_a_replay_that_takes_another_time_answers_nothing(recorded, replayed, sa
 
 
 def test_the_first_part_is_not_judged():
-    assert judged_parts(161).tolist() == list(range(10, 161, 10))
+    assert judged_parts(161).tolist() == [[first, first + 10] for first in range(10, 151, 10)]
 
 
 @pytest.mark.parametrize(("count", "period", "each"), [(160, 4, 12), (176, 6, 12), (288, 18, 18), (161, 1, 10)])
 def test_the_parts_of_a_job_have_whole_steps_and_leave_out_the_warm_up(count, period, each):
-    edges = judged_parts(count, period)
-    assert set(np.diff(edges)) == {each}
-    assert edges[-1] == count - 1
-    assert (count - 1) // 16 <= edges[0] <= (count - 1) // 16 + each + period
+    parts = judged_parts(count, period)
+    assert set((parts[:, 1] - parts[:, 0]).tolist()) == {each}
+    assert parts[1:, 0].tolist() == parts[:-1, 1].tolist()
+    assert parts[-1, 1] == count - 1
+    assert (count - 1) // 16 <= parts[0, 0] <= (count - 1) // 16 + each + period
 
 
 def test_few_steps_are_judged_in_parts_of_equal_numbers_of_collectives():
     assert judged_parts(33, 8).tolist() == judged_parts(33).tolist()
+
+
+def test_of_stretches_each_but_the_first_and_the_short_ones_is_a_part_of_whole_steps():
+    begins = [64, 128, 192, 198, 256, 320, 384]
+    parts = judged_parts(448, 12, begins)
+    assert parts.tolist() == [[last - 60, last] for last in (127, 191, 319, 383, 447)]
+    # Of steps that no stretch holds, nothing is whole.
+    assert judged_parts(448, 100, begins).tolist() == judged_parts(448).tolist()
+
+
+def test_the_interval_of_a_cost_holds_its_mean_whether_parts_are_independent_or_like_their_neighbours():
+    """The share of intervals that hold the true sum, 0, of 12 parts; scripts/calibrate asks it of whole jobs."""
+    rng = np.random.default_rng(0)
+    for kept, least, most in ((0.0, 0.93, 0.97), (0.3, 0.91, 0.97)):
+        parts = rng.normal(0, 1, (1000, 12))
+        for number in range(1, 12):
+            parts[:, number] = kept * parts[:, number - 1] + np.sqrt(1 - kept**2) * parts[:, number]
+        held = np.mean([abs(each.sum()) <= half_width(each) for each in parts])
+        by_spread = np.mean(np.abs(parts.sum(axis=1)) <= 2.201 * parts.std(axis=1, ddof=1) * np.sqrt(12))
+        assert least <= held <= most
+        assert by_spread < 0.89 or kept == 0.0
 
 
 def test_in_pairs_another_rank_is_replaced_too():

@@ -16,20 +16,31 @@ def ends(step: list[float], steps: int, jitter: float) -> np.ndarray:
     return np.cumsum(lengths).astype(np.int64)
 
 
+def period(kind: np.ndarray, end_ns: np.ndarray, begins: tuple[int, ...] = ()) -> int:
+    return find_period(kind, end_ns, np.isin(np.arange(len(kind)), begins))
+
+
 @pytest.mark.parametrize("jitter", [0.0, 0.02, 0.1])
 def test_a_step_is_found_by_the_times_between_ends(jitter: float) -> None:
     found = ends([2e6, 3e6, 2e6, 9e6, 1e6], 20, jitter)
-    assert find_period(np.zeros(100, dtype=np.int64), found) == 5
+    assert period(np.zeros(100, dtype=np.int64), found) == 5
 
 
 def test_a_step_is_found_by_the_kinds_of_its_collectives() -> None:
     found = ends([1e6] * 7, 12, 0.05)
-    assert find_period(np.tile([0, 0, 0, 0, 0, 0, 1], 12), found) == 7
+    assert period(np.tile([0, 0, 0, 0, 0, 0, 1], 12), found) == 7
+
+
+def test_a_step_is_found_in_stretches_that_begin_anywhere_in_it() -> None:
+    found = ends([2e6, 3e6, 2e6, 9e6, 1e6], 60, 0.05)
+    kept = np.concatenate([np.arange(begin, begin + 24) for begin in (0, 63, 126, 189, 252)])
+    begins = tuple(range(24, len(kept), 24))
+    assert period(np.zeros(len(kept), dtype=np.int64), found[kept], begins) == 5
 
 
 def test_collectives_that_are_all_alike_have_no_step() -> None:
-    assert find_period(np.zeros(90, dtype=np.int64), ends([1e6], 90, 0.0)) == 1
-    assert find_period(np.zeros(3, dtype=np.int64), ends([1e6, 2e6, 3e6], 1, 0.0)) == 1
+    assert period(np.zeros(90, dtype=np.int64), ends([1e6], 90, 0.0)) == 1
+    assert period(np.zeros(3, dtype=np.int64), ends([1e6, 2e6, 3e6], 1, 0.0)) == 1
 
 
 def slowed_while_waiting(share: float) -> tuple[np.ndarray, np.ndarray]:
@@ -61,7 +72,7 @@ def test_the_work_of_later_steps_takes_as_long_in_all() -> None:
     arrived, _ = SimulatedJob(2).run(3)
     job = read_job(arrived, [0, 1])
     assert job is not None
-    chains = add_later_work(job.chains, np.array([11, 85, 159]), 16)
+    chains = add_later_work(job.chains, np.array([[11, 85], [85, 159]]), 16)
     assert chains.busy_ns.shape[0] == 4
     assert chains.busy_ns[2, 12:86].sum() == chains.busy_ns[0, 12:86].sum()
     assert chains.busy_ns[2, 12] == chains.busy_ns[0, 28]

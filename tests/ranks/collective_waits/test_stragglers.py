@@ -69,6 +69,22 @@ def test_the_jitter_of_ranks_is_no_cost_of_a_straggler(ranks: int) -> None:
     assert abs(sum(off)) < 0.06 * sum(true)
 
 
+def test_the_jitter_of_two_ranks_is_no_cost_in_a_job_of_which_stretches_are_kept() -> None:
+    job = SimulatedJob(2, steps=300, slow_gpu_ns=[0, 500_000.0])
+    found = true = 0.0
+    for seed in range(3):
+        arrived, slow = job.run(seed)
+        assert arrived.begin_ns.shape[1] < 300 * job.collectives
+        (late,) = find_late(COLLECTIVES, arrived, [])[1]
+        assert late.cost_ns is not None
+        first, last = judged_collectives(arrived) or (0, 0)
+        ordinal = arrived.matched[0].collectives.ordinal
+        less = slow - replace(job, slow_gpu_ns=()).run(seed)[1]
+        true += less * int(ordinal[last] - ordinal[first]) / (300 * job.collectives - 1)
+        found += late.cost_ns
+    assert found == pytest.approx(true, rel=0.06)
+
+
 def test_a_rank_that_is_slow_once_in_a_step_costs_each_part_the_same() -> None:
     """No part has more steps than another, so the interval has only what ranks differ by from step to step."""
     arrived, _ = SimulatedJob(4, slow_gpu_ns=[0, 0, 0, 5_000_000.0]).run(0)
