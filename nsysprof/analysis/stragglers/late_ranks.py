@@ -131,7 +131,7 @@ def choose_replayed(waited_for: Floats) -> list[int]:
 
 
 def judged_parts(count: int, period: int = 1, begins: Sequence[int] = ()) -> Int64s:
-    """Return between the ends of which two of `count` collectives each judged part of a job lies: (parts, 2).
+    """Return the two of `count` collectives between whose ends each judged part of a job lies: (parts, 2).
 
     The warm-up is left out. Each part has the same number of whole steps: a rank that is slow once in a step would
     otherwise cost some parts more than others, and its cost would look less certain than it is.
