@@ -245,7 +245,7 @@ def _waited_between(begin: Int64s, end: Int64s, done: Int64s, all_here: Int64s) 
 def add_later_work(chains: Chains, spans: Int64s, by: int) -> Chains:
     """Return the chains of all ranks, and after them those in which each rank does the work that it did later.
 
-    spans: the two collectives between whose ends work is moved (spans, 2); at the end of a span, its first work follows.
+    spans: the two collectives between whose ends work is moved (spans, 2). The first work of a span follows at its end.
     by: so many collectives later.
     """
     rows = np.arange(chains.busy_ns.shape[1])

@@ -30,7 +30,7 @@ from nsysprof.ranks.collective_waits.job_replay import RecordedJob, add_later_wo
 from nsysprof.results.rank_results import REPLAY_ERROR_PCT, RankRow
 from nsysprof.trace.schema import Floats, Int64s
 
-# Of two ranks, one does what the other did so many steps later, or half a span later, if that is less.
+# One of two ranks takes work from this many steps later of the other one. A span has at least so many steps.
 _LATER, _LEAST_SPAN = 4, 6
 
 
