@@ -96,6 +96,11 @@ def why_not(row: dict[str, Any]) -> str:
         return f"a mask of the kind {mask} cannot be reproduced"
     if row["dtype"] not in DTYPES:
         return f"the data type {row['dtype']} is not one of {', '.join(DTYPES)}"
+    if row.get("mask_stride") not in (None, 1):
+        return (
+            f"the keys of the mask do not lie side by side in memory (its last stride is {int(row['mask_stride'])}), "
+            "and no fused backend takes such a mask on a GPU: give attn_mask.contiguous(), and record the program again"
+        )
     known = row["causal"] is not None and all(row[name] is not None and row[name] > 0 for name in _SIZES)
     return (
         "" if known and row["heads"] % row["kv_heads"] == 0 else "the sizes are unknown, or torch does not support them"
@@ -117,8 +122,11 @@ def shape_of_use(row: dict[str, Any], pass_: str) -> Shape:
 
 
 def known_shape(row: dict[str, Any], pass_: str) -> Shape | None:
-    """Return the shape in a row of attention.csv; None where it cannot be tuned, or the row is not about a call."""
-    if why_not(row):
+    """Return the shape in a row of attention.csv; None where no backend can be timed for it, or the row is no call.
+
+    The stride of a mask is not part of a shape.
+    """
+    if why_not({**row, "mask_stride": None}):
         return None
     try:
         return shape_of_use(row, pass_)

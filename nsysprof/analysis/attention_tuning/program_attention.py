@@ -98,7 +98,7 @@ def _use(group: list[dict[Any, Any]]) -> list[AttentionUse]:
                 ran,
                 int(part * sum(totals)) if totals else None,
                 part * sum(shares) if shares else None,
-                "" if shape is not None else _why_no_shape(first),
+                why_not(first) if shape is not None else _why_no_shape(first),
             )
         )
     return found

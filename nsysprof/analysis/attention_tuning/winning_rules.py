@@ -43,7 +43,7 @@ def join_rules(
     for use in uses:
         key = None if use.shape is None else use.shape.key_without_layout()
         rule = None if key is None else rules.get(key)
-        if rule is not None and key is not None and use.shape is not None:
+        if rule is not None and key is not None and use.shape is not None and not use.not_tuned:
             found.append(
                 TunedUse(
                     use.site, use.shape, rule.backend, rule.why, rule.over_auto, use.share_pct, has_won(rule),

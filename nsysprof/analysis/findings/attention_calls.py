@@ -146,7 +146,8 @@ def _complete(table: pd.DataFrame) -> pd.DataFrame:
             table[column] = [shape.get(column, pd.NA) for shape in parsed]
     table["dtype"] = [shape.get("dtype") or own or pd.NA for shape, own in zip(parsed, table["dtype"], strict=True)]
     table = table.sort_values("kernel_total_ns", ascending=False, kind="stable").reset_index(drop=True)
-    integers = ("batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim", "calls", "kernel_count", "kernel_total_ns")
+    integers = ("batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim", "calls", "kernel_count", "kernel_total_ns",
+                "mask_stride")  # fmt: skip
     return table.astype(dict.fromkeys(integers, "Int64"))[list(ATTENTION.names)]
 
 

@@ -22,6 +22,7 @@ _BACKENDS = ("flash", "efficient", "cudnn", "flex", "math")
 _MATH = len(_BACKENDS) - 1
 _INTEGERS = (
     "batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim", "calls", "kernel_count", "kernel_total_ns",
+    "mask_stride",
 )  # fmt: skip
 
 
@@ -136,6 +137,6 @@ def columns_of(call: AttentionRange | None) -> dict[str, Any]:
         "range": call.site or None, "function": call.function, "pass": call.pass_, "batch": call.batch,
         "heads": call.heads, "kv_heads": call.kv_heads, "seq_q": call.seq_q, "seq_kv": call.seq_kv,
         "head_dim": call.head_dim, "dtype": call.dtype, "causal": call.causal, "mask": call.mask,
-        "dropout": call.dropout, "layout": call.layout,
+        "dropout": call.dropout, "layout": call.layout, "mask_stride": None,
     }  # fmt: skip
     return {name: pd.NA if value is None else value for name, value in facts.items()}

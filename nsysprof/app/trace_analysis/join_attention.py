@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,11 +35,11 @@ class _Calls(FileHeader, kw_only=True):
 def join_attention(analysis: Analysis, source: Path) -> Analysis:
     """Return the analysis with the calls that the capture in `source` recorded.
 
-    They are only added where the trace has no ranges for them; their kernels are then unknown. Raises TraceError for a
-    damaged file.
+    They are only added where the trace has no ranges for them; their kernels are then unknown. Calls with ranges get
+    the strides of their masks, which ranges do not have. Raises TraceError for a damaged file.
     """
     if analysis.attention is not None and analysis.attention["function"].notna().any():
-        return analysis
+        return replace(analysis, attention=_with_strides(analysis.attention, source))
     rows = recorded_rows(source)
     if not rows:
         return analysis
@@ -50,10 +51,30 @@ def join_attention(analysis: Analysis, source: Path) -> Analysis:
     counted = pd.DataFrame(rows, columns=list(ATTENTION.names))
     keys = [name for name in ATTENTION.names if name != "calls"]
     added = counted.groupby(keys, sort=False, dropna=False)["calls"].sum().reset_index()
+    added["causal"] = added["causal"].map({True: "True", False: "False"})  # set_dtypes takes texts
     table = set_dtypes(added[list(ATTENTION.names)], ATTENTION)
     if analysis.attention is not None and len(analysis.attention):
         table = pd.concat([table, analysis.attention], ignore_index=True)
     return replace(analysis, attention=table)
+
+
+def _with_strides(table: pd.DataFrame, source: Path) -> pd.DataFrame:
+    """Return the table with the stride of each mask on a GPU. Where calls of one line and shape differ, 1 is not told."""
+    import pandas as pd
+
+    strides: dict[tuple[str, ...], int] = {}
+    for row in recorded_rows(source):
+        if row["mask_stride"] is not None:
+            key = _key_of(row)
+            strides[key] = row["mask_stride"] if strides.get(key, 1) == 1 else strides[key]
+    if not strides:
+        return table
+    found = [strides.get(_key_of(row)) for row in table.to_dict("records")]
+    return table.assign(mask_stride=pd.array(found, dtype="Int64"))
+
+
+def _key_of(row: Mapping[Any, Any]) -> tuple[str, ...]:
+    return tuple(str(row[name]) for name in _OF_ONE_CALL)
 
 
 def read_libraries(source: Path) -> frozenset[str]:
@@ -92,6 +113,7 @@ def recorded_rows(source: Path) -> list[dict[str, Any]]:
     for found in _recorded(source):
         for call in found.calls:
             facts = {name: call.get(name) for name in _COLUMNS} | {"range": call.get("site") or None}
+            facts["mask_stride"] = call.get("mask_stride") if call.get("device") == "cuda" else None
             counts = {"fwd": call.get("forward"), "bwd": call.get("backward")}
             rows += [{**facts, "pass": which, "calls": count} for which, count in counts.items() if count]
     return rows
@@ -101,3 +123,4 @@ _COLUMNS = (
     "function", "batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim", "dtype", "causal", "mask", "dropout",
     "layout",
 )  # fmt: skip
+_OF_ONE_CALL = ("range", "function", "batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim", "mask")

@@ -345,6 +345,8 @@ ATTENTION = TableFile("analysis", "attention.csv", "One row per attention call s
     text("function", "Function that was called, where `capture --attention` recorded it.", nullable=True),
     text("layout", "Order of batch, head, length (s) and head size (d) in memory, of q, k and v; + for other memory in "
          "between.", nullable=True),
+    integer("mask_stride", "", "Distance of the mask's keys in memory, in elements; empty where it is not known, or "
+            "does not matter because the call ran on a CPU.", nullable=True),
 ))  # fmt: skip
 MEMORY = TableFile("analysis", "memory.csv", "One row per owner of memory at the peak; the rows add up to the peak.", (
     text("owner", "Line of the program that allocated the memory, where torch's allocator history was recorded; else "

@@ -44,6 +44,7 @@ def test_layouts_of_one_call_are_one_shape():
         ({"seq_kv": None}, "unknown"),
         ({"kv_heads": 3}, "torch does not support them"),
         ({"seq_q": 0}, "torch does not support them"),
+        ({"mask_stride": 4}, "stride is 4), and no fused backend takes such a mask on a GPU: give attn_mask.contiguous()"),
     ],
 )
 def test_what_cannot_be_tuned_has_a_reason(changes, why):
@@ -52,6 +53,10 @@ def test_what_cannot_be_tuned_has_a_reason(changes, why):
     (refused,) = chosen.refused
     assert why in refused.reason
     assert refused.calls == 10
+
+
+def test_keys_of_a_mask_that_lie_side_by_side_are_tuned():
+    assert [each.calls for each in choose_shapes([use(mask_stride=1), use(mask_stride=None)]).chosen] == [20]
 
 
 def test_without_kernels_operations_are_the_weight():

@@ -66,6 +66,12 @@ def test_a_mask_and_the_order_in_memory_are_of_the_shape():
     assert (use.shape.mask, use.shape.layout, use.shape.kv_seq, use.not_tuned) == ("bool:b11k", "bshd", 128, "")
 
 
+def test_a_mask_whose_keys_lie_apart_has_a_shape_that_is_not_tuned():
+    (use,) = read_program(analysis({**ROW, "mask": "float:1hqk", "mask_stride": 4})).uses
+    assert use.shape.mask == "float:1hqk"
+    assert use.not_tuned.startswith("the keys of the mask do not lie side by side in memory (its last stride is 4)")
+
+
 def test_a_program_without_attention_or_a_gpu():
     assert read_program(analysis()).uses == ()
     assert read_program(analysis()).attention_share_pct is None

@@ -1,5 +1,6 @@
 """What becomes of a tuning's answers; the search itself is played by a stand-in."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pandas as pd
@@ -60,6 +61,14 @@ def test_only_winners_are_in_the_policy(search):
     assert [each.not_tuned for each in found.uses] == ["", "", "", "it was not tuned"]
     assert found.saved_pct == 8.0
     assert found.remarks == ("It saves 8 %.", "3 calls are not tuned: dropout.")
+
+
+def test_a_rule_does_not_count_for_calls_that_are_not_tuned(search):
+    """Another line has the same shape with a mask that backends take."""
+    strided = replace(use(64), site="swin.py:3", not_tuned="the keys of the mask do not lie side by side in memory")
+    found = search([strided, use(64)], [rule("cudnn", 64)])
+    assert [each.site for each in found.tuned] == ["train.py:8"]
+    assert found.uses == (strided, use(64))
 
 
 def test_what_a_larger_budget_cannot_decide_is_told(search):

@@ -1,7 +1,9 @@
 """Where a trace has no ranges of attention, the counts of the program's processes are listed without kernels."""
 
 import json
+from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
@@ -34,6 +36,7 @@ def test_calls_of_all_processes_are_added(analysis, tmp_path):
         ["fwd", 10, "m.py:3"], ["bwd", 4, "m.py:3"], ["fwd", 5, "m.py:3"],
     ]  # fmt: skip
     assert table["kernel_total_ns"].isna().all()
+    assert table["causal"].tolist() == [True] * 3
     assert table["seq_q"].isna().tolist() == [False, False, True]
 
 
@@ -43,6 +46,25 @@ def test_masks_whose_keys_lie_apart_are_those_of_calls_on_a_gpu(tmp_path):
     write(tmp_path, 1, {**on_gpu, "mask_stride": 4}, {**on_gpu, "site": "m.py:5", "mask_stride": 1}, CALL)
     write(tmp_path, 2, {**on_gpu, "site": "m.py:7", "mask_stride": 4, "device": "cpu"}, {**on_gpu, "site": "m.py:9"})
     assert read_strided_masks(tmp_path) == {"m.py:3"}
+
+
+def test_calls_with_ranges_get_the_strides_of_their_masks(analysis, tmp_path):
+    """Two masks of one line and shape differ, and on a CPU the stride does not matter."""
+    on_gpu = {**CALL, "device": "cuda", "mask": "float:1hqk", "backward": 0}
+    calls = [
+        {**on_gpu, "site": "m.py:5", "mask_stride": 1},
+        {**on_gpu, "seq_q": 8, "mask_stride": 1},
+        {**on_gpu, "site": "m.py:7", "mask_stride": 4, "device": "cpu"},
+        {**on_gpu, "mask_stride": 4},
+    ]
+    write(tmp_path, 1, *calls)
+    recorded = join_attention(analysis, tmp_path).attention
+    assert recorded["mask_stride"].fillna(0).tolist() == [1, 1, 0, 4]
+    write(tmp_path, 2, {**on_gpu, "mask_stride": 1})
+    with_ranges = replace(analysis, attention=recorded.assign(mask_stride=pd.NA, kernel_total_ns=5))
+    joined = join_attention(with_ranges, tmp_path).attention
+    assert joined["mask_stride"].fillna(0).tolist() == [1, 1, 0, 4]
+    assert joined["kernel_total_ns"].tolist() == [5] * 4
 
 
 def test_nothing_was_recorded(analysis, tmp_path):

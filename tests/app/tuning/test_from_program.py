@@ -51,6 +51,7 @@ def test_a_trace_alone_is_enough(tmp_path):
         ([], None, "contains no attention"),
         ([{"function": None}], None, "so their shapes are unknown"),
         ([{"dropout": 0.5}], None, "10 calls: with dropout"),
+        ([{"mask": "float:1hqk", "mask_stride": 4}], None, "10 calls: the keys of the mask do not lie side by side"),
         ([{}], "NVIDIA H200", "ran on NVIDIA H200"),
     ],
 )
