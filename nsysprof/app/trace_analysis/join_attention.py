@@ -13,6 +13,8 @@ from msgspec import Meta
 from nsysprof.files.json_file import FileHeader, read_json
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from nsysprof.results.analysis import Analysis
 
 _LARGEST_BYTES = 512 << 20
@@ -59,7 +61,7 @@ def join_attention(analysis: Analysis, source: Path) -> Analysis:
 
 
 def _with_strides(table: pd.DataFrame, source: Path) -> pd.DataFrame:
-    """Return the table with the stride of each mask on a GPU. Where calls of one line and shape differ, 1 is not told."""
+    """Return the table with the stride of each mask on a GPU. Of several for one line and shape, it is not 1."""
     import pandas as pd
 
     strides: dict[tuple[str, ...], int] = {}

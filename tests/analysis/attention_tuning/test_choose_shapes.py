@@ -44,7 +44,7 @@ def test_layouts_of_one_call_are_one_shape():
         ({"seq_kv": None}, "unknown"),
         ({"kv_heads": 3}, "torch does not support them"),
         ({"seq_q": 0}, "torch does not support them"),
-        ({"mask_stride": 4}, "stride is 4), and no fused backend takes such a mask on a GPU: give attn_mask.contiguous()"),
+        ({"mask_stride": 4}, "no fused backend takes such a mask on a GPU: give attn_mask.contiguous()"),
     ],
 )
 def test_what_cannot_be_tuned_has_a_reason(changes, why):
