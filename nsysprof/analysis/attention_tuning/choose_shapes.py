@@ -122,7 +122,7 @@ def shape_of_use(row: dict[str, Any], pass_: str) -> Shape:
 
 
 def known_shape(row: dict[str, Any], pass_: str) -> Shape | None:
-    """Return the shape in a row of attention.csv; None where no backend can be timed for it, or the row is about kernels alone.
+    """Return the shape in a row of attention.csv; None where no backend can be timed for it, or for kernels alone.
 
     The stride of a mask is not part of a shape.
     """
