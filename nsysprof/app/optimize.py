@@ -105,10 +105,16 @@ def optimize(request: OptimizeRequest, progress: Progress = SILENT) -> OptimizeR
 def tuning_budget_s(left_s: float, run_s: float | None, trials: int, turns: int) -> float:
     """Return how long tuning may take (s): what the attempts leave, and at least a fixed part of what is left.
 
+    Where the attempts that are certain leave the shortest time of a tuning, it is at least that. The attempt of a
+    policy is not certain: without tuning there is none.
+
     left_s: of the whole budget. run_s: how long the program runs; None where that is unknown.
-    trials: how many attempts may follow. turns: of each attempt, with two runs each.
+    trials: how many attempts may follow, the policy's included. turns: of each attempt, with two runs each.
     """
     least = _TUNING_PART * max(0.0, left_s)
+    certain_s = (trials - 1) * (_LEAST_BUDGET_S if run_s is None else turns * 2 * run_s)
+    if left_s - certain_s >= LEAST_TUNING_S:
+        least = max(least, LEAST_TUNING_S)
     return least if run_s is None else max(least, left_s - trials * turns * 2 * run_s)
 
 

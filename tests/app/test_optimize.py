@@ -139,6 +139,16 @@ def test_tuning_has_what_the_attempts_leave_and_never_less_than_a_part(run_s, tr
 
 @pytest.mark.parametrize(
     ("left_s", "run_s", "trials", "budget_s"),
+    [(25.0, 5.0, 1, 15.0), (15.0, 5.0, 1, 15.0), (14.0, 5.0, 1, 5.6), (25.0, 2.0, 2, 10.0), (27.0, 2.0, 2, 15.0),
+     (25.0, 1.0, 1, 19.0), (25.0, None, 1, 15.0), (24.0, None, 2, 9.6), (25.0, None, 2, 15.0), (-3.0, 2.0, 1, 0.0)],
+)  # fmt: skip
+def test_a_small_budget_tunes_before_it_is_known_whether_there_is_a_policy(left_s, run_s, trials, budget_s):
+    """Only attempts that follow in any case (12 s each for runs of 2 s) come before the 15 s of a tuning."""
+    assert tuning_budget_s(left_s, run_s, trials, turns=3) == pytest.approx(budget_s)
+
+
+@pytest.mark.parametrize(
+    ("left_s", "run_s", "trials", "budget_s"),
     [(100.0, 5.0, 0, 70.0), (100.0, 5.0, 1, 40.0), (50.0, 8.0, 0, 25.0), (50.0, 8.0, 1, 1.0), (100.0, None, 0, 40.0),
      (100.0, None, 1, 0.0)],
 )  # fmt: skip

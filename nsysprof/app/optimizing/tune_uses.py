@@ -12,10 +12,13 @@ from nsysprof.app.progress import Progress
 from nsysprof.app.tune import TuneRequest, tune
 from nsysprof.app.tuning.write_tuning import POLICY
 from nsysprof.attention.policy_file import PolicyFile, read_policy, write_policy
+from nsysprof.attention.shape import Shape, shape_of_row
 from nsysprof.errors import InterruptedCaptureError, NsysprofError
 from nsysprof.results.programs.optimization import AttentionUse, TunedUse
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from nsysprof.results.programs.program_gain import ProgramGain, ShapeRatio
 
 # The shortest search (s): the measured process has to import torch first.
@@ -57,7 +60,7 @@ def tune_uses(
         return TunedProgram(
             uses=name_untuned(uses, {}), remarks=("No time was left for tuning: give a larger --budget.",)
         )
-    from nsysprof.analysis.sampling.tune import failed_shapes, launch_shares
+    from nsysprof.analysis.sampling.tune import NOT_RUN, failed_shapes, launch_shares
 
     request = TuneRequest(
         source=source, budget_s=max(budget_s, _SHORTEST_S), warmup_seconds=0.2, out=search, force=True, figures=False,
@@ -81,17 +84,34 @@ def tune_uses(
         return TunedProgram(uses=name_untuned(uses, {}, failed), remarks=(said,))
     policy = read_policy(path)
     rules = {rule.key_without_layout(): rule for rule in policy.rules}
-    remarks = (*_remarks(gain), *([result.told] if result.told else []))
     shares = launch_shares(result.results.table)
     tuned = join_rules(uses, rules, shares, search_ended=result.run.complete)
+    named = name_untuned(uses, rules, failed)
+    remarks = _remarks(gain)
+    if not result.run.complete:
+        unmeasured = _shapes_with(NOT_RUN, result.results.table) - set(rules)
+        remarks += _what_is_left(sum(use.needs_budget for use in tuned) + len(unmeasured), budget_s)
     return TunedProgram(
         tuple(tuned),
-        name_untuned(uses, rules, failed),
+        named,
         _write(policy, folder),
         None if gain is None else gain.saved_pct,
         () if gain is None else gain.ratios,
         remarks,
     )
+
+
+def _what_is_left(shapes: int, budget_s: float) -> tuple[str, ...]:
+    """Return what more time would decide, after a search that its budget ended; nothing where it decides nothing."""
+    if not shapes:
+        return ()
+    told = "1 shape was" if shapes == 1 else f"{shapes} shapes were"
+    return (f"Tuning had {budget_s:.0f} s, in which {told} not decided: `--resume --out FOLDER` goes on with them.",)
+
+
+def _shapes_with(status: str, table: pd.DataFrame) -> set[Shape]:
+    """Return the shapes, without layouts, that have a case with this status."""
+    return {shape_of_row(row).key_without_layout() for row in table[table["status"] == status].to_dict("records")}
 
 
 def _write(policy: PolicyFile, folder: Path) -> Path | None:

@@ -26,7 +26,7 @@ def use(seq, **fields):
 def search(monkeypatch, tmp_path):
     """Return a function that makes the search answer with these rules, or raise what is given, and runs it."""
 
-    def run(uses, rules=(), error=None, budget_s=100.0, cells=(), resume=False):
+    def run(uses, rules=(), error=None, budget_s=100.0, cells=(), resume=False, complete=True):
         def tune(request, _progress):
             if error is not None:
                 raise error
@@ -36,8 +36,8 @@ def search(monkeypatch, tmp_path):
             rows = [{**row_of_case(case), "rank": None, "launch_share": None, **answer} for case, answer in cells]
             table = pd.DataFrame(rows, columns=None if rows else ["backend", "rank", "launch_share"])
             tuning = SimpleNamespace(policy=path if rules else None, program=GAIN)
-            results, ended = SimpleNamespace(table=table), SimpleNamespace(complete=True)
-            return SimpleNamespace(failure=None, told="", tuning=tuning, results=results, run=ended)
+            results, ended = SimpleNamespace(table=table), SimpleNamespace(complete=complete)
+            return SimpleNamespace(failure=None, tuning=tuning, results=results, run=ended)
 
         monkeypatch.setattr(module, "tune", tune)
         return tune_uses(uses, tmp_path, tmp_path, budget_s, SILENT, resume=resume)
@@ -75,6 +75,27 @@ def test_what_a_larger_budget_cannot_decide_is_told(search):
     cells = [(make_case("auto", Shape(seq=64, pass_="fwdbwd")), {"status": "ok", "reason": "", "launch_share": 0.9})]
     (tuned,) = search([use(64)], [rule("auto", 64, UNDECIDED)], cells=cells).tuned
     assert (tuned.needs_budget, tuned.search_ended, tuned.launch_share) == (False, True, 0.9)
+
+
+@pytest.mark.parametrize(
+    ("why", "statuses", "told"),
+    [
+        ("tie", {64: "ok"}, None),
+        (UNDECIDED, {64: "ok"}, "1 shape was not decided"),
+        (UNDECIDED, {64: "ok", 128: "not_run"}, "2 shapes were not decided"),
+        ("tie", {64: "not_run"}, None),
+    ],
+)
+def test_a_search_that_its_budget_ended_says_what_resuming_would_decide(search, why, statuses, told):
+    cells = [
+        (make_case("auto", Shape(seq=seq, pass_="fwdbwd")), {"status": status, "reason": ""})
+        for seq, status in statuses.items()
+    ]
+    remarks = search([use(64), use(128)], [rule("auto", 64, why)], cells=cells, complete=False).remarks
+    if told is None:
+        assert remarks == ("It saves 8 %.", "3 calls are not tuned: dropout.")
+    else:
+        assert remarks[-1] == f"Tuning had 100 s, in which {told}: `--resume --out FOLDER` goes on with them."
 
 
 def test_without_a_winner_there_is_no_policy(search):
