@@ -5,7 +5,6 @@ A candidate says what it is about, and how it changes a replay.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.findings.situation import DEVICE_TO_HOST, HOST_TO_DEVICE, Situation
+from nsysprof.analysis.findings.slowed_copies import GIVES_BACK
 from nsysprof.analysis.findings.step_amounts import counted, in_calls, in_work, number_text
 from nsysprof.analysis.idle_time.call_classes import MEMORY, SLOW_NS, WAIT
 from nsysprof.analysis.replay.replay import ReplayChange, combine, no_change, without
@@ -31,8 +31,6 @@ _ISSUE_NS = 5_000
 # The rate of pinned copies over PCIe (bytes/s) where the trace has none: for generation 5, and for older ones.
 _FAST_BUS, _SLOW_BUS = 50e9, 24e9
 _FAST_BOARDS = ("H100", "H200", "H800", "GH200", "B100", "B200", "B300", "RTX PRO 6000", "RTX 50")
-# Calls that return memory to the driver.
-_GIVES_BACK = re.compile(r"cu(da)?(Mem)?(Free|Unmap|Release)")
 
 
 @dataclass(frozen=True)
@@ -70,6 +68,9 @@ class Candidate:
     meanwhile: str = "while the GPU works anyway"
     # Whether the line is the one that made a stream wait before these calls, which is too short for samples.
     is_named_by_waits: bool = False
+    # The part of the change that no longer slows other work, where the trace shows that it is slowed. A candidate
+    # that replaces this work shares the time.
+    unslowed: ReplayChange | None = None
 
 
 def list_candidates(situation: Situation) -> Iterator[Candidate]:
@@ -253,17 +254,22 @@ def _allocations(situation: Situation) -> Candidate | None:
     calls = (situation.call_class == MEMORY) & situation.in_loop & ~situation.is_of_nccl
     if not _is_repeated(situation, calls):
         return None
-    change = without(no_change(situation.graph), calls, situation.graph)
+    least = without(no_change(situation.graph), calls, situation.graph)
+    slowed = situation.unslowed_ns < situation.graph.duration_ns
+    unslowed = _with_durations(situation, situation.unslowed_ns) if slowed.any() else None
+    change = least if unslowed is None else combine(least, unslowed)
     high = combine(change, copies_beside_frees(situation))
     spent = int(in_calls(situation, calls, situation.call_ns))
     # The code that gives memory back makes the next allocations necessary, wherever they are.
     names = situation.call_name[calls].tolist()
     gives_back = calls.copy()
-    gives_back[calls] = [bool(_GIVES_BACK.match(str(name))) for name in names]
+    gives_back[calls] = [bool(GIVES_BACK.match(str(name))) for name in names]
     named_by = gives_back if gives_back.any() else None
     what = "allocated" if named_by is None else "given back and allocated again"
     like = "" if named_by is None else ", as after torch.cuda.empty_cache()"
     text = f"Memory is {what} in the loop{like}: {format_ns(spent)} in {_kinds(situation, calls)}."
+    if slowed.any():
+        text += _slowed_text(situation, slowed)
     step = (
         "Allocate once before the loop, the largest shapes first, so that later ones fit into what is there"
         if named_by is None
@@ -271,7 +277,18 @@ def _allocations(situation: Situation) -> Candidate | None:
     )
     step += " (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; cudaMallocAsync in CUDA C++)."
     return Candidate(
-        "alloc-in-loop", change, change, high, calls, int(calls.sum()), text, step, named_by=named_by, spent_ns=spent
+        "alloc-in-loop", change, least, high, calls, int(calls.sum()), text, step, named_by=named_by, spent_ns=spent,
+        unslowed=unslowed,
+    )  # fmt: skip
+
+
+def _slowed_text(situation: Situation, slowed: Bools) -> str:
+    """Return what the trace shows of copies that were slowed by memory that was given back."""
+    usual, took = (float(times[slowed].mean()) for times in (situation.unslowed_ns, situation.graph.duration_ns))
+    count = counted(in_work(situation, slowed), "copy", "copies")
+    return (
+        f" This slows {count} of {format_bytes(int(in_work(situation, slowed, situation.bytes)))} behind it to "
+        f"{format_ns(took)} each, from {format_ns(usual)} where nothing was given back before."
     )
 
 
@@ -282,14 +299,19 @@ def copies_beside_frees(situation: Situation) -> ReplayChange:
     given back took 73 ms on an H200, and 31 ms before anything was (traces/h200-faults/all).
     """
     graph, duration = situation.graph, situation.graph.duration_ns.copy()
-    names = [bool(_GIVES_BACK.match(str(name))) for name in situation.call_name.tolist()]
+    names = [bool(GIVES_BACK.match(str(name))) for name in situation.call_name.tolist()]
     if not (np.array(names, dtype=bool) & situation.in_loop).any():
         return no_change(graph)
     for (kind, host_kind, size), fastest in situation.fastest_copies.items():
         mine = situation.is_copy & (situation.copy_kind == kind) & (situation.host_kind == host_kind)
         mine &= situation.bytes == size
         duration[mine] = np.minimum(duration[mine], fastest)
-    # A call that holds up its thread for the copy is shorter by as much.
+    return _with_durations(situation, duration)
+
+
+def _with_durations(situation: Situation, duration: Int64s) -> ReplayChange:
+    """Return the change in which copies take as long as given (ns), and so do calls that wait for them."""
+    graph = situation.graph
     shorter = np.bincount(situation.call, weights=graph.duration_ns - duration, minlength=len(graph.row))
     cost = np.where(situation.is_blocking_copy, np.maximum(graph.cost_ns - shorter.astype(np.int64), 0), graph.cost_ns)
     return replace(no_change(graph), cost_ns=np.minimum(cost, graph.cost_ns), duration_ns=duration)

@@ -47,10 +47,12 @@ _OF_KERNELS = ("unfused-attention", "unfused-optimizer", "attention-backend")
 
 @dataclass(frozen=True)
 class _Saved:
-    """A candidate and what it saves in the graph (ns): the lower bound, after the candidates before it, and alone."""
+    """A candidate and what it saves in the graph (ns): the estimate, after the candidates before it, and alone."""
 
     candidate: Candidate
     saving_ns: int
+    # The least estimate of all orders in which candidates were replayed.
+    least_ns: int
     after_ns: int
     alone_ns: int
 
@@ -191,17 +193,77 @@ def _replay_all(scale: _Scale, candidates: list[Candidate], unchanged: int) -> l
     Particular remedies go first, ordered by what they save alone, and general ones last: reducing launches saves only
     what is left once nothing waits any more.
     """
-    graph = scale.situation.graph
-    alone = {
-        id(each): min(unchanged - scale.replay(each.change), _limit(scale, each, each.change, unchanged))
+    alone = {id(each): _alone(scale, each, each.change, unchanged) for each in candidates}
+    # What else a candidate slows is no reason to go before others.
+    weight = {
+        id(each): (alone[id(each)] if each.unslowed is None else _alone(scale, each, each.low, unchanged)) * each.weight
         for each in candidates
     }
+    order = sorted(candidates, key=lambda each: (each.order, -weight[id(each)]))
+    found = _replay_in_order(scale, order, alone, unchanged)
+    for each in candidates:
+        if each.unslowed is not None:
+            found = _share(scale, found, each, each.unslowed, alone, unchanged)
+    return found
+
+
+def _alone(scale: _Scale, candidate: Candidate, change: ReplayChange, unchanged: int) -> int:
+    """Return what one change of a candidate saves alone (ns)."""
+    return min(unchanged - scale.replay(change), _limit(scale, candidate, change, unchanged))
+
+
+def _share(
+    scale: _Scale,
+    found: list[_Saved],
+    candidate: Candidate,
+    unslowed: ReplayChange,
+    alone: dict[int, int],
+    unchanged: int,
+) -> list[_Saved]:
+    """Return the savings with the time of slowed work shared between its cause and those that replace this work.
+
+    Either could have that time, the one that is replayed first. So each gets the mean of both orders.
+
+    unslowed: the part of the candidate's change that is about this work.
+    """
+    order = [each.candidate for each in found]
+    slowed = unslowed.duration_ns < scale.situation.graph.duration_ns
+    shorter = [(each.change.duration_ns < scale.situation.graph.duration_ns)[slowed].any() for each in order]
+    first = next((at for at, is_shorter in enumerate(shorter) if is_shorter), len(order))
+    if order[first] is candidate:
+        return found
+    part = replace(candidate, change=unslowed)
+    swapped = [*order[:first], part, *order[first:]]
+    alone = {**alone, id(part): _alone(scale, part, unslowed, unchanged)}
+    other = {id(each.candidate): each for each in _replay_in_order(scale, swapped, alone, unchanged)}
+    whole, its = other[id(candidate)], other[id(part)]
+    both = min(max(0, whole.after_ns + its.after_ns), whole.alone_ns)
+    other[id(candidate)] = replace(whole, saving_ns=both, least_ns=both, after_ns=whole.after_ns + its.after_ns)
+    return [_mean(each, other[id(each.candidate)]) for each in found]
+
+
+def _mean(one: _Saved, other: _Saved) -> _Saved:
+    return replace(
+        one,
+        saving_ns=(one.saving_ns + other.saving_ns) // 2,
+        least_ns=min(one.least_ns, other.least_ns),
+        after_ns=max(one.after_ns, other.after_ns),
+    )
+
+
+def _replay_in_order(scale: _Scale, order: list[Candidate], alone: dict[int, int], unchanged: int) -> list[_Saved]:
+    """Return what each candidate saves after those before it.
+
+    alone: what each saves alone (ns), by the id of the candidate.
+    """
+    graph = scale.situation.graph
     found: list[_Saved] = []
     before, change = unchanged, no_change(graph)
-    for each in sorted(candidates, key=lambda each: (each.order, -alone[id(each)] * each.weight)):
+    for each in order:
         change = combine(change, each.change)
         after = scale.replay(change)
-        found.append(_Saved(each, max(0, min(before - after, alone[id(each)])), before - after, alone[id(each)]))
+        saving = max(0, min(before - after, alone[id(each)]))
+        found.append(_Saved(each, saving, saving, before - after, alone[id(each)]))
         if found[-1].is_worth(LEAST_SHARE * unchanged):
             before = after
         else:
@@ -242,7 +304,8 @@ def _within(scale: _Scale, saved: list[_Saved], unchanged: int, together: int) -
     total = sum(each.saving_ns for each in saved)
     if total <= most:
         return saved
-    return [replace(each, saving_ns=int(each.saving_ns * most / total)) for each in saved]
+    part = most / total
+    return [replace(each, saving_ns=int(each.saving_ns * part), least_ns=int(each.least_ns * part)) for each in saved]
 
 
 def _most(scale: _Scale, saved: list[_Saved], unchanged: int) -> int:
@@ -255,19 +318,22 @@ def _most(scale: _Scale, saved: list[_Saved], unchanged: int) -> int:
 def _bounds(scale: _Scale, saved: _Saved, unchanged: int) -> tuple[int, int]:
     """Return the least and the most (ns) that a candidate may save, by its two bounds, alone and after others."""
     candidate, alone = saved.candidate, saved.alone_ns
+    # Where another candidate may have the time of slowed copies, the least estimate is without it already.
+    is_shared = candidate.unslowed is not None and saved.least_ns < saved.saving_ns
+    low = candidate.change if is_shared else candidate.low
 
     def limited(saving: int, change: ReplayChange) -> int:
         return min(saving, _limit(scale, candidate, change, unchanged))
 
     bounds = [
         alone if bound is candidate.change else limited(unchanged - scale.replay(bound), bound)
-        for bound in (candidate.low, candidate.high)
+        for bound in (low, candidate.high)
     ]
     # The same where the host is as slow as under the profiler, and where it is faster than the trace shows.
     bounds.append(limited(scale.traced_ns - scale.replay_traced(candidate.change), candidate.change))
     bounds += [limited(scale.fast_ns - scale.replay_fast(each), each) for each in (candidate.change, candidate.high)]
     shifts = [0, *(bound - alone for bound in bounds)]
-    return max(0, saved.saving_ns + min(shifts)), max(saved.after_ns, alone + max(shifts))
+    return max(0, saved.least_ns + min(shifts)), max(saved.after_ns, alone + max(shifts))
 
 
 def _findings(scale: _Scale, ledger: Ledger, per: str, saved: list[_Saved], unchanged: int) -> tuple[Finding, ...]:

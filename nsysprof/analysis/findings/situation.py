@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.findings.slowed_copies import LARGE_COPY_BYTES, unslowed_durations
 from nsysprof.analysis.idle_time.call_classes import CallClasses, call_texts
 from nsysprof.analysis.idle_time.intervals_within import measure, union_of_groups
 from nsysprof.analysis.kernel_names.variant_names import Names, Texts, kernel_names
@@ -20,7 +21,6 @@ from nsysprof.analysis.steps.find_steps import Steps
 from nsysprof.trace.schema import COPY, FILL, MIGRATION, PID_MASK, Bools, Int64s, Tables
 
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
-_LARGE_COPY_BYTES = 16 << 20
 _MAPS_MEMORY = re.compile(r"cuMem(Address|Create|Map|Unmap|Release|SetAccess|Export|Import)")
 
 
@@ -73,6 +73,8 @@ class Situation:
     # The shortest time (ns) of the trace's large copies between host and device, by direction, kind of host memory
     # and size.
     fastest_copies: dict[tuple[int, int, int], int]
+    # How long each piece of work takes (ns) where no memory was given back before it, as far as the trace shows it.
+    unslowed_ns: Int64s
 
     @property
     def is_stream_wait(self) -> Bools:
@@ -187,6 +189,7 @@ def look_at(
         board=board,
         pinned_rate=_pinned_rates(tables),
         fastest_copies=_fastest_copies(tables),
+        unslowed_ns=unslowed_durations(tables, pid, int(device))[graph.work_row],
     )
 
 
@@ -234,7 +237,7 @@ def _pinned_rates(tables: Tables) -> dict[int, float]:
 def _fastest_copies(tables: Tables) -> dict[tuple[int, int, int], int]:
     """Return the shortest time (ns) of copies of 16 MiB and more, by direction, kind of host memory and size."""
     work = tables.work
-    large = np.isin(work.copy_kind, (HOST_TO_DEVICE, DEVICE_TO_HOST)) & (work.bytes >= _LARGE_COPY_BYTES)
+    large = np.isin(work.copy_kind, (HOST_TO_DEVICE, DEVICE_TO_HOST)) & (work.bytes >= LARGE_COPY_BYTES)
     duration = work.duration_ns[work.kernels :]
     found: dict[tuple[int, int, int], int] = {}
     for at in np.flatnonzero(large & (duration > 0)).tolist():

@@ -145,7 +145,9 @@ def test_memory_that_is_allocated_for_the_softmax_goes_with_it_and_its_copy_may_
     # The copy took 10 ms before any memory was given back.
     assert attention.saving_high_ns > attention.saving_ns + 14 * MS
     assert allocations.saving_high_ns > 7 * MS + 14 * MS
-    assert allocations.saving_ns < 3 * MS
+    # Half of what the copy takes less is the finding's about the copy.
+    assert allocations.saving_low_ns < 4 * MS
+    assert 7 * MS < allocations.saving_ns < 11 * MS
 
 
 def test_the_gain_of_a_training_that_the_host_holds_up_is_within_the_interval(trace_path):

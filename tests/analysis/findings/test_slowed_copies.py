@@ -1,0 +1,64 @@
+"""Copies behind memory that was given back: what a trace shows of them counts, and nothing without that."""
+
+import pytest
+
+from tests.analysis.programs import MS, US, Program
+
+STEPS, UNSLOWED, SLOWED = 8, 30 * MS, 70 * MS
+CALLS = 4 * MS
+
+
+def training(times, *, host=0):
+    """Return steps that copy 256 MiB in these times (ns), and then give memory back and allocate it again."""
+    program = Program()
+    for time in times:
+        begin = program.now
+        program.copy(256 << 20, time, host=host)
+        for _ in range(20):
+            program.launch(200 * US)
+        program.call("cudaFree_v3020", CALLS // 2, waits=True)
+        program.call("cudaMalloc_v3020", CALLS // 2)
+        program.step(begin)
+    return program.builder
+
+
+def by_code(findings, builder):
+    """Return the findings by their codes."""
+    return {item.code: item for item in findings(builder).items}
+
+
+def test_a_pinned_copy_that_is_slowed_belongs_to_what_gave_memory_back(findings):
+    item = by_code(findings, training([UNSLOWED] + [SLOWED] * (STEPS - 1), host=1))["alloc-in-loop"]
+    assert item.saving_ns == pytest.approx(CALLS + SLOWED - UNSLOWED, rel=0.05)
+    # The copies may be slow for another reason.
+    assert item.saving_low_ns == pytest.approx(CALLS, rel=0.05)
+    assert "slows 1 copy of 256 MiB behind it to 70.00 ms each, from 30.00 ms" in item.text
+
+
+def test_the_time_that_two_remedies_would_save_is_shared(findings):
+    found = findings(training([UNSLOWED] + [SLOWED] * (STEPS - 1)))
+    items = {item.code: item for item in found.items}
+    extra, plain = SLOWED - UNSLOWED, by_code(findings, training([UNSLOWED] * STEPS))
+    for code, item in ((code, items[code]) for code in ("alloc-in-loop", "pageable-copy")):
+        without = plain[code].saving_ns
+        assert item.saving_ns == pytest.approx(without + extra / 2, rel=0.05)
+        assert item.saving_low_ns <= 1.05 * without
+        assert item.saving_high_ns == pytest.approx(without + extra, rel=0.05)
+    assert sum(item.saving_ns for item in found.items) <= found.together_ns + 10
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        # No copy before memory was given back was faster.
+        [SLOWED] * STEPS,
+        # One behind memory that was given back is as fast as the first one.
+        [UNSLOWED, *[SLOWED] * (STEPS - 2), UNSLOWED],
+        # Pageable copies differ by as much from each other.
+        [UNSLOWED] + [UNSLOWED * 6 // 5] * (STEPS - 1),
+    ],
+)
+def test_without_evidence_only_the_calls_count(findings, times):
+    item = by_code(findings, training(times))["alloc-in-loop"]
+    assert item.saving_ns == pytest.approx(CALLS, rel=0.05)
+    assert "slows" not in item.text
