@@ -177,7 +177,7 @@ def _runs(start: Int64s, duration: Ints, order: Rows | None) -> tuple[Bools, Int
         ends.append(before[its_fresh])
         reached = int(end[-1])
     # What runs ends before the next such piece begins. Before the first one, nothing ran.
-    return fresh, np.append(np.concatenate([*ends, np.zeros(0, np.int64)])[1:], np.full(min(1, len(start)), reached))
+    return fresh, np.concatenate([*ends, np.full(1, reached)])[1:]
 
 
 def _add_crowd(device: DeviceWork, owner: Int64s, begin: Int64s, end: Int64s, total: Int64s) -> None:

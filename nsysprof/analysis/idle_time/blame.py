@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from nsysprof.analysis.idle_time.call_classes import LAUNCH, MEMORY, SLOW_NS, CallClasses
+from nsysprof.analysis.idle_time.call_ends import CallEnds, list_ends
 from nsysprof.analysis.idle_time.gaps import Gaps
 from nsysprof.analysis.idle_time.interval_layers import Layer, cut, merge_layer, overlay
 from nsysprof.arrays import different
@@ -48,41 +49,24 @@ class Blamed:
 
 
 @dataclass(frozen=True)
-class ThreadEnds:
-    """When the calls of a process ended, in order, and which of its threads made each."""
-
-    ended_ns: Int64s
-    # The position of its thread in `tids`.
-    thread: Ints
-    tids: Int64s
-    _of: dict[int, Rows] = field(default_factory=dict)
-
-    def of(self, tid: int) -> Rows:
-        """Return the places of one thread's calls, in order; none for a thread that is not listed."""
-        if tid not in self._of:
-            self._of[tid] = np.flatnonzero(np.isin(self.tids, [tid])[self.thread]).astype(np.int32)
-        return self._of[tid]
-
-
-@dataclass(frozen=True)
 class HeldThreads:
-    """What held up each thread and when, and when its calls ended."""
+    """What held up each thread and when, and when calls ended in its process."""
 
     # By global tid, the intervals in which the profiler or a call held up the thread, each with a row of holders.
     holds: dict[int, Layer]
     # The cause of each holder, and the row of its call or -1.
     holder_cause: Int64s
     holder_call: Int64s
-    # By global pid, the ends of calls. Only for processes in which several threads launch or wait, because there one
-    # may hand over work to another.
-    ends: dict[int, ThreadEnds]
+    # The ends of calls. Only of processes in which several threads launch or wait, because there one may hand over work
+    # to another. None: there is no such process.
+    ends: CallEnds | None
 
 
 def follow_threads(tables: Tables, classes: CallClasses) -> HeldThreads:
     """Return what held up each thread of the trace."""
     calls, none = tables.calls, np.zeros(0, dtype=np.int64)
     if calls is None:
-        return HeldThreads({}, none, none, {})
+        return HeldThreads({}, none, none, None)
     long = calls.duration_ns >= SLOW_NS
     held = np.flatnonzero(classes.is_wait | classes.is_blocking_copy | (classes.of == MEMORY) | long)
     cause = np.where(classes.is_blocking_copy[held], PAGEABLE, np.where(classes.is_wait[held], SYNC, SLOW))
@@ -100,34 +84,16 @@ def follow_threads(tables: Tables, classes: CallClasses) -> HeldThreads:
         below = merge_layer(start[mine], end[mine], mine)
         above = merge_layer(lost[its, 0], lost[its, 1], its + len(held))
         holds[thread] = overlay(below, above)
-    return HeldThreads(holds, holder_cause, holder_call, _ends(tables, classes))
+    return HeldThreads(holds, holder_cause, holder_call, list_ends(calls, _working(tables, classes)))
 
 
-def _ends(tables: Tables, classes: CallClasses) -> dict[int, ThreadEnds]:
-    """Return the ends of calls by process with several working threads."""
+def _working(tables: Tables, classes: CallClasses) -> Bools:
+    """Return whether the thread of each variant of call launches or waits."""
     calls = tables.calls
     assert calls is not None
     works = np.zeros(len(calls.variants), dtype=np.bool_)
     works[calls.variant[(classes.of == LAUNCH) | classes.is_wait | classes.is_blocking_copy]] = True
-    working = np.isin(calls.tid_of, np.unique(calls.tid_of[works]))
-    found = {}
-    pids = calls.tid_of & PID_MASK
-    for pid in np.unique(pids).tolist():
-        chosen = working & (pids == pid)
-        threads = np.unique(calls.tid_of[chosen])
-        if len(threads) < 2:
-            continue
-        thread_of: Ints = np.searchsorted(threads, calls.tid_of).astype(
-            np.int16 if len(threads) < 1 << 15 else np.int32
-        )
-        rows = slice(None) if chosen.all() else np.flatnonzero(chosen[calls.variant]).astype(np.int32)
-        ended = calls.ends_ns(rows)
-        thread: Ints = thread_of[calls.variant[rows]]
-        if not bool((ended[1:] >= ended[:-1]).all()):
-            order = np.argsort(ended, kind="stable").astype(np.int32)
-            ended, thread = ended[order], thread[order]
-        found[pid] = ThreadEnds(ended, thread, threads)
-    return found
+    return np.isin(calls.tid_of, np.unique(calls.tid_of[works]))
 
 
 def blame_gaps(
@@ -270,15 +236,21 @@ def _givers(tid: Int64s, start: Int64s, begun: Int64s, threads: HeldThreads) -> 
     """
     giver, since = tid.copy(), start.copy()
     pids = tid & PID_MASK
-    for pid, ends in threads.ends.items():
+    if threads.ends is None:
+        return giver, since
+    for pid in np.unique(pids).tolist():
         mine = np.flatnonzero(pids == pid)
+        # Only calls that ended in one of the gaps matter.
+        ends = threads.ends.within(pid, int(start[mine].min()), int(begun[mine].max()))
+        if len(ends.ended_ns) == 0:
+            continue
         at = np.searchsorted(ends.ended_ns, begun[mine], "right") - 1
-        ended, other = ends.ended_ns[np.maximum(at, 0)], ends.tids[ends.thread[np.maximum(at, 0)]]
+        ended, other = ends.ended_ns[np.maximum(at, 0)], ends.tid(np.maximum(at, 0))
         takes = (at >= 0) & (other != tid[mine]) & (ended > start[mine])
         for thread in np.unique(tid[mine[takes]]).tolist():
             its = takes & (tid[mine] == thread)
             own = ends.of(thread)
-            last = np.searchsorted(own, at[its].astype(np.int32), "right") - 1
+            last = np.searchsorted(own, at[its], "right") - 1
             if len(own):
                 takes[its] = (last < 0) | (ends.ended_ns[own[np.maximum(last, 0)]] <= start[mine[its]])
         giver[mine[takes]] = other[takes]

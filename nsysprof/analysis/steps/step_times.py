@@ -18,6 +18,8 @@ from nsysprof.results.column_registry.analysis_columns import CAUSES, STEPS, WOR
 from nsysprof.results.step_times import StepTimes
 from nsysprof.trace.schema import COPY, FILL, GRAPH, MIGRATION, Int64s, Rows, Tables, Work
 
+_BLOCK = 1 << 20
+
 
 @dataclass(frozen=True)
 class IdleSteps:
@@ -119,9 +121,25 @@ def _union_of_rows(work: Work, rows: Rows) -> tuple[Int64s, Int64s]:
     start = work.start_ns[rows]
     if not bool((start[1:] >= start[:-1]).all()):
         order = np.argsort(start, kind="stable").astype(np.int32)
-        rows, start = rows[order], start[order]
+        rows = rows[order]
         del order
-    return _union(start, start + work.duration_ns[rows])
+    del start
+    # In blocks, so that no more than the union is held.
+    count, reached = 0, np.iinfo(np.int64).min
+    begun, ended = np.empty((2, len(rows)), dtype=np.int64)
+    for low in range(0, len(rows), _BLOCK):
+        its = rows[low : low + _BLOCK]
+        its_start, its_end = work.start_ns[its], work.ends_ns(its)
+        its_end[0] = max(reached, int(its_end[0]))
+        its_begun, its_ended = _union(its_start, its_end)
+        # The first interval may go on where the block before ended.
+        place = count - int(its_begun[0] <= reached)
+        if place == count:
+            begun[place] = its_begun[0]
+        begun[place + 1 : place + len(its_begun)] = its_begun[1:]
+        ended[place : place + len(its_ended)] = its_ended
+        count, reached = place + len(its_begun), int(its_ended[-1])
+    return begun[:count], ended[:count]
 
 
 def _union(start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:

@@ -1,5 +1,9 @@
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
+from nsysprof.analysis.steps import step_times
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.results.column_registry.analysis_columns import CAUSES, WORK_CATEGORIES, cause_column, work_column
 from nsysprof.results.step_times import OUTSIDE
@@ -22,6 +26,18 @@ def test_a_step_is_made_of_its_work_and_its_idle_time(tmp_path):
     assert sum(parts.values()) == pytest.approx(1000)
     assert parts[OUTSIDE] == pytest.approx((100 + 750) / 10), "before the first and after the last work"
     assert times.busy_pct(0) == pytest.approx(15)
+
+
+@pytest.mark.parametrize("block", [1, 2, 3])
+def test_work_that_is_joined_in_blocks_is_the_union_of_all_work(monkeypatch, block):
+    monkeypatch.setattr(step_times, "_BLOCK", block)
+    random = np.random.default_rng(block)
+    start = np.sort(random.integers(0, 300, 60))
+    work = SimpleNamespace(start_ns=start, ends_ns=lambda rows: start[rows] + 1 + rows % 7)
+    busy = np.unique(np.concatenate([np.arange(start[row], start[row] + 1 + row % 7) for row in range(60)]))
+    begun, ended = step_times._union_of_rows(work, np.arange(60, dtype=np.int32))
+    assert np.concatenate([np.arange(*pair) for pair in zip(begun, ended, strict=True)]).tolist() == busy.tolist()
+    assert (begun[1:] > ended[:-1]).all(), "intervals that touch are one"
 
 
 def test_slow_steps_are_marked_and_a_typical_one_is_the_median(tmp_path):

@@ -1,0 +1,95 @@
+"""Find which calls of a process ended within some time, in order, without a sorted copy of all calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows
+
+_BLOCK = 1 << 16
+# Calls are sorted first if the blocks of the file cover the time of the trace more than this many times.
+_MOST_COVERS = 16
+
+
+@dataclass(frozen=True)
+class EndsWithin:
+    """When some calls of a process ended, in order, and which of its threads made each."""
+
+    ended_ns: Int64s
+    # The row of `variants` of each call.
+    variant: Ints
+    # The global tid of each variant.
+    tid_of: Int64s
+
+    def tid(self, places: Int64s) -> Int64s:
+        """Return the global tid of the calls at some places."""
+        tids: Int64s = self.tid_of[self.variant[places]]
+        return tids
+
+    def of(self, tid: int) -> Int64s:
+        """Return the places of one thread's calls, in order."""
+        return np.flatnonzero((self.tid_of == tid)[self.variant])
+
+
+@dataclass(frozen=True)
+class CallEnds:
+    """The calls of a trace in blocks, and when the first and the last call of each block ended (ns)."""
+
+    calls: Calls
+    # By global pid, which variants are of its threads that work.
+    of_pid: dict[int, Bools]
+    # The rows of calls that the blocks consist of, None where they are in file order.
+    rows: Rows | None
+    first_ns: Int64s
+    last_ns: Int64s
+
+    def within(self, pid: int, since_ns: int, until_ns: int) -> EndsWithin:
+        """Return the calls of the working threads of a process that ended in (since_ns, until_ns]."""
+        chosen, calls = self.of_pid.get(pid), self.calls
+        ended, variant = [np.zeros(0, dtype=np.int64)], [calls.variant[:0]]
+        blocks = np.flatnonzero((self.last_ns > since_ns) & (self.first_ns <= until_ns)) if chosen is not None else ()
+        for block in blocks:
+            part = slice(block * _BLOCK, (block + 1) * _BLOCK)
+            rows = part if self.rows is None else self.rows[part]
+            its_end, its_variant = calls.ends_ns(rows), calls.variant[rows]
+            kept = (its_end > since_ns) & (its_end <= until_ns)
+            if chosen is not None and not chosen.all():
+                kept &= chosen[its_variant]
+            ended.append(its_end[kept])
+            variant.append(its_variant[kept])
+        all_ended, all_variant = np.concatenate(ended), np.concatenate(variant)
+        del ended, variant
+        if not bool((all_ended[1:] >= all_ended[:-1]).all()):
+            order = np.argsort(all_ended, kind="stable")
+            all_ended, all_variant = all_ended[order], all_variant[order]
+        return EndsWithin(all_ended, all_variant, calls.tid_of)
+
+
+def list_ends(calls: Calls, working: Bools) -> CallEnds | None:
+    """Return the ends of calls of all processes in which several threads work, None where there is no such process.
+
+    working: of each variant of call, whether its thread works.
+    """
+    pids = calls.tid_of & PID_MASK
+    of_pid = {}
+    for pid in np.unique(pids[working]).tolist():
+        chosen = working & (pids == pid)
+        if len(np.unique(calls.tid_of[chosen])) > 1:
+            of_pid[pid] = chosen
+    if not of_pid:
+        return None
+    first, last = _bounds(calls, None)
+    if len(first) and int((last - first).sum()) > _MOST_COVERS * int(last.max() - first.min()):
+        rows = np.argsort(calls.ends_ns(), kind="stable").astype(np.int32)
+        return CallEnds(calls, of_pid, rows, *_bounds(calls, rows))
+    return CallEnds(calls, of_pid, None, first, last)
+
+
+def _bounds(calls: Calls, rows: Rows | None) -> tuple[Int64s, Int64s]:
+    """Return when the first and the last call of each block ended (ns)."""
+    parts = [slice(low, low + _BLOCK) for low in range(0, len(calls), _BLOCK)]
+    ends = (calls.ends_ns(part if rows is None else rows[part]) for part in parts)
+    bounds = np.array([(int(each.min()), int(each.max())) for each in ends], dtype=np.int64).reshape(-1, 2)
+    return bounds[:, 0], bounds[:, 1]
