@@ -156,3 +156,17 @@ def test_a_page_of_many_shapes_opens_with_what_follows_and_folds_most_verdicts()
 def test_a_surplus_of_thousands_of_percent_is_a_factor():
     row = {"verdict": "faster", "backend": "flash", "tied": ""}
     assert [_cell_text({**row, "margin": margin}) for margin in (1.27, 26.65)] == ["+27 %", "27x"]
+
+
+def test_an_interval_that_says_nothing_is_not_shown_and_the_next_step_is() -> None:
+    table = results(THREE[:2], [1000, 2000]).table
+    assert "processes" not in " ".join(verdict_lines(table))
+    table[["low_ns", "high_ns"]] = table[["low_ns", "high_ns"]].astype(float)
+    table.loc[0, ["processes", "low_ns", "high_ns"]] = [2, 0.01, 417_569e6]
+    said = verdict_lines(table)
+    assert said[-1] == (
+        "The interval of one latency is not shown: 2 processes differ so much that it says nothing. Give --processes 3 "
+        "or more."
+    )
+    assert "417" not in " ".join(said)
+    assert sorted(row[1].low is None for row in latency_table(table).rows) == [False, True]

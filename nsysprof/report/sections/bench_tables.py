@@ -10,7 +10,7 @@ import pandas as pd
 from nsysprof.attention.shape import varied_columns
 from nsysprof.report.document import Cell, Column, Table, Unit, make_table
 from nsysprof.report.sections.case_tables import Row, time_name
-from nsysprof.report.sections.wording import join_names, latency_text, times_as_long
+from nsysprof.report.sections.wording import is_telling, join_names, latency_text, times_as_long
 from nsysprof.results.device_limits.roof import MOST_PCT, known
 
 _SWEEPS = (("seq", "Sequence lengths"), ("batch", "Batch sizes"), ("heads", "Heads"), ("head_dim", "Head dimensions"))
@@ -35,8 +35,10 @@ def shape_label(names: Sequence[str], values: Sequence[object]) -> str:
 
 
 def median_cell(row: Row, prefix: str = "") -> Cell:
-    """Return a median with its interval."""
+    """Return a median with its interval, unless that says nothing."""
     median, low, high = (known(row[f"{prefix}{part}_ns"]) for part in ("median", "low", "high"))
+    if low is not None and high is not None and not is_telling(low, high):
+        return Cell(median)
     return Cell(median, low=low, high=high)
 
 
@@ -173,7 +175,21 @@ def verdict_lines(table: pd.DataFrame) -> tuple[str, ...]:
         label = ", ".join(f"{'S' if name == 'seq' else name}={shape[name]}" for name in varied)
         rows = members.sort_values("rank").to_dict("records")
         lines.append(f"{label}: {_sentence(rows)}.")
-    return tuple(lines)
+    return (*lines, *_without_interval(table))
+
+
+def _without_interval(table: pd.DataFrame) -> tuple[str, ...]:
+    """Return why intervals are not shown, and what to do about it."""
+    hidden = [row for row in _timed(table) if known(row["low_ns"]) is not None]
+    hidden = [row for row in hidden if not is_telling(row["low_ns"], row["high_ns"])]
+    if not hidden:
+        return ()
+    processes = min(int(row["processes"]) for row in hidden)
+    one = "one latency" if len(hidden) == 1 else f"{len(hidden)} latencies"
+    return (
+        f"The interval of {one} is not shown: {processes} processes differ so much that it says nothing. Give "
+        f"--processes {processes + 1} or more.",
+    )
 
 
 def _sentence(rows: Sequence[Row]) -> str:

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 from nsysprof.units import format_factor, format_interval_ns, format_ns
 
+# The ends of an interval that is shown differ by this factor at most.
+_MOST_APART = 30
+
 
 def times_as_long(cases: Sequence[tuple[str, float]]) -> str:
     """Return `efficient takes 1.4x and math 12x as long`.
@@ -27,8 +30,13 @@ def count_of(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def is_telling(low_ns: float, high_ns: float) -> bool:
+    """Return whether an interval says anything. From two processes it may reach from nothing to minutes."""
+    return high_ns <= _MOST_APART * low_ns
+
+
 def latency_text(median_ns: float, low_ns: float | None, high_ns: float | None) -> str:
-    """Return `52.54 [50.30, 54.46] us`, or only the median where its interval is unknown."""
-    if low_ns is None or high_ns is None:
+    """Return `52.54 [50.30, 54.46] us`, or only the median where its interval is unknown or says nothing."""
+    if low_ns is None or high_ns is None or not is_telling(low_ns, high_ns):
         return format_ns(median_ns)
     return format_interval_ns(median_ns, low_ns, high_ns)
