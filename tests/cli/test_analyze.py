@@ -52,6 +52,7 @@ def test_a_profiler_that_lost_kernels_is_said_on_the_terminal(trace_path, tmp_pa
     assert "error: The trace has 12 measured ranges but not one kernel" in done.stdout
     assert "newer nsys" in done.stdout
     assert "Coverage: an unknown number of kernels and of launches." in done.stdout
+    assert "Findings are unknown, because the profiler recorded no work of the GPU." in done.stdout
     assert done.returncode == 12
     assert "lost every kernel" in done.stderr
     assert run("analyze", trace_path("sdpa22"), "--json", "--no-figures", "--out", tmp_path / "p").returncode == 12

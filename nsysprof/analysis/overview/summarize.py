@@ -102,7 +102,7 @@ def summarize(
     why = (
         _explain(tables, found, steps, whole.losses, whole.lost, policy, stacks)
         if can_explain
-        else _Explained(no_findings="the trace lacks work of the GPU" if tables.launch.size else "")
+        else _Explained(no_findings=_no_work_to_explain(tables, is_lost=whole.is_lost))
     )
     collectives, of_collectives = tabulate_collectives(tables, names)
     return Analysis(
@@ -198,6 +198,13 @@ def _explain(
     idle, told, in_steps = ledger.idle, ledger.notes, time_idle(steps, ledger)
     del ledger  # its pieces take as much memory as the trace
     return _Explained(idle, told, findings, time_steps(tables, steps, in_steps), unknown)
+
+
+def _no_work_to_explain(tables: Tables, *, is_lost: bool) -> str:
+    """Return why nothing can be found in a trace without all its work; "" where no program used a GPU."""
+    if tables.launch.size:
+        return "the trace lacks work of the GPU"
+    return "the profiler recorded no work of the GPU" if is_lost else ""
 
 
 def _lacks_for_findings(tables: Tables, found: Attribution, lost: int | None) -> str:
