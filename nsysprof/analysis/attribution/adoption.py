@@ -12,12 +12,13 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nsysprof.analysis.attribution.library_ranges import users_ranges
 from nsysprof.analysis.attribution.thread_calls import ThreadCalls, order_calls
 from nsysprof.arrays import rows_by_key
-from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s
+from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows
 
 # Two threads take turns if each side makes this many calls between two changes of side, on average.
 _CALLS_A_TURN = 4
@@ -59,9 +60,9 @@ class Adoption:
     """The range that adopted each event, and why."""
 
     # The row of the innermost range that waited for the event's thread, or -1.
-    owner: Int64s
+    owner: Rows
     # The reason: NONE (no other thread of the process was inside a range of the user) to OWN (its own thread was).
-    reason: Int64s
+    reason: npt.NDArray[np.int8]
 
 
 class ThreadRanges:
@@ -117,16 +118,19 @@ def adopt(threads: ThreadRanges, points: Points) -> Adoption:
     Of a thread that opens all of its ranges while another one waits for it, as hooks do in autograd's thread, the
     events inside these ranges are adopted too.
     """
-    owner = np.full(len(points.start_ns), -1, dtype=np.int64)
-    reason = np.full(len(owner), NONE, dtype=np.int64)
+    owner = np.full(len(points.start_ns), -1, dtype=np.int32)
+    reason = np.full(len(owner), NONE, dtype=np.int8)
     if not threads.waiters:
         return Adoption(owner, reason)
     waiters = defaultdict(list)
     for each in threads.waiters:
         waiters[each & PID_MASK].append(each)
     pairs: Counter[int] = Counter()
-    by_start = np.argsort(points.start_ns, kind="stable")
-    for tid, launched in rows_by_key(pd.Series(points.global_tid[by_start]), by_start):
+    by_start, tids = None, points.global_tid
+    if not bool((points.start_ns[1:] >= points.start_ns[:-1]).all()):
+        by_start = np.argsort(points.start_ns, kind="stable")
+        tids = tids[by_start]
+    for tid, launched in rows_by_key(pd.Series(tids), by_start):
         own = threads.innermost(tid, points.start_ns[launched], points.end_ns[launched], of_user=True) >= 0
         reason[launched[own]] = OWN
         mine = launched[~own]
@@ -190,23 +194,25 @@ def _helped_thread(threads: ThreadRanges, tid: int, others: list[int]) -> int | 
     return found[0] if len(found) == 1 else None
 
 
-def _adopt_thread(threads: ThreadRanges, points: Points, tid: int, others: list[int]) -> tuple[Int64s, Int64s]:
+def _adopt_thread(threads: ThreadRanges, points: Points, tid: int, others: list[int]) -> tuple[Ints, Ints]:
     """Return the adopting range and the reason for each event of one helper thread, in order of start."""
-    count = np.zeros(len(points.start_ns), dtype=np.int64)
+    count = np.zeros(len(points.start_ns), dtype=np.int32)
     inside = np.zeros(len(count), dtype=bool)
-    owner = np.full(len(count), -1, dtype=np.int64)
+    owner = np.full(len(count), -1, dtype=np.int32)
     candidates = []
     for other in others:
         candidate = threads.innermost(other, points.start_ns, points.end_ns, of_user=True)
         inside |= candidate >= 0
-        candidate = np.where(_waits(threads, other, points, candidate), candidate, -1)
+        candidate = np.where(_waits(threads, other, points, candidate), candidate, -1).astype(np.int32)
         count += candidate >= 0
         owner = np.where(candidate >= 0, candidate, owner)
         candidates.append(candidate)
     several = np.flatnonzero(count > 1)
     if len(several):
         owner[several] = _same_sequence(threads, points.of(several), tid, [each[several] for each in candidates])
-    reason = np.where(owner >= 0, ADOPTED, np.where(count > 1, SEVERAL, np.where(inside, NOT_WAITING, NONE)))
+    reason = np.full(len(owner), NONE, dtype=np.int8)
+    for which, why in ((inside, NOT_WAITING), (count > 1, SEVERAL), (owner >= 0, ADOPTED)):
+        reason[which] = why
     return owner, reason
 
 
@@ -257,7 +263,7 @@ def _at(values: Int64s, places: Int64s, otherwise: int) -> Int64s:
     return found
 
 
-def _same_sequence(threads: ThreadRanges, points: Points, tid: int, candidates: list[Int64s]) -> Int64s:
+def _same_sequence(threads: ThreadRanges, points: Points, tid: int, candidates: list[Ints]) -> Int64s:
     """Return the one candidate whose thread ran the forward operator of this backward operator, or -1.
 
     emit_nvtx gives a backward operator the sequence number of its forward operator.

@@ -117,9 +117,10 @@ def _adopted(
     """Return the adopted kernels with their ranges, other adopted work likewise, and the reason of each row of work."""
     launches = np.zeros(len(calls) + 1, dtype=bool)  # the last element is for work without a call, whose launch is -1
     launches[launch] = True
-    rows = np.flatnonzero(launches[:-1] & _can_be_helped(calls, threads)[calls.variant])
+    rows = np.flatnonzero(launches[:-1] & _can_be_helped(calls, threads)[calls.variant]).astype(np.int32)
     points = Points(calls.start_ns[rows], calls.ends_ns(rows), calls.tid_of[calls.variant[rows]])
     found = adopt(threads, points)
+    del launches, points
     owner_of, why_of = np.full(len(calls) + 1, -1, np.int32), np.full(len(calls) + 1, NONE, np.int8)
     owner_of[rows], why_of[rows] = found.owner, found.reason
     reason: _Reasons = why_of[launch]
@@ -154,7 +155,7 @@ def _creators(graph: GraphWork, ranges: pd.DataFrame, threads: ThreadRanges) -> 
     ]
     found = adopt(threads, created)
     waited = np.flatnonzero(found.reason == ADOPTED)
-    owner = found.owner[waited]
+    owner: Ints = found.owner[waited]
     while len(owner):
         pairs.append((owner, waited))
         above = threads.parent[owner]
