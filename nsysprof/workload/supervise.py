@@ -133,7 +133,9 @@ def _end(worker: subprocess.Popen[bytes]) -> None:
 def _exit_text(code: int) -> str:
     if code < 0:
         try:
-            return f"the process died of {signal.Signals(-code).name}"
+            name = signal.Signals(-code).name
+            killed = ", which is the system's answer to a lack of memory" if name == "SIGKILL" else ""
+            return f"the process died of {name}{killed}"
         except ValueError:
             return f"the process died of signal {-code}"
     return f"the process ended with exit code {code}; its last words are in the capture's logs"
