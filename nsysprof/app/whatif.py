@@ -98,6 +98,11 @@ def _with_a_rank_like_its_peers(
             "The job cannot be replayed: its ranks share too few collectives on one clock.",
             "nsysprof analyze of the folder says what is known of each rank.",
         )
+    if not found.has_whole_steps:
+        raise UsageError(
+            "What a rank costs is unknown: stretches of this long job are looked at, and no steps were found in them.",
+            "Record fewer steps: of up to 1024 collectives, each is looked at.",
+        )
     answer = WhatIfAnswer(f"--like-peers {rank}", found.job_ns, found.low_ns, found.high_ns)
     return WhatIf(
         per=JOB, step_ns=found.recorded_ns, usual_steps=1, warmup=0, steps=1, first_step=0, last_step=0,

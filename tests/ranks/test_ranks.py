@@ -6,6 +6,7 @@ import dataclasses
 import io
 import pickle
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -245,6 +246,17 @@ def test_few_collectives_say_nothing_of_who_is_late(tmp_path: Path) -> None:
     assert found.stragglers.empty
     found = analyze(write_overlapped(tmp_path / "one", [0, 2 * MS], hidden=0, steps=1), tmp_path / "out1")
     assert found.straggler_evidence == "own work"
+
+
+def test_a_straggler_whose_cost_is_unknown_is_named_with_the_reason(tmp_path: Path) -> None:
+    found = analyze(write_job(tmp_path / "job", 3, slow_in_backward), tmp_path / "out")
+    unknown = dict.fromkeys(("cost_ns", "cost_low_ns", "cost_high_ns", "cost_pct"))
+    (line,) = straggler_lines(replace(found, stragglers=found.stragglers.assign(**unknown)))
+    assert line.startswith(
+        "Rank 2 is a straggler: without its delay the job would take less, but how much less is unkn"
+    )
+    assert "no steps were found" in line
+    assert "Record fewer steps. It is last in 12 of 12 collectives; it falls behind in backward" in line
 
 
 def test_ranks_that_did_different_work_are_not_blamed_for_it(tmp_path: Path) -> None:

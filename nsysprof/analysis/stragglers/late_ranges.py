@@ -46,7 +46,7 @@ def name_ranges(late: Sequence[Late], rank_ranges: pd.DataFrame) -> pd.DataFrame
         on_gpu = _excess(each.rank, rank_ranges, "compute_ns")
         on_host = _excess(each.rank, rank_ranges[rank_ranges["comm_ns"] == 0], "host_ns")
         where, found = "GPU", on_gpu
-        if each.cost_ns is not None and on_gpu["excess_ns"].sum() < 0.5 * each.cost_ns:
+        if each.about_ns is not None and on_gpu["excess_ns"].sum() < 0.5 * each.about_ns:
             more = on_host["excess_ns"].sum() > on_gpu["excess_ns"].sum()
             where, found = ("host", on_host) if more else (where, found)
         worst = found["excess_ns"].max() if len(found) else 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -54,6 +54,8 @@ class Late:
     cost_low_ns: int | None = None
     cost_high_ns: int | None = None
     cost_pct: float | None = None
+    # The same where steps were not found, and the cost is unknown: good enough to tell where the rank loses time.
+    about_ns: int | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,8 @@ class Gains:
     of_rank: Floats
     recorded_ns: float
     replayed_ns: float
+    # Whether parts have whole steps. Otherwise what happens once in a step counts too often or too rarely.
+    has_whole_steps: bool = True
 
 
 def typical(values: Sequence[float]) -> float:
@@ -230,7 +234,7 @@ def add_jitter(gains: Floats, of_pairs: Floats) -> Floats:
 
 
 def judge_gains(ranks: Sequence[int], waits: Waits, replayed: Sequence[int], gains: Gains) -> list[Late]:
-    """Return the ranks that cost the job time, worst first.
+    """Return the ranks that cost the job time, worst first; what they cost is unknown where steps were not found.
 
     ranks: all ranks of the job.
     replayed: the positions in `ranks` to which the rows of gains.of_rank belong.
@@ -244,14 +248,17 @@ def judge_gains(ranks: Sequence[int], waits: Waits, replayed: Sequence[int], gai
         mine = waits.last == rank
         late, bare_late = float(waits.wait_ns[mine].sum()), float(waits.exposed_ns[mine].sum())
         cost, error = gain.sum(), half_width(gain)
-        found.append(
-            Late(
-                ranks[rank], COLLECTIVES, round(late), 100 * late / waits.span_ns, round(bare_late),
-                100 * bare_late / waits.span_ns, int(mine.sum()), len(waits.last),
-                round(cost), round(max(0.0, cost - error)), round(cost + error), float(share),
-            )
+        one = Late(
+            ranks[rank], COLLECTIVES, round(late), 100 * late / waits.span_ns, round(bare_late),
+            100 * bare_late / waits.span_ns, int(mine.sum()), len(waits.last), about_ns=round(cost),
         )  # fmt: skip
-    return sorted(found, key=lambda each: -(each.cost_ns or 0))
+        if gains.has_whole_steps:
+            one = replace(
+                one, cost_ns=round(cost), cost_low_ns=round(max(0.0, cost - error)), cost_high_ns=round(cost + error),
+                cost_pct=float(share),
+            )  # fmt: skip
+        found.append(one)
+    return sorted(found, key=lambda each: -(each.about_ns or 0))
 
 
 def _persists(more: Floats, ranks: int) -> bool:

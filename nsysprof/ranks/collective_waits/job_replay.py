@@ -26,6 +26,9 @@ _LEAST_OVERLAP, _SURE = 0.1, 0.99
 # A job's steps have so many collectives that it has at least this many of them. Of numbers whose collectives repeat
 # about equally well, the smallest is taken. No interval differs by more than this (logarithm).
 _LEAST_STEPS, _AS_GOOD, _MOST_DIFFERENT = 6, 1.2, 1.0
+# Parts of a job have whole steps where no kind of collective is rarer in one than in another by more than this share,
+# and where intervals that are so many times as long as a step before are less than this share (%) of all time.
+_UNEVEN, _MUCH_LONGER, _LONGER_PCT = 0.25, 1.5, 2.0
 # The values that are read for each collective: points in time, which need one clock for all ranks, and durations, which
 # do not.
 _POINTS = ("start_ns", "end_ns", "launch_ns", "wait_end_ns", "done_ns", "resumed_ns", "started_ns")
@@ -70,8 +73,11 @@ class RecordedJob:
     previous: Int64s
     # Where it is unknown what came directly before. There it ends as recorded, plus the lateness accumulated so far.
     fresh: Bools
-    # How many collectives a step has; 1 where they do not repeat.
+    # How many collectives a step has; 1 where they do not repeat. Equal for collectives that may be the same in two
+    # steps; and whether all sequences have equally many collectives.
     period: int
+    kind: Int64s
+    is_even: bool
     # When each rank launched it, and when the work before it was done (ranks, collectives).
     launch_ns: Floats
     done_ns: Floats
@@ -102,7 +108,8 @@ def read_job(arrived: Arrivals, ranks: list[int]) -> RecordedJob | None:
     parts = [_chain(each, previous) for each in recorded]
     chains = Chains(**{name: np.array([part[name] for part in parts]) for name in parts[0]})
     ended = end.max(axis=0)
-    period = find_period(2 * sequence + (chains.host_after[0] >= 0), ended, fresh)
+    kind = 2 * sequence + (chains.host_after[0] >= 0)
+    period = find_period(kind, ended, fresh)
     return RecordedJob(
         chains=chains,
         uncontended=_without_contention(chains, begin, end, done, 1 if fresh.any() else period),
@@ -111,6 +118,8 @@ def read_job(arrived: Arrivals, ranks: list[int]) -> RecordedJob | None:
         previous=previous,
         fresh=fresh,
         period=period,
+        kind=kind,
+        is_even=len(np.unique(first.counts[np.unique(sequence)])) <= 1,
         launch_ns=launch.astype(float),
         done_ns=done.astype(float),
     )
@@ -200,6 +209,29 @@ def find_period(kind: Int64s, end_ns: Int64s, fresh: Bools) -> int:
         found = np.where(kind[lag:] == kind[:-lag], differ, 2.0)[alike]
         unlike.append(found.mean() if len(found) else np.inf)
     return 1 + int(np.argmax(np.array(unlike) <= _AS_GOOD * min(unlike))) if unlike else 1
+
+
+def has_whole_steps(job: RecordedJob, parts: Int64s) -> bool:
+    """Return whether the parts of a job have whole steps, where only stretches of it were kept.
+
+    A step may have more collectives than half a stretch. No number of collectives after which all is the same again is
+    found then, or a wrong one, and what happens once in a step is in some parts more often than in others. Stretches of
+    sequences that have unequally many collectives are not about the same time.
+
+    parts: the result of judged_parts.
+    """
+    if not job.fresh.any():
+        return True
+    if not job.is_even:
+        return False
+    counts = np.array([[(job.kind[a + 1 : b + 1] == each).sum() for each in np.unique(job.kind)] for a, b in parts])
+    if (np.ptp(counts, axis=0) > _UNEVEN * counts.max(axis=0)).any():
+        return False
+    interval, lag = np.diff(job.end_ns, prepend=job.end_ns[:1]), job.period
+    now = np.concatenate([interval[a + 1 + lag : b + 1] for a, b in parts])
+    before = np.concatenate([interval[a + 1 : b + 1 - lag] for a, b in parts])
+    longer = now > _MUCH_LONGER * before
+    return bool((now - before)[longer].sum() <= _LONGER_PCT / 100 * now.sum())
 
 
 def _without_contention(chains: Chains, begin: Int64s, end: Int64s, done: Int64s, period: int) -> Chains:

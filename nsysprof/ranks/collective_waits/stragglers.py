@@ -26,7 +26,13 @@ from nsysprof.analysis.stragglers.late_ranks import (
     typical_pairs,
 )
 from nsysprof.ranks.collective_waits.clocks import Arrivals
-from nsysprof.ranks.collective_waits.job_replay import RecordedJob, add_later_work, read_job, replay
+from nsysprof.ranks.collective_waits.job_replay import (
+    RecordedJob,
+    add_later_work,
+    has_whole_steps,
+    read_job,
+    replay,
+)
 from nsysprof.results.rank_results import REPLAY_ERROR_PCT, RankRow
 from nsysprof.trace.schema import Floats, Int64s
 
@@ -41,6 +47,7 @@ class LikePeers:
     The 95 % interval is part of it.
 
     recorded_ns, replayed_ns: how long it took, and how long its unchanged replay takes.
+    has_whole_steps: whether steps were found in it. Otherwise the interval does not hold.
     """
 
     recorded_ns: int
@@ -48,6 +55,7 @@ class LikePeers:
     job_ns: int
     low_ns: int
     high_ns: int
+    has_whole_steps: bool
 
 
 def replay_like_peers(arrived: Arrivals, rank: int) -> LikePeers | None:
@@ -65,7 +73,9 @@ def replay_like_peers(arrived: Arrivals, rank: int) -> LikePeers | None:
     gain = gains.of_rank[replayed.index(rank)]
     saved, error = float(gain.sum()), half_width(gain)
     job_ns, low, high = (round(gains.replayed_ns - each) for each in (saved, saved + error, saved - error))
-    return LikePeers(round(gains.recorded_ns), round(gains.replayed_ns), max(0, job_ns), max(0, low), high)
+    return LikePeers(
+        round(gains.recorded_ns), round(gains.replayed_ns), max(0, job_ns), max(0, low), high, gains.has_whole_steps
+    )
 
 
 def judged_collectives(arrived: Arrivals) -> tuple[int, int] | None:
@@ -129,7 +139,7 @@ def _gains(job: RecordedJob, waited: Int64s) -> Gains | None:
     # Where only stretches of a long job were kept, they represent the rest.
     recorded = float(job.end_ns[parts[-1, 1]] - job.end_ns[parts[0, 0]])
     scale = recorded / seen
-    return Gains(gained * scale, recorded, replayed * scale)
+    return Gains(gained * scale, recorded, replayed * scale, has_whole_steps(job, parts))
 
 
 def _over(parts: Int64s, ends: Floats) -> Floats:
@@ -144,14 +154,14 @@ def _jitter_of_two(job: RecordedJob, like: Int64s, parts: Int64s, copied: Floats
     A rank that does what the other does at the same moment never waits for it. Steps that are close to each other share
     deviations that last, and steps that are far from each other differ because all ranks become slower or quicker; so
     work is moved by a few steps, within spans of several. All parts have the mean, because one may take its later steps
-    from another. It is 0 where steps cannot be told, and where they differ too much to stand for each other.
+    from another. It is 0 where they differ too much to stand for each other.
 
     copied: when collectives end if one does what the other does at the same moment (ranks, collectives).
     """
     of_part = int(parts[0, 1] - parts[0, 0]) // job.period
     spans = parts if job.fresh.any() else _spans(parts, -(-_LEAST_SPAN // max(1, of_part)))
     steps = int(spans[0, 1] - spans[0, 0]) // job.period
-    if steps < 2 or (job.fresh.any() and job.period == 1):
+    if steps < 2:
         return np.zeros(2)
     chains = add_later_work(job.uncontended, spans, min(_LATER, steps // 2) * job.period)
     later = replay(job, chains, np.where(np.eye(2, dtype=bool), like + 2, like))

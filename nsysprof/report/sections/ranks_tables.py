@@ -60,11 +60,9 @@ def straggler_lines(found: RanksAnalysis, limit: int = 5) -> list[str]:
         late, percent = format_ns(line["late_ns"]), format_percent(line["late_pct"])
         text = f"Rank {line['rank']} computes {late} ({percent}) longer than is usual"
         if line["evidence"] == "collectives":
-            cost, low, high = (format_ns(known(line[f"cost{end}_ns"])) for end in ("", "_low", "_high"))
             text = (
-                f"Rank {line['rank']} is a straggler: with this rank like the others, the job would take {cost} less "
-                f"({format_percent(known(line['cost_pct']))}, 95 % interval {low} to {high}). It is last in "
-                f"{line['last_in']} of {line['collectives']} collectives"
+                f"Rank {line['rank']} is a straggler: {_cost(line)} It is last in {line['last_in']} of "
+                f"{line['collectives']} collectives"
             )
         where = known(line["excess_ns"])
         if where is not None:
@@ -73,6 +71,18 @@ def straggler_lines(found: RanksAnalysis, limit: int = 5) -> list[str]:
             text += f"; it falls behind in {line['range']!s} ({line['where']} +{format_ns(where)}{more})"
         lines.append(text + ".")
     return lines or [_NO_STRAGGLER[found.straggler_evidence]]
+
+
+def _cost(line: pd.Series[Any]) -> str:
+    """Return what a straggler costs, or why this is unknown."""
+    if known(line["cost_ns"]) is None:
+        return (
+            "without its delay the job would take less, but how much less is unknown: no steps were found in the "
+            "stretches of this long job that are looked at. Record fewer steps."
+        )
+    cost, low, high = (format_ns(known(line[f"cost{end}_ns"])) for end in ("", "_low", "_high"))
+    share = format_percent(known(line["cost_pct"]))
+    return f"with this rank like the others, the job would take {cost} less ({share}, 95 % interval {low} to {high})."
 
 
 def _sum(rows: list[RankRow], name: str) -> int | None:

@@ -74,8 +74,8 @@ STRAGGLERS = TableFile("ranks", "stragglers.csv", "One row per straggler and ran
             "collective.", **_UNKNOWN),
     integer("last_in", "", "Number of collectives in which it arrived last.", **_UNKNOWN),
     integer("collectives", "", "Number of collectives that were compared.", **_UNKNOWN),
-    integer("cost_ns", "ns", "How much less time the job would take if this rank were like the others, by a replay.",
-            **_UNKNOWN),
+    integer("cost_ns", "ns", "How much less time the job would take if this rank were like the others, by a replay. "
+            "It is unknown where no steps were found in the stretches of a long job.", **_UNKNOWN),
     integer("cost_low_ns", "ns", "Lower end of the 95 % interval of the cost.", **_UNKNOWN),
     integer("cost_high_ns", "ns", "Upper end of the 95 % interval of the cost.", **_UNKNOWN),
     number("cost_pct", "%", "The cost, of the time that was judged.", **_UNKNOWN),

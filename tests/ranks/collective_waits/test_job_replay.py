@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nsysprof.ranks.collective_waits.job_replay import add_later_work, find_period, read_job, replay
+from nsysprof.analysis.stragglers.late_ranks import judged_parts
+from nsysprof.ranks.collective_waits.job_replay import add_later_work, find_period, has_whole_steps, read_job, replay
 from tests.builders.simulated_job import SimulatedJob
 
 
@@ -41,6 +42,16 @@ def test_a_step_is_found_in_stretches_that_begin_anywhere_in_it() -> None:
 def test_collectives_that_are_all_alike_have_no_step() -> None:
     assert period(np.zeros(90, dtype=np.int64), ends([1e6], 90, 0.0)) == 1
     assert period(np.zeros(3, dtype=np.int64), ends([1e6, 2e6, 3e6], 1, 0.0)) == 1
+
+
+@pytest.mark.parametrize(("collectives", "whole"), [(1, True), (4, True), (32, True), (40, False), (100, False)])
+def test_parts_of_stretches_have_whole_steps_where_steps_fit(collectives: int, whole: bool) -> None:
+    arrived, _ = SimulatedJob(2, steps=2400 // collectives, collectives=collectives).run(0)
+    job = read_job(arrived, [0, 1])
+    assert job is not None
+    parts = judged_parts(len(job.end_ns), job.period, np.flatnonzero(job.fresh).tolist())
+    assert has_whole_steps(job, parts) == whole
+    assert not has_whole_steps(replace(job, is_even=False), parts)
 
 
 def slowed_while_waiting(share: float) -> tuple[np.ndarray, np.ndarray]:

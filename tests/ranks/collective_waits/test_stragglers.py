@@ -85,6 +85,33 @@ def test_the_jitter_of_two_ranks_is_no_cost_in_a_job_of_which_stretches_are_kept
     assert found == pytest.approx(true, rel=0.06)
 
 
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("waits", [True, False])
+def test_what_a_straggler_costs_is_unknown_where_a_step_does_not_fit_into_a_stretch(ranks: int, waits: bool) -> None:
+    job = SimulatedJob(ranks, steps=40, collectives=40, waits=waits, slow_gpu_ns=[0] * (ranks - 1) + [5_000_000.0])
+    arrived, _ = job.run(0)
+    (late,) = find_late(COLLECTIVES, arrived, [])[1]
+    assert late.rank == ranks - 1
+    assert late.about_ns is not None
+    assert [late.cost_ns, late.cost_low_ns, late.cost_high_ns, late.cost_pct] == [None] * 4
+    found = replay_like_peers(arrived, ranks - 1)
+    assert found is not None
+    assert not found.has_whole_steps
+
+
+def test_the_jitter_of_two_ranks_is_no_cost_in_a_long_job_with_one_collective_a_step() -> None:
+    job = SimulatedJob(2, steps=1200, collectives=1, slow_gpu_ns=[0, 500_000.0])
+    arrived, slow = job.run(0)
+    (late,) = find_late(COLLECTIVES, arrived, [])[1]
+    assert late.cost_ns is not None
+    assert late.cost_low_ns is not None
+    assert late.cost_high_ns is not None
+    first, last = judged_collectives(arrived) or (0, 0)
+    ordinal = arrived.matched[0].collectives.ordinal
+    less = slow - replace(job, slow_gpu_ns=()).run(0)[1]
+    assert late.cost_low_ns < less * int(ordinal[last] - ordinal[first]) / 1199 < late.cost_high_ns
+
+
 def test_a_rank_that_is_slow_once_in_a_step_costs_each_part_the_same() -> None:
     """No part has more steps than another, so the interval has only what ranks differ by from step to step."""
     arrived, _ = SimulatedJob(4, slow_gpu_ns=[0, 0, 0, 5_000_000.0]).run(0)
