@@ -26,6 +26,7 @@ def make_server(folder: Path, nsys: Path | None = None) -> Any:
     try:
         from mcp.server.mcpserver import MCPServer
         from mcp.server.mcpserver.exceptions import ToolError
+        from mcp.server.mcpserver.tools import Tool
         from mcp.types import ToolAnnotations
     except ImportError as error:
         raise MissingToolError(
@@ -34,13 +35,24 @@ def make_server(folder: Path, nsys: Path | None = None) -> Any:
     if not folder.is_dir():
         raise TraceError(f"{folder} is not a folder.", "Give the folder that holds the traces.")
     tools = TraceTools(folder, nsys)
-    server = MCPServer("nsysprof", instructions=_ABOUT, version=VERSION, log_level="ERROR")
+    made = []
     read_only = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     for tool in (
         tools.list_traces, tools.summarize, tools.findings, tools.kernels, tools.instances, tools.compare, tools.whatif,
     ):  # fmt: skip
-        server.add_tool(_explained(tool, ToolError), annotations=read_only)
-    return server
+        made.append(_strict(Tool.from_function(_explained(tool, ToolError), annotations=read_only)))
+    return MCPServer("nsysprof", instructions=_ABOUT, version=VERSION, log_level="ERROR", tools=made)
+
+
+def _strict(tool: Any) -> Any:
+    """Return the tool, which now refuses arguments that it does not have.
+
+    An agent that gives `range` for `range_name` would otherwise take the answer about the whole trace for the range's.
+    """
+    model = tool.fn_metadata.arg_model
+    model.model_config["extra"] = "forbid"
+    model.model_rebuild(force=True)
+    return tool.model_copy(update={"parameters": model.model_json_schema(by_alias=True)})
 
 
 def _explained(tool: Callable[..., Any], error_type: type[Exception]) -> Callable[..., Any]:

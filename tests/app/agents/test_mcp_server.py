@@ -121,6 +121,12 @@ def test_comparison(folder: Path) -> None:
     assert "appeared" in {change["how"] for change in found["findings"]}
 
 
+def test_an_argument_that_a_tool_does_not_have_is_refused(folder: Path) -> None:
+    result = ask(folder, "kernels", trace="free.sqlite", range="step")
+    assert result.is_error
+    assert "range" in str(result.content)
+
+
 @pytest.mark.parametrize("name", ["../outside.sqlite", "link.sqlite", "secret.txt", "/etc/passwd", "", "x" * 10_000])
 def test_no_other_file_is_read(folder: Path, name: str) -> None:
     result = ask(folder, "summarize", trace=name)
