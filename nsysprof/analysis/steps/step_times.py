@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -113,7 +114,15 @@ def _join(one: tuple[Int64s, Int64s], other: tuple[Int64s, Int64s]) -> tuple[Int
     if len(few[0]) == 0:
         return many
     at = np.searchsorted(many[0], few[0])
-    return _union(np.insert(many[0], at, few[0]), np.insert(many[1], at, few[1]))
+    edges = [*range(0, len(many[0]), _BLOCK), len(many[0])]
+
+    def parts() -> Iterator[tuple[Int64s, Int64s]]:
+        for low, high in itertools.pairwise(edges):
+            its = slice(*np.searchsorted(at, [low, high + (high == edges[-1])]).tolist())
+            start, end = (np.insert(many[side][low:high], at[its] - low, few[side][its]) for side in (0, 1))
+            yield start, end
+
+    return _union_of_parts(parts(), len(few[0]) + len(many[0]))
 
 
 def _union_of_rows(work: Work, rows: Rows) -> tuple[Int64s, Int64s]:
@@ -124,15 +133,21 @@ def _union_of_rows(work: Work, rows: Rows) -> tuple[Int64s, Int64s]:
         rows = rows[order]
         del order
     del start
-    # In blocks, so that no more than the union is held.
+    blocks = (rows[low : low + _BLOCK] for low in range(0, len(rows), _BLOCK))
+    return _union_of_parts(((work.start_ns[its], work.ends_ns(its)) for its in blocks), len(rows))
+
+
+def _union_of_parts(parts: Iterator[tuple[Int64s, Int64s]], size: int) -> tuple[Int64s, Int64s]:
+    """Return the union of intervals, which come in parts in order of start, so that no more than the union is held.
+
+    size: how many intervals the parts have together.
+    """
     count, reached = 0, np.iinfo(np.int64).min
-    begun, ended = np.empty((2, len(rows)), dtype=np.int64)
-    for low in range(0, len(rows), _BLOCK):
-        its = rows[low : low + _BLOCK]
-        its_start, its_end = work.start_ns[its], work.ends_ns(its)
-        its_end[0] = max(reached, int(its_end[0]))
-        its_begun, its_ended = _union(its_start, its_end)
-        # The first interval may go on where the block before ended.
+    begun, ended = np.empty((2, size), dtype=np.int64)
+    for start, end in parts:
+        end[0] = max(reached, int(end[0]))
+        its_begun, its_ended = _union(start, end)
+        # The first interval may go on where the part before ended.
         place = count - int(its_begun[0] <= reached)
         if place == count:
             begun[place] = its_begun[0]

@@ -38,6 +38,14 @@ def test_work_that_is_joined_in_blocks_is_the_union_of_all_work(monkeypatch, blo
     begun, ended = step_times._union_of_rows(work, np.arange(60, dtype=np.int32))
     assert np.concatenate([np.arange(*pair) for pair in zip(begun, ended, strict=True)]).tolist() == busy.tolist()
     assert (begun[1:] > ended[:-1]).all(), "intervals that touch are one"
+    halves = [
+        step_times._union_of_rows(work, np.arange(60, dtype=np.int32)[which]) for which in (slice(40), slice(40, 60))
+    ]
+    for pair in (halves, halves[::-1], [halves[1], (begun, ended)]):
+        joined = step_times._join(*pair)
+        assert [each.tolist() for each in joined] == [begun.tolist(), ended.tolist()]
+    odd, even = (step_times._union_of_rows(work, np.arange(each, 60, 2, dtype=np.int32)) for each in (1, 0))
+    assert [each.tolist() for each in step_times._join(odd, even)] == [begun.tolist(), ended.tolist()]
 
 
 def test_slow_steps_are_marked_and_a_typical_one_is_the_median(tmp_path):
