@@ -69,19 +69,6 @@ def write_analysis(
     figures: bool = True,
     svg: bool = False,
     progress: Callable[[str], None] | None = None,
-) -> list[Path]:
-    """Write tables, figures and reports into `out` and return their paths. Raises OutputError."""
-    return write_with_report(analysis, record, out, figures=figures, svg=svg, progress=progress)[0]
-
-
-def write_with_report(
-    analysis: Analysis,
-    record: CaptureRecord | None,
-    out: Path,
-    *,
-    figures: bool = True,
-    svg: bool = False,
-    progress: Callable[[str], None] | None = None,
 ) -> tuple[list[Path], Report]:
     """Write tables, figures and reports into `out`; return their paths and the report. Raises OutputError."""
     say = progress or (lambda _text: None)

@@ -30,7 +30,7 @@ def rows(path):
 def test_the_folder_of_the_contract(tmp_path):
     analysis = samples.analysis(tmp_path)
     said = []
-    written = write_analysis(analysis, samples.record(analysis), tmp_path / "out", svg=True, progress=said.append)
+    written, _ = write_analysis(analysis, samples.record(analysis), tmp_path / "out", svg=True, progress=said.append)
     names = {path.name for path in written}
     assert names == FILES | {"timeline.svg", "kernels.svg", "vram.svg"}
     assert {path.name for path in (tmp_path / "out").iterdir()} == names
@@ -139,7 +139,7 @@ def test_an_empty_trace_writes_its_tables_and_says_what_is_missing(tmp_path):
     made = TraceBuilder()
     made.fact("x", "y")
     analysis = samples.analysis(tmp_path, made)
-    written = write_analysis(analysis, None, tmp_path / "out")
+    written, _ = write_analysis(analysis, None, tmp_path / "out")
     assert "timeline.png" not in {path.name for path in written}
     assert len(pd.read_csv(tmp_path / "out" / "kernels.csv")) == 0
     assert "no GPU" in (tmp_path / "out" / "report.md").read_text()

@@ -312,7 +312,7 @@ def _analyze(shared: _Shared, stage: Stage, built: Built, say: Say) -> None:
         built.environment = record.environment
     built.record, built.analysis = record, analysis
     out = built.folder / REPORT_FOLDER
-    for path in write_analysis(analysis, record, out, figures=stage.figures, progress=say):
+    for path in write_analysis(analysis, record, out, figures=stage.figures, progress=say)[0]:
         if stage.html or path.name != "report.html":
             built.files[f"{REPORT_FOLDER}/{path.name}"] = path
 

@@ -61,9 +61,9 @@ def analyze_one(request: AnalyzeRequest, progress: Progress) -> TraceResult:
             )
             analysis = join_attention(join_memory(analysis, source, trace), source)
             analysis = join_recording_cost(analysis, source, trace)
-        from nsysprof.report.write import write_with_report
+        from nsysprof.report.write import write_analysis
 
-        files, report = write_with_report(
+        files, report = write_analysis(
             analysis, record, claimed.path, figures=request.figures, svg=request.svg, progress=progress.say
         )
         claimed.commit()
