@@ -261,9 +261,7 @@ def _allocations(situation: Situation) -> Candidate | None:
     high = combine(change, copies_beside_frees(situation))
     spent = int(in_calls(situation, calls, situation.call_ns))
     # The code that gives memory back makes the next allocations necessary, wherever they are.
-    names = situation.call_name[calls].tolist()
-    gives_back = calls.copy()
-    gives_back[calls] = [bool(GIVES_BACK.match(str(name))) for name in names]
+    gives_back = calls & _giving_back(situation)
     named_by = gives_back if gives_back.any() else None
     what = "allocated" if named_by is None else "given back and allocated again"
     like = "" if named_by is None else ", as after torch.cuda.empty_cache()"
@@ -292,6 +290,12 @@ def _slowed_text(situation: Situation, slowed: Bools) -> str:
     )
 
 
+def _giving_back(situation: Situation) -> Bools:
+    """Return which calls give memory back to the driver."""
+    codes, listed = pd.factorize(situation.call_name)
+    return np.array([bool(GIVES_BACK.match(str(name))) for name in listed], dtype=bool)[codes]
+
+
 def copies_beside_frees(situation: Situation) -> ReplayChange:
     """Return the change in which large copies take as long as the fastest of their size and kind in the trace.
 
@@ -299,8 +303,7 @@ def copies_beside_frees(situation: Situation) -> ReplayChange:
     given back took 73 ms on an H200, and 31 ms before anything was (traces/h200-faults/all).
     """
     graph, duration = situation.graph, situation.graph.duration_ns.copy()
-    names = [bool(GIVES_BACK.match(str(name))) for name in situation.call_name.tolist()]
-    if not (np.array(names, dtype=bool) & situation.in_loop).any():
+    if not (_giving_back(situation) & situation.in_loop).any():
         return no_change(graph)
     for (kind, host_kind, size), fastest in situation.fastest_copies.items():
         mine = situation.is_copy & (situation.copy_kind == kind) & (situation.host_kind == host_kind)
