@@ -17,6 +17,7 @@ from nsysprof.analysis.ranges.open_range import innermost_codes
 from nsysprof.attention.kernel_family import kernel_family
 from nsysprof.attention.range_name import parse_range
 from nsysprof.results.column_registry.analysis_columns import ATTENTION
+from nsysprof.results.column_registry.column import Dtype
 from nsysprof.trace.schema import Bools, Int64s, Ints, Tables
 
 _BACKWARD = re.compile(r"bwd|backward|bprop|dgrad|dot_do_o|convert_dq|reduce_head", re.IGNORECASE)
@@ -146,9 +147,7 @@ def _complete(table: pd.DataFrame) -> pd.DataFrame:
             table[column] = [shape.get(column, pd.NA) for shape in parsed]
     table["dtype"] = [shape.get("dtype") or own or pd.NA for shape, own in zip(parsed, table["dtype"], strict=True)]
     table = table.sort_values("kernel_total_ns", ascending=False, kind="stable").reset_index(drop=True)
-    integers = ("batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim", "calls", "kernel_count", "kernel_total_ns",
-                "mask_stride")  # fmt: skip
-    return table.astype(dict.fromkeys(integers, "Int64"))[list(ATTENTION.names)]
+    return table.astype(dict.fromkeys(ATTENTION.of_dtype(Dtype.INTEGER), "Int64"))[list(ATTENTION.names)]
 
 
 def _shape_of(name: str) -> dict[str, Any]:

@@ -15,15 +15,12 @@ from nsysprof.analysis.ranges.open_range import open_ranges
 from nsysprof.attention.attention_range import LAYERS, PREFIX, AttentionRange, parse_attention_range
 from nsysprof.attention.kernel_family import kernel_family, operator_family
 from nsysprof.results.column_registry.analysis_columns import ATTENTION
+from nsysprof.results.column_registry.column import Dtype
 from nsysprof.trace.schema import Bools, Int64s, Ints, Tables
 
 # The backend of a range is the first of these that any of its kernels belongs to. Other kernels are torch's math.
 _BACKENDS = ("flash", "efficient", "cudnn", "flex", "math")
 _MATH = len(_BACKENDS) - 1
-_INTEGERS = (
-    "batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim", "calls", "kernel_count", "kernel_total_ns",
-    "mask_stride",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -127,7 +124,7 @@ def _complete(table: pd.DataFrame, parsed: dict[Any, AttentionRange | None]) -> 
     for column in ATTENTION.names:
         if column not in table.columns:
             table[column] = [shape[column] for shape in shapes]
-    return table.astype(dict.fromkeys(_INTEGERS, "Int64"))[list(ATTENTION.names)]
+    return table.astype(dict.fromkeys(ATTENTION.of_dtype(Dtype.INTEGER), "Int64"))[list(ATTENTION.names)]
 
 
 def columns_of(call: AttentionRange | None) -> dict[str, Any]:
