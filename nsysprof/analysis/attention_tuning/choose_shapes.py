@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
+from nsysprof.attention.attention_call import MASKS
 from nsysprof.attention.choices import DTYPES
-from nsysprof.attention.shape import LEARNED, Shape
+from nsysprof.attention.shape import Shape
 from nsysprof.attention.work_model import attention_flops
 from nsysprof.results.programs.captured_attention import CapturedUse
 
@@ -92,7 +93,7 @@ def why_not(row: dict[str, Any]) -> str:
         return f"{function} is called, and a policy chooses for torch's scaled_dot_product_attention alone"
     if row["dropout"]:
         return "with dropout, each backend draws different random numbers, so a policy leaves these calls to torch"
-    if mask.partition(":")[0] not in ("none", "bool", "float", LEARNED):
+    if mask.partition(":")[0] not in MASKS:
         return f"a mask of the kind {mask} cannot be reproduced"
     if row["dtype"] not in DTYPES:
         return f"the data type {row['dtype']} is not one of {', '.join(DTYPES)}"

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from nsysprof.analysis.ranges.open_range import innermost_codes
+from nsysprof.attention.attention_call import MASKS
 from nsysprof.attention.attention_range import PREFIX, parse_attention_range
 from nsysprof.attention.range_name import parse_range
 from nsysprof.attention.shape import Shape
@@ -28,7 +29,6 @@ _CALL_SIZES = {
     "batch": "batch", "heads": "heads", "kv_heads": "kv_heads", "seq": "seq_q", "kv_seq": "seq_kv",
     "head_dim": "head_dim",
 }  # fmt: skip
-_MASKS = ("none", "bool", "float", "learned")
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def _recorded_call(name: str) -> CallInTrace | None:
         return None
     sizes: dict[str, Any] = {field: getattr(call, name) or 0 for field, name in _CALL_SIZES.items()}
     mask = call.mask or "none"
-    if not all(sizes.values()) or mask.partition(":")[0] not in _MASKS or call.dtype is None:
+    if not all(sizes.values()) or mask.partition(":")[0] not in MASKS or call.dtype is None:
         return None
     shape = Shape(**sizes, dtype=call.dtype, causal=bool(call.causal), mask=mask, layout=call.layout or "bhsd")
     return CallInTrace(shape, recorded_pass=call.pass_)
