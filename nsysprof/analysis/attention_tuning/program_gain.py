@@ -38,7 +38,6 @@ def compute_gain(
     undecided: how many shapes need more measurements for a decision.
     search_ended: whether every shape has all samples that a search takes, so that a larger budget decides nothing.
     """
-    needed = MORE_SAMPLES if search_ended else "a longer --budget"
     rows: dict[tuple[Shape, str], dict[Any, Any]] = {
         (shape_of_row(row), str(row["backend"])): row for row in table.to_dict("records")
     }
@@ -61,6 +60,9 @@ def compute_gain(
     pct = 100 * saved / whole if known and whole else None
     per = "step" if captured.steps else "recorded part"
     figures = [each / steps if known else None for each in (spent, saved, low, high)]
+    measured = len(chosen.chosen) - len(failed)
+    needed = MORE_SAMPLES if search_ended else "a longer --budget"
+    open_shapes = f"{undecided} of {measured} shapes need {needed}" if undecided else ""
     return ProgramGain(
         per=per,
         baseline_ns=figures[0],
@@ -71,7 +73,7 @@ def compute_gain(
         saved_pct=pct,
         faster_shapes=faster,
         shapes=len(chosen.chosen),
-        text=_say(faster, len(chosen.chosen) - len(failed), (undecided, needed), figures, per, pct, captured.share_pct),
+        text=_say(faster, measured, open_shapes, figures, per, pct, captured.share_pct),
         refused=(
             *(f"{each.calls:,} calls are not tuned: {each.reason}." for each in chosen.refused),
             *(
@@ -106,7 +108,7 @@ def _kernel_time(captured: CapturedAttention) -> float | None:
 def _say(
     faster: int,
     shapes: int,
-    undecided: tuple[int, str],
+    open_shapes: str,
     figures: list[float | None],
     per: str,
     pct: float | None,
@@ -115,8 +117,8 @@ def _say(
     has = "" if share is None else f" Attention takes {share:.1f} % of the time of all kernels."
     if not shapes:
         return f"None of the program's attention could be measured.{has}"
-    if not faster and undecided[0]:
-        return f"No backend was shown to be faster; {undecided[0]} of {shapes} shapes need {undecided[1]}.{has}"
+    if not faster and open_shapes:
+        return f"No backend was shown to be faster; {open_shapes}.{has}"
     if not faster:
         return f"The program gains nothing from another backend: torch's own choice is not beaten on its shapes.{has}"
     spent, saved, low, high = figures
