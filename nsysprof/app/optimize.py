@@ -32,7 +32,7 @@ from nsysprof.app.optimizing.predict_gain import predict_gain
 from nsysprof.app.optimizing.trials import Trial, list_trials
 from nsysprof.app.optimizing.tune_uses import LEAST_TUNING_S, TunedProgram, tune_uses
 from nsysprof.app.progress import SILENT, Progress
-from nsysprof.app.trace_analysis.join_attention import read_libraries, read_strided_masks
+from nsysprof.app.trace_analysis.join_attention import read_libraries
 from nsysprof.app.tuning.write_tuning import POLICY
 from nsysprof.capture.manifest import NSYS_TRACE, TORCH_TRACE
 from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError, UsageError
@@ -185,11 +185,7 @@ class _Session:
             self._capture()
         with self._step("analyze"):
             captured = self.request.captured or self.folder / "capture"
-            self.facts = replace(
-                read_program(self._analyze()),
-                libraries=read_libraries(captured),
-                strided_masks=read_strided_masks(captured),
-            )
+            self.facts = replace(read_program(self._analyze()), libraries=read_libraries(captured))
             self._outcome(f"{count_of(len(self.facts.uses), 'shape')} of attention")
         self.tuning = TunedProgram(uses=self.facts.uses)
         if self.facts.uses:

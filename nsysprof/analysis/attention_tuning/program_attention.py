@@ -46,7 +46,10 @@ def read_program(analysis: Analysis) -> ProgramFacts:
     findings = {} if analysis.findings is None else _savings(analysis.findings)
     if analysis.allocator is not None:  # the capture recorded what torch's allocator held
         findings |= dict.fromkeys((item.code for item in analysis.allocator.findings), None)
-    return ProgramFacts(tuple(uses), sum(known) if known else None, _fp32_share(analysis.kernels), findings)
+    strided = frozenset(str(row["range"] or "") for row in rows if row.get("mask_stride") not in (None, 1))
+    return ProgramFacts(
+        tuple(uses), sum(known) if known else None, _fp32_share(analysis.kernels), findings, strided_masks=strided
+    )
 
 
 def _savings(found: Findings) -> dict[str, PredictedGain | None]:

@@ -84,16 +84,6 @@ def read_libraries(source: Path) -> frozenset[str]:
     return frozenset(name for found in _recorded(source) for name in found.libraries)
 
 
-def read_strided_masks(source: Path) -> frozenset[str]:
-    """Return the lines of the program that give torch's attention a mask whose keys do not lie side by side."""
-    return frozenset(
-        str(call.get("site"))
-        for found in _recorded(source)
-        for call in found.calls
-        if call.get("mask_stride") not in (None, 1) and call.get("device") == "cuda"
-    )
-
-
 def _recorded(source: Path) -> list[_Calls]:
     if not source.is_dir():
         return []

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from nsysprof.analysis.attention_tuning.program_attention import read_program
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
-from nsysprof.app.trace_analysis.join_attention import join_attention, read_strided_masks
+from nsysprof.app.trace_analysis.join_attention import join_attention
 from nsysprof.errors import TraceError
 from tests.analysis.programs import Program
 
@@ -40,12 +41,15 @@ def test_calls_of_all_processes_are_added(analysis, tmp_path):
     assert table["seq_q"].isna().tolist() == [False, False, True]
 
 
-def test_masks_whose_keys_lie_apart_are_those_of_calls_on_a_gpu(tmp_path):
-    assert read_strided_masks(tmp_path) == frozenset()
+def test_masks_whose_keys_lie_apart_are_those_of_calls_on_a_gpu(analysis, tmp_path):
+    def strided_masks():
+        return read_program(join_attention(analysis, tmp_path)).strided_masks
+
+    assert strided_masks() == frozenset()
     on_gpu = {**CALL, "device": "cuda", "mask": "float:1hqk"}
     write(tmp_path, 1, {**on_gpu, "mask_stride": 4}, {**on_gpu, "site": "m.py:5", "mask_stride": 1}, CALL)
     write(tmp_path, 2, {**on_gpu, "site": "m.py:7", "mask_stride": 4, "device": "cpu"}, {**on_gpu, "site": "m.py:9"})
-    assert read_strided_masks(tmp_path) == {"m.py:3"}
+    assert strided_masks() == {"m.py:3"}
 
 
 def test_calls_with_ranges_get_the_strides_of_their_masks(analysis, tmp_path):
