@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,14 +58,16 @@ def choose_shapes(uses: Sequence[CapturedUse]) -> ChosenShapes:
 
     The pass of a shape that has a backward pass is forward and backward together.
     """
-    refused: dict[str, int] = {}
+    refusals: dict[str, Counter[str]] = {}
     found = []
     for use in uses:
         why = why_not(use.row)
         if why:
-            refused[why] = refused.get(why, 0) + use.calls
+            refusals.setdefault(why, Counter())[str(use.row["pass"])] += use.calls
         else:
             found.append(use)
+    # A backward pass is part of its call.
+    refused = {why: max(per_pass.values()) for why, per_pass in refusals.items()}
     chosen: list[ShapeUse] = []
     grouped = _group_lengths(_weigh(_merge(found)))
     left = []

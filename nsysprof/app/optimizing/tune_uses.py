@@ -73,7 +73,7 @@ def tune_uses(
         raise
     except NsysprofError as error:
         # the page may be shared, so it must not hold private paths
-        said = error.text.replace(str(source), "The capture")
+        said = error.text.replace(str(source), "the capture")
         return TunedProgram(uses=name_untuned(uses, {}), remarks=(said,))
     if isinstance(result.failure, InterruptedCaptureError):
         raise result.failure

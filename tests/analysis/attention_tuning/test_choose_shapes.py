@@ -55,6 +55,11 @@ def test_what_cannot_be_tuned_has_a_reason(changes, why):
     assert refused.calls == 10
 
 
+def test_a_refused_call_counts_once_with_its_backward_pass():
+    (refused,) = choose_shapes([use(mask_stride=4), use(mask_stride=4, **{"pass": "bwd"}, calls=8)]).refused
+    assert refused.calls == 10
+
+
 def test_keys_of_a_mask_that_lie_side_by_side_are_tuned():
     assert [each.calls for each in choose_shapes([use(mask_stride=1), use(mask_stride=None)]).chosen] == [20]
 
