@@ -1,12 +1,21 @@
-"""Train blocks of a Swin transformer: windows of 49 tokens, with a learned bias on the scores of every head."""
+"""Train blocks of a Swin transformer: windows of 49 tokens, with a learned bias on the scores of every head.
 
+    window_attention.py [STEPS] [--contiguous-mask]
+
+The bias of a window is a view whose keys do not lie side by side in memory, as Swin programs have it. With
+--contiguous-mask, or CONTIGUOUS_MASK=1 in the environment, it is copied so that they do.
+"""
+
+import os
 import sys
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-steps = int(([*sys.argv[1:], "15"])[0])
+numbers = [word for word in sys.argv[1:] if word != "--contiguous-mask"]
+steps = int([*numbers, "15"][0])
+has_contiguous_mask = "--contiguous-mask" in sys.argv or os.environ.get("CONTIGUOUS_MASK") == "1"
 torch.manual_seed(0)
 SIDE, WINDOW, WIDTH, HEADS, BATCH = 56, 7, 128, 4, 64
 
@@ -29,6 +38,8 @@ class Block(nn.Module):
         y = y.view(BATCH, many, WINDOW, many, WINDOW, WIDTH).transpose(2, 3).reshape(-1, WINDOW * WINDOW, WIDTH)
         q, k, v = self.qkv(y).unflatten(-1, (3, HEADS, -1)).permute(2, 0, 3, 1, 4)
         bias = self.table[self.index].permute(2, 0, 1)[None]
+        if has_contiguous_mask:
+            bias = bias.contiguous()
         y = self.out(F.scaled_dot_product_attention(q, k, v, attn_mask=bias).transpose(1, 2).flatten(2))
         y = y.view(BATCH, many, many, WINDOW, WINDOW, WIDTH).transpose(2, 3).reshape(x.shape)
         x = x + torch.roll(y, (self.shift, self.shift), (1, 2))

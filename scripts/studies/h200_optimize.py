@@ -35,6 +35,9 @@ PROGRAMS = {
     "growing": "GPT, training: sequences that grow at every step",
 }
 
+# What the pages of programs advise that was then done by hand, as code.
+BY_HAND = {"window": "`attn_mask.contiguous()`"}
+
 
 def facts() -> dict[str, str]:
     """Return the numbers of the page."""
@@ -70,6 +73,7 @@ def facts() -> dict[str, str]:
         "won": str(sum(each["in_policy"] for data in found.values() for each in data["tuned"])),
         "promising": open_ones,
         "sampled": settled,
+        "by_hand": _by_hand(),
         "hook": _hook(),
         "own_hook": _own_hook(),
     }
@@ -163,6 +167,44 @@ def _attempt(name: str, attempt: dict[str, Any]) -> tuple[str, ...]:
         told += f", within {values['largest_pct']:.2g} %"
     measured = f"{mid:.1f} [{low:.1f}, {high:.1f}]"
     return name, attempt["name"], predicted, measured, change["verdict"], f"{peaks[0]:.2f} to {peaks[1]:.2f} GiB", told
+
+
+def _by_hand() -> str:
+    """Return a table of what pages advise to change by hand: what was promised, and what it gave."""
+    rows = []
+    for path in sorted((FOLDER / "by-hand").glob("*.json")):
+        if path.stem.endswith("-findings"):
+            continue
+        comparison = json.loads(path.read_bytes())
+        promised, measured = _promised(path), comparison["change"]
+        low, mid, high = (100 * (1 - measured[key]) for key in ("high", "ratio", "low"))
+        peaks = " to ".join(
+            f"{comparison[side]['peak_bytes'] / 2**30:.2f}" for side in ("baseline", "candidate")
+        )  # fmt: skip
+        rows.append(
+            (
+                path.stem,
+                BY_HAND[path.stem],
+                f"{promised['pct']:.1f} [{promised['low_pct']:.1f}, {promised['high_pct']:.1f}]",
+                f"{mid:.1f} [{low:.1f}, {high:.1f}]",
+                measured["verdict"],
+                f"{comparison['baseline']['runs']}",
+                f"{peaks} GiB",
+                "–" if comparison["values"] is None else comparison["values"]["verdict"],
+            )
+        )
+    head = (
+        "program", "the change", "predicted gain, %", "measured gain, % [95 %]", "verdict", "turns", "peak memory", "values"
+    )  # fmt: skip
+    return markdown(head, "llrrlrll", rows) if rows else "No advice was tested yet."
+
+
+def _promised(path: Path) -> dict[str, float]:
+    """Return what the first finding of the program's capture promised (percent of a step)."""
+    found = json.loads(path.with_name(f"{path.stem}-findings.json").read_bytes())
+    first, step_ns = found["findings"][0], found["step_ns"]
+    saved = {"pct": "saving_ns", "low_pct": "saving_low_ns", "high_pct": "saving_high_ns"}
+    return {name: 100.0 * first[key] / step_ns for name, key in saved.items()}
 
 
 def _promising(found: dict[str, dict[str, Any]]) -> tuple[str, str]:
