@@ -194,7 +194,8 @@ def _by_hand() -> str:
             )
         )
     head = (
-        "program", "the change", "predicted gain, %", "measured gain, % [95 %]", "verdict", "turns", "peak memory", "values"
+        "program", "the change", "predicted gain, %", "measured gain, % [95 %]", "verdict", "turns", "peak memory",
+        "values",
     )  # fmt: skip
     return markdown(head, "llrrlrll", rows) if rows else "No advice was tested yet."
 
