@@ -35,6 +35,8 @@ _FIXED = {
     Change.FUSE_OPTIMIZER: "unfused-optimizer", Change.NO_STREAM_WAITS: "stream-dependency",
 }  # fmt: skip
 _EVERYWHERE = "all"
+# The largest factor for a time.
+MOST_FACTOR = 1000
 
 
 def what_if(request: WhatIfRequest, progress: Progress = SILENT) -> WhatIfResult:
@@ -43,6 +45,7 @@ def what_if(request: WhatIfRequest, progress: Progress = SILENT) -> WhatIfResult
     from nsysprof.trace.inputs.resolve_input import identity_of
     from nsysprof.trace.open import open_trace
 
+    _refuse_factors(request)
     questions = _questions(request)
     if request.like_peers is not None:
         return WhatIfResult(_with_a_rank_like_its_peers(request, questions, progress))
@@ -61,6 +64,17 @@ def what_if(request: WhatIfRequest, progress: Progress = SILENT) -> WhatIfResult
             names = [str(name) for name in ranges["name"].unique()]
             questions = (*questions, *(_of_ranges(names, text, factor) for text, factor in request.ranges))
             return WhatIfResult(ask(tables, ranges, questions, policy))
+
+
+def _refuse_factors(request: WhatIfRequest) -> None:
+    """Raise UsageError for a text that all names contain, and for a factor that no time can have."""
+    for option, pairs in (("--kernel", request.kernels), ("--launched-in", request.ranges)):
+        for text, factor in pairs:
+            if not text or not 0 <= factor <= MOST_FACTOR:  # also where it is not a number
+                raise UsageError(
+                    f"{option} {text[:100]!r} with the factor {factor:g} is not a change.",
+                    f"Give a text and a factor between 0 and {MOST_FACTOR}.",
+                )
 
 
 def _with_a_rank_like_its_peers(

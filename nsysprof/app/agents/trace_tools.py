@@ -7,6 +7,10 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nsysprof.app.agents.bounded_answers import bound, page
+from nsysprof.app.agents.compared import overview_answer, part_answer
+from nsysprof.app.agents.listed_traces import ListedTrace, list_traces
+from nsysprof.app.agents.named_range import instances_of_range, kernels_of_range
 from nsysprof.app.compare import CompareRequest, compare
 from nsysprof.app.whatif import WhatIfRequest, what_if
 from nsysprof.errors import UsageError
@@ -15,9 +19,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from nsysprof.results.analysis import Analysis
+    from nsysprof.results.comparison import VersionComparison
 
-_MOST_TRACES, _MOST_ROWS, _MOST_TEXT = 500, 200, 300
-_MOST_DEPTH = 4
+_MOST_RANGES, _MOST_OWNERS = 40, 20
 # How many analyses are kept for the next question.
 _MOST_KEPT = 4
 
@@ -28,20 +32,34 @@ class TraceTools:
     def __init__(self, folder: Path, nsys: Path | None = None) -> None:
         self._folder, self._nsys = folder.resolve(), nsys
         self._kept: OrderedDict[tuple[str, int, int], Analysis] = OrderedDict()
+        # The last comparison, for the next question about it.
+        self._compared: tuple[object, VersionComparison] | None = None
 
-    def list_traces(self) -> dict[str, Any]:
-        """List the traces, reports and captures in the folder, with their sizes in bytes."""
-        found = self._traces()
-        rows = [{"trace": name, "bytes": _size(path)} for name, path in sorted(found.items())]
-        return _bounded("traces", rows, 0, _MOST_TRACES)
+    def list_traces(self, offset: int = 0, limit: int = 100) -> dict[str, Any]:
+        """List the traces, reports and captures in the folder by name, with their sizes in bytes.
+
+        kind: trace; ranks, a folder of the traces of one job (each is listed too), for whatif with like_peers; or
+        latency, measured without a trace, for compare.
+        """
+        found = [
+            {"trace": name, "kind": each.kind.value, "bytes": each.size()} for name, each in self._traces().items()
+        ]
+        return page("traces", lambda first, last: found[first:last], len(found), offset, limit)
 
     def summarize(self, trace: str) -> dict[str, Any]:
-        """Return totals, devices, notes, and the tree of ranges with the most time; times are ns."""
+        """Return totals, devices, notes, the tree of ranges with the most time, and who owned the memory at its peak.
+
+        Times are ns.
+        """
         from nsysprof.report.write import summary_json
+        from nsysprof.results.table_records import to_records
 
         analysis = self._analysis(trace)
-        ranges = _rows(analysis.range_tree, 0, 20)
-        return _cut({**summary_json(analysis), "range_tree": ranges, "range_tree_rows": len(analysis.range_tree)})
+        tree = analysis.range_tree
+        ranges = to_records(tree.iloc[:_MOST_RANGES])
+        owners = None if analysis.memory_owners is None else to_records(analysis.memory_owners.iloc[:_MOST_OWNERS])
+        answer = {**summary_json(analysis), "range_tree": ranges, "range_tree_rows": len(tree), "memory_owners": owners}
+        return bound(answer, "Ask instances or kernels about a range.")
 
     def findings(self, trace: str) -> dict[str, Any]:
         """Return what to change, the largest saving first, and why the GPU was idle. Savings are ns per step."""
@@ -50,33 +68,44 @@ class TraceTools:
         found = findings_json(self._analysis(trace))
         if found["idle"] is not None:
             found["idle"]["causes"] = [row for row in found["idle"]["causes"] if not row["range"]]
-        return _cut(found)
+        return bound(found, "nsysprof analyze writes all of them.")
 
     def kernels(self, trace: str, range_name: str = "", offset: int = 0, limit: int = 20) -> dict[str, Any]:
-        """Return the kernels of the trace, or of one range, the longest total time (ns) first."""
+        """Return the kernels of the trace, or of one range, the longest total time (ns) first.
+
+        range_name: a range, or step# for step0, step1 and so on together.
+        """
         analysis = self._analysis(trace)
-        table = analysis.range_kernels if range_name else analysis.kernels
-        if range_name:
-            table = table[(table["range"] == range_name).to_numpy(dtype=bool)]
-        table = table.sort_values("total_ns", ascending=False, kind="stable")
-        return _bounded("kernels", table, offset, limit)
+        table = kernels_of_range(analysis, range_name) if range_name else analysis.kernels
+        return _page_of("kernels", table.sort_values("total_ns", ascending=False, kind="stable"), offset, limit)
 
     def instances(self, trace: str, range_name: str, offset: int = 0, limit: int = 20) -> dict[str, Any]:
-        """Return the instances of a range in order, with wall, kernel and idle times (ns)."""
-        table = self._analysis(trace).range_instances
-        return _bounded("instances", table[(table["range"] == range_name).to_numpy(dtype=bool)], offset, limit)
+        """Return the instances of a range in order, with wall, kernel and idle times (ns).
 
-    def compare(self, baseline: str, candidate: str, ignore_conditions: bool = False) -> dict[str, Any]:
-        """Compare two traces: ranges, kernels, copies, memory, and which findings appeared or disappeared."""
-        from nsysprof.report.compare import comparison_json
+        range_name: a range, or step# for step0, step1 and so on together.
+        """
+        return _page_of("instances", instances_of_range(self._analysis(trace), range_name), offset, limit)
 
-        request = CompareRequest(
-            (self._path(baseline),), (self._path(candidate),), ignore_conditions=ignore_conditions, nsys=self._nsys
-        )
-        found = dict(comparison_json(compare(request).comparison))
-        for name in ("ranges", "findings", "differences"):
-            found[name] = list(found[name])[:_MOST_ROWS]
-        return _cut(found)
+    def compare(
+        self,
+        baseline: str,
+        candidate: str,
+        ignore_conditions: bool = False,
+        part: str = "",
+        range_name: str = "",
+        offset: int = 0,
+        limit: int = 20,
+    ) -> dict[str, Any]:
+        """Compare two traces: the step, ranges, kernels, memory, and which findings appeared or vanished.
+
+        Without part, the answer has the verdict and the first rows of each part, most important first; left_out says
+        how many more there are. part: ranges, kernels, latency, findings or memory, to see its rows from offset on.
+        range_name: the range whose kernels to show.
+        """
+        if part or range_name:
+            found = self._comparison(baseline, candidate, ignore_conditions)
+            return part_answer(found, part or "kernels", range_name, offset, limit)
+        return overview_answer(self._comparison(baseline, candidate, ignore_conditions))
 
     def whatif(
         self,
@@ -102,7 +131,7 @@ class TraceTools:
         names = [change.removeprefix("--") for change in changes or ()]
         unknown = [name for name in names if name not in list(Change)]
         if unknown:
-            raise UsageError(f"{unknown[0][:_MOST_TEXT]!r} is not a change.", f"Known: {', '.join(Change)}.")
+            raise UsageError(f"{unknown[0][:100]!r} is not a change.", f"Known: {', '.join(Change)}.")
         request = WhatIfRequest(
             self._path(trace) if like_peers is None else self._folder_of_ranks(trace),
             tuple(map(Change, names)),
@@ -113,7 +142,7 @@ class TraceTools:
             policy=self._inside(policy) if policy else None,
             like_peers=like_peers,
         )
-        return _cut(what_if(request).found.to_json())
+        return bound(what_if(request).found.to_json())
 
     def _folder_of_ranks(self, name: str) -> Path:
         """Return a folder by its path below the served one, all of whose traces lie in it too."""
@@ -136,31 +165,27 @@ class TraceTools:
             raise UsageError(f"{name[:200]!r} is not in this folder.", "Give its path below the folder.")
         return path
 
-    def _traces(self) -> dict[str, Path]:
-        """Return every trace by its name, which is its path relative to the folder."""
-        from nsysprof.app.inputs.compare_inputs import is_input, is_trace
-
-        found: dict[str, Path] = {}
-        waiting = [(self._folder, 0)]
-        while waiting and len(found) < _MOST_TRACES:
-            folder, depth = waiting.pop()
-            for path in sorted(folder.iterdir()):
-                inside = path.resolve().is_relative_to(self._folder) and not path.name.startswith(".")
-                if not inside:
-                    continue
-                if path.is_dir() and is_input(path):
-                    found[path.relative_to(self._folder).as_posix()] = path
-                elif path.is_dir() and depth < _MOST_DEPTH:
-                    waiting.append((path, depth + 1))
-                elif path.is_file() and is_trace(path):
-                    found[path.relative_to(self._folder).as_posix()] = path
-        return found
+    def _traces(self) -> dict[str, ListedTrace]:
+        return list_traces(self._folder)
 
     def _path(self, trace: str) -> Path:
-        path = self._traces().get(trace)
-        if path is None:
+        found = self._traces().get(trace)
+        if found is None:
             raise UsageError(f"{trace[:200]!r} is not a trace of this folder.", "list_traces names them all.")
-        return path
+        return found.path
+
+    def _comparison(self, baseline: str, candidate: str, ignore_conditions: bool) -> VersionComparison:
+        sides = [self._path(baseline), self._path(candidate)]
+        key = (
+            *((each, status.st_mtime_ns, status.st_size) for each in sides for status in [each.stat()]),
+            ignore_conditions,
+        )
+        if self._compared is not None and self._compared[0] == key:
+            return self._compared[1]
+        request = CompareRequest((sides[0],), (sides[1],), ignore_conditions=ignore_conditions, nsys=self._nsys)
+        found = compare(request).comparison
+        self._compared = key, found
+        return found
 
     def _analysis(self, trace: str) -> Analysis:
         from nsysprof.app.trace_analysis.analyze_trace import analyze_trace, resolve
@@ -184,34 +209,8 @@ class TraceTools:
         return analysis
 
 
-def _size(path: Path) -> int:
-    files = [path] if path.is_file() else [each for each in path.iterdir() if each.is_file()]
-    return sum(each.stat().st_size for each in files)
-
-
-def _rows(table: pd.DataFrame, offset: int, limit: int) -> list[dict[str, Any]]:
+def _page_of(name: str, table: pd.DataFrame, offset: int, limit: int) -> dict[str, Any]:
+    """Return some rows of a table, how many there are in all, and where the next ones begin."""
     from nsysprof.results.table_records import to_records
 
-    return list(to_records(table.iloc[max(0, offset) : max(0, offset) + min(max(1, limit), _MOST_ROWS)]))
-
-
-def _bounded(name: str, table: pd.DataFrame | list[dict[str, Any]], offset: int, limit: int) -> dict[str, Any]:
-    """Return some rows, how many rows there are in all, and the offset of the next rows if there are more."""
-    rows = table[offset : offset + limit] if isinstance(table, list) else _rows(table, offset, limit)
-    following = max(0, offset) + len(rows)
-    return _cut({name: rows, "total": len(table), "next_offset": following if following < len(table) else None})
-
-
-def _cut(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer with its lists and texts cut to a maximum size."""
-    return {str(key)[:_MOST_TEXT]: _cut_value(value) for key, value in answer.items()}
-
-
-def _cut_value(value: Any) -> Any:
-    if isinstance(value, dict):
-        return _cut(value)
-    if isinstance(value, list | tuple):
-        return [_cut_value(each) for each in value[:_MOST_TRACES]]
-    if isinstance(value, str) and len(value) > _MOST_TEXT:
-        return f"{value[: _MOST_TEXT - 1]}\N{HORIZONTAL ELLIPSIS}"
-    return value
+    return page(name, lambda first, last: to_records(table.iloc[first:last]), len(table), offset, limit)

@@ -31,11 +31,12 @@ def resolve_input(source: Path, nsys: Path | None, work_dir: Path) -> Path:
 
     nsys: the nsys that the user named for a report; it is searched for when None.
     """
-    if is_bundle(source):
-        source = unpack_bundle(source, work_dir)
+    archive = source if is_bundle(source) else None
+    if archive is not None:
+        source = unpack_bundle(archive, work_dir)
     if source.is_dir():
         require_whole(source)
-        source = _trace_in(source)
+        source = _trace_in(source, archive)
     if source.is_dir():
         from nsysprof.trace.inputs.parquet_folder import convert_parquet_folder
 
@@ -85,8 +86,11 @@ def own_trace(folder: Path) -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
-def _trace_in(folder: Path) -> Path:
-    """Return the trace in a folder, or the folder itself where it holds Parquet files."""
+def _trace_in(folder: Path, archive: Path | None = None) -> Path:
+    """Return the trace in a folder, or the folder itself where it holds Parquet files.
+
+    archive: the bundle that was unpacked into the folder; None for a folder of the user's.
+    """
     own = own_trace(folder)
     if own is not None:
         return own
@@ -97,17 +101,16 @@ def _trace_in(folder: Path) -> Path:
     if any(path.suffix == _PARQUET for path in paths):
         return folder
     inside = [path for path in (*paths, *sorted((folder / _RANKS).glob("*"))) if path.name.endswith(FILES)]
-    is_unpacked = (folder / CONTENTS).is_file()
     if len(inside) > 1:
-        what = f"The bundle {folder.name}" if is_unpacked else str(folder)
-        one = "unzip it and give one" if is_unpacked else f"give one, such as {inside[0]}"
+        what = str(folder) if archive is None else f"The bundle {archive.name}"
+        one = f"give one, such as {inside[0]}" if archive is None else "unzip it and give one"
         raise TraceError(
             f"{what} contains {len(inside)} traces.", f"nsysprof analyze accepts all of them; here, {one}."
         )
     reports = [path for path in paths if path.suffix in REPORTS]
     if inside or reports:
         return (inside or reports)[0]
-    if is_unpacked:
+    if (folder / CONTENTS).is_file():
         raise TraceError(
             f"The bundle {folder.name} contains no trace.", "Unzip it: its numbers are in results.csv, or in analysis/."
         )

@@ -1,6 +1,7 @@
 """An agent that speaks the protocol gets bounded answers about the traces of one folder, and nothing else."""
 
 import asyncio
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,8 @@ from typing import Any
 import pytest
 
 from nsysprof.app.agents.mcp_server import make_server
-from nsysprof.errors import MissingToolError, TraceError
+from nsysprof.app.agents.trace_tools import TraceTools
+from nsysprof.errors import MissingToolError, TraceError, UsageError
 from tests.analysis.programs import MS, Program
 from tests.conftest import REPOSITORY
 
@@ -84,6 +86,8 @@ def test_what_a_policy_and_a_rank_like_its_peers_would_give(folder: Path) -> Non
         "secret.txt": {"trace": "free.sqlite", "policy": "secret.txt"},
         "No range has": {"trace": "free.sqlite", "launched_in": {"nowhere": 0.5}},
         "is not a change": {"trace": "free.sqlite", "changes": ["x" * 10_000]},
+        "with the factor -1": {"trace": "free.sqlite", "kernels": {"kernel": -1}},
+        "with the factor 1e+09": {"trace": "free.sqlite", "launched_in": {"step": 1e9}},
     }
     for said, arguments in refused.items():
         result = ask(folder, "whatif", **arguments)
@@ -117,8 +121,100 @@ def test_rows_are_bounded_and_go_on(folder: Path) -> None:
 
 
 def test_comparison(folder: Path) -> None:
-    found = answer(folder, "compare", baseline="free.sqlite", candidate="sub/waiting.sqlite", ignore_conditions=True)
+    sides: dict[str, Any] = {"baseline": "free.sqlite", "candidate": "sub/waiting.sqlite", "ignore_conditions": True}
+    tools = TraceTools(folder)
+    found = tools.compare(**sides)
     assert "appeared" in {change["how"] for change in found["findings"]}
+    assert found["said"][0].startswith("A step takes")
+    assert found["left_out"]["kernels"] == 15  # of 30
+    rest = tools.compare(**sides, part="kernels", offset=15)
+    assert (len(rest["kernels"]), rest["next_offset"], rest["kernels_of"]) == (15, None, found["kernels_of"])
+    inside = tools.compare(**sides, range_name="step", limit=2)
+    assert (inside["total"], inside["kernels_of"]) == (30, "step")
+    with pytest.raises(UsageError) as unknown:
+        tools.compare(**sides, range_name="stpe")
+    assert "Near names: 'step'" in unknown.value.next_step
+    with pytest.raises(UsageError, match="'everything' is not a part"):
+        tools.compare(**sides, part="everything")
+
+
+def test_a_range_that_does_not_exist_is_an_error_with_near_names(folder: Path) -> None:
+    for tool in ("kernels", "instances"):
+        for name, said in (("Step", "'step'"), ("zzz", "most time: 'step'"), ("x" * 10_000, "'step'")):
+            result = ask(folder, tool, trace="free.sqlite", range_name=name)
+            assert result.is_error
+            assert said in result.content[0].text
+            assert len(result.content[0].text) < 500
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> TraceTools:
+    """Return the tools for two traces of many ranges and kernels with very long names, and of counted steps."""
+    top = tmp_path_factory.mktemp("large")
+    for side in range(2):
+        program = Program()
+        for step in range(4):
+            begin = program.now
+            for number in range(120):
+                inner = program.now
+                program.launch(10_000 + 1000 * side, f"k{number}{'_of_a_long_name' * 30}")
+                program.builder.range(inner, program.now, f"layer{chr(65 + number // 26)}{chr(65 + number % 26)}" * 40)
+            program.step(begin, f"step{step}")
+        program.builder.write(top / f"{side}.sqlite")
+    return TraceTools(top)
+
+
+def test_no_answer_is_larger_than_its_bound(large: TraceTools) -> None:
+    sides: dict[str, Any] = {"baseline": "0.sqlite", "candidate": "1.sqlite", "ignore_conditions": True}
+    overview = large.compare(**sides)
+    asked = {
+        "summarize": large.summarize("0.sqlite"),
+        "findings": large.findings("0.sqlite"),
+        "kernels": large.kernels("0.sqlite", limit=10**9),
+        "kernels of steps": large.kernels("0.sqlite", "step#", limit=10**9),
+        "compare": overview,
+        "ranges": large.compare(**sides, part="ranges", limit=10**9),
+        "changed kernels": large.compare(**sides, part="kernels", limit=10**9),
+    }
+    assert {name: len(json.dumps(each, indent=2)) > 30_500 for name, each in asked.items()} == dict.fromkeys(
+        asked, False
+    )
+    assert overview["left_out"]["ranges"] > 90
+    assert "part" in overview["how_to_see_more"]
+
+
+def test_pages_join_to_the_whole_however_many_rows_fit(large: TraceTools) -> None:
+    seen: list[str] = []
+    offset: int | None = 0
+    while offset is not None:
+        found = large.kernels("0.sqlite", offset=offset, limit=10**9)
+        seen += [row["label"] for row in found["kernels"]]
+        assert len(found["kernels"]) < 120
+        offset = found["next_offset"]
+    assert len(seen) == len(set(seen)) == found["total"] == 120
+
+
+def test_counted_ranges_can_be_asked_about_together(large: TraceTools) -> None:
+    steps = large.instances("0.sqlite", "step#")
+    assert [row["range"] for row in steps["instances"]] == ["step0", "step1", "step2", "step3"]
+    joint = large.kernels("0.sqlite", "step#", limit=1)
+    assert (joint["total"], joint["kernels"][0]["instances"], joint["kernels"][0]["avg_ns"]) == (120, 4, 10_000)
+    assert large.kernels("0.sqlite", "step1", limit=1)["kernels"][0]["instances"] == 1
+
+
+def test_the_traces_of_ranks_are_listed_one_by_one(tmp_path: Path) -> None:
+    (tmp_path / "job").mkdir()
+    for name in ("bundle.json", "manifest.json", "rank00000.sqlite.xz", "rank00001.sqlite.xz"):
+        (tmp_path / "job" / name).write_bytes((REPOSITORY / "traces/h200-ddp" / name).read_bytes())
+    rows = {row["trace"]: row["kind"] for row in answer(tmp_path, "list_traces")["traces"]}
+    names = ("job/rank00000.sqlite.xz", "job/rank00001.sqlite.xz")
+    assert {name: rows[name] for name in names} == dict.fromkeys(names, "trace")
+    assert rows["job"] == "ranks"
+    said = ask(tmp_path, "summarize", trace="job").content[0].text
+    assert "such as job/rank00000.sqlite.xz" in said  # and neither to unzip what is unzipped nor where the folder is
+    assert str(tmp_path) not in said
+    page = answer(tmp_path, "list_traces", limit=1)
+    assert (page["total"], page["next_offset"]) == (len(rows), 1)
 
 
 def test_an_argument_that_a_tool_does_not_have_is_refused(folder: Path) -> None:

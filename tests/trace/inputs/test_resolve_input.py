@@ -82,7 +82,7 @@ def test_two_zst_frames_are_one_file(tmp_path, content, work):
     assert resolve_input(source, None, work).read_bytes() == content
 
 
-def test_a_folder_of_one_trace_gives_it_and_one_of_several_asks_which(tmp_path, content, work):
+def test_a_folder_of_one_trace_gives_it_and_one_of_several_asks_which(tmp_path, content, work, monkeypatch):
     folder = tmp_path / "job"
     (folder / "ranks").mkdir(parents=True)
     (folder / "ranks" / "rank00000.sqlite").write_bytes(content)
@@ -91,9 +91,15 @@ def test_a_folder_of_one_trace_gives_it_and_one_of_several_asks_which(tmp_path, 
     with pytest.raises(TraceError, match="job contains 2 traces") as raised:
         resolve_input(folder, None, work)
     assert "mine.sqlite.xz" in raised.value.next_step
-    (folder / "bundle.json").write_text("{}")
-    with pytest.raises(TraceError, match="The bundle job contains 2 traces"):
+    (folder / "bundle.json").write_text("{}")  # a bundle that the user has unzipped
+    with pytest.raises(TraceError, match="job contains 2 traces") as unzipped:
         resolve_input(folder, None, work)
+    assert "mine.sqlite.xz" in unzipped.value.next_step
+    (tmp_path / "job.zip").write_bytes(b"")
+    monkeypatch.setattr("nsysprof.trace.inputs.resolve_input.unpack_bundle", lambda _archive, _work: folder)
+    with pytest.raises(TraceError, match=r"The bundle job\.zip contains 2 traces") as zipped:
+        resolve_input(tmp_path / "job.zip", None, work)
+    assert "unzip it" in zipped.value.next_step
 
 
 def test_a_capture_folder_gives_its_trace_nsys_first(tmp_path, content, work):

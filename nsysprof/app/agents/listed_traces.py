@@ -1,0 +1,92 @@
+"""Find what an agent may ask about in a folder, by names that lead nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+_MOST_TRACES, _MOST_DEPTH = 10_000, 4
+# What a capture or a bench without a trace has for a comparison.
+_LATENCIES = ("samples.json", "samples.json.xz", "results.csv")
+
+
+class TraceKind(StrEnum):
+    """What the tools can do with an entry of the list."""
+
+    TRACE = "trace"
+    # A folder with the traces of several ranks, for like_peers; each of them is listed too.
+    RANKS = "ranks"
+    # Measured latencies without a trace, for compare alone.
+    LATENCY = "latency"
+
+
+@dataclass(frozen=True)
+class ListedTrace:
+    """A trace of the folder, or a folder in it that stands for one."""
+
+    path: Path
+    kind: TraceKind
+
+    def size(self) -> int:
+        """Return the bytes of its files."""
+        files = [self.path] if self.path.is_file() else [each for each in self.path.iterdir() if each.is_file()]
+        return sum(each.stat().st_size for each in files)
+
+
+def list_traces(top: Path) -> dict[str, ListedTrace]:
+    """Return what a folder contains by name, which is its path below it. Links that lead out of it are left out."""
+    found: dict[str, ListedTrace] = {}
+    waiting = [(top, 0)]
+    while waiting and len(found) < _MOST_TRACES:
+        folder, depth = waiting.pop()
+        for path in _inside(folder, top):
+            if path.is_dir():
+                kind = _kind_of(path, top)
+                if kind is not None:
+                    found[path.relative_to(top).as_posix()] = ListedTrace(path, kind)
+                if kind in (None, TraceKind.RANKS) and depth < _MOST_DEPTH:
+                    waiting.append((path, depth + 1))
+            elif _is_trace_file(path):
+                found[path.relative_to(top).as_posix()] = ListedTrace(path, TraceKind.TRACE)
+    return dict(sorted(found.items()))
+
+
+def _inside(folder: Path, top: Path) -> Iterator[Path]:
+    try:
+        paths = sorted(folder.iterdir())
+    except OSError:
+        return
+    for path in paths:
+        if not path.name.startswith(".") and path.resolve().is_relative_to(top):
+            yield path
+
+
+def _kind_of(folder: Path, top: Path) -> TraceKind | None:
+    """Return what a folder is as a whole; None for one that only contains other things."""
+    from nsysprof.app.inputs.compare_inputs import is_input
+    from nsysprof.app.viewing.view_inputs import are_ranks
+    from nsysprof.ranks.identity import read_manifest_ranks
+    from nsysprof.trace.inputs.resolve_input import own_trace
+
+    try:
+        files = [path for path in _inside(folder, top) if path.is_file()]
+        if own_trace(folder) is not None or any(path.suffix == ".parquet" for path in files):
+            return TraceKind.TRACE
+        traces = [path for path in files if _is_trace_file(path)]
+        if read_manifest_ranks(folder) or are_ranks(folder, traces):
+            return TraceKind.RANKS
+        if is_input(folder):
+            has_latency = any(path.name in _LATENCIES for path in files)
+            return TraceKind.TRACE if traces else TraceKind.LATENCY if has_latency else None
+    except OSError:
+        pass
+    return None
+
+
+def _is_trace_file(path: Path) -> bool:
+    from nsysprof.app.inputs.compare_inputs import is_trace
+    from nsysprof.trace.inputs.bundle_file import is_bundle
+
+    return path.is_file() and (is_trace(path) or is_bundle(path))
