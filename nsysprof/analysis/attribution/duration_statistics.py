@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
 
+from nsysprof.arrays import different
 from nsysprof.trace.schema import Int64s, Ints
 
 _BLOCK = 1 << 20
 _ROWS_AT_ONCE = 1 << 23
-# The largest key that is sorted by counting: 64 MiB of counts.
-_MOST_COUNTED = 1 << 23
+# The most pairs of a group and a duration that are counted: 32 MiB of counts. So many rows at a time stay in the
+# processor's cache.
+_MOST_COUNTED, _COUNTED_AT_ONCE = 1 << 23, 1 << 16
 _COLUMNS = ("instances", "total_ns", "avg_ns", "med_ns", "min_ns", "max_ns", "stddev_ns")
+# The durations of some groups, group by group and in order of duration; how many each group has; and the first group.
+_Ordered = tuple[Ints, Int64s, int]
 
 
 def summarize_durations(duration_ns: Ints, group: Ints) -> pd.DataFrame:
@@ -33,12 +38,18 @@ def summarize_durations(duration_ns: Ints, group: Ints) -> pd.DataFrame:
     if top > 4 * len(group) + _BLOCK:
         codes, group = np.unique(group, return_inverse=True)
         top = len(codes) - 1
-    count, first = _count(group, top + 1)
-    if int(duration_ns.max()).bit_length() + top.bit_length() > 62:
+    count = _count(group, top + 1)
+    bits = max(1, int(duration_ns.max()).bit_length())
+    if bits + top.bit_length() > 62:
         table = _summarize_absurd(duration_ns, group)
     else:
-        table = pd.concat([_summarize(duration_ns, group, count, *portion) for portion in _portions(count)])
-    table = table.iloc[np.lexsort((first[table.index.to_numpy()], -table["total_ns"].to_numpy()))]
+        ordered = _order_by_counting if (top + 1) << bits <= min(len(group), _MOST_COUNTED) else _order_by_sorting
+        table = pd.concat([_summarize(*each) for each in ordered(duration_ns, group, count, bits)])
+    total = table["total_ns"].to_numpy()
+    # The order of the input is looked at only where totals are equal.
+    ties = len(different(total)) < len(total)
+    first = _first_rows(group, top + 1)[table.index.to_numpy()] if ties else total
+    table = table.iloc[np.lexsort((first, -total))]
     return table if codes is None else table.set_axis(codes[table.index.to_numpy()])
 
 
@@ -62,31 +73,49 @@ def _portions(count: Int64s) -> list[tuple[int, int]]:
     return list(itertools.pairwise([*first.tolist(), len(count)]))
 
 
-def _summarize(duration_ns: Ints, group: Ints, count: Int64s, first: int, end: int) -> pd.DataFrame:
-    """Return statistics of the durations of the groups from `first` up to `end`, in order of the groups.
+def _order_by_counting(duration_ns: Ints, group: Ints, count: Int64s, bits: int) -> Iterator[_Ordered]:
+    """Yield the durations in order by counting how often each occurs in each group, in one pass over the rows."""
+    times = np.zeros(len(count) << bits, dtype=np.int32)
+    for begin in range(0, len(group), _COUNTED_AT_ONCE):
+        keys = group[begin : begin + _COUNTED_AT_ONCE].astype(np.int64)
+        keys <<= bits
+        keys |= duration_ns[begin : begin + _COUNTED_AT_ONCE]
+        np.add.at(times, keys, np.int32(1))
+    for first, end in _portions(count):
+        its_times = times[first << bits : end << bits]
+        keys = np.flatnonzero(its_times)
+        its_times = its_times[keys]
+        keys &= (1 << bits) - 1
+        yield np.repeat(keys.astype(np.uint32), its_times), count[first:end], first
 
-    count: how many rows each group has.
+
+def _order_by_sorting(duration_ns: Ints, group: Ints, count: Int64s, bits: int) -> Iterator[_Ordered]:
+    """Yield the durations in order by sorting.
+
+    Group and duration are packed into one integer, so that one sort orders all groups. Where both fit in 32 bits, it
+    takes half the time and half the memory.
     """
-    bits = max(1, int(duration_ns.max()).bit_length())
-    groups = end - first
-    # Group and duration are packed into one integer, so that one sort gives every group's median, minimum and maximum.
-    # Where both fit in 32 bits, it takes half the time and half the memory.
-    width = np.dtype(np.uint32 if (groups << bits) <= 2**32 else np.int64)
-    keys: Ints = np.empty(int(count[first:end].sum()), dtype=width)
-    filled = 0
-    for begin in range(0, len(group), _BLOCK):
-        its_ns, its_group = duration_ns[begin : begin + _BLOCK], group[begin : begin + _BLOCK]
-        if len(keys) < len(group):
-            mine = (its_group >= first) & (its_group < end)
-            its_ns, its_group = its_ns[mine], its_group[mine]
-        block = slice(filled, filled := filled + len(its_ns))
-        np.subtract(its_group, first, out=keys[block], casting="unsafe")
-        keys[block] <<= width.type(bits)
-        keys[block] |= its_ns.astype(width, copy=False)
-    keys = _sort(keys)
-    inner = np.searchsorted(keys, np.arange(1, groups, dtype=width) << width.type(bits))
-    edges = np.concatenate(([0], inner, [len(keys)]))
-    keys &= width.type((1 << bits) - 1)
+    for first, end in _portions(count):
+        width = np.dtype(np.uint32 if (end - first) << bits <= 2**32 else np.int64)
+        keys: Ints = np.empty(int(count[first:end].sum()), dtype=width)
+        filled = 0
+        for begin in range(0, len(group), _BLOCK):
+            its_ns, its_group = duration_ns[begin : begin + _BLOCK], group[begin : begin + _BLOCK]
+            if len(keys) < len(group):
+                mine = (its_group >= first) & (its_group < end)
+                its_ns, its_group = its_ns[mine], its_group[mine]
+            block = slice(filled, filled := filled + len(its_ns))
+            np.subtract(its_group, first, out=keys[block], casting="unsafe")
+            keys[block] <<= width.type(bits)
+            keys[block] |= its_ns.astype(width, copy=False)
+        keys.sort()
+        keys &= width.type((1 << bits) - 1)
+        yield keys, count[first:end], first
+
+
+def _summarize(keys: Ints, count: Int64s, first: int) -> pd.DataFrame:
+    """Return statistics of durations by group, in order of the groups. See _Ordered."""
+    edges = np.concatenate(([0], np.cumsum(count)))
     some = np.flatnonzero(edges[1:] > edges[:-1])
     low, high = edges[:-1][some], edges[1:][some]
     size = high - low
@@ -107,30 +136,22 @@ def _summarize(duration_ns: Ints, group: Ints, count: Int64s, first: int, end: i
     )
 
 
-def _sort(keys: Ints) -> Ints:
-    """Return the keys, none negative, in order. Keys that repeat are counted, which takes a third of the time."""
-    most = int(keys.max())
-    if most > min(len(keys), _MOST_COUNTED):
-        keys.sort()
-        return keys
-    count = np.zeros(most + 1, dtype=np.int64)
-    step = max(_BLOCK, 2 * len(count))
-    for low in range(0, len(keys), step):
-        count += np.bincount(keys[low : low + step], minlength=len(count))
-    present = np.flatnonzero(count)
-    return np.repeat(present.astype(keys.dtype), count[present])
-
-
-def _count(group: Ints, groups: int) -> tuple[Int64s, Int64s]:
-    """Return how many rows each group has, and its first row (len(group) for a group without rows)."""
+def _count(group: Ints, groups: int) -> Int64s:
+    """Return how many rows each group has."""
     count = np.zeros(groups, dtype=np.int64)
+    for low in range(0, len(group), _BLOCK):
+        count += np.bincount(group[low : low + _BLOCK], minlength=groups)
+    return count
+
+
+def _first_rows(group: Ints, groups: int) -> Int64s:
+    """Return the first row of each group; len(group) for a group without rows."""
     first = np.full(groups, len(group), dtype=np.int64)
     for low in reversed(range(0, len(group), _BLOCK)):
         block = group[low : low + _BLOCK]
-        count += np.bincount(block, minlength=groups)
         # rows are written in reverse, so the first row of each group is written last
         first[block[::-1]] = np.arange(low + len(block) - 1, low - 1, -1)
-    return count, first
+    return first
 
 
 def _squares(values: Ints, low: Int64s, high: Int64s, mean: np.ndarray) -> np.ndarray:
