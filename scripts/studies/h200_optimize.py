@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from nsysprof.analysis.sampling.tune import launch_shares
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.reports.optimize_report import WORTH_TELLING, optimize_report
 from nsysprof.results.programs.optimization import UNDECIDED, Optimization
+from scripts.hook_cost import longer_pct, text_of_all, text_of_each
 from scripts.studies.tables import ANALYSIS, markdown
 
 FOLDER = ANALYSIS / "h200-optimize"
@@ -238,13 +240,22 @@ def _hook() -> str:
     rows = []
     for path in sorted(FOLDER.glob("hook-*.json")):
         for each in json.loads(Path(path).read_bytes()):
-            pairs = [100.0 * (b / a - 1) for a, b in zip(each["plain_s"], each["hooked_s"], strict=True)]
-            step = sorted(each["plain_s"])[len(each["plain_s"]) // 2]
-            said = sorted(each["said_pct"])[len(each["said_pct"]) // 2]
-            turns = ", ".join(f"{pair:+.2f}" for pair in sorted(pairs))
-            rows.append((each["program"], f"{1e6 * step:.0f}", turns, f"{said:.2f}"))
-    head = ("program", "a step, us", "longer with the hook, % (each turn)", "the hook's own figure, %")
-    return markdown(head, "lrrr", rows) if rows else "It was not measured in this study."
+            processes = each.get("processes")
+            if processes is None:  # two runs a turn, of which processes differ by more than the hook costs
+                pairs = [100.0 * (b / a - 1) for a, b in zip(each["plain_s"], each["hooked_s"], strict=True)]
+                step_us, said = 1e6 * median(each["plain_s"]), median(each["said_pct"])
+                row = ("none", f"{step_us:.0f}", "–", "turns " + ", ".join(f"{pair:+.2f}" for pair in sorted(pairs)))
+            else:
+                found = [longer_pct(process) for process in processes]
+                step_us, said = (median(process[key] for process in processes) for key in ("step_s", "said_pct"))
+                by = "nsys" if each["profiler"] else "none"
+                row = (by, f"{1e6 * step_us:.0f}", text_of_all(found), text_of_each(found))
+            rows.append((each["program"], *row, f"{said:.2f}"))
+    head = (
+        "program", "profiler", "a step, us", "longer with the hook, % [95 %]", "each process, %",
+        "the hook's own figure, %",
+    )  # fmt: skip
+    return markdown(head, "llrrrr", rows) if rows else "It was not measured in this study."
 
 
 def _own_hook() -> str:

@@ -276,9 +276,14 @@ class AttentionCalls:
         """Have a range open while the nodes of this call run in the backward pass."""
         try:
             seen.training += 1
+            if seen.one_node is node.__class__:
+                node.register_prehook(seen.before)
+                node.register_hook(seen.after)
+                return
             path = seen.paths.get(node.__class__)
             if path is None:
                 path = seen.paths[node.__class__] = path_to_last(node, inputs)
+                seen.one_node = None if path else node.__class__
             last = node
             for place in path:
                 last = last.next_functions[place][0]

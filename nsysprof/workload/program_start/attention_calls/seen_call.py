@@ -18,8 +18,8 @@ class Seen:
     """Calls of one shape from one line of the program."""
 
     __slots__ = (
-        "after", "backward", "backward_name", "before", "facts", "forward", "forward_name", "function", "paths", "site",
-        "training",
+        "after", "backward", "backward_name", "before", "facts", "forward", "forward_name", "function", "one_node",
+        "paths", "site", "training",
     )  # fmt: skip
 
     def __init__(self, function: str, facts: dict[str, Any], site: str) -> None:
@@ -28,6 +28,8 @@ class Seen:
         self.forward_name, self.backward_name = self._name("fwd"), self._name("bwd")
         # The way from the node of the result to the last node of the backward pass, by the type of the former.
         self.paths: dict[type, tuple[int, ...]] = {}
+        # The last type of result whose whole backward pass is its one node, as that of fused backends is.
+        self.one_node: Any = None
         self.before: Any = None
         self.after: Any = None
 
