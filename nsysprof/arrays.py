@@ -1,8 +1,12 @@
-"""Define array types, and small functions on arrays: merge spans, group rows by key, compile loops."""
+"""Define array types, and functions on arrays: merge spans, group rows by key, load compiled loops."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import ctypes
+import threading
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,6 +16,15 @@ import pandas as pd
 Int64s = npt.NDArray[np.int64]
 Integer = TypeVar("Integer", bound=np.integer)
 Floats = npt.NDArray[np.float64]
+
+# Each function with its arguments: i for an integer, d for one of 32 bits, a for an array of integers, b for bytes.
+_FUNCTIONS = {
+    "decode": "b iii ai aa i aii",
+    "encode": "a iii ai ai a a",
+    "replay": "i aaaaaaaaaaaaaa i aa",
+    "keep_below": "d b i aa iiiii a",
+}
+_loading = threading.Lock()
 
 
 def rows_by_key(keys: pd.Series, rows: Int64s | None = None) -> list[tuple[Any, Int64s]]:
@@ -51,21 +64,39 @@ def merge_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-def compile_function(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that compiles a function. Raises ImportError without numba.
+def machine_code(name: str) -> Any:
+    """Return the function of this name in machine_code.c, which runs without Python's lock.
 
-    Compiling takes a second or two. Where neither the installation nor the user's own folders can be written, every run
-    compiles again, which is still faster than the uncompiled code.
+    llvmlite makes code for this processor of machine_code.ll, which scripts/build_machine_code makes of machine_code.c.
+    That takes a twentieth of a second in every process, so nothing is kept on disk, and the first run on a machine
+    takes no longer than the next.
 
-    options: see numba.njit.
+    Raises ImportError without llvmlite, and another error where it can make no code here.
     """
-    import numba
+    types: dict[str, Any] = {
+        "d": ctypes.c_int32,
+        "i": ctypes.c_int64,
+        # numpy checks type and layout of each array: code that got another would write anywhere.
+        "b": np.ctypeslib.ndpointer(dtype=np.uint8, flags="C_CONTIGUOUS"),
+        "a": np.ctypeslib.ndpointer(dtype=np.int64, flags="C_CONTIGUOUS"),
+    }
+    with _loading:
+        address = _engine().get_function_address(name)
+    arguments = (types[letter] for letter in _FUNCTIONS[name].replace(" ", ""))
+    return ctypes.CFUNCTYPE(ctypes.c_int64, *arguments)(address)
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        try:
-            kept: Callable[..., Any] = numba.njit(cache=True, **options)(function)
-        except RuntimeError:  # numba finds no folder for its cache
-            kept = numba.njit(**options)(function)
-        return kept
 
-    return decorate
+@cache
+def _engine() -> Any:
+    """Return the engine that holds the code. It lives as long as the process."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    module = llvm.parse_assembly(Path(__file__).with_name("machine_code.ll").read_text(encoding="utf-8"))
+    machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
+    module.triple, module.data_layout = llvm.get_default_triple(), str(machine.target_data)
+    module.verify()  # LLVM would end the process
+    engine = llvm.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    return engine

@@ -1,8 +1,7 @@
 import numpy as np
 import pandas as pd
-import pytest
 
-from nsysprof.arrays import compile_function, different, merge_spans, rows_by_key
+from nsysprof.arrays import different, merge_spans, rows_by_key
 
 
 def listed(groups):
@@ -33,15 +32,3 @@ def test_different_values_in_order_and_of_the_same_type():
 def test_spans_that_overlap_or_touch_become_one():
     assert merge_spans([(8, 9), (0, 5), (1, 2), (5, 7)]) == [(0, 7), (8, 9)]
     assert merge_spans([]) == []
-
-
-def add(one, other):
-    return one + other
-
-
-def test_code_that_cannot_be_kept_is_compiled_all_the_same(monkeypatch):
-    caching = pytest.importorskip("numba.core.caching")
-    for cache in vars(caching).values():
-        if hasattr(cache, "_locator_classes"):
-            monkeypatch.setattr(cache, "_locator_classes", [])  # as in an installation and a home that are read-only
-    assert compile_function(nogil=True)(add)(2, 3) == 5

@@ -218,8 +218,8 @@ def _compiled_keep() -> _KeepBelow | None:
 
         descriptor = os.open("/proc/self/statm", os.O_RDONLY)
         none, times = np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64)
-        keep_below(descriptor, none, none, 0, 0, 0, 0, times)  # compiles, and returns at once
-    except Exception:  # noqa: BLE001 - no numba, or no cache, or a damaged one, which can raise anything
+        keep_below(descriptor, none, none, 0, 0, 0, 0, times)  # returns at once
+    except Exception:  # noqa: BLE001 - no llvmlite, or one that makes no code here, which can raise anything
         return None
     times[0] = 0
 

@@ -109,10 +109,10 @@ def test_arrays_larger_than_the_limit_keep_their_values_and_the_limit(tmp_path: 
 
 @pytest.mark.slow
 def test_the_limit_holds_while_no_other_thread_gets_a_turn(tmp_path: Path) -> None:
-    pytest.importorskip("numba")
+    pytest.importorskip("llvmlite")
     done = json.loads(child(_HELD, tmp_path).stdout)
     assert done["kept"] == list(range(1, 33))
-    assert done["peak"] < 512 << 20  # as much is written, beside Python and numba
+    assert done["peak"] < 512 << 20  # as much is written, beside Python and LLVM
 
 
 def test_what_cannot_lie_in_a_file_ends_the_process_with_the_least_that_works(tmp_path: Path) -> None:

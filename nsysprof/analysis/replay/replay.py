@@ -7,17 +7,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from nsysprof.analysis.replay.execution_graph import ExecutionGraph
-from nsysprof.arrays import compile_function
+from nsysprof.arrays import machine_code
 from nsysprof.trace.schema import Bools, Int64s
 
-# With fewer events than this, plain Python finishes before a compiler would have started.
-_COMPILED_EVENTS = 100_000
+# With fewer events than this, plain Python finishes before compiled code would be loaded: there are a dozen replays.
+_COMPILED_EVENTS = 20_000
 _FAR_NS = 1 << 60
 
 
@@ -68,14 +67,22 @@ def replay(graph: ExecutionGraph, change: ReplayChange | None = None) -> int:
         np.zeros_like(change.gap_ns), np.zeros_like(change.duration_ns),
     )  # fmt: skip
     events = len(graph.row) + len(graph.work_row)
-    if events >= _COMPILED_EVENTS and find_spec("numba") is not None:
-        return int(_compiled()(*(np.ascontiguousarray(each, dtype=np.int64) for each in arrays)))
-    return int(_run(*(each.tolist() for each in arrays)))
+    run = _compiled() if events >= _COMPILED_EVENTS else None
+    if run is None:
+        return int(_run(*(each.tolist() for each in arrays)))
+    *before, ended, finished = (np.ascontiguousarray(each, dtype=np.int64) for each in arrays)
+    *before, first_calls = before
+    return int(run(len(change.gap_ns), *before, int(first_calls[0]), ended, finished))
 
 
 @cache
-def _compiled() -> Callable[..., int]:
-    return compile_function()(_run)
+def _compiled() -> Callable[..., int] | None:
+    """Return compiled code that does what _run does; None where it cannot be had."""
+    try:
+        found: Callable[..., int] = machine_code("replay")
+    except Exception:  # noqa: BLE001 - no llvmlite, or one that makes no code here, which can raise anything
+        return None
+    return found
 
 
 def _run(

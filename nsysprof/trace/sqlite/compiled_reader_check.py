@@ -1,4 +1,4 @@
-"""Check whether the compiled reader of large traces works here. numba needs a folder to store its code in."""
+"""Check whether the compiled reader of large traces works here: whether llvmlite can make code for this processor."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ def compiled_reader_problem() -> str | None:
         return "this system has no preadv"
     none = np.zeros(0, dtype=np.int64)
     try:
-        from nsysprof.trace.sqlite.sqlite_cells import SLACK, decode, encode
+        from nsysprof.trace.sqlite.sqlite_cells import SLACK, decode
 
         page = np.zeros(512 + SLACK, dtype=np.uint8)
         decode(page, 0, 512, 512, none, none, none, True, np.zeros((1, 1), dtype=np.int64))
-        encode(np.zeros((1, 0), dtype=np.int64), 0, none, np.zeros((1, 1), dtype=np.int64), 0, none)
-    except Exception as error:  # noqa: BLE001 - a damaged cache can raise anything
+    except Exception as error:  # noqa: BLE001 - an llvmlite that makes no code here can raise anything
         return (str(error).splitlines() or [type(error).__name__])[0][:200]
     return None
 

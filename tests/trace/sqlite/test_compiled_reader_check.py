@@ -1,12 +1,12 @@
 """A compiled reader that cannot work leaves large traces to SQLite, and a note says so."""
 
-import os
 import subprocess
 import sys
 
 import pytest
 
 from nsysprof.trace.open import Trace, open_trace
+from nsysprof.trace.sqlite.compiled_reader_check import compiled_reader_problem
 from nsysprof.trace.tables import read_tables
 from tests.builders.build_trace import TraceBuilder
 
@@ -18,30 +18,15 @@ trace_open.LARGE_BYTES = 0
 analysis = analyze_trace(Path({path!r}))
 print(analysis.totals.kernel_count, *(note.text for note in analysis.notes if note.code == "slow-reader"), sep="|")
 """
-# What numba does in an installation that is read-only when HOME and NUMBA_CACHE_DIR cannot be written either.
-UNWRITABLE = """
-from numba.core import caching
-for cache in vars(caching).values():
-    if hasattr(cache, "_locator_classes"):
-        cache._locator_classes = []
-"""
-DAMAGED = """
-from nsysprof.trace.sqlite import sqlite_cells
-for function in (sqlite_cells.decode, sqlite_cells.encode):
-    index = Path(function._cache._cache_file._index_path)
-    index.parent.mkdir(parents=True, exist_ok=True)
-    index.write_bytes({content!r})
-"""
 
 
 @pytest.mark.parametrize(
     "before",
     [
-        "from pathlib import Path\n" + DAMAGED.format(content=b""),
-        "from pathlib import Path\n" + DAMAGED.format(content=b"\x80\x04garbage"),
-        "import sys\nsys.modules['numba'] = None\n",
+        "import sys\nsys.modules['llvmlite'] = None\n",
+        "import llvmlite.binding\nllvmlite.binding.parse_assembly = lambda text: llvmlite.binding.no_such_name\n",
     ],
-    ids=["empty", "garbage", "absent"],
+    ids=["absent", "too old"],
 )
 @pytest.mark.slow
 def test_it_is_not_needed(tmp_path, before):
@@ -50,9 +35,9 @@ def test_it_is_not_needed(tmp_path, before):
     assert "SQLite read this large trace" in note
 
 
-@pytest.mark.slow
-def test_without_a_folder_for_its_code_each_run_compiles(tmp_path):
-    assert analyze(UNWRITABLE, tmp_path) == "1"
+def test_it_works_wherever_llvmlite_does():
+    pytest.importorskip("llvmlite")
+    assert compiled_reader_problem() is None
 
 
 def analyze(before, tmp_path):
@@ -62,7 +47,6 @@ def analyze(before, tmp_path):
     program = before + ANALYZE.format(path=str(builder.write(tmp_path / "t.sqlite")))
     done = subprocess.run(
         [sys.executable, "-c", program],
-        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")},
         capture_output=True,
         text=True,
         check=False,
