@@ -56,11 +56,18 @@ def what_if(request: WhatIfRequest, progress: Progress = SILENT) -> WhatIfResult
         path = resolve(request.source, request.nsys, Path(scratch), progress.say)
         with open_trace(path, identity_of(request.source, path)) as trace:
             from nsysprof.analysis.findings.what_if import ask
+            from nsysprof.analysis.overview.summarize import why_not_explained
             from nsysprof.analysis.overview.trace_overview import attribute
             from nsysprof.trace.tables import read_tables
 
             tables = read_tables(trace, progress=progress.say)
-            ranges = attribute(tables).attributed.ranges
+            found = attribute(tables)
+            reason = why_not_explained(tables, found)
+            if reason:
+                raise UsageError(
+                    f"The trace cannot be replayed, because {reason}.", "nsysprof analyze says what it lacks."
+                )
+            ranges = found.attributed.ranges
             names = [str(name) for name in ranges["name"].unique()]
             questions = (*questions, *(_of_ranges(names, text, factor) for text, factor in request.ranges))
             return WhatIfResult(ask(tables, ranges, questions, policy))

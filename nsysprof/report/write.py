@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
 # The version of summary.json. 1: the first.
 FORMAT_VERSION = 1
+_NO_WORK = "the trace has no work of a GPU"
 # A CSV file with more instances than this is slow to read.
 MOST_CSV_INSTANCES = 100_000
 
@@ -116,7 +117,7 @@ def findings_json(analysis: Analysis) -> dict[str, Any]:
     found, idle = analysis.findings, analysis.idle
     return {
         **(
-            {"format_version": FORMAT_VERSION, "findings": None, "unknown_because": analysis.no_findings or None}
+            {"format_version": FORMAT_VERSION, "findings": None, "unknown_because": analysis.no_findings or _NO_WORK}
             if found is None
             else found.to_json()
         ),
@@ -191,7 +192,7 @@ def _write_tables(analysis: Analysis, record: CaptureRecord | None, out: Path) -
     written = [write_whole(out / "summary.json", text.encode("utf-8", "replace"))]
     found = plain_json(findings_json(analysis))
     written += [write_whole(out / "findings.json", found.encode("utf-8", "replace"))]
-    sarif = plain_json(render_sarif(analysis.findings, analysis.trace.path_name))
+    sarif = plain_json(render_sarif(analysis.findings, analysis.trace.path_name, analysis.no_findings or _NO_WORK))
     written += [write_whole(out / "findings.sarif", sarif.encode("utf-8", "replace"))]
     for file, table in analysis_tables(analysis, record):
         if file in (RANGE_INSTANCES, IDLE_INSTANCES):

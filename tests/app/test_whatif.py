@@ -40,3 +40,18 @@ def test_questions_that_a_job_or_one_trace_cannot_answer(job: Path) -> None:
     ):
         with pytest.raises(UsageError, match=says):
             what_if(request)
+
+
+@pytest.mark.parametrize(
+    ("trace", "reason"),
+    [("sdpa22", "recorded no work"), ("sdpa23", "ranges that did work have none"), ("pools", "no CUDA API calls")],
+)
+def test_a_trace_whose_findings_are_unknown_is_not_replayed(trace: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=f"cannot be replayed.*{reason}"):
+        what_if(WhatIfRequest(REPOSITORY / f"traces/{trace}.sqlite.xz", kernels=(("e", 0.5),)))
+
+
+def test_factors_that_no_time_can_have_are_refused(job: Path) -> None:
+    for kernels in ((("gemm", -1.0),), (("gemm", float("nan")),), (("gemm", float("inf")),), (("", 0.5),)):
+        with pytest.raises(UsageError, match="is not a change"):
+            what_if(WhatIfRequest(job / "rank0.sqlite.xz", kernels=kernels))

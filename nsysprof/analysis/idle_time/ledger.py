@@ -49,9 +49,8 @@ def keep_ledger(tables: Tables, ranges: pd.DataFrame, lost: Int64s | None = None
 
     ranges: instances with name, start_ns, end_ns and global_pid.
     lost: the calls that launched work which is not in the trace; None where no call did.
-    doubt: why work or calls may be missing at any time, so that every cause is unknown; "" where nothing is missing.
+    doubt: why every cause is unknown, as from doubt_of; "" where they are known.
     """
-    doubt = doubt or (_NO_NAMES if _lacks_names(tables) else "")
     launch = tables.launch
     gaps = find_gaps(tables.work)
     classes = classify_calls(tables, launch)
@@ -85,6 +84,11 @@ def keep_ledger(tables: Tables, ranges: pd.DataFrame, lost: Int64s | None = None
     of_instances = pd.concat(instances, ignore_index=True) if instances else empty_table(IDLE_INSTANCES)
     idle = Idle(joined, of_instances, tuple(span.whole for span in spans), reasons)
     return Ledger(spans, tuple(pieces), classes, idle, tuple(_notes(idle)), doubt)
+
+
+def doubt_of(tables: Tables, doubt: str) -> str:
+    """Return why no cause is known: what is missing anywhere, or that calls have no names; "" where they are known."""
+    return doubt or (_NO_NAMES if _lacks_names(tables) else "")
 
 
 def _lacks_names(tables: Tables) -> bool:

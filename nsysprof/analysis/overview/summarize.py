@@ -15,7 +15,7 @@ from nsysprof.analysis.attribution.duration_statistics import summarize_duration
 from nsysprof.analysis.attribution.gpu_time import kernels_and_graphs
 from nsysprof.analysis.findings.attention_calls import list_attention
 from nsysprof.analysis.findings.find_causes import find_causes
-from nsysprof.analysis.idle_time.ledger import keep_ledger
+from nsysprof.analysis.idle_time.ledger import doubt_of, keep_ledger
 from nsysprof.analysis.kernel_names.variant_names import (
     FILL_NAME,
     Names,
@@ -187,7 +187,7 @@ def _explain(
     policy: PolicyFile | None,
     stacks: StackSamples | None,
 ) -> _Explained:
-    doubt = next((loss.anywhere for loss in losses if loss.anywhere), "")
+    doubt = doubt_of(tables, _missing_anywhere(losses))
     ranges = found.attributed.ranges
     lost = None if tables.calls is None else np.flatnonzero(found.launches & ~found.launching)
     if lost is not None and len(lost):  # a graph may consist of copies and fills alone
@@ -198,6 +198,20 @@ def _explain(
     idle, told, in_steps = ledger.idle, ledger.notes, time_idle(steps, ledger)
     del ledger  # its pieces take as much memory as the trace
     return _Explained(idle, told, findings, time_steps(tables, steps, in_steps), unknown)
+
+
+def why_not_explained(tables: Tables, found: Attribution) -> str:
+    """Return why neither findings nor a replay of the trace would be true; "" where they would be."""
+    migrates = bool((tables.work.kind_of == MIGRATION).any())
+    totals = count_totals(tables, found) if migrates else Totals(*[None] * 9)
+    whole = outline(tables, found, totals, live_metrics(tables))
+    if not whole.is_counted or len(found.replays[1]):
+        return _no_work_to_explain(tables, is_lost=whole.is_lost)
+    return doubt_of(tables, _missing_anywhere(whole.losses)) or _lacks_for_findings(tables, found, whole.lost)
+
+
+def _missing_anywhere(losses: Sequence[Loss]) -> str:
+    return next((loss.anywhere for loss in losses if loss.anywhere), "")
 
 
 def _no_work_to_explain(tables: Tables, *, is_lost: bool) -> str:

@@ -11,17 +11,20 @@ from nsysprof.results.findings.finding_codes import CODES
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def render_sarif(found: Findings | None, artifact: str) -> dict[str, Any]:
+def render_sarif(found: Findings | None, artifact: str, unknown_because: str = "") -> dict[str, Any]:
     """Return a SARIF log with one result for each finding.
 
     artifact: the trace's file name.
+    unknown_because: why findings are unknown, where they are.
     """
     rules = [{"id": code} for code in CODES]
     results = [] if found is None else [_result(each, artifact) for each in found.items]
     driver = {"name": "nsysprof", "version": VERSION, "rules": rules}
     run: dict[str, Any] = {"tool": {"driver": driver}, "results": results}
     if found is None:
-        run["invocations"] = [{"executionSuccessful": False, "exitCodeDescription": "the trace cannot be replayed"}]
+        run["invocations"] = [
+            {"executionSuccessful": False, "exitCodeDescription": f"findings are unknown, because {unknown_because}"}
+        ]
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
 
 

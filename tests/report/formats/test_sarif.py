@@ -17,9 +17,11 @@ def test_each_finding_is_a_result_at_its_line():
 
 
 def test_unknown_is_not_nothing():
-    (run,) = render_sarif(None, "t.sqlite")["runs"]
+    (run,) = render_sarif(None, "t.sqlite", "nsys lost events")["runs"]
     assert run["results"] == []
-    assert run["invocations"][0]["executionSuccessful"] is False
+    (invocation,) = run["invocations"]
+    assert invocation["executionSuccessful"] is False
+    assert invocation["exitCodeDescription"] == "findings are unknown, because nsys lost events"
 
 
 def test_a_native_function_is_no_file():
