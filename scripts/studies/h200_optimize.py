@@ -32,6 +32,7 @@ PROGRAMS = {
     "padded-encoder": "encoder with padding masks, training",
     "decode": "decoding with grouped heads and a KV cache that grows",
     "window": "Swin blocks, training: windows of 49 tokens, a learned bias",
+    "fixed-bias": "the same with a bias that falls with the distance and is not learned",
     "compiled": "GPT under torch.compile, training",
     "fp32": "GPT in plain fp32, training",
     "growing": "GPT, training: sequences that grow at every step",
@@ -44,9 +45,12 @@ BY_HAND = {"window": "`attn_mask.contiguous()`"}
 def facts() -> dict[str, str]:
     """Return the numbers of the page."""
     found = {name: json.loads((FOLDER / name / "optimize.json").read_bytes()) for name in _names()}
-    better = [name for name, data in found.items() if data["best"] is not None]
-    policies = [each for data in found.values() for each in data["attempts"] if each["name"] == "the policy"]
-    beaten = [each for each in policies if each["is_better"]]
+    beaten = [name for name, data in found.items() if any(_is_better_policy(attempt) for attempt in data["attempts"])]
+    by_else = [
+        name
+        for name, data in found.items()
+        if any(attempt["is_better"] and attempt["name"] != "the policy" for attempt in data["attempts"])
+    ]
     open_ones, settled = _promising(found)
     head = ("program", "attention, % of kernels' time", "torch chose", "next backend", "page")
     gains = (
@@ -60,8 +64,9 @@ def facts() -> dict[str, str]:
     )
     return {
         "programs": str(len(found)),
-        "better": str(len(better)),
-        "beaten": str(len(beaten)),
+        "beaten": str(len(beaten)) + (f" ({', '.join(f'`{name}`' for name in beaten)})" if beaten else ""),
+        "chosen": _chosen(found),
+        "by_else": str(len(by_else)),
         "cudnn": str(sum(_ran(data) == ["cudnn"] for data in found.values())),
         "shapes": str(sum(_searched(name) for name in found)),
         "attention": markdown(head, "lrllr", [_attention(name, data) for name, data in found.items()]),
@@ -104,6 +109,21 @@ def _with_search(name: str, found: Optimization) -> Optimization:
     )
     remarks = tuple(text.replace("a longer --budget", MORE_SAMPLES) for text in found.remarks)
     return replace(found, tuned=tuned, remarks=remarks)
+
+
+def _chosen(found: dict[str, dict[str, Any]]) -> str:
+    """Return why a program is among them whose attention is not the usual one, once it was measured."""
+    if "fixed-bias" not in found:
+        return ""
+    ran = " and ".join(_ran(found["fixed-bias"]))
+    return (
+        " `fixed-bias` is among them because torch's own choice is slow for its attention, windows of 49 tokens with a "
+        f"mask that needs no gradient: torch takes {ran}, and {_next('fixed-bias')}."
+    )
+
+
+def _is_better_policy(attempt: dict[str, Any]) -> bool:
+    return bool(attempt["name"] == "the policy" and attempt["is_better"])
 
 
 def _names() -> list[str]:
