@@ -12,6 +12,9 @@ import pandas as pd
 from nsysprof.notes import Note
 from nsysprof.results.table_records import to_records
 
+# The name of all owners that are not shown by name.
+OTHERS = "(others)"
+
 
 @dataclass(frozen=True)
 class DeviceUse:
@@ -45,16 +48,31 @@ class MemoryFinding:
 
 
 @dataclass(frozen=True)
-class OwnedOverTime:
-    """Memory by owner at some moments in order, including the peak."""
+class OwnedInSlices:
+    """Memory by owner in slices of time of the same length: what was held when most was held in the slice."""
 
-    # The moments (us since the first one); the numbers of events where the snapshot has no times.
-    moment: npt.NDArray[np.int64]
-    is_time: bool
+    # The edges of the slices (us since the first event; numbers of events where the snapshot has no times).
+    edges: npt.NDArray[np.int64]
+    # The bytes: one row for each owner, one column for each slice.
+    bytes: npt.NDArray[np.int64]
+
+    @staticmethod
+    def none() -> OwnedInSlices:
+        """Return no slices, for a history without any allocation."""
+        return OwnedInSlices(np.zeros(0, np.int64), np.zeros((0, 0), np.int64))
+
+
+@dataclass(frozen=True)
+class OwnedOverTime:
+    """Memory by owner over time."""
+
     # The owners that held most at the peak, and one name for all others.
     owners: tuple[str, ...]
-    # The bytes: one row for each owner.
-    bytes: npt.NDArray[np.int64]
+    is_time: bool
+    # The whole history, which includes the peak.
+    whole: OwnedInSlices
+    # The rise to the peak and the fall after it; None where this is a large part of the whole.
+    around_peak: OwnedInSlices | None = None
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.kernel_names.variant_names import Texts
-from nsysprof.results.allocator_memory import DeviceUse, MemoryFinding, OwnedOverTime
+from nsysprof.analysis.overview.held_memory import Held, allocated_after, follow_held, follow_owners
+from nsysprof.results.allocator_memory import DeviceUse, MemoryFinding, OwnedInSlices, OwnedOverTime
 from nsysprof.results.column_registry.analysis_columns import MEMORY
 from nsysprof.torchprof.allocator_history import (
-    ALLOC,
-    FREE,
     RELEASE,
     RESERVE,
     AllocatorHistory,
@@ -24,13 +21,12 @@ from nsysprof.torchprof.allocator_history import (
 from nsysprof.trace.schema import Int64s
 from nsysprof.units import format_bytes
 
-BEFORE = "(allocated before the recording)"
+BEFORE = "(allocated before the first event of the snapshot)"
 NO_STACK = "(no Python stack: autograd or a library)"
-OTHERS = "(others)"
 FRAGMENTATION = "memory-fragmentation"
 # Idle memory below this share of what is reserved, or below this size, is not worth a finding.
 _LEAST_SHARE, _LEAST_BYTES = 0.1, 64 << 20
-_MOST_OWNERS, _MOST_MOMENTS = 8, 600
+_MOST_OWNERS = 8
 # Frames of torch itself, of Python's library and of C++ do not show who wanted the memory.
 _NOT_OWN = re.compile(
     r"(^|/)(torch|torchgen|_dynamo|_inductor|nsysprof/workload/program_start)/|/lib/python3[^/]*/(?!site-packages/|dist-packages/)|^<|^\?\?|^$|"
@@ -45,24 +41,6 @@ _DEFRAGMENT = (
 RangeAt = Callable[[Int64s], Sequence[str]]
 
 
-@dataclass(frozen=True)
-class _Held:
-    """All allocations that were ever held.
-
-    `freed` is the number of the event that frees each one, or past the last event.
-    """
-
-    since: Int64s
-    freed: Int64s
-    bytes: Int64s
-    # -1: not known.
-    stack: Int64s
-
-    def at(self, event: int) -> Int64s:
-        """Return which allocations are held after an event; -1 means before all events."""
-        return np.flatnonzero((self.since <= event) & (self.freed > event))
-
-
 def list_allocator_owners(
     history: AllocatorHistory, range_at: RangeAt | None = None
 ) -> tuple[tuple[DeviceUse, ...], int | None, pd.DataFrame, OwnedOverTime]:
@@ -72,10 +50,10 @@ def list_allocator_owners(
     recording are known by their free, or because they are there at the end. They count with their stack where the
     snapshot has one, and else as BEFORE. The rows add up to the peak.
     """
-    held = [_follow(device) for device in history.devices]
+    held = [follow_held(device) for device in history.devices]
     used = [_use(device, each) for device, each in zip(history.devices, held, strict=True)]
     empty = pd.DataFrame(columns=list(MEMORY.names))
-    nothing = OwnedOverTime(np.zeros(0, np.int64), False, (), np.zeros((0, 0), np.int64))
+    nothing = OwnedOverTime((), False, OwnedInSlices.none())
     if not used or max(use.peak_bytes for use in used) == 0:
         return tuple(used), None, empty, nothing
     most = max(range(len(used)), key=lambda number: used[number].peak_bytes)
@@ -94,7 +72,8 @@ def list_allocator_owners(
     table["share_pct"] = 100.0 * table["peak_bytes"] / used[most].peak_bytes
     table = table[list(MEMORY.names)].reset_index(drop=True)
     table["range"] = table["range"].astype(object).where(table["range"].notna(), None)
-    return tuple(used), device.device_id, table, _over_time(device, mine, owner, table)
+    first = table.groupby("owner", sort=False)["peak_bytes"].sum().sort_values(ascending=False).index[:_MOST_OWNERS]
+    return tuple(used), device.device_id, table, follow_owners(device, mine, owner, first)
 
 
 def owner_of(stack: tuple[Frame, ...]) -> str:
@@ -136,47 +115,15 @@ def find_fragmentation(used: Sequence[DeviceUse]) -> tuple[MemoryFinding, ...]:
     return tuple(sorted(found, key=lambda finding: -finding.bytes))
 
 
-def _follow(device: DeviceHistory) -> _Held:
-    """Return every allocation of a history, including those made before it began."""
-    never = len(device.kind)
-    rows: list[list[int]] = []
-    live: dict[int, int] = {}
-    columns = (device.kind.tolist(), device.address.tolist(), device.bytes.tolist(), device.stack.tolist())
-    for event, (kind, address, size, stack) in enumerate(zip(*columns, strict=True)):
-        if kind == ALLOC:
-            if address in live:  # never freed in this history
-                rows[live[address]][1] = event
-            live[address] = len(rows)
-            rows.append([event, never, size, stack])
-        elif kind == FREE:
-            if address in live:
-                rows[live.pop(address)][1] = event
-            else:
-                rows.append([-1, event, size, -1])
-    held = device.holding
-    for address, size, stack in zip(held.address.tolist(), held.bytes.tolist(), held.stack.tolist(), strict=True):
-        if address not in live:
-            rows.append([-1, never, size, stack])
-    return _Held(*np.array(rows, dtype=np.int64).reshape(-1, 4).T)
-
-
-def _allocated(device: DeviceHistory, held: _Held) -> Int64s:
-    """Return how much is allocated before all events, and after each event (bytes)."""
-    change = np.zeros(len(device.kind) + 2, dtype=np.int64)
-    np.add.at(change, held.since + 1, held.bytes)
-    np.subtract.at(change, held.freed + 1, held.bytes)
-    return np.cumsum(change)[:-1]
-
-
-def _peak(device: DeviceHistory, held: _Held) -> tuple[int, int]:
+def _peak(device: DeviceHistory, held: Held) -> tuple[int, int]:
     """Return the event after which most is allocated (-1: before all events), and how much that is (bytes)."""
-    allocated = _allocated(device, held)
+    allocated = allocated_after(device, held)
     at = int(np.argmax(allocated))
     return at - 1, int(allocated[at])
 
 
-def _use(device: DeviceHistory, held: _Held) -> DeviceUse:
-    allocated = _allocated(device, held)
+def _use(device: DeviceHistory, held: Held) -> DeviceUse:
+    allocated = allocated_after(device, held)
     at, peak = _peak(device, held)
     own = np.where(device.kind == RESERVE, device.bytes, 0) - np.where(device.kind == RELEASE, device.bytes, 0)
     change = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(own)))
@@ -195,21 +142,3 @@ def _use(device: DeviceHistory, held: _Held) -> DeviceUse:
         event_count=len(device.kind),
         oom_count=device.oom_count,
     )
-
-
-def _over_time(device: DeviceHistory, held: _Held, owner: Texts, table: pd.DataFrame) -> OwnedOverTime:
-    first = table.groupby("owner", sort=False)["peak_bytes"].sum().sort_values(ascending=False).index[:_MOST_OWNERS]
-    names = (*first, OTHERS) if len(np.unique(owner.astype(str))) > len(first) else tuple(first)
-    code = np.array([{name: number for number, name in enumerate(first)}.get(name, len(first)) for name in owner])
-    count = len(device.kind) + 1
-    picked = np.unique([*np.linspace(0, count - 1, min(count, _MOST_MOMENTS)).astype(int), _peak(device, held)[0] + 1])
-    rows = np.zeros((len(names), len(picked)), dtype=np.int64)
-    for number in range(len(names)):
-        mine = code == number
-        chosen = _Held(held.since[mine], held.freed[mine], held.bytes[mine], held.stack[mine])
-        rows[number] = _allocated(device, chosen)[picked]
-    has_times = len(device.time_us) > 0 and bool((device.time_us > 0).all())
-    moment = picked.astype(np.int64)
-    if has_times:
-        moment = np.concatenate((device.time_us[:1], device.time_us))[picked] - int(device.time_us[0])
-    return OwnedOverTime(moment, has_times, tuple(str(name) for name in names), rows)

@@ -23,7 +23,7 @@ from nsysprof.units import format_bytes
 _METHOD = (
     "An owner is the innermost line of the stack outside torch, Python's library and C++.",
     "Sizes are those that were requested. A block counts until it can be used again (free_completed).",
-    "Memory from before the recording is counted if it was freed later, or if it was still there at the end.",
+    "Memory from before the first event of the snapshot counts if it was freed later, or was still there at the end.",
 )
 _LEAST_CHANGE_BYTES = 1 << 20
 

@@ -42,7 +42,11 @@ def owner_table(memory: AllocatorMemory) -> Table:
 
 
 def _peak_text(use: DeviceUse) -> str:
-    before = f", {format_bytes(use.before_bytes)} of it from before the recording" if use.before_bytes else ""
+    before = (
+        f", {format_bytes(use.before_bytes)} of it from before the first event of the snapshot"
+        if use.before_bytes
+        else ""
+    )
     return (
         f"At the peak {format_bytes(use.peak_bytes)} were allocated on device {use.device_id}{before}; the allocator "
         f"had up to {format_bytes(use.reserved_peak_bytes)} from the driver."

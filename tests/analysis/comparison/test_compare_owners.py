@@ -1,13 +1,12 @@
-import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.comparison.compare_owners import compare_owners
-from nsysprof.results.allocator_memory import AllocatorMemory, OwnedOverTime
+from nsysprof.results.allocator_memory import AllocatorMemory, OwnedInSlices, OwnedOverTime
 
 
 def memory(name, **owners):
     table = pd.DataFrame({"owner": list(owners), "peak_bytes": list(owners.values())})
-    over_time = OwnedOverTime(np.zeros(0, np.int64), False, (), np.zeros((0, 0), np.int64))
+    over_time = OwnedOverTime((), False, OwnedInSlices.none())
     return AllocatorMemory(name, "", 0, (), 0, table, over_time)
 
 

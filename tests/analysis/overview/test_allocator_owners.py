@@ -78,8 +78,10 @@ def test_owners_add_up_to_the_peak(tmp_path, steps, lost):
         assert used[0].peak_bytes == builder.peak
     assert table["peak_bytes"].sum() == used[0].peak_bytes
     assert (table["peak_bytes"] > 0).all()
-    assert over_time.bytes.sum(axis=0).max() == used[0].peak_bytes
-    assert (over_time.bytes >= 0).all()
+    assert over_time.whole.bytes.sum(axis=0).max() == used[0].peak_bytes
+    assert (over_time.whole.bytes >= 0).all()
+    if over_time.around_peak is not None:
+        assert over_time.around_peak.bytes.sum(axis=0).max() == used[0].peak_bytes
     assert used[0].end_bytes == builder.now
 
 
