@@ -68,9 +68,8 @@ class Candidate:
     meanwhile: str = "while the GPU works anyway"
     # Whether the line is the one that made a stream wait before these calls, which is too short for samples.
     is_named_by_waits: bool = False
-    # The part of the change that no longer slows other work, where the trace shows that it is slowed. A candidate
-    # that replaces this work shares the time.
-    unslowed: ReplayChange | None = None
+    # The change with other work as slow as it is, where the trace shows that this candidate's calls slow it.
+    still_slowed: ReplayChange | None = None
 
 
 def list_candidates(situation: Situation) -> Iterator[Candidate]:
@@ -255,9 +254,8 @@ def _allocations(situation: Situation) -> Candidate | None:
     if not _is_repeated(situation, calls):
         return None
     least = without(no_change(situation.graph), calls, situation.graph)
-    slowed = situation.unslowed_ns < situation.graph.duration_ns
-    unslowed = _with_durations(situation, situation.unslowed_ns) if slowed.any() else None
-    change = least if unslowed is None else combine(least, unslowed)
+    slowed = situation.is_slowed
+    change = combine(least, less_slowed(situation, 1.0))
     high = combine(change, copies_beside_frees(situation))
     spent = int(in_calls(situation, calls, situation.call_ns))
     # The code that gives memory back makes the next allocations necessary, wherever they are.
@@ -276,7 +274,7 @@ def _allocations(situation: Situation) -> Candidate | None:
     step += " (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; cudaMallocAsync in CUDA C++)."
     return Candidate(
         "alloc-in-loop", change, least, high, calls, int(calls.sum()), text, step, named_by=named_by, spent_ns=spent,
-        unslowed=unslowed,
+        still_slowed=least if slowed.any() else None,
     )  # fmt: skip
 
 
@@ -294,6 +292,13 @@ def _giving_back(situation: Situation) -> Bools:
     """Return which calls give memory back to the driver."""
     codes, listed = pd.factorize(situation.call_name)
     return np.array([bool(GIVES_BACK.match(str(name))) for name in listed], dtype=bool)[codes]
+
+
+def less_slowed(situation: Situation, share: float) -> ReplayChange:
+    """Return the change in which this share of the time is gone by which memory that was given back slows copies."""
+    duration = situation.graph.duration_ns
+    slower = np.maximum(duration - situation.unslowed_ns, 0)
+    return _with_durations(situation, duration - (share * slower).astype(np.int64))
 
 
 def copies_beside_frees(situation: Situation) -> ReplayChange:

@@ -51,10 +51,18 @@ class _Saved:
 
     candidate: Candidate
     saving_ns: int
-    # The least estimate of all orders in which candidates were replayed.
-    least_ns: int
     after_ns: int
     alone_ns: int
+    # What it adds to what the candidates before it save, so that a sum counts nothing twice.
+    added_ns: int
+    # How much of the estimate each of other candidates would save as well, and their codes.
+    shared_ns: int = 0
+    shared_with: tuple[str, ...] = ()
+
+    @property
+    def least_ns(self) -> int:
+        """Return what it saves once the candidates that share with it have been mended."""
+        return self.saving_ns - self.shared_ns
 
     def is_worth(self, least_ns: float) -> bool:
         """Return whether it saves at least this much, by itself and after others, so that it is a finding."""
@@ -196,15 +204,12 @@ def _replay_all(scale: _Scale, candidates: list[Candidate], unchanged: int) -> l
     alone = {id(each): _alone(scale, each, each.change, unchanged) for each in candidates}
     # What else a candidate slows is no reason to go before others.
     weight = {
-        id(each): (alone[id(each)] if each.unslowed is None else _alone(scale, each, each.low, unchanged)) * each.weight
+        id(each): each.weight
+        * (alone[id(each)] if each.still_slowed is None else _alone(scale, each, each.still_slowed, unchanged))
         for each in candidates
     }
     order = sorted(candidates, key=lambda each: (each.order, -weight[id(each)]))
-    found = _replay_in_order(scale, order, alone, unchanged)
-    for each in candidates:
-        if each.unslowed is not None:
-            found = _share(scale, found, each, each.unslowed, alone, unchanged)
-    return found
+    return _share(scale, _replay_in_order(scale, order, alone, unchanged), unchanged)
 
 
 def _alone(scale: _Scale, candidate: Candidate, change: ReplayChange, unchanged: int) -> int:
@@ -212,42 +217,57 @@ def _alone(scale: _Scale, candidate: Candidate, change: ReplayChange, unchanged:
     return min(unchanged - scale.replay(change), _limit(scale, candidate, change, unchanged))
 
 
-def _share(
-    scale: _Scale,
-    found: list[_Saved],
-    candidate: Candidate,
-    unslowed: ReplayChange,
-    alone: dict[int, int],
-    unchanged: int,
-) -> list[_Saved]:
-    """Return the savings with the time of slowed work shared between its cause and those that replace this work.
+def _share(scale: _Scale, found: list[_Saved], unchanged: int) -> list[_Saved]:
+    """Return the savings with the time of slowed copies in each of the candidates that would save it.
 
-    Either could have that time, the one that is replayed first. So each gets the mean of both orders.
-
-    unslowed: the part of the candidate's change that is about this work.
+    Each of them is replayed after the others as they are while nothing makes these copies faster: this is what it saves
+    if nobody does what the others say. How much less it saves after them is what they share.
     """
-    order = [each.candidate for each in found]
-    slowed = unslowed.duration_ns < scale.situation.graph.duration_ns
-    shorter = [(each.change.duration_ns < scale.situation.graph.duration_ns)[slowed].any() for each in order]
-    first = next((at for at, is_shorter in enumerate(shorter) if is_shorter), len(order))
-    if order[first] is candidate:
+    slowed = scale.situation.is_slowed
+    if not slowed.any():
         return found
-    part = replace(candidate, change=unslowed)
-    swapped = [*order[:first], part, *order[first:]]
-    alone = {**alone, id(part): _alone(scale, part, unslowed, unchanged)}
-    other = {id(each.candidate): each for each in _replay_in_order(scale, swapped, alone, unchanged)}
-    whole, its = other[id(candidate)], other[id(part)]
-    both = min(max(0, whole.after_ns + its.after_ns), whole.alone_ns)
-    other[id(candidate)] = replace(whole, saving_ns=both, least_ns=both, after_ns=whole.after_ns + its.after_ns)
-    return [_mean(each, other[id(each.candidate)]) for each in found]
+    graph, least = scale.situation.graph, LEAST_SHARE * unchanged
+    sharing = [
+        each
+        for each in found
+        if (each.candidate.change.duration_ns < graph.duration_ns)[slowed].any() and each.alone_ns >= least
+    ]
+    return [_shared(scale, found, each, sharing, unchanged) if each in sharing else each for each in found]
 
 
-def _mean(one: _Saved, other: _Saved) -> _Saved:
+def _shared(scale: _Scale, found: list[_Saved], saved: _Saved, sharing: list[_Saved], unchanged: int) -> _Saved:
+    """Return what one candidate saves while those that share with it make no copy faster.
+
+    found: all candidates in the order in which they are replayed.
+    sharing: those that make slowed copies faster.
+    """
+    graph = scale.situation.graph
+    others = [each for each in sharing if each is not saved]
+    kept = [each.candidate for each in found[: found.index(saved)] if each.is_worth(LEAST_SHARE * unchanged)]
+    without = [each.candidate for each in others]
+    before = no_change(graph)
+    for each in kept:
+        if each not in without:
+            before = combine(before, each.change)
+        elif each.still_slowed is not None:
+            before = combine(before, each.still_slowed)
+    after_others = before
+    for each in without:
+        after_others = combine(after_others, each.change)
+
+    def saved_after(change: ReplayChange) -> int:
+        saving = scale.replay(change) - scale.replay(combine(change, saved.candidate.change))
+        return max(0, min(saving, saved.alone_ns))
+
+    saving, least = saved_after(before), saved_after(after_others)
+    if saving - least < LEAST_SHARE * unchanged:
+        return saved
     return replace(
-        one,
-        saving_ns=(one.saving_ns + other.saving_ns) // 2,
-        least_ns=min(one.least_ns, other.least_ns),
-        after_ns=max(one.after_ns, other.after_ns),
+        saved,
+        saving_ns=saving,
+        after_ns=max(saved.after_ns, saving),
+        shared_ns=saving - least,
+        shared_with=tuple(each.candidate.code for each in others),
     )
 
 
@@ -263,7 +283,7 @@ def _replay_in_order(scale: _Scale, order: list[Candidate], alone: dict[int, int
         change = combine(change, each.change)
         after = scale.replay(change)
         saving = max(0, min(before - after, alone[id(each)]))
-        found.append(_Saved(each, saving, saving, before - after, alone[id(each)]))
+        found.append(_Saved(each, saving, before - after, alone[id(each)], saving))
         if found[-1].is_worth(LEAST_SHARE * unchanged):
             before = after
         else:
@@ -301,11 +321,11 @@ def _all_of(graph: ExecutionGraph, kept: list[_Saved]) -> ReplayChange:
 def _within(scale: _Scale, saved: list[_Saved], unchanged: int, together: int) -> list[_Saved]:
     """Return the savings, limited to the graph's idle time plus the time of the work that they replace."""
     most = min(unchanged - together, _most(scale, saved, unchanged))
-    total = sum(each.saving_ns for each in saved)
+    total = sum(each.added_ns for each in saved)
     if total <= most:
         return saved
     part = most / total
-    return [replace(each, saving_ns=int(each.saving_ns * part), least_ns=int(each.least_ns * part)) for each in saved]
+    return [replace(each, saving_ns=int(each.saving_ns * part), shared_ns=int(each.shared_ns * part)) for each in saved]
 
 
 def _most(scale: _Scale, saved: list[_Saved], unchanged: int) -> int:
@@ -318,21 +338,20 @@ def _most(scale: _Scale, saved: list[_Saved], unchanged: int) -> int:
 def _bounds(scale: _Scale, saved: _Saved, unchanged: int) -> tuple[int, int]:
     """Return the least and the most (ns) that a candidate may save, by its two bounds, alone and after others."""
     candidate, alone = saved.candidate, saved.alone_ns
-    # Where another candidate may have the time of slowed copies, the least estimate is without it already.
-    is_shared = candidate.unslowed is not None and saved.least_ns < saved.saving_ns
-    low = candidate.change if is_shared else candidate.low
 
     def limited(saving: int, change: ReplayChange) -> int:
         return min(saving, _limit(scale, candidate, change, unchanged))
 
-    bounds = [
-        alone if bound is candidate.change else limited(unchanged - scale.replay(bound), bound)
-        for bound in (low, candidate.high)
-    ]
+    def saved_alone(change: ReplayChange) -> int:
+        return alone if change is candidate.change else limited(unchanged - scale.replay(change), change)
+
+    # The least estimate is without what is shared, and so is the lower bound.
+    usual = candidate.change if candidate.still_slowed is None or not saved.shared_ns else candidate.still_slowed
+    shifts = [0, saved_alone(candidate.low) - saved_alone(usual), saved_alone(candidate.high) - alone]
     # The same where the host is as slow as under the profiler, and where it is faster than the trace shows.
-    bounds.append(limited(scale.traced_ns - scale.replay_traced(candidate.change), candidate.change))
-    bounds += [limited(scale.fast_ns - scale.replay_fast(each), each) for each in (candidate.change, candidate.high)]
-    shifts = [0, *(bound - alone for bound in bounds)]
+    others = [limited(scale.traced_ns - scale.replay_traced(candidate.change), candidate.change)]
+    others += [limited(scale.fast_ns - scale.replay_fast(each), each) for each in (candidate.change, candidate.high)]
+    shifts += [other - alone for other in others]
     return max(0, saved.least_ns + min(shifts)), max(saved.after_ns, alone + max(shifts))
 
 
@@ -362,7 +381,20 @@ def _findings(scale: _Scale, ledger: Ledger, per: str, saved: list[_Saved], unch
 
 
 def _text_of(saved: _Saved, periods: float) -> str:
-    """Return the text of a finding. If much less is saved than it says is spent, it also says where the rest is."""
+    """Return the text of a finding, with what limits its saving."""
+    return _text_of_spent(saved, periods) + _text_of_shared(saved, periods)
+
+
+def _text_of_shared(saved: _Saved, periods: float) -> str:
+    """Return how much of its saving other findings would save as well; nothing where none would."""
+    if not saved.shared_ns:
+        return ""
+    names = " or ".join(saved.shared_with)
+    return f" {format_ns(int(saved.shared_ns / periods))} of its saving are gone once {names} is mended."
+
+
+def _text_of_spent(saved: _Saved, periods: float) -> str:
+    """Return the text of a candidate. If much less is saved than it says is spent, it also says where the rest is."""
     candidate, spent = saved.candidate, saved.candidate.spent_ns
     saving, alone = int(saved.saving_ns / periods), int(saved.alone_ns / periods)
     if saving >= _MUCH_LESS * spent:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nsysprof.analysis.findings.candidates import Candidate, copies_beside_frees, without_work
+from nsysprof.analysis.findings.candidates import Candidate, copies_beside_frees, less_slowed, without_work
 from nsysprof.analysis.findings.situation import Situation
 from nsysprof.analysis.findings.step_amounts import counted, in_work
 from nsysprof.analysis.findings.unfused_attention import UnfusedAttention, find_unfused_attention
 from nsysprof.analysis.idle_time.call_classes import MEMORY
-from nsysprof.analysis.replay.replay import ReplayChange, combine
+from nsysprof.analysis.replay.replay import ReplayChange, combine, without
 from nsysprof.trace.schema import Bools, Int64s
 from nsysprof.units import format_ns
 
@@ -63,7 +63,12 @@ def attention_candidate(situation: Situation) -> Candidate | None:
         "Use torch.nn.functional.scaled_dot_product_attention(q, k, v) (flash, cuDNN or efficient), with "
         "is_causal=True instead of a causal mask."
     )
-    change, low, high = _changes(situation, found)
+    changes = _changes(situation, found)
+    if changes.given_back:
+        text += (
+            f" It allocates {100 * changes.given_back:.0f} % of the memory that is given back in the loop, which slows "
+            "copies behind it."
+        )
     calls = situation.calls_of(found.between | found.gemms | found.around)
     # The code that can be changed is that of the forward pass, if it is in the trace.
     of_backward = np.unique(found.softmax[found.backward_gemms])
@@ -71,18 +76,34 @@ def attention_candidate(situation: Situation) -> Candidate | None:
     # What is around the softmax is also done elsewhere.
     named_by = situation.calls_of(softmax)
     return Candidate(
-        "unfused-attention", change, low, high, calls, found.calls, text, step, named_by=named_by,
-        most_range=situation.range_most(situation.calls_of(forward if forward.any() else softmax)),
+        "unfused-attention", changes.usual, changes.low, changes.high, calls, found.calls, text, step,
+        named_by=named_by, most_range=situation.range_most(situation.calls_of(forward if forward.any() else softmax)),
         spent_ns=between, meanwhile="while the host issues other work anyway",
+        still_slowed=changes.still_slowed if changes.given_back else None,
     )  # fmt: skip
 
 
-def _changes(situation: Situation, found: UnfusedAttention) -> tuple[ReplayChange, ReplayChange, ReplayChange]:
-    """Return the change to fused kernels: the best estimate, the one that saves least, and the one that saves most.
+@dataclass(frozen=True)
+class _Changes:
+    """The changes to fused kernels."""
+
+    # The best estimate, the one that saves least, and the one that saves most.
+    usual: ReplayChange
+    low: ReplayChange
+    high: ReplayChange
+    # The best estimate with copies as slow as they are behind memory that was given back.
+    still_slowed: ReplayChange
+    # The share of attention in that memory, where it slows copies; 0 where it does not, or where nobody knows.
+    given_back: float
+
+
+def _changes(situation: Situation, found: UnfusedAttention) -> _Changes:
+    """Return the changes to fused kernels.
 
     Memory that is allocated in each step directly before such a kernel is its result's, which a fused kernel does not
-    have. A torch that was given nothing to keep may then allocate for other kernels what it found there before, so the
-    lower bound has these allocations.
+    have. Copies that are slowed by memory that was given back are slowed less by its share of that memory. A torch
+    that was given nothing to keep may then allocate for other kernels what it found there before, so the lower bound
+    has these allocations, and only the upper bound is without the calls that give them back.
     """
     duration = situation.graph.duration_ns
     # A fused forward pass is one kernel. The parts of a backward pass are as many as its products.
@@ -91,16 +112,20 @@ def _changes(situation: Situation, found: UnfusedAttention) -> tuple[ReplayChang
     names = [*map(str, situation.names.texts), ""]
     is_fp32 = np.array([_FP32.search(name) is not None for name in names], dtype=bool)[situation.kernel_number]
     least = [LEAST_OF_FP32] * 2 if (found.gemms & is_fp32).any() else [FORWARD.least, BACKWARD.least]
-    shortest = without_work(situation, whole, fused_durations(duration, found, *least), with_allocations=True)
-    if (shortest.cost_ns[situation.call_class == MEMORY] == 0).any():
-        shortest = combine(shortest, copies_beside_frees(situation))
-    return (
-        without_work(
-            situation, whole, fused_durations(duration, found, FORWARD.usual, BACKWARD.usual), with_allocations=True
-        ),
-        without_work(situation, inside, fused_durations(duration, found, FORWARD.most, BACKWARD.most)),
-        shortest,
+    still_slowed, low, shortest = (
+        without_work(situation, gone, fused_durations(duration, found, *shares), with_allocations=is_all)
+        for gone, shares, is_all in (
+            (whole, (FORWARD.usual, BACKWARD.usual), True),
+            (inside, (FORWARD.most, BACKWARD.most), False),
+            (whole, least, True),
+        )
     )
+    allocating = (still_slowed.cost_ns == 0) & (situation.call_class == MEMORY) & (situation.graph.cost_ns > 0)
+    share = situation.given_back.share(allocating & situation.in_loop) if situation.is_slowed.any() else 0.0
+    if allocating.any():
+        freeing = situation.given_back.freeing_of(allocating) & situation.in_loop
+        shortest = combine(without(shortest, freeing, situation.graph), copies_beside_frees(situation))
+    return _Changes(combine(still_slowed, less_slowed(situation, share)), low, shortest, still_slowed, share)
 
 
 def fused_durations(duration: Int64s, found: UnfusedAttention, forward: float, backward: float) -> Int64s:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.findings.given_back import GivenBack, find_given_back
 from nsysprof.analysis.findings.slowed_copies import LARGE_COPY_BYTES, unslowed_durations
 from nsysprof.analysis.idle_time.call_classes import CallClasses, call_texts
 from nsysprof.analysis.idle_time.intervals_within import measure, union_of_groups
@@ -75,6 +76,14 @@ class Situation:
     fastest_copies: dict[tuple[int, int, int], int]
     # How long each piece of work takes (ns) where no memory was given back before it, as far as the trace shows it.
     unslowed_ns: Int64s
+    # The device memory that calls allocated and gave back.
+    given_back: GivenBack
+
+    @property
+    def is_slowed(self) -> Bools:
+        """Return which work the trace shows to be slowed by memory that was given back."""
+        found: Bools = self.unslowed_ns < self.graph.duration_ns
+        return found
 
     @property
     def is_stream_wait(self) -> Bools:
@@ -190,6 +199,7 @@ def look_at(
         pinned_rate=_pinned_rates(tables),
         fastest_copies=_fastest_copies(tables),
         unslowed_ns=unslowed_durations(tables, pid, int(device))[graph.work_row],
+        given_back=find_given_back(tables, graph.row, pid),
     )
 
 
