@@ -20,6 +20,8 @@ _CLASSES = (
 )  # fmt: skip
 _PATTERNS = tuple((number, re.compile(pattern)) for number, pattern in _CLASSES)
 _ASYNCHRONOUS = re.compile(r"Async(_|$)|(Malloc|Free)(FromPool)?Async")
+# Calls that wait for all work of the device before they give memory back.
+FREES_AND_WAITS = re.compile(r"cudaFree(Array|Host)?(_|$)|cuMemFree(Host)?(_|$)")
 # A call that neither waits nor allocates is slow from this duration on (ns); an ordinary launch takes a tenth of it.
 SLOW_NS = 50_000
 # A pageable copy to the host that is smaller than this (bytes) is made for its value. The program waits for that value

@@ -9,7 +9,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nsysprof.analysis.idle_time.call_classes import COPIES, LAUNCH, MEMORY, CallClasses
+from nsysprof.analysis.idle_time.call_classes import (
+    COPIES,
+    FREES_AND_WAITS,
+    LAUNCH,
+    MEMORY,
+    CallClasses,
+    call_texts,
+)  # fmt: skip
 from nsysprof.analysis.idle_time.full_queues import find_full_queues
 from nsysprof.analysis.idle_time.interval_layers import outermost
 from nsysprof.analysis.steps.find_steps import Steps
@@ -184,7 +191,8 @@ def _build(
     stream = stream.reshape(-1)
     times = _Times(work.start_ns[issued], work.ends_ns(issued))
     placed = _place_work(times, start[owner], stream, len(stream_of), begin)
-    waits_for, return_ns, cost = _waits(start, end, classes, rows, first_work, times, stream, len(stream_of))
+    frees = _waiting_frees(tables, rows, issued)
+    waits_for, return_ns, cost = _waits(start, end, classes, rows, first_work, times, stream, len(stream_of), frees)
     upto = int(first_work[first])
     since = max(int(end[:first].max(initial=begin)), int(times.end[:upto].max(initial=begin)))
     recorded = max(int(end.max()), int(times.end.max())) - since
@@ -307,11 +315,14 @@ def _least(values: Int64s, usual: int) -> int:
 
 def _waits(
     start: Int64s, end: Int64s, classes: CallClasses, rows: Int64s, first_work: Int64s, times: _Times,
-    stream: Int64s, streams: int,
+    stream: Int64s, streams: int, frees: Bools,
 ) -> tuple[Int64s, Int64s, Int64s]:  # fmt: skip
     """Return for each call the work whose end let it return, the time from there to its end, and its own cost.
 
-    The work is -1 where the call did not wait.
+    The work is -1 where the call did not wait. Calls that always wait have the last work before them, even if that had
+    ended already: if something else no longer waits for it, they do.
+
+    frees: which calls always wait for all work.
     """
     waits_for = np.full(len(start), _NONE, dtype=np.int64)
     may_wait = classes.is_wait[rows] | classes.is_blocking_copy[rows] | np.isin(classes.of[rows], (MEMORY, COPIES))
@@ -334,10 +345,23 @@ def _waits(
             waits_for[call] = best
             return_ns[call] = end[call] - times.end[best]
             cost[call] = min(int(cost[call]), max(_OWN_COST_NS, int(return_ns[call])))
+        elif frees[call] and len(known):
+            waits_for[call], return_ns[call] = int(known[np.argmax(ends)]), cost[call]
     held, freed_by = _full_queues(start, end, classes.of[rows] == LAUNCH, first_work, times)
     waits_for[held], return_ns[held] = freed_by, end[held] - times.end[freed_by]
     cost[held] = np.minimum(cost[held], np.maximum(_OWN_COST_NS, return_ns[held]))
     return waits_for, return_ns, cost
+
+
+def _waiting_frees(tables: Tables, rows: Int64s, issued: Int64s) -> Bools:
+    """Return which calls give memory back and so wait for all work of the device. It is only known if there is one."""
+    calls, work = tables.calls, tables.work
+    assert calls is not None
+    if len(np.unique(work.device_of[work.variant[issued]])) > 1:
+        return np.zeros(len(rows), dtype=np.bool_)
+    is_free = np.array([FREES_AND_WAITS.match(name) is not None for name in call_texts(tables)], dtype=bool)
+    found: Bools = is_free[calls.variant[rows]]
+    return found
 
 
 def _full_queues(

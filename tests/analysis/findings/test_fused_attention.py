@@ -145,9 +145,43 @@ def test_memory_that_is_allocated_for_the_softmax_goes_with_it_and_its_copy_may_
     # The copy took 10 ms before any memory was given back.
     assert attention.saving_high_ns > attention.saving_ns + 14 * MS
     assert allocations.saving_high_ns > 7 * MS + 14 * MS
-    # Half of what the copy takes less is the finding's about the copy.
     assert allocations.saving_low_ns < 4 * MS
-    assert 7 * MS < allocations.saving_ns < 11 * MS
+    # Without the sizes of memory nobody knows whether attention is why the copy is slow; that allocations are is shown.
+    assert 15 * MS < allocations.saving_ns < 23 * MS
+    assert "of the memory that is given back" not in attention.text
+
+
+@pytest.mark.parametrize("others", [0, 1, 3])
+def test_a_copy_is_slowed_less_by_the_share_of_attention_in_the_memory_that_is_given_back(findings, others):
+    """others: how many times the memory of attention something else allocates."""
+    program, size = Program(), 1 << 30
+    for number in range(8):
+        begin = program.now
+        program.copy(256 << 20, (10 if number == 0 else 30) * MS)
+        for block in range(others):
+            program.builder.allocate(program.now + 1 * US, 10 + block, size)
+            program.call("cudaMalloc_v3020", 300 * US)
+            program.launch(100 * US, "gemm_mlp")
+        program.launch(100 * US, "gemm_qk")
+        program.builder.allocate(program.now + 1 * US, 1, size)
+        program.call("cudaMalloc_v3020", 300 * US)
+        program.launch(9 * MS, SOFTMAX)
+        program.launch(100 * US, "gemm_pv")
+        program.wait()
+        for block in (1, *range(10, 10 + others)):
+            program.builder.free(program.now + 1 * US, block, size=size)
+            program.call("cudaFree_v3020", 300 * US, waits=True)
+        program.step(begin)
+    found = {item.code: item for item in findings(program.builder).items}
+    attention, share = found["unfused-attention"], 1 / (1 + others)
+    assert attention.saving_ns == pytest.approx(9.4 * MS + share * 20 * MS, abs=0.8 * MS)
+    # What other kernels found in its memory may have to be allocated then.
+    assert attention.saving_low_ns < 9.4 * MS
+    assert attention.saving_high_ns > 29 * MS
+    assert f"It allocates {100 * share:.0f} % of the memory that is given back in the loop" in attention.text
+    for code in ("pageable-copy", "alloc-in-loop"):
+        assert found[code].saving_ns > 18 * MS
+        assert "unfused-attention" in found[code].text
 
 
 def test_the_gain_of_a_training_that_the_host_holds_up_is_within_the_interval(trace_path):
