@@ -44,7 +44,7 @@ def test_each_of_two_remedies_would_save_the_whole_time_but_not_both(findings):
         assert item.saving_ns == pytest.approx(without + extra, rel=0.05)
         assert item.saving_low_ns <= 1.05 * without
         assert item.saving_high_ns == pytest.approx(without + extra, rel=0.05)
-        assert f"ms of its saving are gone once {other} is mended." in item.text
+        assert f"ms of its saving is gone once {other} is mended." in item.text
     assert found.together_ns == pytest.approx(sum(item.saving_ns for item in found.items) - extra, rel=0.05)
 
 
