@@ -1,7 +1,8 @@
 import numpy as np
 import pandas as pd
+import pytest
 
-from nsysprof.arrays import different, merge_spans, rows_by_key
+from nsysprof.arrays import different, find_places, merge_spans, rows_by_key
 
 
 def listed(groups):
@@ -21,6 +22,13 @@ def test_categories_without_rows_are_no_groups():
     keys = pd.Series(pd.Categorical(["b", "a"], categories=["a", "b", "c"]))
     assert listed(rows_by_key(keys)) == [("a", [1]), ("b", [0])]
     assert rows_by_key(keys.iloc[:0]) == []
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("wanted", [[], [2, 2, 9], [9, -1, 3, 3, 2]])
+def test_places_are_those_of_searchsorted_in_any_order(side, wanted):
+    values, needles = np.array([1, 2, 2, 3, 8]), np.array(wanted, dtype=np.int64)
+    assert find_places(values, needles, side).tolist() == np.searchsorted(values, needles, side).tolist()
 
 
 def test_different_values_in_order_and_of_the_same_type():

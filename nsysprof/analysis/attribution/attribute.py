@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nsysprof.arrays import find_places
 from nsysprof.errors import TraceForeignError
 from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows
 
@@ -188,8 +189,8 @@ def attribute_work(launched: Launched, ranges: pd.DataFrame, style: str) -> Segm
     open_ends = np.zeros(len(chosen), dtype=np.bool_)
     for number, mine in _ranges_of(owner, launched.owners):
         first, last = edges[number], edges[number + 1]
-        low[mine] = first + np.searchsorted(start[first:last], begin[mine], "left")
-        high[mine] = first + np.searchsorted(start[first:last], finish[mine], "right")
+        low[mine] = first + find_places(start[first:last], begin[mine])
+        high[mine] = first + find_places(start[first:last], finish[mine], "right")
         filled = mine[high[mine] > low[mine]]
         if launched.in_order:
             latest = launched.ends_ns(high[filled] - 1)

@@ -16,7 +16,7 @@ import numpy as np
 
 from nsysprof.analysis.attribution.attribute import expand
 from nsysprof.analysis.attribution.intervals import union_ns
-from nsysprof.arrays import different
+from nsysprof.arrays import different, find_places
 from nsysprof.trace.schema import Bools, Int64s, Ints, Rows, Work
 
 _ROWS_AT_ONCE, _BLOCK = 1 << 21, 1 << 20
@@ -64,7 +64,7 @@ class OrderedWork:
         """Return how many kernels come before each position: its position among the kernels alone."""
         if self.kernel_places is None:
             return place
-        return place - np.searchsorted(self.other_places, place)
+        return place - find_places(self.other_places, place)
 
     @cached_property
     def kernel_ns(self) -> Int64s:
@@ -81,7 +81,7 @@ class OrderedWork:
         rows = self.order[self.other_places]
         chosen = self.work.kinds(rows) == kind
         places, size = self.other_places[chosen], running_sum(self.work.bytes[rows[chosen] - self.work.kernels])
-        found: Int64s = size[np.searchsorted(places, high)] - size[np.searchsorted(places, low)]
+        found: Int64s = size[find_places(places, high)] - size[find_places(places, low)]
         return found
 
     @cached_property
@@ -115,13 +115,13 @@ class DeviceWork:
         """Return stretches of positions among all devices as stretches of positions on this device."""
         if self.places is None:
             return low, high
-        return np.searchsorted(self.places, low), np.searchsorted(self.places, high)
+        return find_places(self.places, low), find_places(self.places, high)
 
     def busy(self, owner: Int64s, low: Int64s, high: Int64s, owners: int) -> Int64s:
         """Return the union of each owner's work (ns). The stretches of one owner must not overlap."""
         total = add_up(owner, self.alone_ns[high] - self.alone_ns[low], owners)
         if len(self.crowd):
-            begin, end = np.searchsorted(self.crowd, low), np.searchsorted(self.crowd, high)
+            begin, end = find_places(self.crowd, low), find_places(self.crowd, high)
             some = np.flatnonzero(end > begin)
             _add_crowd(self, owner[some], begin[some], end[some], total)
         return total

@@ -9,6 +9,7 @@ from nsysprof.analysis.attribution.attribute import SCOPES, attribute_work, merg
 from nsysprof.analysis.attribution.work_stretches import running_sum
 from nsysprof.analysis.kernel_names.variant_names import call_names, plain_call_name
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
+from nsysprof.arrays import find_places
 from nsysprof.results.column_registry.analysis_columns import RANGE_API
 from nsysprof.results.column_registry.csv_table import empty_table
 from nsysprof.trace.schema import PID_MASK, Calls, Int64s, Ints, Rows
@@ -104,6 +105,6 @@ def _add_functions(
         if len(mine) == 0:
             continue
         sums = running_sum(calls.duration_ns[rows[mine]])
-        first, last = np.searchsorted(mine, low), np.searchsorted(mine, high)
+        first, last = find_places(mine, low), find_places(mine, high)
         np.add.at(count[place], owner, last - first)
         np.add.at(total[place], owner, sums[last] - sums[first])

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.attribution.attribute import attribute_launched, merge
+from nsysprof.arrays import find_places
 from nsysprof.trace.schema import Bools, Calls, Int64s
 
 
@@ -52,9 +53,9 @@ def count_launches(ranges: pd.DataFrame, groups: int, calls: Calls | None, launc
             # Most programs replay no graph and lose no launch.
             places = np.flatnonzero(flags[call])
             if len(places):
-                np.add.at(count, owner, np.searchsorted(places, high) - np.searchsorted(places, low))
+                np.add.at(count, owner, find_places(places, high) - find_places(places, low))
         lost = np.flatnonzero(launched.lost[call])
-        its = np.searchsorted(lost, found.high) - np.searchsorted(lost, found.low)
+        its = find_places(lost, found.high) - find_places(lost, found.low)
         np.add.at(of_instance[1], found.instance, its)
     is_lost = (counts[2] > 0) & (counts[2] == counts[0])
     is_lost_instance = (of_instance[1] > 0) & (of_instance[1] == of_instance[0])

@@ -15,7 +15,7 @@ from nsysprof.analysis.attribution.warm_up import count_warm_up
 from nsysprof.analysis.idle_time.intervals_within import union_of_groups
 from nsysprof.analysis.steps.find_periods import find_periods, share_of_kernels
 from nsysprof.analysis.steps.step_bounds import bound_steps, mark_slow_steps
-from nsysprof.arrays import Floats
+from nsysprof.arrays import Floats, find_places
 from nsysprof.attention.range_name import parse_range
 from nsysprof.results.findings.causes import STEP, TRACE
 from nsysprof.trace.schema import PID_MASK, Bools, Int64s, Ints, Tables
@@ -214,10 +214,10 @@ def _work_inside(
     total /= max(total[-1], 1.0)
     begins = begins[order]
     group, low, high = instances
-    part = total[np.searchsorted(begins, high, "right")] - total[np.searchsorted(begins, low, "left")]
+    part = total[find_places(begins, high, "right")] - total[find_places(begins, low)]
     inside: Floats = np.zeros(len(first))
     np.add.at(inside, group, part)
-    return inside, 1.0 - total[np.searchsorted(begins, first, "left")]
+    return inside, 1.0 - total[find_places(begins, first)]
 
 
 def _find_loop(tables: Tables) -> tuple[int, int] | None:
