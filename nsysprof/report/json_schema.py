@@ -101,7 +101,8 @@ def _nullable_table(file: TableFile, *, is_nullable: bool) -> Schema:
 
 
 def _analyze() -> Schema:
-    types = (TraceInfo, Device, Coverage, Totals, Note, Finding, Findings, DeviceIdle)
+    of_allocator = (allocator_memory.MemoryFinding, allocator_memory.DeviceUse)
+    types = (TraceInfo, Device, Coverage, Totals, Note, Finding, Findings, DeviceIdle, *of_allocator)
     times = {name: {"type": ["integer", "null"]} for name in ("gpu_span_ns", "gpu_busy_ns", "gpu_idle_ns")}
     device: Schema = {"allOf": [_ref(Device), {"properties": times, "required": list(times)}]}
     findings = _or_null(_list(_ref(Finding)))
@@ -114,11 +115,15 @@ def _analyze() -> Schema:
         },
         "required": ["devices", "unknown_reasons", "causes"],
     }
-    causes = {
+    of_memory = _or_null(_list(_ref(allocator_memory.MemoryFinding)))
+    required: Schema = {
+        "format_version": _WHOLE, "findings": findings, "memory_findings": of_memory, "idle": _or_null(idle),
+    }  # fmt: skip
+    causes: Schema = {
         "type": "object",
-        "description": "The content of findings.json.",
-        "properties": {"format_version": _WHOLE, "findings": findings, "idle": _or_null(idle)},
-        "required": ["format_version", "findings", "idle"],
+        "description": "The content of findings.json. memory_findings is null where torch's memory was not recorded.",
+        "properties": {**required, "unknown_because": _TEXT},
+        "required": list(required),
     }
     unknown = ("idle.csv", "idle_instances.csv", "steps.csv", "attention.csv", "memory.csv", "recording_cost.csv")
     tables = {
@@ -128,9 +133,22 @@ def _analyze() -> Schema:
     properties = {
         "format_version": _WHOLE, "trace": _ref(TraceInfo), "devices": _list(device), "coverage": _ref(Coverage),
         "totals": _ref(Totals), "notes": _list(_ref(Note)), "causes": causes, **tables, "findings": findings,
-        "folder": _TEXT,
+        "allocator": _or_null(_allocator_use()), "folder": _TEXT,
     }  # fmt: skip
-    return _of("nsysprof analyze --json, of one trace", properties, types, optional=("results",))
+    schema = _of("nsysprof analyze --json, of one trace", properties, types, optional=("results",))
+    # Where findings are known, findings.json says of which steps.
+    of_steps = schema["$defs"]["Findings"]["properties"]
+    causes["properties"] |= {name: each for name, each in of_steps.items() if name != "items"}
+    return schema
+
+
+def _allocator_use() -> Schema:
+    snapshot = {"path_name": _TEXT, "sha256": _TEXT, "bytes": _WHOLE}
+    use: Schema = {
+        "snapshot": {"type": "object", "properties": snapshot, "required": list(snapshot)},
+        "devices": _list(_ref(allocator_memory.DeviceUse)), "device_id": {"type": ["integer", "null"]},
+    }  # fmt: skip
+    return {"type": "object", "properties": use, "required": list(use)}
 
 
 def _demo() -> Schema:
@@ -164,14 +182,8 @@ def _analyze_ranks() -> Schema:
 
 
 def _analyze_memory() -> Schema:
-    snapshot = {
-        "type": "object",
-        "properties": {"path_name": _TEXT, "sha256": _TEXT, "bytes": _WHOLE},
-        "required": ["path_name", "sha256", "bytes"],
-    }
     properties = {
-        "format_version": _WHOLE, "snapshot": snapshot, "devices": _list(_ref(allocator_memory.DeviceUse)),
-        "device_id": {"type": ["integer", "null"]}, "memory": rows_schema(analysis_columns.MEMORY),
+        "format_version": _WHOLE, **_allocator_use()["properties"], "memory": rows_schema(analysis_columns.MEMORY),
         "findings": _list(_ref(allocator_memory.MemoryFinding)), "notes": _list(_ref(Note)), "folder": _TEXT,
     }  # fmt: skip
     types = (allocator_memory.DeviceUse, allocator_memory.MemoryFinding, Note)

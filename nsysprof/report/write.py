@@ -114,15 +114,21 @@ def summary_json(analysis: Analysis) -> dict[str, Any]:
 
 def findings_json(analysis: Analysis) -> dict[str, Any]:
     """Return findings.json: what to change, and why the GPU was idle; null where the trace does not show it."""
-    found, idle = analysis.findings, analysis.idle
+    found, idle, memory = analysis.findings, analysis.idle, analysis.allocator
     return {
         **(
             {"format_version": FORMAT_VERSION, "findings": None, "unknown_because": analysis.no_findings or _NO_WORK}
             if found is None
             else found.to_json()
         ),
+        "memory_findings": None if memory is None else [asdict(each) for each in memory.findings],
         "idle": None if idle is None else idle.to_json(),
     }
+
+
+def _sarif(analysis: Analysis) -> dict[str, Any]:
+    of_memory = () if analysis.allocator is None else analysis.allocator.findings
+    return render_sarif(analysis.findings, analysis.trace.path_name, analysis.no_findings or _NO_WORK, of_memory)
 
 
 def _device_json(device: Device, idle: Idle | None) -> dict[str, Any]:
@@ -154,6 +160,7 @@ def analysis_json(analysis: Analysis, record: CaptureRecord | None) -> dict[str,
         "causes": causes,
         **{name: None if unknown.get(name) else rows for name, rows in tables.items()},
         "findings": causes["findings"],
+        "allocator": None if analysis.allocator is None else analysis.allocator.use_json(),
     }
 
 
@@ -192,7 +199,7 @@ def _write_tables(analysis: Analysis, record: CaptureRecord | None, out: Path) -
     written = [write_whole(out / "summary.json", text.encode("utf-8", "replace"))]
     found = plain_json(findings_json(analysis))
     written += [write_whole(out / "findings.json", found.encode("utf-8", "replace"))]
-    sarif = plain_json(render_sarif(analysis.findings, analysis.trace.path_name, analysis.no_findings or _NO_WORK))
+    sarif = plain_json(_sarif(analysis))
     written += [write_whole(out / "findings.sarif", sarif.encode("utf-8", "replace"))]
     for file, table in analysis_tables(analysis, record):
         if file in (RANGE_INSTANCES, IDLE_INSTANCES):

@@ -92,13 +92,19 @@ class AllocatorMemory:
     findings: tuple[MemoryFinding, ...] = ()
     notes: tuple[Note, ...] = ()
 
+    def use_json(self) -> dict[str, Any]:
+        """Return which snapshot this is of, the memory use of each device, and the device that held most."""
+        return {
+            "snapshot": {"path_name": self.path_name, "sha256": self.sha256, "bytes": self.bytes},
+            "devices": [asdict(device) for device in self.devices],
+            "device_id": self.device_id,
+        }
+
     def to_json(self) -> dict[str, Any]:
         """Return what `analyze --json` prints for a snapshot."""
         return {
             "format_version": 1,
-            "snapshot": {"path_name": self.path_name, "sha256": self.sha256, "bytes": self.bytes},
-            "devices": [asdict(device) for device in self.devices],
-            "device_id": self.device_id,
+            **self.use_json(),
             "memory": to_records(self.owners),
             "findings": [asdict(finding) for finding in self.findings],
             "notes": [asdict(note) for note in self.notes],

@@ -336,9 +336,12 @@ class FindingChange:
     range: str
     # How the finding occurs: "appeared", "vanished" or "both".
     how: str
-    # What it would save per step (ns); None where the side does not have it.
+    # What it would save per step (ns); None where the side does not have it, and for findings about memory.
     baseline_ns: int | None
     candidate_ns: int | None
+    # What a finding about torch's memory would save (bytes); None where the side does not have it, and for all others.
+    baseline_bytes: int | None = None
+    candidate_bytes: int | None = None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from nsysprof.analysis.comparison.compare_environments import (
     noted_differences,
     unknown_facts,
 )
-from nsysprof.analysis.comparison.compare_findings import compare_findings
+from nsysprof.analysis.comparison.compare_findings import compare_findings, compare_memory_findings
 from nsysprof.analysis.comparison.compare_latency import METHOD, Settings, compare_latencies
 from nsysprof.analysis.comparison.compare_owners import compare_owners
 from nsysprof.analysis.comparison.compare_ranges import compare_ranges
@@ -94,6 +94,7 @@ def compare_inputs(
     findings = None
     if all(any(each.savings is not None for each in side) for side in sides):
         findings = compare_findings([each.savings for each in baseline], [each.savings for each in candidate])
+    of_memory = compare_memory_findings([each.memory for each in baseline], [each.memory for each in candidate])
     environments = [each.environment for each in baseline], [each.environment for each in candidate]
     latency_method = TURNS_METHOD if latency.unit == UNIT else METHOD
     method = [*(latency_method if latency.changes else METHOD if judged else ()), *(_TRACE_METHOD if ranges else ())]
@@ -105,11 +106,11 @@ def compare_inputs(
         compare_environments(*environments),
         latency,
         ranges,
-        judge(rules, latency, ranges, lost, findings, step),
+        judge(rules, latency, ranges, lost, findings, step, of_memory),
         (*_notes(baseline, candidate, latency, ranges), *_input_notes(both)),
         force,
         tuple(method),
-        findings or (),
+        (*(findings or ()), *(of_memory or ())),
         _memory(baseline, candidate),
         None if latency.changes else choose_headline(ranges, None if step is None else step.per),
         step,

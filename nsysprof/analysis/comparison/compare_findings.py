@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nsysprof.results.allocator_memory import AllocatorMemory
 from nsysprof.results.comparison import FindingChange
 
 # The saving per step (ns) by code and range.
@@ -27,6 +28,31 @@ def compare_findings(
     return tuple(
         sorted(changes, key=lambda each: (order.index(each.how), -(each.candidate_ns or each.baseline_ns or 0)))
     )
+
+
+def compare_memory_findings(
+    baseline: Sequence[AllocatorMemory | None], candidate: Sequence[AllocatorMemory | None]
+) -> tuple[FindingChange, ...] | None:
+    """Return the findings about torch's memory of both sides; None where one side did not record it."""
+    old, new = _most_bytes(baseline), _most_bytes(candidate)
+    if old is None or new is None:
+        return None
+    changes = []
+    for code in dict.fromkeys((*new, *old)):
+        before, after = old.get(code), new.get(code)
+        how = "appeared" if before is None else "vanished" if after is None else "both"
+        changes.append(FindingChange(code, "", how, None, None, before, after))
+    return tuple(changes)
+
+
+def _most_bytes(side: Sequence[AllocatorMemory | None]) -> dict[str, int] | None:
+    """Return the most bytes that any trace of a side would save, by code; None where none recorded memory."""
+    known = [each for each in side if each is not None]
+    found: dict[str, int] = {}
+    for memory in known:
+        for finding in memory.findings:
+            found[finding.code] = max(finding.bytes, found.get(finding.code, 0))
+    return found if known else None
 
 
 def _most(side: Sequence[Savings | None]) -> Savings:

@@ -11,6 +11,7 @@ import pandas as pd
 from nsysprof.analysis.overview.held_memory import Held, allocated_after, follow_held, follow_owners
 from nsysprof.results.allocator_memory import DeviceUse, MemoryFinding, OwnedInSlices, OwnedOverTime
 from nsysprof.results.column_registry.analysis_columns import MEMORY
+from nsysprof.results.findings.finding_codes import FRAGMENTATION
 from nsysprof.torchprof.allocator_history import (
     RELEASE,
     RESERVE,
@@ -23,7 +24,6 @@ from nsysprof.units import format_bytes
 
 BEFORE = "(allocated before the first event of the snapshot)"
 NO_STACK = "(no Python stack: autograd or a library)"
-FRAGMENTATION = "memory-fragmentation"
 # Idle memory below this share of what is reserved, or below this size, is not worth a finding.
 _LEAST_SHARE, _LEAST_BYTES = 0.1, 64 << 20
 _MOST_OWNERS = 8

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from nsysprof.files.written_by import VERSION
+from nsysprof.results.allocator_memory import MemoryFinding
 from nsysprof.results.findings.causes import Finding, Findings
-from nsysprof.results.findings.finding_codes import CODES
+from nsysprof.results.findings.finding_codes import CODES, MEMORY_CODES
 
+_RULES = (*CODES, *MEMORY_CODES)
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def render_sarif(found: Findings | None, artifact: str, unknown_because: str = "") -> dict[str, Any]:
+def render_sarif(
+    found: Findings | None, artifact: str, unknown_because: str = "", of_memory: Sequence[MemoryFinding] = ()
+) -> dict[str, Any]:
     """Return a SARIF log with one result for each finding.
 
     artifact: the trace's file name.
     unknown_because: why findings are unknown, where they are.
+    of_memory: the findings about torch's memory.
     """
-    rules = [{"id": code} for code in CODES]
+    rules = [{"id": code} for code in _RULES]
     results = [] if found is None else [_result(each, artifact) for each in found.items]
+    results += [_memory_result(each, artifact) for each in of_memory]
     driver = {"name": "nsysprof", "version": VERSION, "rules": rules}
     run: dict[str, Any] = {"tool": {"driver": driver}, "results": results}
     if found is None:
@@ -41,7 +48,7 @@ def _result(finding: Finding, artifact: str) -> dict[str, Any]:
         location["logicalLocations"] = names
     return {
         "ruleId": finding.code,
-        "ruleIndex": CODES.index(finding.code),
+        "ruleIndex": _RULES.index(finding.code),
         "level": "warning",
         "message": {"text": f"{finding.text} {finding.next_step}".strip()},
         "locations": [location],
@@ -52,3 +59,14 @@ def _result(finding: Finding, artifact: str) -> dict[str, Any]:
             "location_share_pct": finding.location_share_pct,
         },
     }  # fmt: skip
+
+
+def _memory_result(finding: MemoryFinding, artifact: str) -> dict[str, Any]:
+    return {
+        "ruleId": finding.code,
+        "ruleIndex": _RULES.index(finding.code),
+        "level": "warning",
+        "message": {"text": f"{finding.text} {finding.next_step}".strip()},
+        "locations": [{"physicalLocation": {"artifactLocation": {"uri": artifact}}}],
+        "properties": {"device_id": finding.device_id, "bytes": finding.bytes, "share_pct": finding.share_pct},
+    }

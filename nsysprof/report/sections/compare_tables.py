@@ -22,7 +22,7 @@ from nsysprof.results.comparison import (
     VersionComparison,
 )
 from nsysprof.results.findings.causes import STEP
-from nsysprof.units import format_factor, format_ns
+from nsysprof.units import format_bytes, format_factor, format_ns
 
 _JSON = "compare.json"
 _ORDER = (LatencyVerdict.SLOWER, LatencyVerdict.INCONCLUSIVE, LatencyVerdict.FASTER, LatencyVerdict.SAME)
@@ -45,9 +45,11 @@ def finding_lines(findings: Sequence[FindingChange]) -> list[str]:
     lines = []
     for change in findings:
         if change.how != "both":
-            saving = format_ns(change.candidate_ns if change.how == "appeared" else change.baseline_ns)
+            is_new = change.how == "appeared"
+            size = change.candidate_bytes if is_new else change.baseline_bytes
+            saving = f"{format_ns(change.candidate_ns if is_new else change.baseline_ns)} a step"
             where = f" in {change.range}" if change.range else ""
-            lines.append(f"{change.code}{where} {change.how}: {saving} a step.")
+            lines.append(f"{change.code}{where} {change.how}: {saving if size is None else format_bytes(size)}.")
     return lines
 
 

@@ -6,3 +6,6 @@ CODES = (
     "pageable-copy", "sync", "alloc-in-loop", "launch-bound", "host-bound", "stream-dependency", "collective-wait",
     "unfused-attention", "attention-backend", "unfused-optimizer", "module-load", "small-copies",
 )  # fmt: skip
+# Findings about the memory of torch's allocator, which save bytes and not time.
+FRAGMENTATION = "memory-fragmentation"
+MEMORY_CODES = (FRAGMENTATION,)

@@ -1,5 +1,6 @@
 """What torch's allocator recorded in a capture is joined with the ranges of the trace by the clock."""
 
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -8,8 +9,11 @@ from nsysprof.app.compare import CompareRequest, compare
 from nsysprof.app.progress import SILENT
 from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
 from nsysprof.app.trace_analysis.analyze_trace import analyze_one
+from nsysprof.files.json_file import plain_json
+from nsysprof.report.write import analysis_json
 from tests.builders.allocator_snapshot import SnapshotBuilder, frames
 from tests.builders.build_trace import PID, TraceBuilder
+from tests.builders.published_schema import as_published
 
 EPOCH_US = 1_790_000_000_000_000
 NUMBER = (PID >> 24) & 0xFFFFFF
@@ -66,3 +70,31 @@ def test_compare_names_the_lines_behind_the_difference_of_two_captures(tmp_path:
     changes = {change.owner: change.difference_bytes for change in found.changes}
     assert changes == {"w/cache.py:9 grow": 8 << 20, "w/model.py:3 forward": -(1 << 20)}
     assert found.candidate_peak_bytes - found.baseline_peak_bytes == sum(changes.values())
+
+
+def test_fragmentation_is_a_finding_in_every_place_where_findings_are(tmp_path: Path) -> None:
+    folders = [capture(tmp_path / name) for name in ("before", "after")]
+    torch = SnapshotBuilder(start_us=EPOCH_US)
+    torch.alloc(3 << 20, frames("/w/model.py", 3, "forward"))
+    torch.reserve(1 << 30)
+    torch.write(folders[1] / f"nsys.memory-{NUMBER}.pickle")
+
+    out = tmp_path / "out"
+    printed = analyze_one(AnalyzeRequest((folders[1],), out, figures=False), SILENT)
+    data = as_published("analyze", plain_json(analysis_json(printed.analysis, printed.record) | {"folder": ""}))
+    (finding,) = data["causes"]["memory_findings"]
+    assert finding["code"] == "memory-fragmentation"
+    assert finding["bytes"] == (1 << 30) - (3 << 20)
+    assert data["allocator"]["devices"][0]["reserved_peak_bytes"] == 1 << 30
+    (run,) = json.loads((out / "findings.sarif").read_text())["runs"]
+    assert [each["ruleId"] for each in run["results"]] == ["memory-fragmentation"]
+    assert run["tool"]["driver"]["rules"][run["results"][0]["ruleIndex"]]["id"] == "memory-fragmentation"
+
+    def judge(baseline: Path, candidate: Path) -> tuple[str, list[str]]:
+        rule = "finding:memory-fragmentation"
+        found = compare(CompareRequest((baseline,), (candidate,), ignore_conditions=True, fail_on=rule)).comparison
+        return str(found.outcome), [f"{each.code} {each.how}" for each in found.findings]
+
+    assert judge(*folders) == ("regression", ["memory-fragmentation appeared"])
+    assert judge(*reversed(folders)) == ("pass", ["memory-fragmentation vanished"])
+    assert judge(folders[0] / "nsys.sqlite", folders[1]) == ("inconclusive", [])

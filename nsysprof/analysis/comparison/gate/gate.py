@@ -21,6 +21,7 @@ from nsysprof.results.comparison import (
     RangeChange,
     StepChange,
 )
+from nsysprof.results.findings.finding_codes import MEMORY_CODES
 from nsysprof.results.gate_result import GateFinding, GateResult, Outcome
 from nsysprof.units import format_bytes, format_count, format_ns, format_percent
 
@@ -42,37 +43,50 @@ def judge(
     lost: Sequence[str],
     findings: Sequence[FindingChange] | None = None,
     step: StepChange | None = None,
+    of_memory: Sequence[FindingChange] | None = None,
 ) -> tuple[GateResult, ...]:
     """Return one result per rule.
 
     lost: what the profiler lost, by input. Counts of such traces decide nothing.
     findings: the compared findings; None where those of one side are unknown.
     step: how the time of a step changed; None where it is unknown.
+    of_memory: the compared findings about torch's memory; None where one side did not record it.
     """
     return tuple(
-        _judge_findings(rule, findings) if rule.metric == FINDING
+        _judge_findings(rule, findings, of_memory) if rule.metric == FINDING
         else _judge_step(rule, step, lost) if rule.metric == STEP_TIME
         else _judge_rule(rule, latency, ranges, lost)
         for rule in rules
     )  # fmt: skip
 
 
-def _judge_findings(rule: GateRule, findings: Sequence[FindingChange] | None) -> GateResult:
+def _judge_findings(
+    rule: GateRule, findings: Sequence[FindingChange] | None, of_memory: Sequence[FindingChange] | None
+) -> GateResult:
     """Return a regression for each finding that the candidate has and the baseline does not."""
-    if findings is None:
+    is_of_memory = rule.code in MEMORY_CODES
+    if (of_memory if is_of_memory else findings) is None:
         text, step = "findings are unknown on one side", "Give traces with CUDA API calls."
+        if is_of_memory:
+            text, step = "torch's memory was not recorded on one side", "Record both with nsysprof capture --memory."
         return GateResult(rule.text, Outcome.INCONCLUSIVE, 0, (GateFinding("", Outcome.INCONCLUSIVE, text, step),))
     broken = tuple(
         GateFinding(
             change.range,
             Outcome.REGRESSION,
-            f"{change.code} appeared. Without it a step would take {format_ns(change.candidate_ns or 0)} less",
+            _what_it_costs(change),
             "nsysprof analyze says what to change.",
         )
-        for change in findings
+        for change in (*(findings or ()), *(of_memory or ()))
         if change.how == "appeared" and rule.code in (change.code, ANY_FINDING)
     )
     return GateResult(rule.text, Outcome.REGRESSION if broken else Outcome.PASS, 1, broken)
+
+
+def _what_it_costs(change: FindingChange) -> str:
+    if change.candidate_bytes is not None:
+        return f"{change.code} appeared: {format_bytes(change.candidate_bytes)} could be given back"
+    return f"{change.code} appeared. Without it a step would take {format_ns(change.candidate_ns or 0)} less"
 
 
 def _judge_step(rule: GateRule, step: StepChange | None, lost: Sequence[str]) -> GateResult:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from nsysprof.analysis.sampling.significance import MARGIN_PCT
 from nsysprof.errors import UsageError
 from nsysprof.results.comparison import METRICS
-from nsysprof.results.findings.finding_codes import CODES
+from nsysprof.results.findings.finding_codes import CODES, MEMORY_CODES
 
 LATENCY_METRICS = ("slower", "faster")
 # What is measured without a trace.
@@ -90,8 +90,9 @@ def known_metrics() -> tuple[str, ...]:
 
 def _parse_finding(part: str) -> GateRule:
     code = part.partition(":")[2]
-    if code not in (*CODES, ANY_FINDING):
-        raise UsageError(f"--fail-on: {code!r} is not the code of a finding.", f"Known: any, {', '.join(CODES)}.")
+    known = (*CODES, *MEMORY_CODES)
+    if code not in (*known, ANY_FINDING):
+        raise UsageError(f"--fail-on: {code!r} is not the code of a finding.", f"Known: any, {', '.join(known)}.")
     return GateRule(part, FINDING, 0.0, False, code)
 
 
