@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import quote
 
 from nsysprof.files.written_by import VERSION
 from nsysprof.results.allocator_memory import MemoryFinding
@@ -37,8 +38,8 @@ def render_sarif(
 
 def _result(finding: Finding, artifact: str) -> dict[str, Any]:
     path, _, line = finding.location.rpartition(":")
-    is_line = bool(path) and line.isdigit()
-    place: dict[str, Any] = {"artifactLocation": {"uri": path if is_line else artifact}}
+    is_line = bool(path) and line.isascii() and line.isdigit() and int(line) > 0
+    place: dict[str, Any] = {"artifactLocation": {"uri": _uri(path if is_line else artifact)}}
     if is_line:
         place["region"] = {"startLine": int(line)}
     location: dict[str, Any] = {"physicalLocation": place}
@@ -61,12 +62,17 @@ def _result(finding: Finding, artifact: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _uri(path: str) -> str:
+    """Return a path as a reference in which no character has a meaning of its own."""
+    return quote(path.replace("\\", "/"), errors="replace")
+
+
 def _memory_result(finding: MemoryFinding, artifact: str) -> dict[str, Any]:
     return {
         "ruleId": finding.code,
         "ruleIndex": _RULES.index(finding.code),
         "level": "warning",
         "message": {"text": f"{finding.text} {finding.next_step}".strip()},
-        "locations": [{"physicalLocation": {"artifactLocation": {"uri": artifact}}}],
+        "locations": [{"physicalLocation": {"artifactLocation": {"uri": _uri(artifact)}}}],
         "properties": {"device_id": finding.device_id, "bytes": finding.bytes, "share_pct": finding.share_pct},
     }

@@ -31,3 +31,19 @@ def test_a_native_function_is_no_file():
     (location,) = result["locations"]
     assert location["physicalLocation"] == {"artifactLocation": {"uri": "t.sqlite"}}
     assert "train::step (trainer)" in [each["name"] for each in location["logicalLocations"]]
+
+
+def test_names_with_special_characters_are_references():
+    found = fixed_results.findings()
+    first = found.items[0]
+    for location, uri, line in (
+        ("/w/my #1 100%.py:7", "/w/my%20%231%20100%25.py", 7),
+        ("C:\\w\\train.py:8", "C%3A/w/train.py", 8),
+        ("odd.py:0", "Report%201.sqlite", None),
+        ("odd.py:\N{SUPERSCRIPT TWO}", "Report%201.sqlite", None),
+        ("lone\udcff.py:3", "lone%3F.py", 3),
+    ):
+        log = render_sarif(replace(found, items=(replace(first, location=location),)), "Report 1.sqlite")
+        place = log["runs"][0]["results"][0]["locations"][0]["physicalLocation"]
+        assert place["artifactLocation"]["uri"] == uri
+        assert place.get("region", {}).get("startLine") == line
