@@ -16,7 +16,7 @@ from msgspec import Struct, json
 from nsysprof.analysis.attention_tuning.judge_optimization import judge_optimization
 from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts, read_program
 from nsysprof.analysis.attention_tuning.worth_trying import list_suggestions
-from nsysprof.analysis.sampling.judge_attempt import check_prediction, is_better
+from nsysprof.analysis.sampling.judge_attempt import check_prediction, is_better, saves_memory
 from nsysprof.app.measuring.bench import dated_bench_folder
 from nsysprof.app.measuring.bench_program import (
     ProgramBenchRequest,
@@ -43,7 +43,7 @@ from nsysprof.files.plain_file import read_plain_text
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import Note, make_note
 from nsysprof.report.sections.wording import count_of
-from nsysprof.results.programs.optimization import Attempt, Optimization, OptimizeStep, PredictedGain
+from nsysprof.results.programs.optimization import BETWEEN, Attempt, Optimization, OptimizeStep, PredictedGain
 
 if TYPE_CHECKING:
     from nsysprof.results.analysis import Analysis
@@ -208,7 +208,10 @@ class _Session:
         won = sum(use.in_policy for use in self.tuning.tuned)
         text = "no shape was tuned"
         if self.tuning.tuned:
-            text = f"another backend won for {won} of {len(self.tuning.tuned)} tuned shapes"
+            text = f"another backend won for {won} of {count_of(len(self.tuning.tuned), 'shape')}"
+            between = sum(use.why == BETWEEN for use in self.tuning.tuned)
+            if between:
+                text += f", {len(self.tuning.tuned) - between} of which were measured and {between} lie between those"
         self._outcome(text + self._predict())
 
     @contextmanager
@@ -301,12 +304,13 @@ class _Session:
         if result.failure is not None:
             raise result.failure
         found = result.comparison
-        better = is_better(found)
-        self._outcome(f"{found.change.verdict or 'no verdict'}{'' if better else ', not used'}")
+        better, smaller = is_better(found), saves_memory(found)
+        told = "" if better else ", less memory" if smaller else ", not used"
+        self._outcome(f"{found.change.verdict or 'no verdict'}{told}")
         self.attempts.append(
             Attempt(
                 candidate.name, candidate.why, candidate.setting, candidate.paste, candidate.predicted, found,
-                better, name, check_prediction(candidate.predicted, found.change),
+                better, name, check_prediction(candidate.predicted, found.change), smaller,
             )
         )  # fmt: skip
 

@@ -10,7 +10,7 @@ import pytest
 
 from nsysprof.analysis.attention_tuning.judge_optimization import judge_optimization
 from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts
-from nsysprof.analysis.sampling.judge_attempt import check_prediction, is_better
+from nsysprof.analysis.sampling.judge_attempt import check_prediction, is_better, saves_memory
 from nsysprof.app.optimize import OptimizeRequest, optimize, plan_optimize, spare_tuning_s, tuning_budget_s
 from nsysprof.app.optimizing.tune_uses import TunedProgram
 from nsysprof.app.progress import Progress
@@ -29,7 +29,13 @@ from nsysprof.results.programs.optimization import (
     Suggestion,
     TunedUse,
 )
-from nsysprof.results.programs.program_runs import ProgramComparison, ProgramSideSummary, Sameness
+from nsysprof.results.programs.program_runs import (
+    MemoryChange,
+    MemoryKind,
+    ProgramComparison,
+    ProgramSideSummary,
+    Sameness,
+)
 from tests.analysis.programs import train
 from tests.builders import run_command
 from tests.builders.published_schema import as_published
@@ -94,6 +100,35 @@ def test_the_answer_is_the_gain_or_that_there_is_none():
     assert "What ran" not in render_markdown(optimize_report(replace(failed, uses=())))
     (still_open,) = answer_lines(optimization(attempt(comparison(LatencyVerdict.INCONCLUSIVE, 0.99))))
     assert "more turns would decide" in still_open
+
+
+def with_less_memory(verdict, ratio):
+    memory = (MemoryChange(MemoryKind.RESERVED, (54 << 30, 55 << 30), (7 << 30, 8 << 30)),)
+    found = replace(comparison(verdict, ratio), memory=memory)
+    return replace(attempt(found), name="the setting", setting="A=1", saves_memory=saves_memory(found))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "ratio", "says"),
+    [
+        (LatencyVerdict.INCONCLUSIVE, 1.08, "Its time is undecided, and not shown to be worse: a step takes 108.0 % ["),
+        (LatencyVerdict.SAME, 1.0, "A step takes the same time"),
+    ],
+)
+def test_less_memory_is_a_result_of_its_own(verdict, ratio, says):
+    found = optimization(with_less_memory(verdict, ratio))
+    first, then = answer_lines(found)
+    assert first.startswith("With the setting, it reserves 46 GiB (85 %) less memory: at most 8 GiB instead")
+    assert "in all 2 runs of each side" in first
+    assert says in first
+    assert ("more turns would decide" in then) is (verdict is LatencyVerdict.INCONCLUSIVE)
+    page = render_markdown(optimize_report(found))
+    assert "What to use for less memory" in page
+    assert "A=1" in page
+    faster = optimization(attempt(comparison(LatencyVerdict.FASTER)), with_less_memory(verdict, ratio))
+    assert answer_lines(faster)[1] == first
+    slower = optimization(with_less_memory(LatencyVerdict.SLOWER, 1.3))
+    assert "less memory" not in " ".join(answer_lines(slower))
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,8 @@ def _answer(found: Optimization) -> OptimizationAnswer:
         return OptimizationAnswer.FASTER
     if found.failure:
         return OptimizationAnswer.FAILED
+    if found.smallest is not None:
+        return OptimizationAnswer.LESS_MEMORY
     if any(each.comparison.change.verdict is LatencyVerdict.INCONCLUSIVE for each in found.attempts):
         return OptimizationAnswer.UNDECIDED_ATTEMPTS
     return _answer_without_a_gain(found)

@@ -62,7 +62,8 @@ def compute_gain(
     figures = [each / steps if known else None for each in (spent, saved, low, high)]
     measured = len(chosen.chosen) - len(failed)
     needed = MORE_SAMPLES if search_ended else "a longer --budget"
-    open_shapes = f"{undecided} of {measured} shapes need {needed}" if undecided else ""
+    noun = "measured shape needs" if measured == 1 else "measured shapes need"
+    open_shapes = f"{undecided} of {measured} {noun} {needed}" if undecided else ""
     return ProgramGain(
         per=per,
         baseline_ns=figures[0],

@@ -8,9 +8,9 @@ from types import MappingProxyType
 
 from nsysprof.attention.policy_file import AUTO, PolicyFile, PolicyRule
 from nsysprof.attention.shape import Shape
-from nsysprof.results.programs.optimization import AttentionUse, TunedUse
+from nsysprof.results.programs.optimization import BETWEEN, AttentionUse, TunedUse
 
-_WINS = ("winner", "between")
+_WINS = ("winner", BETWEEN)
 
 
 def name_untuned(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
+from msgspec.structs import replace
 
 from nsysprof.analysis.comparison.compare_latency import Settings
 from nsysprof.analysis.comparison.compare_turns import METHOD as TURNS
@@ -14,6 +16,8 @@ from nsysprof.results.comparison import LatencyChange, Measured
 from nsysprof.results.programs.policy_use import add_uses
 from nsysprof.results.programs.program_runs import (
     OK,
+    MemoryChange,
+    MemoryKind,
     ProgramSideSummary,
     Sameness,
     TimedRun,
@@ -21,13 +25,24 @@ from nsysprof.results.programs.program_runs import (
 )
 
 BASELINE, CANDIDATE = "baseline", "candidate"
+# Memory that differs by less (percent) is taken for the same.
+LEAST_MEMORY_PCT = 5.0
+# With fewer runs or steps there is no usual course of the steps.
+LEAST_LEVELLED_RUNS, LEAST_LEVELLED_STEPS = 4, 5
+# Steps are taken relative to the usual course where that leaves at most this part of how much they differ.
+MOST_LEVELLED_SPREAD = 0.5
+# What differs in fewer runs of each side may differ by chance.
+LEAST_RUNS = 2
 METHOD = (
     "a turn is one run of the program on each side, one after the other; which side begins alternates, and nothing is "
     "traced",
     "a run counts with the median of its steps after the warm-up; the optimizer's steps are timed by events on the GPU",
+    "where steps differ in a way that every run repeats, as with sequences that grow, each counts relative to the "
+    "median of the steps of its number in all runs, so that it is compared with the same step of the other side",
     *TURNS[1:],
     "values are compared one by one within each turn, relative to the larger of the two; where runs of the baseline "
     "differ by more than the tolerance among themselves, nothing can be said",
+    f"memory differs where every run of one side stays below every run of the other, by {LEAST_MEMORY_PCT:g} % or more",
 )
 # The only case that the statistics of turns sees.
 _PROGRAM = Case("program", seq=1)
@@ -39,9 +54,40 @@ def compare_program_runs(runs: Sequence[TimedRun], name: str, settings: Settings
 
     name: what the program is called in the result.
     """
+    runs = level_steps(runs)
     sides = {side: {_PROGRAM: _measured(_of(runs, side))} for side in (BASELINE, CANDIDATE)}
     found = compare_in_turn(sides[BASELINE], sides[CANDIDATE], {_PROGRAM: name}, settings)
     return found.changes[0]
+
+
+def level_steps(runs: Sequence[TimedRun]) -> list[TimedRun]:
+    """Return the runs with the times of their steps relative to the usual course of all runs, where there is one.
+
+    Steps may differ in a way that every run repeats, as those of a program whose sequences grow. The median of a run
+    is then the time of one step, and says nothing of the others. Each step is divided by the median of the steps of its
+    number in all runs of both sides, so that a step counts against the same step of the other side. The unit of the
+    tests is still the turn. Runs are left as they are where their numbers of steps differ, or where this makes the
+    steps of a run no more alike.
+    """
+    good = [run for run in runs if run.status == OK]
+    counts = {len(run.times_ns) for run in good}
+    if len(counts) != 1 or len(good) < LEAST_LEVELLED_RUNS or min(counts) < LEAST_LEVELLED_STEPS:
+        return list(runs)
+    times = np.array([run.times_ns for run in good], dtype=float)
+    if not (times > 0).all():
+        return list(runs)
+    logs = np.log(times)
+    course = np.median(logs - np.median(logs, axis=1, keepdims=True), axis=0)
+    levelled = logs - course
+    if _spread(levelled) > MOST_LEVELLED_SPREAD * _spread(logs):
+        return list(runs)
+    found = iter(np.exp(levelled).round().astype(np.int64).tolist())
+    return [replace(run, times_ns=tuple(next(found))) if run.status == OK else run for run in runs]
+
+
+def _spread(logs: npt.NDArray[np.float64]) -> float:
+    """Return how far the steps of a run usually lie from its median (logarithms), over all runs."""
+    return float(np.median(np.abs(logs - np.median(logs, axis=1, keepdims=True))))
 
 
 def summarize_side(runs: Sequence[TimedRun], side: str, label: str) -> ProgramSideSummary:
@@ -64,6 +110,22 @@ def summarize_side(runs: Sequence[TimedRun], side: str, label: str) -> ProgramSi
         max(reserved) if reserved else None,
         add_uses(uses) if uses else None,
     )
+
+
+def compare_memory(runs: Sequence[TimedRun]) -> tuple[MemoryChange, ...]:
+    """Return the memory that differs between the sides in every run, with all runs; nothing where one side failed."""
+    sides = {side: _of(runs, side) for side in (BASELINE, CANDIDATE)}
+    if any(len(mine) < LEAST_RUNS or any(run.status != OK for run in mine) for mine in sides.values()):
+        return ()
+    found = []
+    for kind, name in ((MemoryKind.PEAK, "peak_bytes"), (MemoryKind.RESERVED, "reserved_bytes")):
+        old, new = (tuple(getattr(run, name) for run in mine) for mine in sides.values())
+        if None in (*old, *new):
+            continue
+        smaller, larger = (new, old) if max(new) < min(old) else (old, new)
+        if min(larger) > (1 + LEAST_MEMORY_PCT / 100) * max(smaller):
+            found.append(MemoryChange(kind, old, new))
+    return tuple(found)
 
 
 def compare_values(runs: Sequence[TimedRun], tolerance_pct: float) -> ValueComparison:

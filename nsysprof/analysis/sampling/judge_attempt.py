@@ -9,8 +9,21 @@ from nsysprof.results.programs.program_runs import ProgramComparison, Sameness
 
 def is_better(found: ProgramComparison) -> bool:
     """Return whether the candidate is certainly faster and prints the same values."""
-    different = found.values is not None and found.values.verdict is Sameness.DIFFERENT
-    return found.change.verdict is LatencyVerdict.FASTER and not different
+    return found.change.verdict is LatencyVerdict.FASTER and not _has_other_values(found)
+
+
+def saves_memory(found: ProgramComparison) -> bool:
+    """Return whether the candidate needs less memory in every run, prints the same values and is not certainly slower.
+
+    Where it needs less of one kind and more of another, it does not.
+    """
+    if not found.memory or not all(each.is_lower for each in found.memory) or _has_other_values(found):
+        return False
+    return found.change.verdict in (LatencyVerdict.FASTER, LatencyVerdict.SAME, LatencyVerdict.INCONCLUSIVE)
+
+
+def _has_other_values(found: ProgramComparison) -> bool:
+    return found.values is not None and found.values.verdict is Sameness.DIFFERENT
 
 
 def check_prediction(expected: PredictedGain | None, change: LatencyChange) -> Prediction | None:

@@ -230,6 +230,7 @@ def conclude(runs: Sequence[TimedRun], request: ProgramBenchRequest, notes: Sequ
     from nsysprof.analysis.comparison.compare_latency import Settings
     from nsysprof.analysis.comparison.compare_programs import (
         METHOD,
+        compare_memory,
         compare_program_runs,
         compare_values,
         summarize_side,
@@ -258,6 +259,7 @@ def conclude(runs: Sequence[TimedRun], request: ProgramBenchRequest, notes: Sequ
         gate,
         tuple(notes),
         METHOD,
+        compare_memory(runs),
     )
 
 

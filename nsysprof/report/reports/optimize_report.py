@@ -30,6 +30,8 @@ from nsysprof.results.programs.optimization import (
     Prediction,
     TunedUse,
 )
+from nsysprof.results.programs.program_runs import MemoryKind
+from nsysprof.units import format_bytes
 
 _JSON = "optimize.json"
 # Torch's own choice took at least so many times as long as a backend that is told although it is undecided.
@@ -48,7 +50,7 @@ def optimize_report(found: Optimization) -> Report:
     """Return the page of an optimization."""
     sections = [
         Section("", (Paragraph(" ".join(found.program)), Lines(answer_lines(found), is_verdict=True))),
-        *([_what_to_paste(found.best)] if found.best is not None else []),
+        *_what_to_paste(found),
     ]
     if found.uses or found.answer is not OptimizationAnswer.FAILED:  # which tells nothing of its calls
         sections.append(Section("What ran", (Lines((*_attention_lines(found), *found.remarks)), _use_table(found))))
@@ -72,16 +74,51 @@ def optimize_report(found: Optimization) -> Report:
 
 
 def answer_lines(found: Optimization) -> tuple[str, ...]:
-    """Return what is faster and by how much, or that nothing is, with attention's share of the time."""
+    """Return what is faster or needs less memory, and by how much, or that nothing does, with attention's share."""
+    memory = tuple(_memory_line(attempt) for attempt in found.attempts if attempt.saves_memory)
     if found.answer is OptimizationAnswer.FASTER:
-        return tuple(_gain_line(attempt) for attempt in found.attempts if attempt.is_better)
+        return (*(_gain_line(attempt) for attempt in found.attempts if attempt.is_better), *memory)
     if found.answer is OptimizationAnswer.FAILED:
-        return (found.failure,)
+        return (found.failure, *memory)
+    undecided = _undecided_lines(found)
+    if found.answer is OptimizationAnswer.LESS_MEMORY:
+        return (*memory, *(undecided or (_answer_without_a_gain(found),)), *_promising(found))
     if found.answer is OptimizationAnswer.UNDECIDED_ATTEMPTS:
-        open_ones = [each for each in found.attempts if each.comparison.change.verdict is LatencyVerdict.INCONCLUSIVE]
-        names = ", ".join(attempt.name for attempt in open_ones)
-        return (f"Nothing is certainly faster. Undecided: {names}; more turns would decide.", *_promising(found))
+        return (*undecided, *_promising(found))
     return (_answer_without_a_gain(found), *_promising(found))
+
+
+def _undecided_lines(found: Optimization) -> tuple[str, ...]:
+    """Return which attempts are undecided, and how many turns would decide them."""
+    open_ones = [each for each in found.attempts if each.comparison.change.verdict is LatencyVerdict.INCONCLUSIVE]
+    if not open_ones:
+        return ()
+    names = ", ".join(attempt.name for attempt in open_ones)
+    needed = open_ones[0].comparison.change.next_step if len(open_ones) == 1 else ""
+    text = f"Nothing is certainly faster. Undecided: {names}; more turns would decide."
+    return (f"{text} {needed}".strip(),)
+
+
+def _memory_line(attempt: Attempt) -> str:
+    """Return how much less memory an attempt needs in every run, and what is known of its time."""
+    kinds = {each.kind: each for each in attempt.comparison.memory}
+    most = kinds.get(MemoryKind.RESERVED) or kinds[MemoryKind.PEAK]
+    what = "it reserves" if most.kind is MemoryKind.RESERVED else "it needs"
+    old, new = min(most.baseline_bytes), max(most.candidate_bytes)
+    runs = f"in all {len(most.baseline_bytes)} runs of each side"
+    if len(most.baseline_bytes) != len(most.candidate_bytes):
+        runs = f"in all {len(most.baseline_bytes)} and {len(most.candidate_bytes)} runs"
+    change = attempt.comparison.change
+    ratio, low, high = (f"{100 * (each or 0):.1f} %" for each in (change.ratio, change.low, change.high))
+    time = f" Its time is undecided, and not shown to be worse: a step takes {ratio} [{low}, {high}] of the time."
+    if change.verdict is LatencyVerdict.SAME:
+        time = f" A step takes the same time: {ratio} [{low}, {high}]."
+    if change.verdict is LatencyVerdict.FASTER:
+        time = ""
+    return (
+        f"With {attempt.name}, {what} {format_bytes(old - new)} ({100 * (1 - new / old):.0f} %) less memory: at most "
+        f"{format_bytes(new)} instead of at least {format_bytes(old)}, {runs}.{time}"
+    )
 
 
 def _promising(found: Optimization) -> tuple[str, ...]:
@@ -144,13 +181,22 @@ def _shorter(ratio: float | None) -> str:
     return "unknown" if ratio is None else f"{100 * (1 - ratio):.1f} %"
 
 
-def _what_to_paste(best: Attempt) -> Section:
-    parts: tuple[Part, ...] = (
+def _what_to_paste(found: Optimization) -> list[Section]:
+    """Return what to set or to write into the program: for the fastest attempt, and for the one with least memory."""
+    sections = []
+    if found.best is not None:
+        sections.append(Section("What to use", _ways_to_set(found.best)))
+    if found.smallest is not None and found.smallest is not found.best:
+        sections.append(Section("What to use for less memory", _ways_to_set(found.smallest)))
+    return sections
+
+
+def _ways_to_set(attempt: Attempt) -> tuple[Part, ...]:
+    return (
         Paragraph("Without a change of the code:"),
-        Code(best.setting, "sh"),
-        *((Paragraph("Or in the code:"), Code(best.paste, "python")) if best.paste else ()),
+        Code(attempt.setting, "sh"),
+        *((Paragraph("Or in the code:"), Code(attempt.paste, "python")) if attempt.paste else ()),
     )
-    return Section("What to use", parts)
 
 
 def _attention_lines(found: Optimization) -> tuple[str, ...]:

@@ -19,7 +19,14 @@ from nsysprof.report.document import (
     make_table,
 )
 from nsysprof.report.reports.compare_report import OUTCOMES
-from nsysprof.results.programs.program_runs import ProgramComparison, ProgramSideSummary, Sameness, ValueComparison
+from nsysprof.results.programs.program_runs import (
+    MemoryChange,
+    MemoryKind,
+    ProgramComparison,
+    ProgramSideSummary,
+    Sameness,
+    ValueComparison,
+)
 from nsysprof.units import format_bytes
 
 
@@ -72,6 +79,7 @@ def detail_lines(found: ProgramComparison) -> tuple[str, ...]:
         if reserved[0] is not None and reserved[1] is not None:
             told += f"; reserved {format_bytes(reserved[0])} to {format_bytes(reserved[1])}"
         lines.append(f"{told}.")
+    lines += [memory_line(each) for each in found.memory]
     if found.values is not None:
         lines.append(values_line(found.values))
     use = found.candidate.use
@@ -81,6 +89,21 @@ def detail_lines(found: ProgramComparison) -> tuple[str, ...]:
         lines.append(f"Policy: {'it was not in force' if use.was_refused else told}.")
         lines += use.reasons
     return tuple(lines)
+
+
+def memory_line(found: MemoryChange) -> str:
+    """Return by how much memory certainly differs, with the runs that show it, in one sentence."""
+    old, new = found.baseline_bytes, found.candidate_bytes
+    what = "It reserves" if found.kind is MemoryKind.RESERVED else "It needs"
+    more = "less" if found.is_lower else "more"
+    amount = found.saved_bytes if found.is_lower else min(new) - max(old)
+    runs = f"{_span(old)} in {len(old)} runs of the baseline, {_span(new)} in {len(new)} of the candidate"
+    return f"{what} at least {format_bytes(amount)} {more} memory: {runs}."
+
+
+def _span(values: Sequence[int]) -> str:
+    least, most = format_bytes(min(values)), format_bytes(max(values))
+    return least if least == most else f"{least} to {most}"
 
 
 def values_line(values: ValueComparison) -> str:

@@ -19,6 +19,8 @@ FORMAT_VERSION = 1
 UNFUSED_ATTENTION = "unfused-attention"
 # The verdict on a shape for which the measurements decide nothing yet.
 UNDECIDED = "inconclusive"
+# Its `why` where it was not measured, and has the answer of its neighbours.
+BETWEEN = "between"
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,13 @@ class Attempt:
     folder: str
     # The comparison with the prediction; None where nothing was predicted.
     prediction: Prediction | None = None
+    # Whether it needs less memory in every run, at a time that is not shown to be worse and with the same values.
+    saves_memory: bool = False
+
+    @property
+    def saved_bytes(self) -> int:
+        """Return how much less memory it needs in any case, of the kind that falls the most (bytes)."""
+        return max((each.saved_bytes for each in self.comparison.memory), default=0)
 
 
 class OptimizationAnswer(StrEnum):
@@ -137,6 +146,8 @@ class OptimizationAnswer(StrEnum):
 
     FASTER = "faster"
     FAILED = "failed"
+    # No attempt is certainly faster, and one needs less memory at a time that is not shown to be worse.
+    LESS_MEMORY = "less memory"
     # No attempt is certainly faster, and more turns would decide some.
     UNDECIDED_ATTEMPTS = "undecided attempts"
     # The program computes attention in separate operations, which only a change of the program can fuse.
@@ -184,6 +195,12 @@ class Optimization:
         """Return the attempt that helps the most; None where none does."""
         better = [attempt for attempt in self.attempts if attempt.is_better]
         return min(better, key=lambda attempt: attempt.comparison.change.ratio or 1.0, default=None)
+
+    @property
+    def smallest(self) -> Attempt | None:
+        """Return the attempt that saves the most memory; None where none does."""
+        smaller = [attempt for attempt in self.attempts if attempt.saves_memory]
+        return max(smaller, key=lambda attempt: attempt.saved_bytes, default=None)
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as it is written to files and printed by --json; unknown is null."""

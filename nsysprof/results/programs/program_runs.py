@@ -74,6 +74,37 @@ class ValueComparison:
     noise_pct: float | None = None
 
 
+class MemoryKind(StrEnum):
+    """What of a program's memory is compared."""
+
+    # What torch's allocator gave out at most; without a GPU, what the process held in RAM.
+    PEAK = "peak"
+    # What torch's allocator took from the GPU at most, whether it was in use or not.
+    RESERVED = "reserved"
+
+
+@dataclass(frozen=True)
+class MemoryChange:
+    """Memory that differs between the sides in every run: the largest of one side is below the least of the other.
+
+    baseline_bytes, candidate_bytes: of every run, in order of turns.
+    """
+
+    kind: MemoryKind
+    baseline_bytes: tuple[int, ...]
+    candidate_bytes: tuple[int, ...]
+
+    @property
+    def is_lower(self) -> bool:
+        """Return whether the candidate needs less."""
+        return max(self.candidate_bytes) < min(self.baseline_bytes)
+
+    @property
+    def saved_bytes(self) -> int:
+        """Return by how much the candidate needs less in any case (bytes), and negative where it needs more."""
+        return min(self.baseline_bytes) - max(self.candidate_bytes)
+
+
 @dataclass(frozen=True)
 class ProgramSideSummary:
     """One side: its name for people, and the summary of its runs."""
@@ -103,6 +134,8 @@ class ProgramComparison:
     gate: tuple[GateResult, ...] = ()
     notes: tuple[Note, ...] = ()
     method: tuple[str, ...] = ()
+    # The memory that certainly differs.
+    memory: tuple[MemoryChange, ...] = ()
 
     @property
     def outcome(self) -> Outcome | None:

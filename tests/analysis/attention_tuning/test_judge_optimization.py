@@ -1,5 +1,7 @@
 """The answer of an optimization, and the lines of the program whose shapes change."""
 
+from dataclasses import replace
+
 import pytest
 
 from nsysprof.analysis.attention_tuning.judge_optimization import judge_optimization
@@ -15,7 +17,7 @@ from nsysprof.results.programs.optimization import (
     Suggestion,
     TunedUse,
 )
-from nsysprof.results.programs.program_runs import ProgramComparison, ProgramSideSummary
+from nsysprof.results.programs.program_runs import MemoryChange, MemoryKind, ProgramComparison, ProgramSideSummary
 
 USE = AttentionUse("train.py:8", Shape(seq=64), 3, "flash", 5, 12.0)
 FUSE = Suggestion(UNFUSED_ATTENTION, "Fuse it.")
@@ -37,6 +39,12 @@ def optimization(uses=(), tunings=(), attempts=(), suggestions=(), failure=""):
     return Optimization(("train.py",), uses, 12.0, tunings, attempts, suggestions, (), failure=failure)
 
 
+def smaller(verdict):
+    found = attempt(verdict)
+    memory = (MemoryChange(MemoryKind.RESERVED, (54 << 30, 55 << 30), (7 << 30, 8 << 30)),)
+    return replace(found, comparison=replace(found.comparison, memory=memory), saves_memory=True)
+
+
 FASTER, OPEN = attempt(LatencyVerdict.FASTER, is_better=True), attempt(LatencyVerdict.INCONCLUSIVE)
 
 
@@ -45,6 +53,8 @@ FASTER, OPEN = attempt(LatencyVerdict.FASTER, is_better=True), attempt(LatencyVe
     [
         (optimization((USE,), (), (OPEN, FASTER), (FUSE,), "It broke."), OptimizationAnswer.FASTER),
         (optimization((USE,), (), (OPEN,), (FUSE,), "It broke."), OptimizationAnswer.FAILED),
+        (optimization((USE,), (), (OPEN, smaller(LatencyVerdict.SAME))), OptimizationAnswer.LESS_MEMORY),
+        (optimization((USE,), (), (smaller(LatencyVerdict.SAME), FASTER)), OptimizationAnswer.FASTER),
         (optimization((USE,), (), (OPEN,), (FUSE,)), OptimizationAnswer.UNDECIDED_ATTEMPTS),
         (optimization((USE,), (tuned("inconclusive"),), (), (FUSE,)), OptimizationAnswer.FUSE_FIRST),
         (optimization((USE,), (tuned("tie"), tuned("inconclusive"))), OptimizationAnswer.UNDECIDED_SHAPES),

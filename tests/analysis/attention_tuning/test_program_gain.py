@@ -46,9 +46,9 @@ def test_nothing_is_gained_or_nothing_is_known():
     assert gain.saved_ns == 0
     shapes = program({"kernel_total_ns": None, "share_pct": None})
     gain = compute_gain(shapes.captured, shapes.chosen, {shape: "auto"}, table, undecided=1)
-    assert gain.text.startswith("No backend was shown to be faster; 1 of 1 shapes need a longer --budget.")
+    assert gain.text.startswith("No backend was shown to be faster; 1 of 1 measured shape needs a longer --budget.")
     gain = compute_gain(shapes.captured, shapes.chosen, {shape: "auto"}, table, undecided=1, search_ended=True)
-    assert gain.text.startswith("No backend was shown to be faster; 1 of 1 shapes need more samples")
+    assert gain.text.startswith("No backend was shown to be faster; 1 of 1 measured shape needs more samples")
     gain = compute_gain(shapes.captured, shapes.chosen, {}, table, 0, {shape: "out of memory: 20 GiB"})
     assert gain.text == "None of the program's attention could be measured."
     assert gain.refused == ("10 calls are left to torch: out of memory: 20 GiB",)

@@ -1,11 +1,20 @@
 """An attempt helped only if it is faster for certain and prints the same; a prediction is met by its interval."""
 
+from dataclasses import replace
+
 import pytest
 
-from nsysprof.analysis.sampling.judge_attempt import check_prediction, is_better
+from nsysprof.analysis.sampling.judge_attempt import check_prediction, is_better, saves_memory
 from nsysprof.results.comparison import LatencyChange, LatencyVerdict, SideOfCase
 from nsysprof.results.programs.optimization import PredictedGain, Prediction
-from nsysprof.results.programs.program_runs import ProgramComparison, ProgramSideSummary, Sameness, ValueComparison
+from nsysprof.results.programs.program_runs import (
+    MemoryChange,
+    MemoryKind,
+    ProgramComparison,
+    ProgramSideSummary,
+    Sameness,
+    ValueComparison,
+)
 
 
 def change(verdict=LatencyVerdict.FASTER, low=0.78, high=0.82):
@@ -23,6 +32,27 @@ def test_a_faster_program_with_other_values_is_not_better():
     assert is_better(comparison(LatencyVerdict.FASTER))
     assert not is_better(comparison(LatencyVerdict.SAME))
     assert not is_better(comparison(LatencyVerdict.FASTER, values))
+
+
+LESS = MemoryChange(MemoryKind.RESERVED, (540, 550), (70, 80))
+MORE = MemoryChange(MemoryKind.PEAK, (70, 80), (540, 550))
+
+
+@pytest.mark.parametrize(
+    ("memory", "verdict", "values", "saves"),
+    [
+        ((LESS,), LatencyVerdict.INCONCLUSIVE, None, True),
+        ((LESS,), LatencyVerdict.SAME, Sameness.EQUAL, True),
+        ((LESS,), LatencyVerdict.SLOWER, None, False),
+        ((LESS,), None, None, False),
+        ((LESS,), LatencyVerdict.SAME, Sameness.DIFFERENT, False),
+        ((LESS, MORE), LatencyVerdict.SAME, None, False),
+        ((), LatencyVerdict.SAME, None, False),
+    ],
+)
+def test_less_memory_counts_at_a_time_that_is_not_shown_to_be_worse(memory, verdict, values, saves):
+    told = None if values is None else ValueComparison(values, "", 5, 1.0, 0.1)
+    assert saves_memory(replace(comparison(verdict, told), memory=memory)) is saves
 
 
 @pytest.mark.parametrize(
