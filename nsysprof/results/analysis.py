@@ -125,8 +125,6 @@ class Totals:
 class Timeline:
     """The rows to draw, sorted by start, in ns since the session's start. Each table is made when it is first read.
 
-    What a table is made of is kept no longer than until then.
-
     gpu: start_ns, end_ns, kind ("kernel" | "memcpy" | "memset" | "graph"), name, short_name, category, bytes (0 for
         kernels), call (row of api that launched it, or -1), caused_by (row of nvtx: the innermost range that adopted or
         captured it, or -1), device_id, context_id, stream_id, stream (label, unique over processes, devices and
@@ -141,41 +139,28 @@ class Timeline:
     def __init__(
         self, work: Callable[[CallRows], WorkRows], calls: Callable[[], CallRows], nvtx: _Make, memory: _Make
     ) -> None:
-        self._make_work: Callable[[CallRows], WorkRows] | None = work
-        self._make_calls: Callable[[], CallRows] | None = calls
+        self._make_work, self._make_calls = work, calls
         self._make = {"nvtx": nvtx, "memory": memory}
-        self._to_make = {"gpu", "api"}
 
     @cached_property
     def calls(self) -> CallRows:
         """Return the CUDA API calls as arrays."""
-        assert self._make_calls is not None, "gpu and api were made, and their source was released"
         return self._make_calls()
 
     @cached_property
     def work(self) -> WorkRows:
         """Return the work of the GPUs as arrays."""
-        assert self._make_work is not None, "gpu and api were made, and their source was released"
         return self._make_work(self.calls)
 
     @cached_property
     def gpu(self) -> pd.DataFrame:
         """Return the work of the GPUs."""
-        return self._made("gpu", self.work.table())
+        return self.work.table()
 
     @cached_property
     def api(self) -> pd.DataFrame:
         """Return the CUDA API calls."""
-        return self._made("api", self.calls.table())
-
-    def _made(self, name: str, table: pd.DataFrame) -> pd.DataFrame:
-        """Return the table, and let go of the arrays once both tables are made."""
-        self._to_make.discard(name)
-        if not self._to_make:
-            self._make_work = self._make_calls = None
-            for rows in ("work", "calls"):
-                self.__dict__.pop(rows, None)
-        return table
+        return self.calls.table()
 
     @cached_property
     def nvtx(self) -> pd.DataFrame:

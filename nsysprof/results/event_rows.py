@@ -5,6 +5,7 @@ Ten million kernels take 200 MB like this, and 800 MB as a table whose rows repe
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,6 +18,8 @@ from nsysprof.arrays import Int64s
 
 _Ints = npt.NDArray[np.integer]
 _Rows = npt.NDArray[np.int32]
+# How many events are handled at a time, so that what is made of them takes some megabytes.
+_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,16 @@ class CallRows:
     def numbers(self, low: int = 0, high: int | None = None) -> _Ints | slice:
         """Return the numbers of the calls from the place `low` to the place `high` by start."""
         return slice(low, high) if self.order is None else self.order[low:high]
+
+    def times(self, low: int = 0, high: int | None = None) -> tuple[Int64s, Int64s]:
+        """Return starts and ends (ns) from the place `low` to the place `high` by start."""
+        rows = self.numbers(low, high)
+        start = self.start_ns[rows]
+        return start, start + self.duration_ns[rows]
+
+    def variants_at(self, low: int = 0, high: int | None = None) -> _Ints:
+        """Return the rows of `variants` from the place `low` to the place `high` by start."""
+        return self.variant[self.numbers(low, high)]
 
     def places(self, numbers: _Ints) -> _Rows:
         """Return the places by start of calls; -1 stays -1."""
@@ -106,6 +119,16 @@ class WorkRows:
             found[late] = self.late_variant[numbers[late] - self.kernels]
         return found
 
+    def times(self, low: int = 0, high: int | None = None) -> tuple[Int64s, Int64s]:
+        """Return starts and ends (ns) from the place `low` to the place `high` by start."""
+        rows = self.numbers(low, high)
+        start = self.start_ns[rows]
+        return start, start + self.duration_ns[rows]
+
+    def variants_at(self, low: int = 0, high: int | None = None) -> _Ints:
+        """Return the rows of `variants` from the place `low` to the place `high` by start."""
+        return self.variants_of(self.numbers(low, high))
+
     def bytes_of(self, numbers: _Ints) -> Int64s:
         """Return the sizes of some work; 0 for kernels."""
         found = np.zeros(len(numbers), dtype=np.int64)
@@ -134,3 +157,9 @@ def _shared(variants: pd.DataFrame, variant: _Ints) -> dict[str, Any]:
         else:
             found[str(name)] = column.to_numpy()[variant]
     return found
+
+
+def pieces(rows: CallRows | WorkRows) -> Iterator[tuple[int, int]]:
+    """Yield the places (low, high) of pieces of the events, in order of start."""
+    for low in range(0, len(rows), _AT_ONCE):
+        yield low, min(low + _AT_ONCE, len(rows))

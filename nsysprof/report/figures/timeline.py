@@ -138,7 +138,7 @@ def _typical_step(analysis: Analysis) -> list[Panel]:
 
 
 def _whole_trace(analysis: Analysis) -> list[Panel]:
-    if not any(len(table) for table in (analysis.timeline.gpu, analysis.timeline.api, analysis.timeline.nvtx)):
+    if not any(len(table) for table in (analysis.timeline.work, analysis.timeline.calls, analysis.timeline.nvtx)):
         return []
     start, end = span_of(analysis)
     words = words_for(analysis.trace)

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from nsysprof.arrays import Floats
-from nsysprof.report.figures.occupancy import busy_shares, category_shares
+from nsysprof.arrays import Floats, Int64s
+from nsysprof.report.figures.occupancy import BusyShares, busy_shares, category_shares
 from nsysprof.report.figures.style.palette import API, CATEGORY_COLORS, INK, RANGE, quieten
 from nsysprof.report.figures.style.scale import NS_PER_S
 from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.results.analysis import Analysis
+from nsysprof.results.event_rows import CallRows, WorkRows, pieces
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,38 +62,58 @@ def span_of(analysis: Analysis) -> tuple[int, int]:
     A program may call CUDA for seconds before and after without anything worth looking at.
     """
     timeline = analysis.timeline
-    tables = [each for each in (timeline.gpu, timeline.nvtx) if len(each)] or [timeline.api]
-    return min(int(table["start_ns"].min()) for table in tables), max(int(table["end_ns"].max()) for table in tables)
+    nvtx = timeline.nvtx
+    spans = [] if nvtx.empty else [(int(nvtx["start_ns"].min()), int(nvtx["end_ns"].max()))]
+    spans += _spans(timeline.work)
+    spans = spans or _spans(timeline.calls)
+    return min(start for start, _ in spans), max(end for _, end in spans)
+
+
+def _spans(rows: CallRows | WorkRows) -> list[tuple[int, int]]:
+    times = (rows.times(*piece) for piece in pieces(rows))
+    return [(int(start.min()), int(end.max())) for start, end in times]
 
 
 def list_lanes(analysis: Analysis, panel: Panel) -> list[FigureLane]:
     """Return the lanes of a window from top to bottom."""
     timeline = analysis.timeline
 
-    def window(table: pd.DataFrame, pid: pd.Series | None) -> pd.DataFrame:
-        mine = (table["start_ns"] < panel.end_ns) & (table["end_ns"] > panel.start_ns)
-        if panel.global_pid is not None and pid is not None:
-            mine &= pid == panel.global_pid
-        return table[mine]
+    def of_process(table: pd.DataFrame, pid: pd.Series) -> pd.DataFrame:
+        return table if panel.global_pid is None or table.empty else table[pid == panel.global_pid]
 
     lanes = []
-    nvtx = window(timeline.nvtx, timeline.nvtx["global_pid"] if len(timeline.nvtx) else None)
+    nvtx = timeline.nvtx
+    nvtx = nvtx[(nvtx["start_ns"] < panel.end_ns) & (nvtx["end_ns"] > panel.start_ns)]
+    nvtx = of_process(nvtx, nvtx["global_pid"])
     for level in range(_MAX_LEVELS if panel.what == "step" else 1):
         mine = nvtx[nvtx["level"] == level] if len(nvtx) else nvtx
         # A process-wide range hides its push/pop twin: drawing both on one lane would show neither.
         mine = mine.drop_duplicates("name") if panel.global_pid is not None else mine
         if len(mine):
             lanes.append(FigureLane("" if level else "NVTX", "range", mine))
-    api = window(timeline.api, (timeline.api["global_tid"] & _PID_OF_TID) if len(timeline.api) else None)
+    api = _window(timeline.calls, panel)
+    api = of_process(api, api["global_tid"] & _PID_OF_TID)
     if len(api) and analysis.trace.work_kind == "kernel":
         lanes.append(FigureLane("CUDA API", "api", api))
-    gpu = window(timeline.gpu, timeline.gpu["global_pid"])
+    gpu = _window(timeline.work, panel)
+    gpu = of_process(gpu, gpu["global_pid"])
     busiest = (gpu["end_ns"] - gpu["start_ns"]).groupby(gpu["stream"], observed=True).sum().nlargest(_MAX_STREAMS)
     label = "thread" if analysis.trace.work_kind == "operator" else ""
     for stream in busiest.index:
         name = f"{label} {str(stream).rpartition(' ')[2]}" if label else str(stream)
         lanes.append(FigureLane(name, "work", gpu[gpu["stream"] == stream]))
     return lanes or [FigureLane("no GPU work", "work", gpu)]
+
+
+def _window(rows: CallRows | WorkRows, panel: Panel) -> pd.DataFrame:
+    """Return the rows in the window, which are a small part of a large trace."""
+    found = [rows.table(0, 0)]
+    for low, high in pieces(rows):
+        start, end = rows.times(low, high)
+        inside = (start < panel.end_ns) & (end > panel.start_ns)
+        if inside.any():
+            found.append(rows.table(low, high)[inside])
+    return pd.concat(found[1:], ignore_index=True) if len(found) > 1 else found[0]
 
 
 def draw_lanes(axes: Axes, panel: Panel, lanes: Sequence[FigureLane], span_ns: int) -> set[str]:
@@ -107,7 +127,10 @@ def draw_lanes(axes: Axes, panel: Panel, lanes: Sequence[FigureLane], span_ns: i
         start, end = _clipped(lane.rows, panel.start_ns, panel.end_ns)
         length = panel.end_ns - panel.start_ns
         if lane.kind == "work":
-            seen |= _stack(axes, y - _HEIGHT / 2, lane.rows, start, end, length)
+            busy_by: dict[str, BusyShares] = {}
+            codes, names = pd.factorize(lane.rows["category"].astype(object))
+            _add_up(busy_by, [str(name) for name in names], codes, start, end, length)
+            seen |= _stack(axes, y - _HEIGHT / 2, busy_by, length)
         else:
             share = busy_shares(start, end, length, _BINS)
             _fill(axes, y - _HEIGHT / 2, [(RANGE if lane.kind == "range" else API, share)], length)
@@ -142,9 +165,13 @@ def draw_overview(axes: Axes, analysis: Analysis, panels: Sequence[Panel], whole
     """Draw the whole run in one lane, with the windows of the panels marked, and return the categories drawn."""
     from matplotlib.ticker import EngFormatter
 
-    gpu, span = analysis.timeline.gpu, whole[1] - whole[0]
-    start, end = _clipped(gpu, *whole)
-    seen = _stack(axes, 0.0, gpu, start, end, span, height=1.0)
+    work, span = analysis.timeline.work, whole[1] - whole[0]
+    busy: dict[str, BusyShares] = {}
+    category, names = pd.factorize(work.variants["category"].astype(object))
+    for piece in pieces(work):
+        times = _cut(*work.times(*piece), *whole)
+        _add_up(busy, [str(name) for name in names], category[work.variants_at(*piece)], *times, span)
+    seen = _stack(axes, 0.0, busy, span, height=1.0)
     for panel in panels:
         left, right = ((edge - whole[0]) / NS_PER_S for edge in (panel.start_ns, panel.end_ns))
         axes.axvspan(left, right, facecolor="none", edgecolor=INK, linewidth=1.2, zorder=4, clip_on=False)
@@ -159,22 +186,34 @@ def draw_overview(axes: Axes, analysis: Analysis, panels: Sequence[Panel], whole
     return seen
 
 
-def _clipped(rows: pd.DataFrame, low_ns: int, high_ns: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _clipped(rows: pd.DataFrame, low_ns: int, high_ns: int) -> tuple[Int64s, Int64s]:
     """Return starts and ends since `low_ns`, cut to the window."""
     start, end = (rows[column].to_numpy(dtype=np.int64) for column in ("start_ns", "end_ns"))
+    return _cut(start, end, low_ns, high_ns)
+
+
+def _cut(start: Int64s, end: Int64s, low_ns: int, high_ns: int) -> tuple[Int64s, Int64s]:
     return np.maximum(start, low_ns) - low_ns, np.minimum(end, high_ns) - low_ns
 
 
+def _add_up(
+    busy: dict[str, BusyShares], names: list[str], category: Int64s, start: Int64s, end: Int64s, span_ns: int
+) -> None:
+    """Add work to the shares of its categories, which are in the order of their first work."""
+    codes, present = pd.factorize(category)
+    for code, number in enumerate(present):
+        mine = codes == code
+        busy.setdefault(names[number], BusyShares(span_ns, _BINS)).add(start[mine], end[mine])
+
+
 def _stack(
-    axes: Axes, low: float, rows: pd.DataFrame, start: npt.NDArray[np.int64], end: npt.NDArray[np.int64],
-    span_ns: int, *, height: float = _HEIGHT,
+    axes: Axes, low: float, busy: dict[str, BusyShares], span_ns: int, *, height: float = _HEIGHT
 ) -> set[str]:  # fmt: skip
     """Draw the share of each category on top of each other, and return the categories."""
-    code, names = pd.factorize(rows["category"].astype(object))
-    shares = category_shares(start, end, code.astype(np.int64), span_ns, _BINS)
-    order = sorted(shares, key=lambda each: _rank(str(names[each])))
-    _fill(axes, low, [(CATEGORY_COLORS.get(str(names[k]), "#999999"), shares[k]) for k in order], span_ns, height)
-    return {str(name) for name in names}
+    shares = category_shares(busy)
+    order = sorted(shares, key=_rank)
+    _fill(axes, low, [(CATEGORY_COLORS.get(name, "#999999"), shares[name]) for name in order], span_ns, height)
+    return set(shares)
 
 
 def _rank(category: str) -> int:
@@ -191,9 +230,7 @@ def _fill(axes: Axes, low: float, shares: Sequence[tuple[str, Floats]], span_ns:
         bottom = top
 
 
-def _range_labels(
-    axes: Axes, rows: pd.DataFrame, start: npt.NDArray[np.int64], end: npt.NDArray[np.int64], y: int, span_ns: int
-) -> None:
+def _range_labels(axes: Axes, rows: pd.DataFrame, start: Int64s, end: Int64s, y: int, span_ns: int) -> None:
     """Label the ranges that have room for it, and separate them from those before."""
     for name, low, high in zip(rows["name"], start.tolist(), end.tolist(), strict=True):
         room = int(_LETTERS * ((high - low) / span_ns - 2 * _GAP))

@@ -15,13 +15,14 @@ import pandas as pd
 
 from nsysprof.arrays import Int64s, merge_spans
 from nsysprof.attention.range_name import parse_range
-from nsysprof.report.figures.occupancy import busy_shares
+from nsysprof.report.figures.occupancy import BusyShares
 from nsysprof.report.figures.style.palette import CATEGORY_COLORS
 from nsysprof.report.formats.escape import clean
 from nsysprof.report.formats.timeline.packed_column import pack_column
 from nsysprof.report.formats.timeline.timeline_lanes import Lane, list_lanes
 from nsysprof.report.sections.vocabulary import words_for
 from nsysprof.results.analysis import Analysis
+from nsysprof.results.event_rows import WorkRows
 
 # The most rows: for a whole trace (some ten megabytes of text), and for parts of a larger one (half a megabyte).
 MOST_ROWS = 1_000_000
@@ -32,6 +33,8 @@ _MAX_PLACES = 60
 _PID_OF_TID = ~0xFFFFFF
 _MAX_NAME = 400
 _MEMORY_POINTS = 3000
+# How many rows of a lane are added up at a time.
+_AT_ONCE = 1 << 18
 
 
 def timeline_data(analysis: Analysis) -> dict[str, Any] | None:
@@ -209,7 +212,8 @@ def _pack(analysis: Analysis, lanes: list[Lane], chosen: list[Int64s], origin: i
         captured it, plus 1; 0 for none. Each is the difference from the one before (int32).
     """
     starts, lengths, numbers = [], [], []
-    place = {"api": _row_numbers(analysis.timeline.api), "range": _row_numbers(analysis.timeline.nvtx)}
+    timeline = analysis.timeline
+    place = {"api": _row_numbers(len(timeline.calls)), "range": _row_numbers(len(timeline.nvtx))}
     first = 0
     for lane, rows in zip(lanes, chosen, strict=True):
         starts.append(np.diff(lane.start_ns[rows] - origin, prepend=0))
@@ -218,33 +222,43 @@ def _pack(analysis: Analysis, lanes: list[Lane], chosen: list[Int64s], origin: i
         if lane.kind in place:
             place[lane.kind][lane.row[rows]] = first + 1 + np.arange(len(rows))
         first += len(rows)
-    gpu = analysis.timeline.gpu
-    links = {"call": ("api", gpu["call"]), "cause": ("range", gpu["caused_by"])}
     columns = {"start": np.concatenate(starts), "length": np.concatenate(lengths)}
     packed = {name: pack_column(column, "<f8") for name, column in columns.items()}
     packed["name"] = pack_column(np.concatenate(numbers), "<u4")
-    for name, (kind, target) in links.items():
-        of_work = place[kind][target.to_numpy(dtype=np.int64)]
+    for name, kind in (("call", "api"), ("cause", "range")):
         linked = [
-            of_work[lane.row[rows]] if lane.kind == "work" else np.zeros(len(rows), dtype=np.int64)
+            place[kind][_links(timeline.work, name, lane.row[rows])] if lane.kind == "work" else np.zeros(len(rows))
             for lane, rows in zip(lanes, chosen, strict=True)
         ]
         packed[name] = pack_column(np.diff(np.concatenate(linked), prepend=0), "<i4")
     return packed
 
 
-def _row_numbers(table: pd.DataFrame) -> Int64s:
+def _row_numbers(rows: int) -> npt.NDArray[np.int32]:
     """Return an array with a number for each row. The last entry, which -1 refers to, stays 0 for "none"."""
-    return np.zeros(len(table) + 1, dtype=np.int64)
+    return np.zeros(rows + 1, dtype=np.int32)
+
+
+def _links(work: WorkRows, name: str, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
+    """Return the rows of Timeline.api that launched some work, or of Timeline.nvtx that caused it; -1 for none."""
+    numbers = work.numbers()[rows]
+    if name == "call":
+        return work.calls.places(work.call[numbers])
+    return np.full(len(rows), -1) if work.caused_by is None else work.caused_by[numbers]
 
 
 def _slices(lane: Lane, origin: int, span: int, bins: int) -> dict[str, str]:
     """Return how busy each slice of the whole was (0 to 255) and its main category: one byte each, in base64."""
-    start, end = lane.start_ns - origin, lane.end_ns - origin
     of_name = np.array([list(CATEGORY_COLORS).index(c) if c in CATEGORY_COLORS else 0 for c in lane.categories])
-    category = of_name[lane.name]
-    present = np.unique(category)
-    shares = np.array([busy_shares(start[category == c], end[category == c], span, bins) for c in present])
+    present = np.unique(of_name)
+    found = [BusyShares(span, bins) for _ in present]
+    for low in range(0, len(lane), _AT_ONCE):
+        some = slice(low, low + _AT_ONCE)
+        start, end, category = lane.start_ns[some] - origin, lane.end_ns[some] - origin, of_name[lane.name[some]]
+        for each, busy_of in zip(present, found, strict=True):
+            mine = category == each
+            busy_of.add(start[mine], end[mine])
+    shares = np.array([busy_of.shares() for busy_of in found])
     busy = np.clip(shares.sum(axis=0), 0, 1)
     # Something that happened is never nothing.
     level = np.where(busy > 0, np.maximum(1, np.round(busy * 255)), 0).astype(np.uint8)

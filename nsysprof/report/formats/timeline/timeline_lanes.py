@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +13,16 @@ import pandas as pd
 from nsysprof.arrays import Int64s, rows_by_key
 from nsysprof.report.formats.escape import clean
 from nsysprof.results.analysis import Analysis
+from nsysprof.results.event_rows import CallRows, WorkRows, pieces
 
+_Rows = npt.NDArray[np.integer]
 _ID_BITS = 0xFFFFFF
 # The most lanes. With more, a page shows only stripes; the busiest lanes stay.
 _MAX_LANES = 40
 _MAX_LEVELS = 6
 _MAX_LABEL = 60
+# How many rows are handled at a time.
+_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -35,9 +40,9 @@ class Lane:
     # The thread or process that the rows belong to; 0 for work.
     owner_id: int
     # The row of Timeline.nvtx, .api or .gpu for each of them.
-    row: Int64s
+    row: npt.NDArray[np.integer]
     # The number of each row's text in `names`, and its short name and category.
-    name: npt.NDArray[np.int32]
+    name: npt.NDArray[np.integer]
     names: list[str]
     short_names: list[str]
     categories: list[str]
@@ -67,30 +72,47 @@ def list_lanes(analysis: Analysis) -> tuple[list[Lane], int]:
 
 
 @dataclass(frozen=True)
+class _Events:
+    """The events of one kind in order of start, from which lanes are made without a table of all of them.
+
+    name: the row of `names` of each of some events, given their rows.
+    names: name, and of work short_name and category.
+    """
+
+    times: Callable[[_Rows], tuple[Int64s, Int64s]]
+    name: Callable[[_Rows], npt.NDArray[np.integer]]
+    names: pd.DataFrame
+
+
+@dataclass(frozen=True)
 class _Owner:
     """The rows of a thread, process or stream before they are laid out."""
 
-    table: pd.DataFrame
-    rows: Int64s
+    events: _Events
+    rows: _Rows
     label: str
     kind: str
     # The same as in Lane.
     owner_id: int
-    # A function that returns the Lane.level of each row.
-    levels: Callable[[pd.DataFrame], Int64s]
+    # A function that returns the Lane.level of each row, given rows, starts and ends.
+    levels: Callable[[_Rows, Int64s, Int64s], npt.NDArray[np.integer]]
 
     def busy_ns(self) -> int:
         """Return the sum of the rows' durations (ns)."""
-        start, end = (self.table[column].to_numpy(dtype=np.int64)[self.rows] for column in ("start_ns", "end_ns"))
+        start, end = self.events.times(self.rows)
         return int((end - start).sum())
 
     def lanes(self) -> Iterator[Lane]:
         """Yield one lane for each level that is drawn."""
-        mine = self.table.iloc[self.rows]
-        levels = self.levels(mine)
+        start, end = self.events.times(self.rows)
+        levels = self.levels(self.rows, start, end)
         deepest = int(levels.max())
         for level in range(min(_MAX_LEVELS, deepest + 1)):
-            yield _lane(mine[levels == level] if deepest else mine, self, level)
+            if not deepest:
+                yield _lane(self, level, self.rows, start, end)
+                continue
+            mine = levels == level
+            yield _lane(self, level, self.rows[mine], start[mine], end[mine])
 
 
 def _busiest(owners: list[_Owner]) -> list[_Owner]:
@@ -108,67 +130,104 @@ def _ranges(analysis: Analysis) -> list[_Owner]:
     shared, pushed = (
         np.flatnonzero((nvtx["style"] == style).to_numpy(dtype=bool)) for style in ("StartEnd", "PushPop")
     )
+    start, end, level = (nvtx[column].to_numpy(dtype=np.int64) for column in ("start_ns", "end_ns", "level"))
+    name, names = pd.factorize(nvtx["name"])
+    events = _Events(lambda rows: (start[rows], end[rows]), lambda rows: name[rows], pd.DataFrame({"name": names}))
     return [
         *(
             _Owner(
-                nvtx,
+                events,
                 rows,
                 f"{_process(pid, several)}ranges",
                 "range",
                 int(str(pid)),
-                lambda mine: stack_levels(*_times(mine)),
+                lambda _, start, end: stack_levels(start, end),
             )
             for pid, rows in rows_by_key(nvtx["global_pid"].iloc[shared], shared)
         ),
         *(
-            _Owner(nvtx, rows, f"{_thread(tid, several)} ranges", "range", int(str(tid)), _level_of)
+            _Owner(
+                events,
+                rows,
+                f"{_thread(tid, several)} ranges",
+                "range",
+                int(str(tid)),
+                lambda rows, *_: level[rows],
+            )
             for tid, rows in rows_by_key(nvtx["global_tid"].iloc[pushed], pushed)
         ),
     ]
 
 
-def _level_of(ranges: pd.DataFrame) -> Int64s:
-    return ranges["level"].to_numpy(dtype=np.int64)
-
-
-def _depths_of(rows: pd.DataFrame) -> Int64s:
-    return depths(*_times(rows))
-
-
 def _calls(analysis: Analysis) -> list[_Owner]:
-    api = analysis.timeline.api
+    calls = analysis.timeline.calls
     # In a trace of operators, the calls are the same as the operators.
     if analysis.trace.work_kind != "kernel":
         return []
-    by_thread = rows_by_key(api["global_tid"])
+    by_thread = _rows_by(calls, "global_tid")
     several = len({int(tid) & ~_ID_BITS for tid, _ in by_thread}) > 1
+    events = _events_of(calls)
     return [
-        _Owner(api, rows, f"{_thread(tid, several)} API", "api", int(str(tid)), _depths_of) for tid, rows in by_thread
+        _Owner(events, rows, f"{_thread(tid, several)} API", "api", int(str(tid)), _depths_of)
+        for tid, rows in by_thread
     ]
 
 
 def _streams(analysis: Analysis) -> list[_Owner]:
-    gpu = analysis.timeline.gpu
+    work = analysis.timeline.work
     of_operators = analysis.trace.work_kind == "operator"
+    events = _events_of(work)
     return [
         _Owner(
-            gpu,
+            events,
             rows,
             f"thread {str(stream).rpartition(' ')[2]}" if of_operators else str(stream),
             "work",
             0,
             _depths_of,
         )
-        for stream, rows in sorted(rows_by_key(gpu["stream"]), key=lambda each: int(each[1][0]))
+        for stream, rows in sorted(_rows_by(work, "stream"), key=lambda each: int(each[1][0]))
     ]
 
 
-def depths(start_ns: Int64s, end_ns: Int64s) -> Int64s:
+def _rows_by(events: CallRows | WorkRows, column: str) -> list[tuple[Any, _Rows]]:
+    """Return pairs (key, its rows) in order of key; a column of `variants` has the keys."""
+    codes, keys = pd.factorize(events.variants[column], sort=True)
+    codes = codes.astype(np.int16 if len(keys) < 1 << 15 else np.int32)
+    of_row = np.concatenate([codes[events.variants_at(*piece)] for piece in pieces(events)] or [codes[:0]])
+    found = ((key, np.flatnonzero(of_row == code).astype(np.int32)) for code, key in enumerate(keys))
+    return [(key, rows) for key, rows in found if len(rows)]
+
+
+def _events_of(events: CallRows | WorkRows) -> _Events:
+    def numbers(rows: _Rows) -> npt.NDArray[np.integer]:
+        return rows if events.order is None else events.order[rows]
+
+    def times(rows: _Rows) -> tuple[Int64s, Int64s]:
+        of_rows = numbers(rows)
+        start = events.start_ns[of_rows]
+        return start, start + events.duration_ns[of_rows]
+
+    def name(rows: _Rows) -> npt.NDArray[np.integer]:
+        return events.variants_of(numbers(rows)) if isinstance(events, WorkRows) else events.variant[numbers(rows)]
+
+    return _Events(times, name, events.variants)
+
+
+def _depths_of(_: _Rows, start: Int64s, end: Int64s) -> _Rows:
+    return depths(start, end)
+
+
+def depths(start_ns: Int64s, end_ns: Int64s) -> npt.NDArray[np.integer]:
     """Return how many earlier intervals are open when each one starts, in order of start: their nesting depth."""
     if bool((start_ns[1:] >= end_ns[:-1]).all()):
-        return np.zeros(len(start_ns), dtype=np.int64)
-    ended = np.searchsorted(np.sort(end_ns), start_ns, "right")
-    open_ones: Int64s = np.maximum(0, np.arange(len(start_ns)) - ended)
+        return np.broadcast_to(np.int64(0), len(start_ns))
+    ended = np.sort(end_ns)
+    open_ones = np.empty(len(start_ns), dtype=np.int32)
+    for low in range(0, len(start_ns), _AT_ONCE):
+        some = start_ns[low : low + _AT_ONCE]
+        before = low + np.arange(len(some)) - np.searchsorted(ended, some, "right")
+        open_ones[low : low + len(some)] = np.maximum(0, before)
     return open_ones
 
 
@@ -187,23 +246,20 @@ def stack_levels(start_ns: Int64s, end_ns: Int64s) -> Int64s:
     return levels
 
 
-def _lane(rows: pd.DataFrame, owner: _Owner, level: int) -> Lane:
-    name, unique = pd.factorize(rows["name"])
+def _lane(owner: _Owner, level: int, rows: _Rows, start: Int64s, end: Int64s) -> Lane:
+    events = owner.events
+    # The rows of `names` that occur, then the names that occur, both in order of appearance.
+    code, used = pd.factorize(events.name(rows))
+    name_of_code, unique = pd.factorize(events.names["name"].iloc[used])
+    narrow: Any = np.int16 if len(unique) < 1 << 15 else np.int32
+    name: Any = np.asarray(name_of_code, dtype=narrow)[code]
     names = [str(text) for text in unique]
     short_names, categories = names, [owner.kind] * len(names)
     if owner.kind == "work":
-        firsts = np.unique(name, return_index=True)[1]
-        categories = [str(category) for category in rows["category"].iloc[firsts]]
-        short_names = [str(text) for text in rows["short_name"].iloc[firsts]]
-    start, end = _times(rows)
-    label, row = clean(owner.label, _MAX_LABEL), rows.index.to_numpy(dtype=np.int64)
-    return Lane(
-        label, owner.kind, level, start, end, owner.owner_id, row, name.astype(np.int32), names, short_names, categories
-    )
-
-
-def _times(rows: pd.DataFrame) -> tuple[Int64s, Int64s]:
-    return rows["start_ns"].to_numpy(dtype=np.int64), rows["end_ns"].to_numpy(dtype=np.int64)
+        firsts = events.names.iloc[used[np.unique(name_of_code, return_index=True)[1]]]
+        categories, short_names = ([str(text) for text in firsts[column]] for column in ("category", "short_name"))
+    label = clean(owner.label, _MAX_LABEL)
+    return Lane(label, owner.kind, level, start, end, owner.owner_id, rows, name, names, short_names, categories)
 
 
 def _process(global_pid: object, several: bool) -> str:

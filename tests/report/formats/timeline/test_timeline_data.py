@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
-from nsysprof.report.figures.occupancy import busy_shares
+from nsysprof.report.figures.occupancy import BusyShares, busy_shares
 from nsysprof.report.formats.timeline.timeline_data import MOST_CHOSEN_ROWS, timeline_data
 from nsysprof.report.formats.timeline.timeline_lanes import list_lanes, stack_levels
+from nsysprof.results.analysis import Timeline
 from tests.builders.build_trace import OTHER_TID, TraceBuilder
 from tests.builders.training import training
 from tests.report import samples
@@ -124,6 +125,28 @@ def test_a_hundred_thousand_ranges_on_top_of_each_other_take_a_moment():
     levels = stack_levels(start, start + 10**9)
     assert time.monotonic() - begin < 5
     assert levels[:8].tolist() == [0, 1, 2, 3, 4, 5, 6, 6]
+
+
+def test_neither_the_page_nor_the_figure_makes_tables_of_all_rows(trace_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    from nsysprof.report.figures.timeline import draw_timeline
+
+    analysis = analyze_trace(trace_path("mp"))
+    for name in ("gpu", "api"):
+        monkeypatch.setattr(Timeline, name, property(lambda _: pytest.fail("ten million rows would take gigabytes")))
+    assert timeline_data(analysis)["rows"] > 0
+    assert draw_timeline(analysis) is not None
+
+
+@given(st.lists(st.tuples(st.integers(0, 999), st.integers(0, 400)), max_size=20), st.integers(1, 60), st.data())
+def test_shares_are_the_same_however_many_intervals_are_added_at_a_time(spans, bins, data):
+    start = np.array([a for a, _ in spans], dtype=np.int64)
+    end = start + np.array([length for _, length in spans], dtype=np.int64)
+    parts = BusyShares(1000, bins)
+    cut = data.draw(st.integers(0, len(spans)))
+    parts.add(start[:cut], end[:cut])
+    parts.add(start[cut:], end[cut:])
+    assert parts.shares().tolist() == busy_shares(start, end, 1000, bins).tolist()
 
 
 @given(st.lists(st.tuples(st.integers(0, 999), st.integers(0, 400)), max_size=20), st.integers(1, 60))
