@@ -283,8 +283,8 @@ def _slowed_text(situation: Situation, slowed: Bools) -> str:
     usual, took = (float(times[slowed].mean()) for times in (situation.unslowed_ns, situation.graph.duration_ns))
     count = counted(in_work(situation, slowed), "copy", "copies")
     return (
-        f" This slows {count} of {format_bytes(int(in_work(situation, slowed, situation.bytes)))} behind it to "
-        f"{format_ns(took)} each, from {format_ns(usual)} where nothing was given back before."
+        f" This slows {count} of {format_bytes(int(in_work(situation, slowed, situation.bytes)))} to {format_ns(took)} "
+        f"each, from {format_ns(usual)} before."
     )
 
 

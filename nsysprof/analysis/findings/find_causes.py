@@ -390,7 +390,7 @@ def _text_of_shared(saved: _Saved, periods: float) -> str:
     if not saved.shared_ns:
         return ""
     names = " or ".join(saved.shared_with)
-    return f" Up to {format_ns(int(saved.shared_ns / periods))} of its saving is gone once {names} is mended."
+    return f" Up to {format_ns(int(saved.shared_ns / periods))} of this would be saved by {names}, too."
 
 
 def _text_of_spent(saved: _Saved, periods: float) -> str:

@@ -65,10 +65,7 @@ def attention_candidate(situation: Situation) -> Candidate | None:
     )
     changes = _changes(situation, found)
     if changes.given_back:
-        text += (
-            f" It allocates {100 * changes.given_back:.0f} % of the memory that is given back in the loop, which slows "
-            "copies behind it."
-        )
+        text += f" It allocates {100 * changes.given_back:.0f} % of the memory given back."
     calls = situation.calls_of(found.between | found.gemms | found.around)
     # The code that can be changed is that of the forward pass, if it is in the trace.
     of_backward = np.unique(found.softmax[found.backward_gemms])

@@ -148,7 +148,7 @@ def test_memory_that_is_allocated_for_the_softmax_goes_with_it_and_its_copy_may_
     assert allocations.saving_low_ns < 4 * MS
     # Without the sizes of memory nobody knows whether attention is why the copy is slow; that allocations are is shown.
     assert 15 * MS < allocations.saving_ns < 23 * MS
-    assert "of the memory that is given back" not in attention.text
+    assert "of the memory given back" not in attention.text
 
 
 @pytest.mark.parametrize("others", [0, 1, 3])
@@ -178,7 +178,7 @@ def test_a_copy_is_slowed_less_by_the_share_of_attention_in_the_memory_that_is_g
     # What other kernels found in its memory may have to be allocated then.
     assert attention.saving_low_ns < 9.4 * MS
     assert attention.saving_high_ns > 29 * MS
-    assert f"It allocates {100 * share:.0f} % of the memory that is given back in the loop" in attention.text
+    assert f"It allocates {100 * share:.0f} % of the memory given back." in attention.text
     for code in ("pageable-copy", "alloc-in-loop"):
         assert found[code].saving_ns > 18 * MS
         assert "unfused-attention" in found[code].text
