@@ -98,7 +98,10 @@ class _Names:
             ],
             dtype=np.int64,
         )  # fmt: skip
-        for number, count in zip(found.tolist(), np.bincount(lane.name, minlength=len(found)).tolist(), strict=True):
+        counts = np.zeros(len(found), dtype=np.int64)
+        for low in range(0, len(lane), _AT_ONCE):
+            counts += np.bincount(lane.name[low : low + _AT_ONCE], minlength=len(found))
+        for number, count in zip(found.tolist(), counts.tolist(), strict=True):
             self.counts[number] += count
         return found
 

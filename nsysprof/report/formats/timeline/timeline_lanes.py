@@ -249,14 +249,16 @@ def stack_levels(start_ns: Int64s, end_ns: Int64s) -> Int64s:
 def _lane(owner: _Owner, level: int, rows: _Rows, start: Int64s, end: Int64s) -> Lane:
     events = owner.events
     # The rows of `names` that occur, then the names that occur, both in order of appearance.
-    code, used = pd.factorize(events.name(rows))
-    name_of_code, unique = pd.factorize(events.names["name"].iloc[used])
-    narrow: Any = np.int16 if len(unique) < 1 << 15 else np.int32
-    name: Any = np.asarray(name_of_code, dtype=narrow)[code]
+    variants = [events.name(rows[low : low + _AT_ONCE]) for low in range(0, max(1, len(rows)), _AT_ONCE)]
+    used = pd.unique(np.concatenate([pd.unique(some) for some in variants]))
+    name_of_used, unique = pd.factorize(events.names["name"].iloc[used])
+    number = np.zeros(len(events.names), dtype=np.int16 if len(unique) < 1 << 15 else np.int32)
+    number[used] = name_of_used
+    name = np.concatenate([number[some] for some in variants])
     names = [str(text) for text in unique]
     short_names, categories = names, [owner.kind] * len(names)
     if owner.kind == "work":
-        firsts = events.names.iloc[used[np.unique(name_of_code, return_index=True)[1]]]
+        firsts = events.names.iloc[used[np.unique(name_of_used, return_index=True)[1]]]
         categories, short_names = ([str(text) for text in firsts[column]] for column in ("category", "short_name"))
     label = clean(owner.label, _MAX_LABEL)
     return Lane(label, owner.kind, level, start, end, owner.owner_id, rows, name, names, short_names, categories)
