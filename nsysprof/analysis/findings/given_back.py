@@ -34,19 +34,21 @@ class GivenBack:
         return found
 
 
-def find_given_back(tables: Tables, rows: Int64s, pid: int) -> GivenBack:
+def find_given_back(tables: Tables, rows: Int64s, pid: int, device: int) -> GivenBack:
     """Return the memory that these calls allocated and gave back. There is none without events of memory.
 
     A block is given back by the next free of its address. The event of a call has its time while the call runs.
 
     rows: the rows of the calls in Tables.calls in order of their starts, none inside another.
     pid: the process (global pid) of the calls.
+    device: the device whose memory counts.
     """
     none = np.zeros(0, dtype=np.int64)
     calls, memory = tables.calls, tables.memory
     if calls is None or memory is None or len(memory) == 0 or len(rows) == 0:
         return GivenBack(none, none, none)
-    memory = memory[np.isin(memory["kind"], _DEVICE_KINDS) & ((memory["global_pid"] & PID_MASK) == pid)]
+    its = (memory["device_id"] == device) & ((memory["global_pid"] & PID_MASK) == pid)
+    memory = memory[its & np.isin(memory["kind"], _DEVICE_KINDS)]
     address, time, size = (memory[name].to_numpy(dtype=np.int64) for name in ("address", "time_ns", "bytes"))
     order = np.lexsort((time, address))
     is_freed = memory["operation"].to_numpy()[order] == _FREED

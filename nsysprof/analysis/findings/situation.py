@@ -199,7 +199,7 @@ def look_at(
         pinned_rate=_pinned_rates(tables),
         fastest_copies=_fastest_copies(tables),
         unslowed_ns=unslowed_durations(tables, pid, int(device))[graph.work_row],
-        given_back=find_given_back(tables, graph.row, pid),
+        given_back=find_given_back(tables, graph.row, pid, int(device)),
     )
 
 

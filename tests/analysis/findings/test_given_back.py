@@ -19,7 +19,7 @@ def given_back(tmp_path):
             tables = read_tables(trace)
         calls = tables.calls
         rows = np.arange(len(calls))
-        return find_given_back(tables, rows, int(calls.tid_of[0]) & PID_MASK)
+        return find_given_back(tables, rows, int(calls.tid_of[0]) & PID_MASK, device=0)
 
     return read
 
@@ -27,7 +27,9 @@ def given_back(tmp_path):
 def test_a_block_belongs_to_the_call_that_allocated_it_and_the_next_that_freed_its_address(given_back):
     program = Program()
     for address, size in ((1, 100), (2, 50), (3, 7)):
-        program.builder.allocate(program.now + 1 * US, address, size)
+        # Another device has memory at the same addresses, which stays.
+        program.builder.allocate(program.now + 1 * US, address, 1000, device=1)
+        program.builder.allocate(program.now + 2 * US, address, size)
         program.call("cudaMalloc_v3020", 3 * US)
     for address in (2, 1):
         program.builder.free(program.now + 1 * US, address)
