@@ -63,7 +63,7 @@ def _plan(request: TuneRequest) -> tuple[BenchPlan, ProgramShapes | None]:
         seed=draw_seed() if request.seed is None else request.seed,
         flush=request.flush,
         check=request.check,
-        graph="never",
+        graph="short",
         case_timeout_s=request.case_timeout_s,
     )
     check_plan(plan)
@@ -132,10 +132,16 @@ def summarize_tuning(run: BenchRun) -> tuple[BenchResults, frozenset[Shape]]:
 
 
 def _part(run: BenchRun, *, again: bool) -> BenchRun:
-    """Return the run with the blocks of its search only, or of measuring winners again only."""
+    """Return the run with the blocks of its search only, or of measuring winners again only.
+
+    Times of calls that are mostly launching are those of their replays.
+    """
+    from nsysprof.analysis.sampling.replayed_calls import use_replays
+
+    replayed = use_replays(run.plan.cells, run.blocks)
     if run.again_from is None:
-        return run
-    blocks = [block for block in run.blocks if (block.process >= run.again_from) is again]
+        return replace(run, blocks=replayed)
+    blocks = [block for block in replayed if (block.process >= run.again_from) is again]
     return replace(run, blocks=blocks)
 
 
@@ -179,6 +185,7 @@ def _search(
 ) -> bool:
     """Measure until every shape is settled or the budget is used up, and return False when Ctrl-C ended it."""
     from nsysprof.analysis.attention_tuning.next_cells import cells_by_share
+    from nsysprof.analysis.sampling.replayed_calls import use_replays
     from nsysprof.analysis.sampling.tune import cells_to_confirm, cells_to_measure
     from nsysprof.capture.folder import remove_work
     from nsysprof.capture.sampling.tune import measure_again, run_tuning
@@ -195,7 +202,7 @@ def _search(
 
     def choose(current: BenchRun) -> list[int]:
         check_machine(current)
-        cells = cells_to_measure(current.plan.cells, current.blocks, request.blocks)
+        cells = cells_to_measure(current.plan.cells, use_replays(current.plan.cells, current.blocks), request.blocks)
         return cells if shapes is None else cells_by_share(shapes.chosen, current.plan.cells, cells, current.blocks)
 
     try:

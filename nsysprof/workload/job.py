@@ -52,7 +52,8 @@ class Job:
     sustained: bool = False
     # Whether the caches are emptied before each sample.
     flush: bool = True
-    # Whether CUDA graphs are timed too: "auto" (the first block of a case in a process), "always" or "never".
+    # Whether CUDA graphs are timed too: "auto" (the first block of a case in a process), "always", "never",
+    # or "short" (each block in which launching takes much of a call).
     graph: str = "auto"
     # Whether each backend's results are first compared with the reference.
     check: bool = True

@@ -60,6 +60,7 @@ def tune_uses(
         return TunedProgram(
             uses=name_untuned(uses, {}), remarks=("No time was left for tuning: give a larger --budget.",)
         )
+    from nsysprof.analysis.sampling.replayed_calls import say_replayed
     from nsysprof.analysis.sampling.tune import NOT_RUN, failed_shapes, launch_shares
 
     request = TuneRequest(
@@ -84,10 +85,12 @@ def tune_uses(
         return TunedProgram(uses=name_untuned(uses, {}, failed), remarks=(said,))
     policy = read_policy(path)
     rules = {rule.key_without_layout(): rule for rule in policy.rules}
-    shares = launch_shares(result.results.table)
+    replayed = result.tuning.replayed
+    bare = {shape.key_without_layout() for shape in replayed}
+    shares = {shape: share for shape, share in launch_shares(result.results.table).items() if shape not in bare}
     tuned = join_rules(uses, rules, shares, search_ended=result.run.complete)
     named = name_untuned(uses, rules, failed)
-    remarks = _remarks(gain)
+    remarks = (*_remarks(gain), *say_replayed(replayed))
     if not result.run.complete:
         unmeasured = _shapes_with(NOT_RUN, result.results.table) - set(rules)
         remarks += _what_is_left(sum(use.needs_budget for use in tuned) + len(unmeasured), budget_s)

@@ -49,6 +49,8 @@ def write_tuning(
     """
     from nsysprof.analysis.attention_tuning.program_gain import compute_gain
     from nsysprof.analysis.attention_tuning.settle_choices import fill_groups, settle_own_choices
+    from nsysprof.analysis.sampling.replayed_calls import METHOD as REPLAYS
+    from nsysprof.analysis.sampling.replayed_calls import replayed_shapes, say_replayed
     from nsysprof.analysis.sampling.successive_halving import METHOD
     from nsysprof.analysis.sampling.tune import OPEN, UNKNOWN, choose_backends, failed_shapes, find_winners, insights
     from nsysprof.app.tuning.find_policy import write_choices
@@ -61,7 +63,8 @@ def write_tuning(
 
     winners = find_winners(results.table, again)
     choices = choose_backends(winners)
-    lines = insights(results.table, winners, results.floor_pct)
+    replayed = replayed_shapes(run.plan.cells, run.blocks)
+    lines = [*say_replayed(replayed), *insights(results.table, winners, results.floor_pct)]
     gain = None
     if shapes is not None:
         choices = settle_own_choices(shapes.captured, choices, winners)
@@ -86,7 +89,7 @@ def write_tuning(
         ceilings=run.ceilings,
         environment=run.environment,
         notes=results.notes,
-        method=[*method_lines(run.plan, results), METHOD],
+        method=[*method_lines(run.plan, results), METHOD, *([REPLAYS] if run.plan.device == "cuda" else [])],
         command=command,
         extra=tuning_sections(
             winners, lines, price=price, policy=POLICY if choices else None, budget_note=told, figures=pictures
@@ -95,7 +98,7 @@ def write_tuning(
     write_bench(report, folder, figures=figures)
     data = _to_json(run, results, winners, lines, gain)
     write_whole(folder / "results.json", (json.dumps(data, indent=1) + "\n").encode())
-    return Tuning(winners, tuple(lines), folder / POLICY if choices else None, data, gain)
+    return Tuning(winners, tuple(lines), folder / POLICY if choices else None, data, gain, replayed)
 
 
 def _draw(winners: pd.DataFrame, folder: Path) -> list[Figure]:
@@ -132,6 +135,7 @@ class Tuning:
     policy: the policy file; None where no shape has a choice.
     data: the content of results.json.
     program: what the program saves, where its shapes were tuned.
+    replayed: the shapes that were judged by replays of CUDA graphs.
     """
 
     winners: pd.DataFrame
@@ -139,3 +143,4 @@ class Tuning:
     policy: Path | None
     data: dict[str, Any]
     program: ProgramGain | None = None
+    replayed: frozenset[Shape] = frozenset()

@@ -13,7 +13,7 @@ from nsysprof.attention.case import Case, check_names
 from nsysprof.attention.range_name import format_range, varied_keys
 from nsysprof.errors import UsageError
 
-GRAPHS = ("auto", "always", "never")
+GRAPHS = ("auto", "always", "never", "short")
 
 
 Count = Annotated[int, Meta(ge=1, le=10**9)]
@@ -44,7 +44,8 @@ class BenchPlan:
     sustained: bool = False
     # The SM clock at which the GPU is locked while it is measured (MHz); None: it is not locked.
     locked_clock_mhz: Annotated[int, Meta(ge=1, le=100_000)] | None = None
-    # Whether CUDA graphs are timed too: one of GRAPHS. `auto` times the first block of a case in each process.
+    # Whether CUDA graphs are timed too: one of GRAPHS. `auto` times the first block of a case in each process,
+    # `short`, which tune uses, each block of a call that is mostly launching.
     graph: str = "auto"
     # Whether results are compared with the reference before they are timed.
     check: bool = True

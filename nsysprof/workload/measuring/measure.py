@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from nsysprof.attention.case import Case
+from nsysprof.results.device_limits.launch_bound import CAPTURED_SHARE
 from nsysprof.workload.job import TRACED, Job
 from nsysprof.workload.measuring.memory import PeakMemory, release_memory
 from nsysprof.workload.measuring.prepared_call import prepared
@@ -27,6 +28,8 @@ from nsysprof.workload.measuring.timing import (
 )
 
 _MOST_CALLS = 2000
+# The longest warm-up of a replay where every block has one (s): its call is warm already.
+_SHORT_WARMUP_S = 0.05
 _OTHER_SAMPLES = 6
 # How many calls are timed under the profiler, outside their range, and for how long at most (s).
 _LEAST_TIMED, _MOST_TIMED, _TIMED_S = 6, 20, 0.5
@@ -56,7 +59,7 @@ def measure_block(case: Case, job: Job, *, first: bool = True) -> dict[str, Any]
         timed = time_calls(call, job.device, count, flush)
         peaks = memory.read()
         share = warm.launch_s / warm.call_s if job.device == "cuda" and warm.call_s else None
-        graph_ns, graph_reason = _time_graph(call, job, count, flush, first=first)
+        graph_ns, graph_reason = _time_graph(call, job, count, flush, first=first, share=share)
         other_ns = _time_other_caches(call, job, count)
         empty_ns = time_nothing(job.device)
     release_memory()
@@ -134,17 +137,25 @@ def _time_other_caches(call: Call, job: Job, count: int) -> tuple[int, ...]:
     return time_calls(call, job.device, few, other).values_ns
 
 
-def _time_graph(call: Call, job: Job, count: int, flush: Call | None, *, first: bool) -> tuple[tuple[int, ...], str]:
-    """Return the latencies of the call as a CUDA graph (ns), or none and the reason."""
+def _time_graph(
+    call: Call, job: Job, count: int, flush: Call | None, *, first: bool, share: float | None
+) -> tuple[tuple[int, ...], str]:
+    """Return the latencies of the call as a CUDA graph (ns), or none and the reason.
+
+    share: the part of a call that is launching (0 to 1).
+    """
     if job.device != "cuda":
         return (), "there are no CUDA graphs on a CPU"
     if job.graph == "never":
         return (), "not asked for"
     if job.graph == "auto" and not first:
         return (), "timed once in each process"
+    is_short = job.graph == "short"
+    if is_short and (share is None or share < CAPTURED_SHARE):
+        return (), "launching takes too little of a call"
     try:
         replay = capture_graph(call)
-        warm_up(replay, job.device, job.warmup_seconds)
+        warm_up(replay, job.device, min(job.warmup_seconds, _SHORT_WARMUP_S) if is_short else job.warmup_seconds)
         return time_calls(replay, job.device, count, flush).values_ns, ""
     except RuntimeError as error:
         reason = (str(error).splitlines() or [""])[0]

@@ -26,7 +26,7 @@ def use(seq, **fields):
 def search(monkeypatch, tmp_path):
     """Return a function that makes the search answer with these rules, or raise what is given, and runs it."""
 
-    def run(uses, rules=(), error=None, budget_s=100.0, cells=(), resume=False, complete=True):
+    def run(uses, rules=(), error=None, budget_s=100.0, cells=(), resume=False, complete=True, replayed=()):
         def tune(request, _progress):
             if error is not None:
                 raise error
@@ -35,7 +35,7 @@ def search(monkeypatch, tmp_path):
             write_policy(path, PolicyFile(tuple(rules), "cuda", "GPU", "2.11", "9.1"))
             rows = [{**row_of_case(case), "rank": None, "launch_share": None, **answer} for case, answer in cells]
             table = pd.DataFrame(rows, columns=None if rows else ["backend", "rank", "launch_share"])
-            tuning = SimpleNamespace(policy=path if rules else None, program=GAIN)
+            tuning = SimpleNamespace(policy=path if rules else None, program=GAIN, replayed=frozenset(replayed))
             results, ended = SimpleNamespace(table=table), SimpleNamespace(complete=complete)
             return SimpleNamespace(failure=None, tuning=tuning, results=results, run=ended)
 
@@ -75,6 +75,14 @@ def test_what_a_larger_budget_cannot_decide_is_told(search):
     cells = [(make_case("auto", Shape(seq=64, pass_="fwdbwd")), {"status": "ok", "reason": "", "launch_share": 0.9})]
     (tuned,) = search([use(64)], [rule("auto", 64, UNDECIDED)], cells=cells).tuned
     assert (tuned.needs_budget, tuned.search_ended, tuned.launch_share) == (False, True, 0.9)
+
+
+def test_the_page_says_which_shapes_were_judged_by_replays_and_no_share_of_launching_for_them(search):
+    shape = Shape(seq=64, pass_="fwdbwd")
+    cells = [(make_case("auto", shape), {"status": "ok", "reason": "", "launch_share": 0.9})]
+    found = search([use(64)], [rule("auto", 64, UNDECIDED)], cells=cells, replayed=[shape])
+    assert found.tuned[0].launch_share is None
+    assert "replayed as a CUDA graph" in found.remarks[-1]
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 from msgspec.structs import replace
 
@@ -5,7 +7,7 @@ torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
 from nsysprof.attention.case import Case  # noqa: E402
 from nsysprof.workload.job import Job  # noqa: E402
-from nsysprof.workload.measuring.measure import measure_block, sample_count  # noqa: E402
+from nsysprof.workload.measuring.measure import _time_graph, measure_block, sample_count  # noqa: E402
 from nsysprof.workload.measuring.prepared_call import prepared  # noqa: E402
 from nsysprof.workload.refusal import IneligibleError  # noqa: E402
 
@@ -51,6 +53,13 @@ def test_grouped_queries(backend):
         expected = call()
     assert [tuple(g.shape) for g in gradients] == [(1, 4, 16, 4), (1, 2, 16, 4), (1, 2, 16, 4)]
     torch.testing.assert_close(gradients, expected)
+
+
+@pytest.mark.parametrize("share", [0.3, None])
+def test_a_search_captures_only_calls_that_are_largely_launching(share):
+    asked = dataclasses.replace(job(), device="cuda", graph="short")
+    found = _time_graph(lambda: None, asked, 3, None, first=False, share=share)
+    assert found == ((), "launching takes too little of a call")
 
 
 def test_fewer_samples_when_they_would_take_too_long_but_never_under_the_least():
