@@ -16,6 +16,7 @@ import pandas as pd
 Int64s = npt.NDArray[np.int64]
 Integer = TypeVar("Integer", bound=np.integer)
 Floats = npt.NDArray[np.float64]
+_BLOCK = 1 << 18
 
 # Each function with its arguments: i for an integer, d for one of 32 bits, a for an array of integers, b for bytes.
 _FUNCTIONS = {
@@ -67,6 +68,23 @@ def find_places(
     found = np.empty(len(wanted), dtype=np.int64)
     found[order] = np.searchsorted(values, wanted[order], side)
     return found
+
+
+def find_rows(chosen: npt.NDArray[np.bool_], code: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
+    """Return the rows whose code is chosen, in 32 bits. It takes no more memory than the result.
+
+    chosen: for each code, whether its rows are wanted.
+    code: the code of each row, from 0 on.
+    """
+    if chosen.all():
+        return np.arange(len(code), dtype=np.int32)
+    blocks = range(0, len(code), _BLOCK)
+    rows = np.empty(sum(int(np.count_nonzero(chosen[code[low : low + _BLOCK]])) for low in blocks), dtype=np.int32)
+    filled = 0
+    for low in blocks:
+        its = np.flatnonzero(chosen[code[low : low + _BLOCK]])
+        np.add(its, low, out=rows[filled : (filled := filled + len(its))], casting="unsafe")
+    return rows
 
 
 def merge_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nsysprof.arrays import different, find_places, merge_spans, rows_by_key
+from nsysprof.arrays import different, find_places, find_rows, merge_spans, rows_by_key
 
 
 def listed(groups):
@@ -29,6 +29,14 @@ def test_categories_without_rows_are_no_groups():
 def test_places_are_those_of_searchsorted_in_any_order(side, wanted):
     values, needles = np.array([1, 2, 2, 3, 8]), np.array(wanted, dtype=np.int64)
     assert find_places(values, needles, side).tolist() == np.searchsorted(values, needles, side).tolist()
+
+
+@pytest.mark.parametrize("chosen", [[True, True, True], [False, True, False], [False, False, False]])
+def test_rows_of_some_codes_are_those_of_flatnonzero(chosen):
+    code = np.random.default_rng(1).integers(0, 3, (1 << 18) + 5).astype(np.int16)
+    found = find_rows(np.array(chosen), code)
+    assert found.dtype == np.int32
+    assert np.array_equal(found, np.flatnonzero(np.array(chosen)[code]))
 
 
 def test_different_values_in_order_and_of_the_same_type():

@@ -28,7 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "trace": {"nsysprof.nsight", "nsysprof.torchprof"},
     "analysis": {
-        "nsysprof.attention", "nsysprof.results", "nsysprof.trace.schema",
+        "nsysprof.attention", "nsysprof.results", "nsysprof.trace.schema", "nsysprof.trace.growing_column",
         "nsysprof.trace.gpu_metrics_schema", "nsysprof.trace.inputs.bundle_format",
         "nsysprof.torchprof.allocator_history",
     },

@@ -166,11 +166,16 @@ def _gather(
     take: Callable[[Batch], Batch],
     expected: int,
 ) -> dict[str, GrowingColumn]:
-    columns = {name: GrowingColumn(np.empty(0, dtype), expected) for name, dtype in dtypes.items()}
+    columns = {name: GrowingColumn(np.empty(0, dtype)) for name, dtype in dtypes.items()}
     for batch in batches:
         if limits.cancelled.is_set():
             raise CancelledError
+        rows = len(next(iter(batch.values())))
         for name, values in take(batch).items():
+            # Room for all rows, but only for a column that has most of them: what is reserved will be used for other
+            # arrays later, and then counts as memory of the process.
+            if len(columns[name]) == 0 and 2 * len(values) > rows:
+                columns[name] = GrowingColumn(np.empty(0, dtypes[name]), expected)
             columns[name].append(values)
     return columns
 

@@ -18,6 +18,7 @@ from nsysprof.analysis.attribution.duration_statistics import sum_by
 from nsysprof.analysis.attribution.graph_work import RESOLVED, UNRESOLVED, GraphWork, find_graph_work
 from nsysprof.analysis.attribution.range_structure import RangeStructure
 from nsysprof.analysis.kernel_names.variant_names import Names
+from nsysprof.arrays import find_places
 from nsysprof.trace.schema import Bools, Calls, Int64s, Ints, Rows, Tables, Work
 
 CAUSED_COLUMNS = ("group", "kind", "number", "instances", "total_ns")
@@ -121,12 +122,12 @@ def _adopted(
     points = Points(calls.start_ns[rows], calls.ends_ns(rows), calls.tid_of[calls.variant[rows]])
     found = adopt(threads, points)
     del launches, points
-    owner_of, why_of = np.full(len(calls) + 1, -1, np.int32), np.full(len(calls) + 1, NONE, np.int8)
-    owner_of[rows], why_of[rows] = found.owner, found.reason
+    why_of = np.full(len(calls) + 1, NONE, np.int8)
+    why_of[rows] = found.reason
     reason: _Reasons = why_of[launch]
     kernels = np.flatnonzero(reason[: work.kernels] == ADOPTED).astype(np.int32)
     others = (np.flatnonzero(reason[work.kernels :] == ADOPTED) + work.kernels).astype(np.int32)
-    adopters = [owner_of[launch[each]].astype(np.int64) for each in (kernels, others)]
+    adopters = [found.owner[find_places(rows, launch[each])].astype(np.int64) for each in (kernels, others)]
     return (kernels, adopters[0]), (others, adopters[1]), reason
 
 

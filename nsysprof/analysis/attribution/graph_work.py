@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.attribution.adoption import Points
+from nsysprof.arrays import find_rows
 from nsysprof.trace.schema import NULL, PID_MASK, Int64s, Rows, Tables
 
 # The longest chain of copies that is followed. No program nests graphs more deeply.
@@ -47,7 +48,7 @@ def find_graph_work(tables: Tables) -> GraphWork | None:
     flags = work.in_graph_of
     if not flags.any():
         return None
-    rows = np.flatnonzero(flags[work.variant]).astype(np.int32)
+    rows = find_rows(flags, work.variant)
     pid = work.pid_of[work.variant[rows]]
     nodes = tables.graph_nodes
     none = np.zeros(0, dtype=np.int64)

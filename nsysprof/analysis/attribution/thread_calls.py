@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nsysprof.arrays import find_rows
 from nsysprof.trace.schema import Bools, Calls, Int64s, Ints
 
-_BLOCK = 1 << 20
-_NARROW = np.iinfo(np.int32)
+_BLOCK = 1 << 18
+# A pause of a millisecond is long.
+_LONG_NS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -34,16 +36,16 @@ class ThreadCalls:
         pauses = len(self.start_ns) - 1
         if pauses < 1:
             return 0.0
-        # Times that do not fit in 32 bits are cut, which changes no median that fits.
-        narrow = np.empty(pauses, dtype=np.int32)
+        # Longer times and negative ones are counted as the longest and as 0, which changes no median between these.
+        times = np.zeros(_LONG_NS + 1, dtype=np.int32)
         for low in range(0, pauses, _BLOCK):
             part = slice(low, min(low + _BLOCK, pauses))
-            narrow[part] = np.clip(self._pauses_ns(part), _NARROW.min, _NARROW.max)
+            np.add.at(times, np.clip(self._pauses_ns(part), 0, _LONG_NS), np.int32(1))
         middle = [(pauses - 1) // 2, pauses // 2]
-        narrow.partition(middle)
-        if narrow[middle[0]] == _NARROW.min or narrow[middle[1]] == _NARROW.max:
+        found = np.searchsorted(np.cumsum(times, dtype=np.int64), middle, "right")
+        if found[0] == 0 or found[1] == _LONG_NS:
             return float(np.median(self._pauses_ns(slice(0, pauses))))
-        return float(narrow[middle].mean())
+        return float(found.mean())
 
     def _pauses_ns(self, part: slice) -> Int64s:
         after: Int64s = self.start_ns[part.start + 1 : part.stop + 1] - self.start_ns[part]
@@ -58,7 +60,7 @@ def order_calls(calls: Calls, of_variant: Bools) -> ThreadCalls:
     if of_variant.all():
         rows, start = None, calls.start_ns
     else:
-        rows = np.flatnonzero(of_variant[calls.variant]).astype(np.int32)
+        rows = find_rows(of_variant, calls.variant)
         start = calls.start_ns[rows]
     if not bool((start[1:] >= start[:-1]).all()):
         order = np.argsort(start, kind="stable").astype(np.int32)

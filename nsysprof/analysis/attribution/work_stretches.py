@@ -66,10 +66,11 @@ class OrderedWork:
             return place
         return place - find_places(self.other_places, place)
 
-    @cached_property
-    def kernel_ns(self) -> Int64s:
-        """Return the running sum of kernel time (ns), by position among the kernels alone."""
-        return running_sum(self.work.duration_ns[self.kernel_rows])
+    def kernel_ns(self, first: Int64s, last: Int64s) -> Int64s:
+        """Return the kernel time (ns) of stretches of positions among the kernels alone."""
+        total = running_sum(self.work.duration_ns[self.kernel_rows])
+        found: Int64s = total[last] - total[first]
+        return found
 
     @cached_property
     def kernel_rows(self) -> Rows:
@@ -139,16 +140,18 @@ def _of_device(work: Work, rows: Rows, places: Rows | None) -> DeviceWork:
     start, duration = work.start_ns[rows], work.duration_ns[rows]
     in_order = bool((start[1:] >= start[:-1]).all())
     order = None if in_order else np.argsort(start, kind="stable").astype(np.int32)
-    fresh, reached = _runs(start, duration, order)
-    begins = np.flatnonzero(fresh).astype(np.int32)
-    sizes: Rows = np.append(begins[1:], np.full(min(1, len(begins)), len(start), dtype=np.int32)) - begins
-    is_block = sizes > 1
-    begins = begins[is_block]
-    block_ns = reached[is_block] - start[begins if order is None else order[begins]]
-    del reached, fresh, begins
-    place = np.flatnonzero(np.repeat(is_block, sizes))
+    fresh = _begin_alone(start, duration, order)
+    # A block is what runs without a pause, if that is more than one piece of work.
+    in_block = ~fresh
+    in_block[:-1] |= ~fresh[1:]
+    place = np.flatnonzero(in_block).astype(np.int32)
+    begins = fresh[place]
+    del in_block, fresh
     crowd: Ints = place if order is None else order[place]
-    block = np.repeat(np.arange(len(block_ns), dtype=np.int32), sizes[is_block])
+    block = np.cumsum(begins, dtype=np.int32) - np.int32(1)
+    first = np.flatnonzero(begins)
+    ends = start[crowd] + duration[crowd]
+    block_ns = (np.maximum.reduceat(ends, first) if len(first) else ends) - start[crowd[first]]
     alone = np.zeros(len(start) + 1, dtype=np.int64)
     alone[1:] = duration
     alone[crowd + 1] = 0
@@ -158,26 +161,23 @@ def _of_device(work: Work, rows: Rows, places: Rows | None) -> DeviceWork:
     return DeviceWork(places, start, duration, alone, in_place, block[by_place], block_ns)
 
 
-def _runs(start: Int64s, duration: Ints, order: Rows | None) -> tuple[Bools, Int64s]:
-    """Return which pieces of work begin while nothing runs, and when what then runs without a pause has ended (ns).
+def _begin_alone(start: Int64s, duration: Ints, order: Rows | None) -> Bools:
+    """Return which pieces of work, in order of start, begin while nothing runs.
 
     order: the pieces in order of start; None where they are.
     """
-    fresh, ends = np.zeros(len(start), dtype=np.bool_), []
+    fresh = np.zeros(len(start), dtype=np.bool_)
     reached = np.iinfo(np.int64).min
     for low in range(0, len(start), _BLOCK):
         part = slice(low, low + _BLOCK) if order is None else order[low : low + _BLOCK]
         its_start = start[part]
         end = its_start + duration[part]
-        before = np.empty_like(end)
-        np.maximum(np.maximum.accumulate(end), reached, out=end)
-        before[0], before[1:] = reached, end[:-1]
-        its_fresh = its_start >= before
-        fresh[low : low + _BLOCK] = its_fresh
-        ends.append(before[its_fresh])
+        np.maximum.accumulate(end, out=end)
+        np.maximum(end, reached, out=end)
+        fresh[low] = int(its_start[0]) >= reached
+        fresh[low + 1 : low + _BLOCK] = its_start[1:] >= end[:-1]
         reached = int(end[-1])
-    # What runs ends before the next such piece begins. Before the first one, nothing ran.
-    return fresh, np.concatenate([*ends, np.full(1, reached)])[1:]
+    return fresh
 
 
 def _add_crowd(device: DeviceWork, owner: Int64s, begin: Int64s, end: Int64s, total: Int64s) -> None:

@@ -13,6 +13,7 @@ from nsysprof.analysis.idle_time.gaps import Gaps
 from nsysprof.analysis.idle_time.interval_layers import Layer, cut, merge_layer, overlay
 from nsysprof.arrays import different
 from nsysprof.results.column_registry.analysis_columns import CAUSES
+from nsysprof.trace.growing_column import GrowingColumn
 from nsysprof.trace.schema import NULL, PID_MASK, Bools, Int64s, Ints, Rows, Tables
 
 SYNC, HOST, SLOW, PAGEABLE, DEPENDENCY, COLLECTIVE, PROFILER, UNKNOWN = range(len(CAUSES))
@@ -98,49 +99,27 @@ def _working(tables: Tables, classes: CallClasses) -> Bools:
 
 def blame_gaps(
     tables: Tables, launch: Ints, gaps: Gaps, threads: HeldThreads, *, is_collective: Bools, lost_ns: Int64s
-) -> list[Blamed]:
-    """Return the pieces of all gaps of a device, in order of time, in parts.
+) -> Blamed:
+    """Return the pieces of all gaps of a device, in order of time.
 
     is_collective: whether each variant of work is a collective.
     lost_ns: when the calls began whose work is not in the trace, in order.
     """
-    parts = []
+    gap, start_ns, duration_ns, cause, call = (
+        GrowingColumn(np.empty(0, dtype), len(gaps)) for dtype in (np.int32, np.int64, np.uint32, np.int8, np.int32)
+    )
     for low in range(0, max(1, len(gaps)), _GAPS_AT_ONCE):
         some = slice(low, low + _GAPS_AT_ONCE)
-        gap, start, end, cause, call = _blame(tables, launch, gaps, some, threads, is_collective, lost_ns)
-        length = end - start
+        pieces = _blame(tables, launch, gaps, some, threads, is_collective, lost_ns)
+        length = pieces[2] - pieces[1]
         is_short = len(length) == 0 or int(length.max()) < 2**32
-        parts.append(
-            Blamed(
-                gaps.span.device_id,
-                gap.astype(np.int32),
-                start,
-                length.astype(np.uint32) if is_short else length,
-                cause.astype(np.int8),
-                call.astype(np.int32),
-            )
-        )
-    return parts
-
-
-def join_parts(parts: list[Blamed]) -> Blamed:
-    """Return the pieces of a device in one, and empty the list of its parts, so that they are not held twice."""
-    count, length = sum(len(part.gap) for part in parts), np.result_type(*(part.duration_ns for part in parts))
-    joined = Blamed(
-        parts[0].device_id,
-        np.empty(count, dtype=np.int32),
-        np.empty(count, dtype=np.int64),
-        np.empty(count, dtype=length),
-        np.empty(count, dtype=np.int8),
-        np.empty(count, dtype=np.int32),
-    )
-    end = 0
-    while parts:
-        part = parts.pop(0)
-        here = slice(end, end := end + len(part.gap))
-        joined.gap[here], joined.start_ns[here], joined.duration_ns[here] = part.gap, part.start_ns, part.duration_ns
-        joined.cause[here], joined.call[here] = part.cause, part.call
-    return joined
+        gap.append(pieces[0].astype(np.int32))
+        start_ns.append(pieces[1])
+        duration_ns.append(length.astype(np.uint32) if is_short else length)
+        cause.append(pieces[3].astype(np.int8))
+        call.append(pieces[4].astype(np.int32))
+    columns = (each.finish() for each in (gap, start_ns, duration_ns, cause, call))
+    return Blamed(gaps.span.device_id, *columns)
 
 
 def _blame(

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nsysprof.arrays import find_rows
 from nsysprof.results.findings.causes import DeviceIdle
+from nsysprof.trace.growing_column import GrowingColumn
 from nsysprof.trace.schema import MIGRATION, Int64s, Rows, Work
 
 _BLOCK = 1 << 20
@@ -55,11 +57,7 @@ def find_gaps(work: Work) -> list[Gaps]:
     found = []
     for device in devices.tolist():
         chosen = counted & (work.device_of == device)
-        rows = (
-            np.arange(len(work), dtype=np.int32)
-            if chosen.all()
-            else np.flatnonzero(chosen[work.variant]).astype(np.int32)
-        )
+        rows = find_rows(chosen, work.variant)
         if len(rows):
             found.append(_gaps_of(work, int(device), rows))
     return found
@@ -72,7 +70,7 @@ def _gaps_of(work: Work, device: int, rows: Rows) -> Gaps:
         rows, start = rows[order], start[order]
     first = reached = int(start[0])
     latest, idle = rows[0], 0  # the work that ended last so far
-    enders, befores = [], []
+    ender, before_gap = (GrowingColumn(np.empty(0, np.int32), len(rows)) for _ in range(2))
     for low in range(0, len(rows), _BLOCK):
         its_rows, its_start = rows[low : low + _BLOCK], start[low : low + _BLOCK]
         end = its_start + work.duration_ns[its_rows]
@@ -85,10 +83,10 @@ def _gaps_of(work: Work, device: int, rows: Rows) -> Gaps:
         idle += int((its_start[after] - before[after]).sum())
         ended = last[after - 1]
         ended[after == 0] = -1
-        enders.append(its_rows[after])
-        befores.append(np.where(ended >= 0, its_rows[ended], latest))
+        ender.append(its_rows[after])
+        before_gap.append(np.where(ended >= 0, its_rows[ended], latest))
         reached, latest = int(end[-1]), its_rows[last[-1]] if last[-1] >= 0 else latest
     del start
     span = reached - first
     whole = DeviceIdle(device, span, span - idle, idle)
-    return Gaps(DeviceSpan(device, first, whole), work, np.concatenate(enders), np.concatenate(befores))
+    return Gaps(DeviceSpan(device, first, whole), work, ender.finish(), before_gap.finish())

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.idle_time.blame import UNKNOWN, Blamed, blame_gaps, follow_threads, join_parts
+from nsysprof.analysis.idle_time.blame import UNKNOWN, Blamed, blame_gaps, follow_threads
 from nsysprof.analysis.idle_time.call_classes import CallClasses, call_texts, classify_calls
 from nsysprof.analysis.idle_time.gaps import DeviceSpan, Gaps, find_gaps
 from nsysprof.analysis.idle_time.instance_ledger import list_instances
@@ -60,12 +60,11 @@ def keep_ledger(tables: Tables, ranges: pd.DataFrame, lost: Int64s | None = None
     lost_ns = np.zeros(0, dtype=np.int64)
     if lost is not None and tables.calls is not None:
         lost_ns = np.sort(tables.calls.start_ns[lost])
-    parts_of = [
+    pieces = [
         blame_gaps(tables, launch, each, threads, is_collective=is_collective.astype(np.bool_), lost_ns=lost_ns)
         for each in gaps
     ]
     del threads  # as large as the calls
-    pieces = [join_parts(each) for each in parts_of]
     if doubt:
         pieces = [
             replace(each, cause=np.full_like(each.cause, UNKNOWN), call=np.full_like(each.call, -1)) for each in pieces

@@ -8,6 +8,7 @@ import pandas as pd
 from nsysprof.analysis.attribution.duration_statistics import sum_by
 from nsysprof.analysis.attribution.intervals import union_ns
 from nsysprof.analysis.overview.timeline import stream_labels
+from nsysprof.arrays import find_rows
 from nsysprof.results.column_registry.analysis_columns import STREAMS
 from nsysprof.results.column_registry.csv_table import empty_table
 from nsysprof.trace.schema import COPY, FILL, KERNEL, MIGRATION, Int64s, Ints, Rows, Tables
@@ -16,7 +17,7 @@ from nsysprof.trace.schema import COPY, FILL, KERNEL, MIGRATION, Int64s, Ints, R
 def tabulate_streams(tables: Tables) -> pd.DataFrame:
     """Return the rows of streams.csv: one for each stream that ran anything, the busiest first."""
     work = tables.work
-    kept = np.flatnonzero((work.kind_of != MIGRATION)[work.variant]).astype(np.int32)
+    kept = find_rows(work.kind_of != MIGRATION, work.variant)
     if len(kept) == 0:
         return empty_table(STREAMS)
     streams, of_variant = np.unique(work.streams_of, axis=0, return_inverse=True)

@@ -56,7 +56,7 @@ def measure_instances(ordered: dict[str, OrderedWork], segments: dict[str, Segme
         work, instance, low, high = ordered[style], of_style.instance, of_style.low, of_style.high
         first, last = work.of_kernels(low), work.of_kernels(high)
         np.add.at(found.kernel_count, instance, last - first)
-        np.add.at(found.kernel_total_ns, instance, work.kernel_ns[last] - work.kernel_ns[first])
+        np.add.at(found.kernel_total_ns, instance, work.kernel_ns(first, last))
         for device in work.devices:
             _measure_device(device, instance, *device.stretches(low, high), found)
     empty = found.last_ns < found.first_ns

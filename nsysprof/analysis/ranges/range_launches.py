@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.attribution.attribute import attribute_launched, merge
+from nsysprof.analysis.attribution.attribute import Segments, attribute_launched, merge
 from nsysprof.arrays import find_places
-from nsysprof.trace.schema import Bools, Calls, Int64s
+from nsysprof.trace.schema import Bools, Calls, Int64s, Rows
+
+_CALLS_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -38,25 +40,34 @@ class RangeLaunches:
 def count_launches(ranges: pd.DataFrame, groups: int, calls: Calls | None, launched: LaunchCalls) -> RangeLaunches:
     """Return the launches of each group of `ranges`. A launch inside nested ranges of one group counts once."""
     group = ranges["group"].to_numpy(dtype=np.int64)
-    rows = np.flatnonzero(launched.launches).astype(np.int32)
     counts = np.zeros((3, groups), dtype=np.int64)
     of_instance = np.zeros((2, len(ranges)), dtype=np.int64)
-    # The launches of a range are consecutive.
-    for found in attribute_launched(rows, calls, ranges).values():
-        if len(found.instance) == 0:
-            continue
-        call = rows[found.order]
-        owner, low, high = merge(group[found.instance], found.low, found.high)
-        np.add.at(counts[0], owner, high - low)
-        np.add.at(of_instance[0], found.instance, found.high - found.low)
-        for count, flags in ((counts[1], launched.replays), (counts[2], launched.lost)):
-            # Most programs replay no graph and lose no launch.
-            places = np.flatnonzero(flags[call])
-            if len(places):
-                np.add.at(count, owner, find_places(places, high) - find_places(places, low))
-        lost = np.flatnonzero(launched.lost[call])
-        its = find_places(lost, found.high) - find_places(lost, found.low)
-        np.add.at(of_instance[1], found.instance, its)
+    # Each launch is within the same ranges whichever others are looked at; some at a time take less memory.
+    for low in range(0, len(launched.launches), _CALLS_AT_ONCE):
+        rows = np.flatnonzero(launched.launches[low : low + _CALLS_AT_ONCE]).astype(np.int32) + np.int32(low)
+        for found in attribute_launched(rows, calls, ranges).values():
+            if len(found.instance):
+                _count_some(counts, of_instance, rows[found.order], found, group, launched)
     is_lost = (counts[2] > 0) & (counts[2] == counts[0])
     is_lost_instance = (of_instance[1] > 0) & (of_instance[1] == of_instance[0])
     return RangeLaunches(counts[0], counts[1], counts[2], is_lost, is_lost_instance)
+
+
+def _count_some(
+    counts: Int64s, of_instance: Int64s, call: Rows, found: Segments, group: Int64s, launched: LaunchCalls
+) -> None:
+    """Add some launches to the counts of all, replayed and lost ones of groups, and of all and lost ones of instances.
+
+    call: the rows of the calls that `found` orders. The launches of a range are consecutive there.
+    """
+    owner, low, high = merge(group[found.instance], found.low, found.high)
+    np.add.at(counts[0], owner, high - low)
+    np.add.at(of_instance[0], found.instance, found.high - found.low)
+    for count, flags in ((counts[1], launched.replays), (counts[2], launched.lost)):
+        # Most programs replay no graph and lose no launch.
+        places = np.flatnonzero(flags[call])
+        if len(places):
+            np.add.at(count, owner, find_places(places, high) - find_places(places, low))
+    lost = np.flatnonzero(launched.lost[call])
+    if len(lost):
+        np.add.at(of_instance[1], found.instance, find_places(lost, found.high) - find_places(lost, found.low))

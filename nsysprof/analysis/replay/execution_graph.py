@@ -20,6 +20,7 @@ from nsysprof.analysis.idle_time.call_classes import (
 from nsysprof.analysis.idle_time.full_queues import find_full_queues
 from nsysprof.analysis.idle_time.interval_layers import outermost
 from nsysprof.analysis.steps.find_steps import Steps
+from nsysprof.arrays import find_rows
 from nsysprof.trace.schema import MIGRATION, PID_MASK, Bools, Int64s, Ints, Tables
 
 # If a thread makes no call for longer than this, another thread may have worked for it meanwhile.
@@ -94,7 +95,7 @@ def build_graph(tables: Tables, launch: Ints, classes: CallClasses, steps: Steps
     if of_process.all():
         every, start = np.arange(len(calls), dtype=np.int32), calls.start_ns
     else:
-        every = np.flatnonzero(of_process[calls.variant]).astype(np.int32)
+        every = find_rows(of_process, calls.variant)
         start = calls.start_ns[every]
     if not bool((start[1:] >= start[:-1]).all()):
         order = np.argsort(start, kind="stable")

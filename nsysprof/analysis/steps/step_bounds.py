@@ -11,6 +11,7 @@ import numpy as np
 from nsysprof.analysis.attribution.warm_up import tolerance_ns
 from nsysprof.trace.schema import MIGRATION, Bools, Int64s, Tables
 
+_BLOCK = 1 << 18
 # A slow step is marked by the rule for slow instances (nsysprof.analysis.ranges.slow_instances).
 _LEAST_STEADY, _LEAST_RATIO = 8, 1.25
 # If more steps than this are slow, and more than this share, that is how the program works, and none is an exception.
@@ -30,11 +31,19 @@ def bound_steps(tables: Tables, global_pid: int, issued_ns: Int64s) -> Int64s:
     work, calls = tables.work, tables.calls
     if calls is None or len(calls) == 0:
         return issued_ns
-    rows = np.flatnonzero(((work.pid_of == global_pid) & (work.kind_of != MIGRATION))[work.variant])
-    rows = rows[tables.launch[rows] >= 0].astype(np.int32)
-    step = np.searchsorted(issued_ns, calls.start_ns[tables.launch[rows]], "right")
+    counts = (work.pid_of == global_pid) & (work.kind_of != MIGRATION)
     done = np.full(len(issued_ns) + 1, issued_ns[0], dtype=np.int64)
-    np.maximum.at(done, step, work.ends_ns(rows))
+    for low in range(0, len(work), _BLOCK):
+        rows = low + np.flatnonzero(counts[work.variant[low : low + _BLOCK]] & (tables.launch[low : low + _BLOCK] >= 0))
+        begun, ended = calls.start_ns[tables.launch[rows]], work.ends_ns(rows)
+        if not bool((begun[1:] >= begun[:-1]).all()):
+            order = np.argsort(begun, kind="stable")
+            begun, ended = begun[order], ended[order]
+        # The work of step i was issued from edges[i] up to edges[i + 1].
+        edges = np.concatenate(([0], np.searchsorted(begun, issued_ns), [len(begun)]))
+        some = np.flatnonzero(edges[1:] > edges[:-1])
+        if len(some):
+            done[some] = np.maximum(done[some], np.maximum.reduceat(ended, edges[some]))
     bounds = np.maximum(issued_ns, np.maximum.accumulate(done)[:-1])
     return bounds if bool((np.diff(bounds) > 0).all()) else issued_ns
 

@@ -15,9 +15,10 @@ from nsysprof.analysis.idle_time.intervals_within import measure, measure_by_cod
 from nsysprof.analysis.idle_time.ledger import Ledger
 from nsysprof.analysis.kernel_names.variant_names import kernel_names
 from nsysprof.analysis.steps.find_steps import Steps
+from nsysprof.arrays import find_rows
 from nsysprof.results.column_registry.analysis_columns import CAUSES, STEPS, WORK_CATEGORIES, cause_column, work_column
 from nsysprof.results.step_times import StepTimes
-from nsysprof.trace.schema import COPY, FILL, GRAPH, MIGRATION, Int64s, Rows, Tables, Work
+from nsysprof.trace.schema import COPY, FILL, GRAPH, MIGRATION, Bools, Int64s, Rows, Tables, Work
 
 _BLOCK = 1 << 20
 
@@ -90,22 +91,28 @@ def _busy(tables: Tables, category: Int64s, low: Int64s, high: Int64s) -> dict[s
 
     category: the category of each variant, -1 for those of other devices.
     """
-    work, of_row = tables.work, category.astype(np.int8)[tables.work.variant]
+    work = tables.work
     start = end = np.zeros(0, dtype=np.int64)
     before = np.zeros(len(low), dtype=np.int64)
     found = {work_column(name): np.zeros(len(low), dtype=np.int64) for name in WORK_CATEGORIES}
     for number, name in enumerate(WORK_CATEGORIES):
-        rows = np.flatnonzero(of_row == number).astype(np.int32)
-        within = work.start_ns[rows] < high[-1]
-        within &= work.ends_ns(rows) > low[0]
-        if not within.any():
+        rows = _rows_within(work, category == number, int(low[0]), int(high[-1]))
+        if len(rows) == 0:
             continue
-        if not within.all():
-            rows = rows[within]
         start, end = _join((start, end), _union_of_rows(work, rows))
         total = measure(start, end, low, high)[0]
         found[work_column(name)], before = total - before, total
     return found
+
+
+def _rows_within(work: Work, chosen: Bools, since_ns: int, until_ns: int) -> Rows:
+    """Return the rows of some variants of work that ran between two times (ns)."""
+    rows = find_rows(chosen, work.variant)
+    within = np.empty(len(rows), dtype=np.bool_)
+    for low in range(0, len(rows), _BLOCK):
+        its = rows[low : low + _BLOCK]
+        within[low : low + _BLOCK] = (work.start_ns[its] < until_ns) & (work.ends_ns(its) > since_ns)
+    return rows if within.all() else rows[within]
 
 
 def _join(one: tuple[Int64s, Int64s], other: tuple[Int64s, Int64s]) -> tuple[Int64s, Int64s]:

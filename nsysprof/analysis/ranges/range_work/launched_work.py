@@ -77,7 +77,7 @@ def _sums(work: OrderedWork, group: Int64s, low: Int64s, high: Int64s, groups: i
     return {
         "gpu_busy_ns": busy,
         "kernel_count": add_up(group, last - first, groups),
-        "kernel_total_ns": add_up(group, work.kernel_ns[last] - work.kernel_ns[first], groups),
+        "kernel_total_ns": add_up(group, work.kernel_ns(first, last), groups),
         "memcpy_bytes": add_up(group, work.bytes_of(COPY, low, high), groups),
         "memset_bytes": add_up(group, work.bytes_of(FILL, low, high), groups),
     }
