@@ -161,7 +161,7 @@ def test_every_option_and_metric_in_the_page_of_compare_exists():
         [sys.executable, "-m", "nsysprof", "compare", "--help"], capture_output=True, text=True, check=True
     )
     used = set(re.findall(r"(--[a-z][a-z-]+)", page)) - {"--self-check", "--processes", "--rounds", "--quiet"}
-    of_others = {"--backends", "--seq", "--no-figures", "--body-file", "--baseline", "--candidate"}
+    of_others = {"--backends", "--seq", "--memory", "--no-figures", "--body-file", "--baseline", "--candidate"}
     assert {option for option in used - of_others if option not in done.stdout} == set()
     for gate in re.findall(r"--fail-on ([a-z]+:\S+?)[\]`\s]", page):
         assert parse_gate(gate)
