@@ -289,7 +289,9 @@ class _Session:
         if self.tuning.policy is None:
             return ""
         source = self.request.captured or self.folder / "capture"
-        self.predicted = predict_gain(source, self.request.nsys, self.tuning.ratios, self.progress)
+        self.predicted = predict_gain(
+            source, self.request.nsys, self.tuning.ratios, self.progress, self.facts.strided_masks
+        )
         if self.predicted is None:
             return "; what that saves a step cannot be predicted, because the trace cannot be replayed"
         found = self.predicted

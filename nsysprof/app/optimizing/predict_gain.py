@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,12 +28,17 @@ _BY = "a replay of the trace with the times that tuning measured"
 
 
 def predict_gain(
-    source: Path, nsys: Path | None, ratios: Sequence[ShapeRatio], progress: Progress
+    source: Path,
+    nsys: Path | None,
+    ratios: Sequence[ShapeRatio],
+    progress: Progress,
+    strided_masks: Collection[str] = (),
 ) -> PredictedGain | None:
     """Return how much of a step of the capture in `source` is saved; None where its trace cannot be replayed.
 
     nsys: the program that exports a report.
     ratios: the ratios of the shapes for which the policy has another backend.
+    strided_masks: the lines whose masks no fused backend takes, because their last stride is not 1.
     """
     from nsysprof.trace.inputs.resolve_input import identity_of
     from nsysprof.trace.open import open_trace
@@ -51,7 +56,7 @@ def predict_gain(
 
                 tables = read_tables(trace, progress=progress.say)
                 ranges = attribute(tables).attributed.ranges
-                factors = range_factors((str(name) for name in ranges["name"].unique()), ratios)
+                factors = range_factors((str(name) for name in ranges["name"].unique()), ratios, strided_masks)
                 if not factors:
                     return None
                 question = WhatIfQuestion("the policy", "", range_factors=factors)
@@ -60,10 +65,13 @@ def predict_gain(
         return None
 
 
-def range_factors(names: Iterable[str], ratios: Sequence[ShapeRatio]) -> tuple[tuple[str, _Factors], ...]:
+def range_factors(
+    names: Iterable[str], ratios: Sequence[ShapeRatio], strided_masks: Collection[str] = ()
+) -> tuple[tuple[str, _Factors], ...]:
     """Return the factors for the time of the work in each range of attention: best estimate, and both bounds.
 
-    The ratio of a shape that was tuned with its backward pass applies to the ranges of both passes.
+    The ratio of a shape that was tuned with its backward pass applies to the ranges of both passes. Ranges of calls
+    with a mask from one of the lines `strided_masks` have none: the policy leaves those to torch.
     """
     found: dict[Shape, _Factors] = {}
     for each in sorted(ratios, key=lambda ratio: ratio.shape.pass_ == "fwdbwd"):
@@ -72,7 +80,9 @@ def range_factors(names: Iterable[str], ratios: Sequence[ShapeRatio]) -> tuple[t
     result = []
     for name in names:
         call = parse_attention_range(name)
-        shape = None if call is None else known_shape(asdict(call), "fwd")
+        if call is None or (call.site in strided_masks and call.mask not in (None, "none")):
+            continue
+        shape = known_shape(asdict(call), "fwd")
         factors = None if shape is None else found.get(shape.key_without_layout())
         if factors is not None:
             result.append((name, factors))

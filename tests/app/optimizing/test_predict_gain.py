@@ -1,6 +1,7 @@
 """A prediction: which ranges have a ratio, and what a replay makes of it."""
 
 import pytest
+from msgspec.structs import replace
 
 from nsysprof.app.optimizing.predict_gain import gain_of, predict_gain, range_factors
 from nsysprof.app.progress import SILENT
@@ -21,6 +22,15 @@ def test_both_passes_of_a_tuned_shape_have_its_ratio():
     names = [NAME.format("fwd"), NAME.format("bwd"), NAME.format("fwd").replace("K=80", "K=81"), "train.py:8"]
     names.append(NAME.format("fwd").replace("causal=1", "causal=1::p=0.1"))
     assert dict(range_factors(names, [RATIO])) == dict.fromkeys(names[:2], (0.8, 0.9, 0.7))
+
+
+def test_nothing_is_promised_for_a_mask_that_no_fused_backend_takes():
+    """Another line calls with the same shape and a mask whose keys lie side by side."""
+    strided, other = NAME.format("fwd"), NAME.format("fwd").replace("train.py:8", "train.py:9")
+    assert dict(range_factors([strided, other], [RATIO], {"train.py:8"})) == {other: (0.8, 0.9, 0.7)}
+    plain = strided.replace("mask=bool:b11k", "mask=none")
+    ratio = ShapeRatio(replace(SHAPE, mask="none"), 0.8, 0.7, 0.9)
+    assert dict(range_factors([plain], [ratio], {"train.py:8"})) == {plain: (0.8, 0.9, 0.7)}
 
 
 @pytest.mark.parametrize(("per", "says"), [("train", "step"), (STEP, "step"), (TRACE, "recorded part")])
