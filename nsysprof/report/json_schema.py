@@ -211,6 +211,7 @@ def _bundle() -> Schema:
     properties = {
         "file": _TEXT_OR_NULL, "bytes": _WHOLE, "sha256": _TEXT, "members": _TEXTS, "names_replaced": counts,
         "left_out": _list({"type": "object", "properties": {"what": _TEXT, "why": _TEXT}}),
+        "secrets_searched": _WHOLE, "texts_searched": _WHOLE, "markdown": _TEXT,
     }  # fmt: skip
     return _of("nsysprof bundle --json", properties)
 

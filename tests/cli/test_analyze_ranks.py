@@ -17,6 +17,7 @@ from nsysprof.cli import app
 from nsysprof.errors import OutputError, TraceError, UsageError
 from nsysprof.files.output import write_whole
 from tests.builders.build_trace import TraceBuilder
+from tests.builders.published_schema import as_published
 from tests.builders.registered_files import find_file
 from tests.ranks.job import slow_in_backward, write_job
 
@@ -89,7 +90,7 @@ def test_the_report_has_figures_tables_notes_and_method(done: tuple[Path, str]) 
 
 def test_json_is_all_of_standard_output(folder: Path, tmp_path: Path) -> None:
     result = run(folder, "--out", tmp_path / "out", "--json", "--no-figures")
-    data = json.loads(result.stdout)
+    data = as_published("analyze-ranks", result.stdout)
     assert data["stragglers"][0]["rank"] == 2
     assert data["clocks"][1]["anchors"] == 12
     written = json.loads((tmp_path / "out/ranks.json").read_text())

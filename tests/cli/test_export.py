@@ -7,6 +7,7 @@ import json
 import pandas as pd
 import pytest
 
+from tests.builders.published_schema import as_published
 from tests.builders.run_command import fails, run
 from tests.conftest import REPOSITORY
 from tests.export.perfetto_reader import read_perfetto
@@ -39,7 +40,7 @@ def test_whatever_analyze_takes(source, trace_path, tmp_path):
     done = run("export", given, "--perfetto", tmp_path / "t.pftrace", "--json")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    said = json.loads(done.stdout)["formats"]["perfetto"]
+    said = as_published("export", done.stdout)["formats"]["perfetto"]
     kernels = {"capture": 1582, "xz": 6, "kineto": 92, "parquet": 6}[source]
     assert said["rows"]["kernel"] == kernels
     assert sum(s.category == "kernel" for s in read_perfetto(tmp_path / "t.pftrace").slices) == kernels

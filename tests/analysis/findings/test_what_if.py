@@ -1,6 +1,5 @@
 """The user's own changes, replayed on programs whose clock is known."""
 
-import json
 import subprocess
 import sys
 
@@ -13,6 +12,7 @@ from nsysprof.results.findings.causes import WhatIfQuestion
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.analysis.programs import US, train
+from tests.builders.published_schema import as_published
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_the_command_prints_json(tmp_path):
     path = train(faults=("sync",))[0].write(tmp_path / "t.sqlite")
     command = [sys.executable, "-m", "nsysprof", "whatif", str(path), "--no-sync", "all", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    data = json.loads(done.stdout)
+    data = as_published("whatif", done.stdout)
     assert data["per"] == "step"
     assert data["together"]["step_ns"] < data["recorded_ns"]
     wrong = subprocess.run([*command[:5], "--kernel", "gemm"], capture_output=True, text=True, check=False)

@@ -2,15 +2,14 @@
 
 import json
 
-import jsonschema
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from nsysprof.cli import app
 from nsysprof.errors import UsageError
-from nsysprof.report.json_schema import command_schemas
 from tests.builders.allocator_snapshot import SnapshotBuilder, frames
+from tests.builders.published_schema import as_published
 
 
 def snapshot(path, cache_bytes=96 << 20, line=40):
@@ -40,10 +39,8 @@ def test_analyze_writes_owners_figure_and_report(tmp_path):
 
 
 def test_json_is_as_the_schema_says(tmp_path):
-    found = json.loads(
-        run("analyze", snapshot(tmp_path / "s.pickle"), "--out", tmp_path / "out", "--json", "--no-figures")
-    )
-    jsonschema.Draft202012Validator(command_schemas()["analyze-memory"]).validate(found)
+    printed = run("analyze", snapshot(tmp_path / "s.pickle"), "--out", tmp_path / "out", "--json", "--no-figures")
+    found = as_published("analyze-memory", printed)
     assert found["devices"][0]["peak_bytes"] == 192 << 20
 
 
@@ -58,8 +55,7 @@ def test_compare_names_the_lines_behind_the_difference(tmp_path):
         "w/cache.py:40 update", "w/cache.py:44 update", 64 << 20,
     )  # fmt: skip
     assert sum(each["difference_bytes"] for each in found["changes"]) == 64 << 20
-    data = json.loads(run("compare", before, after, "--json"))
-    jsonschema.Draft202012Validator(command_schemas()["compare-memory"]).validate(data)
+    as_published("compare-memory", run("compare", before, after, "--json"))
 
 
 @pytest.mark.parametrize("arguments", [("analyze", "s.pickle", "t.pickle"), ("compare", "s.pickle", "t.sqlite")])
