@@ -23,6 +23,8 @@ _KINDS = {
 }  # fmt: skip
 # A pickle can contain the same list many times at the cost of a few bytes, so the number of items to visit is limited.
 _MOST_DEVICES, _MOST_EVENTS, _MOST_FRAMES = 256, 10_000_000, 256
+# All allocations of a history together; their sums then fit in 64 bits.
+_MOST_BYTES = float(1 << 61)
 _NO_STACK = -1
 
 
@@ -142,10 +144,12 @@ def _device(number: int, trace: list[dict[str, Any]], segments: list[dict[str, A
         if event["action"] in kinds
     ]
     columns = np.array(rows, dtype=np.int64).reshape(-1, 5).T
-    if rows and int(columns[2].min()) < 0:
-        raise ValueError("a negative size")
     blocks = [(int(block[0]), block[1], stacks.number(block[2])) for block in _blocks_in_use(segments)]
     held = np.array(blocks, dtype=np.int64).reshape(-1, 3).T
+    reserved = sum(int(segment["total_size"]) for segment in segments)
+    for sizes in (columns[2], held[1], np.array([reserved])):
+        if len(sizes) and not (int(sizes.min()) >= 0 and float(sizes.sum(dtype=np.float64)) < _MOST_BYTES):
+            raise ValueError("sizes that no memory has")
     return DeviceHistory(
         device_id=number,
         kind=columns[0],
@@ -154,7 +158,7 @@ def _device(number: int, trace: list[dict[str, Any]], segments: list[dict[str, A
         time_us=columns[3],
         stack=columns[4],
         holding=Holding(*held),
-        reserved_bytes=sum(int(segment["total_size"]) for segment in segments),
+        reserved_bytes=reserved,
         oom_count=sum(event["action"] == "oom" for event in trace),
     )
 

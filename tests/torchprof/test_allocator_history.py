@@ -62,6 +62,10 @@ def test_a_free_counts_when_requested_where_nothing_else_was_recorded(tmp_path):
         ({"segments": [], "device_traces": [[{"action": "alloc", "addr": 1 << 70, "size": 1}]]}, TraceDamagedError),
         ({"segments": [], "device_traces": [[{"action": "alloc", "addr": 1, "size": -1}]]}, TraceDamagedError),
         ({"segments": [], "device_traces": [[{"action": ["alloc"], "addr": 1, "size": 1}]]}, TraceDamagedError),
+        # Sums of these would wrap around.
+        ({"segments": [], "device_traces": [[{"action": "alloc", "addr": 1, "size": 1 << 62}] * 8]}, TraceDamagedError),
+        ({"segments": [{"total_size": -1, "blocks": []}], "device_traces": []}, TraceDamagedError),
+        ({"segments": [{"total_size": 1 << 70, "blocks": []}], "device_traces": []}, TraceDamagedError),
     ],
 )
 def test_what_is_no_snapshot(tmp_path, data, error):
