@@ -461,6 +461,16 @@ def test_findings_cost_less_than_all_else_that_analyze_does() -> None:
     assert line.startswith("analyze takes ")
 
 
+def test_a_first_run_takes_no_longer_than_the_next_and_help_little_longer_than_a_bare_program() -> None:
+    """scripts/bench_start measures it."""
+    bench_start = load("bench_start")
+    found = json.loads((REPOSITORY / "analysis/speed/starts.json").read_text(encoding="utf-8"))["timings"]
+    assert bench_start.judge(found) == []
+    found[1]["cpu_s"] = 2.1 * found[0]["cpu_s"]
+    found[4]["cpu_s"] = found[3]["cpu_s"] + 1.1
+    assert [line.split(" takes ")[0] for line in bench_start.judge(found)] == ["--help", "a first run"]
+
+
 def test_the_plot_of_speed_has_the_reports_of_nsys_stats_added_up(tmp_path: Path) -> None:
     plot_speed = load("plot_speed")
 
