@@ -11,12 +11,14 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import shutil
 import sys
 import tempfile
 import threading
 import time
 from _thread import interrupt_main
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -30,6 +32,8 @@ LEAST_BYTES = 768 << 20
 # times a trace of a million, which the first part holds: twice the size leaves room for traces of another make.
 _FILE_BYTES, _FILE_TIMES = 1 << 30, 2
 _PIECE_BYTES = 256 << 20
+# From this size on, a preferred limit is kept; and how many times the size a command may write beside that file.
+LARGE_TRACE_BYTES, _SCRATCH_TIMES = 256 << 20, 4
 # Pages are let go this far below the limit, or this part of a large one: memory grows until the thread gets its turn.
 _MARGIN_BYTES, _MARGIN_PART = 192 << 20, 3 / 16
 _SECONDS_BETWEEN_LOOKS = 0.002
@@ -56,6 +60,8 @@ class _Watch:
     """
 
     limit_bytes: int | None = None
+    # Whether the process is interrupted where the limit cannot be kept; otherwise it goes on without.
+    is_firm: bool = True
     needed_bytes: int | None = None
     times: Any = field(default_factory=lambda: [0])
 
@@ -72,23 +78,38 @@ def set_memory_limit(limit_bytes: int) -> None:
             f"--memory-limit {limit_bytes >> 20:,} MiB is too small: Python and its libraries alone take 200 MiB.",
             f"Give {LEAST_BYTES >> 20}MiB or more.",
         )
-    _watch.limit_bytes = limit_bytes
+    _watch.limit_bytes, _watch.is_firm = limit_bytes, True
+
+
+def prefer_memory_limit(limit_bytes: int) -> None:
+    """Choose a limit that this process keeps with a large trace, for as long as that can be done."""
+    if sys.platform.startswith("linux") and _c_library() is not None:
+        _watch.limit_bytes, _watch.is_firm = limit_bytes, False
 
 
 def has_memory_limit() -> bool:
-    """Return whether this process has a limit."""
-    return _watch.limit_bytes is not None
+    """Return whether this process has a limit that it must keep."""
+    return _watch.limit_bytes is not None and _watch.is_firm
 
 
 def keep_memory_limit(trace: Path) -> None:
     """Keep the limit from now on until the process ends. Without a limit, this does nothing.
 
-    Raises OutputError where the disk has no room.
+    Raises OutputError where the disk has no room for a limit that was not only preferred.
 
     trace: the SQLite file that will be read.
     """
-    if _watch.limit_bytes is not None:
-        limit_memory(_watch.limit_bytes, _FILE_BYTES + _FILE_TIMES * trace.stat().st_size)
+    if _watch.limit_bytes is None:
+        return
+    trace_bytes = trace.stat().st_size
+    file_bytes = _FILE_BYTES + _FILE_TIMES * trace_bytes
+    if _watch.is_firm:
+        limit_memory(_watch.limit_bytes, file_bytes)
+    elif trace_bytes >= LARGE_TRACE_BYTES:
+        # A disk with less room is left to what the command writes.
+        with suppress(OutputError, OSError):
+            if shutil.disk_usage(_folder()).free >= file_bytes + _SCRATCH_TIMES * trace_bytes:
+                limit_memory(_watch.limit_bytes, file_bytes)
 
 
 def limit_memory(limit_bytes: int, file_bytes: int) -> None:
@@ -201,9 +222,11 @@ def _map_heap(library: Any, file: int, size: int) -> list[tuple[int, int]]:
 
 
 def _keep(keep: _KeepBelow, areas: list[tuple[int, int]], limit: int, margin: int) -> None:
-    """Interrupt the process once its limit can be kept no longer."""
-    _watch.needed_bytes = keep(areas, limit, margin)
-    interrupt_main()
+    """Keep the limit; interrupt the process once a firm one can be kept no longer."""
+    needed_bytes = keep(areas, limit, margin)
+    if _watch.is_firm:
+        _watch.needed_bytes = needed_bytes
+        interrupt_main()
 
 
 def _compiled_keep() -> _KeepBelow | None:

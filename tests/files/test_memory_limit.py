@@ -80,6 +80,28 @@ try:
 except Exception as error:
     print(json.dumps([error.text, error.next_step, os.listdir(tempfile.gettempdir())]))
 """
+# A limit that a command prefers. Its trace is read as a large one, and Python's own objects outgrow the limit.
+_PREFERRED = """
+from pathlib import Path
+memory_limit.LARGE_TRACE_BYTES, memory_limit._FILE_BYTES = 1 << 20, 256 << 20
+memory_limit.prefer_memory_limit(200 << 20)
+trace = Path(sys.argv[1])
+trace.write_bytes(b"x" * (1 << 10))
+memory_limit.keep_memory_limit(trace)
+before = len(memory_limit.threading.enumerate())
+trace.write_bytes(b"x" * (1 << 20))
+memory_limit.shutil.disk_usage = lambda _: memory_limit.shutil._ntuple_diskusage(0, 0, 1 << 20)
+memory_limit.keep_memory_limit(trace)
+without_room = len(memory_limit.threading.enumerate())
+memory_limit.shutil.disk_usage = lambda _: memory_limit.shutil._ntuple_diskusage(0, 0, 1 << 40)
+memory_limit.keep_memory_limit(trace)
+watch = next(each for each in memory_limit.threading.enumerate() if each.daemon)
+kept = []
+while watch.is_alive() and len(kept) < 2_000_000:
+    kept.append(list(range(len(kept), len(kept) + 50)))
+watch.join()
+print(json.dumps([before, without_room, len(kept) > 0, memory_limit.has_memory_limit(), kept[-1][0] == len(kept) - 1]))
+"""
 # So small a limit that pages are let go all the time.
 _ANALYZE = """
 memory_limit.LEAST_BYTES = memory_limit._MARGIN_BYTES = 0
@@ -120,6 +142,11 @@ def test_what_cannot_lie_in_a_file_ends_the_process_with_the_least_that_works(tm
     assert "--memory-limit 768 MiB is too small" in text
     assert next_step.startswith("Give ")
     assert next_step.endswith("MiB or more.")
+
+
+def test_a_preferred_limit_ends_nothing_and_is_for_large_traces_on_a_disk_with_room(tmp_path: Path) -> None:
+    done = json.loads(child(_PREFERRED, tmp_path, tmp_path / "t.sqlite").stdout)
+    assert done == [1, 1, True, False, True]
 
 
 def test_a_disk_without_room_is_said_before_anything_is_computed(tmp_path: Path) -> None:
