@@ -18,7 +18,7 @@ from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.reports.optimize_report import WORTH_TELLING, optimize_report
 from nsysprof.results.programs.optimization import UNDECIDED, Optimization
 from scripts.hook_cost import longer_pct, text_of_all, text_of_each
-from scripts.studies.tables import ANALYSIS, markdown
+from scripts.studies.tables import ANALYSIS, markdown, span
 
 FOLDER = ANALYSIS / "h200-optimize"
 # Each folder is one program of scripts/programs.
@@ -66,6 +66,7 @@ def facts() -> dict[str, str]:
         "programs": str(len(found)),
         "beaten": str(len(beaten)) + (f" ({', '.join(f'`{name}`' for name in beaten)})" if beaten else ""),
         "chosen": _chosen(found),
+        "less_memory": _less_memory(found),
         "by_else": str(len(by_else)),
         "cudnn": str(sum(_ran(data) == ["cudnn"] for data in found.values())),
         "shapes": str(sum(_searched(name) for name in found)),
@@ -120,6 +121,17 @@ def _chosen(found: dict[str, dict[str, Any]]) -> str:
         " `fixed-bias` is among them because torch's own choice is slow for its attention, windows of 49 tokens with a "
         f"mask that needs no gradient: torch takes {ran}, and {_next('fixed-bias')}."
     )
+
+
+def _less_memory(found: dict[str, dict[str, Any]]) -> str:
+    """Return which programs need less memory with something that was tried, at a time that is not shown to be worse."""
+    names = [
+        f"`{name}` with {attempt['name']}"
+        for name, data in found.items()
+        for attempt in data["attempts"]
+        if attempt.get("saves_memory")
+    ]
+    return f" Less memory, at a time that is not shown to be worse: {', '.join(names)}." if names else ""
 
 
 def _is_better_policy(attempt: dict[str, Any]) -> bool:
@@ -188,7 +200,13 @@ def _attempt(name: str, attempt: dict[str, Any]) -> tuple[str, ...]:
     if values is not None and values["largest_pct"] is not None:
         told += f", within {values['largest_pct']:.2g} %"
     measured = f"{mid:.1f} [{low:.1f}, {high:.1f}]"
-    return name, attempt["name"], predicted, measured, change["verdict"], f"{peaks[0]:.2f} to {peaks[1]:.2f} GiB", told
+    memory = f"{peaks[0]:.2f} to {peaks[1]:.2f} GiB"
+    for each in comparison.get("memory", ()):
+        if each["kind"] == "reserved":
+            sides = (each["baseline_bytes"], each["candidate_bytes"])
+            spans = " to ".join(f"{span((size / 2**30 for size in side), 2)} GiB" for side in sides)
+            memory += f"; reserved, of every run: {spans}"
+    return name, attempt["name"], predicted, measured, change["verdict"], memory, told
 
 
 def _by_hand() -> str:
