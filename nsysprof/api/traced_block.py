@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from nsysprof.app.inputs.size_text import parse_size
 from nsysprof.errors import NsysprofError, UsageError
-from nsysprof.results.findings.finding_codes import CODES
+from nsysprof.results.findings.finding_codes import CODES, MEMORY_CODES
 
 if TYPE_CHECKING:
     from nsysprof.results.analysis import Analysis
@@ -92,7 +92,10 @@ class TracedBlock:
         __tracebackhide__ = True
         unknown = [code for code in codes if code not in CODES]
         if unknown:
-            raise UsageError(f"{unknown[0]!r} is not the code of a finding.", f"Known: {', '.join(CODES)}.")
+            is_of_memory = unknown[0] in MEMORY_CODES
+            what = "is about torch's memory, which a block does not record" if is_of_memory else "is not known"
+            # pytest shows the text alone.
+            raise UsageError(f"The finding {unknown[0]!r} {what}. Codes here: {', '.join(CODES)}.")
         if self.findings is None:
             raise UnknownNumberError(self.reason)
         found = [code for code in self.findings if not codes or code in codes]

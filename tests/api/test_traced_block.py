@@ -37,8 +37,10 @@ def test_a_clean_block_has_no_finding(tmp_path):
     block = block_of(tmp_path, waits=False)
     block.assert_syncs(0)
     block.assert_no_finding()
-    with pytest.raises(UsageError, match="not the code of a finding"):
+    with pytest.raises(UsageError, match=r"'slow' is not known\. Codes here: pageable-copy"):
         block.assert_no_finding("slow")
+    with pytest.raises(UsageError, match="which a block does not record"):
+        block.assert_no_finding("memory-fragmentation")
 
 
 def test_what_is_unknown_is_not_passed():
