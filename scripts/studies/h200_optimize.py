@@ -204,8 +204,8 @@ def _attempt(name: str, attempt: dict[str, Any]) -> tuple[str, ...]:
     for each in comparison.get("memory", ()):
         if each["kind"] == "reserved":
             sides = (each["baseline_bytes"], each["candidate_bytes"])
-            spans = " to ".join(f"{span((size / 2**30 for size in side), 2)} GiB" for side in sides)
-            memory += f"; reserved, of every run: {spans}"
+            old, new = (span((size / 2**30 for size in side), 2) for side in sides)
+            memory += f"; reserved {_once(old)} GiB against {_once(new)} GiB in every run"
     return name, attempt["name"], predicted, measured, change["verdict"], memory, told
 
 
@@ -246,6 +246,12 @@ def _promised(path: Path) -> dict[str, float]:
     first, step_ns = found["findings"][0], found["step_ns"]
     saved = {"pct": "saving_ns", "low_pct": "saving_low_ns", "high_pct": "saving_high_ns"}
     return {name: 100.0 * first[key] / step_ns for name, key in saved.items()}
+
+
+def _once(text: str) -> str:
+    """Return a span, or its only value."""
+    least, _, most = text.partition(" to ")
+    return least if least == most else text
 
 
 def _promising(found: dict[str, dict[str, Any]]) -> tuple[str, str]:
