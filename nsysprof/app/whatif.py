@@ -55,6 +55,7 @@ def what_if(request: WhatIfRequest, progress: Progress = SILENT) -> WhatIfResult
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
         path = resolve(request.source, request.nsys, Path(scratch), progress.say)
         with open_trace(path, identity_of(request.source, path)) as trace:
+            from nsysprof.analysis.attribution.range_names import name_families
             from nsysprof.analysis.findings.what_if import ask
             from nsysprof.analysis.overview.summarize import why_not_explained
             from nsysprof.analysis.overview.trace_overview import attribute
@@ -69,6 +70,8 @@ def what_if(request: WhatIfRequest, progress: Progress = SILENT) -> WhatIfResult
                 )
             ranges = found.attributed.ranges
             names = [str(name) for name in ranges["name"].unique()]
+            # Counted ranges are known by the name of their family, step#.
+            names = list(dict.fromkeys((*names, *name_families(names))))
             questions = (*questions, *(_of_ranges(names, text, factor) for text, factor in request.ranges))
             return WhatIfResult(ask(tables, ranges, questions, policy))
 

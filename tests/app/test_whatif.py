@@ -9,6 +9,7 @@ import pytest
 
 from nsysprof.app.whatif import Change, WhatIfRequest, what_if
 from nsysprof.errors import UsageError
+from tests.analysis.programs import Program
 from tests.conftest import REPOSITORY
 
 TRACES = REPOSITORY / "traces/h200-programs"
@@ -55,3 +56,20 @@ def test_factors_that_no_time_can_have_are_refused(job: Path) -> None:
     for kernels in ((("gemm", -1.0),), (("gemm", float("nan")),), (("gemm", float("inf")),), (("", 0.5),)):
         with pytest.raises(UsageError, match="is not a change"):
             what_if(WhatIfRequest(job / "rank0.sqlite.xz", kernels=kernels))
+
+
+def test_counted_ranges_are_known_by_the_name_of_their_family(tmp_path: Path) -> None:
+    program = Program()
+    for step in range(8):
+        begin = program.now
+        for _ in range(20):
+            program.launch(200_000)
+        program.wait()
+        program.step(begin, f"step{step}")
+    trace = program.builder.write(tmp_path / "t.sqlite")
+    for text in ("step#", "step"):
+        found = what_if(WhatIfRequest(trace, ranges=((text, 0.5),))).found
+        assert found.together.step_ns < 0.6 * found.replayed_ns
+    with pytest.raises(UsageError) as raised:
+        what_if(WhatIfRequest(trace, ranges=(("step3", 0.5),)))
+    assert "step#" in raised.value.next_step

@@ -24,6 +24,7 @@ from nsysprof.errors import UsageError
 from nsysprof.results.findings.causes import WhatIf, WhatIfAnswer, WhatIfQuestion
 from nsysprof.trace.schema import Bools, Tables
 
+_MOST_NAMED = 500  # letters
 _ADVICE = {
     "attention-backend": "The policy must be for the trace's GPU, and contain a faster backend for a shape of it: "
     "record with capture --attention, and tune --from that capture."
@@ -148,8 +149,10 @@ def _factors_of_ranges(situation: Situation, question: WhatIfQuestion) -> list[F
     factors = dict(question.range_factors)
     names, code = np.unique(situation.range_of.astype(str), return_inverse=True)
     if not any(name in factors for name in names.tolist()):
+        inner = ", ".join(name for name in names.tolist() if name) or "none"
         raise UsageError(
-            f"No work of the steps was launched in the ranges of {question.option}.", "See ranges.csv for names."
+            f"No work of the steps was launched in the ranges of {question.option}.",
+            f"Work belongs to the innermost range; those of the steps: {inner[:_MOST_NAMED]}.",
         )
     table = np.array([factors.get(name, (1.0, 1.0, 1.0)) for name in names.tolist()])
     return [table[code, which][situation.call] for which in range(3)]
