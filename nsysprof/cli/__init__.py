@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any
 
@@ -43,14 +43,6 @@ _BAD_COMMAND_LINE = next(each for each in typer.BadParameter.__mro__ if each.__n
 _INTERRUPTED_BY: list[int] = []
 # How long after an interrupt that was dropped it is repeated (s).
 _AGAIN_S = 0.05
-
-app = typer.Typer(
-    name="nsysprof",
-    help="Find out what a CUDA program did on the GPU and why it was not faster, from Nsight Systems traces.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
 
 def _epilog(examples: tuple[str, ...]) -> str:
@@ -98,12 +90,6 @@ _COMMANDS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
     "history": (history.history, history.EXAMPLES),
     "mcp": (mcp.mcp, mcp.EXAMPLES),
 }
-for _name, (_command, _examples) in _COMMANDS.items():
-    # Everything after the program's name belongs to the program, including options.
-    _settings = {"allow_interspersed_args": False} if _name in ("capture", "bench", "optimize", "run") else {}
-    app.command(_name, help=_description(_command), epilog=_epilog(_examples), context_settings=_settings)(
-        _interruptible(_command)
-    )
 
 
 def _print_version(wanted: bool) -> None:
@@ -112,13 +98,35 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def options(
     version: bool = typer.Option(
         False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
     ),
 ) -> None:
     """Find out what a CUDA program did on the GPU and why it was not faster, from Nsight Systems traces."""
+
+
+def make_app(names: Iterable[str]) -> typer.Typer:
+    """Return the command line with some of the commands."""
+    made = typer.Typer(
+        name="nsysprof",
+        help="Find out what a CUDA program did on the GPU and why it was not faster, from Nsight Systems traces.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    made.callback()(options)
+    for name in names:
+        command, examples = _COMMANDS[name]
+        # Everything after the program's name belongs to the program, including options.
+        settings = {"allow_interspersed_args": False} if name in ("capture", "bench", "optimize", "run") else {}
+        made.command(name, help=_description(command), epilog=_epilog(examples), context_settings=settings)(
+            _interruptible(command)
+        )
+    return made
+
+
+app = make_app(_COMMANDS)
 
 
 def main() -> None:
@@ -149,7 +157,9 @@ def main() -> None:
 def _run() -> int:
     """Run the command that the arguments name, and return its exit code."""
     try:
-        ended = app(standalone_mode=False)
+        # typer takes a fiftieth of the time of a small trace for the options of all other commands.
+        called = make_app(sys.argv[1:2]) if sys.argv[1:2] and sys.argv[1] in _COMMANDS else app
+        ended = called(standalone_mode=False)
         if ended == InterruptedCaptureError.exit_code and _INTERRUPTED_BY:  # typer says nothing outside of a command
             raise InterruptedCaptureError("Interrupted.")
     except NsysprofError as error:

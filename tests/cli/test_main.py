@@ -5,7 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
+from nsysprof.cli import app, make_app
 from tests.builders.run_command import fails
 from tests.builders.run_command import run_process as run
 from tests.conftest import REPOSITORY
@@ -220,3 +223,12 @@ def test_the_completion_of_the_documented_line_works_in_bash(tmp_path):
     assert bash(source + tab.format(words="nsysprof bench --device cu", at=3)) == ["cuda"]
     # The line that installs it is in the docs.
     assert "nsysprof --install-completion" in (REPOSITORY / "docs" / "index.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["analyze", "capture"])
+def test_a_command_is_the_same_without_the_others(name: str) -> None:
+    alone = typer.main.get_command(make_app([name]))
+    assert list(alone.commands) == [name]
+    helps = [CliRunner().invoke(each, [name, "--help"]).output for each in (make_app([name]), app)]
+    assert helps[0] == helps[1]
+    assert "Usage: nsysprof " + name in helps[0]
