@@ -223,17 +223,19 @@ def _waits(threads: ThreadRanges, other: int, points: Points, candidate: Int64s)
     """
     calls = threads.calls_of(other)
     start = calls.start_ns
-    gap = np.searchsorted(start, points.start_ns, "right")  # how many calls of the thread began before each event
+    # How many calls of the thread began before each event.
+    gap: Rows = np.searchsorted(start, points.start_ns, "right").astype(np.int32)
     silent = (candidate >= 0) & ((gap == 0) | (calls.ended_ns(gap) <= points.start_ns))
     waits = np.zeros(len(candidate), dtype=bool)
-    rows = np.flatnonzero(silent)
+    rows = np.flatnonzero(silent).astype(np.int32)
+    del silent
     if len(rows) == 0:
         return waits
     usual = calls.usual_pause_ns()
     order = rows[np.lexsort((gap[rows], candidate[rows]))]
     owners, turn = candidate[order], gap[order]
     fresh = np.diff(owners, prepend=-2) != 0
-    of_owner = np.cumsum(fresh) - 1
+    of_owner = np.cumsum(fresh, dtype=np.int32) - np.int32(1)
     begins = np.flatnonzero(fresh)
     lengths = np.diff(np.append(begins, len(order)))
     new_turn = fresh | (np.diff(turn, prepend=-1) != 0)
@@ -254,7 +256,7 @@ def _waits(threads: ThreadRanges, other: int, points: Points, candidate: Int64s)
     return waits
 
 
-def _at(values: Int64s, places: Int64s, otherwise: int) -> Int64s:
+def _at(values: Int64s, places: Ints, otherwise: int) -> Int64s:
     """Return the values at some places, and `otherwise` for a place before the first or after the last."""
     if len(values) == 0:
         return np.full(len(places), otherwise, dtype=np.int64)

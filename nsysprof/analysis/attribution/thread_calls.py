@@ -23,7 +23,7 @@ class ThreadCalls:
     # driver call, and then ends after it.
     lasted_ns: Ints
 
-    def ended_ns(self, count: Int64s) -> Int64s:
+    def ended_ns(self, count: Ints) -> Int64s:
         """Return when the first `count` calls had all ended (ns), for each count; 0 where it is 0."""
         if len(self.start_ns) == 0:
             return np.zeros(len(count), dtype=np.int64)

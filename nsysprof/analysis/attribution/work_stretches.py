@@ -68,8 +68,15 @@ class OrderedWork:
 
     def kernel_ns(self, first: Int64s, last: Int64s) -> Int64s:
         """Return the kernel time (ns) of stretches of positions among the kernels alone."""
-        total = running_sum(self.work.duration_ns[self.kernel_rows])
-        found: Int64s = total[last] - total[first]
+        places = different(np.concatenate((first, last)))
+        until = np.zeros(len(places), dtype=np.int64)
+        rows, reached = self.kernel_rows, 0
+        for low in range(0, len(rows) + 1, _BLOCK):
+            total = running_sum(self.work.duration_ns[rows[low : low + _BLOCK]])
+            its = slice(*np.searchsorted(places, [low, low + _BLOCK]))
+            until[its] = reached + total[places[its] - low]
+            reached += int(total[-1])
+        found: Int64s = until[find_places(places, last)] - until[find_places(places, first)]
         return found
 
     @cached_property

@@ -198,7 +198,7 @@ def look_at(
         board=board,
         pinned_rate=_pinned_rates(tables),
         fastest_copies=_fastest_copies(tables),
-        unslowed_ns=unslowed_durations(tables, pid, int(device))[graph.work_row],
+        unslowed_ns=unslowed_durations(tables, pid, int(device))[graph.work_row].astype(np.int64),
         given_back=find_given_back(tables, graph.row, pid, int(device)),
     )
 

@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from nsysprof.analysis.idle_time.call_classes import call_texts
-from nsysprof.trace.schema import PID_MASK, Bools, Int64s, Tables
+from nsysprof.trace.schema import PID_MASK, Bools, Int64s, Ints, Tables
 
 # Copies of fewer bytes differ too much from each other.
 LARGE_COPY_BYTES = 16 << 20
@@ -19,7 +19,7 @@ GIVES_BACK = re.compile(r"cu(da)?(Mem)?(Free|Unmap|Release)")
 _LEAST_SLOWED, _LEAST_SLOWDOWN = 3, 1.25
 
 
-def unslowed_durations(tables: Tables, pid: int, device: int) -> Int64s:
+def unslowed_durations(tables: Tables, pid: int, device: int) -> Ints:
     """Return how long each piece of work takes (ns) where no memory was given back before it.
 
     Of equal copies, those count as behind memory that was given back whose process gave some back since the copy
@@ -30,9 +30,8 @@ def unslowed_durations(tables: Tables, pid: int, device: int) -> Int64s:
     device: the device whose copies count.
     """
     work, calls = tables.work, tables.calls
-    found = work.duration_ns.astype(np.int64)
     if calls is None:
-        return found
+        return work.duration_ns
     is_freeing = np.array([GIVES_BACK.match(str(name)) is not None for name in call_texts(tables)], dtype=bool)
     is_freeing &= (calls.tid_of & PID_MASK) == pid
     frees = np.sort(calls.start_ns[np.flatnonzero(is_freeing[calls.variant])])
@@ -40,7 +39,8 @@ def unslowed_durations(tables: Tables, pid: int, device: int) -> Int64s:
     mine = (work.pid_of == pid) & (work.device_of == device)
     large = np.flatnonzero((work.copy_kind > 0) & (work.bytes >= LARGE_COPY_BYTES) & mine[others]) + work.kernels
     if len(large) <= _LEAST_SLOWED or len(frees) == 0:
-        return found
+        return work.duration_ns
+    found = work.duration_ns.copy()
     other = large - work.kernels
     keys = np.stack([work.copy_kind[other], work.host_kind[other].astype(np.int64), work.bytes[other]], axis=1)
     listed, code = np.unique(keys, axis=0, return_inverse=True)

@@ -106,7 +106,8 @@ def blame_gaps(
     lost_ns: when the calls began whose work is not in the trace, in order.
     """
     gap, start_ns, duration_ns, cause, call = (
-        GrowingColumn(np.empty(0, dtype), len(gaps)) for dtype in (np.int32, np.int64, np.uint32, np.int8, np.int32)
+        GrowingColumn(np.empty(0, dtype), len(gaps) * 5 // 4)
+        for dtype in (np.int32, np.int64, np.uint32, np.int8, np.int32)
     )
     for low in range(0, max(1, len(gaps)), _GAPS_AT_ONCE):
         some = slice(low, low + _GAPS_AT_ONCE)

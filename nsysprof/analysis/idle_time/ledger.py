@@ -106,7 +106,8 @@ def _of_trace(pieces: Blamed) -> pd.DataFrame:
         chosen = pieces.cause == cause
         total[cause] = length[chosen].sum(dtype=np.int64)
         # Pieces are in the order of their gaps.
-        count[cause] = np.count_nonzero(np.diff(pieces.gap[chosen], prepend=-1))
+        gap = pieces.gap[chosen]
+        count[cause] = np.count_nonzero(gap[1:] != gap[:-1]) + min(1, len(gap))
     return _rows(pieces.device_id, np.array([""] * len(CAUSES), dtype=object), np.arange(len(CAUSES)), total, count)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.attribution.attribute import Segments, expand
+from nsysprof.analysis.attribution.nesting import Paths
 from nsysprof.analysis.attribution.work_stretches import DeviceWork, OrderedWork
 from nsysprof.trace.schema import Bools, Int64s, Ints
 
@@ -91,22 +92,21 @@ def number_instances(group: Int64s) -> Int64s:
 
 
 def tabulate_instances(
-    ranges: pd.DataFrame, keys: pd.DataFrame, work: InstanceWork, warm_up: Bools, paths: list[str]
+    ranges: pd.DataFrame, keys: pd.DataFrame, work: InstanceWork, warm_up: Bools, paths: Paths
 ) -> pd.DataFrame:
     """Return one row per instance: ranges in order of their first start, and their instances by start.
 
     ranges: as in Attributed.
     keys: the names by group.
-    paths: the path of each instance.
+    paths: the place of each instance.
     """
     group = ranges["group"].to_numpy(dtype=np.int64)
     start, end = (ranges[column].to_numpy(dtype=np.int64) for column in ("start_ns", "end_ns"))
     order = np.argsort(group, kind="stable")
     number = number_instances(group)
     texts = {
-        "range": keys["name"].to_numpy(dtype=object)[group[order]],
-        "style": keys["style"].to_numpy(dtype=object)[group[order]],
-        "domain": keys["domain"].to_numpy(dtype=object)[group[order]],
+        column: _take(keys[key].tolist(), group[order])
+        for column, key in (("range", "name"), ("style", "style"), ("domain", "domain"))
     }
     numbers = {
         "instance": number, "start_ns": start, "wall_ns": end - start, "kernel_count": work.kernel_count,
@@ -116,8 +116,13 @@ def tabulate_instances(
         {**texts, **{name: pd.array(values[order], dtype="Int64") for name, values in numbers.items()}}
     )
     table["is_warmup"] = warm_up[order]
-    table["path"] = np.array(paths, dtype=object)[order] if paths else np.zeros(0, dtype=object)
+    table["path"] = _take(paths.texts, paths.of_instance[order])
     for column in ("op_id", "seq"):
         values = ranges[column].to_numpy(dtype=np.int64)[order] if column in ranges else np.full(len(order), -1)
         table[column] = pd.arrays.IntegerArray(values, values < 0)
     return table
+
+
+def _take(texts: list[str], rows: Int64s) -> pd.api.extensions.ExtensionArray:
+    """Return the texts of some rows. Each is converted to pandas' type of texts once, however many rows have it."""
+    return pd.Series(texts, dtype=None if texts else object).array.take(rows)

@@ -146,9 +146,7 @@ def _describe(table: pd.DataFrame, evidence: RangeEvidence, wall: Int64s) -> Non
 
 def _tabulate_instances(evidence: RangeEvidence, each: InstanceWork) -> pd.DataFrame:
     attributed, structure = evidence.attributed, evidence.attributed.structure
-    texts = np.array(structure.on_thread.texts, dtype=object)
-    paths = texts[structure.on_thread.of_instance].tolist() if len(texts) else []
-    return tabulate_instances(attributed.ranges, attributed.keys, each, structure.warm_up, paths)
+    return tabulate_instances(attributed.ranges, attributed.keys, each, structure.warm_up, structure.on_thread)
 
 
 def _tabulate_tree(

@@ -150,7 +150,7 @@ def _union_of_parts(parts: Iterator[tuple[Int64s, Int64s]], size: int) -> tuple[
     size: how many intervals the parts have together.
     """
     count, reached = 0, np.iinfo(np.int64).min
-    begun, ended = np.empty((2, size), dtype=np.int64)
+    begun, ended = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
     for start, end in parts:
         end[0] = max(reached, int(end[0]))
         its_begun, its_ended = _union(start, end)
