@@ -104,7 +104,7 @@ def time_phases(arguments: list[str]) -> dict[str, Any]:
             setattr(module, name, times.wrap(name.strip("_"), function))
     imports = time.process_time()
     from nsysprof.cli import app
-    from nsysprof.memory_reuse import reuse_freed_memory
+    from nsysprof.files.memory_reuse import reuse_freed_memory
 
     reuse_freed_memory()  # as the command itself does
 

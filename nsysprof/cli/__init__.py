@@ -33,8 +33,8 @@ from nsysprof.cli import (
 from nsysprof.cli.measuring import bench, capture, record, run
 from nsysprof.cli.terminal.standard_streams import ForgivingStream, forgive_streams, show_status
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError, TraceError
+from nsysprof.files.memory_reuse import reuse_freed_memory
 from nsysprof.files.written_by import VERSION
-from nsysprof.memory_reuse import reuse_freed_memory
 
 # The base class of typer's own errors, which typer does not make public.
 _BAD_COMMAND_LINE = next(each for each in typer.BadParameter.__mro__ if each.__name__ == "ClickException")

@@ -38,7 +38,7 @@ def export(
     from nsysprof.app import export as use_case
     from nsysprof.cli.terminal.progress import show_progress
     from nsysprof.cli.terminal.standard_streams import mark_saved
-    from nsysprof.memory_reuse import return_large_memory
+    from nsysprof.files.memory_reuse import return_large_memory
     from nsysprof.report.formats.console import note_line
 
     return_large_memory()

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="on
 # without compiled code.
 _BEGIN = """
 import json, os, resource, sys, tempfile, time
-from nsysprof.memory_reuse import reuse_freed_memory
+from nsysprof.files.memory_reuse import reuse_freed_memory
 reuse_freed_memory()
 from nsysprof.files import memory_limit
 """

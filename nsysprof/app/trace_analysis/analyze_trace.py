@@ -92,8 +92,10 @@ def analyze_trace(
     with open_trace(trace_path, identity) as trace:
         # This comes last, because the trace's SHA-256 is computed while pandas loads.
         from nsysprof.analysis.overview.summarize import summarize
+        from nsysprof.files.memory_reuse import reuse_in_pyarrow
         from nsysprof.trace.tables import read_tables
 
+        reuse_in_pyarrow()
         return summarize(
             read_tables(trace, progress=say),
             launched_only=launched_only,

@@ -10,7 +10,7 @@ import pytest
 
 _COUNT = """
 import resource, sys
-from nsysprof.memory_reuse import return_large_memory, reuse_freed_memory
+from nsysprof.files.memory_reuse import return_large_memory, reuse_freed_memory
 if sys.argv[1] != "no":
     assert reuse_freed_memory()
 if sys.argv[1] == "returned":
@@ -30,3 +30,23 @@ def test_the_second_array_of_a_size_takes_no_fresh_memory() -> None:
         faults[wanted] = int(done.stdout)
     assert faults["yes"] < 100 < faults["no"]
     assert faults["returned"] > 100
+
+
+_POOLS = """
+import sys
+from nsysprof.files.memory_reuse import reuse_freed_memory, reuse_in_pyarrow
+assert not reuse_in_pyarrow()  # not loaded
+import pyarrow
+own = pyarrow.default_memory_pool().backend_name
+assert not reuse_in_pyarrow()  # not our own process
+print(own == pyarrow.default_memory_pool().backend_name)
+reuse_freed_memory()
+print(reuse_in_pyarrow(), pyarrow.default_memory_pool().backend_name)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt belongs to glibc")
+def test_pyarrow_allocates_like_our_own_process_and_as_ever_in_others() -> None:
+    pytest.importorskip("pyarrow")
+    done = subprocess.run([sys.executable, "-c", _POOLS], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "True", "system"]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 # The numbers of options in <malloc.h>.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -3, -4, -8
 # Memory of at least this many bytes is returned to the system by a command that works on some rows at a time.
 _LARGE_BYTES = 1 << 20
+# Whether this process keeps freed memory.
+_keeps: list[bool] = []
 
 
 def reuse_freed_memory() -> bool:
@@ -15,7 +19,22 @@ def reuse_freed_memory() -> bool:
     request fresh memory for the next array, which the system clears: this takes a third of all time in large traces,
     and most of it in virtual machines.
     """
-    return _set_options((_ARENA_MAX, 1), (_MMAP_MAX, 0), (_TRIM_THRESHOLD, 2**31 - 1))
+    is_set = _set_options((_ARENA_MAX, 1), (_MMAP_MAX, 0), (_TRIM_THRESHOLD, 2**31 - 1))
+    _keeps.append(is_set)
+    return is_set
+
+
+def reuse_in_pyarrow() -> bool:
+    """Make pyarrow allocate where this process keeps freed memory, and return whether it does from now on.
+
+    pandas holds texts in its memory, and tables on their way into Parquet files. Its own allocator would request fresh
+    memory for them. Nothing is changed where pyarrow is not loaded, or where the process is not our own.
+    """
+    pyarrow = sys.modules.get("pyarrow")
+    if pyarrow is None or not any(_keeps):
+        return False
+    pyarrow.set_memory_pool(pyarrow.system_memory_pool())
+    return True
 
 
 def return_large_memory() -> bool:
