@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,9 @@ from nsysprof.trace.inputs.bundle_format import LEFT_OUT
 from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, PID_MASK, Bools, Int64s, Tables
 from nsysprof.units import format_bytes
 
+_WORK_TABLES = {
+    KERNEL: "CUPTI_ACTIVITY_KIND_KERNEL", COPY: "CUPTI_ACTIVITY_KIND_MEMCPY", FILL: "CUPTI_ACTIVITY_KIND_MEMSET",
+}  # fmt: skip
 _UPDATE_NSYS = (
     "nsys is probably older than the driver: use a newer nsys (nsys --version, nvidia-smi), and check that no other "
     "profiler runs."
@@ -281,6 +286,15 @@ def _left_out(tables: Tables, open_ranges: int, bad_ranges: int, memory: DeviceM
             yield make_note(code, count=count)
 
 
+def _leaves_work_out(tables: Tables, chosen: str) -> bool:
+    """Return whether an export restricted to these tables, by names or patterns, lacks a kind of work."""
+    patterns = [each for each in re.split(r"[\s,;]+", chosen) if each]
+    return any(
+        kind not in tables.recorded and not any(each in table or fnmatchcase(table, each) for each in patterns)
+        for kind, table in _WORK_TABLES.items()
+    )
+
+
 def _memory(memory: DeviceMemory) -> Iterator[Note]:
     if memory.managed_peak_bytes:
         yield make_note("managed-memory", peak=format_bytes(memory.managed_peak_bytes))
@@ -288,9 +302,13 @@ def _memory(memory: DeviceMemory) -> Iterator[Note]:
         yield make_note("pool-sizes-unknown")
 
 
-def _partial(tables: Tables) -> Iterator[Note]:
+def _partial(tables: Tables) -> Iterator[Remark]:
     for name in ("TABLES_TO_EXPORT", "TIMES_TO_EXPORT"):
-        if tables.export_facts.get(f"EXPORT_PARAM_{name}", "").strip():
+        chosen = tables.export_facts.get(f"EXPORT_PARAM_{name}", "").strip()
+        if chosen and name == "TABLES_TO_EXPORT" and _leaves_work_out(tables, chosen):
+            # What looks like idle time may be work whose table is not here.
+            yield make_loss("partial-export", anywhere="the export leaves out tables of GPU work", parameter=name)
+        elif chosen:
             yield make_note("partial-export", parameter=name)
     for gone in tables.capture_facts.get(LEFT_OUT, []):
         yield make_note("bundle-left-out", part=gone)

@@ -419,6 +419,25 @@ def test_restricted_exports_and_the_words_of_nsys_are_passed_on(analyze):
 
 
 @pytest.mark.parametrize(
+    ("tables", "is_known"),
+    [
+        ("CUPTI_ACTIVITY_KIND_KERNEL,CUPTI_ACTIVITY_KIND_RUNTIME,NVTX_EVENTS", False),
+        ("CUPTI_ACTIVITY_KIND_*", True),
+        ("", True),
+    ],
+)
+def test_idle_time_is_unknown_where_the_export_leaves_tables_of_work_out(analyze, tables, is_known):
+    builder = TraceBuilder()
+    for number in range(1, 9):
+        builder.launch(1_000_000 * number, number)
+        builder.kernel(1_000_000 * number + 5_000, 1_000_000 * number + 90_000, number)
+    builder.fact("EXPORT_PARAM_TABLES_TO_EXPORT", tables, "META_DATA_EXPORT")
+    found = analyze(builder)
+    assert (set(found.idle.table["cause"]) == {"unknown"}) is not is_known
+    assert found.no_findings == ("" if is_known else "the export leaves out tables of GPU work")
+
+
+@pytest.mark.parametrize(
     ("severity", "text", "code", "level"),
     [
         (2, "Not all CUDA events might have been collected, see /home/x/y.log", "events-lost", Severity.WARNING),
