@@ -151,11 +151,13 @@ class WorkRows:
 def _shared(variants: pd.DataFrame, variant: _Ints) -> dict[str, Any]:
     """Return the columns of `variants` for each of the events."""
     found: dict[str, Any] = {}
+    rows = variant.astype(np.intp)  # numpy would convert narrow numbers again for each column
     for name, column in variants.items():
         if isinstance(column.dtype, pd.CategoricalDtype):
-            found[str(name)] = pd.Categorical.from_codes(column.cat.codes.to_numpy()[variant], dtype=column.dtype)
+            codes = column.cat.codes.to_numpy()[rows]
+            found[str(name)] = pd.Categorical.from_codes(codes, dtype=column.dtype, validate=False)
         else:
-            found[str(name)] = column.to_numpy()[variant]
+            found[str(name)] = column.to_numpy()[rows]
     return found
 
 
