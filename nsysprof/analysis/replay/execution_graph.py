@@ -92,18 +92,15 @@ def build_graph(tables: Tables, launch: Ints, classes: CallClasses, steps: Steps
     if calls is None or len(calls) == 0:
         return None
     of_process = (calls.tid_of & PID_MASK) == steps.global_pid
-    if of_process.all():
-        every, start = np.arange(len(calls), dtype=np.int32), calls.start_ns
-    else:
-        every = find_rows(of_process, calls.variant)
-        start = calls.start_ns[every]
+    every = None if of_process.all() else find_rows(of_process, calls.variant)  # None: all calls, in order
+    start = calls.start_ns if every is None else calls.start_ns[every]
     if not bool((start[1:] >= start[:-1]).all()):
         order = np.argsort(start, kind="stable")
-        every, start = every[order], start[order]
+        every, start = order.astype(np.int32) if every is None else every[order], start[order]
         del order
     low, high, chosen_steps, begin = _window(steps, start, tables, launch)
     first_step, count = chosen_steps
-    chosen = every[low:high].astype(np.int64)
+    chosen = np.arange(low, min(high, len(start))) if every is None else every[low:high].astype(np.int64)
     del every, start
     if len(chosen) == 0:
         return None
