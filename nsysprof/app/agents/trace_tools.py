@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nsysprof.app.agents.bounded_answers import bound, page
 from nsysprof.app.agents.compared import overview_answer, part_answer
-from nsysprof.app.agents.listed_traces import ListedTrace, list_traces
+from nsysprof.app.agents.listed_traces import ListedTrace, TraceKind, list_traces
 from nsysprof.app.agents.named_range import instances_of_range, kernels_of_range
 from nsysprof.app.compare import CompareRequest, compare
 from nsysprof.app.whatif import WhatIfRequest, what_if
@@ -133,7 +133,7 @@ class TraceTools:
         if unknown:
             raise UsageError(f"{unknown[0][:100]!r} is not a change.", f"Known: {', '.join(Change)}.")
         request = WhatIfRequest(
-            self._path(trace) if like_peers is None else self._folder_of_ranks(trace),
+            self._trace(trace) if like_peers is None else self._folder_of_ranks(trace),
             tuple(map(Change, names)),
             (no_sync,) if no_sync else (),
             tuple((kernels or {}).items()),
@@ -174,6 +174,19 @@ class TraceTools:
             raise UsageError(f"{trace[:200]!r} is not a trace of this folder.", "list_traces names them all.")
         return found.path
 
+    def _trace(self, name: str) -> Path:
+        """Return a trace by its name. Raises UsageError for an entry of the list that has none, or several."""
+        path = self._path(name)
+        kind = self._traces()[name].kind
+        if kind is TraceKind.LATENCY:
+            raise UsageError(f"{name} has latencies and no trace.", "Only compare can read it.")
+        if kind is TraceKind.RANKS:
+            raise UsageError(
+                f"{name} has the traces of several ranks.",
+                "list_traces lists each of them; of the folder, whatif takes like_peers.",
+            )
+        return path
+
     def _comparison(self, baseline: str, candidate: str, ignore_conditions: bool) -> VersionComparison:
         sides = [self._path(baseline), self._path(candidate)]
         key = (
@@ -193,7 +206,7 @@ class TraceTools:
         from nsysprof.app.trace_analysis.join_memory import join_memory
         from nsysprof.app.trace_analysis.read_stacks import read_stacks
 
-        path = self._path(trace)
+        path = self._trace(trace)
         status = path.stat()
         key = (trace, status.st_mtime_ns, status.st_size)
         if key in self._kept:

@@ -211,8 +211,8 @@ def test_the_traces_of_ranks_are_listed_one_by_one(tmp_path: Path) -> None:
     assert {name: rows[name] for name in names} == dict.fromkeys(names, "trace")
     assert rows["job"] == "ranks"
     said = ask(tmp_path, "summarize", trace="job").content[0].text
-    assert "such as job/rank00000.sqlite.xz" in said  # and neither to unzip what is unzipped nor where the folder is
-    assert str(tmp_path) not in said
+    assert "job has the traces of several ranks" in said
+    assert str(tmp_path) not in ask(tmp_path, "compare", baseline="job", candidate="none").content[0].text
     page = answer(tmp_path, "list_traces", limit=1)
     assert (page["total"], page["next_offset"]) == (len(rows), 1)
 
