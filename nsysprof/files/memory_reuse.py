@@ -37,6 +37,17 @@ def reuse_in_pyarrow() -> bool:
     return True
 
 
+def return_freed_memory() -> None:
+    """Return the memory to the system that this process has freed and kept. Only for the end of an analysis.
+
+    Writing files takes some memory that C's allocator does not provide. It would come on top of the kept memory.
+    """
+    import ctypes
+
+    if any(_keeps):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def return_large_memory() -> bool:
     """Make C's allocator return large memory again that is freed from now on, and return whether it supports that.
 

@@ -32,6 +32,23 @@ def test_the_second_array_of_a_size_takes_no_fresh_memory() -> None:
     assert faults["returned"] > 100
 
 
+_RETURNED = """
+from nsysprof.files.memory_reuse import return_freed_memory, reuse_freed_memory
+pages = lambda: int(open("/proc/self/statm").read().split()[1])
+reuse_freed_memory()
+b"x" * (64 << 20)
+kept = pages()
+return_freed_memory()
+print(kept - pages())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="malloc_trim belongs to glibc")
+def test_freed_memory_that_was_kept_is_returned_when_asked_for() -> None:
+    done = subprocess.run([sys.executable, "-c", _RETURNED], capture_output=True, text=True, check=True)
+    assert int(done.stdout) > 15_000
+
+
 _POOLS = """
 import sys
 from nsysprof.files.memory_reuse import reuse_freed_memory, reuse_in_pyarrow

@@ -61,8 +61,10 @@ def analyze_one(request: AnalyzeRequest, progress: Progress) -> TraceResult:
             )
             analysis = join_attention(join_memory(analysis, source, trace), source)
             analysis = join_recording_cost(analysis, source, trace)
+        from nsysprof.files.memory_reuse import return_freed_memory
         from nsysprof.report.write import write_analysis
 
+        return_freed_memory()
         files, report = write_analysis(
             analysis, record, claimed.path, figures=request.figures, svg=request.svg, progress=progress.say
         )
