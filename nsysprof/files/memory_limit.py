@@ -55,6 +55,7 @@ _HEADER_BYTES = 64
 class _Watch:
     """The limit of this process, if it has one.
 
+    is_in_file: whether what this process allocates lies in a file.
     needed_bytes: the memory outside the file, once it is too much for the limit.
     times: how often pages were let go, as its only item.
     """
@@ -62,6 +63,7 @@ class _Watch:
     limit_bytes: int | None = None
     # Whether the process is interrupted where the limit cannot be kept; otherwise it goes on without.
     is_firm: bool = True
+    is_in_file: bool = False
     needed_bytes: int | None = None
     times: Any = field(default_factory=lambda: [0])
 
@@ -92,6 +94,11 @@ def has_memory_limit() -> bool:
     return _watch.limit_bytes is not None and _watch.is_firm
 
 
+def is_memory_in_file() -> bool:
+    """Return whether what this process allocates lies in a file, so that the C library must not return its heap."""
+    return _watch.is_in_file
+
+
 def keep_memory_limit(trace: Path) -> None:
     """Keep the limit from now on until the process ends. Without a limit, this does nothing.
 
@@ -119,6 +126,7 @@ def limit_memory(limit_bytes: int, file_bytes: int) -> None:
     """
     library = _c_library()
     assert library is not None
+    _watch.is_in_file = True  # even if mapping fails halfway
     areas = _map_heap(library, _make_file(file_bytes), file_bytes)
     sys.setswitchinterval(_SECONDS_A_TURN)
     margin = max(_MARGIN_BYTES, int(limit_bytes * _MARGIN_PART))
