@@ -168,27 +168,26 @@ class TraceTools:
     def _traces(self) -> dict[str, ListedTrace]:
         return list_traces(self._folder)
 
-    def _path(self, trace: str) -> Path:
-        found = self._traces().get(trace)
+    def _listed(self, name: str) -> ListedTrace:
+        found = self._traces().get(name)
         if found is None:
-            raise UsageError(f"{trace[:200]!r} is not a trace of this folder.", "list_traces names them all.")
-        return found.path
+            raise UsageError(f"{name[:200]!r} is not a trace of this folder.", "list_traces names them all.")
+        return found
 
     def _trace(self, name: str) -> Path:
         """Return a trace by its name. Raises UsageError for an entry of the list that has none, or several."""
-        path = self._path(name)
-        kind = self._traces()[name].kind
-        if kind is TraceKind.LATENCY:
+        listed = self._listed(name)
+        if listed.kind is TraceKind.LATENCY:
             raise UsageError(f"{name} has latencies and no trace.", "Only compare can read it.")
-        if kind is TraceKind.RANKS:
+        if listed.kind is TraceKind.RANKS:
             raise UsageError(
                 f"{name} has the traces of several ranks.",
                 "list_traces lists each of them; of the folder, whatif takes like_peers.",
             )
-        return path
+        return listed.path
 
     def _comparison(self, baseline: str, candidate: str, ignore_conditions: bool) -> VersionComparison:
-        sides = [self._path(baseline), self._path(candidate)]
+        sides = [self._listed(baseline).path, self._listed(candidate).path]
         key = (
             *((each, status.st_mtime_ns, status.st_size) for each in sides for status in [each.stat()]),
             ignore_conditions,
