@@ -22,8 +22,7 @@ def compare_findings(
     changes = []
     for code, where in dict.fromkeys((*new, *old)):
         before, after = old.get((code, where)), new.get((code, where))
-        how = "appeared" if before is None else "vanished" if after is None else "both"
-        changes.append(FindingChange(code, where, how, before, after))
+        changes.append(FindingChange(code, where, _how(before, after), before, after))
     order = ("appeared", "vanished", "both")
     return tuple(
         sorted(changes, key=lambda each: (order.index(each.how), -(each.candidate_ns or each.baseline_ns or 0)))
@@ -40,9 +39,12 @@ def compare_memory_findings(
     changes = []
     for code in dict.fromkeys((*new, *old)):
         before, after = old.get(code), new.get(code)
-        how = "appeared" if before is None else "vanished" if after is None else "both"
-        changes.append(FindingChange(code, "", how, None, None, before, after))
+        changes.append(FindingChange(code, "", _how(before, after), None, None, before, after))
     return tuple(changes)
+
+
+def _how(before: int | None, after: int | None) -> str:
+    return "appeared" if before is None else "vanished" if after is None else "both"
 
 
 def _most_bytes(side: Sequence[AllocatorMemory | None]) -> dict[str, int] | None:
