@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -18,13 +18,20 @@ Integer = TypeVar("Integer", bound=np.integer)
 Floats = npt.NDArray[np.float64]
 _BLOCK = 1 << 18
 
-# Each function with its arguments: i for an integer, d for one of 32 bits, a for an array of integers, b for bytes.
+# With fewer rows than this, numpy finishes before compiled code would be loaded.
+_WORTH_COMPILING = 1 << 19
+
+# Each function with its arguments: i for an integer, d for one of 32 bits, a for an array of integers, b for bytes, and
+# v for an array of any type in _KINDS.
 _FUNCTIONS = {
     "decode": "b iii ai aa i aii",
     "encode": "a iii ai ai a a",
     "replay": "i aaaaaaaaaaaaaa i aa",
     "keep_below": "d b i aa iiiii a",
+    "summarize": "aaa i a vvv a ii aaa v a i",
 }
+# What machine_code.c calls the types of numbers.
+_KINDS = {np.dtype(kind): number for kind, number in (("u1", 1), ("i2", 2), ("i4", 4), ("u4", 5), ("i8", 8), ("?", 1))}
 _loading = threading.Lock()
 
 
@@ -98,6 +105,38 @@ def merge_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
+def compiled(name: str, rows: int) -> Callable[..., int] | None:
+    """Return the function of this name in machine_code.c; None where it cannot be had, or is not worth it.
+
+    rows: how many rows it will go through.
+    """
+    return _compiled(name) if rows >= _WORTH_COMPILING else None
+
+
+@cache
+def _compiled(name: str) -> Callable[..., int] | None:
+    try:
+        found: Callable[..., int] = machine_code(name)
+    except Exception:  # noqa: BLE001 - no llvmlite, or one that makes no code here, which can raise anything
+        return None
+    return found
+
+
+class _Numbers(ctypes.Structure):
+    """An array of any type in _KINDS, as machine_code.c takes it."""
+
+    _fields_ = (("at", ctypes.c_void_p), ("length", ctypes.c_int64), ("kind", ctypes.c_int64))
+
+    @classmethod
+    def from_param(cls, array: npt.NDArray[Any]) -> Any:
+        """Return a reference to the array. The caller keeps the array."""
+        if not isinstance(array, np.ndarray) or array.ndim != 1 or not array.flags.c_contiguous:
+            raise TypeError("no array of one dimension without gaps")
+        if array.dtype not in _KINDS:
+            raise TypeError(f"no array of a type that machine_code.c knows: {array.dtype}")
+        return ctypes.byref(cls(array.ctypes.data, len(array), _KINDS[array.dtype]))
+
+
 def machine_code(name: str) -> Any:
     """Return the function of this name in machine_code.c, which runs without Python's lock.
 
@@ -113,6 +152,7 @@ def machine_code(name: str) -> Any:
         # numpy checks type and layout of each array: code that got another would write anywhere.
         "b": np.ctypeslib.ndpointer(dtype=np.uint8, flags="C_CONTIGUOUS"),
         "a": np.ctypeslib.ndpointer(dtype=np.int64, flags="C_CONTIGUOUS"),
+        "v": _Numbers,
     }
     with _loading:
         address = _engine().get_function_address(name)

@@ -5,6 +5,7 @@
 
 typedef unsigned char u8;
 typedef int i32;
+typedef unsigned u32;
 typedef long long i64;
 typedef unsigned long long u64;
 
@@ -249,4 +250,209 @@ i64 keep_below(i32 descriptor, u8 *text, i64 areas, const i64 *begins, const i64
         }
         usleep((i32)pause_us);
     }
+}
+
+/* --- Statistics of durations, for nsysprof/analysis --------------------------------------------------------------- */
+
+/* An array of numpy. kind: how many bytes a number has (1, 2, 4, 8); 5 for 32 bits without a sign. */
+typedef struct {
+    const u8 *at;
+    i64 length, kind;
+} numbers;
+
+static inline i64 item(numbers of, i64 place) {
+    switch (of.kind) {
+    case 1:
+        return of.at[place];
+    case 2:
+        return ((const short *)of.at)[place];
+    case 4:
+        return ((const i32 *)of.at)[place];
+    case 5:
+        return ((const u32 *)of.at)[place];
+    default:
+        return ((const i64 *)of.at)[place];
+    }
+}
+
+/* Return the name of a place: which row it is, which code the row has, and which name the code has; -1 for none. */
+static inline i64 name_at(i64 place, numbers rows, numbers code, const i64 *name_of, i64 codes, i64 names) {
+    i64 row = rows.length ? item(rows, place) : place;
+    if ((u64)row >= (u64)code.length)
+        return -1;
+    i64 key = item(code, row);
+    if ((u64)key >= (u64)codes)
+        return -1;
+    key = name_of[key];
+    return (u64)key < (u64)names ? key : -1;
+}
+
+#define BINS 2048
+/* This few numbers are sorted. */
+#define FEW 24
+#define STATISTICS 10
+
+static inline i64 get(const u8 *values, int wide, i64 place) {
+    return wide ? ((const i64 *)values)[place] : (i64)((const u32 *)values)[place];
+}
+
+static inline void put(u8 *values, int wide, i64 place, i64 value) {
+    if (wide)
+        ((i64 *)values)[place] = value;
+    else
+        ((u32 *)values)[place] = (u32)value;
+}
+
+static inline void sort_few(u8 *values, int wide, i64 count) {
+    for (i64 i = 1; i < count; i++) {
+        i64 value = get(values, wide, i), at = i;
+        for (; at > 0 && get(values, wide, at - 1) > value; at--)
+            put(values, wide, at, get(values, wide, at - 1));
+        put(values, wide, at, value);
+    }
+}
+
+/* Write the two numbers in the middle of `values` in order (the same one twice where their count is odd).
+
+   Each round counts how many numbers share their upper bits, and keeps those that share them with the middle one: as
+   long as rounds take, whatever the numbers are. What is in `values` is lost. */
+static inline void find_middle(u8 *values, int wide, i64 count, i64 least, i64 most, i64 *bins, i64 *middle) {
+    i64 rank = (count - 1) / 2, even = count % 2 == 0, above = most;
+    if (count <= FEW) {
+        sort_few(values, wide, count);
+        middle[0] = get(values, wide, rank);
+        middle[1] = get(values, wide, count / 2);
+        return;
+    }
+    i64 bits = 0, step = count < BINS ? 7 : 11;
+    while (bits < 64 && ((u64)most - (u64)least) >> bits)
+        bits++;
+    for (;;) {
+        i64 shift = bits > step ? bits - step : 0, bin = 0, kept = 0;
+        for (i64 i = 0; i < (1ll << step); i++)
+            bins[i] = 0;
+        for (i64 i = 0; i < count; i++)
+            bins[((u64)get(values, wide, i) - (u64)least) >> shift]++;
+        while (rank >= bins[bin])
+            rank -= bins[bin++];
+        if (!shift) {
+            for (i64 i = 0; i < count && even; i++) {
+                i64 value = get(values, wide, i);
+                if (value > least + bin && value < above)
+                    above = value;
+            }
+            middle[0] = least + bin;
+            middle[1] = even && rank + 1 == bins[bin] ? above : least + bin;
+            return;
+        }
+        for (i64 i = 0; i < count; i++) {
+            i64 value = get(values, wide, i), its = (i64)(((u64)value - (u64)least) >> shift);
+            if (its == bin)
+                put(values, wide, kept++, value);
+            else if (its > bin && value < above)
+                above = value;
+        }
+        count = kept;
+        least += bin << shift;
+        bits = shift;
+    }
+}
+
+/* Write count, sum, least, most, both middle ones, and the sum of squares (upper and lower half) of the numbers. */
+static inline void describe(u8 *values, int wide, i64 count, i64 *bins, i64 *row) {
+    i64 total = 0, least = get(values, wide, 0), most = least;
+    u64 high = 0, low = 0;
+    for (i64 i = 0; i < count; i++) {
+        i64 value = get(values, wide, i);
+        total += value;
+        least = value < least ? value : least;
+        most = value > most ? value : most;
+        u64 lower = (u64)value & 0xffffffffu, upper = (u64)value >> 32, square = lower * lower;
+        low += square;
+        high += low < square;
+        if (wide && upper) {
+            u64 mixed = lower * upper; /* counts twice, 32 bits up */
+            low += mixed << 33;
+            high += (mixed >> 31) + upper * upper + (low < mixed << 33);
+        }
+    }
+    row[0] = count;
+    row[1] = total;
+    row[2] = least;
+    row[3] = most;
+    find_middle(values, wide, count, least, most, bins, row + 4);
+    row[6] = (i64)high;
+    row[7] = (i64)low;
+}
+
+static inline i64 summarize_stretches(const i64 *owner, const i64 *begin, const i64 *end, i64 stretches, i64 *next,
+                                      numbers rows, numbers duration, numbers code, const i64 *name_of, i64 codes,
+                                      i64 names, i64 *reached, i64 *found, i64 *bins, u8 *values, int wide, i64 room,
+                                      i64 *out, i64 capacity) {
+    i64 filled = 0, places = rows.length ? rows.length : code.length;
+    while (*next < stretches) {
+        i64 first = *next, last = first, used = 0, total = 0;
+        while (last < stretches && owner[last] == owner[first])
+            last++;
+        for (i64 each = first; each < last; each++) {
+            if (begin[each] < 0 || end[each] > places)
+                return -1;
+            for (i64 place = begin[each]; place < end[each]; place++) {
+                i64 name = name_at(place, rows, code, name_of, codes, names);
+                if (name < 0 || total++ >= room)
+                    return -1;
+                if (!reached[name]++)
+                    found[used++] = name;
+            }
+        }
+        if (filled + used > capacity) {
+            for (i64 i = 0; i < used; i++)
+                reached[found[i]] = 0;
+            return filled;
+        }
+        i64 before = 0;
+        for (i64 i = 0; i < used; i++) {
+            i64 count = reached[found[i]];
+            reached[found[i]] = before;
+            before += count;
+        }
+        for (i64 each = first; each < last; each++)
+            for (i64 place = begin[each]; place < end[each]; place++) {
+                i64 name = name_at(place, rows, code, name_of, codes, names);
+                put(values, wide, reached[name]++, item(duration, rows.length ? item(rows, place) : place));
+            }
+        before = 0;
+        for (i64 i = 0; i < used; i++) {
+            i64 *row = out + STATISTICS * filled++, upto = reached[found[i]];
+            row[0] = owner[first];
+            row[1] = found[i];
+            describe(values + (wide ? 8 : 4) * before, wide, upto - before, bins, row + 2);
+            before = upto;
+            reached[found[i]] = 0;
+        }
+        *next = last;
+    }
+    return filled;
+}
+
+/* Write what `describe` says of the durations of each owner and name into `out` (capacity, 10), names in the order in
+   which they occur; return how many rows that are. -1: the arrays do not fit each other.
+
+   owner, begin, end: the places of each owner, as stretches that lie together. next: the first stretch to do; it is moved
+   behind the last one done, and before an owner that `out` has no room for. rows: the row of each place; empty where these
+   are the same. code: of each row. name_of: of each code. reached: a zero for each name. found: room for each name.
+   bins: room for 2048. values: as many as one owner has, as wide as the durations. */
+i64 summarize(const i64 *owner, const i64 *begin, const i64 *end, i64 stretches, i64 *next, const numbers *rows,
+              const numbers *duration, const numbers *code, const i64 *name_of, i64 codes, i64 names, i64 *reached,
+              i64 *found, i64 *bins, const numbers *values, i64 *out, i64 capacity) {
+    if (duration->length != code->length || duration->kind != values->kind)
+        return -1;
+    u8 *room = (u8 *)values->at;
+    if (duration->kind == 5)
+        return summarize_stretches(owner, begin, end, stretches, next, *rows, *duration, *code, name_of, codes, names,
+                                   reached, found, bins, room, 0, values->length, out, capacity);
+    if (duration->kind == 8)
+        return summarize_stretches(owner, begin, end, stretches, next, *rows, *duration, *code, name_of, codes, names,
+                                   reached, found, bins, room, 1, values->length, out, capacity);
+    return -1;
 }

@@ -1,4 +1,6 @@
-; made by scripts/build_machine_code of machine_code.c with SHA-256 a19b4d11fdb0bd906e94a6cb12d13445b5234a6b5ccf22d55b204cfc1186ed0a
+; made by scripts/build_machine_code of machine_code.c with SHA-256 ba69ab2f3ec5f2ab1c8fdb8223c1b7586dff9cc5a61f62704e36c2f9b043d319
+
+%struct.numbers = type { ptr, i64, i64 }
 
 @SIZES = internal constant [12 x i64] [i64 0, i64 1, i64 2, i64 3, i64 4, i64 6, i64 8, i64 8, i64 0, i64 0, i64 -1, i64 -1], align 16
 
@@ -816,6 +818,955 @@ define i64 @keep_below(i32 %0, ptr %1, i64 %2, ptr %3, ptr %4, i64 %5, i64 %6, i
 declare i32 @madvise(i64, i64, i32)
 
 declare i32 @usleep(i32)
+
+define i64 @summarize(ptr %0, ptr %1, ptr %2, i64 %3, ptr %4, ptr %5, ptr %6, ptr %7, ptr %8, i64 %9, i64 %10, ptr %11, ptr %12, ptr %13, ptr %14, ptr %15, i64 %16) {
+  %18 = getelementptr i8, ptr %6, i64 8
+  %19 = load i64, ptr %18, align 8
+  %20 = getelementptr i8, ptr %7, i64 8
+  %21 = load i64, ptr %20, align 8
+  %22 = icmp eq i64 %19, %21
+  br i1 %22, label %23, label %37
+
+23:
+  %24 = getelementptr i8, ptr %6, i64 16
+  %25 = load i64, ptr %24, align 8
+  %26 = getelementptr i8, ptr %14, i64 16
+  %27 = load i64, ptr %26, align 8
+  %28 = icmp eq i64 %25, %27
+  br i1 %28, label %29, label %37
+
+29:
+  %30 = load ptr, ptr %14, align 8
+  switch i64 %25, label %37 [
+    i64 5, label %32
+    i64 8, label %31
+  ]
+
+31:
+  br label %32
+
+32:
+  %33 = phi i32 [ 1, %31 ], [ 0, %29 ]
+  %34 = getelementptr i8, ptr %14, i64 8
+  %35 = load i64, ptr %34, align 8
+  %36 = call fastcc i64 @summarize_stretches(ptr %0, ptr %1, ptr %2, i64 %3, ptr %4, ptr byval(%struct.numbers) align 8 %5, ptr byval(%struct.numbers) align 8 %6, ptr byval(%struct.numbers) align 8 %7, ptr %8, i64 %9, i64 %10, ptr %11, ptr %12, ptr %13, ptr %30, i32 %33, i64 %35, ptr %15, i64 %16)
+  br label %37
+
+37:
+  %38 = phi i64 [ -1, %17 ], [ -1, %23 ], [ -1, %29 ], [ %36, %32 ]
+  ret i64 %38
+}
+
+define internal fastcc i64 @summarize_stretches(ptr %0, ptr %1, ptr %2, i64 %3, ptr %4, ptr byval(%struct.numbers) align 8 %5, ptr byval(%struct.numbers) align 8 %6, ptr byval(%struct.numbers) align 8 %7, ptr %8, i64 %9, i64 %10, ptr %11, ptr %12, ptr %13, ptr %14, i32 %15, i64 %16, ptr %17, i64 %18) {
+  %20 = getelementptr i8, ptr %5, i64 8
+  %21 = load i64, ptr %20, align 8
+  %22 = icmp eq i64 %21, 0
+  %23 = getelementptr i8, ptr %7, i64 8
+  %24 = load i64, ptr %23, align 8
+  %25 = select i1 %22, i64 %24, i64 %21
+  %26 = load i64, ptr %4, align 8
+  %27 = icmp slt i64 %26, %3
+  br i1 %27, label %28, label %591
+
+28:
+  %29 = getelementptr i8, ptr %5, i64 16
+  %30 = load i64, ptr %29, align 8
+  %31 = load ptr, ptr %5, align 8
+  %32 = getelementptr i8, ptr %7, i64 16
+  %33 = load i64, ptr %32, align 8
+  %34 = load ptr, ptr %7, align 8
+  %35 = getelementptr i8, ptr %6, i64 16
+  %36 = load i64, ptr %35, align 8
+  %37 = load ptr, ptr %6, align 8
+  %38 = icmp eq i32 %15, 0
+  %39 = select i1 %38, i64 2, i64 3
+  %40 = icmp ne i32 %15, 0
+  br label %41
+
+41:
+  %42 = phi i64 [ %26, %28 ], [ %57, %588 ]
+  %43 = phi i64 [ 0, %28 ], [ %589, %588 ]
+  %44 = getelementptr i64, ptr %0, i64 %42
+  %45 = load i64, ptr %44, align 8
+  %46 = add i64 %42, 1
+  %47 = call i64 @llvm.smax.i64(i64 %3, i64 %46)
+  br label %48
+
+48:
+  %49 = phi i64 [ %42, %41 ], [ %54, %53 ]
+  %50 = getelementptr i64, ptr %0, i64 %49
+  %51 = load i64, ptr %50, align 8
+  %52 = icmp eq i64 %51, %45
+  br i1 %52, label %53, label %56
+
+53:
+  %54 = add i64 %49, 1
+  %55 = icmp eq i64 %54, %47
+  br i1 %55, label %56, label %48
+
+56:
+  %57 = phi i64 [ %47, %53 ], [ %49, %48 ]
+  %58 = icmp slt i64 %42, %57
+  br i1 %58, label %59, label %153
+
+59:
+  %60 = phi i64 [ %146, %144 ], [ 0, %56 ]
+  %61 = phi i64 [ %145, %144 ], [ 0, %56 ]
+  %62 = phi i64 [ %147, %144 ], [ %42, %56 ]
+  %63 = getelementptr i64, ptr %1, i64 %62
+  %64 = load i64, ptr %63, align 8
+  %65 = icmp slt i64 %64, 0
+  br i1 %65, label %591, label %66
+
+66:
+  %67 = getelementptr i64, ptr %2, i64 %62
+  %68 = load i64, ptr %67, align 8
+  %69 = icmp sgt i64 %68, %25
+  br i1 %69, label %591, label %70
+
+70:
+  %71 = icmp slt i64 %64, %68
+  br i1 %71, label %72, label %144
+
+72:
+  %73 = phi i64 [ %140, %139 ], [ %60, %70 ]
+  %74 = phi i64 [ %129, %139 ], [ %61, %70 ]
+  %75 = phi i64 [ %141, %139 ], [ %64, %70 ]
+  br i1 %22, label %96, label %76
+
+76:
+  switch i64 %30, label %93 [
+    i64 1, label %77
+    i64 2, label %81
+    i64 4, label %85
+    i64 5, label %89
+  ]
+
+77:
+  %78 = getelementptr i8, ptr %31, i64 %75
+  %79 = load i8, ptr %78, align 1
+  %80 = zext i8 %79 to i64
+  br label %96
+
+81:
+  %82 = getelementptr i16, ptr %31, i64 %75
+  %83 = load i16, ptr %82, align 2
+  %84 = sext i16 %83 to i64
+  br label %96
+
+85:
+  %86 = getelementptr i32, ptr %31, i64 %75
+  %87 = load i32, ptr %86, align 4
+  %88 = sext i32 %87 to i64
+  br label %96
+
+89:
+  %90 = getelementptr i32, ptr %31, i64 %75
+  %91 = load i32, ptr %90, align 4
+  %92 = zext i32 %91 to i64
+  br label %96
+
+93:
+  %94 = getelementptr i64, ptr %31, i64 %75
+  %95 = load i64, ptr %94, align 8
+  br label %96
+
+96:
+  %97 = phi i64 [ %75, %72 ], [ %95, %93 ], [ %80, %77 ], [ %84, %81 ], [ %88, %85 ], [ %92, %89 ]
+  %98 = icmp ult i64 %97, %24
+  br i1 %98, label %99, label %591
+
+99:
+  switch i64 %33, label %116 [
+    i64 1, label %100
+    i64 2, label %104
+    i64 4, label %108
+    i64 5, label %112
+  ]
+
+100:
+  %101 = getelementptr i8, ptr %34, i64 %97
+  %102 = load i8, ptr %101, align 1
+  %103 = zext i8 %102 to i64
+  br label %119
+
+104:
+  %105 = getelementptr i16, ptr %34, i64 %97
+  %106 = load i16, ptr %105, align 2
+  %107 = sext i16 %106 to i64
+  br label %119
+
+108:
+  %109 = getelementptr i32, ptr %34, i64 %97
+  %110 = load i32, ptr %109, align 4
+  %111 = sext i32 %110 to i64
+  br label %119
+
+112:
+  %113 = getelementptr i32, ptr %34, i64 %97
+  %114 = load i32, ptr %113, align 4
+  %115 = zext i32 %114 to i64
+  br label %119
+
+116:
+  %117 = getelementptr i64, ptr %34, i64 %97
+  %118 = load i64, ptr %117, align 8
+  br label %119
+
+119:
+  %120 = phi i64 [ %118, %116 ], [ %103, %100 ], [ %107, %104 ], [ %111, %108 ], [ %115, %112 ]
+  %121 = icmp ult i64 %120, %9
+  br i1 %121, label %122, label %591
+
+122:
+  %123 = getelementptr i64, ptr %8, i64 %120
+  %124 = load i64, ptr %123, align 8
+  %125 = icmp uge i64 %124, %10
+  %126 = icmp slt i64 %124, 0
+  %127 = or i1 %125, %126
+  br i1 %127, label %591, label %128
+
+128:
+  %129 = add i64 %74, 1
+  %130 = icmp slt i64 %74, %16
+  br i1 %130, label %131, label %591
+
+131:
+  %132 = getelementptr i64, ptr %11, i64 %124
+  %133 = load i64, ptr %132, align 8
+  %134 = add i64 %133, 1
+  store i64 %134, ptr %132, align 8
+  %135 = icmp eq i64 %133, 0
+  br i1 %135, label %136, label %139
+
+136:
+  %137 = add i64 %73, 1
+  %138 = getelementptr i64, ptr %12, i64 %73
+  store i64 %124, ptr %138, align 8
+  br label %139
+
+139:
+  %140 = phi i64 [ %73, %131 ], [ %137, %136 ]
+  %141 = add i64 %75, 1
+  %142 = load i64, ptr %67, align 8
+  %143 = icmp slt i64 %141, %142
+  br i1 %143, label %72, label %144
+
+144:
+  %145 = phi i64 [ %61, %70 ], [ %129, %139 ]
+  %146 = phi i64 [ %60, %70 ], [ %140, %139 ]
+  %147 = add i64 %62, 1
+  %148 = icmp eq i64 %147, %57
+  br i1 %148, label %149, label %59
+
+149:
+  %150 = add i64 %146, %43
+  %151 = icmp sgt i64 %150, %18
+  %152 = icmp sgt i64 %146, 0
+  br i1 %151, label %157, label %155
+
+153:
+  %154 = icmp sgt i64 %43, %18
+  br i1 %154, label %591, label %588
+
+155:
+  br i1 %152, label %165, label %156
+
+156:
+  br label %176
+
+157:
+  br i1 %152, label %158, label %591
+
+158:
+  %159 = phi i64 [ %163, %158 ], [ 0, %157 ]
+  %160 = getelementptr i64, ptr %12, i64 %159
+  %161 = load i64, ptr %160, align 8
+  %162 = getelementptr i64, ptr %11, i64 %161
+  store i64 0, ptr %162, align 8
+  %163 = add i64 %159, 1
+  %164 = icmp eq i64 %163, %146
+  br i1 %164, label %591, label %158
+
+165:
+  %166 = phi i64 [ %173, %165 ], [ 0, %155 ]
+  %167 = phi i64 [ %172, %165 ], [ 0, %155 ]
+  %168 = getelementptr i64, ptr %12, i64 %166
+  %169 = load i64, ptr %168, align 8
+  %170 = getelementptr i64, ptr %11, i64 %169
+  %171 = load i64, ptr %170, align 8
+  store i64 %167, ptr %170, align 8
+  %172 = add i64 %171, %167
+  %173 = add i64 %166, 1
+  %174 = icmp eq i64 %173, %146
+  br i1 %174, label %156, label %165
+
+175:
+  br i1 %152, label %296, label %588
+
+176:
+  %177 = phi i64 [ %184, %183 ], [ %42, %156 ]
+  %178 = getelementptr i64, ptr %1, i64 %177
+  %179 = load i64, ptr %178, align 8
+  %180 = getelementptr i64, ptr %2, i64 %177
+  %181 = load i64, ptr %180, align 8
+  %182 = icmp slt i64 %179, %181
+  br i1 %182, label %186, label %183
+
+183:
+  %184 = add i64 %177, 1
+  %185 = icmp eq i64 %184, %57
+  br i1 %185, label %175, label %176
+
+186:
+  %187 = phi i64 [ %293, %292 ], [ %179, %176 ]
+  br i1 %22, label %208, label %188
+
+188:
+  switch i64 %30, label %205 [
+    i64 1, label %189
+    i64 2, label %193
+    i64 4, label %197
+    i64 5, label %201
+  ]
+
+189:
+  %190 = getelementptr i8, ptr %31, i64 %187
+  %191 = load i8, ptr %190, align 1
+  %192 = zext i8 %191 to i64
+  br label %208
+
+193:
+  %194 = getelementptr i16, ptr %31, i64 %187
+  %195 = load i16, ptr %194, align 2
+  %196 = sext i16 %195 to i64
+  br label %208
+
+197:
+  %198 = getelementptr i32, ptr %31, i64 %187
+  %199 = load i32, ptr %198, align 4
+  %200 = sext i32 %199 to i64
+  br label %208
+
+201:
+  %202 = getelementptr i32, ptr %31, i64 %187
+  %203 = load i32, ptr %202, align 4
+  %204 = zext i32 %203 to i64
+  br label %208
+
+205:
+  %206 = getelementptr i64, ptr %31, i64 %187
+  %207 = load i64, ptr %206, align 8
+  br label %208
+
+208:
+  %209 = phi i64 [ %187, %186 ], [ %207, %205 ], [ %192, %189 ], [ %196, %193 ], [ %200, %197 ], [ %204, %201 ]
+  %210 = icmp ult i64 %209, %24
+  br i1 %210, label %211, label %239
+
+211:
+  switch i64 %33, label %228 [
+    i64 1, label %212
+    i64 2, label %216
+    i64 4, label %220
+    i64 5, label %224
+  ]
+
+212:
+  %213 = getelementptr i8, ptr %34, i64 %209
+  %214 = load i8, ptr %213, align 1
+  %215 = zext i8 %214 to i64
+  br label %231
+
+216:
+  %217 = getelementptr i16, ptr %34, i64 %209
+  %218 = load i16, ptr %217, align 2
+  %219 = sext i16 %218 to i64
+  br label %231
+
+220:
+  %221 = getelementptr i32, ptr %34, i64 %209
+  %222 = load i32, ptr %221, align 4
+  %223 = sext i32 %222 to i64
+  br label %231
+
+224:
+  %225 = getelementptr i32, ptr %34, i64 %209
+  %226 = load i32, ptr %225, align 4
+  %227 = zext i32 %226 to i64
+  br label %231
+
+228:
+  %229 = getelementptr i64, ptr %34, i64 %209
+  %230 = load i64, ptr %229, align 8
+  br label %231
+
+231:
+  %232 = phi i64 [ %230, %228 ], [ %215, %212 ], [ %219, %216 ], [ %223, %220 ], [ %227, %224 ]
+  %233 = icmp ult i64 %232, %9
+  br i1 %233, label %234, label %239
+
+234:
+  %235 = getelementptr i64, ptr %8, i64 %232
+  %236 = load i64, ptr %235, align 8
+  %237 = icmp ult i64 %236, %10
+  %238 = select i1 %237, i64 %236, i64 -1
+  br label %239
+
+239:
+  %240 = phi i64 [ -1, %208 ], [ %238, %234 ], [ -1, %231 ]
+  %241 = getelementptr i64, ptr %11, i64 %240
+  %242 = load i64, ptr %241, align 8
+  %243 = add i64 %242, 1
+  store i64 %243, ptr %241, align 8
+  br i1 %22, label %264, label %244
+
+244:
+  switch i64 %30, label %261 [
+    i64 1, label %245
+    i64 2, label %249
+    i64 4, label %253
+    i64 5, label %257
+  ]
+
+245:
+  %246 = getelementptr i8, ptr %31, i64 %187
+  %247 = load i8, ptr %246, align 1
+  %248 = zext i8 %247 to i64
+  br label %264
+
+249:
+  %250 = getelementptr i16, ptr %31, i64 %187
+  %251 = load i16, ptr %250, align 2
+  %252 = sext i16 %251 to i64
+  br label %264
+
+253:
+  %254 = getelementptr i32, ptr %31, i64 %187
+  %255 = load i32, ptr %254, align 4
+  %256 = sext i32 %255 to i64
+  br label %264
+
+257:
+  %258 = getelementptr i32, ptr %31, i64 %187
+  %259 = load i32, ptr %258, align 4
+  %260 = zext i32 %259 to i64
+  br label %264
+
+261:
+  %262 = getelementptr i64, ptr %31, i64 %187
+  %263 = load i64, ptr %262, align 8
+  br label %264
+
+264:
+  %265 = phi i64 [ %187, %239 ], [ %263, %261 ], [ %248, %245 ], [ %252, %249 ], [ %256, %253 ], [ %260, %257 ]
+  switch i64 %36, label %282 [
+    i64 1, label %266
+    i64 2, label %270
+    i64 4, label %274
+    i64 5, label %278
+  ]
+
+266:
+  %267 = getelementptr i8, ptr %37, i64 %265
+  %268 = load i8, ptr %267, align 1
+  %269 = zext i8 %268 to i64
+  br label %285
+
+270:
+  %271 = getelementptr i16, ptr %37, i64 %265
+  %272 = load i16, ptr %271, align 2
+  %273 = sext i16 %272 to i64
+  br label %285
+
+274:
+  %275 = getelementptr i32, ptr %37, i64 %265
+  %276 = load i32, ptr %275, align 4
+  %277 = sext i32 %276 to i64
+  br label %285
+
+278:
+  %279 = getelementptr i32, ptr %37, i64 %265
+  %280 = load i32, ptr %279, align 4
+  %281 = zext i32 %280 to i64
+  br label %285
+
+282:
+  %283 = getelementptr i64, ptr %37, i64 %265
+  %284 = load i64, ptr %283, align 8
+  br label %285
+
+285:
+  %286 = phi i64 [ %284, %282 ], [ %269, %266 ], [ %273, %270 ], [ %277, %274 ], [ %281, %278 ]
+  br i1 %38, label %289, label %287
+
+287:
+  %288 = getelementptr i64, ptr %14, i64 %242
+  store i64 %286, ptr %288, align 8
+  br label %292
+
+289:
+  %290 = trunc i64 %286 to i32
+  %291 = getelementptr i32, ptr %14, i64 %242
+  store i32 %290, ptr %291, align 4
+  br label %292
+
+292:
+  %293 = add i64 %187, 1
+  %294 = load i64, ptr %180, align 8
+  %295 = icmp slt i64 %293, %294
+  br i1 %295, label %186, label %183
+
+296:
+  %297 = phi i64 [ %300, %581 ], [ %43, %175 ]
+  %298 = phi i64 [ %586, %581 ], [ 0, %175 ]
+  %299 = phi i64 [ %306, %581 ], [ 0, %175 ]
+  %300 = add i64 %297, 1
+  %301 = mul i64 %297, 80
+  %302 = getelementptr i8, ptr %17, i64 %301
+  %303 = getelementptr i64, ptr %12, i64 %298
+  %304 = load i64, ptr %303, align 8
+  %305 = getelementptr i64, ptr %11, i64 %304
+  %306 = load i64, ptr %305, align 8
+  %307 = load i64, ptr %44, align 8
+  store i64 %307, ptr %302, align 8
+  %308 = load i64, ptr %303, align 8
+  %309 = getelementptr i8, ptr %302, i64 8
+  store i64 %308, ptr %309, align 8
+  %310 = shl i64 %299, %39
+  %311 = getelementptr i8, ptr %14, i64 %310
+  %312 = sub i64 %306, %299
+  %313 = getelementptr i8, ptr %302, i64 16
+  br i1 %38, label %316, label %314
+
+314:
+  %315 = load i64, ptr %311, align 8
+  br label %319
+
+316:
+  %317 = load i32, ptr %311, align 4
+  %318 = zext i32 %317 to i64
+  br label %319
+
+319:
+  %320 = phi i64 [ %315, %314 ], [ %318, %316 ]
+  %321 = icmp sgt i64 %312, 0
+  br i1 %321, label %537, label %322
+
+322:
+  %323 = phi i64 [ 0, %319 ], [ %577, %576 ]
+  %324 = phi i64 [ 0, %319 ], [ %578, %576 ]
+  %325 = phi i64 [ %320, %319 ], [ %555, %576 ]
+  %326 = phi i64 [ %320, %319 ], [ %554, %576 ]
+  %327 = phi i64 [ 0, %319 ], [ %553, %576 ]
+  store i64 %312, ptr %313, align 8
+  %328 = getelementptr i8, ptr %302, i64 24
+  store i64 %327, ptr %328, align 8
+  %329 = getelementptr i8, ptr %302, i64 32
+  store i64 %326, ptr %329, align 8
+  %330 = getelementptr i8, ptr %302, i64 40
+  store i64 %325, ptr %330, align 8
+  %331 = getelementptr i8, ptr %302, i64 48
+  %332 = add i64 %312, -1
+  %333 = sdiv i64 %332, 2
+  %334 = and i64 %312, 1
+  %335 = icmp eq i64 %334, 0
+  %336 = icmp slt i64 %312, 25
+  br i1 %336, label %337, label %397
+
+337:
+  %338 = icmp sgt i64 %312, 1
+  br i1 %338, label %339, label %379
+
+339:
+  %340 = phi i64 [ %377, %376 ], [ 1, %337 ]
+  br i1 %38, label %344, label %341
+
+341:
+  %342 = getelementptr i64, ptr %311, i64 %340
+  %343 = load i64, ptr %342, align 8
+  br label %348
+
+344:
+  %345 = getelementptr i32, ptr %311, i64 %340
+  %346 = load i32, ptr %345, align 4
+  %347 = zext i32 %346 to i64
+  br label %348
+
+348:
+  %349 = phi i64 [ %343, %341 ], [ %347, %344 ]
+  br label %350
+
+350:
+  %351 = phi i64 [ %340, %348 ], [ %352, %368 ]
+  %352 = add i64 %351, -1
+  br i1 %38, label %353, label %358
+
+353:
+  %354 = getelementptr i32, ptr %311, i64 %352
+  %355 = load i32, ptr %354, align 4
+  %356 = zext i32 %355 to i64
+  %357 = icmp slt i64 %349, %356
+  br i1 %357, label %362, label %372
+
+358:
+  %359 = getelementptr i64, ptr %311, i64 %352
+  %360 = load i64, ptr %359, align 8
+  %361 = icmp sgt i64 %360, %349
+  br i1 %361, label %365, label %369
+
+362:
+  %363 = getelementptr i32, ptr %311, i64 %351
+  store i32 %355, ptr %363, align 4
+  %364 = icmp sgt i64 %351, 1
+  br i1 %364, label %368, label %372
+
+365:
+  %366 = getelementptr i64, ptr %311, i64 %351
+  store i64 %360, ptr %366, align 8
+  %367 = icmp sgt i64 %351, 1
+  br i1 %367, label %368, label %369
+
+368:
+  br label %350
+
+369:
+  %370 = phi i64 [ 0, %365 ], [ %351, %358 ]
+  %371 = getelementptr i64, ptr %311, i64 %370
+  store i64 %349, ptr %371, align 8
+  br label %376
+
+372:
+  %373 = phi i64 [ %351, %353 ], [ 0, %362 ]
+  %374 = trunc i64 %349 to i32
+  %375 = getelementptr i32, ptr %311, i64 %373
+  store i32 %374, ptr %375, align 4
+  br label %376
+
+376:
+  %377 = add i64 %340, 1
+  %378 = icmp eq i64 %377, %312
+  br i1 %378, label %379, label %339
+
+379:
+  br i1 %38, label %386, label %380
+
+380:
+  %381 = getelementptr i64, ptr %311, i64 %333
+  %382 = load i64, ptr %381, align 8
+  store i64 %382, ptr %331, align 8
+  %383 = sdiv i64 %312, 2
+  %384 = getelementptr i64, ptr %311, i64 %383
+  %385 = load i64, ptr %384, align 8
+  br label %394
+
+386:
+  %387 = getelementptr i32, ptr %311, i64 %333
+  %388 = load i32, ptr %387, align 4
+  %389 = zext i32 %388 to i64
+  store i64 %389, ptr %331, align 8
+  %390 = sdiv i64 %312, 2
+  %391 = getelementptr i32, ptr %311, i64 %390
+  %392 = load i32, ptr %391, align 4
+  %393 = zext i32 %392 to i64
+  br label %394
+
+394:
+  %395 = phi i64 [ %385, %380 ], [ %393, %386 ]
+  %396 = getelementptr i8, ptr %302, i64 56
+  store i64 %395, ptr %396, align 8
+  br label %581
+
+397:
+  %398 = icmp ult i64 %312, 2048
+  %399 = select i1 %398, i64 7, i64 11
+  %400 = sub i64 %325, %326
+  br label %401
+
+401:
+  %402 = phi i64 [ 0, %397 ], [ %406, %405 ]
+  %403 = lshr i64 %400, %402
+  %404 = icmp eq i64 %403, 0
+  br i1 %404, label %408, label %405
+
+405:
+  %406 = add i64 %402, 1
+  %407 = icmp eq i64 %406, 64
+  br i1 %407, label %408, label %401
+
+408:
+  %409 = phi i64 [ 64, %405 ], [ %402, %401 ]
+  %410 = getelementptr i8, ptr %302, i64 56
+  br label %411
+
+411:
+  %412 = phi i64 [ %409, %408 ], [ %533, %532 ]
+  %413 = phi i64 [ %325, %408 ], [ %534, %532 ]
+  %414 = phi i64 [ %333, %408 ], [ %460, %532 ]
+  %415 = phi i64 [ %326, %408 ], [ %535, %532 ]
+  %416 = phi i64 [ %312, %408 ], [ %536, %532 ]
+  br label %422
+
+417:
+  %418 = icmp sgt i64 %412, %399
+  %419 = sub i64 %412, %399
+  %420 = select i1 %418, i64 %419, i64 0
+  %421 = icmp sgt i64 %416, 0
+  br i1 %421, label %431, label %428
+
+422:
+  %423 = phi i64 [ 0, %411 ], [ %425, %422 ]
+  %424 = getelementptr i64, ptr %13, i64 %423
+  store i64 0, ptr %424, align 8
+  %425 = add i64 %423, 1
+  %426 = lshr i64 %425, %399
+  %427 = icmp eq i64 %426, 0
+  br i1 %427, label %422, label %417
+
+428:
+  %429 = load i64, ptr %13, align 8
+  %430 = icmp slt i64 %414, %429
+  br i1 %430, label %458, label %449
+
+431:
+  %432 = phi i64 [ %447, %440 ], [ 0, %417 ]
+  br i1 %38, label %436, label %433
+
+433:
+  %434 = getelementptr i64, ptr %311, i64 %432
+  %435 = load i64, ptr %434, align 8
+  br label %440
+
+436:
+  %437 = getelementptr i32, ptr %311, i64 %432
+  %438 = load i32, ptr %437, align 4
+  %439 = zext i32 %438 to i64
+  br label %440
+
+440:
+  %441 = phi i64 [ %435, %433 ], [ %439, %436 ]
+  %442 = sub i64 %441, %415
+  %443 = lshr i64 %442, %420
+  %444 = getelementptr i64, ptr %13, i64 %443
+  %445 = load i64, ptr %444, align 8
+  %446 = add i64 %445, 1
+  store i64 %446, ptr %444, align 8
+  %447 = add i64 %432, 1
+  %448 = icmp eq i64 %447, %416
+  br i1 %448, label %428, label %431
+
+449:
+  %450 = phi i64 [ %456, %449 ], [ %429, %428 ]
+  %451 = phi i64 [ %454, %449 ], [ %414, %428 ]
+  %452 = phi i64 [ %453, %449 ], [ 0, %428 ]
+  %453 = add i64 %452, 1
+  %454 = sub i64 %451, %450
+  %455 = getelementptr i64, ptr %13, i64 %453
+  %456 = load i64, ptr %455, align 8
+  %457 = icmp slt i64 %454, %456
+  br i1 %457, label %458, label %449
+
+458:
+  %459 = phi i64 [ 0, %428 ], [ %453, %449 ]
+  %460 = phi i64 [ %414, %428 ], [ %454, %449 ]
+  %461 = getelementptr i64, ptr %13, i64 %459
+  %462 = icmp eq i64 %420, 0
+  br i1 %462, label %464, label %463
+
+463:
+  br i1 %421, label %498, label %493
+
+464:
+  %465 = and i1 %335, %421
+  %466 = add i64 %459, %415
+  br i1 %465, label %469, label %467
+
+467:
+  %468 = phi i64 [ %413, %464 ], [ %483, %479 ]
+  store i64 %466, ptr %331, align 8
+  br i1 %335, label %486, label %490
+
+469:
+  %470 = phi i64 [ %484, %479 ], [ 0, %464 ]
+  %471 = phi i64 [ %483, %479 ], [ %413, %464 ]
+  br i1 %38, label %475, label %472
+
+472:
+  %473 = getelementptr i64, ptr %311, i64 %470
+  %474 = load i64, ptr %473, align 8
+  br label %479
+
+475:
+  %476 = getelementptr i32, ptr %311, i64 %470
+  %477 = load i32, ptr %476, align 4
+  %478 = zext i32 %477 to i64
+  br label %479
+
+479:
+  %480 = phi i64 [ %474, %472 ], [ %478, %475 ]
+  %481 = icmp sgt i64 %480, %466
+  %482 = call i64 @llvm.smin.i64(i64 %480, i64 %471)
+  %483 = select i1 %481, i64 %482, i64 %471
+  %484 = add i64 %470, 1
+  %485 = icmp eq i64 %484, %416
+  br i1 %485, label %467, label %469
+
+486:
+  %487 = add i64 %460, 1
+  %488 = load i64, ptr %461, align 8
+  %489 = icmp eq i64 %487, %488
+  br i1 %489, label %491, label %490
+
+490:
+  br label %491
+
+491:
+  %492 = phi i64 [ %466, %490 ], [ %468, %486 ]
+  store i64 %492, ptr %410, align 8
+  br label %532
+
+493:
+  %494 = phi i64 [ %413, %463 ], [ %528, %527 ]
+  %495 = phi i64 [ 0, %463 ], [ %529, %527 ]
+  %496 = shl i64 %459, %420
+  %497 = add i64 %496, %415
+  br label %532
+
+498:
+  %499 = phi i64 [ %530, %527 ], [ 0, %463 ]
+  %500 = phi i64 [ %529, %527 ], [ 0, %463 ]
+  %501 = phi i64 [ %528, %527 ], [ %413, %463 ]
+  br i1 %38, label %502, label %509
+
+502:
+  %503 = getelementptr i32, ptr %311, i64 %499
+  %504 = load i32, ptr %503, align 4
+  %505 = zext i32 %504 to i64
+  %506 = sub i64 %505, %415
+  %507 = lshr i64 %506, %420
+  %508 = icmp eq i64 %507, %459
+  br i1 %508, label %518, label %521
+
+509:
+  %510 = getelementptr i64, ptr %311, i64 %499
+  %511 = load i64, ptr %510, align 8
+  %512 = sub i64 %511, %415
+  %513 = lshr i64 %512, %420
+  %514 = icmp eq i64 %513, %459
+  br i1 %514, label %515, label %521
+
+515:
+  %516 = add i64 %500, 1
+  %517 = getelementptr i64, ptr %311, i64 %500
+  store i64 %511, ptr %517, align 8
+  br label %527
+
+518:
+  %519 = add i64 %500, 1
+  %520 = getelementptr i32, ptr %311, i64 %500
+  store i32 %504, ptr %520, align 4
+  br label %527
+
+521:
+  %522 = phi i64 [ %513, %509 ], [ %507, %502 ]
+  %523 = phi i64 [ %511, %509 ], [ %505, %502 ]
+  %524 = icmp sgt i64 %522, %459
+  %525 = call i64 @llvm.smin.i64(i64 %523, i64 %501)
+  %526 = select i1 %524, i64 %525, i64 %501
+  br label %527
+
+527:
+  %528 = phi i64 [ %526, %521 ], [ %501, %515 ], [ %501, %518 ]
+  %529 = phi i64 [ %500, %521 ], [ %516, %515 ], [ %519, %518 ]
+  %530 = add i64 %499, 1
+  %531 = icmp eq i64 %530, %416
+  br i1 %531, label %493, label %498
+
+532:
+  %533 = phi i64 [ %420, %493 ], [ %412, %491 ]
+  %534 = phi i64 [ %494, %493 ], [ %468, %491 ]
+  %535 = phi i64 [ %497, %493 ], [ %415, %491 ]
+  %536 = phi i64 [ %495, %493 ], [ %416, %491 ]
+  br i1 %462, label %581, label %411
+
+537:
+  %538 = phi i64 [ %553, %576 ], [ 0, %319 ]
+  %539 = phi i64 [ %554, %576 ], [ %320, %319 ]
+  %540 = phi i64 [ %555, %576 ], [ %320, %319 ]
+  %541 = phi i64 [ %578, %576 ], [ 0, %319 ]
+  %542 = phi i64 [ %577, %576 ], [ 0, %319 ]
+  %543 = phi i64 [ %579, %576 ], [ 0, %319 ]
+  br i1 %38, label %547, label %544
+
+544:
+  %545 = getelementptr i64, ptr %311, i64 %543
+  %546 = load i64, ptr %545, align 8
+  br label %551
+
+547:
+  %548 = getelementptr i32, ptr %311, i64 %543
+  %549 = load i32, ptr %548, align 4
+  %550 = zext i32 %549 to i64
+  br label %551
+
+551:
+  %552 = phi i64 [ %546, %544 ], [ %550, %547 ]
+  %553 = add i64 %552, %538
+  %554 = call i64 @llvm.smin.i64(i64 %552, i64 %539)
+  %555 = call i64 @llvm.smax.i64(i64 %552, i64 %540)
+  %556 = and i64 %552, 4294967295
+  %557 = lshr i64 %552, 32
+  %558 = mul i64 %556, %556
+  %559 = add i64 %558, %542
+  %560 = icmp ult i64 %559, %558
+  %561 = zext i1 %560 to i64
+  %562 = add i64 %541, %561
+  %563 = icmp ne i64 %557, 0
+  %564 = select i1 %40, i1 %563, i1 false
+  br i1 %564, label %565, label %576
+
+565:
+  %566 = mul i64 %556, %557
+  %567 = shl i64 %566, 33
+  %568 = add i64 %559, %567
+  %569 = lshr i64 %566, 31
+  %570 = mul i64 %557, %557
+  %571 = add i64 %569, %570
+  %572 = icmp ult i64 %568, %567
+  %573 = zext i1 %572 to i64
+  %574 = add i64 %571, %573
+  %575 = add i64 %574, %562
+  br label %576
+
+576:
+  %577 = phi i64 [ %568, %565 ], [ %559, %551 ]
+  %578 = phi i64 [ %575, %565 ], [ %562, %551 ]
+  %579 = add i64 %543, 1
+  %580 = icmp eq i64 %579, %312
+  br i1 %580, label %322, label %537
+
+581:
+  %582 = getelementptr i8, ptr %302, i64 64
+  store i64 %324, ptr %582, align 8
+  %583 = getelementptr i8, ptr %302, i64 72
+  store i64 %323, ptr %583, align 8
+  %584 = load i64, ptr %303, align 8
+  %585 = getelementptr i64, ptr %11, i64 %584
+  store i64 0, ptr %585, align 8
+  %586 = add i64 %298, 1
+  %587 = icmp eq i64 %586, %146
+  br i1 %587, label %588, label %296
+
+588:
+  %589 = phi i64 [ %43, %175 ], [ %43, %153 ], [ %300, %581 ]
+  store i64 %57, ptr %4, align 8
+  %590 = icmp slt i64 %57, %3
+  br i1 %590, label %41, label %591
+
+591:
+  %592 = phi i64 [ %43, %158 ], [ %43, %157 ], [ 0, %19 ], [ -1, %66 ], [ -1, %128 ], [ -1, %119 ], [ -1, %122 ], [ -1, %96 ], [ -1, %59 ], [ %43, %153 ], [ %589, %588 ]
+  ret i64 %592
+}
 
 declare i64 @pread(i32, ptr, i64, i64)
 

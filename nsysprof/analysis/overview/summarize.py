@@ -283,7 +283,7 @@ def _launched_only(tables: Tables, found: Attribution, outside: Ints) -> dict[st
 
 def _kernels(work: Work, names: Names) -> pd.DataFrame:
     duration, variant = kernels_and_graphs(work)
-    table = summarize_durations(duration, names.numbers(variant))
+    table = summarize_durations(duration, variant, names.of_variant)
     number = table.index.to_numpy()
     total = table["total_ns"].sum()
     table["share_pct"] = 100.0 * table["total_ns"] / total if total else 0.0
@@ -296,7 +296,7 @@ def _api(tables: Tables, calls: Calls | None) -> pd.DataFrame:
     if calls is None:
         return pd.DataFrame(columns=list(API_COLUMNS))
     names = call_names(tables, plain_call_name)
-    table = summarize_durations(calls.duration_ns, names.numbers(calls.variant))
+    table = summarize_durations(calls.duration_ns, calls.variant, names.of_variant)
     table["name"] = names.texts[table.index.to_numpy()]
     return table.rename(columns={"instances": "calls"})[list(API_COLUMNS)].reset_index(drop=True)
 

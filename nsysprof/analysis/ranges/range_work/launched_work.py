@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.attribution.attribute import expand, merge
-from nsysprof.analysis.attribution.duration_statistics import summarize_durations
+from nsysprof.analysis.attribution.duration_statistics import OwnedDurations, summarize_durations
 from nsysprof.analysis.attribution.work_stretches import OrderedWork, add_up, parts_of_owners
 from nsysprof.analysis.kernel_names.variant_names import Names
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
@@ -46,7 +46,7 @@ def list_kernels(evidence: RangeEvidence, pool: Executor) -> pd.DataFrame:
     kernels: list[pd.DataFrame] = []
     for style, stretches in _stretches(evidence):
         work = OrderedWork(evidence.work, evidence.attributed.segments[style].order)
-        for part in pool.map(_Kernels.summarize, _parts(work, evidence.names, *stretches)):
+        for part in _summarize(work, evidence.names, stretches, pool):
             kernels.append(part)
             if sum(map(len, kernels)) > most:
                 raise TraceForeignError(
@@ -58,6 +58,26 @@ def list_kernels(evidence: RangeEvidence, pool: Executor) -> pd.DataFrame:
         return pd.DataFrame(columns=list(RANGE_KERNEL_COLUMNS))
     table = pd.concat(kernels).sort_values("group", kind="stable")
     return name_kernels(table, evidence, RANGE_KERNEL_COLUMNS)
+
+
+def _summarize(
+    work: OrderedWork, names: Names, stretches: tuple[Int64s, Int64s, Int64s], pool: Executor
+) -> Iterator[pd.DataFrame]:
+    """Yield statistics of durations by group and number of the kernel's name, some groups at a time."""
+    group, low, high = stretches[0], work.of_kernels(stretches[1]), work.of_kernels(stretches[2])
+    filled = high > low
+    group, low, high = group[filled], low[filled], high[filled]
+    count = max(1, len(names.texts))
+    owned = OwnedDurations(
+        group, low, high, work.kernel_rows, work.work.duration_ns, work.work.variant, names.of_variant, count
+    )
+    found = owned.summarize() if len(group) else None
+    if found is None:
+        yield from pool.map(_Kernels.summarize, _parts(work, names, group, low, high))
+        return
+    for each in found:
+        table = each.rename(columns={"owner": "group", "name": "number"})
+        yield table.iloc[np.lexsort((-table["total_ns"].to_numpy(), table["group"].to_numpy()))]
 
 
 def _stretches(evidence: RangeEvidence) -> Iterator[tuple[str, tuple[Int64s, Int64s, Int64s]]]:
@@ -115,8 +135,5 @@ def _parts(work: OrderedWork, names: Names, group: Int64s, low: Int64s, high: In
     """Yield the kernels of some groups at a time: those of all groups are several times as large as the trace."""
     rows = work.kernel_rows
     duration, number = work.work.duration_ns[rows], names.numbers(work.work.variant[rows])
-    low, high = work.of_kernels(low), work.of_kernels(high)
-    filled = high > low
-    group, low, high = group[filled], low[filled], high[filled]
     for part in parts_of_owners(group, low, high):
         yield _Kernels(duration, number, max(1, len(names.texts)), group[part], low[part], high[part])
