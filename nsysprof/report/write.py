@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nsysprof.files.json_file import json_value, plain_json
-from nsysprof.files.output import output_error, write_whole
+from nsysprof.files.output import open_whole, output_error, write_whole
 from nsysprof.report.document import Figure, Report
 from nsysprof.report.figure_files import figure_paths, write_figures
 from nsysprof.report.figures.png import can_draw
@@ -47,7 +47,7 @@ from nsysprof.results.column_registry.analysis_columns import (
 )
 from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
 from nsysprof.results.column_registry.column import TableFile
-from nsysprof.results.column_registry.csv_table import empty_table, render_csv
+from nsysprof.results.column_registry.csv_table import empty_table, render_csv_blocks
 from nsysprof.results.findings.causes import Idle
 from nsysprof.results.table_records import to_records
 
@@ -205,7 +205,7 @@ def _write_tables(analysis: Analysis, record: CaptureRecord | None, out: Path) -
         if file in (RANGE_INSTANCES, IDLE_INSTANCES):
             written.append(_write_instances(table, file, out))
         else:
-            written.append(write_whole(out / file.name, render_csv(table, file)))
+            written.append(_write_csv(table, file, out / file.name))
     return written
 
 
@@ -219,7 +219,14 @@ def _write_instances(table: pd.DataFrame, file: TableFile, out: Path) -> Path:
         data = io.BytesIO()
         table.to_parquet(data, index=False)
         return write_whole(parquet, data.getvalue())
-    return write_whole(csv, render_csv(table, file))
+    return _write_csv(table, file, csv)
+
+
+def _write_csv(table: pd.DataFrame, file: TableFile, path: Path) -> Path:
+    with open_whole(path) as stream:
+        for block in render_csv_blocks(table, file):
+            stream.write(block)
+    return path
 
 
 def _write_figures(

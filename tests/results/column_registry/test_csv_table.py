@@ -71,3 +71,13 @@ def test_a_spreadsheet_sees_text():
     assert format_cell("=1+1") == "'=1+1"
     assert format_cell("kernel<int>") == "kernel<int>"
     assert render_csv(pd.DataFrame({"name": ["@x"]}), FILE) == b"name\n'@x\n"
+
+
+def test_a_long_table_is_written_as_a_short_one():
+    rows = 1001
+    table = pd.DataFrame({
+        "name": ["b, c", "=1", None] * (rows // 3) + ["x"] * (rows % 3), "size": [None, *range(1, rows)],
+        "avg": np.arange(rows) / 4, "is_last": pd.array([True, False, None] * (rows // 3) + [True] * (rows % 3)),
+    })  # fmt: skip
+    halves = [render_csv(part, FILE).split(b"\n", 1) for part in (table[:501], table[501:])]
+    assert render_csv(table, FILE) == b"\n".join([halves[0][0], halves[0][1] + halves[1][1]])
