@@ -29,6 +29,8 @@ _FUNCTIONS = {
     "replay": "i aaaaaaaaaaaaaa i aa",
     "keep_below": "d b i aa iiiii a",
     "summarize": "aaa i a vvv a ii aaa v a i",
+    "sum_codes": "vv i a",
+    "count_calls": "vvvv aa ii vvv a i a i a aaa a i i aaa",
 }
 # What machine_code.c calls the types of numbers.
 _KINDS = {np.dtype(kind): number for kind, number in (("u1", 1), ("i2", 2), ("i4", 4), ("u4", 5), ("i8", 8), ("?", 1))}

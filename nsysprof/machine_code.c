@@ -456,3 +456,142 @@ i64 summarize(const i64 *owner, const i64 *begin, const i64 *end, i64 stretches,
                                    reached, found, bins, room, 1, values->length, out, capacity);
     return -1;
 }
+
+/* --- Calls by range, for nsysprof/analysis/ranges ----------------------------------------------------------------- */
+
+/* Add how many values each code has, and their sum, to `sums` (codes, 2); return 0, or -1 where a code is too large. */
+i64 sum_codes(const numbers *code_, const numbers *value_, i64 codes, i64 *sums) {
+    numbers code = *code_, value = *value_;
+    if (code.length != value.length)
+        return -1;
+    for (i64 row = 0; row < code.length; row++) {
+        i64 key = item(code, row);
+        if ((u64)key >= (u64)codes)
+            return -1;
+        sums[2 * key]++;
+        sums[2 * key + 1] += item(value, row);
+    }
+    return 0;
+}
+
+/* The open ranges of a thread or process: where its next range is, how many are open, of how many families and groups,
+   when the first of them ends, up to which end of a call these lists hold, and when the last call began. */
+typedef struct {
+    i64 next, open, families, groups, least_end, until, last_start;
+} open_ranges;
+
+#define NOT_IN_ORDER -1
+#define TOO_MANY -2
+
+/* Count the calls within ranges: by family and column into `sums` (families, columns, 2: calls and total time), and the
+   launches by group into `launched` (groups, 3: all, replays, lost) and by instance into `of_instance` (2: all, lost).
+   A call within several ranges of one family or group counts once.
+
+   A call is within each range of its owner (thread or process) that begins before it and ends after it. Ranges need not
+   nest. Return 0, NOT_IN_ORDER where the calls of an owner are not in order of start, or TOO_MANY where more than `most`
+   ranges had to be looked at.
+
+   order: the row of each call; empty where these are in order. owner_of, column_of: of each variant, or -1. launches,
+   replays, lost: whether each call is one; empty where none is. ranges: begin, end, family, group and instance of each,
+   from edges[owner] on in order of begin. state: zeros. open, families, groups: room for each range. stamps: a zero for
+   each family and each group. */
+i64 count_calls(const numbers *order_, const numbers *start_, const numbers *duration_, const numbers *variant_,
+                const i64 *owner_of, const i64 *column_of, i64 variants, i64 columns, const numbers *launches_,
+                const numbers *replays_, const numbers *lost_, const i64 *edges, i64 owners, const i64 *ranges, i64 count,
+                open_ranges *state, i64 *open_, i64 *families_, i64 *groups_, i64 *stamps, i64 family_count, i64 most,
+                i64 *sums, i64 *launched, i64 *of_instance) {
+    numbers order = *order_, start = *start_, duration = *duration_, variant = *variant_;
+    numbers launches = *launches_, replays = *replays_, lost = *lost_;
+    const i64 *begin = ranges, *end = begin + count, *family = end + count, *group = family + count,
+              *instance = group + count;
+    i64 calls = start.length, stamp = 0, looked = 0;
+    if (duration.length != calls || variant.length != calls || (launches.length && launches.length != calls))
+        return TOO_MANY;
+    if ((replays.length && replays.length != calls) || (lost.length && lost.length != calls))
+        return TOO_MANY;
+    for (i64 place = 0; place < (order.length ? order.length : calls); place++) {
+        i64 row = order.length ? item(order, place) : place;
+        if ((u64)row >= (u64)calls)
+            return TOO_MANY;
+        i64 kind = item(variant, row);
+        if ((u64)kind >= (u64)variants)
+            return TOO_MANY;
+        i64 owner = owner_of[kind];
+        if ((u64)owner >= (u64)owners)
+            continue;
+        i64 starts = item(start, row), lasts = item(duration, row), ends = starts + lasts;
+        i64 first = edges[owner], last = edges[owner + 1];
+        open_ranges *its = state + owner;
+        i64 *open = open_ + first, *families = families_ + first, *groups = groups_ + first;
+        if (its->next == 0)
+            its->next = first + 1; /* one more than it is, so that 0 means that nothing has been seen */
+        else if (starts < its->last_start)
+            return NOT_IN_ORDER;
+        its->last_start = starts;
+        int is_changed = 0;
+        if (its->open && its->least_end < starts) {
+            i64 kept = 0;
+            looked += its->open;
+            for (i64 i = 0; i < its->open; i++)
+                if (end[open[i]] >= starts)
+                    open[kept++] = open[i];
+            its->open = kept;
+            is_changed = 1;
+        }
+        for (; its->next - 1 < last && begin[its->next - 1] <= starts; its->next++)
+            if (end[its->next - 1] >= starts) {
+                open[its->open++] = its->next - 1;
+                is_changed = 1;
+            }
+        if (!its->open)
+            continue;
+        if (is_changed || ends > its->until) {
+            stamp++;
+            looked += its->open;
+            its->families = its->groups = 0;
+            its->least_end = MOST;
+            for (i64 i = 0; i < its->open; i++) {
+                i64 range = open[i];
+                if (end[range] < its->least_end)
+                    its->least_end = end[range];
+                if (end[range] < ends)
+                    continue;
+                if (stamps[family[range]] != stamp) {
+                    stamps[family[range]] = stamp;
+                    families[its->families++] = family[range];
+                }
+                if (stamps[family_count + group[range]] != stamp) {
+                    stamps[family_count + group[range]] = stamp;
+                    groups[its->groups++] = group[range];
+                }
+            }
+            /* Where the call lasts longer than a range, the lists lack this range and hold for no other call. */
+            its->until = ends > its->least_end ? NONE : its->least_end;
+        }
+        looked += its->families;
+        if (looked > most)
+            return TOO_MANY;
+        i64 column = column_of[kind];
+        if ((u64)column < (u64)columns)
+            for (i64 i = 0; i < its->families; i++) {
+                i64 *sum = sums + 2 * (families[i] * columns + column);
+                sum[0]++;
+                sum[1] += lasts;
+            }
+        if (!launches.length || !item(launches, row))
+            continue;
+        i64 is_replay = replays.length && item(replays, row), is_lost = lost.length && item(lost, row);
+        for (i64 i = 0; i < its->groups; i++) {
+            i64 *number = launched + 3 * groups[i];
+            number[0]++;
+            number[1] += is_replay;
+            number[2] += is_lost;
+        }
+        for (i64 i = 0; i < its->open && lost.length; i++)
+            if (end[open[i]] >= ends) {
+                of_instance[2 * instance[open[i]]]++;
+                of_instance[2 * instance[open[i]] + 1] += is_lost;
+            }
+    }
+    return 0;
+}

@@ -1,6 +1,7 @@
-; made by scripts/build_machine_code of machine_code.c with SHA-256 ba69ab2f3ec5f2ab1c8fdb8223c1b7586dff9cc5a61f62704e36c2f9b043d319
+; made by scripts/build_machine_code of machine_code.c with SHA-256 85112f517a50089a9291d8df1bdb106ad46197b044de7f4f547426873916e31d
 
 %struct.numbers = type { ptr, i64, i64 }
+%struct.open_ranges = type { i64, i64, i64, i64, i64, i64, i64 }
 
 @SIZES = internal constant [12 x i64] [i64 0, i64 1, i64 2, i64 3, i64 4, i64 6, i64 8, i64 8, i64 0, i64 0, i64 -1, i64 -1], align 16
 
@@ -1766,6 +1767,856 @@ define internal fastcc i64 @summarize_stretches(ptr %0, ptr %1, ptr %2, i64 %3, 
 591:
   %592 = phi i64 [ %43, %158 ], [ %43, %157 ], [ 0, %19 ], [ -1, %66 ], [ -1, %128 ], [ -1, %119 ], [ -1, %122 ], [ -1, %96 ], [ -1, %59 ], [ %43, %153 ], [ %589, %588 ]
   ret i64 %592
+}
+
+define i64 @sum_codes(ptr %0, ptr %1, i64 %2, ptr %3) {
+  %5 = load ptr, ptr %0, align 8
+  %6 = getelementptr i8, ptr %0, i64 8
+  %7 = load i64, ptr %6, align 8
+  %8 = getelementptr i8, ptr %0, i64 16
+  %9 = load i64, ptr %8, align 8
+  %10 = load ptr, ptr %1, align 8
+  %11 = getelementptr i8, ptr %1, i64 8
+  %12 = load i64, ptr %11, align 8
+  %13 = getelementptr i8, ptr %1, i64 16
+  %14 = load i64, ptr %13, align 8
+  %15 = icmp eq i64 %7, %12
+  br i1 %15, label %16, label %73
+
+16:
+  %17 = icmp sgt i64 %7, 0
+  br i1 %17, label %18, label %73
+
+18:
+  %19 = phi i64 [ %71, %66 ], [ 0, %16 ]
+  switch i64 %9, label %36 [
+    i64 1, label %20
+    i64 2, label %24
+    i64 4, label %28
+    i64 5, label %32
+  ]
+
+20:
+  %21 = getelementptr i8, ptr %5, i64 %19
+  %22 = load i8, ptr %21, align 1
+  %23 = zext i8 %22 to i64
+  br label %39
+
+24:
+  %25 = getelementptr i16, ptr %5, i64 %19
+  %26 = load i16, ptr %25, align 2
+  %27 = sext i16 %26 to i64
+  br label %39
+
+28:
+  %29 = getelementptr i32, ptr %5, i64 %19
+  %30 = load i32, ptr %29, align 4
+  %31 = sext i32 %30 to i64
+  br label %39
+
+32:
+  %33 = getelementptr i32, ptr %5, i64 %19
+  %34 = load i32, ptr %33, align 4
+  %35 = zext i32 %34 to i64
+  br label %39
+
+36:
+  %37 = getelementptr i64, ptr %5, i64 %19
+  %38 = load i64, ptr %37, align 8
+  br label %39
+
+39:
+  %40 = phi i64 [ %38, %36 ], [ %23, %20 ], [ %27, %24 ], [ %31, %28 ], [ %35, %32 ]
+  %41 = icmp ult i64 %40, %2
+  br i1 %41, label %42, label %73
+
+42:
+  %43 = shl i64 %40, 4
+  %44 = getelementptr i8, ptr %3, i64 %43
+  %45 = load i64, ptr %44, align 8
+  %46 = add i64 %45, 1
+  store i64 %46, ptr %44, align 8
+  switch i64 %14, label %63 [
+    i64 1, label %47
+    i64 2, label %51
+    i64 4, label %55
+    i64 5, label %59
+  ]
+
+47:
+  %48 = getelementptr i8, ptr %10, i64 %19
+  %49 = load i8, ptr %48, align 1
+  %50 = zext i8 %49 to i64
+  br label %66
+
+51:
+  %52 = getelementptr i16, ptr %10, i64 %19
+  %53 = load i16, ptr %52, align 2
+  %54 = sext i16 %53 to i64
+  br label %66
+
+55:
+  %56 = getelementptr i32, ptr %10, i64 %19
+  %57 = load i32, ptr %56, align 4
+  %58 = sext i32 %57 to i64
+  br label %66
+
+59:
+  %60 = getelementptr i32, ptr %10, i64 %19
+  %61 = load i32, ptr %60, align 4
+  %62 = zext i32 %61 to i64
+  br label %66
+
+63:
+  %64 = getelementptr i64, ptr %10, i64 %19
+  %65 = load i64, ptr %64, align 8
+  br label %66
+
+66:
+  %67 = phi i64 [ %65, %63 ], [ %50, %47 ], [ %54, %51 ], [ %58, %55 ], [ %62, %59 ]
+  %68 = getelementptr i8, ptr %44, i64 8
+  %69 = load i64, ptr %68, align 8
+  %70 = add i64 %69, %67
+  store i64 %70, ptr %68, align 8
+  %71 = add i64 %19, 1
+  %72 = icmp eq i64 %71, %7
+  br i1 %72, label %73, label %18
+
+73:
+  %74 = phi i64 [ -1, %4 ], [ 0, %16 ], [ -1, %39 ], [ 0, %66 ]
+  ret i64 %74
+}
+
+define i64 @count_calls(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, ptr %5, i64 %6, i64 %7, ptr %8, ptr %9, ptr %10, ptr %11, i64 %12, ptr %13, i64 %14, ptr %15, ptr %16, ptr %17, ptr %18, ptr %19, i64 %20, i64 %21, ptr %22, ptr %23, ptr %24) {
+  %26 = load ptr, ptr %0, align 8
+  %27 = getelementptr i8, ptr %0, i64 8
+  %28 = load i64, ptr %27, align 8
+  %29 = getelementptr i8, ptr %0, i64 16
+  %30 = load i64, ptr %29, align 8
+  %31 = load ptr, ptr %1, align 8
+  %32 = getelementptr i8, ptr %1, i64 8
+  %33 = load i64, ptr %32, align 8
+  %34 = getelementptr i8, ptr %1, i64 16
+  %35 = load i64, ptr %34, align 8
+  %36 = load ptr, ptr %2, align 8
+  %37 = getelementptr i8, ptr %2, i64 8
+  %38 = load i64, ptr %37, align 8
+  %39 = getelementptr i8, ptr %2, i64 16
+  %40 = load i64, ptr %39, align 8
+  %41 = load ptr, ptr %3, align 8
+  %42 = getelementptr i8, ptr %3, i64 8
+  %43 = load i64, ptr %42, align 8
+  %44 = getelementptr i8, ptr %3, i64 16
+  %45 = load i64, ptr %44, align 8
+  %46 = load ptr, ptr %8, align 8
+  %47 = getelementptr i8, ptr %8, i64 16
+  %48 = load i64, ptr %47, align 8
+  %49 = load ptr, ptr %9, align 8
+  %50 = getelementptr i8, ptr %9, i64 8
+  %51 = load i64, ptr %50, align 8
+  %52 = getelementptr i8, ptr %9, i64 16
+  %53 = load i64, ptr %52, align 8
+  %54 = load ptr, ptr %10, align 8
+  %55 = getelementptr i8, ptr %10, i64 8
+  %56 = load i64, ptr %55, align 8
+  %57 = getelementptr i8, ptr %10, i64 16
+  %58 = load i64, ptr %57, align 8
+  %59 = getelementptr i64, ptr %13, i64 %14
+  %60 = getelementptr i64, ptr %59, i64 %14
+  %61 = getelementptr i64, ptr %60, i64 %14
+  %62 = getelementptr i64, ptr %61, i64 %14
+  %63 = icmp eq i64 %38, %33
+  %64 = icmp eq i64 %43, %33
+  %65 = select i1 %63, i1 %64, i1 false
+  br i1 %65, label %66, label %494
+
+66:
+  %67 = getelementptr i8, ptr %8, i64 8
+  %68 = load i64, ptr %67, align 8
+  %69 = icmp eq i64 %68, 0
+  %70 = icmp eq i64 %68, %33
+  %71 = or i1 %69, %70
+  br i1 %71, label %72, label %494
+
+72:
+  %73 = icmp eq i64 %51, 0
+  %74 = icmp eq i64 %51, %33
+  %75 = or i1 %73, %74
+  br i1 %75, label %76, label %494
+
+76:
+  %77 = icmp eq i64 %56, 0
+  %78 = icmp eq i64 %56, %33
+  %79 = or i1 %77, %78
+  br i1 %79, label %80, label %494
+
+80:
+  %81 = icmp eq i64 %28, 0
+  %82 = select i1 %81, i64 %33, i64 %28
+  %83 = icmp sgt i64 %82, 0
+  br i1 %83, label %84, label %494
+
+84:
+  %85 = getelementptr i64, ptr %19, i64 %20
+  %86 = icmp ne i64 %56, 0
+  br label %87
+
+87:
+  %88 = phi i64 [ 0, %84 ], [ %491, %489 ]
+  %89 = phi i64 [ 0, %84 ], [ %490, %489 ]
+  %90 = phi i64 [ 0, %84 ], [ %492, %489 ]
+  br i1 %81, label %111, label %91
+
+91:
+  switch i64 %30, label %108 [
+    i64 1, label %92
+    i64 2, label %96
+    i64 4, label %100
+    i64 5, label %104
+  ]
+
+92:
+  %93 = getelementptr i8, ptr %26, i64 %90
+  %94 = load i8, ptr %93, align 1
+  %95 = zext i8 %94 to i64
+  br label %111
+
+96:
+  %97 = getelementptr i16, ptr %26, i64 %90
+  %98 = load i16, ptr %97, align 2
+  %99 = sext i16 %98 to i64
+  br label %111
+
+100:
+  %101 = getelementptr i32, ptr %26, i64 %90
+  %102 = load i32, ptr %101, align 4
+  %103 = sext i32 %102 to i64
+  br label %111
+
+104:
+  %105 = getelementptr i32, ptr %26, i64 %90
+  %106 = load i32, ptr %105, align 4
+  %107 = zext i32 %106 to i64
+  br label %111
+
+108:
+  %109 = getelementptr i64, ptr %26, i64 %90
+  %110 = load i64, ptr %109, align 8
+  br label %111
+
+111:
+  %112 = phi i64 [ %90, %87 ], [ %110, %108 ], [ %95, %92 ], [ %99, %96 ], [ %103, %100 ], [ %107, %104 ]
+  %113 = icmp ult i64 %112, %33
+  br i1 %113, label %114, label %494
+
+114:
+  switch i64 %45, label %131 [
+    i64 1, label %115
+    i64 2, label %119
+    i64 4, label %123
+    i64 5, label %127
+  ]
+
+115:
+  %116 = getelementptr i8, ptr %41, i64 %112
+  %117 = load i8, ptr %116, align 1
+  %118 = zext i8 %117 to i64
+  br label %134
+
+119:
+  %120 = getelementptr i16, ptr %41, i64 %112
+  %121 = load i16, ptr %120, align 2
+  %122 = sext i16 %121 to i64
+  br label %134
+
+123:
+  %124 = getelementptr i32, ptr %41, i64 %112
+  %125 = load i32, ptr %124, align 4
+  %126 = sext i32 %125 to i64
+  br label %134
+
+127:
+  %128 = getelementptr i32, ptr %41, i64 %112
+  %129 = load i32, ptr %128, align 4
+  %130 = zext i32 %129 to i64
+  br label %134
+
+131:
+  %132 = getelementptr i64, ptr %41, i64 %112
+  %133 = load i64, ptr %132, align 8
+  br label %134
+
+134:
+  %135 = phi i64 [ %133, %131 ], [ %118, %115 ], [ %122, %119 ], [ %126, %123 ], [ %130, %127 ]
+  %136 = icmp ult i64 %135, %6
+  br i1 %136, label %137, label %494
+
+137:
+  %138 = getelementptr i64, ptr %4, i64 %135
+  %139 = load i64, ptr %138, align 8
+  %140 = icmp ult i64 %139, %12
+  br i1 %140, label %141, label %489
+
+141:
+  switch i64 %35, label %158 [
+    i64 1, label %142
+    i64 2, label %146
+    i64 4, label %150
+    i64 5, label %154
+  ]
+
+142:
+  %143 = getelementptr i8, ptr %31, i64 %112
+  %144 = load i8, ptr %143, align 1
+  %145 = zext i8 %144 to i64
+  br label %161
+
+146:
+  %147 = getelementptr i16, ptr %31, i64 %112
+  %148 = load i16, ptr %147, align 2
+  %149 = sext i16 %148 to i64
+  br label %161
+
+150:
+  %151 = getelementptr i32, ptr %31, i64 %112
+  %152 = load i32, ptr %151, align 4
+  %153 = sext i32 %152 to i64
+  br label %161
+
+154:
+  %155 = getelementptr i32, ptr %31, i64 %112
+  %156 = load i32, ptr %155, align 4
+  %157 = zext i32 %156 to i64
+  br label %161
+
+158:
+  %159 = getelementptr i64, ptr %31, i64 %112
+  %160 = load i64, ptr %159, align 8
+  br label %161
+
+161:
+  %162 = phi i64 [ %160, %158 ], [ %145, %142 ], [ %149, %146 ], [ %153, %150 ], [ %157, %154 ]
+  switch i64 %40, label %179 [
+    i64 1, label %163
+    i64 2, label %167
+    i64 4, label %171
+    i64 5, label %175
+  ]
+
+163:
+  %164 = getelementptr i8, ptr %36, i64 %112
+  %165 = load i8, ptr %164, align 1
+  %166 = zext i8 %165 to i64
+  br label %182
+
+167:
+  %168 = getelementptr i16, ptr %36, i64 %112
+  %169 = load i16, ptr %168, align 2
+  %170 = sext i16 %169 to i64
+  br label %182
+
+171:
+  %172 = getelementptr i32, ptr %36, i64 %112
+  %173 = load i32, ptr %172, align 4
+  %174 = sext i32 %173 to i64
+  br label %182
+
+175:
+  %176 = getelementptr i32, ptr %36, i64 %112
+  %177 = load i32, ptr %176, align 4
+  %178 = zext i32 %177 to i64
+  br label %182
+
+179:
+  %180 = getelementptr i64, ptr %36, i64 %112
+  %181 = load i64, ptr %180, align 8
+  br label %182
+
+182:
+  %183 = phi i64 [ %181, %179 ], [ %166, %163 ], [ %170, %167 ], [ %174, %171 ], [ %178, %175 ]
+  %184 = add i64 %183, %162
+  %185 = getelementptr i64, ptr %11, i64 %139
+  %186 = load i64, ptr %185, align 8
+  %187 = getelementptr i8, ptr %185, i64 8
+  %188 = load i64, ptr %187, align 8
+  %189 = getelementptr %struct.open_ranges, ptr %15, i64 %139
+  %190 = getelementptr i64, ptr %16, i64 %186
+  %191 = getelementptr i64, ptr %17, i64 %186
+  %192 = getelementptr i64, ptr %18, i64 %186
+  %193 = load i64, ptr %189, align 8
+  %194 = icmp eq i64 %193, 0
+  br i1 %194, label %195, label %197
+
+195:
+  %196 = add i64 %186, 1
+  store i64 %196, ptr %189, align 8
+  br label %201
+
+197:
+  %198 = getelementptr i8, ptr %189, i64 48
+  %199 = load i64, ptr %198, align 8
+  %200 = icmp slt i64 %162, %199
+  br i1 %200, label %494, label %201
+
+201:
+  %202 = phi i64 [ %193, %197 ], [ %196, %195 ]
+  %203 = getelementptr i8, ptr %189, i64 48
+  store i64 %162, ptr %203, align 8
+  %204 = getelementptr i8, ptr %189, i64 8
+  %205 = load i64, ptr %204, align 8
+  %206 = icmp eq i64 %205, 0
+  br i1 %206, label %237, label %207
+
+207:
+  %208 = getelementptr i8, ptr %189, i64 32
+  %209 = load i64, ptr %208, align 8
+  %210 = icmp slt i64 %209, %162
+  br i1 %210, label %211, label %237
+
+211:
+  %212 = add i64 %205, %89
+  %213 = icmp sgt i64 %205, 0
+  br i1 %213, label %219, label %216
+
+214:
+  %215 = load i64, ptr %189, align 8
+  br label %216
+
+216:
+  %217 = phi i64 [ %202, %211 ], [ %215, %214 ]
+  %218 = phi i64 [ 0, %211 ], [ %234, %214 ]
+  store i64 %218, ptr %204, align 8
+  br label %237
+
+219:
+  %220 = phi i64 [ %233, %232 ], [ %205, %211 ]
+  %221 = phi i64 [ %235, %232 ], [ 0, %211 ]
+  %222 = phi i64 [ %234, %232 ], [ 0, %211 ]
+  %223 = getelementptr i64, ptr %190, i64 %221
+  %224 = load i64, ptr %223, align 8
+  %225 = getelementptr i64, ptr %59, i64 %224
+  %226 = load i64, ptr %225, align 8
+  %227 = icmp slt i64 %226, %162
+  br i1 %227, label %232, label %228
+
+228:
+  %229 = add i64 %222, 1
+  %230 = getelementptr i64, ptr %190, i64 %222
+  store i64 %224, ptr %230, align 8
+  %231 = load i64, ptr %204, align 8
+  br label %232
+
+232:
+  %233 = phi i64 [ %231, %228 ], [ %220, %219 ]
+  %234 = phi i64 [ %229, %228 ], [ %222, %219 ]
+  %235 = add i64 %221, 1
+  %236 = icmp slt i64 %235, %233
+  br i1 %236, label %219, label %214
+
+237:
+  %238 = phi i64 [ %218, %216 ], [ %205, %207 ], [ 0, %201 ]
+  %239 = phi i64 [ %217, %216 ], [ %202, %207 ], [ %202, %201 ]
+  %240 = phi i32 [ 1, %216 ], [ 0, %207 ], [ 0, %201 ]
+  %241 = phi i64 [ %212, %216 ], [ %89, %207 ], [ %89, %201 ]
+  %242 = add i64 %239, -1
+  %243 = icmp slt i64 %242, %188
+  br i1 %243, label %244, label %268
+
+244:
+  %245 = phi i64 [ %263, %260 ], [ %239, %237 ]
+  %246 = phi i64 [ %261, %260 ], [ %242, %237 ]
+  %247 = phi i32 [ %262, %260 ], [ %240, %237 ]
+  %248 = getelementptr i64, ptr %13, i64 %246
+  %249 = load i64, ptr %248, align 8
+  %250 = icmp sgt i64 %249, %162
+  br i1 %250, label %265, label %251
+
+251:
+  %252 = getelementptr i64, ptr %59, i64 %246
+  %253 = load i64, ptr %252, align 8
+  %254 = icmp slt i64 %253, %162
+  br i1 %254, label %260, label %255
+
+255:
+  %256 = load i64, ptr %204, align 8
+  %257 = add i64 %256, 1
+  store i64 %257, ptr %204, align 8
+  %258 = getelementptr i64, ptr %190, i64 %256
+  store i64 %246, ptr %258, align 8
+  %259 = load i64, ptr %189, align 8
+  br label %260
+
+260:
+  %261 = phi i64 [ %259, %255 ], [ %245, %251 ]
+  %262 = phi i32 [ 1, %255 ], [ %247, %251 ]
+  %263 = add i64 %261, 1
+  store i64 %263, ptr %189, align 8
+  %264 = icmp slt i64 %261, %188
+  br i1 %264, label %244, label %265
+
+265:
+  %266 = phi i32 [ %247, %244 ], [ %262, %260 ]
+  %267 = load i64, ptr %204, align 8
+  br label %268
+
+268:
+  %269 = phi i64 [ %238, %237 ], [ %267, %265 ]
+  %270 = phi i32 [ %240, %237 ], [ %266, %265 ]
+  %271 = icmp eq i64 %269, 0
+  br i1 %271, label %489, label %272
+
+272:
+  %273 = icmp eq i32 %270, 0
+  br i1 %273, label %274, label %278
+
+274:
+  %275 = getelementptr i8, ptr %189, i64 40
+  %276 = load i64, ptr %275, align 8
+  %277 = icmp sgt i64 %184, %276
+  br i1 %277, label %278, label %331
+
+278:
+  %279 = add i64 %88, 1
+  %280 = add i64 %269, %241
+  %281 = getelementptr i8, ptr %189, i64 24
+  store i64 0, ptr %281, align 8
+  %282 = getelementptr i8, ptr %189, i64 16
+  store i64 0, ptr %282, align 8
+  %283 = getelementptr i8, ptr %189, i64 32
+  store i64 9223372036854775807, ptr %283, align 8
+  %284 = icmp sgt i64 %269, 0
+  br i1 %284, label %292, label %287
+
+285:
+  %286 = load i64, ptr %283, align 8
+  br label %287
+
+287:
+  %288 = phi i64 [ %286, %285 ], [ 9223372036854775807, %278 ]
+  %289 = icmp sgt i64 %184, %288
+  %290 = select i1 %289, i64 -9223372036854775808, i64 %288
+  %291 = getelementptr i8, ptr %189, i64 40
+  store i64 %290, ptr %291, align 8
+  br label %331
+
+292:
+  %293 = phi i64 [ %328, %327 ], [ 0, %278 ]
+  %294 = getelementptr i64, ptr %190, i64 %293
+  %295 = load i64, ptr %294, align 8
+  %296 = getelementptr i64, ptr %59, i64 %295
+  %297 = load i64, ptr %296, align 8
+  %298 = load i64, ptr %283, align 8
+  %299 = icmp slt i64 %297, %298
+  br i1 %299, label %300, label %302
+
+300:
+  store i64 %297, ptr %283, align 8
+  %301 = load i64, ptr %296, align 8
+  br label %302
+
+302:
+  %303 = phi i64 [ %301, %300 ], [ %297, %292 ]
+  %304 = icmp slt i64 %303, %184
+  br i1 %304, label %327, label %305
+
+305:
+  %306 = getelementptr i64, ptr %60, i64 %295
+  %307 = load i64, ptr %306, align 8
+  %308 = getelementptr i64, ptr %19, i64 %307
+  %309 = load i64, ptr %308, align 8
+  %310 = icmp eq i64 %309, %279
+  br i1 %310, label %316, label %311
+
+311:
+  store i64 %279, ptr %308, align 8
+  %312 = load i64, ptr %306, align 8
+  %313 = load i64, ptr %282, align 8
+  %314 = add i64 %313, 1
+  store i64 %314, ptr %282, align 8
+  %315 = getelementptr i64, ptr %191, i64 %313
+  store i64 %312, ptr %315, align 8
+  br label %316
+
+316:
+  %317 = getelementptr i64, ptr %61, i64 %295
+  %318 = load i64, ptr %317, align 8
+  %319 = getelementptr i64, ptr %85, i64 %318
+  %320 = load i64, ptr %319, align 8
+  %321 = icmp eq i64 %320, %279
+  br i1 %321, label %327, label %322
+
+322:
+  store i64 %279, ptr %319, align 8
+  %323 = load i64, ptr %317, align 8
+  %324 = load i64, ptr %281, align 8
+  %325 = add i64 %324, 1
+  store i64 %325, ptr %281, align 8
+  %326 = getelementptr i64, ptr %192, i64 %324
+  store i64 %323, ptr %326, align 8
+  br label %327
+
+327:
+  %328 = add i64 %293, 1
+  %329 = load i64, ptr %204, align 8
+  %330 = icmp slt i64 %328, %329
+  br i1 %330, label %292, label %285
+
+331:
+  %332 = phi i64 [ %280, %287 ], [ %241, %274 ]
+  %333 = phi i64 [ %279, %287 ], [ %88, %274 ]
+  %334 = getelementptr i8, ptr %189, i64 16
+  %335 = load i64, ptr %334, align 8
+  %336 = add i64 %335, %332
+  %337 = icmp sgt i64 %336, %21
+  br i1 %337, label %494, label %338
+
+338:
+  %339 = getelementptr i64, ptr %5, i64 %135
+  %340 = load i64, ptr %339, align 8
+  %341 = icmp ult i64 %340, %7
+  %342 = icmp sgt i64 %335, 0
+  %343 = and i1 %341, %342
+  br i1 %343, label %344, label %360
+
+344:
+  %345 = phi i64 [ %357, %344 ], [ 0, %338 ]
+  %346 = getelementptr i64, ptr %191, i64 %345
+  %347 = load i64, ptr %346, align 8
+  %348 = mul i64 %347, %7
+  %349 = add i64 %348, %340
+  %350 = shl i64 %349, 4
+  %351 = getelementptr i8, ptr %22, i64 %350
+  %352 = load i64, ptr %351, align 8
+  %353 = add i64 %352, 1
+  store i64 %353, ptr %351, align 8
+  %354 = getelementptr i8, ptr %351, i64 8
+  %355 = load i64, ptr %354, align 8
+  %356 = add i64 %355, %183
+  store i64 %356, ptr %354, align 8
+  %357 = add i64 %345, 1
+  %358 = load i64, ptr %334, align 8
+  %359 = icmp slt i64 %357, %358
+  br i1 %359, label %344, label %360
+
+360:
+  br i1 %69, label %489, label %361
+
+361:
+  switch i64 %48, label %378 [
+    i64 1, label %362
+    i64 2, label %366
+    i64 4, label %370
+    i64 5, label %374
+  ]
+
+362:
+  %363 = getelementptr i8, ptr %46, i64 %112
+  %364 = load i8, ptr %363, align 1
+  %365 = zext i8 %364 to i64
+  br label %381
+
+366:
+  %367 = getelementptr i16, ptr %46, i64 %112
+  %368 = load i16, ptr %367, align 2
+  %369 = sext i16 %368 to i64
+  br label %381
+
+370:
+  %371 = getelementptr i32, ptr %46, i64 %112
+  %372 = load i32, ptr %371, align 4
+  %373 = sext i32 %372 to i64
+  br label %381
+
+374:
+  %375 = getelementptr i32, ptr %46, i64 %112
+  %376 = load i32, ptr %375, align 4
+  %377 = zext i32 %376 to i64
+  br label %381
+
+378:
+  %379 = getelementptr i64, ptr %46, i64 %112
+  %380 = load i64, ptr %379, align 8
+  br label %381
+
+381:
+  %382 = phi i64 [ %380, %378 ], [ %365, %362 ], [ %369, %366 ], [ %373, %370 ], [ %377, %374 ]
+  %383 = icmp eq i64 %382, 0
+  br i1 %383, label %489, label %384
+
+384:
+  br i1 %73, label %409, label %385
+
+385:
+  switch i64 %53, label %402 [
+    i64 1, label %386
+    i64 2, label %390
+    i64 4, label %394
+    i64 5, label %398
+  ]
+
+386:
+  %387 = getelementptr i8, ptr %49, i64 %112
+  %388 = load i8, ptr %387, align 1
+  %389 = zext i8 %388 to i64
+  br label %405
+
+390:
+  %391 = getelementptr i16, ptr %49, i64 %112
+  %392 = load i16, ptr %391, align 2
+  %393 = sext i16 %392 to i64
+  br label %405
+
+394:
+  %395 = getelementptr i32, ptr %49, i64 %112
+  %396 = load i32, ptr %395, align 4
+  %397 = sext i32 %396 to i64
+  br label %405
+
+398:
+  %399 = getelementptr i32, ptr %49, i64 %112
+  %400 = load i32, ptr %399, align 4
+  %401 = zext i32 %400 to i64
+  br label %405
+
+402:
+  %403 = getelementptr i64, ptr %49, i64 %112
+  %404 = load i64, ptr %403, align 8
+  br label %405
+
+405:
+  %406 = phi i64 [ %404, %402 ], [ %389, %386 ], [ %393, %390 ], [ %397, %394 ], [ %401, %398 ]
+  %407 = icmp ne i64 %406, 0
+  %408 = zext i1 %407 to i64
+  br label %409
+
+409:
+  %410 = phi i64 [ 0, %384 ], [ %408, %405 ]
+  br i1 %77, label %435, label %411
+
+411:
+  switch i64 %58, label %428 [
+    i64 1, label %412
+    i64 2, label %416
+    i64 4, label %420
+    i64 5, label %424
+  ]
+
+412:
+  %413 = getelementptr i8, ptr %54, i64 %112
+  %414 = load i8, ptr %413, align 1
+  %415 = zext i8 %414 to i64
+  br label %431
+
+416:
+  %417 = getelementptr i16, ptr %54, i64 %112
+  %418 = load i16, ptr %417, align 2
+  %419 = sext i16 %418 to i64
+  br label %431
+
+420:
+  %421 = getelementptr i32, ptr %54, i64 %112
+  %422 = load i32, ptr %421, align 4
+  %423 = sext i32 %422 to i64
+  br label %431
+
+424:
+  %425 = getelementptr i32, ptr %54, i64 %112
+  %426 = load i32, ptr %425, align 4
+  %427 = zext i32 %426 to i64
+  br label %431
+
+428:
+  %429 = getelementptr i64, ptr %54, i64 %112
+  %430 = load i64, ptr %429, align 8
+  br label %431
+
+431:
+  %432 = phi i64 [ %430, %428 ], [ %415, %412 ], [ %419, %416 ], [ %423, %420 ], [ %427, %424 ]
+  %433 = icmp ne i64 %432, 0
+  %434 = zext i1 %433 to i64
+  br label %435
+
+435:
+  %436 = phi i64 [ 0, %409 ], [ %434, %431 ]
+  %437 = getelementptr i8, ptr %189, i64 24
+  %438 = load i64, ptr %437, align 8
+  %439 = icmp sgt i64 %438, 0
+  br i1 %439, label %444, label %440
+
+440:
+  %441 = load i64, ptr %204, align 8
+  %442 = icmp sgt i64 %441, 0
+  %443 = select i1 %442, i1 %86, i1 false
+  br i1 %443, label %461, label %489
+
+444:
+  %445 = phi i64 [ %458, %444 ], [ 0, %435 ]
+  %446 = getelementptr i64, ptr %192, i64 %445
+  %447 = load i64, ptr %446, align 8
+  %448 = mul i64 %447, 24
+  %449 = getelementptr i8, ptr %23, i64 %448
+  %450 = load i64, ptr %449, align 8
+  %451 = add i64 %450, 1
+  store i64 %451, ptr %449, align 8
+  %452 = getelementptr i8, ptr %449, i64 8
+  %453 = load i64, ptr %452, align 8
+  %454 = add i64 %453, %410
+  store i64 %454, ptr %452, align 8
+  %455 = getelementptr i8, ptr %449, i64 16
+  %456 = load i64, ptr %455, align 8
+  %457 = add i64 %456, %436
+  store i64 %457, ptr %455, align 8
+  %458 = add i64 %445, 1
+  %459 = load i64, ptr %437, align 8
+  %460 = icmp slt i64 %458, %459
+  br i1 %460, label %444, label %440
+
+461:
+  %462 = phi i64 [ %486, %485 ], [ %441, %440 ]
+  %463 = phi i64 [ %487, %485 ], [ 0, %440 ]
+  %464 = getelementptr i64, ptr %190, i64 %463
+  %465 = load i64, ptr %464, align 8
+  %466 = getelementptr i64, ptr %59, i64 %465
+  %467 = load i64, ptr %466, align 8
+  %468 = icmp slt i64 %467, %184
+  br i1 %468, label %485, label %469
+
+469:
+  %470 = getelementptr i64, ptr %62, i64 %465
+  %471 = load i64, ptr %470, align 8
+  %472 = shl i64 %471, 4
+  %473 = getelementptr i8, ptr %24, i64 %472
+  %474 = load i64, ptr %473, align 8
+  %475 = add i64 %474, 1
+  store i64 %475, ptr %473, align 8
+  %476 = load i64, ptr %464, align 8
+  %477 = getelementptr i64, ptr %62, i64 %476
+  %478 = load i64, ptr %477, align 8
+  %479 = shl i64 %478, 4
+  %480 = getelementptr i8, ptr %24, i64 %479
+  %481 = getelementptr i8, ptr %480, i64 8
+  %482 = load i64, ptr %481, align 8
+  %483 = add i64 %482, %436
+  store i64 %483, ptr %481, align 8
+  %484 = load i64, ptr %204, align 8
+  br label %485
+
+485:
+  %486 = phi i64 [ %462, %461 ], [ %484, %469 ]
+  %487 = add i64 %463, 1
+  %488 = icmp slt i64 %487, %486
+  br i1 %488, label %461, label %489
+
+489:
+  %490 = phi i64 [ %336, %381 ], [ %336, %360 ], [ %89, %137 ], [ %241, %268 ], [ %336, %440 ], [ %336, %485 ]
+  %491 = phi i64 [ %333, %381 ], [ %333, %360 ], [ %88, %137 ], [ %88, %268 ], [ %333, %440 ], [ %333, %485 ]
+  %492 = add i64 %90, 1
+  %493 = icmp eq i64 %492, %82
+  br i1 %493, label %494, label %87
+
+494:
+  %495 = phi i64 [ -2, %76 ], [ -2, %25 ], [ -2, %72 ], [ -2, %66 ], [ 0, %80 ], [ -2, %331 ], [ 0, %489 ], [ -1, %197 ], [ -2, %134 ], [ -2, %111 ]
+  ret i64 %495
 }
 
 declare i64 @pread(i32, ptr, i64, i64)

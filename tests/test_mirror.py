@@ -12,6 +12,7 @@ ACROSS = {
     "analysis/test_recorded_forms.py": "figures of programs whose source says every launch",
     "analysis/test_training_ranges.py": "what backward adopts in real trainings",
     "analysis/test_random_programs.py": "every number of traces whose truth is known",
+    "analysis/test_compiled_analysis.py": "what compiled code says against what numpy says",
     "analysis/attribution/test_many_pairs.py": "as many pairs of ranges and launches as no program has",
     "capture/test_counted_gpu.py": "ncu over a grid",
     "capture/test_gpu.py": "a capture on a GPU",

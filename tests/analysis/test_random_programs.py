@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
+from nsysprof import arrays
 from scripts.second_opinion.compared import compare_figures, laws_broken
 from scripts.second_opinion.figures import figures_of
 from tests.builders.random_program import Program, programs
@@ -31,9 +33,13 @@ QUICK = settings(max_examples=10, deadline=None, derandomize=True, suppress_heal
 
 
 @QUICK
-@given(programs())
-def test_every_figure_is_what_the_program_did(program: Program) -> None:
-    check(program)
+@given(programs(), st.booleans())
+def test_every_figure_is_what_the_program_did(program: Program, compiles: bool) -> None:
+    """compiles: whether compiled code is used, as for large traces."""
+    with pytest.MonkeyPatch.context() as patch:
+        if compiles:
+            patch.setattr(arrays, "_WORTH_COMPILING", 0)
+        check(program)
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows
 # The most pairs of a range and a piece of work: this many for each piece of work, plus a constant. Programs nest ranges
 # a few dozen deep. Every pair takes time, and a file that nests all its ranges has a number of pairs that grows with
 # the square of its size.
-_MOST_AROUND, _FREE_PAIRS = 1024, 1 << 22
+MOST_AROUND, FREE_PAIRS = 1024, 1 << 22
 _PAIRS_AT_ONCE = 1 << 22
 _BLOCK = 1 << 20
 # Up to this many threads, picking the work of each one is faster than sorting by thread.
@@ -197,9 +197,9 @@ def attribute_work(launched: Launched, ranges: pd.DataFrame, style: str) -> Segm
         else:
             latest = np.maximum.accumulate(launched.ends_ns(slice(first, last)))[high[filled] - 1 - first]
         open_ends[filled] = latest > finish[filled]
-    if int(np.maximum(high - low, 0).sum()) > _MOST_AROUND * len(launched.order) + _FREE_PAIRS:
+    if int(np.maximum(high - low, 0).sum()) > MOST_AROUND * len(launched.order) + FREE_PAIRS:
         raise TraceForeignError(
-            f"More than {_MOST_AROUND} ranges are open around each launch of this trace; no program does that.",
+            f"More than {MOST_AROUND} ranges are open around each launch of this trace; no program does that.",
             "Export the report again, or record fewer ranges.",
         )
     plain = ~open_ends & (high > low)

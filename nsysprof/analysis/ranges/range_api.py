@@ -7,43 +7,47 @@ import pandas as pd
 
 from nsysprof.analysis.attribution.attribute import SCOPES, attribute_work, merge, order_work
 from nsysprof.analysis.attribution.work_stretches import running_sum
-from nsysprof.analysis.kernel_names.variant_names import call_names, plain_call_name
+from nsysprof.analysis.ranges.counted_calls import CalledFunctions, CountedCalls
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.arrays import find_places
 from nsysprof.results.column_registry.analysis_columns import RANGE_API
 from nsysprof.results.column_registry.csv_table import empty_table
 from nsysprof.trace.schema import PID_MASK, Calls, Int64s, Ints, Rows
 
-# The most functions to list. Each costs a pass over the ranges, and no program spends much time in more functions.
-_MOST_FUNCTIONS = 64
-_BLOCK = 1 << 20
 _CALLS_AT_ONCE = 1 << 22
 _FEW_OWNERS = 8
 # The family, and from which place up to which other one it has the calls of an order.
 Stretches = tuple[Int64s, Int64s, Int64s]
 
 
-def range_api_table(evidence: RangeEvidence, families: tuple[pd.DataFrame, Int64s]) -> pd.DataFrame:
+def range_api_table(
+    evidence: RangeEvidence,
+    families: tuple[pd.DataFrame, Int64s],
+    functions: CalledFunctions,
+    counted: CountedCalls | None = None,
+) -> pd.DataFrame:
     """Return the rows of range_api.csv, the longest total first.
 
     A call inside nested ranges of one name counts once.
 
     families: the names of ranges with their counters folded, and the position of each group's name among them.
+    functions: the functions to list.
+    counted: the result of count_calls.
     """
     calls, ranges = evidence.tables.calls, evidence.attributed.ranges
     if calls is None or len(calls) == 0 or len(ranges) == 0:
         return empty_table(RANGE_API)
     keys, family = families
     of_instance = family[evidence.group]
-    names = call_names(evidence.tables, plain_call_name)
-    number: Ints = names.of_variant.astype(np.int16 if len(names.texts) < 1 << 15 else np.int32)
-    functions = _largest(calls, number, len(names.texts))
-    count, total = _sum_by_family(calls, number, functions, ranges, of_instance, len(keys))
+    if counted is None:
+        count, total = _sum_by_family(calls, functions.of_variant, functions.chosen, ranges, of_instance, len(keys))
+    else:
+        count, total = counted.calls, counted.total_ns
     parts = []
-    for function, name in enumerate(functions):
+    for function, name in enumerate(functions.chosen):
         owner = np.flatnonzero(count[function])
         sums = {"calls": count[function][owner], "total_ns": total[function][owner]}
-        parts.append(pd.DataFrame({"family": owner, "name": names.texts[name], **sums}))
+        parts.append(pd.DataFrame({"family": owner, "name": functions.texts[name], **sums}))
     table = pd.concat(parts, ignore_index=True)
     wall = np.bincount(of_instance, (ranges["end_ns"] - ranges["start_ns"]).to_numpy(dtype=np.float64), len(keys))
     place = table["family"].to_numpy(dtype=np.int64)
@@ -54,18 +58,6 @@ def range_api_table(evidence: RangeEvidence, families: tuple[pd.DataFrame, Int64
     table["wall_pct"] = np.where((table["style"] == "PushPop").to_numpy(dtype=bool), share, np.nan)
     table = table.sort_values("total_ns", ascending=False, kind="stable").reset_index(drop=True)
     return table[list(RANGE_API.names)]
-
-
-def _largest(calls: Calls, number: Ints, count: int) -> list[int]:
-    """Return the numbers of the functions with the most total time."""
-    total = np.zeros(len(number), dtype=np.int64)
-    for low in range(0, len(calls), _BLOCK):
-        part = slice(low, low + _BLOCK)
-        np.add.at(total, calls.variant[part], calls.duration_ns[part].astype(np.int64))
-    of_function = np.bincount(number, total, count)
-    called = np.flatnonzero(np.bincount(number[np.unique(calls.variant)], minlength=count))
-    found: list[int] = called[np.argsort(-of_function[called], kind="stable")][:_MOST_FUNCTIONS].tolist()
-    return found
 
 
 def _sum_by_family(

@@ -37,6 +37,17 @@ class RangeLaunches:
     is_lost_instance: Bools
 
 
+def judge_launches(counts: Int64s, of_instance: Int64s) -> RangeLaunches:
+    """Return the launches with what they say of groups and instances.
+
+    counts: all launches of each group, its replays, and the launches whose work is missing: (3, groups).
+    of_instance: all launches of each instance, and those whose work is missing: (2, instances).
+    """
+    is_lost = (counts[2] > 0) & (counts[2] == counts[0])
+    is_lost_instance = (of_instance[1] > 0) & (of_instance[1] == of_instance[0])
+    return RangeLaunches(counts[0], counts[1], counts[2], is_lost, is_lost_instance)
+
+
 def count_launches(ranges: pd.DataFrame, groups: int, calls: Calls | None, launched: LaunchCalls) -> RangeLaunches:
     """Return the launches of each group of `ranges`. A launch inside nested ranges of one group counts once."""
     group = ranges["group"].to_numpy(dtype=np.int64)
@@ -48,9 +59,7 @@ def count_launches(ranges: pd.DataFrame, groups: int, calls: Calls | None, launc
         for found in attribute_launched(rows, calls, ranges).values():
             if len(found.instance):
                 _count_some(counts, of_instance, rows[found.order], found, group, launched)
-    is_lost = (counts[2] > 0) & (counts[2] == counts[0])
-    is_lost_instance = (of_instance[1] > 0) & (of_instance[1] == of_instance[0])
-    return RangeLaunches(counts[0], counts[1], counts[2], is_lost, is_lost_instance)
+    return judge_launches(counts, of_instance)
 
 
 def _count_some(

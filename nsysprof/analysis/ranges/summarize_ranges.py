@@ -14,11 +14,12 @@ from nsysprof.analysis.attribution.nesting import describe_places
 from nsysprof.analysis.attribution.warm_up import steady_medians
 from nsysprof.analysis.attribution.work_stretches import OrderedWork
 from nsysprof.analysis.overview.memory import DeviceMemory, peak_in_ranges
+from nsysprof.analysis.ranges.counted_calls import count_calls, find_functions
 from nsysprof.analysis.ranges.instances import InstanceWork, measure_instances, tabulate_instances
 from nsysprof.analysis.ranges.range_api import range_api_table
 from nsysprof.analysis.ranges.range_energy import energy_table
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
-from nsysprof.analysis.ranges.range_launches import RangeLaunches, count_launches
+from nsysprof.analysis.ranges.range_launches import RangeLaunches, count_launches, judge_launches
 from nsysprof.analysis.ranges.range_traffic import add_traffic, gpu_use_table, number_families
 from nsysprof.analysis.ranges.range_tree import tabulate_tree
 from nsysprof.analysis.ranges.range_work.all_work import add_all_work, sum_all_work
@@ -74,7 +75,12 @@ def summarize_ranges(evidence: RangeEvidence, *, unfold: bool = False) -> RangeS
     with ThreadPoolExecutor(_THREADS) as pool:
         structure = pool.submit(lambda: attributed.structure)
         # Not beside what follows: each takes as much memory as the columns of the trace.
-        launches = count_launches(ranges, evidence.groups, evidence.tables.calls, evidence.launch_calls)
+        families, functions = number_families(evidence), find_functions(evidence.tables)
+        counted = count_calls(evidence, families, functions)
+        if counted is None:
+            launches = count_launches(ranges, evidence.groups, evidence.tables.calls, evidence.launch_calls)
+        else:
+            launches = judge_launches(counted.of_groups, counted.of_instances)
         each = measure_instances(ordered, attributed.segments, len(ranges))
         sums = sum_launched(evidence, ordered)
         all_work = sum_all_work(evidence, ordered, sums["gpu_busy_ns"])
@@ -103,7 +109,7 @@ def summarize_ranges(evidence: RangeEvidence, *, unfold: bool = False) -> RangeS
         slow,
         traffic,
         gpu_use_table(evidence, each.first_ns, each.last_ns),
-        range_api_table(evidence, number_families(evidence)),
+        range_api_table(evidence, families, functions, counted),
         energy_table(evidence, each.first_ns, each.last_ns),
     )
 

@@ -26,8 +26,8 @@ def test_more_ranges_around_each_launch_than_any_program_has(tmp_path: Path, mon
     """8,000 of them, in a megabyte, took more than ten minutes and 4 GB of tables."""
     path = nested(tmp_path / "t.sqlite", 40)
     assert len(analyze_trace(path).range_kernels) == 40 * 40
-    monkeypatch.setattr(attribute, "_FREE_PAIRS", 0)
-    monkeypatch.setattr(attribute, "_MOST_AROUND", 39)
+    monkeypatch.setattr(attribute, "FREE_PAIRS", 0)
+    monkeypatch.setattr(attribute, "MOST_AROUND", 39)
     with pytest.raises(TraceForeignError, match="More than 39 ranges"):
         analyze_trace(path)
 
