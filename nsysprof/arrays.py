@@ -21,8 +21,8 @@ _BLOCK = 1 << 18
 # With fewer rows than this, numpy finishes before compiled code would be loaded.
 _WORTH_COMPILING = 1 << 19
 
-# Each function with its arguments: i for an integer, d for one of 32 bits, a for an array of integers, b for bytes, and
-# v for an array of any type in _KINDS.
+# Each function with its arguments: i for an integer, d for one of 32 bits, a for an array of integers, b for bytes,
+# v for an array of any type in _KINDS, and r for rows (of 32 bits).
 _FUNCTIONS = {
     "decode": "b iii ai aa i aii",
     "encode": "a iii ai ai a a",
@@ -31,6 +31,12 @@ _FUNCTIONS = {
     "summarize": "aaa i a vvv a ii aaa v a i",
     "sum_codes": "vv i a",
     "count_calls": "vvvv aa ii vvv a i a i a aaa a i i aaa",
+    "find_gaps": "i r i a vv b i a rr",
+    "bound_ends": "av ri i aa i",
+    "list_ends": "avv ri i ai ai ii ar i",
+    "last_begun": "rr ii ai i",
+    "blame": "avv r rr ii avv ai a bi ai aaaaa a ar aa i avbr i a",
+    "measure_by_code": "av b i aai a a aa",
 }
 # What machine_code.c calls the types of numbers.
 _KINDS = {np.dtype(kind): number for kind, number in (("u1", 1), ("i2", 2), ("i4", 4), ("u4", 5), ("i8", 8), ("?", 1))}
@@ -154,6 +160,7 @@ def machine_code(name: str) -> Any:
         # numpy checks type and layout of each array: code that got another would write anywhere.
         "b": np.ctypeslib.ndpointer(dtype=np.uint8, flags="C_CONTIGUOUS"),
         "a": np.ctypeslib.ndpointer(dtype=np.int64, flags="C_CONTIGUOUS"),
+        "r": np.ctypeslib.ndpointer(dtype=np.int32, flags="C_CONTIGUOUS"),
         "v": _Numbers,
     }
     with _loading:

@@ -1,7 +1,9 @@
-; made by scripts/build_machine_code of machine_code.c with SHA-256 85112f517a50089a9291d8df1bdb106ad46197b044de7f4f547426873916e31d
+; made by scripts/build_machine_code of machine_code.c with SHA-256 7e2e0c02d0a8147ce2e826328ef4ac6e1ba2fa195ff1a37555c19cf37eb683bf
 
 %struct.numbers = type { ptr, i64, i64 }
 %struct.open_ranges = type { i64, i64, i64, i64, i64, i64, i64 }
+%struct.pieces = type { ptr, ptr, ptr, ptr, i64, i64, ptr }
+%struct.holds = type { ptr, ptr, ptr, ptr, ptr, ptr }
 
 @SIZES = internal constant [12 x i64] [i64 0, i64 1, i64 2, i64 3, i64 4, i64 6, i64 8, i64 8, i64 0, i64 0, i64 -1, i64 -1], align 16
 
@@ -389,6 +391,8 @@ define i64 @decode(ptr %0, i64 %1, i64 %2, i64 %3, ptr %4, i64 %5, ptr %6, ptr %
   %297 = phi i64 [ -1, %218 ], [ -1, %277 ], [ 0, %12 ], [ -1, %178 ], [ -1, %206 ], [ -1, %59 ], [ -1, %103 ], [ -1, %135 ], [ -1, %143 ], [ -1, %169 ], [ -1, %281 ], [ %291, %290 ], [ -1, %20 ]
   ret i64 %297
 }
+
+
 
 define i64 @encode(ptr %0, i64 %1, i64 %2, i64 %3, ptr %4, i64 %5, ptr %6, i64 %7, ptr %8, ptr %9) {
   %11 = icmp slt i64 %3, %2
@@ -2617,6 +2621,1953 @@ define i64 @count_calls(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, ptr %5, i64 %6, 
 494:
   %495 = phi i64 [ -2, %76 ], [ -2, %25 ], [ -2, %72 ], [ -2, %66 ], [ 0, %80 ], [ -2, %331 ], [ 0, %489 ], [ -1, %197 ], [ -2, %134 ], [ -2, %111 ]
   ret i64 %495
+}
+
+define i64 @find_gaps(i64 %0, ptr %1, i64 %2, ptr %3, ptr %4, ptr %5, ptr %6, i64 %7, ptr %8, ptr %9, ptr %10) {
+  %12 = load ptr, ptr %4, align 8
+  %13 = getelementptr i8, ptr %4, i64 16
+  %14 = load i64, ptr %13, align 8
+  %15 = load ptr, ptr %5, align 8
+  %16 = getelementptr i8, ptr %5, i64 16
+  %17 = load i64, ptr %16, align 8
+  %18 = icmp sgt i64 %0, 0
+  %19 = icmp sgt i64 %2, 0
+  %20 = or i1 %18, %19
+  br i1 %20, label %21, label %143
+
+21:
+  %22 = phi i1 [ %140, %132 ], [ %18, %11 ]
+  %23 = phi i64 [ %55, %132 ], [ 0, %11 ]
+  %24 = phi i64 [ %54, %132 ], [ 0, %11 ]
+  %25 = phi i64 [ %139, %132 ], [ 0, %11 ]
+  %26 = phi i64 [ %138, %132 ], [ 0, %11 ]
+  %27 = phi i64 [ %137, %132 ], [ 0, %11 ]
+  %28 = phi i64 [ %136, %132 ], [ 0, %11 ]
+  %29 = phi i64 [ %135, %132 ], [ 0, %11 ]
+  %30 = phi i64 [ %134, %132 ], [ -1, %11 ]
+  %31 = phi i64 [ %133, %132 ], [ 0, %11 ]
+  %32 = icmp eq i64 %24, %2
+  br i1 %32, label %47, label %33
+
+33:
+  br i1 %22, label %38, label %34
+
+34:
+  %35 = getelementptr i32, ptr %1, i64 %24
+  %36 = load i32, ptr %35, align 4
+  %37 = sext i32 %36 to i64
+  br label %49
+
+38:
+  %39 = getelementptr i64, ptr %3, i64 %23
+  %40 = load i64, ptr %39, align 8
+  %41 = getelementptr i32, ptr %1, i64 %24
+  %42 = load i32, ptr %41, align 4
+  %43 = sext i32 %42 to i64
+  %44 = getelementptr i64, ptr %3, i64 %43
+  %45 = load i64, ptr %44, align 8
+  %46 = icmp sgt i64 %40, %45
+  br i1 %46, label %49, label %47
+
+47:
+  %48 = add i64 %23, 1
+  br label %52
+
+49:
+  %50 = phi i64 [ %37, %34 ], [ %43, %38 ]
+  %51 = add i64 %24, 1
+  br label %52
+
+52:
+  %53 = phi i64 [ %23, %47 ], [ %50, %49 ]
+  %54 = phi i64 [ %24, %47 ], [ %51, %49 ]
+  %55 = phi i64 [ %48, %47 ], [ %23, %49 ]
+  switch i64 %17, label %72 [
+    i64 1, label %56
+    i64 2, label %60
+    i64 4, label %64
+    i64 5, label %68
+  ]
+
+56:
+  %57 = getelementptr i8, ptr %15, i64 %53
+  %58 = load i8, ptr %57, align 1
+  %59 = zext i8 %58 to i64
+  br label %75
+
+60:
+  %61 = getelementptr i16, ptr %15, i64 %53
+  %62 = load i16, ptr %61, align 2
+  %63 = sext i16 %62 to i64
+  br label %75
+
+64:
+  %65 = getelementptr i32, ptr %15, i64 %53
+  %66 = load i32, ptr %65, align 4
+  %67 = sext i32 %66 to i64
+  br label %75
+
+68:
+  %69 = getelementptr i32, ptr %15, i64 %53
+  %70 = load i32, ptr %69, align 4
+  %71 = zext i32 %70 to i64
+  br label %75
+
+72:
+  %73 = getelementptr i64, ptr %15, i64 %53
+  %74 = load i64, ptr %73, align 8
+  br label %75
+
+75:
+  %76 = phi i64 [ %74, %72 ], [ %59, %56 ], [ %63, %60 ], [ %67, %64 ], [ %71, %68 ]
+  %77 = icmp ult i64 %76, %7
+  br i1 %77, label %78, label %132
+
+78:
+  %79 = getelementptr i8, ptr %6, i64 %76
+  %80 = load i8, ptr %79, align 1
+  %81 = icmp eq i8 %80, 0
+  br i1 %81, label %132, label %82
+
+82:
+  %83 = getelementptr i64, ptr %3, i64 %53
+  %84 = load i64, ptr %83, align 8
+  switch i64 %14, label %101 [
+    i64 1, label %85
+    i64 2, label %89
+    i64 4, label %93
+    i64 5, label %97
+  ]
+
+85:
+  %86 = getelementptr i8, ptr %12, i64 %53
+  %87 = load i8, ptr %86, align 1
+  %88 = zext i8 %87 to i64
+  br label %104
+
+89:
+  %90 = getelementptr i16, ptr %12, i64 %53
+  %91 = load i16, ptr %90, align 2
+  %92 = sext i16 %91 to i64
+  br label %104
+
+93:
+  %94 = getelementptr i32, ptr %12, i64 %53
+  %95 = load i32, ptr %94, align 4
+  %96 = sext i32 %95 to i64
+  br label %104
+
+97:
+  %98 = getelementptr i32, ptr %12, i64 %53
+  %99 = load i32, ptr %98, align 4
+  %100 = zext i32 %99 to i64
+  br label %104
+
+101:
+  %102 = getelementptr i64, ptr %12, i64 %53
+  %103 = load i64, ptr %102, align 8
+  br label %104
+
+104:
+  %105 = phi i64 [ %103, %101 ], [ %88, %85 ], [ %92, %89 ], [ %96, %93 ], [ %100, %97 ]
+  %106 = add i64 %105, %84
+  %107 = add i64 %26, 1
+  %108 = icmp slt i64 %30, 0
+  br i1 %108, label %109, label %110
+
+109:
+  store i64 %84, ptr %8, align 8
+  br label %123
+
+110:
+  %111 = icmp slt i64 %84, %28
+  br i1 %111, label %153, label %112
+
+112:
+  %113 = icmp sgt i64 %84, %29
+  br i1 %113, label %114, label %123
+
+114:
+  %115 = trunc i64 %53 to i32
+  %116 = getelementptr i32, ptr %9, i64 %31
+  store i32 %115, ptr %116, align 4
+  %117 = trunc i64 %30 to i32
+  %118 = add i64 %31, 1
+  %119 = getelementptr i32, ptr %10, i64 %31
+  store i32 %117, ptr %119, align 4
+  %120 = sub i64 %84, %29
+  %121 = add i64 %120, %27
+  %122 = call i64 @llvm.smax.i64(i64 %120, i64 %25)
+  br label %123
+
+123:
+  %124 = phi i64 [ %30, %114 ], [ %30, %112 ], [ %53, %109 ]
+  %125 = phi i64 [ %29, %114 ], [ %29, %112 ], [ %84, %109 ]
+  %126 = phi i64 [ %118, %114 ], [ %31, %112 ], [ %31, %109 ]
+  %127 = phi i64 [ %121, %114 ], [ %27, %112 ], [ %27, %109 ]
+  %128 = phi i64 [ %122, %114 ], [ %25, %112 ], [ %25, %109 ]
+  %129 = icmp sgt i64 %106, %125
+  %130 = select i1 %129, i64 %53, i64 %124
+  %131 = call i64 @llvm.smax.i64(i64 %106, i64 %125)
+  br label %132
+
+132:
+  %133 = phi i64 [ %31, %75 ], [ %31, %78 ], [ %126, %123 ]
+  %134 = phi i64 [ %30, %75 ], [ %30, %78 ], [ %130, %123 ]
+  %135 = phi i64 [ %29, %75 ], [ %29, %78 ], [ %131, %123 ]
+  %136 = phi i64 [ %28, %75 ], [ %28, %78 ], [ %84, %123 ]
+  %137 = phi i64 [ %27, %75 ], [ %27, %78 ], [ %127, %123 ]
+  %138 = phi i64 [ %26, %75 ], [ %26, %78 ], [ %107, %123 ]
+  %139 = phi i64 [ %25, %75 ], [ %25, %78 ], [ %128, %123 ]
+  %140 = icmp slt i64 %55, %0
+  %141 = icmp slt i64 %54, %2
+  %142 = or i1 %140, %141
+  br i1 %142, label %21, label %143
+
+143:
+  %144 = phi i64 [ 0, %11 ], [ %133, %132 ]
+  %145 = phi i64 [ 0, %11 ], [ %135, %132 ]
+  %146 = phi i64 [ 0, %11 ], [ %137, %132 ]
+  %147 = phi i64 [ 0, %11 ], [ %138, %132 ]
+  %148 = phi i64 [ 0, %11 ], [ %139, %132 ]
+  %149 = getelementptr i8, ptr %8, i64 8
+  store i64 %145, ptr %149, align 8
+  %150 = getelementptr i8, ptr %8, i64 16
+  store i64 %146, ptr %150, align 8
+  %151 = getelementptr i8, ptr %8, i64 24
+  store i64 %147, ptr %151, align 8
+  %152 = getelementptr i8, ptr %8, i64 32
+  store i64 %148, ptr %152, align 8
+  br label %153
+
+153:
+  %154 = phi i64 [ %144, %143 ], [ -1, %110 ]
+  ret i64 %154
+}
+
+define i64 @bound_ends(ptr %0, ptr %1, ptr %2, i64 %3, i64 %4, ptr %5, ptr %6, i64 %7) {
+  %9 = load ptr, ptr %1, align 8
+  %10 = getelementptr i8, ptr %1, i64 16
+  %11 = load i64, ptr %10, align 8
+  %12 = icmp eq i64 %3, 0
+  %13 = icmp sgt i64 %7, 0
+  br i1 %13, label %14, label %19
+
+14:
+  %15 = getelementptr i8, ptr %1, i64 8
+  %16 = load i64, ptr %15, align 8
+  %17 = freeze i64 %16
+  %18 = select i1 %12, i64 %17, i64 %3
+  br label %20
+
+19:
+  ret i64 0
+
+20:
+  %21 = phi i64 [ %4, %14 ], [ %34, %29 ]
+  %22 = phi i64 [ 0, %14 ], [ %25, %29 ]
+  %23 = call i64 @llvm.smin.i64(i64 %18, i64 %21)
+  %24 = mul i64 %22, %4
+  %25 = add i64 %22, 1
+  %26 = mul i64 %25, %4
+  %27 = call i64 @llvm.smin.i64(i64 %26, i64 %18)
+  %28 = icmp slt i64 %24, %27
+  br i1 %28, label %36, label %29
+
+29:
+  %30 = phi i64 [ 9223372036854775807, %20 ], [ %70, %67 ]
+  %31 = phi i64 [ -9223372036854775808, %20 ], [ %71, %67 ]
+  %32 = getelementptr i64, ptr %5, i64 %22
+  store i64 %30, ptr %32, align 8
+  %33 = getelementptr i64, ptr %6, i64 %22
+  store i64 %31, ptr %33, align 8
+  %34 = add i64 %21, %4
+  %35 = icmp eq i64 %25, %7
+  br i1 %35, label %19, label %20
+
+36:
+  %37 = phi i64 [ %72, %67 ], [ %24, %20 ]
+  %38 = phi i64 [ %71, %67 ], [ -9223372036854775808, %20 ]
+  %39 = phi i64 [ %70, %67 ], [ 9223372036854775807, %20 ]
+  br i1 %12, label %44, label %40
+
+40:
+  %41 = getelementptr i32, ptr %2, i64 %37
+  %42 = load i32, ptr %41, align 4
+  %43 = sext i32 %42 to i64
+  br label %44
+
+44:
+  %45 = phi i64 [ %43, %40 ], [ %37, %36 ]
+  %46 = getelementptr i64, ptr %0, i64 %45
+  %47 = load i64, ptr %46, align 8
+  switch i64 %11, label %64 [
+    i64 1, label %48
+    i64 2, label %52
+    i64 4, label %56
+    i64 5, label %60
+  ]
+
+48:
+  %49 = getelementptr i8, ptr %9, i64 %45
+  %50 = load i8, ptr %49, align 1
+  %51 = zext i8 %50 to i64
+  br label %67
+
+52:
+  %53 = getelementptr i16, ptr %9, i64 %45
+  %54 = load i16, ptr %53, align 2
+  %55 = sext i16 %54 to i64
+  br label %67
+
+56:
+  %57 = getelementptr i32, ptr %9, i64 %45
+  %58 = load i32, ptr %57, align 4
+  %59 = sext i32 %58 to i64
+  br label %67
+
+60:
+  %61 = getelementptr i32, ptr %9, i64 %45
+  %62 = load i32, ptr %61, align 4
+  %63 = zext i32 %62 to i64
+  br label %67
+
+64:
+  %65 = getelementptr i64, ptr %9, i64 %45
+  %66 = load i64, ptr %65, align 8
+  br label %67
+
+67:
+  %68 = phi i64 [ %66, %64 ], [ %51, %48 ], [ %55, %52 ], [ %59, %56 ], [ %63, %60 ]
+  %69 = add i64 %68, %47
+  %70 = call i64 @llvm.smin.i64(i64 %69, i64 %39)
+  %71 = call i64 @llvm.smax.i64(i64 %69, i64 %38)
+  %72 = add i64 %37, 1
+  %73 = icmp eq i64 %72, %23
+  br i1 %73, label %29, label %36
+}
+
+define i64 @list_ends(ptr %0, ptr %1, ptr %2, ptr %3, i64 %4, i64 %5, ptr %6, i64 %7, ptr %8, i64 %9, i64 %10, i64 %11, ptr %12, ptr %13, i64 %14) {
+  %16 = load ptr, ptr %1, align 8
+  %17 = getelementptr i8, ptr %1, i64 8
+  %18 = load i64, ptr %17, align 8
+  %19 = getelementptr i8, ptr %1, i64 16
+  %20 = load i64, ptr %19, align 8
+  %21 = load ptr, ptr %2, align 8
+  %22 = getelementptr i8, ptr %2, i64 16
+  %23 = load i64, ptr %22, align 8
+  %24 = icmp eq i64 %4, 0
+  %25 = select i1 %24, i64 %18, i64 %4
+  %26 = icmp sgt i64 %7, 0
+  br i1 %26, label %27, label %124
+
+27:
+  %28 = phi i64 [ %121, %120 ], [ 0, %15 ]
+  %29 = phi i64 [ %122, %120 ], [ 0, %15 ]
+  %30 = getelementptr i64, ptr %6, i64 %29
+  %31 = load i64, ptr %30, align 8
+  %32 = mul i64 %31, %5
+  %33 = add i64 %31, 1
+  %34 = mul i64 %33, %5
+  %35 = icmp sge i64 %32, %34
+  %36 = icmp sge i64 %32, %25
+  %37 = select i1 %35, i1 true, i1 %36
+  br i1 %37, label %120, label %38
+
+38:
+  %39 = phi i64 [ %112, %111 ], [ %31, %27 ]
+  %40 = phi i64 [ %113, %111 ], [ %28, %27 ]
+  %41 = phi i64 [ %114, %111 ], [ %32, %27 ]
+  br i1 %24, label %46, label %42
+
+42:
+  %43 = getelementptr i32, ptr %3, i64 %41
+  %44 = load i32, ptr %43, align 4
+  %45 = sext i32 %44 to i64
+  br label %46
+
+46:
+  %47 = phi i64 [ %45, %42 ], [ %41, %38 ]
+  %48 = getelementptr i64, ptr %0, i64 %47
+  %49 = load i64, ptr %48, align 8
+  switch i64 %20, label %66 [
+    i64 1, label %50
+    i64 2, label %54
+    i64 4, label %58
+    i64 5, label %62
+  ]
+
+50:
+  %51 = getelementptr i8, ptr %16, i64 %47
+  %52 = load i8, ptr %51, align 1
+  %53 = zext i8 %52 to i64
+  br label %69
+
+54:
+  %55 = getelementptr i16, ptr %16, i64 %47
+  %56 = load i16, ptr %55, align 2
+  %57 = sext i16 %56 to i64
+  br label %69
+
+58:
+  %59 = getelementptr i32, ptr %16, i64 %47
+  %60 = load i32, ptr %59, align 4
+  %61 = sext i32 %60 to i64
+  br label %69
+
+62:
+  %63 = getelementptr i32, ptr %16, i64 %47
+  %64 = load i32, ptr %63, align 4
+  %65 = zext i32 %64 to i64
+  br label %69
+
+66:
+  %67 = getelementptr i64, ptr %16, i64 %47
+  %68 = load i64, ptr %67, align 8
+  br label %69
+
+69:
+  %70 = phi i64 [ %68, %66 ], [ %53, %50 ], [ %57, %54 ], [ %61, %58 ], [ %65, %62 ]
+  %71 = add i64 %70, %49
+  switch i64 %23, label %88 [
+    i64 1, label %72
+    i64 2, label %76
+    i64 4, label %80
+    i64 5, label %84
+  ]
+
+72:
+  %73 = getelementptr i8, ptr %21, i64 %47
+  %74 = load i8, ptr %73, align 1
+  %75 = zext i8 %74 to i64
+  br label %91
+
+76:
+  %77 = getelementptr i16, ptr %21, i64 %47
+  %78 = load i16, ptr %77, align 2
+  %79 = sext i16 %78 to i64
+  br label %91
+
+80:
+  %81 = getelementptr i32, ptr %21, i64 %47
+  %82 = load i32, ptr %81, align 4
+  %83 = sext i32 %82 to i64
+  br label %91
+
+84:
+  %85 = getelementptr i32, ptr %21, i64 %47
+  %86 = load i32, ptr %85, align 4
+  %87 = zext i32 %86 to i64
+  br label %91
+
+88:
+  %89 = getelementptr i64, ptr %21, i64 %47
+  %90 = load i64, ptr %89, align 8
+  br label %91
+
+91:
+  %92 = phi i64 [ %90, %88 ], [ %75, %72 ], [ %79, %76 ], [ %83, %80 ], [ %87, %84 ]
+  %93 = icmp sgt i64 %71, %10
+  %94 = icmp sle i64 %71, %11
+  %95 = and i1 %93, %94
+  %96 = icmp ult i64 %92, %9
+  %97 = select i1 %95, i1 %96, i1 false
+  br i1 %97, label %98, label %111
+
+98:
+  %99 = getelementptr i64, ptr %8, i64 %92
+  %100 = load i64, ptr %99, align 8
+  %101 = icmp slt i64 %100, 0
+  br i1 %101, label %111, label %102
+
+102:
+  %103 = icmp eq i64 %40, %14
+  br i1 %103, label %124, label %104
+
+104:
+  %105 = getelementptr i64, ptr %12, i64 %40
+  store i64 %71, ptr %105, align 8
+  %106 = load i64, ptr %99, align 8
+  %107 = trunc i64 %106 to i32
+  %108 = add i64 %40, 1
+  %109 = getelementptr i32, ptr %13, i64 %40
+  store i32 %107, ptr %109, align 4
+  %110 = load i64, ptr %30, align 8
+  br label %111
+
+111:
+  %112 = phi i64 [ %39, %98 ], [ %39, %91 ], [ %110, %104 ]
+  %113 = phi i64 [ %40, %98 ], [ %40, %91 ], [ %108, %104 ]
+  %114 = add i64 %41, 1
+  %115 = add i64 %112, 1
+  %116 = mul i64 %115, %5
+  %117 = icmp sge i64 %114, %116
+  %118 = icmp sge i64 %114, %25
+  %119 = select i1 %117, i1 true, i1 %118
+  br i1 %119, label %120, label %38
+
+120:
+  %121 = phi i64 [ %28, %27 ], [ %113, %111 ]
+  %122 = add i64 %29, 1
+  %123 = icmp eq i64 %122, %7
+  br i1 %123, label %124, label %27
+
+124:
+  %125 = phi i64 [ %14, %102 ], [ 0, %15 ], [ %121, %120 ]
+  ret i64 %125
+}
+
+define i64 @last_begun(ptr %0, ptr %1, i64 %2, i64 %3, ptr %4, i64 %5, i64 %6) {
+  %8 = icmp slt i64 %2, %3
+  br i1 %8, label %11, label %9
+
+9:
+  %10 = phi i64 [ %6, %7 ], [ %26, %25 ]
+  ret i64 %10
+
+11:
+  %12 = phi i64 [ %26, %25 ], [ %6, %7 ]
+  %13 = phi i64 [ %27, %25 ], [ %2, %7 ]
+  %14 = getelementptr i32, ptr %1, i64 %13
+  %15 = load i32, ptr %14, align 4
+  %16 = sext i32 %15 to i64
+  %17 = getelementptr i32, ptr %0, i64 %16
+  %18 = load i32, ptr %17, align 4
+  %19 = sext i32 %18 to i64
+  %20 = icmp ugt i64 %5, %19
+  br i1 %20, label %21, label %25
+
+21:
+  %22 = getelementptr i64, ptr %4, i64 %19
+  %23 = load i64, ptr %22, align 8
+  %24 = call i64 @llvm.smax.i64(i64 %23, i64 %12)
+  br label %25
+
+25:
+  %26 = phi i64 [ %12, %11 ], [ %24, %21 ]
+  %27 = add i64 %13, 1
+  %28 = icmp eq i64 %27, %3
+  br i1 %28, label %9, label %11
+}
+
+define i64 @blame(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, ptr %5, i64 %6, i64 %7, ptr %8, ptr %9, ptr %10, ptr %11, i64 %12, ptr %13, ptr %14, i64 %15, ptr %16, i64 %17, ptr %18, ptr %19, ptr %20, ptr %21, ptr %22, ptr %23, ptr %24, ptr %25, ptr %26, ptr %27, i64 %28, ptr %29, ptr %30, ptr %31, ptr %32, i64 %33, ptr %34) {
+  %36 = alloca %struct.pieces, align 8
+  %37 = alloca %struct.holds, align 8
+  %38 = load ptr, ptr %1, align 8
+  %39 = getelementptr i8, ptr %1, i64 16
+  %40 = load i64, ptr %39, align 8
+  %41 = load ptr, ptr %2, align 8
+  %42 = getelementptr i8, ptr %2, i64 16
+  %43 = load i64, ptr %42, align 8
+  %44 = load ptr, ptr %9, align 8
+  %45 = getelementptr i8, ptr %9, i64 8
+  %46 = load i64, ptr %45, align 8
+  %47 = getelementptr i8, ptr %9, i64 16
+  %48 = load i64, ptr %47, align 8
+  %49 = load ptr, ptr %10, align 8
+  %50 = getelementptr i8, ptr %10, i64 16
+  %51 = load i64, ptr %50, align 8
+  store ptr %29, ptr %36, align 8
+  %52 = getelementptr i8, ptr %36, i64 8
+  %53 = load ptr, ptr %30, align 8
+  store ptr %53, ptr %52, align 8
+  %54 = getelementptr i8, ptr %36, i64 16
+  store ptr %31, ptr %54, align 8
+  %55 = getelementptr i8, ptr %36, i64 24
+  store ptr %32, ptr %55, align 8
+  %56 = getelementptr i8, ptr %36, i64 32
+  store i64 %33, ptr %56, align 8
+  %57 = getelementptr i8, ptr %36, i64 40
+  %58 = getelementptr i8, ptr %30, i64 16
+  %59 = load i64, ptr %58, align 8
+  %60 = icmp eq i64 %59, 8
+  %61 = zext i1 %60 to i64
+  store i64 %61, ptr %57, align 8
+  %62 = getelementptr i8, ptr %36, i64 48
+  store ptr %34, ptr %62, align 8
+  store ptr %18, ptr %37, align 8
+  %63 = getelementptr i8, ptr %37, i64 8
+  store ptr %19, ptr %63, align 8
+  %64 = getelementptr i8, ptr %37, i64 16
+  store ptr %20, ptr %64, align 8
+  %65 = getelementptr i8, ptr %37, i64 24
+  store ptr %21, ptr %65, align 8
+  %66 = getelementptr i8, ptr %37, i64 32
+  store ptr %22, ptr %66, align 8
+  %67 = getelementptr i8, ptr %37, i64 40
+  store ptr %23, ptr %67, align 8
+  %68 = icmp slt i64 %6, %7
+  br i1 %68, label %69, label %621
+
+69:
+  %70 = icmp eq i64 %17, 0
+  %71 = getelementptr i8, ptr %34, i64 152
+  %72 = getelementptr i8, ptr %34, i64 160
+  %73 = getelementptr i8, ptr %34, i64 168
+  %74 = load i64, ptr %34, align 8
+  br label %75
+
+75:
+  %76 = phi i64 [ %74, %69 ], [ %574, %618 ]
+  %77 = phi i64 [ 0, %69 ], [ %572, %618 ]
+  %78 = phi i64 [ %6, %69 ], [ %619, %618 ]
+  %79 = getelementptr i32, ptr %4, i64 %78
+  %80 = load i32, ptr %79, align 4
+  %81 = sext i32 %80 to i64
+  %82 = getelementptr i32, ptr %5, i64 %78
+  %83 = load i32, ptr %82, align 4
+  %84 = sext i32 %83 to i64
+  %85 = getelementptr i32, ptr %3, i64 %81
+  %86 = load i32, ptr %85, align 4
+  %87 = sext i32 %86 to i64
+  %88 = getelementptr i64, ptr %0, i64 %84
+  %89 = load i64, ptr %88, align 8
+  switch i64 %40, label %106 [
+    i64 1, label %90
+    i64 2, label %94
+    i64 4, label %98
+    i64 5, label %102
+  ]
+
+90:
+  %91 = getelementptr i8, ptr %38, i64 %84
+  %92 = load i8, ptr %91, align 1
+  %93 = zext i8 %92 to i64
+  br label %109
+
+94:
+  %95 = getelementptr i16, ptr %38, i64 %84
+  %96 = load i16, ptr %95, align 2
+  %97 = sext i16 %96 to i64
+  br label %109
+
+98:
+  %99 = getelementptr i32, ptr %38, i64 %84
+  %100 = load i32, ptr %99, align 4
+  %101 = sext i32 %100 to i64
+  br label %109
+
+102:
+  %103 = getelementptr i32, ptr %38, i64 %84
+  %104 = load i32, ptr %103, align 4
+  %105 = zext i32 %104 to i64
+  br label %109
+
+106:
+  %107 = getelementptr i64, ptr %38, i64 %84
+  %108 = load i64, ptr %107, align 8
+  br label %109
+
+109:
+  %110 = phi i64 [ %108, %106 ], [ %93, %90 ], [ %97, %94 ], [ %101, %98 ], [ %105, %102 ]
+  %111 = add i64 %110, %89
+  %112 = getelementptr i64, ptr %0, i64 %81
+  %113 = load i64, ptr %112, align 8
+  %114 = icmp ugt i64 %46, %87
+  br i1 %114, label %115, label %327
+
+115:
+  switch i64 %51, label %132 [
+    i64 1, label %116
+    i64 2, label %120
+    i64 4, label %124
+    i64 5, label %128
+  ]
+
+116:
+  %117 = getelementptr i8, ptr %49, i64 %87
+  %118 = load i8, ptr %117, align 1
+  %119 = zext i8 %118 to i64
+  br label %135
+
+120:
+  %121 = getelementptr i16, ptr %49, i64 %87
+  %122 = load i16, ptr %121, align 2
+  %123 = sext i16 %122 to i64
+  br label %135
+
+124:
+  %125 = getelementptr i32, ptr %49, i64 %87
+  %126 = load i32, ptr %125, align 4
+  %127 = sext i32 %126 to i64
+  br label %135
+
+128:
+  %129 = getelementptr i32, ptr %49, i64 %87
+  %130 = load i32, ptr %129, align 4
+  %131 = zext i32 %130 to i64
+  br label %135
+
+132:
+  %133 = getelementptr i64, ptr %49, i64 %87
+  %134 = load i64, ptr %133, align 8
+  br label %135
+
+135:
+  %136 = phi i64 [ %134, %132 ], [ %119, %116 ], [ %123, %120 ], [ %127, %124 ], [ %131, %128 ]
+  %137 = icmp ult i64 %136, %12
+  br i1 %137, label %138, label %327
+
+138:
+  %139 = getelementptr i64, ptr %8, i64 %87
+  %140 = load i64, ptr %139, align 8
+  br i1 %70, label %302, label %141
+
+141:
+  %142 = getelementptr i32, ptr %3, i64 %84
+  %143 = load i32, ptr %142, align 4
+  %144 = sext i32 %143 to i64
+  %145 = icmp ugt i64 %46, %144
+  br i1 %145, label %146, label %149
+
+146:
+  %147 = getelementptr i64, ptr %8, i64 %144
+  %148 = load i64, ptr %147, align 8
+  br label %149
+
+149:
+  %150 = phi i64 [ %148, %146 ], [ %111, %141 ]
+  %151 = icmp slt i64 %77, 0
+  %152 = call i64 @llvm.smin.i64(i64 %77, i64 %17)
+  %153 = select i1 %151, i64 0, i64 %152
+  %154 = icmp slt i64 %153, %17
+  br i1 %154, label %155, label %184
+
+155:
+  %156 = getelementptr i64, ptr %16, i64 %153
+  %157 = load i64, ptr %156, align 8
+  %158 = icmp sgt i64 %157, %140
+  br i1 %158, label %184, label %159
+
+159:
+  %160 = add i64 %153, 1
+  %161 = add i64 %153, 2
+  %162 = icmp slt i64 %161, %17
+  br i1 %162, label %163, label %180
+
+163:
+  %164 = getelementptr i64, ptr %16, i64 %161
+  %165 = getelementptr i8, ptr %164, i64 -8
+  %166 = load i64, ptr %165, align 8
+  %167 = icmp sgt i64 %166, %140
+  br i1 %167, label %180, label %168
+
+168:
+  %169 = phi i64 [ %171, %174 ], [ 1, %163 ]
+  %170 = phi i64 [ %172, %174 ], [ %161, %163 ]
+  %171 = shl i64 %169, 1
+  %172 = add i64 %171, %170
+  %173 = icmp slt i64 %172, %17
+  br i1 %173, label %174, label %179
+
+174:
+  %175 = getelementptr i64, ptr %16, i64 %172
+  %176 = getelementptr i8, ptr %175, i64 -8
+  %177 = load i64, ptr %176, align 8
+  %178 = icmp sgt i64 %177, %140
+  br i1 %178, label %180, label %168
+
+179:
+  br label %180
+
+180:
+  %181 = phi i64 [ %160, %159 ], [ %160, %163 ], [ %170, %179 ], [ %170, %174 ]
+  %182 = phi i64 [ %161, %159 ], [ %161, %163 ], [ %172, %179 ], [ %172, %174 ]
+  %183 = call i64 @llvm.smin.i64(i64 %182, i64 %17)
+  br label %206
+
+184:
+  %185 = add i64 %153, -1
+  %186 = icmp sgt i64 %185, 0
+  br i1 %186, label %187, label %202
+
+187:
+  %188 = getelementptr i64, ptr %16, i64 %185
+  %189 = load i64, ptr %188, align 8
+  %190 = icmp sgt i64 %189, %140
+  br i1 %190, label %191, label %202
+
+191:
+  %192 = phi i64 [ %194, %197 ], [ 1, %187 ]
+  %193 = phi i64 [ %195, %197 ], [ %185, %187 ]
+  %194 = shl i64 %192, 1
+  %195 = sub i64 %193, %194
+  %196 = icmp sgt i64 %195, 0
+  br i1 %196, label %197, label %201
+
+197:
+  %198 = getelementptr i64, ptr %16, i64 %195
+  %199 = load i64, ptr %198, align 8
+  %200 = icmp sgt i64 %199, %140
+  br i1 %200, label %191, label %202
+
+201:
+  br label %202
+
+202:
+  %203 = phi i64 [ %153, %184 ], [ %152, %187 ], [ %193, %201 ], [ %193, %197 ]
+  %204 = phi i64 [ %185, %184 ], [ %185, %187 ], [ %195, %201 ], [ %195, %197 ]
+  %205 = call i64 @llvm.smax.i64(i64 %204, i64 0)
+  br label %206
+
+206:
+  %207 = phi i64 [ %183, %180 ], [ %203, %202 ]
+  %208 = phi i64 [ %181, %180 ], [ %205, %202 ]
+  %209 = icmp slt i64 %208, %207
+  br i1 %209, label %210, label %223
+
+210:
+  %211 = phi i64 [ %221, %210 ], [ %208, %206 ]
+  %212 = phi i64 [ %220, %210 ], [ %207, %206 ]
+  %213 = sub i64 %212, %211
+  %214 = sdiv i64 %213, 2
+  %215 = add i64 %214, %211
+  %216 = getelementptr i64, ptr %16, i64 %215
+  %217 = load i64, ptr %216, align 8
+  %218 = icmp sgt i64 %217, %140
+  %219 = add i64 %215, 1
+  %220 = select i1 %218, i64 %215, i64 %212
+  %221 = select i1 %218, i64 %211, i64 %219
+  %222 = icmp slt i64 %221, %220
+  br i1 %222, label %210, label %223
+
+223:
+  %224 = phi i64 [ %208, %206 ], [ %221, %210 ]
+  %225 = icmp slt i64 %150, %140
+  br i1 %225, label %226, label %302
+
+226:
+  %227 = icmp slt i64 %224, 0
+  %228 = call i64 @llvm.smin.i64(i64 %224, i64 %17)
+  %229 = select i1 %227, i64 0, i64 %228
+  %230 = icmp slt i64 %229, %17
+  br i1 %230, label %231, label %260
+
+231:
+  %232 = getelementptr i64, ptr %16, i64 %229
+  %233 = load i64, ptr %232, align 8
+  %234 = icmp sgt i64 %233, %150
+  br i1 %234, label %260, label %235
+
+235:
+  %236 = add i64 %229, 1
+  %237 = add i64 %229, 2
+  %238 = icmp slt i64 %237, %17
+  br i1 %238, label %239, label %256
+
+239:
+  %240 = getelementptr i64, ptr %16, i64 %237
+  %241 = getelementptr i8, ptr %240, i64 -8
+  %242 = load i64, ptr %241, align 8
+  %243 = icmp sgt i64 %242, %150
+  br i1 %243, label %256, label %244
+
+244:
+  %245 = phi i64 [ %247, %250 ], [ 1, %239 ]
+  %246 = phi i64 [ %248, %250 ], [ %237, %239 ]
+  %247 = shl i64 %245, 1
+  %248 = add i64 %247, %246
+  %249 = icmp slt i64 %248, %17
+  br i1 %249, label %250, label %255
+
+250:
+  %251 = getelementptr i64, ptr %16, i64 %248
+  %252 = getelementptr i8, ptr %251, i64 -8
+  %253 = load i64, ptr %252, align 8
+  %254 = icmp sgt i64 %253, %150
+  br i1 %254, label %256, label %244
+
+255:
+  br label %256
+
+256:
+  %257 = phi i64 [ %236, %235 ], [ %236, %239 ], [ %246, %255 ], [ %246, %250 ]
+  %258 = phi i64 [ %237, %235 ], [ %237, %239 ], [ %248, %255 ], [ %248, %250 ]
+  %259 = call i64 @llvm.smin.i64(i64 %258, i64 %17)
+  br label %282
+
+260:
+  %261 = add i64 %229, -1
+  %262 = icmp sgt i64 %261, 0
+  br i1 %262, label %263, label %278
+
+263:
+  %264 = getelementptr i64, ptr %16, i64 %261
+  %265 = load i64, ptr %264, align 8
+  %266 = icmp sgt i64 %265, %150
+  br i1 %266, label %267, label %278
+
+267:
+  %268 = phi i64 [ %270, %273 ], [ 1, %263 ]
+  %269 = phi i64 [ %271, %273 ], [ %261, %263 ]
+  %270 = shl i64 %268, 1
+  %271 = sub i64 %269, %270
+  %272 = icmp sgt i64 %271, 0
+  br i1 %272, label %273, label %277
+
+273:
+  %274 = getelementptr i64, ptr %16, i64 %271
+  %275 = load i64, ptr %274, align 8
+  %276 = icmp sgt i64 %275, %150
+  br i1 %276, label %267, label %278
+
+277:
+  br label %278
+
+278:
+  %279 = phi i64 [ %229, %260 ], [ %228, %263 ], [ %269, %277 ], [ %269, %273 ]
+  %280 = phi i64 [ %261, %260 ], [ %261, %263 ], [ %271, %277 ], [ %271, %273 ]
+  %281 = call i64 @llvm.smax.i64(i64 %280, i64 0)
+  br label %282
+
+282:
+  %283 = phi i64 [ %259, %256 ], [ %279, %278 ]
+  %284 = phi i64 [ %257, %256 ], [ %281, %278 ]
+  %285 = icmp slt i64 %284, %283
+  br i1 %285, label %286, label %299
+
+286:
+  %287 = phi i64 [ %297, %286 ], [ %284, %282 ]
+  %288 = phi i64 [ %296, %286 ], [ %283, %282 ]
+  %289 = sub i64 %288, %287
+  %290 = sdiv i64 %289, 2
+  %291 = add i64 %290, %287
+  %292 = getelementptr i64, ptr %16, i64 %291
+  %293 = load i64, ptr %292, align 8
+  %294 = icmp sgt i64 %293, %150
+  %295 = add i64 %291, 1
+  %296 = select i1 %294, i64 %291, i64 %288
+  %297 = select i1 %294, i64 %287, i64 %295
+  %298 = icmp slt i64 %297, %296
+  br i1 %298, label %286, label %299
+
+299:
+  %300 = phi i64 [ %284, %282 ], [ %297, %286 ]
+  %301 = icmp eq i64 %300, %224
+  br i1 %301, label %302, label %327
+
+302:
+  %303 = phi i64 [ %224, %299 ], [ %224, %223 ], [ %77, %138 ]
+  switch i64 %48, label %320 [
+    i64 1, label %304
+    i64 2, label %308
+    i64 4, label %312
+    i64 5, label %316
+  ]
+
+304:
+  %305 = getelementptr i8, ptr %44, i64 %87
+  %306 = load i8, ptr %305, align 1
+  %307 = zext i8 %306 to i64
+  br label %323
+
+308:
+  %309 = getelementptr i16, ptr %44, i64 %87
+  %310 = load i16, ptr %309, align 2
+  %311 = sext i16 %310 to i64
+  br label %323
+
+312:
+  %313 = getelementptr i32, ptr %44, i64 %87
+  %314 = load i32, ptr %313, align 4
+  %315 = sext i32 %314 to i64
+  br label %323
+
+316:
+  %317 = getelementptr i32, ptr %44, i64 %87
+  %318 = load i32, ptr %317, align 4
+  %319 = zext i32 %318 to i64
+  br label %323
+
+320:
+  %321 = getelementptr i64, ptr %44, i64 %87
+  %322 = load i64, ptr %321, align 8
+  br label %323
+
+323:
+  %324 = phi i64 [ %322, %320 ], [ %307, %304 ], [ %311, %308 ], [ %315, %312 ], [ %319, %316 ]
+  %325 = add i64 %324, %140
+  %326 = icmp sgt i64 %325, %111
+  br i1 %326, label %383, label %341
+
+327:
+  %328 = phi i64 [ %224, %299 ], [ %77, %109 ], [ %77, %135 ]
+  %329 = icmp sgt i64 %113, %111
+  br i1 %329, label %330, label %571
+
+330:
+  %331 = add i64 %76, 1
+  store i64 %331, ptr %34, align 8
+  %332 = icmp slt i64 %76, %33
+  br i1 %332, label %333, label %571
+
+333:
+  %334 = getelementptr i64, ptr %29, i64 %76
+  store i64 %111, ptr %334, align 8
+  %335 = sub i64 %113, %111
+  br i1 %60, label %336, label %338
+
+336:
+  %337 = getelementptr i64, ptr %53, i64 %76
+  store i64 %335, ptr %337, align 8
+  br label %564
+
+338:
+  %339 = trunc i64 %335 to i32
+  %340 = getelementptr i32, ptr %53, i64 %76
+  store i32 %339, ptr %340, align 4
+  br label %564
+
+341:
+  switch i64 %43, label %358 [
+    i64 1, label %342
+    i64 2, label %346
+    i64 4, label %350
+    i64 5, label %354
+  ]
+
+342:
+  %343 = getelementptr i8, ptr %41, i64 %81
+  %344 = load i8, ptr %343, align 1
+  %345 = zext i8 %344 to i64
+  br label %361
+
+346:
+  %347 = getelementptr i16, ptr %41, i64 %81
+  %348 = load i16, ptr %347, align 2
+  %349 = sext i16 %348 to i64
+  br label %361
+
+350:
+  %351 = getelementptr i32, ptr %41, i64 %81
+  %352 = load i32, ptr %351, align 4
+  %353 = sext i32 %352 to i64
+  br label %361
+
+354:
+  %355 = getelementptr i32, ptr %41, i64 %81
+  %356 = load i32, ptr %355, align 4
+  %357 = zext i32 %356 to i64
+  br label %361
+
+358:
+  %359 = getelementptr i64, ptr %41, i64 %81
+  %360 = load i64, ptr %359, align 8
+  br label %361
+
+361:
+  %362 = phi i64 [ %360, %358 ], [ %345, %342 ], [ %349, %346 ], [ %353, %350 ], [ %357, %354 ]
+  %363 = icmp ult i64 %362, %15
+  br i1 %363, label %364, label %369
+
+364:
+  %365 = getelementptr i8, ptr %14, i64 %362
+  %366 = load i8, ptr %365, align 1
+  %367 = icmp eq i8 %366, 0
+  %368 = select i1 %367, i8 4, i8 5
+  br label %369
+
+369:
+  %370 = phi i8 [ 4, %361 ], [ %368, %364 ]
+  %371 = icmp sgt i64 %113, %111
+  br i1 %371, label %372, label %571
+
+372:
+  %373 = add i64 %76, 1
+  store i64 %373, ptr %34, align 8
+  %374 = icmp slt i64 %76, %33
+  br i1 %374, label %375, label %571
+
+375:
+  %376 = getelementptr i64, ptr %29, i64 %76
+  store i64 %111, ptr %376, align 8
+  %377 = sub i64 %113, %111
+  br i1 %60, label %378, label %380
+
+378:
+  %379 = getelementptr i64, ptr %53, i64 %76
+  store i64 %377, ptr %379, align 8
+  br label %564
+
+380:
+  %381 = trunc i64 %377 to i32
+  %382 = getelementptr i32, ptr %53, i64 %76
+  store i32 %381, ptr %382, align 4
+  br label %564
+
+383:
+  %384 = call i64 @llvm.smin.i64(i64 %325, i64 %113)
+  %385 = getelementptr i64, ptr %11, i64 %136
+  %386 = load i64, ptr %385, align 8
+  %387 = getelementptr i64, ptr %13, i64 %386
+  %388 = load i64, ptr %387, align 8
+  %389 = icmp sgt i64 %388, -1
+  br i1 %389, label %390, label %500
+
+390:
+  %391 = getelementptr i64, ptr %26, i64 %388
+  %392 = load i64, ptr %391, align 8
+  %393 = getelementptr i8, ptr %391, i64 8
+  %394 = load i64, ptr %393, align 8
+  %395 = getelementptr i64, ptr %27, i64 %388
+  %396 = load i64, ptr %395, align 8
+  %397 = icmp slt i64 %396, %392
+  %398 = call i64 @llvm.smin.i64(i64 %396, i64 %394)
+  %399 = select i1 %397, i64 %392, i64 %398
+  %400 = icmp slt i64 %399, %394
+  br i1 %400, label %401, label %430
+
+401:
+  %402 = getelementptr i64, ptr %24, i64 %399
+  %403 = load i64, ptr %402, align 8
+  %404 = icmp sgt i64 %403, %140
+  br i1 %404, label %430, label %405
+
+405:
+  %406 = add i64 %399, 1
+  %407 = add i64 %399, 2
+  %408 = icmp slt i64 %407, %394
+  br i1 %408, label %409, label %426
+
+409:
+  %410 = getelementptr i64, ptr %24, i64 %407
+  %411 = getelementptr i8, ptr %410, i64 -8
+  %412 = load i64, ptr %411, align 8
+  %413 = icmp sgt i64 %412, %140
+  br i1 %413, label %426, label %414
+
+414:
+  %415 = phi i64 [ %417, %420 ], [ 1, %409 ]
+  %416 = phi i64 [ %418, %420 ], [ %407, %409 ]
+  %417 = shl i64 %415, 1
+  %418 = add i64 %417, %416
+  %419 = icmp slt i64 %418, %394
+  br i1 %419, label %420, label %425
+
+420:
+  %421 = getelementptr i64, ptr %24, i64 %418
+  %422 = getelementptr i8, ptr %421, i64 -8
+  %423 = load i64, ptr %422, align 8
+  %424 = icmp sgt i64 %423, %140
+  br i1 %424, label %426, label %414
+
+425:
+  br label %426
+
+426:
+  %427 = phi i64 [ %406, %405 ], [ %406, %409 ], [ %416, %425 ], [ %416, %420 ]
+  %428 = phi i64 [ %407, %405 ], [ %407, %409 ], [ %418, %425 ], [ %418, %420 ]
+  %429 = call i64 @llvm.smin.i64(i64 %428, i64 %394)
+  br label %452
+
+430:
+  %431 = add i64 %399, -1
+  %432 = icmp sgt i64 %431, %392
+  br i1 %432, label %433, label %448
+
+433:
+  %434 = getelementptr i64, ptr %24, i64 %431
+  %435 = load i64, ptr %434, align 8
+  %436 = icmp sgt i64 %435, %140
+  br i1 %436, label %437, label %448
+
+437:
+  %438 = phi i64 [ %440, %443 ], [ 1, %433 ]
+  %439 = phi i64 [ %441, %443 ], [ %431, %433 ]
+  %440 = shl i64 %438, 1
+  %441 = sub i64 %439, %440
+  %442 = icmp sgt i64 %441, %392
+  br i1 %442, label %443, label %447
+
+443:
+  %444 = getelementptr i64, ptr %24, i64 %441
+  %445 = load i64, ptr %444, align 8
+  %446 = icmp sgt i64 %445, %140
+  br i1 %446, label %437, label %448
+
+447:
+  br label %448
+
+448:
+  %449 = phi i64 [ %399, %430 ], [ %399, %433 ], [ %439, %447 ], [ %439, %443 ]
+  %450 = phi i64 [ %431, %430 ], [ %431, %433 ], [ %441, %447 ], [ %441, %443 ]
+  %451 = call i64 @llvm.smax.i64(i64 %450, i64 %392)
+  br label %452
+
+452:
+  %453 = phi i64 [ %429, %426 ], [ %449, %448 ]
+  %454 = phi i64 [ %427, %426 ], [ %451, %448 ]
+  %455 = icmp slt i64 %454, %453
+  br i1 %455, label %456, label %469
+
+456:
+  %457 = phi i64 [ %467, %456 ], [ %454, %452 ]
+  %458 = phi i64 [ %466, %456 ], [ %453, %452 ]
+  %459 = sub i64 %458, %457
+  %460 = sdiv i64 %459, 2
+  %461 = add i64 %460, %457
+  %462 = getelementptr i64, ptr %24, i64 %461
+  %463 = load i64, ptr %462, align 8
+  %464 = icmp sgt i64 %463, %140
+  %465 = add i64 %461, 1
+  %466 = select i1 %464, i64 %461, i64 %458
+  %467 = select i1 %464, i64 %457, i64 %465
+  %468 = icmp slt i64 %467, %466
+  br i1 %468, label %456, label %469
+
+469:
+  %470 = phi i64 [ %454, %452 ], [ %467, %456 ]
+  store i64 %470, ptr %395, align 8
+  %471 = add i64 %470, -1
+  %472 = icmp slt i64 %471, %392
+  br i1 %472, label %500, label %473
+
+473:
+  %474 = getelementptr i64, ptr %24, i64 %471
+  %475 = load i64, ptr %474, align 8
+  %476 = icmp sgt i64 %475, %111
+  br i1 %476, label %477, label %500
+
+477:
+  %478 = getelementptr i32, ptr %25, i64 %471
+  %479 = load i32, ptr %478, align 4
+  %480 = sext i32 %479 to i64
+  %481 = icmp eq i64 %386, %480
+  br i1 %481, label %500, label %482
+
+482:
+  %483 = add i64 %470, -2
+  %484 = icmp slt i64 %483, %392
+  br i1 %484, label %498, label %485
+
+485:
+  %486 = phi i64 [ %496, %495 ], [ %483, %482 ]
+  %487 = getelementptr i64, ptr %24, i64 %486
+  %488 = load i64, ptr %487, align 8
+  %489 = icmp sgt i64 %488, %111
+  br i1 %489, label %490, label %498
+
+490:
+  %491 = getelementptr i32, ptr %25, i64 %486
+  %492 = load i32, ptr %491, align 4
+  %493 = sext i32 %492 to i64
+  %494 = icmp eq i64 %386, %493
+  br i1 %494, label %500, label %495
+
+495:
+  %496 = add i64 %486, -1
+  %497 = icmp slt i64 %496, %392
+  br i1 %497, label %498, label %485
+
+498:
+  %499 = call i64 @llvm.smin.i64(i64 %475, i64 %384)
+  br label %500
+
+500:
+  %501 = phi i64 [ %111, %383 ], [ %111, %469 ], [ %111, %477 ], [ %111, %473 ], [ %499, %498 ], [ %111, %490 ]
+  %502 = phi i64 [ %386, %383 ], [ %386, %469 ], [ %386, %477 ], [ %386, %473 ], [ %480, %498 ], [ %386, %490 ]
+  store i64 0, ptr %71, align 8
+  call fastcc void @add_held(ptr %36, ptr %37, i64 %502, i64 %111, i64 %501, i64 %111)
+  call fastcc void @add_held(ptr %36, ptr %37, i64 %386, i64 %501, i64 %384, i64 %111)
+  %503 = sub i64 %113, %384
+  %504 = icmp slt i64 %503, %28
+  %505 = add i64 %384, %28
+  %506 = select i1 %504, i64 %113, i64 %505
+  %507 = icmp sgt i64 %506, %384
+  br i1 %507, label %508, label %550
+
+508:
+  %509 = sub i64 %506, %384
+  %510 = load i64, ptr %71, align 8
+  %511 = call i64 @llvm.smin.i64(i64 %509, i64 %510)
+  %512 = sub i64 %510, %511
+  store i64 %512, ptr %71, align 8
+  %513 = add i64 %511, %384
+  %514 = load i64, ptr %72, align 8
+  %515 = load i64, ptr %73, align 8
+  %516 = icmp sgt i64 %513, %384
+  br i1 %516, label %517, label %533
+
+517:
+  %518 = load i64, ptr %34, align 8
+  %519 = add i64 %518, 1
+  store i64 %519, ptr %34, align 8
+  %520 = icmp slt i64 %518, %33
+  br i1 %520, label %521, label %533
+
+521:
+  %522 = getelementptr i64, ptr %29, i64 %518
+  store i64 %384, ptr %522, align 8
+  br i1 %60, label %523, label %525
+
+523:
+  %524 = getelementptr i64, ptr %53, i64 %518
+  store i64 %511, ptr %524, align 8
+  br label %528
+
+525:
+  %526 = trunc i64 %511 to i32
+  %527 = getelementptr i32, ptr %53, i64 %518
+  store i32 %526, ptr %527, align 4
+  br label %528
+
+528:
+  %529 = trunc i64 %514 to i8
+  %530 = getelementptr i8, ptr %31, i64 %518
+  store i8 %529, ptr %530, align 1
+  %531 = trunc i64 %515 to i32
+  %532 = getelementptr i32, ptr %32, i64 %518
+  store i32 %531, ptr %532, align 4
+  br label %533
+
+533:
+  %534 = icmp sgt i64 %506, %513
+  br i1 %534, label %535, label %550
+
+535:
+  %536 = load i64, ptr %34, align 8
+  %537 = add i64 %536, 1
+  store i64 %537, ptr %34, align 8
+  %538 = icmp slt i64 %536, %33
+  br i1 %538, label %539, label %550
+
+539:
+  %540 = getelementptr i64, ptr %29, i64 %536
+  store i64 %513, ptr %540, align 8
+  %541 = sub i64 %506, %513
+  br i1 %60, label %542, label %544
+
+542:
+  %543 = getelementptr i64, ptr %53, i64 %536
+  store i64 %541, ptr %543, align 8
+  br label %547
+
+544:
+  %545 = trunc i64 %541 to i32
+  %546 = getelementptr i32, ptr %53, i64 %536
+  store i32 %545, ptr %546, align 4
+  br label %547
+
+547:
+  %548 = getelementptr i8, ptr %31, i64 %536
+  store i8 1, ptr %548, align 1
+  %549 = getelementptr i32, ptr %32, i64 %536
+  store i32 -1, ptr %549, align 4
+  br label %550
+
+550:
+  %551 = icmp sgt i64 %113, %506
+  br i1 %551, label %552, label %571
+
+552:
+  %553 = load i64, ptr %34, align 8
+  %554 = add i64 %553, 1
+  store i64 %554, ptr %34, align 8
+  %555 = icmp slt i64 %553, %33
+  br i1 %555, label %556, label %571
+
+556:
+  %557 = getelementptr i64, ptr %29, i64 %553
+  store i64 %506, ptr %557, align 8
+  %558 = sub i64 %113, %506
+  br i1 %60, label %559, label %561
+
+559:
+  %560 = getelementptr i64, ptr %53, i64 %553
+  store i64 %558, ptr %560, align 8
+  br label %564
+
+561:
+  %562 = trunc i64 %558 to i32
+  %563 = getelementptr i32, ptr %53, i64 %553
+  store i32 %562, ptr %563, align 4
+  br label %564
+
+564:
+  %565 = phi i64 [ %76, %378 ], [ %76, %336 ], [ %76, %338 ], [ %76, %380 ], [ %553, %561 ], [ %553, %559 ]
+  %566 = phi i8 [ %370, %378 ], [ 7, %336 ], [ 7, %338 ], [ %370, %380 ], [ 4, %561 ], [ 4, %559 ]
+  %567 = phi i64 [ %303, %378 ], [ %328, %336 ], [ %328, %338 ], [ %303, %380 ], [ %303, %561 ], [ %303, %559 ]
+  %568 = phi i1 [ false, %378 ], [ true, %336 ], [ true, %338 ], [ false, %380 ], [ false, %561 ], [ false, %559 ]
+  %569 = getelementptr i8, ptr %31, i64 %565
+  store i8 %566, ptr %569, align 1
+  %570 = getelementptr i32, ptr %32, i64 %565
+  store i32 -1, ptr %570, align 4
+  br label %571
+
+571:
+  %572 = phi i64 [ %303, %550 ], [ %303, %552 ], [ %328, %327 ], [ %328, %330 ], [ %303, %369 ], [ %303, %372 ], [ %567, %564 ]
+  %573 = phi i1 [ false, %550 ], [ false, %552 ], [ true, %327 ], [ true, %330 ], [ false, %369 ], [ false, %372 ], [ %568, %564 ]
+  %574 = load i64, ptr %34, align 8
+  %575 = icmp sgt i64 %574, %33
+  br i1 %575, label %576, label %577
+
+576:
+  store i64 %76, ptr %34, align 8
+  br label %621
+
+577:
+  br i1 %573, label %578, label %586
+
+578:
+  %579 = sub i64 %113, %111
+  %580 = load i32, ptr %85, align 4
+  %581 = icmp sgt i32 %580, -1
+  %582 = select i1 %581, i64 18, i64 17
+  %583 = getelementptr i64, ptr %34, i64 %582
+  %584 = load i64, ptr %583, align 8
+  %585 = add i64 %579, %584
+  store i64 %585, ptr %583, align 8
+  br label %586
+
+586:
+  %587 = icmp slt i64 %76, %574
+  br i1 %587, label %588, label %618
+
+588:
+  %589 = phi i64 [ %615, %602 ], [ 0, %586 ]
+  %590 = phi i64 [ %616, %602 ], [ %76, %586 ]
+  %591 = getelementptr i8, ptr %31, i64 %590
+  %592 = load i8, ptr %591, align 1
+  %593 = and i8 %592, 7
+  %594 = zext i8 %593 to i64
+  br i1 %60, label %595, label %598
+
+595:
+  %596 = getelementptr i64, ptr %53, i64 %590
+  %597 = load i64, ptr %596, align 8
+  br label %602
+
+598:
+  %599 = getelementptr i32, ptr %53, i64 %590
+  %600 = load i32, ptr %599, align 4
+  %601 = zext i32 %600 to i64
+  br label %602
+
+602:
+  %603 = phi i64 [ %597, %595 ], [ %601, %598 ]
+  %604 = getelementptr i64, ptr %34, i64 %594
+  %605 = getelementptr i8, ptr %604, i64 8
+  %606 = load i64, ptr %605, align 8
+  %607 = add i64 %606, %603
+  store i64 %607, ptr %605, align 8
+  %608 = xor i64 %589, -1
+  %609 = lshr i64 %608, %594
+  %610 = and i64 %609, 1
+  %611 = getelementptr i8, ptr %604, i64 72
+  %612 = load i64, ptr %611, align 8
+  %613 = add i64 %612, %610
+  store i64 %613, ptr %611, align 8
+  %614 = shl i64 1, %594
+  %615 = or i64 %614, %589
+  %616 = add i64 %590, 1
+  %617 = icmp eq i64 %616, %574
+  br i1 %617, label %618, label %588
+
+618:
+  %619 = add i64 %78, 1
+  %620 = icmp eq i64 %619, %7
+  br i1 %620, label %621, label %75
+
+621:
+  %622 = phi i64 [ %78, %576 ], [ %6, %35 ], [ %7, %618 ]
+  %623 = call i64 @llvm.smin.i64(i64 %622, i64 %7)
+  ret i64 %623
+}
+
+define internal fastcc void @add_held(ptr %0, ptr %1, i64 %2, i64 %3, i64 %4, i64 %5) {
+  %7 = icmp sgt i64 %4, %3
+  br i1 %7, label %8, label %117
+
+8:
+  %9 = getelementptr i8, ptr %1, i64 40
+  %10 = load ptr, ptr %9, align 8
+  %11 = getelementptr i64, ptr %10, i64 %2
+  %12 = load i64, ptr %11, align 8
+  %13 = load ptr, ptr %1, align 8
+  %14 = getelementptr i64, ptr %13, i64 %2
+  %15 = getelementptr i8, ptr %14, i64 8
+  %16 = load i64, ptr %15, align 8
+  %17 = icmp slt i64 %12, %16
+  br i1 %17, label %18, label %30
+
+18:
+  %19 = getelementptr i8, ptr %1, i64 16
+  %20 = load ptr, ptr %19, align 8
+  br label %21
+
+21:
+  %22 = phi i64 [ %12, %18 ], [ %27, %26 ]
+  %23 = getelementptr i64, ptr %20, i64 %22
+  %24 = load i64, ptr %23, align 8
+  %25 = icmp sgt i64 %24, %3
+  br i1 %25, label %30, label %26
+
+26:
+  %27 = add i64 %22, 1
+  %28 = icmp eq i64 %27, %16
+  br i1 %28, label %29, label %21
+
+29:
+  store i64 %16, ptr %11, align 8
+  br label %115
+
+30:
+  %31 = phi i64 [ %12, %8 ], [ %22, %21 ]
+  store i64 %31, ptr %11, align 8
+  %32 = getelementptr i8, ptr %1, i64 8
+  %33 = icmp slt i64 %31, %16
+  br i1 %33, label %34, label %115
+
+34:
+  %35 = getelementptr i8, ptr %1, i64 16
+  %36 = getelementptr i8, ptr %0, i64 48
+  %37 = getelementptr i8, ptr %1, i64 24
+  %38 = getelementptr i8, ptr %1, i64 32
+  %39 = getelementptr i8, ptr %0, i64 32
+  %40 = getelementptr i8, ptr %0, i64 40
+  %41 = getelementptr i8, ptr %0, i64 8
+  %42 = getelementptr i8, ptr %0, i64 16
+  %43 = getelementptr i8, ptr %0, i64 24
+  br label %44
+
+44:
+  %45 = phi i64 [ %3, %34 ], [ %56, %112 ]
+  %46 = phi i64 [ %31, %34 ], [ %113, %112 ]
+  %47 = load ptr, ptr %32, align 8
+  %48 = getelementptr i64, ptr %47, i64 %46
+  %49 = load i64, ptr %48, align 8
+  %50 = icmp slt i64 %49, %4
+  br i1 %50, label %51, label %115
+
+51:
+  %52 = call i64 @llvm.smax.i64(i64 %49, i64 %45)
+  %53 = load ptr, ptr %35, align 8
+  %54 = getelementptr i64, ptr %53, i64 %46
+  %55 = load i64, ptr %54, align 8
+  %56 = call i64 @llvm.smin.i64(i64 %55, i64 %4)
+  call fastcc void @add_host(ptr %0, i64 %45, i64 %52)
+  %57 = icmp eq i64 %52, %5
+  br i1 %57, label %61, label %58
+
+58:
+  %59 = load ptr, ptr %37, align 8
+  %60 = load ptr, ptr %38, align 8
+  br label %78
+
+61:
+  %62 = load ptr, ptr %32, align 8
+  %63 = getelementptr i64, ptr %62, i64 %46
+  %64 = load i64, ptr %63, align 8
+  %65 = icmp sgt i64 %5, %64
+  %66 = load ptr, ptr %37, align 8
+  %67 = load ptr, ptr %38, align 8
+  br i1 %65, label %68, label %78
+
+68:
+  %69 = sub i64 %5, %64
+  %70 = load ptr, ptr %36, align 8
+  %71 = getelementptr i8, ptr %70, i64 152
+  store i64 %69, ptr %71, align 8
+  %72 = getelementptr i64, ptr %66, i64 %46
+  %73 = load i64, ptr %72, align 8
+  %74 = getelementptr i8, ptr %70, i64 160
+  store i64 %73, ptr %74, align 8
+  %75 = getelementptr i64, ptr %67, i64 %46
+  %76 = load i64, ptr %75, align 8
+  %77 = getelementptr i8, ptr %70, i64 168
+  store i64 %76, ptr %77, align 8
+  br label %78
+
+78:
+  %79 = phi ptr [ %60, %58 ], [ %67, %68 ], [ %67, %61 ]
+  %80 = phi ptr [ %59, %58 ], [ %66, %68 ], [ %66, %61 ]
+  %81 = getelementptr i64, ptr %80, i64 %46
+  %82 = load i64, ptr %81, align 8
+  %83 = getelementptr i64, ptr %79, i64 %46
+  %84 = load i64, ptr %83, align 8
+  %85 = icmp sgt i64 %56, %52
+  br i1 %85, label %86, label %112
+
+86:
+  %87 = load ptr, ptr %36, align 8
+  %88 = load i64, ptr %87, align 8
+  %89 = add i64 %88, 1
+  store i64 %89, ptr %87, align 8
+  %90 = load i64, ptr %39, align 8
+  %91 = icmp slt i64 %88, %90
+  br i1 %91, label %92, label %112
+
+92:
+  %93 = load ptr, ptr %0, align 8
+  %94 = getelementptr i64, ptr %93, i64 %88
+  store i64 %52, ptr %94, align 8
+  %95 = load i64, ptr %40, align 8
+  %96 = icmp eq i64 %95, 0
+  %97 = sub i64 %56, %52
+  br i1 %96, label %101, label %98
+
+98:
+  %99 = load ptr, ptr %41, align 8
+  %100 = getelementptr i64, ptr %99, i64 %88
+  store i64 %97, ptr %100, align 8
+  br label %105
+
+101:
+  %102 = trunc i64 %97 to i32
+  %103 = load ptr, ptr %41, align 8
+  %104 = getelementptr i32, ptr %103, i64 %88
+  store i32 %102, ptr %104, align 4
+  br label %105
+
+105:
+  %106 = trunc i64 %82 to i8
+  %107 = load ptr, ptr %42, align 8
+  %108 = getelementptr i8, ptr %107, i64 %88
+  store i8 %106, ptr %108, align 1
+  %109 = trunc i64 %84 to i32
+  %110 = load ptr, ptr %43, align 8
+  %111 = getelementptr i32, ptr %110, i64 %88
+  store i32 %109, ptr %111, align 4
+  br label %112
+
+112:
+  %113 = add i64 %46, 1
+  %114 = icmp eq i64 %113, %16
+  br i1 %114, label %115, label %44
+
+115:
+  %116 = phi i64 [ %3, %30 ], [ %3, %29 ], [ %56, %112 ], [ %45, %44 ]
+  call fastcc void @add_host(ptr %0, i64 %116, i64 %4)
+  br label %117
+
+117:
+  ret void
+}
+
+define internal fastcc void @add_host(ptr %0, i64 %1, i64 %2) {
+  %4 = icmp sgt i64 %2, %1
+  br i1 %4, label %5, label %81
+
+5:
+  %6 = getelementptr i8, ptr %0, i64 48
+  %7 = load ptr, ptr %6, align 8
+  %8 = getelementptr i8, ptr %7, i64 152
+  %9 = sub i64 %2, %1
+  %10 = load i64, ptr %8, align 8
+  %11 = call i64 @llvm.smin.i64(i64 %9, i64 %10)
+  %12 = sub i64 %10, %11
+  store i64 %12, ptr %8, align 8
+  %13 = add i64 %11, %1
+  %14 = getelementptr i8, ptr %7, i64 160
+  %15 = load i64, ptr %14, align 8
+  %16 = getelementptr i8, ptr %7, i64 168
+  %17 = load i64, ptr %16, align 8
+  %18 = icmp sgt i64 %13, %1
+  br i1 %18, label %19, label %49
+
+19:
+  %20 = load i64, ptr %7, align 8
+  %21 = add i64 %20, 1
+  store i64 %21, ptr %7, align 8
+  %22 = getelementptr i8, ptr %0, i64 32
+  %23 = load i64, ptr %22, align 8
+  %24 = icmp slt i64 %20, %23
+  br i1 %24, label %25, label %49
+
+25:
+  %26 = load ptr, ptr %0, align 8
+  %27 = getelementptr i64, ptr %26, i64 %20
+  store i64 %1, ptr %27, align 8
+  %28 = getelementptr i8, ptr %0, i64 40
+  %29 = load i64, ptr %28, align 8
+  %30 = icmp eq i64 %29, 0
+  br i1 %30, label %35, label %31
+
+31:
+  %32 = getelementptr i8, ptr %0, i64 8
+  %33 = load ptr, ptr %32, align 8
+  %34 = getelementptr i64, ptr %33, i64 %20
+  store i64 %11, ptr %34, align 8
+  br label %40
+
+35:
+  %36 = trunc i64 %11 to i32
+  %37 = getelementptr i8, ptr %0, i64 8
+  %38 = load ptr, ptr %37, align 8
+  %39 = getelementptr i32, ptr %38, i64 %20
+  store i32 %36, ptr %39, align 4
+  br label %40
+
+40:
+  %41 = trunc i64 %15 to i8
+  %42 = getelementptr i8, ptr %0, i64 16
+  %43 = load ptr, ptr %42, align 8
+  %44 = getelementptr i8, ptr %43, i64 %20
+  store i8 %41, ptr %44, align 1
+  %45 = trunc i64 %17 to i32
+  %46 = getelementptr i8, ptr %0, i64 24
+  %47 = load ptr, ptr %46, align 8
+  %48 = getelementptr i32, ptr %47, i64 %20
+  store i32 %45, ptr %48, align 4
+  br label %49
+
+49:
+  %50 = icmp sgt i64 %2, %13
+  br i1 %50, label %51, label %81
+
+51:
+  %52 = load ptr, ptr %6, align 8
+  %53 = load i64, ptr %52, align 8
+  %54 = add i64 %53, 1
+  store i64 %54, ptr %52, align 8
+  %55 = getelementptr i8, ptr %0, i64 32
+  %56 = load i64, ptr %55, align 8
+  %57 = icmp slt i64 %53, %56
+  br i1 %57, label %58, label %81
+
+58:
+  %59 = load ptr, ptr %0, align 8
+  %60 = getelementptr i64, ptr %59, i64 %53
+  store i64 %13, ptr %60, align 8
+  %61 = getelementptr i8, ptr %0, i64 40
+  %62 = load i64, ptr %61, align 8
+  %63 = icmp eq i64 %62, 0
+  %64 = sub i64 %2, %13
+  br i1 %63, label %69, label %65
+
+65:
+  %66 = getelementptr i8, ptr %0, i64 8
+  %67 = load ptr, ptr %66, align 8
+  %68 = getelementptr i64, ptr %67, i64 %53
+  store i64 %64, ptr %68, align 8
+  br label %74
+
+69:
+  %70 = trunc i64 %64 to i32
+  %71 = getelementptr i8, ptr %0, i64 8
+  %72 = load ptr, ptr %71, align 8
+  %73 = getelementptr i32, ptr %72, i64 %53
+  store i32 %70, ptr %73, align 4
+  br label %74
+
+74:
+  %75 = getelementptr i8, ptr %0, i64 16
+  %76 = load ptr, ptr %75, align 8
+  %77 = getelementptr i8, ptr %76, i64 %53
+  store i8 1, ptr %77, align 1
+  %78 = getelementptr i8, ptr %0, i64 24
+  %79 = load ptr, ptr %78, align 8
+  %80 = getelementptr i32, ptr %79, i64 %53
+  store i32 -1, ptr %80, align 4
+  br label %81
+
+81:
+  ret void
+}
+
+define i64 @measure_by_code(ptr %0, ptr %1, ptr %2, i64 %3, ptr %4, ptr %5, i64 %6, ptr %7, ptr %8, ptr %9, ptr %10) {
+  %12 = load ptr, ptr %1, align 8
+  %13 = getelementptr i8, ptr %1, i64 8
+  %14 = load i64, ptr %13, align 8
+  %15 = getelementptr i8, ptr %1, i64 16
+  %16 = load i64, ptr %15, align 8
+  %17 = getelementptr i64, ptr %8, i64 %3
+  %18 = icmp sgt i64 %3, 0
+  br i1 %18, label %22, label %19
+
+19:
+  %20 = shl i64 %6, 1
+  %21 = icmp sgt i64 %20, 0
+  br i1 %21, label %28, label %148
+
+22:
+  %23 = phi i64 [ %26, %22 ], [ 0, %11 ]
+  %24 = getelementptr i64, ptr %17, i64 %23
+  store i64 0, ptr %24, align 8
+  %25 = getelementptr i64, ptr %8, i64 %23
+  store i64 0, ptr %25, align 8
+  %26 = add i64 %23, 1
+  %27 = icmp eq i64 %26, %3
+  br i1 %27, label %19, label %22
+
+28:
+  %29 = phi i64 [ %88, %145 ], [ 0, %19 ]
+  %30 = phi i64 [ %87, %145 ], [ 0, %19 ]
+  %31 = phi i64 [ %146, %145 ], [ 0, %19 ]
+  %32 = getelementptr i64, ptr %7, i64 %31
+  %33 = load i64, ptr %32, align 8
+  %34 = icmp slt i64 %33, %6
+  %35 = select i1 %34, i64 0, i64 %6
+  %36 = sub i64 %33, %35
+  %37 = select i1 %34, ptr %4, ptr %5
+  %38 = getelementptr i64, ptr %37, i64 %36
+  %39 = load i64, ptr %38, align 8
+  %40 = icmp slt i64 %29, %14
+  br i1 %40, label %41, label %86
+
+41:
+  %42 = getelementptr i64, ptr %0, i64 %29
+  %43 = load i64, ptr %42, align 8
+  %44 = icmp sgt i64 %43, %39
+  br i1 %44, label %86, label %49
+
+45:
+  %46 = getelementptr i64, ptr %0, i64 %83
+  %47 = load i64, ptr %46, align 8
+  %48 = icmp sgt i64 %47, %39
+  br i1 %48, label %86, label %49
+
+49:
+  %50 = phi i64 [ %83, %45 ], [ %29, %41 ]
+  %51 = getelementptr i8, ptr %2, i64 %50
+  %52 = load i8, ptr %51, align 1
+  %53 = zext i8 %52 to i64
+  switch i64 %16, label %70 [
+    i64 1, label %54
+    i64 2, label %58
+    i64 4, label %62
+    i64 5, label %66
+  ]
+
+54:
+  %55 = getelementptr i8, ptr %12, i64 %50
+  %56 = load i8, ptr %55, align 1
+  %57 = zext i8 %56 to i64
+  br label %73
+
+58:
+  %59 = getelementptr i16, ptr %12, i64 %50
+  %60 = load i16, ptr %59, align 2
+  %61 = sext i16 %60 to i64
+  br label %73
+
+62:
+  %63 = getelementptr i32, ptr %12, i64 %50
+  %64 = load i32, ptr %63, align 4
+  %65 = sext i32 %64 to i64
+  br label %73
+
+66:
+  %67 = getelementptr i32, ptr %12, i64 %50
+  %68 = load i32, ptr %67, align 4
+  %69 = zext i32 %68 to i64
+  br label %73
+
+70:
+  %71 = getelementptr i64, ptr %12, i64 %50
+  %72 = load i64, ptr %71, align 8
+  br label %73
+
+73:
+  %74 = phi i64 [ %72, %70 ], [ %57, %54 ], [ %61, %58 ], [ %65, %62 ], [ %69, %66 ]
+  %75 = icmp sgt i64 %3, %53
+  br i1 %75, label %76, label %148
+
+76:
+  %77 = getelementptr i64, ptr %8, i64 %53
+  %78 = load i64, ptr %77, align 8
+  %79 = add i64 %78, %74
+  store i64 %79, ptr %77, align 8
+  %80 = getelementptr i64, ptr %17, i64 %53
+  %81 = load i64, ptr %80, align 8
+  %82 = add i64 %81, 1
+  store i64 %82, ptr %80, align 8
+  %83 = add i64 %50, 1
+  %84 = icmp eq i64 %83, %14
+  br i1 %84, label %85, label %45
+
+85:
+  br label %86
+
+86:
+  %87 = phi i64 [ %30, %28 ], [ %30, %41 ], [ %74, %85 ], [ %74, %45 ]
+  %88 = phi i64 [ %29, %28 ], [ %29, %41 ], [ %14, %85 ], [ %83, %45 ]
+  %89 = icmp eq i64 %88, 0
+  br i1 %89, label %98, label %90
+
+90:
+  %91 = getelementptr i8, ptr %2, i64 %88
+  %92 = getelementptr i8, ptr %91, i64 -1
+  %93 = load i8, ptr %92, align 1
+  %94 = zext i8 %93 to i64
+  %95 = getelementptr i64, ptr %0, i64 %88
+  %96 = getelementptr i8, ptr %95, i64 -8
+  %97 = load i64, ptr %96, align 8
+  br label %98
+
+98:
+  %99 = phi i64 [ %94, %90 ], [ -1, %86 ]
+  %100 = phi i64 [ %97, %90 ], [ 0, %86 ]
+  %101 = add i64 %100, %87
+  %102 = icmp sgt i64 %101, %39
+  %103 = sub i64 %101, %39
+  %104 = select i1 %102, i64 %103, i64 0
+  %105 = select i1 %89, i64 0, i64 %104
+  br i1 %18, label %106, label %145
+
+106:
+  %107 = icmp eq i64 %100, %39
+  %108 = icmp sgt i64 %105, 0
+  br label %109
+
+109:
+  %110 = phi i64 [ 0, %106 ], [ %143, %142 ]
+  %111 = getelementptr i64, ptr %17, i64 %110
+  %112 = load i64, ptr %111, align 8
+  %113 = icmp eq i64 %112, 0
+  br i1 %113, label %142, label %114
+
+114:
+  %115 = getelementptr i64, ptr %8, i64 %110
+  %116 = load i64, ptr %115, align 8
+  %117 = icmp eq i64 %110, %99
+  %118 = select i1 %117, i64 %105, i64 0
+  %119 = sub i64 %116, %118
+  %120 = mul i64 %110, %6
+  %121 = add i64 %120, %36
+  %122 = getelementptr i64, ptr %9, i64 %121
+  %123 = load i64, ptr %122, align 8
+  br i1 %34, label %133, label %124
+
+124:
+  %125 = add i64 %123, %119
+  store i64 %125, ptr %122, align 8
+  %126 = load i64, ptr %111, align 8
+  %127 = select i1 %117, i1 %107, i1 false
+  %128 = sext i1 %127 to i64
+  %129 = add i64 %126, %128
+  %130 = getelementptr i64, ptr %10, i64 %121
+  %131 = load i64, ptr %130, align 8
+  %132 = add i64 %129, %131
+  store i64 %132, ptr %130, align 8
+  br label %142
+
+133:
+  %134 = sub i64 %123, %119
+  store i64 %134, ptr %122, align 8
+  %135 = load i64, ptr %111, align 8
+  %136 = select i1 %117, i1 %108, i1 false
+  %137 = zext i1 %136 to i64
+  %138 = getelementptr i64, ptr %10, i64 %121
+  %139 = load i64, ptr %138, align 8
+  %140 = sub i64 %137, %135
+  %141 = add i64 %140, %139
+  store i64 %141, ptr %138, align 8
+  br label %142
+
+142:
+  %143 = add i64 %110, 1
+  %144 = icmp eq i64 %143, %3
+  br i1 %144, label %145, label %109
+
+145:
+  %146 = add i64 %31, 1
+  %147 = icmp eq i64 %146, %20
+  br i1 %147, label %148, label %28
+
+148:
+  %149 = phi i64 [ -1, %73 ], [ 0, %19 ], [ 0, %145 ]
+  ret i64 %149
 }
 
 declare i64 @pread(i32, ptr, i64, i64)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from nsysprof.analysis.idle_time.call_classes import LAUNCH, MEMORY, SLOW_NS, CallClasses
 from nsysprof.analysis.idle_time.call_ends import CallEnds, list_ends
+from nsysprof.analysis.idle_time.compiled_blame import blame_compiled, list_holds
 from nsysprof.analysis.idle_time.gaps import Gaps
 from nsysprof.analysis.idle_time.interval_layers import Layer, cut, merge_layer, overlay
-from nsysprof.arrays import different
+from nsysprof.arrays import compiled, different
 from nsysprof.results.column_registry.analysis_columns import CAUSES
 from nsysprof.trace.growing_column import GrowingColumn
 from nsysprof.trace.schema import NULL, PID_MASK, Bools, Int64s, Ints, Rows, Tables
@@ -32,13 +33,23 @@ class Blamed:
     """
 
     device_id: int
-    # The row of the gap that the piece belongs to.
-    gap: Rows
     start_ns: Int64s
     duration_ns: Ints
     cause: npt.NDArray[np.int8]
     # The row of the call that caused it, or -1.
     call: Rows
+    # The time with each cause (ns), and how many gaps have it.
+    total_ns: Int64s
+    gaps: Int64s
+    # The time (ns) for which no cause is known, without and with a launch of the work that ended the gap.
+    unknown_ns: tuple[int, int]
+
+    def without_causes(self, gaps: int) -> Blamed:
+        """Return the pieces of that many gaps with no cause known."""
+        total, count = np.zeros_like(self.total_ns), np.zeros_like(self.gaps)
+        total[UNKNOWN], count[UNKNOWN] = self.total_ns.sum(), gaps
+        cause, call = np.full_like(self.cause, UNKNOWN), np.full_like(self.call, -1)
+        return replace(self, cause=cause, call=call, total_ns=total, gaps=count)
 
     def within(self, begin_ns: int, end_ns: int) -> slice:
         """Return which of the pieces lie within [begin, end)."""
@@ -98,13 +109,22 @@ def _working(tables: Tables, classes: CallClasses) -> Bools:
 
 
 def blame_gaps(
-    tables: Tables, launch: Ints, gaps: Gaps, threads: HeldThreads, *, is_collective: Bools, lost_ns: Int64s
+    tables: Tables, launch: Rows, gaps: Gaps, threads: HeldThreads, *, is_collective: Bools, lost_ns: Int64s
 ) -> Blamed:
     """Return the pieces of all gaps of a device, in order of time.
 
     is_collective: whether each variant of work is a collective.
     lost_ns: when the calls began whose work is not in the trace, in order.
     """
+    if tables.calls is not None and (blame := compiled("blame", len(gaps))) is not None:
+        held = list_holds(threads.holds, threads.holder_cause, threads.holder_call)
+        return Blamed(
+            gaps.span.device_id,
+            *blame_compiled(
+                blame, tables.calls, launch, gaps, held, threads.ends,
+                pick_up_ns=_PICK_UP_NS, is_collective=is_collective, lost_ns=lost_ns,
+            ),
+        )  # fmt: skip
     gap, start_ns, duration_ns, cause, call = (
         GrowingColumn(np.empty(0, dtype), len(gaps) * 5 // 4)
         for dtype in (np.int32, np.int64, np.uint32, np.int8, np.int32)
@@ -119,8 +139,26 @@ def blame_gaps(
         duration_ns.append(length.astype(np.uint32) if is_short else length)
         cause.append(pieces[3].astype(np.int8))
         call.append(pieces[4].astype(np.int32))
-    columns = (each.finish() for each in (gap, start_ns, duration_ns, cause, call))
-    return Blamed(gaps.span.device_id, *columns)
+    of_gap, its_ns, its_cause = gap.finish(), duration_ns.finish(), cause.finish()
+    sums = _sum_up(launch, gaps, of_gap, its_ns, its_cause)
+    return Blamed(gaps.span.device_id, start_ns.finish(), its_ns, its_cause, call.finish(), *sums)
+
+
+def _sum_up(
+    launch: Ints, gaps: Gaps, gap: Rows, duration_ns: Ints, cause: npt.NDArray[np.int8]
+) -> tuple[Int64s, Int64s, tuple[int, int]]:
+    """Return the last columns of Blamed.
+
+    gap: the row of the gap that each piece belongs to, in order.
+    """
+    total, count = np.zeros((2, len(CAUSES)), dtype=np.int64)
+    for each in range(len(CAUSES)):
+        its = gap[cause == each]
+        total[each] = duration_ns[cause == each].sum(dtype=np.int64)
+        count[each] = np.count_nonzero(its[1:] != its[:-1]) + min(1, len(its))
+    unknown = np.flatnonzero(cause == UNKNOWN)
+    length, launched = duration_ns[unknown].astype(np.int64), launch[gaps.ender[gap[unknown]]] >= 0
+    return total, count, (int(length[~launched].sum()), int(length[launched].sum()))
 
 
 def _blame(

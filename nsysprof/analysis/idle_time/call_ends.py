@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nsysprof.arrays import compiled
 from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows
 
 _BLOCK = 1 << 16
@@ -49,8 +50,7 @@ class CallEnds:
         """Return the calls of the working threads of a process that ended in (since_ns, until_ns]."""
         chosen, calls = self.of_pid.get(pid), self.calls
         ended, variant = [np.zeros(0, dtype=np.int64)], [calls.variant[:0]]
-        blocks = np.flatnonzero((self.last_ns > since_ns) & (self.first_ns <= until_ns)) if chosen is not None else ()
-        for block in blocks:
+        for block in self._blocks(since_ns, until_ns) if chosen is not None else ():
             part = slice(block * _BLOCK, (block + 1) * _BLOCK)
             rows = part if self.rows is None else self.rows[part]
             its_end, its_variant = calls.ends_ns(rows), calls.variant[rows]
@@ -65,6 +65,30 @@ class CallEnds:
             order = np.argsort(all_ended, kind="stable")
             all_ended, all_variant = all_ended[order], all_variant[order]
         return EndsWithin(all_ended, all_variant, calls.tid_of)
+
+    def list_within(self, pid: int, number_of: Int64s, since_ns: int, until_ns: int) -> tuple[Int64s, Rows]:
+        """Return what `within` does by compiled code: the ends in order, and the number of each one's thread.
+
+        number_of: the number of the thread of each variant.
+        """
+        calls, rows = self.calls, np.zeros(0, dtype=np.int32) if self.rows is None else self.rows
+        blocks = self._blocks(since_ns, until_ns)
+        ended, thread = np.empty(len(blocks) * _BLOCK, dtype=np.int64), np.empty(len(blocks) * _BLOCK, dtype=np.int32)
+        chosen = np.where(self.of_pid[pid], number_of, -1)
+        find = compiled("list_ends", len(calls))
+        assert find is not None
+        columns = calls.start_ns, calls.duration_ns, calls.variant, rows, len(rows), _BLOCK
+        bounds = blocks, len(blocks), chosen, len(chosen), since_ns, until_ns
+        found = find(*columns, *bounds, ended, thread, len(thread))
+        ended, thread = ended[:found], thread[:found]
+        if bool((ended[1:] >= ended[:-1]).all()):
+            return ended, thread
+        order = np.argsort(ended, kind="stable")
+        return ended[order], thread[order]
+
+    def _blocks(self, since_ns: int, until_ns: int) -> Int64s:
+        """Return the blocks with calls that ended in (since_ns, until_ns]."""
+        return np.flatnonzero((self.last_ns > since_ns) & (self.first_ns <= until_ns))
 
 
 def list_ends(calls: Calls, working: Bools) -> CallEnds | None:
@@ -89,6 +113,11 @@ def list_ends(calls: Calls, working: Bools) -> CallEnds | None:
 
 def _bounds(calls: Calls, rows: Rows | None) -> tuple[Int64s, Int64s]:
     """Return when the first and the last call of each block ended (ns)."""
+    if (find := compiled("bound_ends", len(calls))) is not None:
+        first, last = np.empty((2, -(-len(calls) // _BLOCK)), dtype=np.int64)
+        order = np.zeros(0, dtype=np.int32) if rows is None else rows
+        find(calls.start_ns, calls.duration_ns, order, len(order), _BLOCK, first, last, len(first))
+        return first, last
     parts = [slice(low, low + _BLOCK) for low in range(0, len(calls), _BLOCK)]
     ends = (calls.ends_ns(part if rows is None else rows[part]) for part in parts)
     bounds = np.array([(int(each.min()), int(each.max())) for each in ends], dtype=np.int64).reshape(-1, 2)

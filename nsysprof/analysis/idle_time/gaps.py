@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nsysprof.arrays import find_rows
+from nsysprof.arrays import compiled, find_rows
 from nsysprof.results.findings.causes import DeviceIdle
 from nsysprof.trace.growing_column import GrowingColumn
-from nsysprof.trace.schema import MIGRATION, Int64s, Rows, Work
+from nsysprof.trace.schema import MIGRATION, Bools, Int64s, Rows, Work
 
 _BLOCK = 1 << 20
 
@@ -33,6 +33,8 @@ class Gaps:
     # The row of work that ended each gap, and the work that ran last before it.
     ender: Rows
     before: Rows
+    # The length of the longest gap (ns).
+    longest_ns: int
 
     def __len__(self) -> int:
         return len(self.ender)
@@ -57,10 +59,39 @@ def find_gaps(work: Work) -> list[Gaps]:
     found = []
     for device in devices.tolist():
         chosen = counted & (work.device_of == device)
-        rows = find_rows(chosen, work.variant)
-        if len(rows):
+        gaps = _gaps_compiled(work, int(device), chosen)
+        if gaps is not None:
+            found.append(gaps)
+        elif len(rows := find_rows(chosen, work.variant)):
             found.append(_gaps_of(work, int(device), rows))
     return found
+
+
+def _gaps_compiled(work: Work, device: int, chosen: Bools) -> Gaps | None:
+    """Return the gaps of some variants of work, by compiled code; None where it cannot be had or there is no work."""
+    find = compiled("find_gaps", len(work))
+    if find is None:
+        return None
+    span = np.zeros(5, dtype=np.int64)
+    ender, before = (np.empty(len(work), dtype=np.int32) for _ in range(2))
+
+    def run(kernels: int, others: Rows) -> int:
+        columns = work.start_ns, work.duration_ns, work.variant, chosen.view(np.uint8), len(chosen)
+        return find(kernels, others, len(others), *columns, span, ender, before)
+
+    # Kernels are mostly in order: the few copies and fills are put among them.
+    late = np.arange(work.kernels, len(work), dtype=np.int32)
+    count = run(work.kernels, late[np.argsort(work.start_ns[late], kind="stable")])
+    if count < 0:
+        rows = find_rows(chosen, work.variant)
+        count = run(0, rows[np.argsort(work.start_ns[rows], kind="stable")])
+    ender.resize(count, refcheck=False)  # in place: the allocator frees the rest
+    before.resize(count, refcheck=False)
+    first, reached, idle, rows_of_device, longest = span.tolist()
+    if rows_of_device == 0:
+        return None
+    whole = DeviceIdle(device, reached - first, reached - first - idle, idle)
+    return Gaps(DeviceSpan(device, first, whole), work, ender, before, longest)
 
 
 def _gaps_of(work: Work, device: int, rows: Rows) -> Gaps:
@@ -69,7 +100,7 @@ def _gaps_of(work: Work, device: int, rows: Rows) -> Gaps:
         order = np.argsort(start, kind="stable").astype(np.int32)
         rows, start = rows[order], start[order]
     first = reached = int(start[0])
-    latest, idle = rows[0], 0  # the work that ended last so far
+    latest, idle, longest = rows[0], 0, 0  # the work that ended last so far
     ender, before_gap = (GrowingColumn(np.empty(0, np.int32), len(rows)) for _ in range(2))
     for low in range(0, len(rows), _BLOCK):
         its_rows, its_start = rows[low : low + _BLOCK], start[low : low + _BLOCK]
@@ -80,7 +111,8 @@ def _gaps_of(work: Work, device: int, rows: Rows) -> Gaps:
         # The work that ended last is where `end` last grew.
         last = np.maximum.accumulate(np.where(end > before, np.arange(len(end)), -1))
         after = np.flatnonzero(its_start > before)
-        idle += int((its_start[after] - before[after]).sum())
+        length = its_start[after] - before[after]
+        idle, longest = idle + int(length.sum()), max(longest, int(length.max(initial=0)))
         ended = last[after - 1]
         ended[after == 0] = -1
         ender.append(its_rows[after])
@@ -89,4 +121,4 @@ def _gaps_of(work: Work, device: int, rows: Rows) -> Gaps:
     del start
     span = reached - first
     whole = DeviceIdle(device, span, span - idle, idle)
-    return Gaps(DeviceSpan(device, first, whole), work, ender.finish(), before_gap.finish())
+    return Gaps(DeviceSpan(device, first, whole), work, ender.finish(), before_gap.finish(), longest)

@@ -5,14 +5,14 @@ Every idle nanosecond of a device between its first and its last work has exactl
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.idle_time.blame import UNKNOWN, Blamed, blame_gaps, follow_threads
+from nsysprof.analysis.idle_time.blame import Blamed, blame_gaps, follow_threads
 from nsysprof.analysis.idle_time.call_classes import CallClasses, call_texts, classify_calls
-from nsysprof.analysis.idle_time.gaps import DeviceSpan, Gaps, find_gaps
+from nsysprof.analysis.idle_time.gaps import DeviceSpan, find_gaps
 from nsysprof.analysis.idle_time.instance_ledger import list_instances
 from nsysprof.analysis.idle_time.intervals_within import measure_by_code, union_of_groups
 from nsysprof.analysis.kernel_names.variant_names import Texts, kernel_names
@@ -20,7 +20,7 @@ from nsysprof.notes import Note, make_note
 from nsysprof.results.column_registry.analysis_columns import CAUSES, IDLE_INSTANCES
 from nsysprof.results.column_registry.csv_table import empty_table
 from nsysprof.results.findings.causes import IDLE_COLUMNS, Idle
-from nsysprof.trace.schema import Int64s, Ints, Tables
+from nsysprof.trace.schema import Int64s, Tables
 
 _NO_CALLS = "no CUDA API calls were recorded"
 _NO_LAUNCH = "the work that ends the gap has no launch record"
@@ -66,12 +66,10 @@ def keep_ledger(tables: Tables, ranges: pd.DataFrame, lost: Int64s | None = None
     ]
     del threads  # as large as the calls
     if doubt:
-        pieces = [
-            replace(each, cause=np.full_like(each.cause, UNKNOWN), call=np.full_like(each.call, -1)) for each in pieces
-        ]
+        pieces = [each.without_causes(len(its)) for its, each in zip(gaps, pieces, strict=True)]
     spans = tuple(each.span for each in gaps)
     total = sum(span.whole.idle_ns for span in spans)
-    reasons = _reasons(tables, launch, gaps, pieces) if not doubt else {doubt: total} if total else {}
+    reasons = _reasons(tables, pieces) if not doubt else {doubt: total} if total else {}
     del gaps  # they take as much memory as the pieces
     parts = [table for each in pieces for table in (_of_trace(each), _of_ranges(each, ranges, _pids(tables, each)))]
     joined = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(IDLE_COLUMNS))
@@ -100,15 +98,8 @@ def _lacks_names(tables: Tables) -> bool:
 
 
 def _of_trace(pieces: Blamed) -> pd.DataFrame:
-    length = pieces.duration_ns
-    total, count = np.zeros(len(CAUSES), dtype=np.int64), np.zeros(len(CAUSES), dtype=np.int64)
-    for cause in range(len(CAUSES)):
-        chosen = pieces.cause == cause
-        total[cause] = length[chosen].sum(dtype=np.int64)
-        # Pieces are in the order of their gaps.
-        gap = pieces.gap[chosen]
-        count[cause] = np.count_nonzero(gap[1:] != gap[:-1]) + min(1, len(gap))
-    return _rows(pieces.device_id, np.array([""] * len(CAUSES), dtype=object), np.arange(len(CAUSES)), total, count)
+    names = np.array([""] * len(CAUSES), dtype=object)
+    return _rows(pieces.device_id, names, np.arange(len(CAUSES)), pieces.total_ns, pieces.gaps)
 
 
 def _rows(device: int, names: Texts, cause: Int64s, total: Int64s, count: Int64s) -> pd.DataFrame:
@@ -150,16 +141,11 @@ def _of_ranges(pieces: Blamed, ranges: pd.DataFrame, pids: Int64s) -> pd.DataFra
     return table.iloc[np.argsort(place[table["range"]].to_numpy(), kind="stable")]
 
 
-def _reasons(tables: Tables, launch: Ints, gaps: list[Gaps], pieces: list[Blamed]) -> dict[str, int]:
+def _reasons(tables: Tables, pieces: list[Blamed]) -> dict[str, int]:
+    """Return why no cause is known, and for how long (ns)."""
     found: dict[str, int] = {}
-    for device, each in zip(gaps, pieces, strict=True):
-        chosen = each.cause == UNKNOWN
-        length = each.duration_ns[chosen].astype(np.int64)
-        without = launch[device.ender[each.gap[chosen]]] < 0
-        for reason, ns in (
-            (_NO_CALLS if tables.calls is None else _NO_LAUNCH, int(length[without].sum())),
-            (_LOST, int(length[~without].sum())),
-        ):
+    for each in pieces:
+        for reason, ns in zip((_NO_CALLS if tables.calls is None else _NO_LAUNCH, _LOST), each.unknown_ns, strict=True):
             if ns:
                 found[reason] = found.get(reason, 0) + ns
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from nsysprof import arrays
 from nsysprof.analysis.idle_time import gaps
 from nsysprof.analysis.idle_time.gaps import find_gaps
 from nsysprof.trace.schema import KERNEL, MIGRATION, Work
@@ -22,10 +23,14 @@ def work_of(start: np.ndarray, duration: np.ndarray, variant: np.ndarray) -> Wor
     )
 
 
-@pytest.mark.parametrize("block", [1, 3, 1 << 20])
+@pytest.mark.parametrize("block", [1, 3, 1 << 20, None])
 @pytest.mark.parametrize("in_order", [True, False])
-def test_gaps_lie_where_nothing_runs(block: int, in_order: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gaps, "_BLOCK", block)
+def test_gaps_lie_where_nothing_runs(block: int | None, in_order: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if block is None:  # compiled code needs no blocks
+        pytest.importorskip("llvmlite")
+        monkeypatch.setattr(arrays, "_WORTH_COMPILING", 0)
+    else:
+        monkeypatch.setattr(gaps, "_BLOCK", block)
     some = 0
     for seed in range(10):
         random = np.random.default_rng(seed)

@@ -1,0 +1,98 @@
+"""Compiled code finds the same gaps and causes as numpy, whatever the order of work and calls is."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from nsysprof import arrays
+from nsysprof.analysis.idle_time import blame, call_ends, compiled_blame
+from nsysprof.analysis.idle_time.blame import blame_gaps, follow_threads
+from nsysprof.analysis.idle_time.call_classes import CallClasses
+from nsysprof.analysis.idle_time.gaps import find_gaps
+from nsysprof.results.column_registry.analysis_columns import CAUSES
+from nsysprof.trace.schema import KERNEL, MIGRATION, Calls, Work
+
+pytest.importorskip("llvmlite")
+
+_PIDS = (5 << 24, 7 << 24)
+_TIDS = (_PIDS[0] + 1, _PIDS[0] + 2, _PIDS[0] + 3, _PIDS[1] + 1, _PIDS[1] + 2)
+
+
+def random_tables(random: np.random.Generator, count: int = 400) -> SimpleNamespace:
+    """Return calls of several threads and processes and the work that they launch, before or after they end."""
+    scale = int(random.choice([20, 1000, 40_000]))
+    start = np.cumsum(random.integers(0, scale, count))
+    if random.random() < 0.3:
+        random.shuffle(start)
+    duration = random.integers(0, 3 * scale, count).astype(np.uint32)
+    variants = np.stack([np.zeros(5, np.int64), np.array(_TIDS), np.zeros(5, np.int64)], axis=1)
+    calls = Calls(start, duration, random.integers(0, random.integers(1, 6), count).astype(np.int16), variants, 0)
+    kinds = np.array(
+        [[kind, _PIDS[0], device, 0, 7, 0, 0, 0] for kind, device in ((KERNEL, 0), (KERNEL, 1), (MIGRATION, 0))]
+    )
+    launch = np.where(random.random(count) < 0.9, random.permutation(count), -1).astype(np.int32)
+    began = np.where(launch >= 0, start[launch], start) + random.integers(-scale, 4 * scale, count)
+    order = np.arange(count) if random.random() < 0.3 else np.argsort(began, kind="stable")
+    took = random.integers(0, scale, count)
+    if random.random() < 0.2:
+        took[0] += 1 << 33
+    none = np.zeros(0, dtype=np.int64)
+    kernels = count - int(random.choice([0, 40]))
+    work = Work(
+        began[order], took.astype(np.int64 if took.max() >> 32 else np.uint32),
+        random.integers(0, 3, count).astype(np.int16), none, none, none.astype(np.int8), none, kinds, kernels, 0, 0,
+    )  # fmt: skip
+    begun = random.integers(0, scale * count, 20)
+    overheads = {"start_ns": begun, "end_ns": begun + scale, "global_tid": random.choice(_TIDS, 20)}
+    return SimpleNamespace(calls=calls, work=work, launch=launch[order], overheads=pd.DataFrame(overheads))
+
+
+def blamed(tables: SimpleNamespace, classes: CallClasses, lost_ns: np.ndarray) -> list[dict[str, object]]:
+    threads = follow_threads(tables, classes)
+    found = []
+    for gaps in find_gaps(tables.work):
+        pieces = blame_gaps(
+            tables, tables.launch, gaps, threads, is_collective=np.array([False, True, False]), lost_ns=lost_ns
+        )
+        columns = {name: getattr(each, "tolist", lambda each=each: each)() for name, each in vars(pieces).items()}
+        assert sum(columns["total_ns"]) == gaps.span.whole.idle_ns
+        found.append(columns | {"span": gaps.span, "ender": gaps.ender.tolist(), "before": gaps.before.tolist()})
+    return found
+
+
+@pytest.mark.parametrize("at_once", [3, 1 << 17])
+def test_compiled_code_blames_what_numpy_blames(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (blame, compiled_blame):
+        monkeypatch.setattr(module, "_GAPS_AT_ONCE", at_once)
+    monkeypatch.setattr(call_ends, "_BLOCK", 16)
+    monkeypatch.setattr(compiled_blame, "_PIECES_OF_FOUR", 0)
+    monkeypatch.setattr(compiled_blame, "_SOME", 3)  # so that the room is used up
+    causes: set[int] = set()
+    for seed in range(40):
+        random = np.random.default_rng(seed)
+        tables = random_tables(random)
+        count = len(tables.calls)
+        wait = random.random(count) < random.choice([0.05, 0.5])
+        copies = ~wait & (random.random(count) < 0.2)
+        classes = CallClasses(np.where(random.random(count) < 0.3, 4, 1).astype(np.int8), copies, wait)
+        lost_ns = np.sort(random.choice(tables.calls.start_ns, int(random.choice([0, 9]))))
+        monkeypatch.setattr(arrays, "_WORTH_COMPILING", 1 << 60)
+        wanted = blamed(tables, classes, lost_ns)
+        monkeypatch.setattr(arrays, "_WORTH_COMPILING", 0)
+        assert blamed(tables, classes, lost_ns) == wanted
+        causes |= {cause for each in wanted for cause in each["cause"]}
+    assert len(causes) == len(CAUSES)
+
+
+def test_an_array_that_is_no_column_is_refused() -> None:
+    calls = random_tables(np.random.default_rng(1)).calls
+    odd = dataclasses.replace(calls, duration_ns=calls.duration_ns.astype(np.float64))
+    ends = compiled_blame.compiled("bound_ends", 1 << 20)
+    with pytest.raises(Exception, match="machine_code"):
+        none = np.zeros(0, dtype=np.int32)
+        ends(odd.start_ns, odd.duration_ns, none, 0, 16, np.zeros(9, np.int64), np.zeros(9, np.int64), 9)
