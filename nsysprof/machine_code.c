@@ -4,6 +4,7 @@
    must read the table. All integers have 64 bits and wrap around. Nothing here depends on the processor. */
 
 typedef unsigned char u8;
+typedef short i16;
 typedef int i32;
 typedef unsigned u32;
 typedef long long i64;
@@ -158,6 +159,234 @@ i64 encode(const i64 *values, i64 width, i64 count, i64 begin, i64 *slots, i64 m
         codes[i] = last;
     }
     return count;
+}
+
+/* --- Reading a trace: kernels and calls, from leaf pages into their final columns. --- */
+
+/* What a row holds, in the order of `values`: both begin with start, end and correlation id. A kernel goes on with pid,
+   device, context, stream, name, short name and graph node; a call with name, thread, return value and event class. */
+#define ROLES 10
+/* Rows have few different headers, so what a header says is kept: its bytes, what all its values take, whether a row ends
+   there, the words of the header, and for each role the place and the type of its value. */
+#define HEADER_WORDS 8
+#define ENTRY (3 + HEADER_WORDS + ROLES)
+#define ENTRIES 64 /* a power of two; one more entry is for headers that are too long to be kept */
+#define OF_NULL 64
+#define OF_ZERO 65
+#define OF_ONE 66
+#define OF_REAL 67
+/* The kind of calls, the class of calls that are repeated with their backtrace, and limits as in work.py. */
+#define CALLS -1
+#define BACKTRACE 67
+#define FAR_NS ((i64)1 << 60)
+#define LONG_NS ((i64)1 << 50)
+/* Why a page was not read, as in event_pages.py. */
+#define FULL_TUPLES 1
+#define WIDE_DURATION 2
+#define WIDE_CODE 3
+#define COLLISIONS 4
+
+/* Return the eight bytes from `at` on as a number, the first one on top. */
+static u64 eight(const u8 *at) {
+    return (u64)at[0] << 56 | (u64)at[1] << 48 | (u64)at[2] << 40 | (u64)at[3] << 32 | (u64)at[4] << 24 |
+           (u64)at[5] << 16 | (u64)at[6] << 8 | (u64)at[7];
+}
+
+/* Read the header of a row from `kind` to `stop` into an entry; return -1 where SQLite must read the table. */
+static i64 read_header(const u8 *buffer, i64 kind, i64 stop, i64 usable, const i64 *wanted, i64 columns, i64 *entry) {
+    i64 offset = 0, *of_role = entry + 3 + HEADER_WORDS;
+    for (i64 role = 0; role < ROLES; role++)
+        of_role[role] = OF_NULL;
+    entry[0] = 0;
+    for (i64 column = 0; column < columns; column++) {
+        if (kind >= stop) /* the row is older than the column */
+            return -1;
+        i64 serial = varint(buffer, &kind);
+        if (serial < 0)
+            return -1;
+        i64 length = serial < 12 ? SIZES[serial] : (serial - 12) >> 1;
+        if (length < 0 || length > usable - offset)
+            return -1;
+        if (wanted[column] >= 0) {
+            i64 type = serial == 0 || serial >= 12 ? OF_NULL
+                       : serial == 8               ? OF_ZERO
+                       : serial == 9               ? OF_ONE
+                       : serial == 7               ? OF_REAL
+                                                   : 64 - 8 * length;
+            of_role[wanted[column]] = offset << 8 | type;
+        }
+        offset += length;
+    }
+    if (kind > stop)
+        return -1;
+    entry[1] = offset;
+    entry[2] = kind == stop;
+    return 0;
+}
+
+/* Return the entry of a header of `bytes` bytes, or 0. kind: where its first serial type is. begin: where it begins. */
+static i64 *find_header(const u8 *buffer, i64 begin, i64 kind, i64 bytes, i64 usable, const i64 *wanted, i64 columns,
+                        i64 *headers) {
+    i64 words = (bytes + 7) >> 3;
+    if (words > HEADER_WORDS) {
+        i64 *entry = headers + ENTRIES * ENTRY;
+        return read_header(buffer, kind, begin + bytes, usable, wanted, columns, entry) < 0 ? (i64 *)0 : entry;
+    }
+    u64 mixed = (u64)bytes;
+    u64 rest = ~0ull << ((8 * words - bytes) << 3);
+    for (i64 word = 0; word < words; word++) {
+        u64 each = eight(buffer + begin + 8 * word);
+        mixed = (mixed ^ (word == words - 1 ? each & rest : each)) * 0x9E3779B97F4A7C15ull;
+    }
+    i64 *entry = headers + (i64)(mixed >> 58) * ENTRY;
+    int is_known = entry[0] == bytes;
+    for (i64 word = 0; is_known && word < words; word++) {
+        u64 each = eight(buffer + begin + 8 * word);
+        is_known = (u64)entry[3 + word] == (word == words - 1 ? each & rest : each);
+    }
+    if (is_known)
+        return entry;
+    if (read_header(buffer, kind, begin + bytes, usable, wanted, columns, entry) < 0)
+        return 0;
+    entry[0] = bytes;
+    for (i64 word = 0; word < words; word++) {
+        u64 each = eight(buffer + begin + 8 * word);
+        entry[3 + word] = (i64)(word == words - 1 ? each & rest : each);
+    }
+    return entry;
+}
+
+/* Return the row of a tuple in `rows`, which may be new; -1 where `rows` is full, -2 when too many have one hash. */
+static i64 code_of(const i64 *tuple, i64 width, i64 *slots, i64 mask, i64 *rows, i64 capacity, i64 *used) {
+    u64 mixed = 0;
+    for (i64 j = 0; j < width; j++) {
+        mixed = (mixed ^ (u64)tuple[j]) * 0x9E3779B97F4A7C15ull;
+        mixed ^= mixed >> 32;
+    }
+    i64 slot = (i64)(mixed & (u64)mask);
+    for (i64 probes = 0; probes <= MOST_PROBES; probes++) {
+        i64 row = slots[slot];
+        if (row < 0) {
+            if (*used == capacity)
+                return -1;
+            for (i64 j = 0; j < width; j++)
+                rows[*used * width + j] = tuple[j];
+            slots[slot] = *used;
+            return (*used)++;
+        }
+        if (is_same(rows, row, tuple, width, 1, 0))
+            return row;
+        slot = (slot + 1) & mask;
+    }
+    return -2;
+}
+
+/* Read the rows of `pages` leaf pages as the general reader does (decode, possible_times and so on, encode), but each
+   value goes straight into its column. Return the pages read: fewer where state[4] says why, or -1.
+
+   The first arguments are those of decode; wanted: for each column of the table its role, or -1. kind: that of the work,
+   or CALLS. durations and codes have 32 and 16 bits, or 64 and 32 where is_wide says so (bits 1 and 2). capacity: of
+   each of these columns. nodes: takes the graph nodes. headers: what is known of headers; begins with zeros. values: room for
+   one row and one tuple. state: rows, nodes, tuples, dropped rows, reason. */
+i64 read_events(const u8 *buffer, i64 pages, i64 page_size, i64 usable, const i64 *wanted, i64 columns,
+                const i64 *above, const i64 *at_most, i64 is_only, i64 kind, i64 is_wide, i64 *starts, u8 *durations,
+                u8 *ids, u8 *codes, i64 capacity, i64 *nodes, i64 node_capacity, i64 *slots, i64 mask, i64 *tuples,
+                i64 tuple_capacity, i64 *headers, i64 *values, i64 *state) {
+    i64 *tuple = values + ROLES, width = kind == CALLS ? 3 : 8, last_code = -1;
+    for (i64 page = 0; page < pages; page++) {
+        i64 row = state[0], node = state[1], dropped = state[3];
+        i64 base = page * page_size, end = base + usable;
+        i64 cells = (i64)buffer[base + 3] << 8 | buffer[base + 4];
+        i64 first = base + 8 + 2 * cells;
+        if (buffer[base] != LEAF || first > end || row + cells > capacity || node + cells > node_capacity ||
+            (cells == 0 && !is_only))
+            return -1;
+        i64 last = above[page];
+        int is_first = last == NONE;
+        for (i64 cell = 0; cell < cells; cell++) {
+            i64 pointer = base + 8 + 2 * cell;
+            i64 at = base + ((i64)buffer[pointer] << 8 | buffer[pointer + 1]);
+            if (at < first || at >= end)
+                return -1;
+            i64 begin = at;
+            i64 size = varint(buffer, &at);
+            if (at > begin + 3 || size < 1 || size > usable - 35)
+                return -1;
+            i64 key = varint(buffer, &at);
+            i64 stop = at + size;
+            if (stop > end || (key <= last && !is_first) || key > at_most[page])
+                return -1;
+            last = key;
+            is_first = 0;
+            i64 serials = at;
+            i64 header = varint(buffer, &serials);
+            if (header < 1 || header > size)
+                return -1;
+            const i64 *entry = find_header(buffer, at, serials, header, usable, wanted, columns, headers);
+            i64 body = at + header;
+            if (!entry || entry[1] > stop - body || (entry[2] && entry[1] != stop - body))
+                return -1;
+            for (i64 role = 0; role < ROLES; role++) {
+                i64 place = entry[3 + HEADER_WORDS + role], type = place & 255;
+                const u8 *from = buffer + body + (place >> 8);
+                if (type < 64)
+                    values[role] = (i64)eight(from) >> type;
+                else
+                    values[role] = type == OF_NULL   ? NONE
+                                   : type == OF_REAL ? number(from, 7)
+                                                     : type - OF_ZERO;
+            }
+            i64 start = values[0], finish = values[1], id = values[2], duration = finish - start;
+            if (duration < 0 || duration >= LONG_NS || start <= -FAR_NS || start >= FAR_NS || finish >= FAR_NS ||
+                (start | finish) == 0) {
+                dropped++;
+                continue;
+            }
+            if (kind == CALLS) {
+                if (values[6] == BACKTRACE)
+                    continue;
+                tuple[0] = values[3];
+                tuple[1] = values[4];
+                tuple[2] = values[5] != 0 && values[5] != NONE;
+            } else {
+                tuple[0] = kind;
+                for (i64 j = 0; j < 4; j++)
+                    tuple[1 + j] = values[3 + j];
+                tuple[5] = values[7] != NONE ? values[7] : values[8];
+                tuple[6] = values[8];
+                tuple[7] = values[9] > 0;
+                if (values[9] > 0)
+                    nodes[node++] = values[9];
+            }
+            if (last_code < 0 || !is_same(tuples, last_code, tuple, width, 1, 0)) {
+                last_code = code_of(tuple, width, slots, mask, tuples, tuple_capacity, &state[2]);
+                if (last_code < 0) {
+                    state[4] = last_code == -1 ? FULL_TUPLES : COLLISIONS;
+                    return page;
+                }
+            }
+            if (is_wide & 1)
+                ((i64 *)durations)[row] = duration;
+            else if (duration >> 32) {
+                state[4] = WIDE_DURATION;
+                return page;
+            } else
+                ((u32 *)durations)[row] = (u32)duration;
+            if (is_wide & 2)
+                ((i32 *)codes)[row] = (i32)last_code;
+            else if (last_code >> 15) {
+                state[4] = WIDE_CODE;
+                return page;
+            } else
+                ((i16 *)codes)[row] = (i16)last_code;
+            ((u32 *)ids)[row] = (u64)id >> 32 ? 0 : (u32)id;
+            starts[row++] = start;
+        }
+        state[0] = row;
+        state[1] = node;
+        state[3] = dropped;
+    }
+    return pages;
 }
 
 /* Do what _run in nsysprof/analysis/replay/replay.py does. */

@@ -1,4 +1,4 @@
-; made by scripts/build_machine_code of machine_code.c with SHA-256 7e2e0c02d0a8147ce2e826328ef4ac6e1ba2fa195ff1a37555c19cf37eb683bf
+; made by scripts/build_machine_code of machine_code.c with SHA-256 d4ea4b1a0d6389191be8e8b57c2b4ef170d3a9d15ddc84122f29df84fb8b5e76
 
 %struct.numbers = type { ptr, i64, i64 }
 %struct.open_ranges = type { i64, i64, i64, i64, i64, i64, i64 }
@@ -531,6 +531,848 @@ define i64 @encode(ptr %0, i64 %1, i64 %2, i64 %3, ptr %4, i64 %5, ptr %6, i64 %
 100:
   %101 = phi i64 [ %2, %10 ], [ -1, %91 ], [ %2, %95 ], [ %15, %56 ]
   ret i64 %101
+}
+
+define i64 @read_events(ptr %0, i64 %1, i64 %2, i64 %3, ptr %4, i64 %5, ptr %6, ptr %7, i64 %8, i64 %9, i64 %10, ptr %11, ptr %12, ptr %13, ptr %14, i64 %15, ptr %16, i64 %17, ptr %18, i64 %19, ptr %20, i64 %21, ptr %22, ptr %23, ptr %24) {
+  %26 = getelementptr i8, ptr %23, i64 80
+  %27 = icmp eq i64 %9, -1
+  %28 = select i1 %27, i64 3, i64 8
+  %29 = icmp sgt i64 %1, 0
+  br i1 %29, label %30, label %668
+
+30:
+  %31 = getelementptr i8, ptr %24, i64 8
+  %32 = getelementptr i8, ptr %24, i64 24
+  %33 = add i64 %3, -35
+  %34 = getelementptr i8, ptr %22, i64 10752
+  %35 = getelementptr i8, ptr %23, i64 8
+  %36 = getelementptr i8, ptr %23, i64 16
+  %37 = getelementptr i8, ptr %23, i64 56
+  %38 = getelementptr i8, ptr %23, i64 64
+  %39 = getelementptr i8, ptr %23, i64 120
+  %40 = getelementptr i8, ptr %23, i64 128
+  %41 = getelementptr i8, ptr %23, i64 72
+  %42 = getelementptr i8, ptr %23, i64 136
+  %43 = getelementptr i8, ptr %23, i64 48
+  %44 = getelementptr i8, ptr %23, i64 24
+  %45 = getelementptr i8, ptr %23, i64 32
+  %46 = getelementptr i8, ptr %23, i64 88
+  %47 = getelementptr i8, ptr %23, i64 40
+  %48 = getelementptr i8, ptr %23, i64 96
+  %49 = getelementptr i8, ptr %24, i64 16
+  %50 = and i64 %10, 1
+  %51 = icmp eq i64 %50, 0
+  %52 = and i64 %10, 2
+  %53 = icmp eq i64 %52, 0
+  %54 = load i64, ptr %24, align 8
+  %55 = load i64, ptr %31, align 8
+  br label %56
+
+56:
+  %57 = phi i64 [ %55, %30 ], [ %658, %656 ]
+  %58 = phi i64 [ %54, %30 ], [ %659, %656 ]
+  %59 = phi i64 [ 8, %30 ], [ %663, %656 ]
+  %60 = phi i64 [ 7, %30 ], [ %662, %656 ]
+  %61 = phi i64 [ -1, %30 ], [ %660, %656 ]
+  %62 = phi i64 [ 0, %30 ], [ %661, %656 ]
+  %63 = mul i64 %62, %2
+  %64 = add i64 %63, %3
+  %65 = getelementptr i8, ptr %0, i64 %63
+  %66 = getelementptr i8, ptr %65, i64 3
+  %67 = load i8, ptr %66, align 1
+  %68 = zext i8 %67 to i64
+  %69 = shl i64 %68, 8
+  %70 = getelementptr i8, ptr %65, i64 4
+  %71 = load i8, ptr %70, align 1
+  %72 = zext i8 %71 to i64
+  %73 = or i64 %69, %72
+  %74 = add i64 %63, 8
+  %75 = shl i64 %73, 1
+  %76 = add i64 %75, %74
+  %77 = load i8, ptr %65, align 1
+  %78 = icmp ne i8 %77, 13
+  %79 = icmp sgt i64 %76, %64
+  %80 = select i1 %78, i1 true, i1 %79
+  %81 = add i64 %73, %58
+  %82 = icmp sgt i64 %81, %15
+  %83 = select i1 %80, i1 true, i1 %82
+  %84 = add i64 %73, %57
+  %85 = icmp sgt i64 %84, %17
+  %86 = or i64 %73, %8
+  %87 = icmp eq i64 %86, 0
+  %88 = or i1 %85, %87
+  %89 = select i1 %83, i1 true, i1 %88
+  br i1 %89, label %668, label %90
+
+90:
+  %91 = load i64, ptr %32, align 8
+  %92 = icmp eq i64 %73, 0
+  br i1 %92, label %656, label %93
+
+93:
+  %94 = getelementptr i64, ptr %6, i64 %62
+  %95 = load i64, ptr %94, align 8
+  %96 = icmp eq i64 %95, -9223372036854775808
+  %97 = getelementptr i8, ptr %0, i64 %74
+  %98 = getelementptr i64, ptr %7, i64 %62
+  %99 = or i64 %69, %72
+  %100 = getelementptr i8, ptr %0, i64 %59
+  br label %101
+
+101:
+  %102 = phi i64 [ %61, %93 ], [ %653, %649 ]
+  %103 = phi i64 [ %58, %93 ], [ %652, %649 ]
+  %104 = phi i64 [ %57, %93 ], [ %651, %649 ]
+  %105 = phi i64 [ %91, %93 ], [ %650, %649 ]
+  %106 = phi i64 [ %95, %93 ], [ %182, %649 ]
+  %107 = phi i1 [ %96, %93 ], [ false, %649 ]
+  %108 = phi i64 [ 0, %93 ], [ %654, %649 ]
+  %109 = shl i64 %108, 1
+  %110 = getelementptr i8, ptr %97, i64 %109
+  %111 = load i8, ptr %110, align 1
+  %112 = zext i8 %111 to i64
+  %113 = shl i64 %112, 8
+  %114 = getelementptr i8, ptr %110, i64 1
+  %115 = load i8, ptr %114, align 1
+  %116 = zext i8 %115 to i64
+  %117 = or i64 %113, %116
+  %118 = add i64 %117, %63
+  %119 = icmp sge i64 %118, %76
+  %120 = icmp slt i64 %118, %64
+  %121 = and i1 %119, %120
+  br i1 %121, label %122, label %668
+
+122:
+  %123 = add i64 %60, %113
+  %124 = add i64 %123, %116
+  br label %128
+
+125:
+  %126 = add i32 %129, 1
+  %127 = icmp eq i32 %126, 8
+  br i1 %127, label %140, label %128
+
+128:
+  %129 = phi i32 [ %126, %125 ], [ 0, %122 ]
+  %130 = phi i64 [ %138, %125 ], [ 0, %122 ]
+  %131 = phi i64 [ %132, %125 ], [ %118, %122 ]
+  %132 = add i64 %131, 1
+  %133 = getelementptr i8, ptr %0, i64 %131
+  %134 = load i8, ptr %133, align 1
+  %135 = shl i64 %130, 7
+  %136 = and i8 %134, 127
+  %137 = zext i8 %136 to i64
+  %138 = or i64 %135, %137
+  %139 = icmp slt i8 %134, 0
+  br i1 %139, label %125, label %148
+
+140:
+  %141 = shl i64 %138, 8
+  %142 = add i64 %124, 2
+  %143 = getelementptr i8, ptr %100, i64 %113
+  %144 = getelementptr i8, ptr %143, i64 %116
+  %145 = load i8, ptr %144, align 1
+  %146 = zext i8 %145 to i64
+  %147 = or i64 %141, %146
+  br label %148
+
+148:
+  %149 = phi i64 [ %142, %140 ], [ %132, %128 ]
+  %150 = phi i64 [ %147, %140 ], [ %138, %128 ]
+  %151 = add i64 %118, 3
+  %152 = icmp sgt i64 %149, %151
+  %153 = icmp slt i64 %150, 1
+  %154 = icmp sgt i64 %150, %33
+  %155 = or i1 %153, %154
+  %156 = select i1 %152, i1 true, i1 %155
+  br i1 %156, label %668, label %160
+
+157:
+  %158 = add i32 %161, 1
+  %159 = icmp eq i32 %158, 8
+  br i1 %159, label %172, label %160
+
+160:
+  %161 = phi i32 [ %158, %157 ], [ 0, %148 ]
+  %162 = phi i64 [ %170, %157 ], [ 0, %148 ]
+  %163 = phi i64 [ %164, %157 ], [ %149, %148 ]
+  %164 = add i64 %163, 1
+  %165 = getelementptr i8, ptr %0, i64 %163
+  %166 = load i8, ptr %165, align 1
+  %167 = shl i64 %162, 7
+  %168 = and i8 %166, 127
+  %169 = zext i8 %168 to i64
+  %170 = or i64 %167, %169
+  %171 = icmp slt i8 %166, 0
+  br i1 %171, label %157, label %180
+
+172:
+  %173 = shl i64 %170, 8
+  %174 = add i64 %149, 9
+  %175 = getelementptr i8, ptr %0, i64 %149
+  %176 = getelementptr i8, ptr %175, i64 8
+  %177 = load i8, ptr %176, align 1
+  %178 = zext i8 %177 to i64
+  %179 = or i64 %173, %178
+  br label %180
+
+180:
+  %181 = phi i64 [ %174, %172 ], [ %164, %160 ]
+  %182 = phi i64 [ %179, %172 ], [ %170, %160 ]
+  %183 = add i64 %181, %150
+  %184 = icmp sle i64 %183, %64
+  %185 = icmp sgt i64 %182, %106
+  %186 = select i1 %185, i1 true, i1 %107
+  %187 = select i1 %184, i1 %186, i1 false
+  br i1 %187, label %188, label %668
+
+188:
+  %189 = load i64, ptr %98, align 8
+  %190 = icmp sgt i64 %182, %189
+  br i1 %190, label %668, label %194
+
+191:
+  %192 = add i32 %195, 1
+  %193 = icmp eq i32 %192, 8
+  br i1 %193, label %206, label %194
+
+194:
+  %195 = phi i32 [ %192, %191 ], [ 0, %188 ]
+  %196 = phi i64 [ %204, %191 ], [ 0, %188 ]
+  %197 = phi i64 [ %198, %191 ], [ %181, %188 ]
+  %198 = add i64 %197, 1
+  %199 = getelementptr i8, ptr %0, i64 %197
+  %200 = load i8, ptr %199, align 1
+  %201 = shl i64 %196, 7
+  %202 = and i8 %200, 127
+  %203 = zext i8 %202 to i64
+  %204 = or i64 %201, %203
+  %205 = icmp slt i8 %200, 0
+  br i1 %205, label %191, label %214
+
+206:
+  %207 = shl i64 %204, 8
+  %208 = add i64 %181, 9
+  %209 = getelementptr i8, ptr %0, i64 %181
+  %210 = getelementptr i8, ptr %209, i64 8
+  %211 = load i8, ptr %210, align 1
+  %212 = zext i8 %211 to i64
+  %213 = or i64 %207, %212
+  br label %214
+
+214:
+  %215 = phi i64 [ %208, %206 ], [ %198, %194 ]
+  %216 = phi i64 [ %213, %206 ], [ %204, %194 ]
+  %217 = icmp slt i64 %216, 1
+  %218 = icmp sgt i64 %216, %150
+  %219 = select i1 %217, i1 true, i1 %218
+  br i1 %219, label %668, label %220
+
+220:
+  %221 = add i64 %216, 7
+  %222 = ashr i64 %221, 3
+  %223 = icmp sgt i64 %222, 8
+  br i1 %223, label %224, label %228
+
+224:
+  %225 = add i64 %216, %181
+  %226 = call fastcc i64 @read_header(ptr %0, i64 %215, i64 %225, i64 %3, ptr %4, i64 %5, ptr %34)
+  %227 = icmp slt i64 %226, 0
+  br i1 %227, label %668, label %407
+
+228:
+  %229 = and i64 %221, 2305843009213693944
+  %230 = sub i64 %229, %216
+  %231 = shl i64 %230, 3
+  %232 = shl i64 -1, %231
+  %233 = icmp sgt i64 %222, 0
+  br i1 %233, label %240, label %234
+
+234:
+  %235 = lshr i64 %216, 58
+  %236 = mul i64 %235, 168
+  %237 = getelementptr i8, ptr %22, i64 %236
+  %238 = load i64, ptr %237, align 8
+  %239 = icmp eq i64 %238, %216
+  br i1 %239, label %407, label %350
+
+240:
+  %241 = getelementptr i8, ptr %0, i64 %181
+  %242 = add i64 %222, -1
+  br label %249
+
+243:
+  %244 = lshr i64 %295, 58
+  %245 = mul i64 %244, 168
+  %246 = getelementptr i8, ptr %22, i64 %245
+  %247 = load i64, ptr %246, align 8
+  %248 = icmp eq i64 %247, %216
+  br i1 %248, label %299, label %350
+
+249:
+  %250 = phi i64 [ %216, %240 ], [ %295, %249 ]
+  %251 = phi i64 [ 0, %240 ], [ %296, %249 ]
+  %252 = shl i64 %251, 3
+  %253 = getelementptr i8, ptr %241, i64 %252
+  %254 = load i8, ptr %253, align 1
+  %255 = zext i8 %254 to i64
+  %256 = shl i64 %255, 56
+  %257 = getelementptr i8, ptr %253, i64 1
+  %258 = load i8, ptr %257, align 1
+  %259 = zext i8 %258 to i64
+  %260 = shl i64 %259, 48
+  %261 = or i64 %260, %256
+  %262 = getelementptr i8, ptr %253, i64 2
+  %263 = load i8, ptr %262, align 1
+  %264 = zext i8 %263 to i64
+  %265 = shl i64 %264, 40
+  %266 = or i64 %261, %265
+  %267 = getelementptr i8, ptr %253, i64 3
+  %268 = load i8, ptr %267, align 1
+  %269 = zext i8 %268 to i64
+  %270 = shl i64 %269, 32
+  %271 = or i64 %266, %270
+  %272 = getelementptr i8, ptr %253, i64 4
+  %273 = load i8, ptr %272, align 1
+  %274 = zext i8 %273 to i64
+  %275 = shl i64 %274, 24
+  %276 = or i64 %271, %275
+  %277 = getelementptr i8, ptr %253, i64 5
+  %278 = load i8, ptr %277, align 1
+  %279 = zext i8 %278 to i64
+  %280 = shl i64 %279, 16
+  %281 = or i64 %276, %280
+  %282 = getelementptr i8, ptr %253, i64 6
+  %283 = load i8, ptr %282, align 1
+  %284 = zext i8 %283 to i64
+  %285 = shl i64 %284, 8
+  %286 = or i64 %281, %285
+  %287 = getelementptr i8, ptr %253, i64 7
+  %288 = load i8, ptr %287, align 1
+  %289 = zext i8 %288 to i64
+  %290 = or i64 %286, %289
+  %291 = icmp eq i64 %251, %242
+  %292 = select i1 %291, i64 %232, i64 -1
+  %293 = and i64 %290, %292
+  %294 = xor i64 %293, %250
+  %295 = mul i64 %294, -7046029254386353131
+  %296 = add i64 %251, 1
+  %297 = icmp eq i64 %296, %222
+  br i1 %297, label %243, label %249
+
+298:
+  br i1 %346, label %407, label %350
+
+299:
+  %300 = phi i64 [ %347, %299 ], [ 0, %243 ]
+  %301 = shl i64 %300, 3
+  %302 = getelementptr i8, ptr %241, i64 %301
+  %303 = load i8, ptr %302, align 1
+  %304 = zext i8 %303 to i64
+  %305 = shl i64 %304, 56
+  %306 = getelementptr i8, ptr %302, i64 1
+  %307 = load i8, ptr %306, align 1
+  %308 = zext i8 %307 to i64
+  %309 = shl i64 %308, 48
+  %310 = or i64 %309, %305
+  %311 = getelementptr i8, ptr %302, i64 2
+  %312 = load i8, ptr %311, align 1
+  %313 = zext i8 %312 to i64
+  %314 = shl i64 %313, 40
+  %315 = or i64 %310, %314
+  %316 = getelementptr i8, ptr %302, i64 3
+  %317 = load i8, ptr %316, align 1
+  %318 = zext i8 %317 to i64
+  %319 = shl i64 %318, 32
+  %320 = or i64 %315, %319
+  %321 = getelementptr i8, ptr %302, i64 4
+  %322 = load i8, ptr %321, align 1
+  %323 = zext i8 %322 to i64
+  %324 = shl i64 %323, 24
+  %325 = or i64 %320, %324
+  %326 = getelementptr i8, ptr %302, i64 5
+  %327 = load i8, ptr %326, align 1
+  %328 = zext i8 %327 to i64
+  %329 = shl i64 %328, 16
+  %330 = or i64 %325, %329
+  %331 = getelementptr i8, ptr %302, i64 6
+  %332 = load i8, ptr %331, align 1
+  %333 = zext i8 %332 to i64
+  %334 = shl i64 %333, 8
+  %335 = or i64 %330, %334
+  %336 = getelementptr i8, ptr %302, i64 7
+  %337 = load i8, ptr %336, align 1
+  %338 = zext i8 %337 to i64
+  %339 = or i64 %335, %338
+  %340 = getelementptr i64, ptr %246, i64 %300
+  %341 = getelementptr i8, ptr %340, i64 24
+  %342 = load i64, ptr %341, align 8
+  %343 = icmp eq i64 %300, %242
+  %344 = select i1 %343, i64 %232, i64 -1
+  %345 = and i64 %339, %344
+  %346 = icmp eq i64 %342, %345
+  %347 = add i64 %300, 1
+  %348 = icmp slt i64 %347, %222
+  %349 = select i1 %346, i1 %348, i1 false
+  br i1 %349, label %299, label %298
+
+350:
+  %351 = phi ptr [ %237, %234 ], [ %246, %298 ], [ %246, %243 ]
+  %352 = add i64 %216, %181
+  %353 = call fastcc i64 @read_header(ptr %0, i64 %215, i64 %352, i64 %3, ptr %4, i64 %5, ptr %351)
+  %354 = icmp slt i64 %353, 0
+  br i1 %354, label %668, label %355
+
+355:
+  store i64 %216, ptr %351, align 8
+  br i1 %233, label %356, label %407
+
+356:
+  %357 = getelementptr i8, ptr %0, i64 %181
+  %358 = add i64 %222, -1
+  br label %359
+
+359:
+  %360 = phi i64 [ 0, %356 ], [ %405, %359 ]
+  %361 = shl i64 %360, 3
+  %362 = getelementptr i8, ptr %357, i64 %361
+  %363 = load i8, ptr %362, align 1
+  %364 = zext i8 %363 to i64
+  %365 = shl i64 %364, 56
+  %366 = getelementptr i8, ptr %362, i64 1
+  %367 = load i8, ptr %366, align 1
+  %368 = zext i8 %367 to i64
+  %369 = shl i64 %368, 48
+  %370 = or i64 %369, %365
+  %371 = getelementptr i8, ptr %362, i64 2
+  %372 = load i8, ptr %371, align 1
+  %373 = zext i8 %372 to i64
+  %374 = shl i64 %373, 40
+  %375 = or i64 %370, %374
+  %376 = getelementptr i8, ptr %362, i64 3
+  %377 = load i8, ptr %376, align 1
+  %378 = zext i8 %377 to i64
+  %379 = shl i64 %378, 32
+  %380 = or i64 %375, %379
+  %381 = getelementptr i8, ptr %362, i64 4
+  %382 = load i8, ptr %381, align 1
+  %383 = zext i8 %382 to i64
+  %384 = shl i64 %383, 24
+  %385 = or i64 %380, %384
+  %386 = getelementptr i8, ptr %362, i64 5
+  %387 = load i8, ptr %386, align 1
+  %388 = zext i8 %387 to i64
+  %389 = shl i64 %388, 16
+  %390 = or i64 %385, %389
+  %391 = getelementptr i8, ptr %362, i64 6
+  %392 = load i8, ptr %391, align 1
+  %393 = zext i8 %392 to i64
+  %394 = shl i64 %393, 8
+  %395 = or i64 %390, %394
+  %396 = getelementptr i8, ptr %362, i64 7
+  %397 = load i8, ptr %396, align 1
+  %398 = zext i8 %397 to i64
+  %399 = or i64 %395, %398
+  %400 = icmp eq i64 %360, %358
+  %401 = select i1 %400, i64 %232, i64 -1
+  %402 = and i64 %399, %401
+  %403 = getelementptr i64, ptr %351, i64 %360
+  %404 = getelementptr i8, ptr %403, i64 24
+  store i64 %402, ptr %404, align 8
+  %405 = add i64 %360, 1
+  %406 = icmp eq i64 %405, %222
+  br i1 %406, label %407, label %359
+
+407:
+  %408 = phi ptr [ %34, %224 ], [ %237, %234 ], [ %351, %355 ], [ %246, %298 ], [ %351, %359 ]
+  %409 = getelementptr i8, ptr %408, i64 8
+  %410 = load i64, ptr %409, align 8
+  %411 = sub i64 %150, %216
+  %412 = icmp sgt i64 %410, %411
+  br i1 %412, label %668, label %413
+
+413:
+  %414 = getelementptr i8, ptr %408, i64 16
+  %415 = load i64, ptr %414, align 8
+  %416 = icmp eq i64 %415, 0
+  %417 = icmp eq i64 %410, %411
+  %418 = or i1 %417, %416
+  br i1 %418, label %419, label %668
+
+419:
+  %420 = getelementptr i8, ptr %0, i64 %181
+  %421 = getelementptr i8, ptr %420, i64 %216
+  br label %436
+
+422:
+  %423 = load i64, ptr %23, align 8
+  %424 = load i64, ptr %35, align 8
+  %425 = load i64, ptr %36, align 8
+  %426 = sub i64 %424, %423
+  %427 = icmp ugt i64 %426, 1125899906842623
+  %428 = add i64 %423, -1152921504606846976
+  %429 = icmp ult i64 %428, -2305843009213693951
+  %430 = or i1 %429, %427
+  %431 = icmp sgt i64 %424, 1152921504606846975
+  %432 = or i1 %431, %430
+  %433 = or i64 %424, %423
+  %434 = icmp eq i64 %433, 0
+  %435 = or i1 %434, %432
+  br i1 %435, label %516, label %518
+
+436:
+  %437 = phi i64 [ 0, %419 ], [ %514, %511 ]
+  %438 = getelementptr i64, ptr %408, i64 %437
+  %439 = getelementptr i8, ptr %438, i64 88
+  %440 = load i64, ptr %439, align 8
+  %441 = and i64 %440, 255
+  %442 = ashr i64 %440, 8
+  %443 = getelementptr i8, ptr %421, i64 %442
+  %444 = icmp ult i64 %441, 64
+  br i1 %444, label %445, label %484
+
+445:
+  %446 = load i8, ptr %443, align 1
+  %447 = zext i8 %446 to i64
+  %448 = shl i64 %447, 56
+  %449 = getelementptr i8, ptr %443, i64 1
+  %450 = load i8, ptr %449, align 1
+  %451 = zext i8 %450 to i64
+  %452 = shl i64 %451, 48
+  %453 = or i64 %452, %448
+  %454 = getelementptr i8, ptr %443, i64 2
+  %455 = load i8, ptr %454, align 1
+  %456 = zext i8 %455 to i64
+  %457 = shl i64 %456, 40
+  %458 = or i64 %453, %457
+  %459 = getelementptr i8, ptr %443, i64 3
+  %460 = load i8, ptr %459, align 1
+  %461 = zext i8 %460 to i64
+  %462 = shl i64 %461, 32
+  %463 = or i64 %458, %462
+  %464 = getelementptr i8, ptr %443, i64 4
+  %465 = load i8, ptr %464, align 1
+  %466 = zext i8 %465 to i64
+  %467 = shl i64 %466, 24
+  %468 = or i64 %463, %467
+  %469 = getelementptr i8, ptr %443, i64 5
+  %470 = load i8, ptr %469, align 1
+  %471 = zext i8 %470 to i64
+  %472 = shl i64 %471, 16
+  %473 = or i64 %468, %472
+  %474 = getelementptr i8, ptr %443, i64 6
+  %475 = load i8, ptr %474, align 1
+  %476 = zext i8 %475 to i64
+  %477 = shl i64 %476, 8
+  %478 = or i64 %473, %477
+  %479 = getelementptr i8, ptr %443, i64 7
+  %480 = load i8, ptr %479, align 1
+  %481 = zext i8 %480 to i64
+  %482 = or i64 %478, %481
+  %483 = ashr i64 %482, %441
+  br label %511
+
+484:
+  %485 = trunc i64 %440 to i8
+  switch i8 %485, label %509 [
+    i8 64, label %511
+    i8 67, label %486
+  ]
+
+486:
+  %487 = load i8, ptr %443, align 1
+  %488 = icmp slt i8 %487, 0
+  %489 = zext i8 %487 to i64
+  %490 = or i64 %489, -256
+  %491 = select i1 %488, i64 %490, i64 %489
+  br label %495
+
+492:
+  %493 = bitcast i64 %502 to double
+  %494 = fcmp ult double %493, 0x43E0000000000000
+  br i1 %494, label %505, label %511
+
+495:
+  %496 = phi i64 [ %503, %495 ], [ 1, %486 ]
+  %497 = phi i64 [ %502, %495 ], [ %491, %486 ]
+  %498 = shl i64 %497, 8
+  %499 = getelementptr i8, ptr %443, i64 %496
+  %500 = load i8, ptr %499, align 1
+  %501 = zext i8 %500 to i64
+  %502 = or i64 %498, %501
+  %503 = add i64 %496, 1
+  %504 = icmp eq i64 %503, 8
+  br i1 %504, label %492, label %495
+
+505:
+  %506 = fcmp ogt double %493, 0xC3E0000000000000
+  br i1 %506, label %507, label %511
+
+507:
+  %508 = fptosi double %493 to i64
+  br label %511
+
+509:
+  %510 = add i64 %441, -65
+  br label %511
+
+511:
+  %512 = phi i64 [ %483, %445 ], [ -9223372036854775808, %484 ], [ %510, %509 ], [ 9223372036854775807, %492 ], [ %508, %507 ], [ -9223372036854775808, %505 ]
+  %513 = getelementptr i64, ptr %23, i64 %437
+  store i64 %512, ptr %513, align 8
+  %514 = add i64 %437, 1
+  %515 = icmp eq i64 %514, 10
+  br i1 %515, label %422, label %436
+
+516:
+  %517 = add i64 %105, 1
+  br label %649
+
+518:
+  br i1 %27, label %519, label %529
+
+519:
+  %520 = load i64, ptr %43, align 8
+  %521 = icmp eq i64 %520, 67
+  br i1 %521, label %649, label %522
+
+522:
+  %523 = load i64, ptr %44, align 8
+  store i64 %523, ptr %26, align 8
+  %524 = load i64, ptr %45, align 8
+  store i64 %524, ptr %46, align 8
+  %525 = load i64, ptr %47, align 8
+  %526 = and i64 %525, 9223372036854775807
+  %527 = icmp ne i64 %526, 0
+  %528 = zext i1 %527 to i64
+  store i64 %528, ptr %48, align 8
+  br label %549
+
+529:
+  store i64 %9, ptr %26, align 8
+  br label %538
+
+530:
+  %531 = load i64, ptr %37, align 8
+  %532 = icmp eq i64 %531, -9223372036854775808
+  %533 = load i64, ptr %38, align 8
+  %534 = select i1 %532, i64 %533, i64 %531
+  store i64 %534, ptr %39, align 8
+  store i64 %533, ptr %40, align 8
+  %535 = load i64, ptr %41, align 8
+  %536 = icmp sgt i64 %535, 0
+  %537 = zext i1 %536 to i64
+  store i64 %537, ptr %42, align 8
+  br i1 %536, label %546, label %549
+
+538:
+  %539 = phi i64 [ 0, %529 ], [ %543, %538 ]
+  %540 = getelementptr i64, ptr %23, i64 %539
+  %541 = getelementptr i8, ptr %540, i64 24
+  %542 = load i64, ptr %541, align 8
+  %543 = add i64 %539, 1
+  %544 = getelementptr i64, ptr %26, i64 %543
+  store i64 %542, ptr %544, align 8
+  %545 = icmp eq i64 %543, 4
+  br i1 %545, label %530, label %538
+
+546:
+  %547 = add i64 %104, 1
+  %548 = getelementptr i64, ptr %16, i64 %104
+  store i64 %535, ptr %548, align 8
+  br label %549
+
+549:
+  %550 = phi i64 [ %104, %522 ], [ %547, %546 ], [ %104, %530 ]
+  %551 = icmp slt i64 %102, 0
+  br i1 %551, label %565, label %552
+
+552:
+  %553 = mul i64 %102, %28
+  %554 = getelementptr i64, ptr %20, i64 %553
+  br label %558
+
+555:
+  %556 = add i64 %559, 1
+  %557 = icmp eq i64 %556, %28
+  br i1 %557, label %625, label %558
+
+558:
+  %559 = phi i64 [ %556, %555 ], [ 0, %552 ]
+  %560 = getelementptr i64, ptr %554, i64 %559
+  %561 = load i64, ptr %560, align 8
+  %562 = getelementptr i64, ptr %26, i64 %559
+  %563 = load i64, ptr %562, align 8
+  %564 = icmp eq i64 %561, %563
+  br i1 %564, label %555, label %565
+
+565:
+  br label %566
+
+566:
+  %567 = phi i64 [ %575, %566 ], [ 0, %565 ]
+  %568 = phi i64 [ %574, %566 ], [ 0, %565 ]
+  %569 = getelementptr i64, ptr %26, i64 %567
+  %570 = load i64, ptr %569, align 8
+  %571 = xor i64 %570, %568
+  %572 = mul i64 %571, -7046029254386353131
+  %573 = lshr i64 %572, 32
+  %574 = xor i64 %573, %572
+  %575 = add i64 %567, 1
+  %576 = icmp eq i64 %575, %28
+  br i1 %576, label %577, label %566
+
+577:
+  %578 = phi i64 [ %615, %614 ], [ %574, %566 ]
+  %579 = phi i64 [ %616, %614 ], [ 0, %566 ]
+  %580 = and i64 %578, %19
+  %581 = getelementptr i64, ptr %18, i64 %580
+  %582 = load i64, ptr %581, align 8
+  %583 = icmp slt i64 %582, 0
+  br i1 %583, label %584, label %601
+
+584:
+  %585 = getelementptr i64, ptr %18, i64 %580
+  %586 = load i64, ptr %49, align 8
+  %587 = icmp eq i64 %586, %21
+  br i1 %587, label %665, label %591
+
+588:
+  %589 = load i64, ptr %49, align 8
+  store i64 %589, ptr %585, align 8
+  %590 = add i64 %589, 1
+  store i64 %590, ptr %49, align 8
+  br label %618
+
+591:
+  %592 = phi i64 [ %599, %591 ], [ 0, %584 ]
+  %593 = getelementptr i64, ptr %26, i64 %592
+  %594 = load i64, ptr %593, align 8
+  %595 = load i64, ptr %49, align 8
+  %596 = mul i64 %595, %28
+  %597 = getelementptr i64, ptr %20, i64 %596
+  %598 = getelementptr i64, ptr %597, i64 %592
+  store i64 %594, ptr %598, align 8
+  %599 = add i64 %592, 1
+  %600 = icmp eq i64 %599, %28
+  br i1 %600, label %588, label %591
+
+601:
+  %602 = mul i64 %582, %28
+  %603 = getelementptr i64, ptr %20, i64 %602
+  br label %607
+
+604:
+  %605 = add i64 %608, 1
+  %606 = icmp eq i64 %605, %28
+  br i1 %606, label %618, label %607
+
+607:
+  %608 = phi i64 [ %605, %604 ], [ 0, %601 ]
+  %609 = getelementptr i64, ptr %603, i64 %608
+  %610 = load i64, ptr %609, align 8
+  %611 = getelementptr i64, ptr %26, i64 %608
+  %612 = load i64, ptr %611, align 8
+  %613 = icmp eq i64 %610, %612
+  br i1 %613, label %604, label %614
+
+614:
+  %615 = add i64 %580, 1
+  %616 = add i64 %579, 1
+  %617 = icmp eq i64 %616, 201
+  br i1 %617, label %665, label %577
+
+618:
+  %619 = phi i64 [ %589, %588 ], [ %582, %604 ]
+  %620 = freeze i64 %619
+  %621 = icmp slt i64 %620, 0
+  br i1 %621, label %622, label %625
+
+622:
+  %623 = icmp eq i64 %620, -1
+  %624 = select i1 %623, i64 1, i64 4
+  br label %665
+
+625:
+  %626 = phi i64 [ %620, %618 ], [ %102, %555 ]
+  br i1 %51, label %629, label %627
+
+627:
+  %628 = getelementptr i64, ptr %12, i64 %103
+  store i64 %426, ptr %628, align 8
+  br label %634
+
+629:
+  %630 = icmp ult i64 %426, 4294967296
+  br i1 %630, label %631, label %665
+
+631:
+  %632 = trunc i64 %426 to i32
+  %633 = getelementptr i32, ptr %12, i64 %103
+  store i32 %632, ptr %633, align 4
+  br label %634
+
+634:
+  br i1 %53, label %638, label %635
+
+635:
+  %636 = trunc i64 %626 to i32
+  %637 = getelementptr i32, ptr %14, i64 %103
+  store i32 %636, ptr %637, align 4
+  br label %643
+
+638:
+  %639 = icmp ult i64 %626, 32768
+  br i1 %639, label %640, label %665
+
+640:
+  %641 = trunc i64 %626 to i16
+  %642 = getelementptr i16, ptr %14, i64 %103
+  store i16 %641, ptr %642, align 2
+  br label %643
+
+643:
+  %644 = call i64 @llvm.umin.i64(i64 %425, i64 4294967296)
+  %645 = trunc i64 %644 to i32
+  %646 = getelementptr i32, ptr %13, i64 %103
+  store i32 %645, ptr %646, align 4
+  %647 = add i64 %103, 1
+  %648 = getelementptr i64, ptr %11, i64 %103
+  store i64 %423, ptr %648, align 8
+  br label %649
+
+649:
+  %650 = phi i64 [ %517, %516 ], [ %105, %643 ], [ %105, %519 ]
+  %651 = phi i64 [ %104, %516 ], [ %550, %643 ], [ %104, %519 ]
+  %652 = phi i64 [ %103, %516 ], [ %647, %643 ], [ %103, %519 ]
+  %653 = phi i64 [ %102, %516 ], [ %626, %643 ], [ %102, %519 ]
+  %654 = add i64 %108, 1
+  %655 = icmp eq i64 %654, %99
+  br i1 %655, label %656, label %101
+
+656:
+  %657 = phi i64 [ %91, %90 ], [ %650, %649 ]
+  %658 = phi i64 [ %57, %90 ], [ %651, %649 ]
+  %659 = phi i64 [ %58, %90 ], [ %652, %649 ]
+  %660 = phi i64 [ %61, %90 ], [ %653, %649 ]
+  store i64 %659, ptr %24, align 8
+  store i64 %658, ptr %31, align 8
+  store i64 %657, ptr %32, align 8
+  %661 = add i64 %62, 1
+  %662 = add i64 %60, %2
+  %663 = add i64 %59, %2
+  %664 = icmp eq i64 %661, %1
+  br i1 %664, label %668, label %56
+
+665:
+  %666 = phi i64 [ 4, %614 ], [ %624, %622 ], [ 1, %584 ], [ 3, %638 ], [ 2, %629 ]
+  %667 = getelementptr i8, ptr %24, i64 32
+  store i64 %666, ptr %667, align 8
+  br label %668
+
+668:
+  %669 = phi i64 [ %1, %25 ], [ %62, %665 ], [ -1, %350 ], [ -1, %101 ], [ -1, %148 ], [ -1, %180 ], [ -1, %188 ], [ -1, %214 ], [ -1, %413 ], [ -1, %407 ], [ -1, %224 ], [ -1, %56 ], [ %1, %656 ]
+  ret i64 %669
 }
 
 define i64 @replay(i64 %0, ptr %1, ptr %2, ptr %3, ptr %4, ptr %5, ptr %6, ptr %7, ptr %8, ptr %9, ptr %10, ptr %11, ptr %12, ptr %13, ptr %14, i64 %15, ptr %16, ptr %17) {
@@ -4570,7 +5412,156 @@ define i64 @measure_by_code(ptr %0, ptr %1, ptr %2, i64 %3, ptr %4, ptr %5, i64 
   ret i64 %149
 }
 
+define internal fastcc i64 @read_header(ptr %0, i64 %1, i64 %2, i64 %3, ptr %4, i64 %5, ptr %6) {
+  %8 = getelementptr i8, ptr %6, i64 88
+  br label %13
+
+9:
+  store i64 0, ptr %6, align 8
+  %10 = icmp sgt i64 %5, 0
+  %11 = icmp slt i64 %1, %2
+  %12 = and i1 %11, %10
+  br i1 %12, label %18, label %88
+
+13:
+  %14 = phi i64 [ 0, %7 ], [ %16, %13 ]
+  %15 = getelementptr i64, ptr %8, i64 %14
+  store i64 64, ptr %15, align 8
+  %16 = add i64 %14, 1
+  %17 = icmp eq i64 %16, 10
+  br i1 %17, label %9, label %13
+
+18:
+  %19 = phi i64 [ %83, %82 ], [ 0, %9 ]
+  %20 = phi i64 [ %84, %82 ], [ 0, %9 ]
+  %21 = phi i64 [ %46, %82 ], [ %1, %9 ]
+  br label %25
+
+22:
+  %23 = add i32 %26, 1
+  %24 = icmp eq i32 %23, 8
+  br i1 %24, label %37, label %25
+
+25:
+  %26 = phi i32 [ %23, %22 ], [ 0, %18 ]
+  %27 = phi i64 [ %35, %22 ], [ 0, %18 ]
+  %28 = phi i64 [ %29, %22 ], [ %21, %18 ]
+  %29 = add i64 %28, 1
+  %30 = getelementptr i8, ptr %0, i64 %28
+  %31 = load i8, ptr %30, align 1
+  %32 = shl i64 %27, 7
+  %33 = and i8 %31, 127
+  %34 = zext i8 %33 to i64
+  %35 = or i64 %32, %34
+  %36 = icmp slt i8 %31, 0
+  br i1 %36, label %22, label %45
+
+37:
+  %38 = shl i64 %35, 8
+  %39 = add i64 %21, 9
+  %40 = getelementptr i8, ptr %0, i64 %21
+  %41 = getelementptr i8, ptr %40, i64 8
+  %42 = load i8, ptr %41, align 1
+  %43 = zext i8 %42 to i64
+  %44 = or i64 %38, %43
+  br label %45
+
+45:
+  %46 = phi i64 [ %39, %37 ], [ %29, %25 ]
+  %47 = phi i64 [ %44, %37 ], [ %35, %25 ]
+  %48 = icmp slt i64 %47, 0
+  br i1 %48, label %99, label %49
+
+49:
+  %50 = icmp ult i64 %47, 12
+  br i1 %50, label %51, label %54
+
+51:
+  %52 = getelementptr i64, ptr @SIZES, i64 %47
+  %53 = load i64, ptr %52, align 8
+  br label %57
+
+54:
+  %55 = add i64 %47, -12
+  %56 = lshr i64 %55, 1
+  br label %57
+
+57:
+  %58 = phi i64 [ %53, %51 ], [ %56, %54 ]
+  %59 = icmp slt i64 %58, 0
+  %60 = sub i64 %3, %19
+  %61 = icmp sgt i64 %58, %60
+  %62 = select i1 %59, i1 true, i1 %61
+  br i1 %62, label %99, label %63
+
+63:
+  %64 = getelementptr i64, ptr %4, i64 %20
+  %65 = load i64, ptr %64, align 8
+  %66 = icmp sgt i64 %65, -1
+  br i1 %66, label %67, label %82
+
+67:
+  %68 = add i64 %47, -12
+  %69 = icmp ult i64 %68, -11
+  br i1 %69, label %77, label %70
+
+70:
+  switch i64 %47, label %71 [
+    i64 8, label %77
+    i64 9, label %76
+  ]
+
+71:
+  %72 = icmp eq i64 %47, 7
+  %73 = shl i64 %58, 3
+  %74 = sub i64 64, %73
+  %75 = select i1 %72, i64 67, i64 %74
+  br label %77
+
+76:
+  br label %77
+
+77:
+  %78 = phi i64 [ 64, %67 ], [ 65, %70 ], [ %75, %71 ], [ 66, %76 ]
+  %79 = shl i64 %19, 8
+  %80 = or i64 %78, %79
+  %81 = getelementptr i64, ptr %8, i64 %65
+  store i64 %80, ptr %81, align 8
+  br label %82
+
+82:
+  %83 = add i64 %58, %19
+  %84 = add i64 %20, 1
+  %85 = icmp slt i64 %84, %5
+  %86 = icmp slt i64 %46, %2
+  %87 = and i1 %86, %85
+  br i1 %87, label %18, label %88
+
+88:
+  %89 = phi i64 [ 0, %9 ], [ %83, %82 ]
+  %90 = phi i1 [ %10, %9 ], [ %85, %82 ]
+  %91 = phi i64 [ %1, %9 ], [ %46, %82 ]
+  %92 = icmp sgt i64 %91, %2
+  %93 = or i1 %90, %92
+  br i1 %93, label %99, label %94
+
+94:
+  %95 = getelementptr i8, ptr %6, i64 8
+  store i64 %89, ptr %95, align 8
+  %96 = icmp eq i64 %91, %2
+  %97 = zext i1 %96 to i64
+  %98 = getelementptr i8, ptr %6, i64 16
+  store i64 %97, ptr %98, align 8
+  br label %99
+
+99:
+  %100 = phi i64 [ -1, %88 ], [ 0, %94 ], [ -1, %45 ], [ -1, %57 ]
+  ret i64 %100
+}
+
 declare i64 @pread(i32, ptr, i64, i64)
+
+declare i64 @llvm.umin.i64(i64, i64)
 
 declare i64 @llvm.smax.i64(i64, i64)
 

@@ -19,8 +19,9 @@ from nsysprof.trace.growing_column import GrowingColumn
 from nsysprof.trace.open import Trace, quote
 from nsysprof.trace.schema import NULL
 from nsysprof.trace.sqlite.confine import Confinement
+from nsysprof.trace.sqlite.leaf_pages import UnusualLayoutError
 from nsysprof.trace.sqlite.shared_pages import has_shared_pages
-from nsysprof.trace.sqlite.sqlite_pages import UnusualLayoutError, scan_table
+from nsysprof.trace.sqlite.sqlite_pages import scan_table
 
 _ROWS = 20_000
 # The fewest bytes of the file that a row with many columns and times takes.
@@ -89,7 +90,7 @@ def grow_columns(
     """
     if trace.is_large:
         try:
-            expected = _expected_rows(trace, source.table) + sum(_room_for(trace, table) for table in followers)
+            expected = expected_rows(trace, source.table, followers)
             return _gather(trace.limits, _page_batches(trace, source), dtypes, take, expected)
         except UnusualLayoutError:
             pass  # SQLite reports what is wrong (if anything is) below
@@ -130,8 +131,15 @@ def refuse_shared_pages(trace: Trace) -> None:
             ) from error
 
 
-def _expected_rows(trace: Trace, table: str) -> int:
-    """Return the largest rowid, which is the number of rows in a table that was written once, or 0 without one."""
+def expected_rows(trace: Trace, table: str, followers: Sequence[str] = ()) -> int:
+    """Return how many rows a table and its followers have where each was written once; 0 where that cannot be told.
+
+    Raises UnusualLayoutError and DatabaseError because of the table itself.
+    """
+    return _largest_rowid(trace, table) + sum(_room_for(trace, follower) for follower in followers)
+
+
+def _largest_rowid(trace: Trace, table: str) -> int:
     with trace.lock:
         query = f"SELECT max({_rowid(trace, table)}) FROM {quote(table)} NOT INDEXED"
         (last,) = trace.connection.execute(query).fetchone()
@@ -142,7 +150,7 @@ def _room_for(trace: Trace, table: str) -> int:
     """Return how many rows a table may add; 0 where that cannot be told."""
     found = trace.find(table)
     try:
-        return 0 if found is None else _expected_rows(trace, found)
+        return 0 if found is None else _largest_rowid(trace, found)
     except UnusualLayoutError:
         return 0
     except sqlite3.DatabaseError as error:

@@ -35,6 +35,26 @@ class GrowingColumn:
         self._values[self._length : needed] = values
         self._length = needed
 
+    def make_room(self, more: int) -> npt.NDArray[Any]:
+        """Make room for `more` values, and return the array in which they come after the present ones.
+
+        The array must not be kept beyond the next call.
+        """
+        needed = self._length + more
+        if needed > len(self._values):
+            self._values.resize(max(needed, len(self._values) * 9 // 8), refcheck=False)
+        return self._values
+
+    def take_in(self, length: int) -> None:
+        """Count the values as the column's that were written where there was room, so that it has `length`."""
+        self._length = length
+
+    def widen(self, dtype: npt.DTypeLike) -> None:
+        """Hold the values in another type from now on."""
+        wide = np.empty(len(self._values), dtype=dtype)
+        wide[: self._length] = self._values[: self._length]
+        self._values = wide
+
     def finish(self) -> npt.NDArray[Any]:
         """Return the values. The column must not be used afterwards."""
         self._values.resize(self._length, refcheck=False)  # in place: the allocator frees the rest

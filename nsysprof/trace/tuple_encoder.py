@@ -49,15 +49,28 @@ class TupleEncoder:
 
         codes = np.empty(values.shape[1], dtype=np.int64)
         done, self._count = encode(values, 0, self._slots, self._rows, self._count, codes)
-        while 0 <= done < values.shape[1] and self._grow():
+        while 0 <= done < values.shape[1] and self.grow():
             done, self._count = encode(values, done, self._slots, self._rows, self._count, codes)
         if done == values.shape[1]:
             return codes
-        self._compiled = False
-        self._known = {row: code for code, row in enumerate(_as_bytes(self._rows[: self._count]))}
+        self.leave_hash_table()
         return None
 
-    def _grow(self) -> bool:
+    @property
+    def hash_table(self) -> tuple[Int64s, Int64s, int]:
+        """Return the slots and rows of the compiled hash table, and how many rows are used."""
+        return self._slots, self._rows, self._count
+
+    def count_rows(self, count: int) -> None:
+        """Take in the tuples that compiled code added to the hash table, so that `count` rows are used."""
+        self._count = count
+
+    def leave_hash_table(self) -> None:
+        """Use the dictionary from now on, because too many tuples have one hash."""
+        self._compiled = False
+        self._known = {row: code for code, row in enumerate(_as_bytes(self._rows[: self._count]))}
+
+    def grow(self) -> bool:
         """Make room for four times as many tuples, and return whether the known ones found their places in it."""
         from nsysprof.trace.sqlite.sqlite_cells import encode
 

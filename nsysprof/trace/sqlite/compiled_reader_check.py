@@ -17,7 +17,8 @@ def compiled_reader_problem() -> str | None:
         return "this system has no preadv"
     none = np.zeros(0, dtype=np.int64)
     try:
-        from nsysprof.trace.sqlite.sqlite_cells import SLACK, decode
+        from nsysprof.trace.sqlite.leaf_pages import SLACK
+        from nsysprof.trace.sqlite.sqlite_cells import decode
 
         page = np.zeros(512 + SLACK, dtype=np.uint8)
         decode(page, 0, 512, 512, none, none, none, True, np.zeros((1, 1), dtype=np.int64))

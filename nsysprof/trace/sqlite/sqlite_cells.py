@@ -7,15 +7,19 @@ is not trusted: for anything unexpected the result is -1, and SQLite reads that 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from nsysprof.arrays import Int64s, machine_code
+from nsysprof.trace.sqlite.leaf_pages import SLACK, LeafPages
 
-# Zero bytes that must follow the pages in the buffer, so that a varint at their very end stays inside it.
-SLACK = 32
+# How many parts a row of a kernel or of a call has at most.
+_ROLES = 10
 
-_decode, _encode = machine_code("decode"), machine_code("encode")
+_decode, _encode, _read_events = (machine_code(name) for name in ("decode", "encode", "read_events"))
 
 
 def decode(
@@ -63,3 +67,39 @@ def encode(values: Int64s, begin: int, slots: Int64s, rows: Int64s, count: int, 
     used = np.array([count], dtype=np.int64)
     done = _encode(values, width, n, begin, slots, len(slots) - 1, rows, len(rows), used, codes)
     return int(done), int(used[0])
+
+
+def read_events(
+    leaves: LeafPages,
+    wanted: Int64s,
+    kind: int,
+    wide: int,
+    room: Sequence[npt.NDArray[Any]],
+    slots: Int64s,
+    tuples: Int64s,
+    state: tuple[Int64s, Int64s, Int64s],
+) -> int:
+    """Read the kernels or calls of some pages as event_columns says; return the pages read, or -1.
+
+    wanted: for each column of the table up to the last needed one, which part of the row it is, or -1.
+    room: starts, durations, correlation ids, codes and graph nodes, each with room for all rows after the present ones.
+    slots, tuples: a hash table, with the rows that encode calls `rows`.
+    state: what is known of headers, room for a row, and five counts.
+    """
+    starts, durations, ids, codes, nodes = room
+    assert len(leaves.buffer) >= leaves.pages * leaves.page_size + SLACK
+    assert leaves.usable <= leaves.page_size
+    assert min(len(leaves.above), len(leaves.at_most)) >= leaves.pages
+    assert max(wanted, default=-1) < _ROLES
+    assert tuples.shape[1] == (3 if kind < 0 else 8)
+    assert len(slots).bit_count() == 1
+    assert [each.dtype.itemsize for each in (durations, ids, codes)] == [8 if wide & 1 else 4, 4, 4 if wide & 2 else 2]
+    headers, row, counts = state
+    assert (len(headers), len(row), len(counts)) >= (65 * (11 + _ROLES), _ROLES + 8, 5)
+    capacity = min(len(each) for each in room[:-1])
+    done = _read_events(
+        leaves.buffer, leaves.pages, leaves.page_size, leaves.usable, wanted, len(wanted), leaves.above, leaves.at_most,
+        leaves.is_only, kind, wide, starts, *(each.view(np.uint8) for each in (durations, ids, codes)), capacity, nodes,
+        len(nodes), slots, len(slots) - 1, tuples, len(tuples), headers, row, counts,
+    )  # fmt: skip
+    return int(done)

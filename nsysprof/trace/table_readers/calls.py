@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsysprof.trace.columns import Batch, find_columns, read_columns
+from nsysprof.trace.columns import Batch, find_columns, grow_columns
+from nsysprof.trace.event_columns import CALLS, read_events
 from nsysprof.trace.open import Trace
 from nsysprof.trace.schema import NULL, Calls, CorrelationIds
 from nsysprof.trace.table_readers.work import narrow_correlation, narrow_duration, possible_times
@@ -12,7 +13,6 @@ from nsysprof.trace.tuple_encoder import TupleEncoder
 
 _DTYPES: dict[str, type] = {
     "start_ns": np.int64, "duration_ns": np.uint32, "correlation_id": np.uint32, "variant": np.int16,
-    "dropped": np.int64,
 }  # fmt: skip
 # The event class of RUNTIME rows that are not calls: CUDABACKTRACE repeats a call's correlation id.
 _BACKTRACE = 67
@@ -53,10 +53,13 @@ def read_calls(trace: Trace) -> tuple[Calls, CorrelationIds] | tuple[None, None]
             "dropped": np.array([len(possible) - int(possible.sum())]),
         }
 
-    columns = read_columns(trace, source, _DTYPES, take)
-    if columns is None:
-        return None, None
-    dropped = int(columns.pop("dropped").sum())
+    found = read_events(trace, source, CALLS, variants, _DTYPES) if trace.is_large else None
+    if found is None:
+        grown = grow_columns(trace, source, {**_DTYPES, "dropped": np.int64}, take)
+        if grown is None:
+            return None, None
+        found = grown, int(grown.pop("dropped").finish().sum())
+    columns, dropped = {name: found[0][name].finish() for name in _DTYPES}, found[1]
     if len(columns["start_ns"]) == 0 and dropped == 0:
         return None, None  # a full export has the table whether calls were traced or not
     ids = columns.pop("correlation_id")

@@ -7,7 +7,8 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from nsysprof.trace.columns import Batch, find_columns, grow_columns
+from nsysprof.trace.columns import Batch, TableSource, find_columns, grow_columns
+from nsysprof.trace.event_columns import read_events
 from nsysprof.trace.growing_column import GrowingColumn
 from nsysprof.trace.open import Trace
 from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, MIGRATION, NULL, Bools, CorrelationIds, Int64s, Ints, Work
@@ -49,13 +50,10 @@ def read_work(trace: Trace, gpus: Gpus) -> tuple[Work, CorrelationIds, frozenset
     kernels, recorded, counts = 0, set(), dict.fromkeys(_COUNTS, 0)
     for kind, (table, required, optional) in _TABLES.items():
         source = find_columns(trace, table, {**_TIMES, **required}, {**_IDS, **optional})
-        take = partial(_columns, kind, variants)
-        # The columns of the first table, of the kernels, have room for the others, so that they are not copied.
-        followers = [each for each, *_ in _TABLES.values() if each != table] if kind == KERNEL else []
-        found = None if source is None else grow_columns(trace, source, {**_DTYPES, **_COUNTS}, take, followers)
-        if found is None:
+        read = None if source is None else _read_kind(trace, source, kind, variants)
+        if read is None:
             continue
-        its_counts = {name: int(found.pop(name).finish().sum()) for name in _COUNTS}
+        found, its_counts = read
         counts = {name: count + its_counts[name] for name, count in counts.items()}
         # A full export has every table, whether its kind was traced or not.
         if len(found["start_ns"]) or its_counts["dropped"]:
@@ -71,6 +69,22 @@ def read_work(trace: Trace, gpus: Gpus) -> tuple[Work, CorrelationIds, frozenset
     rows[:, 2] = gpus.numbers(rows[:, 1], rows[:, 2])
     work = Work(**columns, variants=rows, kernels=kernels, dropped=counts["dropped"], unsized=counts["unsized"])
     return work, ids, frozenset(recorded)
+
+
+def _read_kind(
+    trace: Trace, source: TableSource, kind: int, variants: TupleEncoder
+) -> tuple[dict[str, GrowingColumn], dict[str, int]] | None:
+    """Return the columns _DTYPES of one table, and the sums of its _COUNTS; None where it is damaged."""
+    # The columns of the first table, of the kernels, have room for the others, so that they are not copied.
+    followers = [table for other, (table, *_) in _TABLES.items() if other != KERNEL] if kind == KERNEL else []
+    if kind == KERNEL and trace.is_large:
+        read = read_events(trace, source, kind, variants, _DTYPES, followers)
+        if read is not None:
+            return read[0], {"dropped": read[1], "unsized": 0}
+    found = grow_columns(trace, source, {**_DTYPES, **_COUNTS}, partial(_columns, kind, variants), followers)
+    if found is None:
+        return None
+    return found, {name: int(found.pop(name).finish().sum()) for name in _COUNTS}
 
 
 def _columns(kind: int, variants: TupleEncoder, batch: Batch) -> Batch:

@@ -12,7 +12,8 @@ from nsysprof.trace.columns import find_columns, page_positions, read_integers
 from nsysprof.trace.growing_column import GrowingColumn
 from nsysprof.trace.open import Trace, open_trace
 from nsysprof.trace.schema import NULL
-from nsysprof.trace.sqlite.sqlite_pages import UnusualLayoutError, scan_table
+from nsysprof.trace.sqlite.leaf_pages import UnusualLayoutError
+from nsysprof.trace.sqlite.sqlite_pages import scan_table
 from nsysprof.trace.tuple_encoder import TupleEncoder
 
 WANTED = {"start": "a", "end": "b", "bytes": "c"}

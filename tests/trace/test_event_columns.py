@@ -1,0 +1,160 @@
+"""Kernels and calls read in one compiled pass, against SQLite: the same columns from whatever a table holds."""
+
+import random
+import sqlite3
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from nsysprof.errors import NsysprofError
+from nsysprof.trace import event_columns
+from nsysprof.trace.open import open_trace
+from nsysprof.trace.table_readers.calls import read_calls
+from nsysprof.trace.table_readers.devices import read_gpus
+from nsysprof.trace.table_readers.work import read_work
+from tests.trace.test_tuple_encoder import MULTIPLIER
+
+pytest.importorskip("llvmlite")
+
+KERNELS = "start, end, deviceId, contextId, streamId, correlationId, globalPid, demangledName, shortName, graphNodeId"
+CALLS = "start, end, eventClass, globalTid, correlationId, nameId, returnValue"
+ODD = (None, "text", b"", 2.5, -(2**63), 2**63 - 1, 2**60, 2**50, 2**32, 2**31, 0, 1, -1)
+
+
+@pytest.fixture
+def compare(tmp_path, monkeypatch):
+    """Return a function that reads a file by compiled code and by SQLite, and returns what both found."""
+    read = []
+    by_pages = event_columns.read_events
+
+    def watch(*arguments, **named):
+        read.append(by_pages(*arguments, **named))
+        return read[-1]
+
+    for module in ("calls", "work"):
+        monkeypatch.setattr(f"nsysprof.trace.table_readers.{module}.read_events", watch)
+
+    def compare(kernels=(), calls=(), *, more="", page_size=512, is_read=True):
+        path = tmp_path / "t.sqlite"
+        path.unlink(missing_ok=True)
+        with closing(sqlite3.connect(path, isolation_level=None)) as database:
+            database.execute(f"PRAGMA page_size = {page_size}")
+            database.execute("BEGIN")
+            database.execute("CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT)")
+            for name, columns, rows in (("KERNEL", more + KERNELS, kernels), ("RUNTIME", CALLS, calls)):
+                table = f"CUPTI_ACTIVITY_KIND_{name}"
+                database.execute(f"CREATE TABLE {table} ({columns})")
+                width = columns.count(",") + 1
+                database.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * width)})", rows)
+            database.execute("COMMIT")
+        read.clear()
+        found = [everything(path, large_bytes) for large_bytes in (0, 1 << 62)]
+        assert [each is not None for each in read] == [True, is_read]
+        assert found[0] == found[1]
+        return found[0]
+
+    return compare
+
+
+def everything(path, large_bytes):
+    """Return all columns of work and calls with their types, as lists."""
+    with open_trace(path, large_bytes=large_bytes, one_thread=True) as trace:
+        work, work_ids, recorded = read_work(trace, read_gpus(trace))
+        calls, call_ids = read_calls(trace)
+    columns = {f"work {name}": value for name, value in vars(work).items()} | {"ids": work_ids}
+    if calls is not None:
+        columns |= {f"calls {name}": value for name, value in vars(calls).items()} | {"call ids": call_ids}
+    found = {name: (str(getattr(each, "dtype", "")), np.asarray(each).tolist()) for name, each in columns.items()}
+    return {**found, "recorded": sorted(recorded)}
+
+
+def usual(number):
+    """Return a kernel and its call."""
+    start = 1_000 * number
+    kernel = (start + 300, start + 900, 0, 1, 7, number, 5 << 24, number % 9, number % 4, None)
+    return kernel, (start, start + 100, 0, 5 << 24 | 7, number, number % 3, 0)
+
+
+def odd(chance, row):
+    """Return a row in which now and then a value is one that nsys never writes."""
+    return tuple(chance.choice(ODD) if chance.random() < 0.05 else value for value in row)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_the_rows_hold(compare, seed):
+    chance = random.Random(seed)
+    kernels, calls = zip(*(usual(number) for number in range(1, 2_000)), strict=True)
+    calls = [(*call[:2], 67 if chance.random() < 0.05 else 0, *call[3:]) for call in calls]
+    kernels = [(*kernel[:9], chance.choice((None, 0, number))) for number, kernel in enumerate(kernels)]
+    if seed:
+        kernels, calls = ([odd(chance, row) for row in rows] for rows in (kernels, calls))
+    found = compare(kernels, calls, page_size=chance.choice((512, 4096, 65536)))
+    assert (found["work dropped"][1] > 0) == bool(seed)
+    assert 0 < len(found["work graph_node"][1]) < 2_000
+
+
+def test_a_duration_of_more_than_four_seconds_widens_all(compare):
+    kernels, calls = zip(*(usual(number) for number in range(1, 500)), strict=True)
+    kernels = [(*each[:1], each[0] + 5_000_000_000, *each[2:]) if each[5] == 321 else each for each in kernels]
+    found = compare(kernels, calls)
+    assert found["work duration_ns"][0] == "int64"
+    assert found["calls duration_ns"][0] == "uint32"
+    assert found["work duration_ns"][1][319:322] == [600, 5_000_000_000, 600]
+
+
+def test_more_names_than_two_bytes_number(compare):
+    calls = [(*usual(number)[1][:5], number, 0) for number in range(1, 40_000)]
+    found = compare(calls=calls, page_size=4096)
+    assert found["calls variant"] == ("int32", list(range(39_999)))
+
+
+def test_names_that_were_made_to_collide_are_read_in_batches(compare):
+    """The thread of each call undoes what the hash made of its name."""
+    calls = []
+    for number in range(1, 3_000):
+        mixed = number * MULTIPLIER % 2**64
+        thread = np.uint64(mixed ^ mixed >> 32).astype(np.int64)
+        calls.append((*usual(number)[1][:3], int(thread), number, number, 0))
+    assert compare(calls=calls, is_read=False)["calls variant"][1] == list(range(2_999))
+
+
+def test_headers_of_any_length(compare):
+    """Those of more than 64 bytes are read anew in every row."""
+    for columns in (55, 56, 57, 58, 90):
+        more = "".join(f"c{number}, " for number in range(columns))
+        kernels = [(*[None] * columns, *usual(number)[0]) for number in range(1, 300)]
+        assert len(compare(kernels, more=more, page_size=4096)["work start_ns"][1]) == 299
+
+
+def test_an_empty_table(compare):
+    assert compare()["recorded"] == []
+
+
+def test_no_byte_of_a_page_can_mislead_it(compare, tmp_path):
+    """What is read of a damaged table is what SQLite reads, or the table is left to SQLite."""
+    compare(*zip(*(usual(number) for number in range(1, 400)), strict=True))
+    path = tmp_path / "t.sqlite"
+    content, chance = path.read_bytes(), random.Random(5)
+    compared = 0
+    for _ in range(150):
+        broken = bytearray(content)
+        for _ in range(chance.choice((1, 1, 8))):
+            broken[chance.randrange(512 * 4, len(broken))] = chance.randrange(256)
+        path.write_bytes(broken)
+        try:
+            expected = tuples(everything(path, 1 << 62))
+        except NsysprofError:  # the schema is damaged
+            continue
+        assert tuples(everything(path, 0)) == expected
+        compared += 1
+    assert compared > 100
+
+
+def tuples(found):
+    """Return the columns with the tuple of each row, not its code: a table that is given up leaves some behind."""
+    for kind in ("work", "calls"):
+        if f"{kind} variant" in found:
+            rows = found.pop(f"{kind} variants")[1]
+            found[f"{kind} variant"] = [rows[code] for code in found[f"{kind} variant"][1]]
+    return found
