@@ -43,7 +43,13 @@ def encode_json(value: object, *, indent: int = 1) -> bytes:
 
 def plain_json(data: Any, indent: int | None = 1) -> str:
     """Return JSON with readable letters and escaped control characters, and with a newline at its end."""
-    return _escape_controls(json.dumps(data, indent=indent, ensure_ascii=False)) + "\n"
+    text = json.dumps(data, ensure_ascii=False)
+    if indent is not None:
+        try:
+            text = msgspec.json.format(text, indent=indent)  # several times faster than the encoder of Python
+        except (msgspec.DecodeError, UnicodeEncodeError):  # NaN, or half of a character
+            text = json.dumps(data, indent=indent, ensure_ascii=False)
+    return _escape_controls(text) + "\n"
 
 
 def _escape_controls(text: str) -> str:

@@ -1,6 +1,7 @@
 """Typed reading of JSON: what is wrong is named by file and field, whatever the file holds."""
 
 import json
+import unicodedata
 from dataclasses import dataclass
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nsysprof.errors import PolicyError, TraceError
-from nsysprof.files.json_file import decode_json, encode_json, read_json
+from nsysprof.files.json_file import decode_json, encode_json, plain_json, read_json
 
 
 @dataclass(frozen=True)
@@ -79,3 +80,17 @@ def test_anything_is_a_thing_of_ours_or_one_error(tmp_path, data):
         read(path)
     except TraceError as error:
         assert error.text.startswith(f"{path} is not a thing of ours: ")
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=())),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+        max_leaves=8,
+    )
+)
+def test_plain_json_is_laid_out_as_by_python(data):
+    text = json.dumps(data, indent=1, ensure_ascii=False)
+    assert json.dumps(json.loads(plain_json(data)), indent=1, ensure_ascii=False) == text
+    if not any(unicodedata.category(letter) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for letter in text.replace("\n", "")):
+        assert plain_json(data) == text + "\n"
