@@ -5,9 +5,9 @@ from __future__ import annotations
 import gc
 import sys
 
-# Loading modules and analysing a small trace make a hundred thousand objects that stay. Python need not look for cycles
-# among them; that would take up to a tenth of the time. So many objects that are garbage take some 20 MB.
-_OBJECTS_BEFORE_COLLECTION = (150_000, 10, 100)
+# Loading modules and analysing a trace make two hundred thousand objects that stay. Python need not look for cycles
+# among them; that would take up to a tenth of the time. So many objects that are garbage take some 50 MB.
+_OBJECTS_BEFORE_COLLECTION = (400_000, 10, 100)
 
 
 def main() -> None:
