@@ -20,6 +20,8 @@ _BLOCK = 1 << 18
 
 # With fewer rows than this, numpy finishes before compiled code would be loaded.
 _WORTH_COMPILING = 1 << 19
+# Looking up a time takes as long as going through this many rows.
+_LOOK_UP = 8
 
 # Each function with its arguments: i for an integer, d for one of 32 bits, a for an array of integers, b for bytes,
 # v for an array of any type in _KINDS, and r for rows (of 32 bits).
@@ -31,6 +33,9 @@ _FUNCTIONS = {
     "keep_below": "d b i aa iiiii a",
     "summarize": "aaa i a vvv a ii aaa v a i",
     "sum_codes": "vv i a",
+    "find_places": "vv i a",
+    "find_rows": "vvv",
+    "order_work": "vvvv a ii a v a v aa i a",
     "count_calls": "vvvv aa ii vvv a i a i a aaa a i i aaa",
     "find_gaps": "i r i a vv b i a rr",
     "bound_ends": "av ri i aa i",
@@ -78,6 +83,11 @@ def find_places(
     They are looked up in order, so that the next one lies near the last one and in the processor's cache. That takes a
     seventh of the time where there are many of both.
     """
+    run = compiled("find_places", _LOOK_UP * len(wanted))
+    if run is not None and all(each.dtype in _KINDS and each.flags.c_contiguous for each in (values, wanted)):
+        places = np.empty(len(wanted), dtype=np.int64)
+        run(values, wanted, int(side == "right"), places)
+        return places
     if bool((wanted[1:] >= wanted[:-1]).all()):
         return np.searchsorted(values, wanted, side)
     order = np.argsort(wanted)
@@ -94,6 +104,11 @@ def find_rows(chosen: npt.NDArray[np.bool_], code: npt.NDArray[np.integer]) -> n
     """
     if chosen.all():
         return np.arange(len(code), dtype=np.int32)
+    run = compiled("find_rows", len(code))
+    if run is not None and (count := run(chosen, code, np.empty(0, dtype=np.int32))) >= 0:
+        found = np.empty(count, dtype=np.int32)
+        run(chosen, code, found)
+        return found
     blocks = range(0, len(code), _BLOCK)
     rows = np.empty(sum(int(np.count_nonzero(chosen[code[low : low + _BLOCK]])) for low in blocks), dtype=np.int32)
     filled = 0

@@ -2,6 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from nsysprof import arrays
 from nsysprof.arrays import different, find_places, find_rows, merge_spans, rows_by_key
 
 
@@ -29,6 +30,20 @@ def test_categories_without_rows_are_no_groups():
 def test_places_are_those_of_searchsorted_in_any_order(side, wanted):
     values, needles = np.array([1, 2, 2, 3, 8]), np.array(wanted, dtype=np.int64)
     assert find_places(values, needles, side).tolist() == np.searchsorted(values, needles, side).tolist()
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 50])
+def test_compiled_code_finds_the_same_places_and_rows(side, count, monkeypatch):
+    pytest.importorskip("llvmlite")
+    random = np.random.default_rng(count)
+    values, needles = np.sort(random.integers(0, 60, count)).astype(np.int32), random.integers(-2, 62, 300)
+    needles[100:200].sort()
+    chosen, code = random.random(60) < 0.5, values.astype(np.int16)
+    wanted, rows = np.searchsorted(values, needles, side), np.flatnonzero(chosen[code])
+    monkeypatch.setattr(arrays, "_WORTH_COMPILING", 0)
+    assert find_places(values, needles, side).tolist() == wanted.tolist()
+    assert find_rows(chosen, code).tolist() == rows.tolist()
 
 
 @pytest.mark.parametrize("chosen", [[True, True, True], [False, True, False], [False, False, False]])

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nsysprof.arrays import find_places
+from nsysprof.arrays import compiled, find_places
 from nsysprof.errors import TraceForeignError
 from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows
 
@@ -59,7 +59,7 @@ class Launched:
     owners: Int64s
     # Where the work of each owner begins in these arrays; the last entry is the end.
     edges: Int64s
-    # Whether no call ends before an earlier one.
+    # Whether no call of an owner ends before an earlier one.
     in_order: bool
     # Returns the owner (thread or process) of a global tid.
     owner_mask: int
@@ -82,6 +82,43 @@ def order_work(
         none = np.zeros(0, dtype=np.int64)
         empty = Launched(np.zeros(0, dtype=np.int32), none, none, none, np.zeros(1, dtype=np.int64), True, -1)
         return dict.fromkeys(scopes, empty)
+    ordered: dict[str, Launched] = {}
+    by_call: tuple[Rows, Int64s] | None = None
+    for scope in sorted(scopes, reverse=True):  # threads first
+        mask = -1 if scope == "thread" else PID_MASK
+        owners, by_thread = np.unique(calls.tid_of & mask), ordered.get("thread")
+        if by_thread is not None and len(owners) == len(by_thread.owners):
+            # one thread per process, in the same order
+            ordered[scope] = replace(by_thread, owners=owners, owner_mask=mask)
+            continue
+        found = _order_compiled(launch, calls, mask)
+        if found is None:
+            by_call = by_call or _order_by_call(launch, calls)
+            found = _by_owner(*by_call, launch, calls, mask)
+        ordered[scope] = found
+    return ordered
+
+
+def _order_compiled(launch: Ints, calls: Calls, mask: int) -> Launched | None:
+    """Return the work ordered by compiled code; None where it is not to be had, or where the work is in no order."""
+    run = compiled("order_work", len(launch))
+    if run is None:
+        return None
+    owners, owner_of = np.unique(calls.tid_of & mask, return_inverse=True)
+    edges, in_order = np.zeros(len(owners) + 1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    rows, start = np.empty(len(launch), dtype=np.int32), np.empty(len(launch), dtype=np.int64)
+    duration, late = np.empty(len(launch), dtype=calls.duration_ns.dtype), np.empty((2, len(launch)), dtype=np.int64)
+    count = run(
+        launch, calls.start_ns, calls.duration_ns, calls.variant, owner_of.astype(np.int64), len(owner_of), len(owners),
+        edges, rows, start, duration, late[0], late[1], len(launch), in_order,
+    )  # fmt: skip
+    if count < 0:
+        return None
+    return Launched(rows[:count], start[:count], duration[:count], owners, edges, bool(in_order[0]), mask)
+
+
+def _order_by_call(launch: Ints, calls: Calls) -> tuple[Rows, Int64s]:
+    """Return the rows of work whose call is known, in order of the calls, and when these started."""
     known = launch >= 0
     rows = np.arange(len(launch), dtype=np.int32) if known.all() else np.flatnonzero(known).astype(np.int32)
     start = calls.start_ns[launch[rows]]
@@ -91,17 +128,7 @@ def order_work(
         # Rows of one call stay together, even if another thread's call starts in the same nanosecond.
         by_call = np.lexsort((launch[rows], start))
         rows, start = rows[by_call], start[by_call]
-    found = {}
-    if "thread" in scopes:
-        found["thread"] = _by_owner(rows, start, launch, calls, -1)
-    if "process" in scopes:
-        pids = np.unique(calls.tid_of & PID_MASK)
-        by_thread = found.get("thread")
-        if by_thread is not None and len(pids) == len(by_thread.owners):  # one thread per process, in the same order
-            found["process"] = replace(by_thread, owners=pids, owner_mask=PID_MASK)
-        else:
-            found["process"] = _by_owner(rows, start, launch, calls, PID_MASK)
-    return found
+    return rows, start
 
 
 def _by_start(rows: Rows, start: Int64s) -> tuple[Rows, Int64s]:
