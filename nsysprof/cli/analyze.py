@@ -60,7 +60,7 @@ TlsKey = Annotated[
     Path | None, typer.Option(help="Our private key for a scheduler at tls:// (PEM).", rich_help_panel=_RANKS)
 ]
 WorkerMemory = Annotated[
-    str, typer.Option(help="Memory of each local Dask worker, such as 4GiB.", rich_help_panel=_RANKS)
+    str, typer.Option(help="Memory of each process of --workers, such as 4GiB.", rich_help_panel=_RANKS)
 ]
 ByOrder = Annotated[
     bool, typer.Option("--by-order", help="Number the ranks in the given order.", rich_help_panel=_RANKS)

@@ -1,26 +1,24 @@
 """Run the analysis of many traces: summarize each trace in parallel, and merge the partial results as a tree.
 
-The same graph runs serially, in a pool of processes, or on Dask. It has one task per trace, whose result is small, and
-one task per FAN_IN results. Merging is associative and commutative, so the results are the same to the last bit
-wherever and in whatever order the tasks ran.
+The same graph runs serially, in processes of this machine, or on Dask. It has one task per trace, whose result is
+small, and one task per FAN_IN results. Merging is associative and commutative, so the results are the same to the last
+bit wherever and in whatever order the tasks ran.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from multiprocessing import get_context
 from pathlib import Path
 
 from nsysprof.errors import NsysprofError, OutputError, SchedulerError
 from nsysprof.ranks.distributions import empty
 from nsysprof.ranks.partial import Partial, failed, merge
 from nsysprof.ranks.partial_files import PARTS, code_version, part_path, read_part, write_part
-from nsysprof.ranks.summarize import RankSource, summarize_rank
+from nsysprof.ranks.rank_source import RankSource
+from nsysprof.ranks.summarize import summarize_rank
 from nsysprof.results.rank_results import RankRow
 from nsysprof.trace.open import LARGE_BYTES
 
@@ -118,12 +116,13 @@ def run_serially(tasks: Sequence[Task], progress: Progress) -> Done:
     began = time.monotonic()
     tree = Tree(len(tasks))
     for task in tasks:
-        tree.add(_attempt(task))
+        tree.add(attempt(task))
         progress(1, task.source.path.name)
     return Done(tree.finish(), time.monotonic() - began, tree.tasks, "this process")
 
 
-def _attempt(task: Task) -> Partial:
+def attempt(task: Task) -> Partial:
+    """Run a task; where that fails because of its trace, return a row with the reason."""
     try:
         return run_task(task)
     except (MemoryError, OSError, ValueError, ArithmeticError, LookupError) as error:
@@ -155,58 +154,6 @@ class Tree:
         rest = [partial for level in self.levels for partial in level]
         self.tasks["merges"] += len(rest) > 1
         return merge_partials(rest) if rest else Partial((), empty())
-
-
-def run_in_pool(tasks: Sequence[Task], workers: int, progress: Progress) -> Done:
-    """Run the tasks in processes of this machine, and return everything merged.
-
-    When a process dies, each unfinished trace gets another try, alone.
-    """
-    began = time.monotonic()
-    tree = Tree(len(tasks))
-    unfinished = []
-    for task, partial in _pooled(of_workers(tasks), workers):
-        if partial is None:
-            unfinished.append(task)
-        else:
-            tree.add(partial)
-            progress(1, task.source.path.name)
-    for task in unfinished:
-        ((_, found),) = _pooled([task], 1)
-        tree.add(lost(task, "its process died twice") if found is None else found)
-        progress(1, task.source.path.name)
-    return Done(tree.finish(), time.monotonic() - began, tree.tasks, f"{workers} processes of this machine")
-
-
-def _pooled(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, Partial | None]]:
-    """Yield tasks with their results as they end; None for those that were lost when a process died."""
-    left = list(reversed(tasks))
-    running: dict[Future[Partial], Task] = {}
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
-    try:
-        while left or running:
-            try:
-                while left and len(running) < 2 * workers:
-                    running[pool.submit(_attempt, left[-1])] = left[-1]
-                    left.pop()
-            except BrokenProcessPool:  # the futures raise it too, and are handled there
-                pass
-            ended, _ = wait(running, return_when=FIRST_COMPLETED)
-            broken = False
-            for future in ended:
-                task = running.pop(future)
-                try:
-                    found: Partial | None = future.result()
-                except BrokenProcessPool:
-                    found, broken = None, True
-                yield task, found
-            if broken:
-                yield from ((task, None) for task in running.values())
-                running.clear()
-                pool.shutdown(wait=False, cancel_futures=True)
-                pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def prepare_parts(folder: Path, tasks: Sequence[Task], *, fresh: bool) -> int:

@@ -13,7 +13,7 @@ from nsysprof.errors import TraceError, UsageError
 from nsysprof.files.folder_state import require_whole
 from nsysprof.files.plain_file import read_plain_text
 from nsysprof.notes import Note, make_note
-from nsysprof.ranks.summarize import RankSource
+from nsysprof.ranks.rank_source import RankSource
 from nsysprof.results.rank_results import RankRow
 from nsysprof.trace.inputs.bundle_format import CONTENTS
 from nsysprof.trace.inputs.resolve_input import FILES, PACKED, REPORTS, own_trace

@@ -21,7 +21,7 @@ from nsysprof.ranks.distributions import Distributions, Key
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Leaf, Partial
 from nsysprof.ranks.power_file import power_of
 from nsysprof.ranks.rank_energy import COLUMNS
-from nsysprof.ranks.summarize import RankSource
+from nsysprof.ranks.rank_source import RankSource
 from nsysprof.results.rank_results import Lanes, RankRow
 from nsysprof.results.table_records import to_records
 

@@ -10,7 +10,7 @@ from nsysprof.ranks.collective_waits.clocks import Arrivals, arrivals, fit_clock
 from nsysprof.ranks.engine import Progress, plan_tasks, prepare_parts, renumber, run_serially
 from nsysprof.ranks.identity import number_ranks
 from nsysprof.ranks.partial_files import read_detail
-from nsysprof.ranks.summarize import RankSource
+from nsysprof.ranks.rank_source import RankSource
 from nsysprof.results.rank_results import RankRow
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +40,7 @@ from nsysprof.ranks.innermost import innermost_ranges, own_walls
 from nsysprof.ranks.overlap import Overlap, measure_overlap
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Leaf, Partial
 from nsysprof.ranks.rank_energy import rank_energy, read_samples
+from nsysprof.ranks.rank_source import RankSource
 from nsysprof.ranks.session import Session, read_session
 from nsysprof.results.power_samples import GpuEnergy
 from nsysprof.results.rank_results import RankRow
@@ -55,24 +56,6 @@ OTHER_RANGES = "(other ranges)"
 _LONGEST_NS = 2**50
 # Up to this many pairs (range, kernel), a dense table is faster than sorting the pairs.
 _MOST_CELLS = 1 << 22
-
-
-@dataclass(frozen=True)
-class RankSource:
-    """One input of an analysis of many traces."""
-
-    position: int
-    path: Path
-    # The rank in the capture's manifest; None where there is none.
-    rank: int | None = None
-    world_size: int | None = None
-    host: str | None = None
-    # The nsys that turns a .nsys-rep into SQLite.
-    nsys: Path | None = None
-    # See open_trace. A process that reads many traces loads the compiled reader only once.
-    large_bytes: int | None = None
-    # See open_trace. With one worker per processor, workers are a sixth faster without further threads.
-    one_thread: bool = False
 
 
 def summarize_rank(source: RankSource) -> Leaf:

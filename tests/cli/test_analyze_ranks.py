@@ -123,12 +123,13 @@ def test_nothing_that_can_be_read_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "count", "size", "workers"),
     [
-        ("r{}.sqlite", 64, 1 << 20, 1),  # read by one process before Dask has started
+        ("r{}.sqlite", 64, 1 << 20, 1),  # read by one process before workers have started
         ("r{}.sqlite", 64, 8 << 20, 8),
         ("r{}.sqlite", 64, 75 << 20, 16),
         ("r{}.sqlite.xz", 64, 1 << 20, 8),
         ("r{}.sqlite.zst", 6, 1 << 20, 1),
-        ("r{}.nsys-rep", 5, 1 << 20, 1),
+        ("r{}.nsys-rep", 2, 1 << 20, 1),
+        ("r{}.nsys-rep", 5, 1 << 20, 5),
         ("r{}.nsys-rep", 12, 1 << 20, 12),
         ("gone{}.sqlite", 3, None, 1),
     ],
@@ -150,6 +151,7 @@ def test_options_that_make_no_sense(folder: Path, tmp_path: Path) -> None:
     assert isinstance(run(folder, "--out", out, "--counters", "x.csv").exception, UsageError)
     with pytest.raises(UsageError, match="--workers 0"):
         nsysprof.analyze(folder, out=out, workers=0)
+    assert isinstance(run(folder, "--out", out, "--worker-memory", "much").exception, UsageError)
 
 
 def test_what_is_one_trace_and_what_is_many(folder: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from nsysprof.errors import TraceError, UsageError
 from nsysprof.ranks.identity import drop_copies, find_sources, number_ranks, rank_in_name, some
-from nsysprof.ranks.summarize import RankSource
+from nsysprof.ranks.rank_source import RankSource
 from nsysprof.results.rank_results import RankRow
 
 

@@ -12,7 +12,7 @@ from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.app.trace_analysis.read_power import read_power
 from nsysprof.ranks.partial_files import part_path
 from nsysprof.ranks.rank_energy import SHARED, UNKNOWN, energy_over_ranks
-from nsysprof.ranks.summarize import RankSource
+from nsysprof.ranks.rank_source import RankSource
 from nsysprof.report.formats.console import render_console
 from nsysprof.report.reports.ranks_report import ranks_report
 from nsysprof.results.power_samples import power_beside

@@ -17,7 +17,7 @@ import pytest
 from nsysprof.errors import TraceError, UsageError
 from nsysprof.ranks import partial
 from nsysprof.ranks.collective_waits.collectives import MOST
-from nsysprof.ranks.engine import plan_tasks, prepare_parts, renumber, run_in_pool, run_serially
+from nsysprof.ranks.engine import plan_tasks, prepare_parts, renumber, run_serially
 from nsysprof.ranks.identity import drop_copies, find_sources, number_ranks
 from nsysprof.ranks.overview import overview
 from nsysprof.ranks.partial_files import read_detail, read_part
@@ -350,19 +350,6 @@ def test_a_table_of_many_kernels_in_ranges_is_numbered_alike(trace_path: Any, mo
     dense = summarize_rank(source).partial
     monkeypatch.setattr("nsysprof.ranks.summarize._MOST_CELLS", 0)
     assert pickle.dumps(summarize_rank(source).partial) == pickle.dumps(dense)
-
-
-def test_a_pool_of_processes_finds_the_same(tmp_path: Path) -> None:
-    tasks = plan_tasks(find_sources(write_job(tmp_path / "in", 10), None), tmp_path / "out")
-    prepare_parts(tmp_path / "out", tasks, fresh=False)
-    pooled = run_in_pool(tasks, 2, lambda _more, _name: None)
-    prepare_parts(tmp_path / "out", tasks, fresh=True)
-    serial = run_serially(tasks, lambda _more, _name: None)
-    assert pooled.merged.rows == serial.merged.rows
-    for field in dataclasses.fields(serial.merged.durations):
-        ours, other = (getattr(done.merged.durations, field.name) for done in (serial, pooled))
-        assert ours == other if isinstance(ours, tuple) else np.array_equal(ours, other), field.name
-    assert serial.tasks == {"traces": 10, "merges": 2}
 
 
 def test_a_trace_of_zero_bytes_costs_its_row_and_a_note(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from nsysprof.errors import NsysprofError, TraceError
 from nsysprof.trace.inputs.bundle_format import CONTENTS
 
 if TYPE_CHECKING:
-    from nsysprof.ranks.summarize import RankSource
+    from nsysprof.ranks.rank_source import RankSource
     from nsysprof.results.rank_results import RanksAnalysis
     from nsysprof.trace.open import Trace
 

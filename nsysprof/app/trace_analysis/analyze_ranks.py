@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nsysprof.app.inputs.size_text import parse_size
 from nsysprof.app.progress import Progress
-from nsysprof.errors import InterruptedCaptureError, OutputError, TraceError, UsageError
+from nsysprof.errors import InterruptedCaptureError, MissingToolError, OutputError, TraceError, UsageError
 from nsysprof.files.folder_kinds import RANKS
 from nsysprof.files.folder_name import name_after
 from nsysprof.files.result_folder import ClaimedFolder, claim_folder
@@ -22,11 +25,12 @@ if TYPE_CHECKING:
     from nsysprof.ranks.engine import Done, Task
     from nsysprof.ranks.engine import Progress as Advance
     from nsysprof.ranks.partial import Detail
-    from nsysprof.ranks.summarize import RankSource
+    from nsysprof.ranks.rank_source import RankSource
+    from nsysprof.ranks.workers.crew import Crew
     from nsysprof.results.rank_results import RankRow, RanksAnalysis
 
-# Dask and its workers take three to five seconds to start. In that time, one process reads this many bytes of traces.
-_SMALL_BYTES = 384 << 20
+# Starting workers takes a processor a second. In that time, one process reads most of this many bytes of traces.
+_SMALL_BYTES = 192 << 20
 _WORTH_A_WORKER = 64 << 20
 _PACKED_TIMES = 8  # how many times larger a trace is than its archive, at least
 
@@ -66,23 +70,26 @@ def _analyze_into(
     claimed: ClaimedFolder, request: AnalyzeRequest, progress: Progress
 ) -> tuple[RanksAnalysis, Sequence[Path]]:
     from nsysprof.nsight.find_tool import NSYS, find_tool
-    from nsysprof.ranks.engine import plan_tasks, prepare_parts
     from nsysprof.ranks.identity import drop_copies, find_sources
-    from nsysprof.report.ranks import write_ranks
 
     folder = claimed.path
     is_report = any(path.suffix in (".nsys-rep", ".qdrep") or path.is_dir() for path in request.inputs)
     sources, copies = drop_copies(
         find_sources(request.inputs, find_tool(NSYS, request.nsys) if is_report else None), by_order=request.by_order
     )
-    tasks = plan_tasks(sources, folder)
-    there = prepare_parts(folder, tasks, fresh=not claimed.goes_on)
-    if there:
-        progress.tell(
-            f"{there} of {len(tasks)} traces were already read by a run that did not finish; the others are read now"
-        )
-    with _keep_going(folder, len(tasks)), progress.traces(len(tasks)) as advance:
-        done = _run(tasks, sources, request, advance)
+    with _keep_going(folder, len(sources)), _crew(sources, request) as crew:
+        from nsysprof.ranks.engine import plan_tasks, prepare_parts  # while the workers start
+        from nsysprof.report.ranks import write_ranks
+
+        tasks = plan_tasks(sources, folder)
+        there = prepare_parts(folder, tasks, fresh=not claimed.goes_on)
+        if there:
+            progress.tell(
+                f"{there} of {len(tasks)} traces were already read by a run that did not finish; the others are read "
+                "now"
+            )
+        with progress.traces(len(tasks)) as advance:
+            done = _run(tasks, crew, request, advance)
     engine = {"ran on": done.where, "seconds": round(done.seconds, 2), **done.tasks}
     found = _conclude(done, tasks, copies, engine, by_order=request.by_order)
     if request.unfold:
@@ -133,24 +140,40 @@ def worthwhile_workers(traces: Sequence[Path], processors: int) -> int:
     return 1 if work < _SMALL_BYTES else max(1, min(processors, work // _WORTH_A_WORKER))
 
 
-def _run(tasks: list[Task], sources: list[RankSource], request: AnalyzeRequest, advance: Advance) -> Done:
-    from nsysprof.ranks.dask_connection import TlsFiles, has_dask
-    from nsysprof.ranks.dask_engine import run_on_dask
-    from nsysprof.ranks.engine import run_in_pool, run_serially
+def _crew(sources: Sequence[RankSource], request: AnalyzeRequest) -> AbstractContextManager[Crew | None]:
+    """Start the worker processes, or none where this process or Dask does the work.
 
+    A limit of their memory holds for workers alone, so there is one even if one process is enough.
+    """
+    from nsysprof.ranks.workers.crew import Crew
+
+    limit = None if request.worker_memory == "auto" else parse_size(request.worker_memory)
+    if limit is not None and sys.platform != "linux":
+        raise UsageError("--worker-memory needs Linux.", "Leave it out.")
+    if find_spec("pyarrow") is None:
+        raise MissingToolError(
+            "Analyzing several traces at once needs pyarrow, which is not installed.", "pip install 'nsysprof[ranks]'"
+        )
     if request.scheduler is not None:
-        tls = None if request.tls is None else TlsFiles(*request.tls)
-        return run_on_dask(tasks, advance, scheduler=request.scheduler, workers=0, tls=tls)
+        return nullcontext()
     workers = request.workers
     if workers is None:
         processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         workers = worthwhile_workers([source.path for source in sources], processors)
-    workers = min(workers, len(tasks))
-    if workers == 1:
-        return run_serially(tasks, advance)
-    if has_dask():
-        return run_on_dask(tasks, advance, scheduler=None, workers=workers, memory=request.worker_memory)
-    return run_in_pool(tasks, workers, advance)
+    workers = min(workers, len(sources))
+    return nullcontext() if workers == 1 and limit is None else Crew(workers, limit)
+
+
+def _run(tasks: list[Task], crew: Crew | None, request: AnalyzeRequest, advance: Advance) -> Done:
+    from nsysprof.ranks.engine import run_serially
+    from nsysprof.ranks.workers.crew import run_in_processes
+
+    if request.scheduler is not None:
+        from nsysprof.ranks.workers.dask_connection import TlsFiles
+        from nsysprof.ranks.workers.dask_engine import run_on_dask
+
+        return run_on_dask(tasks, advance, request.scheduler, None if request.tls is None else TlsFiles(*request.tls))
+    return run_serially(tasks, advance) if crew is None else run_in_processes(tasks, crew, advance)
 
 
 def _details(tasks: list[Task], rows: Sequence[RankRow]) -> Iterator[tuple[RankRow, Detail, dict[Key, int]]]:

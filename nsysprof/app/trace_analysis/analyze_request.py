@@ -24,7 +24,7 @@ class AnalyzeRequest:
     scheduler: the address of a Dask scheduler; None for this machine alone.
     tls: the scheduler's certificate authority, our certificate and our key (PEM files); None for a scheduler without
         TLS.
-    worker_memory: the memory of each local Dask worker, such as 4GiB.
+    worker_memory: the memory of each process on this machine, such as 4GiB; auto for no limit.
     by_order: whether ranks are numbered by the order of the inputs.
     """
 

@@ -1,4 +1,4 @@
-"""Connect to Dask: to workers that are started on this machine, or to a scheduler that the user already has."""
+"""Connect to a Dask scheduler that the user already has."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 import re
 import threading
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,70 +31,31 @@ class TlsFiles:
     key: Path | None = None
 
 
-def has_dask() -> bool:
-    """Return whether Dask can be used: its scheduler, and the package that is needed to keep other users out."""
-    from importlib.util import find_spec
-
-    return find_spec("distributed") is not None and find_spec("cryptography") is not None
-
-
-def check_request(scheduler: str | None, tls: TlsFiles | None) -> None:
+def check_request(scheduler: str, tls: TlsFiles | None) -> None:
     """Raise an error where Dask is missing, or where the address or the certificates cannot be right."""
-    if not has_dask():
-        raise MissingToolError("Dask (with cryptography) is not installed.", "pip install 'nsysprof[ranks]'")
-    if scheduler is not None and not _ADDRESS.fullmatch(scheduler):
+    if find_spec("distributed") is None:
+        raise MissingToolError("Dask is not installed.", "pip install 'nsysprof[ranks]'")
+    if not _ADDRESS.fullmatch(scheduler):
         raise _unreachable(scheduler, f"{scheduler!r} is not an address")
-    if tls is not None and not (scheduler or "").startswith("tls://"):
+    if tls is not None and not scheduler.startswith("tls://"):
         raise UsageError("Certificates are for a scheduler at tls://.", "Give --scheduler tls://HOST:8786.")
 
 
-def connect(
-    stack: contextlib.ExitStack, scheduler: str | None, workers: int, memory: str, tls: TlsFiles | None
-) -> Client:
-    """Return a client. `stack` closes it, and the local workers with it."""
+def connect(stack: contextlib.ExitStack, scheduler: str, tls: TlsFiles | None) -> Client:
+    """Return a client, which `stack` closes."""
     import dask
-    from distributed import Client, LocalCluster
-    from distributed.security import Security
+    from distributed import Client
 
     # Lost workers become our notes; Dask's tracebacks about them do not help the user.
-    for name in ("distributed", "distributed.nanny", "distributed.worker", "distributed.core", "distributed.client"):
+    for name in ("distributed", "distributed.core", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    settings = {
-        "distributed.scheduler.allowed-failures": 1,
-        "distributed.comm.timeouts.connect": f"{_CONNECT_S}s",
-        # By default Dask makes its workers return freed memory at once; getting it back takes a third of their time.
-        "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None,
-        "distributed.worker.profile.enabled": False,
-    }
-    if scheduler is None:  # the dashboard would be open to every user of the machine, and nobody needs it
-        settings |= {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
-    stack.enter_context(dask.config.set(settings))
+    stack.enter_context(dask.config.set({"distributed.comm.timeouts.connect": f"{_CONNECT_S}s"}))
     try:
-        address: Any = scheduler
-        security = None
-        if scheduler is None:
-            # Anyone who can reach a scheduler can run code as its user. Keys made for this run keep others out.
-            security = Security.temporary()
-            address = stack.enter_context(
-                LocalCluster(
-                    host="127.0.0.1",
-                    protocol="tls://",
-                    security=security,
-                    n_workers=workers,
-                    threads_per_worker=1,
-                    memory_limit=memory,
-                    dashboard_address=None,
-                    # The default port is 8787, and a second run on this machine would warn that it is taken.
-                    scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
-                    silence_logs=logging.CRITICAL,
-                )
-            )
-        else:
-            security = _security(scheduler, tls)
-            _greet(scheduler, security)
-        return stack.enter_context(Client(address, timeout=_CONNECT_S, set_as_default=False, security=security))
+        security = _security(scheduler, tls)
+        _greet(scheduler, security)
+        return stack.enter_context(Client(scheduler, timeout=_CONNECT_S, set_as_default=False, security=security))
     except (OSError, TimeoutError, ValueError, ImportError, AttributeError) as error:
-        raise _unreachable(scheduler or "of this machine", str(error)) from error
+        raise _unreachable(scheduler, str(error)) from error
 
 
 def _security(scheduler: str, tls: TlsFiles | None) -> Any:

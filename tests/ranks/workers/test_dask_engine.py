@@ -6,7 +6,6 @@ import json
 import os
 import pickle
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -16,11 +15,13 @@ from pathlib import Path
 import pytest
 
 import nsysprof
-from nsysprof.ranks.engine import Task, plan_tasks, prepare_parts, run_in_pool, run_serially
-from nsysprof.ranks.identity import find_sources
+from nsysprof.ranks.engine import run_serially
+from nsysprof.ranks.workers.dask_engine import run_on_dask
 from tests.ranks.job import slow_in_backward, write_job
+from tests.ranks.workers.deadly import deadly_tasks
 
 pytest.importorskip("distributed", reason="needs the extra [ranks]")
+ROOT = Path(__file__).parents[3]
 TRACES = 48
 TABLES = ("kernels_over_ranks.csv", "ranges_over_ranks.csv", "range_kernels_over_ranks.csv", "rank_ranges.csv",
           "api_over_ranks.csv", "memops_over_ranks.csv", "stragglers.csv", "per_rank.csv")  # fmt: skip
@@ -77,11 +78,12 @@ class Cluster:
             time.sleep(0.05)
         self.address = json.loads(self.file.read_text())["address"]
 
-    def worker(self, python_path: Path | None = None) -> subprocess.Popen[bytes]:
-        return self._run("worker", self.address, "--nthreads", "1", "--no-nanny", "--no-dashboard", path=python_path)
+    def worker(self, python_path: Path = ROOT, nanny: str = "--no-nanny") -> subprocess.Popen[bytes]:
+        return self._run("worker", self.address, "--nthreads", "1", nanny, "--no-dashboard", path=python_path)
 
-    def _run(self, *arguments: str, path: Path | None = None) -> subprocess.Popen[bytes]:
-        environment = {**os.environ, **({} if path is None else {"PYTHONPATH": str(path)})}
+    def _run(self, *arguments: str, path: Path = ROOT) -> subprocess.Popen[bytes]:
+        failures = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1"}
+        environment = {**os.environ, **failures, "PYTHONPATH": str(path)}
         argv = [sys.executable, "-m", "dask", *arguments]
         with (self.folder / f"{len(self.processes)}.log").open("wb") as log:
             process = subprocess.Popen(argv, stdout=log, stderr=log, env=environment, cwd=self.folder)
@@ -114,31 +116,6 @@ def test_a_worker_killed_halfway_changes_no_number(job: Path, serial: Path, clus
     assert engine["traces"] == TRACES
 
 
-def test_local_workers_find_the_same(job: Path, serial: Path, tmp_path: Path) -> None:
-    code, _, err = finish(start(job, tmp_path / "out", "--workers", "2"))
-    assert code == 0, err
-    assert same_tables(tmp_path / "out", serial)
-
-
-@pytest.mark.slow
-def test_an_interrupted_run_continues(job: Path, serial: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    process = start(job, out, "--workers", "1")
-    wait_for(out, 5, process)
-    process.send_signal(signal.SIGINT)
-    code, _, err = finish(process)
-    assert code == 130
-    assert f"of {TRACES} traces are done and kept" in err
-    assert not (out / "ranks.json").exists()
-    kept = {path.name: path.stat().st_mtime_ns for path in (out / "parts").iterdir()}
-    assert 5 <= len(kept) < TRACES
-    code, _, err = finish(start(job, out, "--workers", "1"))
-    assert code == 0, err
-    assert f"{len(kept)} of {TRACES} traces were already read" in err
-    assert {name: (out / "parts" / name).stat().st_mtime_ns for name in kept} == kept
-    assert same_tables(out, serial)
-
-
 @pytest.mark.slow
 def test_a_worker_with_other_code_is_refused(job: Path, cluster: Cluster, tmp_path: Path) -> None:
     other = tmp_path / "other"
@@ -168,51 +145,26 @@ def test_an_address_without_a_scheduler_is_told(job: Path, tmp_path: Path, addre
     assert "dask scheduler" in err
 
 
-class Deadly(Task):
-    """A trace that takes its worker with it, as one does that is larger than the memory."""
-
-    @property
-    def part(self) -> Path:
-        if os.environ["NSYSPROF_TEST_PARENT"] != str(os.getpid()):
-            os._exit(1)
-        return super().part
-
-
-def deadly_tasks(job: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> list[Task]:
-    monkeypatch.setenv("NSYSPROF_TEST_PARENT", str(os.getpid()))
-    tasks = plan_tasks(find_sources(sorted(job.iterdir())[:6], None), out)
-    tasks[3] = Deadly(tasks[3].source, tasks[3].folder, tasks[3].version)
-    prepare_parts(out, tasks, fresh=False)
-    return tasks
-
-
-def test_a_trace_that_kills_its_process_is_a_row_with_a_reason(
-    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done = run_in_pool(deadly_tasks(job, tmp_path, monkeypatch), 2, lambda _more, _name: None)
-    assert [row.is_read for row in done.merged.rows] == [True, True, True, False, True, True]
-    assert "died twice" in done.merged.rows[3].reason
-
-
 @pytest.mark.slow
-def test_a_trace_that_kills_its_dask_workers_is_too(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nsysprof.ranks.dask_engine import run_on_dask
-
-    tasks = deadly_tasks(job, tmp_path, monkeypatch)
-    done = run_on_dask(tasks, lambda _more, _name: None, scheduler=None, workers=2)
+def test_a_trace_that_kills_its_dask_workers_is_a_row_with_a_reason(
+    job: Path, cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.worker(nanny="--nanny")
+    cluster.worker(nanny="--nanny")
+    done = run_on_dask(deadly_tasks(job, tmp_path / "out"), lambda _more, _name: None, cluster.address)
     assert [row.is_read for row in done.merged.rows] == [True, True, True, False, True, True]
     assert "its worker was killed" in done.merged.rows[3].reason
 
 
 @pytest.mark.slow
 def test_results_that_are_lost_for_good_are_read_from_the_disk(
-    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    job: Path, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nsysprof.ranks.dask_engine import run_on_dask
-
-    tasks = deadly_tasks(job, tmp_path, monkeypatch)
-    monkeypatch.setattr("nsysprof.ranks.dask_engine._gather", lambda _client, _results: None)
-    done = run_on_dask(tasks, lambda _more, _name: None, scheduler=None, workers=2)
+    cluster.worker(nanny="--nanny")
+    cluster.worker(nanny="--nanny")
+    tasks = deadly_tasks(job, tmp_path / "out")
+    monkeypatch.setattr("nsysprof.ranks.workers.dask_engine._gather", lambda _client, _results: None)
+    done = run_on_dask(tasks, lambda _more, _name: None, cluster.address)
     assert [row.is_read for row in done.merged.rows] == [True, True, True, False, True, True]
     innocent = run_serially([task for task in tasks if task is not tasks[3]], lambda _more, _name: None).merged
     assert pickle.dumps(done.merged.durations) == pickle.dumps(innocent.durations)

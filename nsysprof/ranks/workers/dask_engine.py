@@ -1,4 +1,4 @@
-"""Run the analysis of many traces on Dask: on workers of this machine, or on a cluster that the user already has."""
+"""Run the analysis of many traces on a Dask cluster that the user already has."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
 from nsysprof.errors import NsysprofError, SchedulerError
-from nsysprof.ranks.dask_connection import TlsFiles, check_request, check_workers, connect
 from nsysprof.ranks.engine import FAN_IN, Done, Progress, Task, Tree, lost, merge_partials, of_workers, run_task
+from nsysprof.ranks.workers.dask_connection import TlsFiles, check_request, check_workers, connect
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -22,39 +22,21 @@ if TYPE_CHECKING:
 _LOOK_S, _ALONE_S = 5.0, 60.0
 
 
-def run_on_dask(
-    tasks: Sequence[Task],
-    progress: Progress,
-    *,
-    scheduler: str | None,
-    workers: int,
-    memory: str = "auto",
-    tls: TlsFiles | None = None,
-) -> Done:
+def run_on_dask(tasks: Sequence[Task], progress: Progress, scheduler: str, tls: TlsFiles | None = None) -> Done:
     """Run one task per trace on Dask, merge every FAN_IN results on the workers, and return everything merged.
 
-    scheduler: the address of the user's scheduler; None starts workers on this machine.
-    workers: how many local workers to start.
-    memory: the memory limit of each local worker, in Dask's notation ("auto", "4GB").
+    scheduler: the address of the user's scheduler.
 
     Raises SchedulerError where the scheduler cannot be reached or a worker runs other code.
     """
     check_request(scheduler, tls)
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
-        client = connect(stack, scheduler, workers, memory, tls)
+        client = connect(stack, scheduler, tls)
         with client.as_current():
             check_workers(client)
             partial, counts = _run_graph(client, of_workers(tasks), progress)
-        # The workers end while the results are being written. The interpreter waits for this thread.
-        threading.Thread(target=_close, args=(stack.pop_all(),), name="end workers").start()
-    where = f"Dask at {scheduler}" if scheduler else f"{workers} Dask workers of this machine"
-    return Done(partial, time.monotonic() - began, counts, where)
-
-
-def _close(stack: contextlib.ExitStack) -> None:
-    with contextlib.suppress(Exception):  # all results have arrived; errors of ending workers do not matter
-        stack.close()
+    return Done(partial, time.monotonic() - began, counts, f"Dask at {scheduler}")
 
 
 def _run_graph(client: Client, tasks: Sequence[Task], progress: Progress) -> tuple[Any, dict[str, int]]:
