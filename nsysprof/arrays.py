@@ -29,6 +29,7 @@ _FUNCTIONS = {
     "decode": "b iii ai aa i aii",
     "encode": "a iii ai ai a a",
     "read_events": "b iii ai aa iii a bbb i ai ai ai aaa",
+    "match_ids": "vv r",
     "replay": "i aaaaaaaaaaaaaa i aa",
     "keep_below": "d b i aa iiiii a",
     "summarize": "aaa i a vvv a ii aaa v a i",

@@ -1320,3 +1320,43 @@ i64 order_work(const numbers *launch_, const numbers *start_, const numbers *dur
     }
     return total;
 }
+
+/* --- Launches, for nsysprof/trace/table_readers/match_launches.py ------------------------------------------------- */
+
+/* Write for each wanted id its place in `ids`, or -1, into `found`; 0 is not an id. Return 0, or -1 where `ids` do not
+   rise from each to the next. Both count up together, so the next one is sought from where the last one was. */
+i64 match_ids(const numbers *ids_, const numbers *wanted_, i32 *found) {
+    const u32 *ids = (const u32 *)ids_->at, *wanted = (const u32 *)wanted_->at;
+    i64 count = ids_->length, at = 0;
+    if (ids_->kind != 5 || wanted_->kind != 5)
+        return -1;
+    for (i64 i = 1; i < count; i++)
+        if (ids[i] <= ids[i - 1])
+            return -1;
+    for (i64 i = 0; i < wanted_->length; i++) {
+        u32 id = wanted[i];
+        i64 low = at, high = at, step = 1;
+        /* All ids before `low` are smaller, and none from `high` on is. */
+        while (high < count && ids[high] < id) {
+            low = high + 1;
+            high = count - low > step ? low + step : count;
+            step *= 2;
+        }
+        if (low == at)
+            while (low > 0 && ids[low - 1] >= id) {
+                high = low - 1;
+                low = high > step ? high - step : 0;
+                step *= 2;
+            }
+        while (low < high) {
+            i64 middle = low + (high - low) / 2;
+            if (ids[middle] < id)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        at = low;
+        found[i] = id && low < count && ids[low] == id ? (i32)low : -1;
+    }
+    return 0;
+}

@@ -1,4 +1,4 @@
-; made by scripts/build_machine_code of machine_code.c with SHA-256 2e6032e763c13c340a101a4a2b935b509e1f9ea976de97e56379c22a3daac942
+; made by scripts/build_machine_code of machine_code.c with SHA-256 0c6cf9890dcd60271e10ad2d618a6c10941ab0fa63902fd6ef9eddadfaedf101
 
 %struct.numbers = type { ptr, i64, i64 }
 %struct.open_ranges = type { i64, i64, i64, i64, i64, i64, i64 }
@@ -6621,6 +6621,163 @@ define i64 @order_work(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, i64 %5, i64 %6, p
 551:
   %552 = phi i64 [ -1, %49 ], [ -1, %15 ], [ -1, %391 ], [ -1, %45 ], [ -1, %41 ], [ -1, %57 ], [ -1, %53 ], [ %136, %226 ], [ %136, %549 ], [ -1, %482 ], [ -1, %318 ], [ -1, %98 ], [ -1, %124 ], [ -1, %121 ]
   ret i64 %552
+}
+
+define i64 @match_ids(ptr %0, ptr %1, ptr %2) {
+  %4 = load ptr, ptr %0, align 8
+  %5 = load ptr, ptr %1, align 8
+  %6 = getelementptr i8, ptr %0, i64 8
+  %7 = load i64, ptr %6, align 8
+  %8 = getelementptr i8, ptr %0, i64 16
+  %9 = load i64, ptr %8, align 8
+  %10 = icmp eq i64 %9, 5
+  br i1 %10, label %11, label %114
+
+11:
+  %12 = getelementptr i8, ptr %1, i64 16
+  %13 = load i64, ptr %12, align 8
+  %14 = icmp eq i64 %13, 5
+  br i1 %14, label %15, label %114
+
+15:
+  %16 = icmp sgt i64 %7, 1
+  br i1 %16, label %24, label %20
+
+17:
+  %18 = add i64 %25, 1
+  %19 = icmp eq i64 %18, %7
+  br i1 %19, label %20, label %24
+
+20:
+  %21 = getelementptr i8, ptr %1, i64 8
+  %22 = load i64, ptr %21, align 8
+  %23 = icmp sgt i64 %22, 0
+  br i1 %23, label %31, label %114
+
+24:
+  %25 = phi i64 [ %18, %17 ], [ 1, %15 ]
+  %26 = getelementptr i32, ptr %4, i64 %25
+  %27 = load i32, ptr %26, align 4
+  %28 = getelementptr i8, ptr %26, i64 -4
+  %29 = load i32, ptr %28, align 4
+  %30 = icmp ugt i32 %27, %29
+  br i1 %30, label %17, label %114
+
+31:
+  %32 = phi i64 [ %99, %109 ], [ 0, %20 ]
+  %33 = phi i64 [ %112, %109 ], [ 0, %20 ]
+  %34 = getelementptr i32, ptr %5, i64 %33
+  %35 = load i32, ptr %34, align 4
+  %36 = icmp slt i64 %32, %7
+  br i1 %36, label %37, label %56
+
+37:
+  %38 = getelementptr i32, ptr %4, i64 %32
+  %39 = load i32, ptr %38, align 4
+  %40 = icmp ult i32 %39, %35
+  br i1 %40, label %45, label %56
+
+41:
+  %42 = getelementptr i32, ptr %4, i64 %52
+  %43 = load i32, ptr %42, align 4
+  %44 = icmp ult i32 %43, %35
+  br i1 %44, label %45, label %56
+
+45:
+  %46 = phi i64 [ %52, %41 ], [ %32, %37 ]
+  %47 = phi i64 [ %53, %41 ], [ 1, %37 ]
+  %48 = add i64 %46, 1
+  %49 = sub i64 %7, %48
+  %50 = icmp sgt i64 %49, %47
+  %51 = add i64 %48, %47
+  %52 = select i1 %50, i64 %51, i64 %7
+  %53 = shl i64 %47, 1
+  %54 = icmp slt i64 %52, %7
+  br i1 %54, label %41, label %55
+
+55:
+  br label %56
+
+56:
+  %57 = phi i64 [ %32, %31 ], [ %32, %37 ], [ %48, %55 ], [ %48, %41 ]
+  %58 = phi i64 [ %32, %31 ], [ %32, %37 ], [ %52, %55 ], [ %52, %41 ]
+  %59 = phi i64 [ 1, %31 ], [ 1, %37 ], [ %53, %55 ], [ %53, %41 ]
+  %60 = icmp eq i64 %57, %32
+  %61 = icmp sgt i64 %57, 0
+  %62 = and i1 %60, %61
+  br i1 %62, label %63, label %81
+
+63:
+  %64 = add i64 %32, -1
+  %65 = getelementptr i32, ptr %4, i64 %64
+  %66 = load i32, ptr %65, align 4
+  %67 = icmp ult i32 %66, %35
+  br i1 %67, label %81, label %74
+
+68:
+  %69 = shl i64 %76, 1
+  %70 = add i64 %78, -1
+  %71 = getelementptr i32, ptr %4, i64 %70
+  %72 = load i32, ptr %71, align 4
+  %73 = icmp ult i32 %72, %35
+  br i1 %73, label %81, label %74
+
+74:
+  %75 = phi i64 [ %70, %68 ], [ %64, %63 ]
+  %76 = phi i64 [ %69, %68 ], [ %59, %63 ]
+  %77 = icmp sgt i64 %75, %76
+  %78 = sub i64 %75, %76
+  %79 = select i1 %77, i64 %78, i64 0
+  %80 = icmp sgt i64 %79, 0
+  br i1 %80, label %68, label %81
+
+81:
+  %82 = phi i64 [ %57, %56 ], [ %32, %63 ], [ %79, %74 ], [ %78, %68 ]
+  %83 = phi i64 [ %58, %56 ], [ %58, %63 ], [ %75, %68 ], [ %75, %74 ]
+  %84 = icmp slt i64 %82, %83
+  br i1 %84, label %85, label %98
+
+85:
+  %86 = phi i64 [ %96, %85 ], [ %83, %81 ]
+  %87 = phi i64 [ %95, %85 ], [ %82, %81 ]
+  %88 = sub i64 %86, %87
+  %89 = sdiv i64 %88, 2
+  %90 = add i64 %89, %87
+  %91 = getelementptr i32, ptr %4, i64 %90
+  %92 = load i32, ptr %91, align 4
+  %93 = icmp ult i32 %92, %35
+  %94 = add i64 %90, 1
+  %95 = select i1 %93, i64 %94, i64 %87
+  %96 = select i1 %93, i64 %86, i64 %90
+  %97 = icmp slt i64 %95, %96
+  br i1 %97, label %85, label %98
+
+98:
+  %99 = phi i64 [ %82, %81 ], [ %95, %85 ]
+  %100 = icmp ne i32 %35, 0
+  %101 = icmp slt i64 %99, %7
+  %102 = select i1 %100, i1 %101, i1 false
+  br i1 %102, label %103, label %109
+
+103:
+  %104 = getelementptr i32, ptr %4, i64 %99
+  %105 = load i32, ptr %104, align 4
+  %106 = icmp eq i32 %105, %35
+  %107 = trunc i64 %99 to i32
+  %108 = select i1 %106, i32 %107, i32 -1
+  br label %109
+
+109:
+  %110 = phi i32 [ -1, %98 ], [ %108, %103 ]
+  %111 = getelementptr i32, ptr %2, i64 %33
+  store i32 %110, ptr %111, align 4
+  %112 = add i64 %33, 1
+  %113 = icmp eq i64 %112, %22
+  br i1 %113, label %114, label %31
+
+114:
+  %115 = phi i64 [ 0, %20 ], [ -1, %3 ], [ -1, %11 ], [ 0, %109 ], [ -1, %24 ]
+  ret i64 %115
 }
 
 define internal fastcc i64 @read_header(ptr %0, i64 %1, i64 %2, i64 %3, ptr %4, i64 %5, ptr %6) {

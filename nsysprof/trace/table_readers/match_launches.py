@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from nsysprof.arrays import compiled
 from nsysprof.trace.schema import PID_MASK, Calls, CorrelationIds, Rows, Work
 
 _BLOCK = 1 << 20
@@ -55,15 +56,23 @@ def match_table(
 def _match(wanted: CorrelationIds, calls: Calls, call_ids: CorrelationIds, rows: Rows | None) -> Rows:
     """Return for each wanted correlation id the earliest of the calls `rows` (None: all) that has it, or -1."""
     ids = call_ids if rows is None else call_ids[rows]
+    run = compiled("match_ids", len(wanted))
+    found = np.empty(len(wanted), dtype=np.int32)
+    if run is not None and run(ids, wanted, found) == 0:
+        return _of_rows(found, rows)
     if not bool((ids[1:] > ids[:-1]).all()):
         # Ids are not in order, or not unique: the first of equal ones in this order is the earliest.
         start = calls.start_ns if rows is None else calls.start_ns[rows]
         order = np.lexsort((start, ids)).astype(np.int32)
         ids = ids[order]
         rows = order if rows is None else rows[order]
-    found = np.empty(len(wanted), dtype=np.int32)
     for low in range(0, len(wanted), _BLOCK):
         found[low : low + _BLOCK] = _positions(ids, wanted[low : low + _BLOCK])
+    return _of_rows(found, rows)
+
+
+def _of_rows(found: Rows, rows: Rows | None) -> Rows:
+    """Return the rows at these places of `rows` (None: all); -1 stays."""
     return found if rows is None else np.where(found >= 0, rows[found], -1).astype(np.int32)
 
 
