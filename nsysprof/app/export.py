@@ -15,6 +15,7 @@ from nsysprof.app.progress import SILENT, Progress, Say
 from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.errors import OutputError, UsageError
 from nsysprof.files.claim_file import claim_file
+from nsysprof.files.memory_reuse import return_freed_memory
 
 if TYPE_CHECKING:
     from nsysprof.export.content import Advance, Content, Counts
@@ -41,6 +42,7 @@ def export(request: ExportRequest, progress: Progress = SILENT) -> ExportResult:
         trace_path = resolve(request.source, request.nsys, Path(scratch), progress.say)
         # Perfetto's file does not show which range adopted or captured what another thread launched.
         content = read_content(request.source, trace_path, progress.say, launched_only=set(targets) == {"perfetto"})
+        return_freed_memory()
         written = tuple(_write(name, content, path, progress, force=request.force) for name, path in targets.items())
     return ExportResult(written, content.analysis.notes)
 

@@ -41,7 +41,8 @@ def export(
     from nsysprof.files.memory_reuse import return_large_memory
     from nsysprof.report.formats.console import note_line
 
-    return_large_memory()
+    if perfetto or chrome:  # one piece of a file after another; a table of Parquet has whole columns
+        return_large_memory()
     request = use_case.ExportRequest(source, perfetto=perfetto, chrome=chrome, parquet=parquet, force=force, nsys=nsys)
     result = use_case.export(request, show_progress(quiet=as_json))
     mark_saved()
